@@ -1,0 +1,97 @@
+# Everything runs in .venv, installed from the hashed lock files in requirements/.
+# Needed beforehand: make, and Python 3.11 or newer with pip.  Another Python: make test PYTHON=python3.13
+
+PYTHON  ?= python3
+SEEDS   ?= 200
+WORKERS ?= 2
+UV      ?= uv==0.13.7
+
+VENV  := .venv
+BIN   := $(VENV)/bin
+PIP   := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
+LOCK  := .venv-lock
+LOCKS := requirements/build.txt requirements/core.txt
+
+CORE_READY := $(VENV)/.core-ready
+DEV_READY  := $(VENV)/.dev-ready
+
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PIP_USER PIP_TARGET PIP_PREFIX
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help venv demo test test-full lint types format lock sim mutants chaos clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+demo: $(CORE_READY) ## watch tasks survive a killed worker
+	@$(BIN)/holdfast demo
+
+test: lint types ## lint, types and the quick tests
+	@$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow"
+
+test-full: lint types ## the same, with the slow tests
+	@$(BIN)/python -m pytest -q -n $(WORKERS)
+
+lint: $(DEV_READY) ## check rules and formatting
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check . || { echo "Not formatted: make format"; exit 1; }
+
+types: $(DEV_READY) ## check types
+	@$(BIN)/mypy --no-error-summary
+
+format: $(DEV_READY) ## format the code and mend what can be mended
+	@$(BIN)/ruff check --quiet --fix-only .
+	@$(BIN)/ruff format .
+
+sim: $(DEV_READY) ## simulate faults from seeds (SEEDS=200)
+	@$(BIN)/python -m holdfast.testing.simulation --seeds $(SEEDS)
+
+mutants: $(DEV_READY) ## break the rules on purpose: every break must be caught
+	@$(BIN)/python -m holdfast.testing.mutants
+
+chaos: $(DEV_READY) ## kill real workers and count what is lost
+	@$(BIN)/python -m holdfast.testing.chaos
+
+venv: $(DEV_READY) ## set up .venv only
+
+lock: ## write requirements/*.txt anew (UPGRADE=1 takes newer versions)
+	@$(CHECK_PYTHON)
+	@test -x $(LOCK)/bin/uv || \
+		{ "$(PYTHON)" -m venv $(LOCK) && $(LOCK)/bin/python -m pip install -qq $(UV); }
+	@$(COMPILE) --group build -o requirements/build.txt
+	@$(COMPILE) pyproject.toml -o requirements/core.txt
+	@$(COMPILE) pyproject.toml --extra all --group dev \
+		-c requirements/build.txt -c requirements/core.txt -o requirements/dev.txt
+
+COMPILE = $(LOCK)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+	$(if $(UPGRADE),--upgrade)
+
+clean: ## remove .venv, caches and build output
+	@rm -rf $(VENV) $(LOCK) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
+
+define CHECK_PYTHON
+command -v "$(PYTHON)" >/dev/null || \
+	{ echo "There is no $(PYTHON) on the PATH. Name another: make PYTHON=python3.13"; exit 1; }; \
+"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	{ echo "Holdfast needs Python 3.11 or newer, and $(PYTHON) is" \
+	"$$("$(PYTHON)" -V 2>&1). Name another: make PYTHON=python3.13"; exit 1; }
+endef
+
+# A Python packaged without ensurepip can still make an environment; its own pip then fills it.
+$(CORE_READY): $(LOCKS) pyproject.toml
+	@$(CHECK_PYTHON)
+	@echo "Setting up $(VENV) ..."
+	@"$(PYTHON)" -m venv --clear $(VENV) >/dev/null 2>&1 || { \
+		"$(PYTHON)" -m venv --clear --without-pip $(VENV) && \
+		"$(PYTHON)" -m pip -qq --python $(BIN)/python install pip; }
+	@$(PIP) install --require-hashes -r requirements/build.txt -r requirements/core.txt
+	@$(PIP) install --no-deps --no-build-isolation --no-index -e .
+	@touch $@
+
+$(DEV_READY): $(CORE_READY) requirements/dev.txt
+	@echo "Installing the tools for tests ..."
+	@$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@

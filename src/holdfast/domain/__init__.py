@@ -1,0 +1,1 @@
+"""The rules, as values: no await, no clock, no chance, no I/O."""

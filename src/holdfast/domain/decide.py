@@ -1,0 +1,366 @@
+"""What the holder of a lease may do to its task, and what a submit makes.
+
+Each function looks at a record and returns the transition to write; nothing is written here.
+An operator's commands are in `operate.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from holdfast.domain import checkpoint as ckpt
+from holdfast.domain import events as ev
+from holdfast.domain.checkpoint import Checkpoint
+from holdfast.domain.errors import HoldfastError
+from holdfast.domain.retry import Retry
+from holdfast.domain.state import SETTLED, Command, Status, step
+from holdfast.domain.task import Failure, Lease, StageRecord, Task
+from holdfast.domain.transition import Next, Submission, Transition
+
+NO_REQUESTS: dict[str, Any] = {"pause_requested": False, "cancel_requested": False}
+NOT_BEGUN: dict[str, Any] = {"failures": 0, "crashes": 0, "interrupted": False}
+FROM_SCRATCH: dict[str, Any] = {"last_completed": -1, "next_undo": -1} | NOT_BEGUN
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """A stage function has returned."""
+
+    result: bytes
+    data: Mapping[str, Any]
+    started_at: float
+    duration_seconds: float
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True):
+    """A stage or undo function has raised; ``retry_seconds`` None: no use in trying again."""
+
+    failure: Failure
+    started_at: float
+    retry_seconds: float | None
+
+
+def submit(task: Task, payload: bytes, digest: str, *, held: bool = False) -> Submission:
+    created = ev.TaskCreated(
+        task_id=task.id,
+        version=task.version,
+        at=task.created_at,
+        type=task.type,
+        tenant=task.tenant,
+    )
+    return Submission(task=task, payload=payload, digest=digest, events=(created,), held=held)
+
+
+def stage_done(task: Task, done: Done, *, checkpoint: Checkpoint | None, now: float) -> Transition:
+    """A stage that is not the last: commit its result and the checkpoint behind it."""
+    index = task.last_completed + 1
+    if index >= len(task.stages) - 1:
+        raise HoldfastError("the last stage has no checkpoint; it completes the task")
+    saved = ckpt.save(
+        checkpoint,
+        stages=task.stages,
+        index=index,
+        data=done.data,
+        now=now,
+        owner=lease_of(task).owner,
+    )
+    return _held(
+        task,
+        Command.CHECKPOINT,
+        now=now,
+        next=Next.STAY,
+        events=_stage_completed(task, done, now),
+        changes=_progressed(index),
+        checkpoint=saved,
+        stage=_stage_record(task, done),
+    )
+
+
+def complete(task: Task, done: Done, *, now: float) -> Transition:
+    """The last stage: state, result, checkpoint, lock and queue change in this one step."""
+    return _held(
+        task,
+        Command.COMPLETE,
+        now=now,
+        next=Next.GONE if task.keep_seconds == 0 else Next.SETTLED,
+        events=(*_stage_completed(task, done, now), fact(ev.TaskCompleted, task, now)),
+        changes=_progressed(len(task.stages) - 1) | NO_REQUESTS,
+        drop_checkpoint=True,
+        stage=_stage_record(task, done),
+        result=done.result,
+        data=msgspec.json.encode(done.data),
+    )
+
+
+def stage_failed(
+    task: Task,
+    failed: Failed,
+    policy: Retry,
+    *,
+    checkpoint: Checkpoint | None,
+    now: float,
+) -> Transition:
+    """A failure is a stage boundary too: a cancel or pause that waits is applied here."""
+    failures = task.failures + 1
+    events: tuple[ev.Event, ...] = (
+        _stage_started(task, failed.started_at),
+        fact(ev.StageFailed, task, now, failure=failed.failure, run=task.run),
+    )
+    spent = failed.retry_seconds is None or failures >= policy.max
+    command, next_, delay = Command.RETRY_LATER, Next.LATER, failed.retry_seconds or 0.0
+    if task.cancel_requested:
+        command, next_ = Command.CANCEL, Next.SETTLED
+        events += (fact(ev.TaskCancelled, task, now, reason=task.reason),)
+    elif spent:
+        command, next_ = Command.FAIL, Next.PARKED
+        events += (fact(ev.TaskFailed, task, now, failure=failed.failure),)
+    elif task.pause_requested:
+        command, next_ = Command.PAUSE, Next.PARKED
+        events += (fact(ev.TaskPaused, task, now, reason=task.reason),)
+    else:
+        events += (fact(ev.TaskRetryScheduled, task, now, delay_seconds=delay, failures=failures),)
+    return _held(
+        task,
+        command,
+        now=now,
+        next=next_,
+        delay_seconds=delay if next_ is Next.LATER else 0.0,
+        events=events,
+        changes=_counted(failures, failed.failure, policy) | NO_REQUESTS,
+        checkpoint=_with_failure(checkpoint, failed.failure),
+    )
+
+
+def boundary(task: Task, *, now: float) -> Transition:
+    """Apply the cancel or pause that was asked for while a stage ran."""
+    applied: ev.Event
+    if task.cancel_requested:
+        command, next_ = Command.CANCEL, Next.SETTLED
+        applied = fact(ev.TaskCancelled, task, now, reason=task.reason)
+    else:
+        command, next_ = Command.PAUSE, Next.PARKED
+        applied = fact(ev.TaskPaused, task, now, reason=task.reason)
+    return _held(task, command, now=now, next=next_, events=(applied,), changes=NO_REQUESTS)
+
+
+def start_over(task: Task, reason: str, *, now: float) -> Transition:
+    """The checkpoint is no good: run from stage 0, as new work with new effect keys."""
+    return _held(
+        task,
+        Command.CHECKPOINT,
+        now=now,
+        next=Next.STAY,
+        events=(fact(ev.CheckpointDiscarded, task, now, reason=reason),),
+        changes=FROM_SCRATCH | {"epoch": task.epoch + 1},
+        drop_checkpoint=True,
+        drop_stages=True,
+    )
+
+
+def undone(
+    task: Task,
+    *,
+    had_undo: bool,
+    data: Mapping[str, Any],
+    duration_seconds: float,
+    now: float,
+) -> Transition:
+    return _held(
+        task,
+        Command.UNDO,
+        now=now,
+        next=Next.STAY,
+        events=(
+            fact(
+                ev.StageUndone,
+                task,
+                now,
+                stage=task.stages[task.next_undo],
+                run=task.run,
+                had_undo=had_undo,
+                duration_seconds=duration_seconds,
+            ),
+        ),
+        changes={"next_undo": task.next_undo - 1, "failure": None} | NOT_BEGUN,
+        data=msgspec.json.encode(data),
+    )
+
+
+def undo_failed(task: Task, failed: Failed, policy: Retry, *, now: float) -> Transition:
+    failures = task.failures + 1
+    spent = failed.retry_seconds is None or failures >= policy.max
+    delay = failed.retry_seconds or 0.0
+    first = fact(ev.StageUndoFailed, task, now, failure=failed.failure, run=task.run)
+    second: ev.Event = (
+        fact(ev.TaskRollbackFailed, task, now, failure=failed.failure)
+        if spent
+        else fact(ev.TaskRetryScheduled, task, now, delay_seconds=delay, failures=failures)
+    )
+    return _held(
+        task,
+        Command.FAIL_ROLLBACK if spent else Command.RETRY_LATER,
+        now=now,
+        next=Next.PARKED if spent else Next.LATER,
+        delay_seconds=0.0 if spent else delay,
+        events=(first, second),
+        changes=_counted(failures, failed.failure, policy),
+    )
+
+
+def rolled_back(task: Task, *, now: float) -> Transition:
+    return _held(
+        task,
+        Command.FINISH_ROLLBACK,
+        now=now,
+        next=Next.SETTLED,
+        events=(fact(ev.TaskRolledBack, task, now),),
+        changes={"last_completed": -1, "next_undo": -1} | NOT_BEGUN,
+        drop_checkpoint=True,
+    )
+
+
+def suspend(task: Task, failure: Failure, *, now: float) -> Transition:
+    """No stage failed, but the task cannot go on without a person."""
+    back = task.status is Status.ROLLING_BACK
+    kind: type[ev.TaskRollbackFailed | ev.TaskFailed] = (
+        ev.TaskRollbackFailed if back else ev.TaskFailed
+    )
+    return _held(
+        task,
+        Command.FAIL_ROLLBACK if back else Command.FAIL,
+        now=now,
+        next=Next.PARKED,
+        events=(fact(kind, task, now, failure=failure),),
+        changes=NO_REQUESTS | {"failure": failure},
+    )
+
+
+def give_back(
+    task: Task,
+    reason: str,
+    *,
+    now: float,
+    interrupted: bool,
+    delay_seconds: float = 0.0,
+    unknown_since: float | None = None,
+) -> Transition:
+    """The worker stops, or does not know the type: nobody's fault, so nothing is counted."""
+    return _held(
+        task,
+        Command.YIELD,
+        now=now,
+        next=Next.LATER if delay_seconds else Next.READY,
+        delay_seconds=delay_seconds,
+        events=(fact(ev.TaskYielded, task, now, worker=lease_of(task).owner, reason=reason),),
+        changes={
+            "interrupted": task.interrupted or interrupted,
+            "unknown_since": unknown_since,
+        },
+    )
+
+
+# What several decisions have in common.
+
+E = TypeVar("E", bound=ev.Event)
+
+
+def fact(kind: type[E], task: Task, at: float, **facts: Any) -> E:
+    """An event of the transition that is being decided."""
+    return kind(task_id=task.id, version=task.version + 1, at=at, **facts)
+
+
+def moved(task: Task, command: Command, *, now: float, **changes: Any) -> Task:
+    """The record after ``command``, or IllegalTransition."""
+    status = step(task.status, command)
+    if status is not task.status:
+        changes["status_since"] = now
+        changes["settled_at"] = now if status in SETTLED else None
+    return msgspec.structs.replace(
+        task, status=status, version=task.version + 1, updated_at=now, **changes
+    )
+
+
+def lease_of(task: Task) -> Lease:
+    if task.lease is None:
+        raise HoldfastError(f"task {task.id} is not held: only the holder of its lease moves it")
+    return task.lease
+
+
+def _held(
+    task: Task,
+    command: Command,
+    *,
+    now: float,
+    next: Next,
+    events: tuple[ev.Event, ...],
+    changes: Mapping[str, Any],
+    **extra: Any,
+) -> Transition:
+    lease = lease_of(task)
+    return Transition(
+        after=moved(task, command, now=now, **changes),
+        # One holder writes once per version, so this names the write and a resend of it.
+        request=f"{lease.id}:{task.version}",
+        lease=lease.id,
+        next=next,
+        events=events,
+        **extra,
+    )
+
+
+def _progressed(index: int) -> dict[str, Any]:
+    return {"last_completed": index, "failure": None, "unknown_since": None} | NOT_BEGUN
+
+
+def _counted(failures: int, failure: Failure, policy: Retry) -> dict[str, Any]:
+    return {
+        "failures": failures,
+        "failure": failure,
+        "retry_max": policy.max,
+        "crashes": 0,
+        "interrupted": False,
+    }
+
+
+def _stage_started(task: Task, at: float) -> ev.Event:
+    stage = task.stages[task.last_completed + 1]
+    return fact(ev.StageStarted, task, at, stage=stage, attempt=task.attempt, run=task.run)
+
+
+def _stage_completed(task: Task, done: Done, now: float) -> tuple[ev.Event, ...]:
+    return (
+        _stage_started(task, done.started_at),
+        fact(
+            ev.StageCompleted,
+            task,
+            now,
+            stage=task.stages[task.last_completed + 1],
+            run=task.run,
+            epoch=task.epoch,
+            duration_seconds=done.duration_seconds,
+        ),
+    )
+
+
+def _stage_record(task: Task, done: Done) -> StageRecord:
+    index = task.last_completed + 1
+    return StageRecord(
+        index=index,
+        name=task.stages[index],
+        result=done.result,
+        duration_seconds=done.duration_seconds,
+        run=task.run,
+        epoch=task.epoch,
+    )
+
+
+def _with_failure(checkpoint: Checkpoint | None, failure: Failure) -> Checkpoint | None:
+    if checkpoint is None:
+        return None
+    return msgspec.structs.replace(
+        checkpoint,
+        version=checkpoint.version + 1,
+        failure_history=ckpt.remember(checkpoint.failure_history, failure),
+    )

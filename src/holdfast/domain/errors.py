@@ -1,0 +1,264 @@
+"""Everything Holdfast raises.
+
+HoldfastError
+├── DeclarationError            the code that declares tasks is wrong
+├── InvalidInput                what was passed in is wrong; nothing was written
+│   ├── InvalidName
+│   ├── InvalidPayload
+│   │   ├── PayloadTooLarge
+│   │   ├── PayloadTooDeep
+│   │   └── NotJson
+│   └── InvalidSetting
+├── Refused                     the input is right, the present state forbids it
+│   ├── IllegalTransition
+│   ├── TenantMovedOn
+│   ├── KeyConflict
+│   ├── QueueFull
+│   ├── Contended
+│   └── TaskNotFound
+├── StoreError
+│   ├── StoreUnavailable        passing: try again
+│   │   └── StoreFull
+│   ├── StoreUnusable           lasting: a person must act
+│   │   ├── StoreForeign
+│   │   ├── StoreTooNew
+│   │   └── StoreNotWritable
+│   └── SerialisationError
+├── TaskEnded                   raised by ``handle.result()``
+│   ├── TaskFailed
+│   ├── TaskCancelled
+│   └── TaskRolledBack
+├── ResultTimeout               the task goes on; the caller stopped waiting
+├── NoResult                    ``ctx.result_of`` of a stage that has none
+├── StageTimeout                a stage ran past its deadline
+├── CheckpointTooLarge          ``ctx.data`` over its limit
+├── Permanent                   raised by user code: suspend at once
+└── RetryAfter                  raised by user code: try again then
+
+Each class has a stable ``code``: what the API, the CLI and the runbook call it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from holdfast.domain.state import Command, Status
+    from holdfast.domain.task import Failure
+
+
+class HoldfastError(Exception):
+    code: ClassVar[str] = "error"
+
+
+class DeclarationError(HoldfastError):
+    code = "declaration"
+
+
+class InvalidInput(HoldfastError):
+    code = "invalid-input"
+
+
+class InvalidName(InvalidInput):
+    code = "invalid-name"
+
+    def __init__(self, kind: str, value: object, rule: str) -> None:
+        super().__init__(f"{kind} {value!r} is not a valid name: {rule}")
+        self.kind, self.value, self.rule = kind, value, rule
+
+
+class InvalidPayload(InvalidInput):
+    code = "invalid-payload"
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field, self.reason = field, reason
+
+
+class PayloadTooLarge(InvalidPayload):
+    code = "payload-too-large"
+
+    def __init__(self, field: str, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(field, f"{size_bytes} bytes of JSON, the limit is {limit_bytes}")
+        self.size_bytes, self.limit_bytes = size_bytes, limit_bytes
+
+
+class PayloadTooDeep(InvalidPayload):
+    code = "payload-too-deep"
+
+    def __init__(self, field: str, limit: int) -> None:
+        super().__init__(field, f"nested more than {limit} levels deep")
+        self.limit = limit
+
+
+class NotJson(InvalidPayload):
+    code = "not-json"
+
+
+class InvalidSetting(InvalidInput):
+    code = "invalid-setting"
+
+    def __init__(self, name: str, value: object, reason: str) -> None:
+        super().__init__(f"{name}={value!r}: {reason}")
+        self.name, self.value, self.reason = name, value, reason
+
+
+class Refused(HoldfastError):
+    code = "refused"
+
+
+class IllegalTransition(Refused):
+    code = "illegal-transition"
+
+    def __init__(self, status: Status, command: Command, legal: Iterable[Command] = ()) -> None:
+        names = ", ".join(legal) or "nothing"
+        super().__init__(f"{command} is not legal in {status}; legal here: {names}")
+        self.status, self.command = status, command
+
+
+class TenantMovedOn(Refused):
+    code = "tenant-moved-on"
+
+    def __init__(self, task_id: str, tenant: str | None) -> None:
+        super().__init__(
+            f"newer work has run for tenant {tenant} since task {task_id} rested; "
+            "running it now would go over that work (force to do it all the same)"
+        )
+        self.task_id, self.tenant = task_id, tenant
+
+
+class KeyConflict(Refused):
+    code = "key-conflict"
+
+    def __init__(self, tenant: str | None, key: str, task_id: str) -> None:
+        super().__init__(f"key {key!r} was used with another payload, for task {task_id}")
+        self.tenant, self.key, self.task_id = tenant, key, task_id
+
+
+class QueueFull(Refused):
+    code = "queue-full"
+
+    def __init__(self, queue: str, limit: int) -> None:
+        super().__init__(f"queue {queue!r} holds its limit of {limit} waiting tasks")
+        self.queue, self.limit = queue, limit
+
+
+class Contended(Refused):
+    code = "contended"
+
+    def __init__(self, task_id: str, tries: int) -> None:
+        super().__init__(f"task {task_id} changed under each of {tries} tries; ask again")
+        self.task_id, self.tries = task_id, tries
+
+
+class TaskNotFound(Refused):
+    code = "task-not-found"
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(f"no task {task_id}")
+        self.task_id = task_id
+
+
+class StoreError(HoldfastError):
+    code = "store"
+
+
+class StoreUnavailable(StoreError):
+    code = "store-unavailable"
+
+
+class StoreFull(StoreUnavailable):
+    code = "store-full"
+
+
+class StoreUnusable(StoreError):
+    code = "store-unusable"
+
+
+class StoreForeign(StoreUnusable):
+    code = "store-foreign"
+
+
+class StoreTooNew(StoreUnusable):
+    code = "store-too-new"
+
+
+class StoreNotWritable(StoreUnusable):
+    code = "store-not-writable"
+
+
+class SerialisationError(StoreError):
+    code = "serialisation"
+
+
+class TaskEnded(HoldfastError):
+    code = "task-ended"
+
+    def __init__(self, task_id: str, reason: str | None, failure: Failure | None = None) -> None:
+        said = failure.summary if failure else reason or "no reason given"
+        super().__init__(f"task {task_id}: {said}")
+        self.task_id, self.reason, self.failure = task_id, reason, failure
+
+
+class TaskFailed(TaskEnded):
+    code = "task-failed"
+
+
+class TaskCancelled(TaskEnded):
+    code = "task-cancelled"
+
+
+class TaskRolledBack(TaskEnded):
+    code = "task-rolled-back"
+
+
+class ResultTimeout(HoldfastError, TimeoutError):
+    code = "result-timeout"
+
+    def __init__(self, task_id: str, seconds: float) -> None:
+        super().__init__(f"task {task_id} has not ended after {seconds:g} s; it goes on")
+        self.task_id, self.seconds = task_id, seconds
+
+
+class NoResult(HoldfastError, LookupError):
+    code = "no-result"
+
+    def __init__(self, stage: str) -> None:
+        super().__init__(f"stage {stage!r} has no result in this run")
+        self.stage = stage
+
+
+class StageTimeout(HoldfastError, TimeoutError):
+    code = "stage-timeout"
+
+    def __init__(self, stage: str, seconds: float) -> None:
+        super().__init__(f"stage {stage!r} ran past its timeout of {seconds:g} s")
+        self.stage, self.seconds = stage, seconds
+
+
+class CheckpointTooLarge(HoldfastError):
+    code = "checkpoint-too-large"
+
+    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(f"ctx.data is {size_bytes} bytes of JSON, the limit is {limit_bytes}")
+        self.size_bytes, self.limit_bytes = size_bytes, limit_bytes
+
+
+class Permanent(HoldfastError):
+    """Raise it in a stage: trying again cannot help, suspend the task for a person now."""
+
+    code = "permanent"
+
+
+class RetryAfter(HoldfastError):
+    """Raise it in a stage: try again after ``delay`` (seconds, or ``"5m"``)."""
+
+    code = "retry-after"
+
+    def __init__(self, delay: float | str, message: str = "") -> None:
+        from holdfast.domain.durations import seconds
+
+        self.delay_seconds = seconds(delay)
+        super().__init__(message or f"asked to be tried again in {delay}")

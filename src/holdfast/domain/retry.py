@@ -1,0 +1,48 @@
+"""When a failed stage is tried again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from holdfast.domain.durations import seconds
+from holdfast.domain.errors import DeclarationError, Permanent, RetryAfter
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """``max`` consecutive failures of a stage suspend the task; before that it waits ``backoff``.
+
+    The last back-off repeats. ``jitter`` stretches each wait by up to that share, so that a
+    thousand tasks that failed together do not come back together.
+    """
+
+    max: int = 3
+    backoff: tuple[float | str, ...] = ("1m", "5m", "15m")
+    jitter: float = 0.1
+    retry_on: tuple[type[BaseException], ...] = ()
+    give_up_on: tuple[type[BaseException], ...] = ()
+    backoff_seconds: tuple[float, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.max, bool) or not isinstance(self.max, int) or self.max < 1:
+            raise DeclarationError(f"Retry(max={self.max!r}): at least 1 (1 means never again)")
+        if isinstance(self.backoff, str | int | float):
+            raise DeclarationError(f"Retry(backoff={self.backoff!r}): write a tuple of durations")
+        if not self.backoff:
+            raise DeclarationError("Retry(backoff=()): at least one duration")
+        if not 0 <= self.jitter <= 1:
+            raise DeclarationError(f"Retry(jitter={self.jitter!r}): between 0 and 1")
+        object.__setattr__(self, "backoff_seconds", tuple(seconds(b) for b in self.backoff))
+
+    def gives_up(self, error: BaseException) -> bool:
+        """True when the type of the error alone says that trying again cannot help."""
+        if isinstance(error, RetryAfter):
+            return False
+        if isinstance(error, (Permanent, *self.give_up_on)):
+            return True
+        return bool(self.retry_on) and not isinstance(error, self.retry_on)
+
+    def delay_seconds(self, failures: int, chance: float) -> float:
+        """How long to wait after the ``failures``-th consecutive failure; ``chance`` in [0, 1)."""
+        base = self.backoff_seconds[min(failures, len(self.backoff_seconds)) - 1]
+        return base * (1 + self.jitter * chance)

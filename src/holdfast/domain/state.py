@@ -1,0 +1,145 @@
+"""The state machine, as a table.
+
+Two kinds of hands move a task. While a worker holds its lease, only that holder does
+(HOLDER commands). While nothing runs it, only a submit or an operator does (OPERATOR
+commands). The store itself makes three moves over whole sets of tasks: START when it
+hands a task out, DUE when a time has come, LOSE when a lease has lapsed; it takes them
+as data from here and knows no status by name.
+
+An operator's PAUSE or CANCEL of a running task is a request; the holder applies it at
+the next stage boundary. Nothing moves by itself: finishing the last stage completes a
+task only because the executor then says COMPLETE.
+
+`holdfast states` draws this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from holdfast.domain.errors import IllegalTransition
+
+
+class Status(StrEnum):
+    CREATED = "CREATED"  # accepted, not yet released to its queue
+    PENDING = "PENDING"  # waits for a worker, or for its tenant's line
+    RUNNING = "RUNNING"
+    RETRYING = "RETRYING"  # a retry is due later
+    PAUSED = "PAUSED"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"  # suspended: waits for a person
+    CANCELLED = "CANCELLED"
+    ROLLING_BACK = "ROLLING_BACK"
+    ROLLED_BACK = "ROLLED_BACK"
+    ROLLBACK_FAILED = "ROLLBACK_FAILED"  # suspended: waits for a person
+
+
+class Command(StrEnum):
+    RELEASE = "release"
+    PAUSE = "pause"
+    RESUME = "resume"
+    CANCEL = "cancel"
+    RETRY = "retry"
+    ROLLBACK = "rollback"
+    DISCARD = "discard"
+
+    START = "start"
+    DUE = "due"
+    LOSE = "lose"
+
+    CHECKPOINT = "checkpoint"
+    COMPLETE = "complete"
+    RETRY_LATER = "retry-later"
+    FAIL = "fail"
+    YIELD = "yield"
+    UNDO = "undo"
+    FINISH_ROLLBACK = "finish-rollback"
+    FAIL_ROLLBACK = "fail-rollback"
+
+
+S, C = Status, Command
+
+TABLE: Mapping[Status, Mapping[Command, Status]] = {
+    S.CREATED: {C.RELEASE: S.PENDING, C.CANCEL: S.CANCELLED},
+    S.PENDING: {
+        C.START: S.RUNNING,
+        C.DUE: S.PENDING,  # it was handed back for a while
+        C.PAUSE: S.PAUSED,
+        C.CANCEL: S.CANCELLED,
+    },
+    S.RUNNING: {
+        C.CHECKPOINT: S.RUNNING,
+        C.COMPLETE: S.COMPLETED,
+        C.RETRY_LATER: S.RETRYING,
+        C.FAIL: S.FAILED,
+        C.PAUSE: S.PAUSED,
+        C.RESUME: S.RUNNING,  # takes back a pause that was asked for
+        C.CANCEL: S.CANCELLED,
+        C.YIELD: S.PENDING,
+        C.LOSE: S.PENDING,
+    },
+    S.RETRYING: {
+        C.DUE: S.PENDING,
+        C.RETRY: S.PENDING,
+        C.PAUSE: S.PAUSED,
+        C.CANCEL: S.CANCELLED,
+    },
+    S.PAUSED: {C.RESUME: S.PENDING, C.CANCEL: S.CANCELLED, C.ROLLBACK: S.ROLLING_BACK},
+    S.COMPLETED: {C.ROLLBACK: S.ROLLING_BACK},
+    S.FAILED: {C.RETRY: S.PENDING, C.ROLLBACK: S.ROLLING_BACK, C.DISCARD: S.CANCELLED},
+    S.CANCELLED: {C.ROLLBACK: S.ROLLING_BACK},
+    S.ROLLING_BACK: {
+        C.START: S.ROLLING_BACK,
+        C.UNDO: S.ROLLING_BACK,
+        C.RETRY_LATER: S.ROLLING_BACK,
+        C.DUE: S.ROLLING_BACK,
+        C.YIELD: S.ROLLING_BACK,
+        C.LOSE: S.ROLLING_BACK,
+        C.FINISH_ROLLBACK: S.ROLLED_BACK,
+        C.FAIL_ROLLBACK: S.ROLLBACK_FAILED,
+    },
+    S.ROLLED_BACK: {C.RETRY: S.PENDING},
+    S.ROLLBACK_FAILED: {C.ROLLBACK: S.ROLLING_BACK, C.DISCARD: S.CANCELLED},
+}
+
+OPERATOR = frozenset({C.RELEASE, C.PAUSE, C.RESUME, C.CANCEL, C.RETRY, C.ROLLBACK, C.DISCARD})
+STORE = frozenset({C.START, C.DUE, C.LOSE})
+HOLDER = frozenset(Command) - OPERATOR - STORE | {C.PAUSE, C.CANCEL}
+
+SUSPENDED = frozenset({S.FAILED, S.ROLLBACK_FAILED})
+SETTLED = frozenset({S.COMPLETED, S.CANCELLED, S.ROLLED_BACK})
+
+
+def can(status: Status, command: Command) -> bool:
+    return command in TABLE[status]
+
+
+def legal(status: Status) -> tuple[Command, ...]:
+    """What an operator may ask for now."""
+    return tuple(c for c in Command if c in OPERATOR and c in TABLE[status])
+
+
+def step(status: Status, command: Command) -> Status:
+    try:
+        return TABLE[status][command]
+    except KeyError:
+        raise IllegalTransition(status, command, legal(status)) from None
+
+
+class Move(msgspec.Struct, frozen=True, kw_only=True):
+    """A transition that the store makes over a set of tasks, and the event of it."""
+
+    to: Mapping[Status, Status]
+    event: str
+
+
+def _move(command: Command, event: str) -> Move:
+    return Move(to={s: row[command] for s, row in TABLE.items() if command in row}, event=event)
+
+
+START = _move(C.START, "TaskStarted")
+DUE = _move(C.DUE, "TaskDue")
+LOSE = _move(C.LOSE, "LeaseLost")

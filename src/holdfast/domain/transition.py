@@ -1,0 +1,116 @@
+"""What a decision returns and a store carries out."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from holdfast.domain.checkpoint import Checkpoint
+from holdfast.domain.events import Event
+from holdfast.domain.task import By, StageRecord, Task
+
+
+class Next(StrEnum):
+    """Where the task goes when the transition is written."""
+
+    STAY = "stay"  # where it is; the only one open to a writer without the lease
+    READY = "ready"  # to its queue, or behind its tenant's active task
+    LATER = "later"  # to its queue after ``delay_seconds``
+    PARKED = "parked"
+    SETTLED = "settled"
+    GONE = "gone"  # settled and not kept: only a tombstone stays
+
+
+class Audit(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An operator's action, done or refused."""
+
+    task_id: str
+    command: str
+    by: By
+    at: float
+    before: str
+    after: str
+    refused: str | None = None  # the error's code
+
+
+class Transition(msgspec.Struct, frozen=True, kw_only=True):
+    """One write, whole or not at all.
+
+    It is applied only to the version that was read (``after.version - 1``) and, with ``lease``
+    set, only while that very lease is on the record. Without ``lease`` it is an operator's: on a
+    leased record it may only STAY.
+    """
+
+    after: Task
+    request: str  # a repeat of the same request is answered as the first was
+    next: Next
+    events: tuple[Event, ...]
+    lease: str | None = None
+    delay_seconds: float = 0.0
+    checkpoint: Checkpoint | None = None
+    drop_checkpoint: bool = False
+    stage: StageRecord | None = None
+    drop_stages: bool = False
+    result: bytes | None = None
+    data: bytes | None = None  # customData, kept beside the record
+    not_if_moved_on: bool = False  # refuse when newer work has run for the tenant
+    audit: Audit | None = None
+
+    @property
+    def task_id(self) -> str:
+        return self.after.id
+
+    @property
+    def expects(self) -> int:
+        return self.after.version - 1
+
+
+class Submission(msgspec.Struct, frozen=True, kw_only=True):
+    task: Task
+    payload: bytes  # JSON
+    digest: str  # of type and payload: the same key with another digest is a conflict
+    events: tuple[Event, ...]
+    held: bool = False
+
+
+class Applied(msgspec.Struct, frozen=True):
+    task: Task
+
+
+class Stale(msgspec.Struct, frozen=True):
+    """Not written: the record has another version or lease. ``task`` is the record as it is."""
+
+    task: Task | None
+
+
+class MovedOn(msgspec.Struct, frozen=True):
+    """Not written: newer work has run for the tenant."""
+
+    task: Task
+
+
+Outcome = Applied | Stale | MovedOn
+
+
+class Inserted(msgspec.Struct, frozen=True):
+    task_id: str
+
+
+class Existing(msgspec.Struct, frozen=True):
+    """The key was used before, with the same payload."""
+
+    task_id: str
+
+
+class Conflict(msgspec.Struct, frozen=True):
+    """The key was used before, with another payload."""
+
+    task_id: str
+
+
+class Full(msgspec.Struct, frozen=True):
+    queue: str
+
+
+Insertion = Inserted | Existing | Conflict | Full

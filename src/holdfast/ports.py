@@ -1,0 +1,226 @@
+"""What the engine asks of a store and of a clock.
+
+A store is told whole transitions and compares before it swaps; it decides nothing but what must be
+decided over sets: whom to hand out, whose lease has lapsed, what is due, who heads a tenant's line.
+`holdfast.testing.contract` is the suite that every store passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from holdfast.domain.checkpoint import Checkpoint
+from holdfast.domain.events import Event
+from holdfast.domain.state import Status
+from holdfast.domain.task import Failure, Place, Progress, StageRecord, Task
+from holdfast.domain.transition import Audit, Insertion, Outcome, Submission, Transition
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    def now(self) -> float:
+        """Seconds since the epoch; may jump."""
+
+    def steady(self) -> float:
+        """Seconds that never jump and do not stand still while the machine is suspended."""
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> Timer: ...
+
+
+class Claimed(msgspec.Struct, frozen=True, kw_only=True):
+    """A task handed out, with all that its holder needs to run it."""
+
+    task: Task  # with its lease
+    payload: bytes
+    checkpoint: bytes | None  # as stored: to read it is the holder's risk
+    data: bytes | None
+    stages: tuple[StageRecord, ...]
+    moved_on: bool  # newer work has run for its tenant since it last ran
+
+
+class Beat(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker says that it lives, and what it can do."""
+
+    worker: str
+    host: str
+    pid: int
+    types: tuple[str, ...]
+    queues: tuple[str, ...]
+    slots: int
+    running: int
+    started_at: float
+
+
+class Renewal(msgspec.Struct, frozen=True, kw_only=True):
+    task_id: str
+    lease_id: str
+    progress: Progress | None = None
+
+
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    beat: Beat
+    seen_seconds_ago: float
+    live: bool
+
+
+class Peek(msgspec.Struct, frozen=True, kw_only=True):
+    """How a task stands, for those who wait for its end. Answered from the tombstone, too."""
+
+    task_id: str
+    status: Status
+    result: bytes | None = None
+    failure: Failure | None = None
+    reason: str | None = None
+
+
+class Detail(msgspec.Struct, frozen=True, kw_only=True):
+    task: Task
+    payload: bytes
+    result: bytes | None
+    data: bytes | None
+    checkpoint: bytes | None
+    stages: tuple[StageRecord, ...]
+    events: tuple[Event, ...]
+    progress: Progress | None
+
+
+class TenantView(msgspec.Struct, frozen=True, kw_only=True):
+    tenant: str
+    active: str | None  # the task that runs or rests unsettled, else the head of the line
+    locked_by: str | None  # the task that holds the tenant's lock: the one that runs
+    fence: int  # the last one given out for this tenant
+    waiting: int  # in the line behind the active task
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    statuses: tuple[Status, ...] = ()
+    type: str | None = None
+    tenant: str | None = None
+    plan: str | None = None
+    queue: str | None = None
+    error: str | None = None  # a failure's fingerprint
+    updated_before: float | None = None
+    updated_after: float | None = None
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """Newest first. A page may be short and still have a next one: a look is bounded."""
+
+    tasks: tuple[Task, ...]
+    cursor: str | None
+
+
+class Moves(msgspec.Struct, frozen=True, kw_only=True):
+    """How often tasks went from one status to another, and how long they had dwelt in the first."""
+
+    before: Status
+    after: Status
+    count: int
+    dwell_seconds: float
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    by_status: Mapping[Status, int]
+    by_queue: Mapping[str, Mapping[Place, int]]
+    moves: tuple[Moves, ...]
+    refused: Mapping[str, int]  # "STATUS command" → how often
+
+
+class Due(msgspec.Struct, frozen=True, kw_only=True):
+    count: int
+    next_seconds: float | None  # until the next is due; None: nothing waits for a time
+
+
+class Kept(StrEnum):
+    """What can be cleaned up by age."""
+
+    TASKS = "tasks"  # settled ones, with all that belongs to them
+    CHECKPOINTS = "checkpoints"  # of settled tasks
+    TOMBSTONES = "tombstones"
+    AUDIT = "audit"
+    WORKERS = "workers"  # that were not seen any more
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that does not agree (see `doctor`)."""
+
+    invariant: str  # "I11"
+    task_id: str | None
+    says: str
+    mended: bool
+
+
+class Topic(StrEnum):
+    READY = "ready"  # something may be there to claim, or be due sooner than was known
+    RESTED = "rested"  # a task has settled or been parked
+
+
+class Store(Protocol):
+    durable: bool
+    url: str  # how to reach it, without secrets
+
+    async def open(self) -> None: ...
+    async def close(self) -> None: ...
+
+    # Writes. Each element of a batch is written whole or not at all, and durable when answered.
+
+    async def insert(
+        self, batch: Sequence[Submission], *, depth_limit: int
+    ) -> Sequence[Insertion]: ...
+
+    async def claim(
+        self, worker: str, *, queues: Sequence[str], limit: int, lease_seconds: float
+    ) -> Sequence[Claimed]: ...
+
+    async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]: ...
+
+    async def renew(
+        self, beat: Beat, batch: Sequence[Renewal], *, lease_seconds: float
+    ) -> Sequence[bool]:
+        """False: that lease is lost. Callable from a thread with a loop of its own."""
+
+    async def leave(self, worker: str) -> None:
+        """The worker stops for good."""
+
+    async def expire(self, *, limit: int, count_crashes: bool) -> int:
+        """Take the tasks of lapsed leases back into their queues; how many."""
+
+    async def promote(self, *, limit: int) -> Due:
+        """Move what is due into its queue."""
+
+    async def prune(
+        self, kind: Kept, *, older_than_seconds: float, limit: int, dry_run: bool
+    ) -> int:
+        """Delete what ended longer ago than that; for TASKS at least each one's own ``keep``."""
+
+    async def audit(self, entry: Audit) -> None:
+        """Write down a refusal. What is done is written with its transition."""
+
+    # Reads.
+
+    async def load(self, ids: Sequence[str]) -> Sequence[Task | None]: ...
+    async def peek(self, ids: Sequence[str]) -> Sequence[Peek | None]: ...
+    async def detail(self, task_id: str) -> Detail | None: ...
+    async def checkpoint(self, task_id: str) -> Checkpoint | None: ...
+    async def find(self, where: Filter, *, limit: int, cursor: str | None = None) -> Page: ...
+    async def tenants(self, names: Sequence[str]) -> Sequence[TenantView]: ...
+    async def workers(self, *, live_within_seconds: float) -> Sequence[WorkerInfo]: ...
+    async def stats(self) -> Stats: ...
+    async def audits(self, *, limit: int, cursor: str | None = None) -> Sequence[Audit]: ...
+    async def line(self, tenant: str, *, limit: int) -> Sequence[str]: ...
+    async def doctor(self, *, fix: bool, limit: int) -> Sequence[Finding]: ...
+
+    # Signals.
+
+    def ticket(self, topic: Topic) -> int:
+        """Taken before a look; ``wait`` with it misses nothing that came after."""
+
+    async def wait(self, topic: Topic, ticket: int, *, timeout: float) -> None:
+        """Until something of the topic may have changed since the ticket, or the timeout."""

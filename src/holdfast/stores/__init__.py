@@ -1,0 +1,1 @@
+"""Where tasks are kept. Each store passes `holdfast.testing.contract`."""

@@ -1,0 +1,638 @@
+"""The reference store: everything in dictionaries, each verb as plain as it can be.
+
+It is what the other stores are compared with, what tests run on, and the fall-back when a user
+asks for one. It keeps nothing across a restart. Reads over all tasks scan; that is its one excuse.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import insort
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from holdfast.domain import checkpoint as ckpt
+from holdfast.domain import events as ev
+from holdfast.domain.checkpoint import Checkpoint
+from holdfast.domain.state import DUE, LOSE, START, Move, Status
+from holdfast.domain.task import Lease, Place, Progress, StageRecord, Task
+from holdfast.domain.transition import (
+    Applied,
+    Audit,
+    Conflict,
+    Existing,
+    Full,
+    Inserted,
+    Insertion,
+    MovedOn,
+    Next,
+    Outcome,
+    Stale,
+    Submission,
+    Transition,
+)
+from holdfast.ports import (
+    Beat,
+    Claimed,
+    Clock,
+    Detail,
+    Due,
+    Filter,
+    Finding,
+    Kept,
+    Moves,
+    Page,
+    Peek,
+    Renewal,
+    Stats,
+    TenantView,
+    Topic,
+    WorkerInfo,
+)
+from holdfast.stores.signals import Signals
+
+TOMBSTONE_SECONDS = 24 * 3600
+WAITING = (Place.READY, Place.LINE, Place.LATER)
+RESTING = (Place.LATER, Place.PARKED)
+
+
+class Bodies(msgspec.Struct, kw_only=True):
+    """What belongs to a task and is not in its record."""
+
+    payload: bytes
+    digest: str
+    result: bytes | None = None
+    data: bytes | None = None
+    checkpoint: bytes | None = None
+    stages: dict[int, StageRecord] = {}
+    events: list[tuple[str, ev.Event]] = []  # with the request that made them
+    progress: Progress | None = None
+
+
+class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
+    task: Task
+    digest: str
+    result: bytes | None
+    request: str
+    until: float
+
+
+class Tenant(msgspec.Struct, kw_only=True):
+    active: str | None = None
+    fence: int = 0
+    line: list[tuple[int, str]] = []
+
+
+class MemoryStore:
+    durable = False
+    url = "memory://"
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._signals = Signals(clock)
+        self._tasks: dict[str, Task] = {}
+        self._bodies: dict[str, Bodies] = {}
+        self._tombstones: dict[str, Tombstone] = {}
+        self._keys: dict[tuple[str | None, str], str] = {}
+        self._ready: defaultdict[str, OrderedDict[str, None]] = defaultdict(OrderedDict)
+        self._tenants: defaultdict[str, Tenant] = defaultdict(Tenant)
+        self._workers: dict[str, tuple[Beat, float]] = {}
+        self._audits: list[Audit] = []
+        self._moves: Counter[tuple[Status, Status]] = Counter()
+        self._dwell: Counter[tuple[Status, Status]] = Counter()
+        self._refused: Counter[str] = Counter()
+        self._fence = 0
+        self._order = 0
+
+    async def open(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    # -- writes
+
+    async def insert(self, batch: Sequence[Submission], *, depth_limit: int) -> Sequence[Insertion]:
+        with self._lock:
+            return [self._insert(submission, depth_limit) for submission in batch]
+
+    def _insert(self, submission: Submission, depth_limit: int) -> Insertion:
+        task = submission.task
+        if task.id in self._tasks or task.id in self._tombstones:
+            return Inserted(task.id)  # the same submit, sent again
+        if task.key is not None and (first := self._first_of(task.tenant, task.key)):
+            digest = self._digest(first)
+            return Existing(first) if digest == submission.digest else Conflict(first)
+        if self._depth(task.queue) >= depth_limit:
+            return Full(task.queue)
+        self._order += 1
+        task = msgspec.structs.replace(task, order=self._order)
+        self._bodies[task.id] = Bodies(payload=submission.payload, digest=submission.digest)
+        if task.key is not None:
+            self._keys[task.tenant, task.key] = task.id
+        self._log(submission.events, request=task.id)
+        if submission.held:
+            self._tasks[task.id] = msgspec.structs.replace(task, place=Place.HELD)
+        else:
+            self._enter(task)
+        return Inserted(task.id)
+
+    async def claim(
+        self, worker: str, *, queues: Sequence[str], limit: int, lease_seconds: float
+    ) -> Sequence[Claimed]:
+        with self._lock:
+            claimed: list[Claimed] = []
+            for queue in queues:
+                while len(claimed) < limit and self._ready[queue]:
+                    task_id, _ = self._ready[queue].popitem(last=False)
+                    claimed.append(self._hand_out(self._tasks[task_id], worker, lease_seconds))
+            return claimed
+
+    def _hand_out(self, task: Task, worker: str, lease_seconds: float) -> Claimed:
+        self._fence += 1
+        lease = Lease(
+            owner=worker,
+            fence=self._fence,
+            id=f"{worker}.{self._fence}",
+            until=self._clock.now() + lease_seconds,
+        )
+        moved_on = self._moved_on(task)
+        if task.tenant is not None:
+            self._tenants[task.tenant].fence = self._fence
+        task = self._move(
+            task, START, place=Place.LEASED, lease=lease, fence=self._fence, worker=worker
+        )
+        bodies = self._bodies[task.id]
+        return Claimed(
+            task=task,
+            payload=bodies.payload,
+            checkpoint=bodies.checkpoint,
+            data=bodies.data,
+            stages=tuple(bodies.stages.values()),
+            moved_on=moved_on,
+        )
+
+    async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
+        with self._lock:
+            return [self._apply(transition) for transition in batch]
+
+    def _apply(self, transition: Transition) -> Outcome:
+        task = self._tasks.get(transition.task_id)
+        if self._was_applied(transition):
+            return Applied(task or transition.after)
+        if task is None or not self._may_write(task, transition):
+            return Stale(task)
+        if transition.not_if_moved_on and self._moved_on(task):
+            return MovedOn(task)
+        self._write(task, transition)
+        return Applied(self._tasks.get(task.id, transition.after))
+
+    def _may_write(self, task: Task, transition: Transition) -> bool:
+        if task.version != transition.expects:
+            return False
+        if transition.lease is None:
+            return task.lease is None or transition.next is Next.STAY
+        return task.lease is not None and task.lease.id == transition.lease
+
+    def _was_applied(self, transition: Transition) -> bool:
+        if tombstone := self._tombstones.get(transition.task_id):
+            return tombstone.request == transition.request
+        bodies = self._bodies.get(transition.task_id)
+        return bodies is not None and any(
+            request == transition.request and event.version == transition.after.version
+            for request, event in bodies.events
+        )
+
+    def _write(self, task: Task, transition: Transition) -> None:
+        bodies = self._bodies[task.id]
+        if transition.drop_checkpoint:
+            bodies.checkpoint = None
+        if transition.drop_stages:
+            bodies.stages, bodies.data = {}, None
+        if transition.checkpoint is not None:
+            bodies.checkpoint = ckpt.encode(transition.checkpoint)
+        if transition.stage is not None:
+            bodies.stages[transition.stage.index] = transition.stage
+        if transition.result is not None:
+            bodies.result = transition.result
+        if transition.data is not None:
+            bodies.data = transition.data
+        if transition.audit is not None:
+            self._audits.append(transition.audit)
+        self._log(transition.events, transition.request)
+        self._count(task, transition.after)
+        self._put(task, transition)
+        if transition.next is Next.GONE:
+            self._delete(task.id)
+
+    def _put(self, before: Task, transition: Transition) -> None:
+        """Write the record and put it in its place."""
+        after = transition.after
+        if transition.next is Next.STAY:
+            kept = {
+                "place": before.place,
+                "lease": before.lease,
+                "due": before.due,
+                "order": before.order,
+                "fence": before.fence,
+            }
+            self._tasks[after.id] = msgspec.structs.replace(after, **kept)
+            return
+        self._take_out(before)
+        after = msgspec.structs.replace(
+            after, lease=None, due=None, order=before.order, fence=before.fence
+        )
+        self._bodies[after.id].progress = None
+        if transition.next is Next.READY:
+            self._enter(after)
+        elif transition.next is Next.LATER:
+            due = self._clock.now() + transition.delay_seconds
+            self._rest(msgspec.structs.replace(after, place=Place.LATER, due=due))
+            self._signals.notify(Topic.READY)
+        elif transition.next is Next.PARKED:
+            self._rest(msgspec.structs.replace(after, place=Place.PARKED))
+        else:
+            self._rest(msgspec.structs.replace(after, place=Place.SETTLED))
+
+    async def renew(
+        self, beat: Beat, batch: Sequence[Renewal], *, lease_seconds: float
+    ) -> Sequence[bool]:
+        with self._lock:
+            now = self._clock.now()
+            self._workers[beat.worker] = (beat, now)
+            return [self._renew(renewal, now + lease_seconds) for renewal in batch]
+
+    def _renew(self, renewal: Renewal, until: float) -> bool:
+        task = self._tasks.get(renewal.task_id)
+        if task is None or task.lease is None or task.lease.id != renewal.lease_id:
+            return False
+        lease = msgspec.structs.replace(task.lease, until=until)
+        self._tasks[task.id] = msgspec.structs.replace(task, lease=lease)
+        if renewal.progress is not None:
+            self._bodies[task.id].progress = renewal.progress
+        return True
+
+    async def leave(self, worker: str) -> None:
+        with self._lock:
+            self._workers.pop(worker, None)
+
+    async def expire(self, *, limit: int, count_crashes: bool) -> int:
+        with self._lock:
+            now = self._clock.now()
+            lapsed = [
+                task
+                for task in self._tasks.values()
+                if task.lease is not None and task.lease.until <= now
+            ][:limit]
+            for task in lapsed:
+                self._lose(task, count_crashes)
+            return len(lapsed)
+
+    def _lose(self, task: Task, counted: bool) -> None:
+        assert task.lease is not None
+        moved = self._move(
+            task,
+            LOSE,
+            place=Place.READY,
+            lease=None,
+            fence=task.fence,
+            worker=task.lease.owner,
+            counted=counted,
+            crashes=task.crashes + counted,
+            interrupted=True,
+        )
+        self._bodies[task.id].progress = None
+        self._ready[task.queue][moved.id] = None
+        self._signals.notify(Topic.READY)
+
+    async def promote(self, *, limit: int) -> Due:
+        with self._lock:
+            now = self._clock.now()
+            waiting = sorted(
+                (task.due, task.order, task.id)
+                for task in self._tasks.values()
+                if task.place is Place.LATER and task.due is not None
+            )
+            due = [task_id for at, _, task_id in waiting if at <= now][:limit]
+            for task_id in due:
+                moved = self._move(self._tasks[task_id], DUE, place=Place.READY, due=None)
+                self._enter(moved)
+            rest = waiting[len(due) :]
+            return Due(count=len(due), next_seconds=max(0.0, rest[0][0] - now) if rest else None)
+
+    async def prune(
+        self, kind: Kept, *, older_than_seconds: float, limit: int, dry_run: bool
+    ) -> int:
+        with self._lock:
+            before = self._clock.now() - older_than_seconds
+            found = list(self._outdated(kind, before))[:limit]
+            for name in () if dry_run else found:
+                self._remove(kind, name)
+            return len(found)
+
+    def _outdated(self, kind: Kept, before: float) -> Iterable[str]:
+        now = self._clock.now()
+        settled = [t for t in self._tasks.values() if t.settled_at is not None]
+        match kind:
+            case Kept.TASKS:
+                return (
+                    t.id
+                    for t in settled
+                    if t.settled_at is not None
+                    and t.settled_at < before
+                    and t.settled_at + t.keep_seconds <= now
+                )
+            case Kept.CHECKPOINTS:
+                return (
+                    t.id
+                    for t in settled
+                    if t.settled_at is not None
+                    and t.settled_at < before
+                    and self._bodies[t.id].checkpoint is not None
+                )
+            case Kept.TOMBSTONES:
+                return (i for i, t in self._tombstones.items() if t.until < min(before, now))
+            case Kept.AUDIT:
+                return (str(n) for n, entry in enumerate(self._audits) if entry.at < before)
+            case Kept.WORKERS:
+                return (name for name, (_, seen) in self._workers.items() if seen < before)
+
+    def _remove(self, kind: Kept, name: str) -> None:
+        match kind:
+            case Kept.TASKS:
+                self._delete(name)
+            case Kept.CHECKPOINTS:
+                self._bodies[name].checkpoint = None
+            case Kept.TOMBSTONES:
+                tombstone = self._tombstones.pop(name)
+                if tombstone.task.key is not None:
+                    self._keys.pop((tombstone.task.tenant, tombstone.task.key), None)
+            case Kept.AUDIT:
+                self._audits.pop(0)  # the oldest come first
+            case Kept.WORKERS:
+                self._workers.pop(name)
+
+    async def audit(self, entry: Audit) -> None:
+        with self._lock:
+            self._audits.append(entry)
+            self._refused[f"{entry.before} {entry.command}"] += 1
+
+    # -- reads
+
+    async def load(self, ids: Sequence[str]) -> Sequence[Task | None]:
+        with self._lock:
+            return [self._tasks.get(task_id) for task_id in ids]
+
+    async def peek(self, ids: Sequence[str]) -> Sequence[Peek | None]:
+        with self._lock:
+            return [self._peek(task_id) for task_id in ids]
+
+    def _peek(self, task_id: str) -> Peek | None:
+        if tombstone := self._tombstones.get(task_id):
+            task, result = tombstone.task, tombstone.result
+        elif found := self._tasks.get(task_id):
+            task, result = found, self._bodies[task_id].result
+        else:
+            return None
+        return Peek(
+            task_id=task.id,
+            status=task.status,
+            result=result,
+            failure=task.failure,
+            reason=task.reason,
+        )
+
+    async def detail(self, task_id: str) -> Detail | None:
+        with self._lock:
+            task = self._tasks.get(task_id)
+            if task is None:
+                return None
+            bodies = self._bodies[task_id]
+            return Detail(
+                task=task,
+                payload=bodies.payload,
+                result=bodies.result,
+                data=bodies.data,
+                checkpoint=bodies.checkpoint,
+                stages=tuple(bodies.stages.values()),
+                events=tuple(event for _, event in bodies.events),
+                progress=bodies.progress,
+            )
+
+    async def checkpoint(self, task_id: str) -> Checkpoint | None:
+        with self._lock:
+            bodies = self._bodies.get(task_id)
+            if bodies is None or bodies.checkpoint is None:
+                return None
+            durations = {s.name: round(s.duration_seconds * 1000) for s in bodies.stages.values()}
+            return msgspec.structs.replace(
+                ckpt.decode(bodies.checkpoint), stage_durations=durations
+            )
+
+    async def find(self, where: Filter, *, limit: int, cursor: str | None = None) -> Page:
+        with self._lock:
+            ids = sorted((i for i in self._tasks if cursor is None or i < cursor), reverse=True)
+            found = [self._tasks[i] for i in ids if matches(where, self._tasks[i])][: limit + 1]
+            more = len(found) > limit
+            return Page(tasks=tuple(found[:limit]), cursor=found[limit - 1].id if more else None)
+
+    async def tenants(self, names: Sequence[str]) -> Sequence[TenantView]:
+        with self._lock:
+            return [self._tenant_view(name) for name in names]
+
+    def _tenant_view(self, name: str) -> TenantView:
+        tenant = self._tenants.get(name, Tenant())
+        active = self._tasks.get(tenant.active) if tenant.active else None
+        return TenantView(
+            tenant=name,
+            active=tenant.active,
+            locked_by=active.id if active and active.place is Place.LEASED else None,
+            fence=tenant.fence,
+            waiting=len(tenant.line),
+        )
+
+    async def line(self, tenant: str, *, limit: int) -> Sequence[str]:
+        with self._lock:
+            return [task_id for _, task_id in self._tenants.get(tenant, Tenant()).line[:limit]]
+
+    async def workers(self, *, live_within_seconds: float) -> Sequence[WorkerInfo]:
+        with self._lock:
+            now = self._clock.now()
+            return [
+                WorkerInfo(
+                    beat=beat, seen_seconds_ago=now - seen, live=now - seen <= live_within_seconds
+                )
+                for beat, seen in self._workers.values()
+            ]
+
+    async def stats(self) -> Stats:
+        with self._lock:
+            by_queue: defaultdict[str, Counter[Place]] = defaultdict(Counter)
+            for task in self._tasks.values():
+                by_queue[task.queue][task.place] += 1
+            return Stats(
+                by_status=Counter(task.status for task in self._tasks.values()),
+                by_queue=by_queue,
+                moves=tuple(
+                    Moves(before=a, after=b, count=n, dwell_seconds=self._dwell[a, b])
+                    for (a, b), n in self._moves.items()
+                ),
+                refused=dict(self._refused),
+            )
+
+    async def audits(self, *, limit: int, cursor: str | None = None) -> Sequence[Audit]:
+        with self._lock:
+            start = int(cursor or 0)
+            return self._audits[::-1][start : start + limit]
+
+    async def doctor(self, *, fix: bool, limit: int) -> Sequence[Finding]:
+        from holdfast.stores.memory_doctor import examine
+
+        with self._lock:
+            return examine(self, fix=fix)[:limit]
+
+    # -- signals
+
+    def ticket(self, topic: Topic) -> int:
+        return self._signals.ticket(topic)
+
+    async def wait(self, topic: Topic, ticket: int, *, timeout: float) -> None:
+        await self._signals.wait(topic, ticket, timeout=timeout)
+
+    # -- places and lines
+
+    def _enter(self, task: Task) -> None:
+        """To its queue, or behind its tenant's active task."""
+        if task.tenant is not None:
+            tenant = self._tenants[task.tenant]
+            if tenant.active != task.id and not self._line_is_open(tenant):
+                self._tasks[task.id] = msgspec.structs.replace(task, place=Place.LINE)
+                insort(tenant.line, (task.order, task.id))
+                return
+            tenant.active = task.id
+        self._tasks[task.id] = msgspec.structs.replace(task, place=Place.READY)
+        self._ready[task.queue][task.id] = None
+        self._signals.notify(Topic.READY)
+
+    def _rest(self, task: Task) -> None:
+        """It stops being runnable; its tenant's next may be let through."""
+        self._tasks[task.id] = task
+        if task.tenant is not None and self._tenants[task.tenant].active == task.id:
+            tenant = self._tenants[task.tenant]
+            if task.settled:
+                tenant.active = None
+            if tenant.line and self._line_is_open(tenant):
+                _, next_id = tenant.line.pop(0)
+                self._enter(self._tasks[next_id])
+        self._signals.notify(Topic.RESTED)
+
+    def _line_is_open(self, tenant: Tenant) -> bool:
+        if tenant.active is None:
+            return True
+        active = self._tasks[tenant.active]
+        return active.place in RESTING and not active.hold
+
+    def _take_out(self, task: Task) -> None:
+        """Out of the queue or line it waits in."""
+        if task.place is Place.READY:
+            self._ready[task.queue].pop(task.id, None)
+        elif task.place is Place.LINE and task.tenant is not None:
+            self._tenants[task.tenant].line.remove((task.order, task.id))
+
+    def _moved_on(self, task: Task) -> bool:
+        if task.tenant is None or task.fence == 0:
+            return False
+        return self._tenants[task.tenant].fence > task.fence
+
+    # -- records, keys, counts
+
+    def _move(
+        self,
+        task: Task,
+        move: Move,
+        *,
+        place: Place,
+        worker: str = "",
+        counted: bool = True,
+        **changes: object,
+    ) -> Task:
+        """One of the store's own moves, with its event."""
+        now = self._clock.now()
+        status = move.to[task.status]
+        if status is not task.status:
+            changes["status_since"] = now
+        after = msgspec.structs.replace(
+            task, status=status, version=task.version + 1, updated_at=now, place=place, **changes
+        )
+        event = ev.made_by_store(
+            move.event,
+            task_id=task.id,
+            version=after.version,
+            at=now,
+            worker=worker,
+            fence=after.fence,
+            counted=counted,
+        )
+        self._log((event,), request="")
+        self._count(task, after)
+        self._tasks[task.id] = after
+        return after
+
+    def _log(self, events: Iterable[ev.Event], request: str) -> None:
+        for event in events:
+            self._bodies[event.task_id].events.append((request, event))
+
+    def _count(self, before: Task, after: Task) -> None:
+        if before.status is not after.status:
+            self._moves[before.status, after.status] += 1
+            self._dwell[before.status, after.status] += max(  # type: ignore[assignment]
+                0.0, after.updated_at - before.status_since
+            )
+
+    def _depth(self, queue: str) -> int:
+        return sum(t.queue == queue and t.place in WAITING for t in self._tasks.values())
+
+    def _first_of(self, tenant: str | None, key: str) -> str | None:
+        """The task that this key belongs to, if its time is not over."""
+        task_id = self._keys.get((tenant, key))
+        if task_id is None or task_id in self._tasks:
+            return task_id
+        return task_id if self._tombstones[task_id].until > self._clock.now() else None
+
+    def _digest(self, task_id: str) -> str:
+        bodies = self._bodies.get(task_id)
+        return bodies.digest if bodies else self._tombstones[task_id].digest
+
+    def _delete(self, task_id: str) -> None:
+        task, bodies = self._tasks.pop(task_id), self._bodies.pop(task_id)
+        until = (task.settled_at or 0.0) + TOMBSTONE_SECONDS
+        if until > self._clock.now():
+            request = bodies.events[-1][0]
+            self._tombstones[task_id] = Tombstone(
+                task=msgspec.structs.replace(task, place=Place.SETTLED),
+                digest=bodies.digest,
+                result=bodies.result,
+                request=request,
+                until=until,
+            )
+        elif task.key is not None:
+            self._keys.pop((task.tenant, task.key), None)
+
+
+def matches(where: Filter, task: Task) -> bool:
+    return (
+        (not where.statuses or task.status in where.statuses)
+        and where.type in (None, task.type)
+        and where.tenant in (None, task.tenant)
+        and where.plan in (None, task.plan)
+        and where.queue in (None, task.queue)
+        and (
+            where.error is None
+            or (task.failure is not None and task.failure.fingerprint == where.error)
+        )
+        and (where.updated_before is None or task.updated_at < where.updated_before)
+        and (where.updated_after is None or task.updated_at > where.updated_after)
+    )
