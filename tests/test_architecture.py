@@ -3,7 +3,7 @@
 server   cli   integrations   testing       edges: nobody imports them
                  app                        the one place that knows both sides
 runtime   stores   sinks   observe          never import each other
-      registry   settings   ports
+   registry   codec   settings   clock   ports
                 domain                      pure: no await, no clock, no random, no I/O
 """
 
@@ -27,7 +27,7 @@ from tests.source_tree import (
 )
 
 DOMAIN = {"domain"}
-BESIDE_PORTS = {"ports", "registry", "settings"}
+BESIDE_PORTS = {"ports", "registry", "codec", "settings", "clock"}
 SIDES = {"runtime", "stores", "sinks", "observe"}
 BELOW_APP = DOMAIN | BESIDE_PORTS | SIDES
 ROOT_LAYER = "holdfast"  # holdfast/__init__.py: the public names
@@ -37,7 +37,9 @@ BELOW_EDGES = BELOW_APP | {"app", ROOT_LAYER}
 MAY_IMPORT: dict[str, set[str]] = {
     "domain": set(),
     "ports": DOMAIN,
-    "registry": DOMAIN,
+    "clock": {"ports"},
+    "codec": DOMAIN,
+    "registry": DOMAIN | {"codec"},
     "settings": DOMAIN,
     "stores": DOMAIN | {"ports"},
     "sinks": DOMAIN | {"ports"},

@@ -176,8 +176,9 @@ class Store(Protocol):
     ) -> Sequence[Insertion]: ...
 
     async def claim(
-        self, worker: str, *, queues: Sequence[str], limit: int, lease_seconds: float
-    ) -> Sequence[Claimed]: ...
+        self, worker: str, *, request: str, queues: Sequence[str], limit: int, lease_seconds: float
+    ) -> Sequence[Claimed]:
+        """Hand out what is ready. A repeat of a worker's last request hands out the same again."""
 
     async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]: ...
 

@@ -157,7 +157,7 @@ class StageRecord(msgspec.Struct, frozen=True, kw_only=True):
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """Volatile: the last word of a running stage."""
 
-    fraction: float
+    fraction: float  # of the stage
     message: str = ""
     stage: str = ""
     at: float = 0.0

@@ -1,0 +1,1 @@
+"""What runs the tasks: workers, executor, heartbeat, timers. Knows stores by their port only."""

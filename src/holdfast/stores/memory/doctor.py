@@ -9,12 +9,12 @@ from holdfast.domain.task import Place, Task
 from holdfast.ports import Finding
 
 if TYPE_CHECKING:
-    from holdfast.stores.memory import MemoryStore
+    from holdfast.stores.memory.state import Shelves
 
 # Reads the insides of the store on purpose: that is what there is to examine.
 
 
-def examine(store: MemoryStore, *, fix: bool) -> list[Finding]:
+def examine(store: Shelves, *, fix: bool) -> list[Finding]:
     """Nothing here can be mended: what is wrong in memory was put there by a defect."""
     del fix
     found = [
@@ -33,7 +33,7 @@ def examine(store: MemoryStore, *, fix: bool) -> list[Finding]:
     return found
 
 
-def _of_task(store: MemoryStore, task: Task) -> list[tuple[str, str, str]]:
+def _of_task(store: Shelves, task: Task) -> list[tuple[str, str, str]]:
     said = []
     queued = task.id in store._ready[task.queue]
     tenant = store._tenants[task.tenant] if task.tenant else None

@@ -6,18 +6,15 @@ asks for one. It keeps nothing across a restart. Reads over all tasks scan; that
 
 from __future__ import annotations
 
-import threading
-from bisect import insort
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from holdfast.domain import checkpoint as ckpt
-from holdfast.domain import events as ev
 from holdfast.domain.checkpoint import Checkpoint
-from holdfast.domain.state import DUE, LOSE, START, Move, Status
-from holdfast.domain.task import Lease, Place, Progress, StageRecord, Task
+from holdfast.domain.state import DUE, LOSE, START
+from holdfast.domain.task import Lease, Place, Task
 from holdfast.domain.transition import (
     Applied,
     Audit,
@@ -36,7 +33,6 @@ from holdfast.domain.transition import (
 from holdfast.ports import (
     Beat,
     Claimed,
-    Clock,
     Detail,
     Due,
     Filter,
@@ -51,61 +47,12 @@ from holdfast.ports import (
     Topic,
     WorkerInfo,
 )
-from holdfast.stores.signals import Signals
-
-TOMBSTONE_SECONDS = 24 * 3600
-WAITING = (Place.READY, Place.LINE, Place.LATER)
-RESTING = (Place.LATER, Place.PARKED)
+from holdfast.stores.memory.state import Bodies, Shelves, Tenant, matches
 
 
-class Bodies(msgspec.Struct, kw_only=True):
-    """What belongs to a task and is not in its record."""
-
-    payload: bytes
-    digest: str
-    result: bytes | None = None
-    data: bytes | None = None
-    checkpoint: bytes | None = None
-    stages: dict[int, StageRecord] = {}
-    events: list[tuple[str, ev.Event]] = []  # with the request that made them
-    progress: Progress | None = None
-
-
-class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
-    task: Task
-    digest: str
-    result: bytes | None
-    request: str
-    until: float
-
-
-class Tenant(msgspec.Struct, kw_only=True):
-    active: str | None = None
-    fence: int = 0
-    line: list[tuple[int, str]] = []
-
-
-class MemoryStore:
+class MemoryStore(Shelves):
     durable = False
     url = "memory://"
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._lock = threading.RLock()
-        self._signals = Signals(clock)
-        self._tasks: dict[str, Task] = {}
-        self._bodies: dict[str, Bodies] = {}
-        self._tombstones: dict[str, Tombstone] = {}
-        self._keys: dict[tuple[str | None, str], str] = {}
-        self._ready: defaultdict[str, OrderedDict[str, None]] = defaultdict(OrderedDict)
-        self._tenants: defaultdict[str, Tenant] = defaultdict(Tenant)
-        self._workers: dict[str, tuple[Beat, float]] = {}
-        self._audits: list[Audit] = []
-        self._moves: Counter[tuple[Status, Status]] = Counter()
-        self._dwell: Counter[tuple[Status, Status]] = Counter()
-        self._refused: Counter[str] = Counter()
-        self._fence = 0
-        self._order = 0
 
     async def open(self) -> None:
         pass
@@ -141,15 +88,23 @@ class MemoryStore:
         return Inserted(task.id)
 
     async def claim(
-        self, worker: str, *, queues: Sequence[str], limit: int, lease_seconds: float
+        self, worker: str, *, request: str, queues: Sequence[str], limit: int, lease_seconds: float
     ) -> Sequence[Claimed]:
         with self._lock:
-            claimed: list[Claimed] = []
+            last_request, claimed = self._claims.get(worker, ("", []))
+            if request == last_request:
+                return [c for c in claimed if self._still_leased(c.task)]
+            claimed = []
             for queue in queues:
                 while len(claimed) < limit and self._ready[queue]:
                     task_id, _ = self._ready[queue].popitem(last=False)
                     claimed.append(self._hand_out(self._tasks[task_id], worker, lease_seconds))
+            self._claims[worker] = (request, claimed)
             return claimed
+
+    def _still_leased(self, task: Task) -> bool:
+        now = self._tasks.get(task.id)
+        return now is not None and now.lease is not None and now.fence == task.fence
 
     def _hand_out(self, task: Task, worker: str, lease_seconds: float) -> Claimed:
         self._fence += 1
@@ -278,6 +233,7 @@ class MemoryStore:
     async def leave(self, worker: str) -> None:
         with self._lock:
             self._workers.pop(worker, None)
+            self._claims.pop(worker, None)
 
     async def expire(self, *, limit: int, count_crashes: bool) -> int:
         with self._lock:
@@ -367,9 +323,7 @@ class MemoryStore:
             case Kept.CHECKPOINTS:
                 self._bodies[name].checkpoint = None
             case Kept.TOMBSTONES:
-                tombstone = self._tombstones.pop(name)
-                if tombstone.task.key is not None:
-                    self._keys.pop((tombstone.task.tenant, tombstone.task.key), None)
+                self._free_key(self._tombstones.pop(name).task)
             case Kept.AUDIT:
                 self._audits.pop(0)  # the oldest come first
             case Kept.WORKERS:
@@ -489,7 +443,7 @@ class MemoryStore:
             return self._audits[::-1][start : start + limit]
 
     async def doctor(self, *, fix: bool, limit: int) -> Sequence[Finding]:
-        from holdfast.stores.memory_doctor import examine
+        from holdfast.stores.memory.doctor import examine
 
         with self._lock:
             return examine(self, fix=fix)[:limit]
@@ -501,138 +455,3 @@ class MemoryStore:
 
     async def wait(self, topic: Topic, ticket: int, *, timeout: float) -> None:
         await self._signals.wait(topic, ticket, timeout=timeout)
-
-    # -- places and lines
-
-    def _enter(self, task: Task) -> None:
-        """To its queue, or behind its tenant's active task."""
-        if task.tenant is not None:
-            tenant = self._tenants[task.tenant]
-            if tenant.active != task.id and not self._line_is_open(tenant):
-                self._tasks[task.id] = msgspec.structs.replace(task, place=Place.LINE)
-                insort(tenant.line, (task.order, task.id))
-                return
-            tenant.active = task.id
-        self._tasks[task.id] = msgspec.structs.replace(task, place=Place.READY)
-        self._ready[task.queue][task.id] = None
-        self._signals.notify(Topic.READY)
-
-    def _rest(self, task: Task) -> None:
-        """It stops being runnable; its tenant's next may be let through."""
-        self._tasks[task.id] = task
-        if task.tenant is not None and self._tenants[task.tenant].active == task.id:
-            tenant = self._tenants[task.tenant]
-            if task.settled:
-                tenant.active = None
-            if tenant.line and self._line_is_open(tenant):
-                _, next_id = tenant.line.pop(0)
-                self._enter(self._tasks[next_id])
-        self._signals.notify(Topic.RESTED)
-
-    def _line_is_open(self, tenant: Tenant) -> bool:
-        if tenant.active is None:
-            return True
-        active = self._tasks[tenant.active]
-        return active.place in RESTING and not active.hold
-
-    def _take_out(self, task: Task) -> None:
-        """Out of the queue or line it waits in."""
-        if task.place is Place.READY:
-            self._ready[task.queue].pop(task.id, None)
-        elif task.place is Place.LINE and task.tenant is not None:
-            self._tenants[task.tenant].line.remove((task.order, task.id))
-
-    def _moved_on(self, task: Task) -> bool:
-        if task.tenant is None or task.fence == 0:
-            return False
-        return self._tenants[task.tenant].fence > task.fence
-
-    # -- records, keys, counts
-
-    def _move(
-        self,
-        task: Task,
-        move: Move,
-        *,
-        place: Place,
-        worker: str = "",
-        counted: bool = True,
-        **changes: object,
-    ) -> Task:
-        """One of the store's own moves, with its event."""
-        now = self._clock.now()
-        status = move.to[task.status]
-        if status is not task.status:
-            changes["status_since"] = now
-        after = msgspec.structs.replace(
-            task, status=status, version=task.version + 1, updated_at=now, place=place, **changes
-        )
-        event = ev.made_by_store(
-            move.event,
-            task_id=task.id,
-            version=after.version,
-            at=now,
-            worker=worker,
-            fence=after.fence,
-            counted=counted,
-        )
-        self._log((event,), request="")
-        self._count(task, after)
-        self._tasks[task.id] = after
-        return after
-
-    def _log(self, events: Iterable[ev.Event], request: str) -> None:
-        for event in events:
-            self._bodies[event.task_id].events.append((request, event))
-
-    def _count(self, before: Task, after: Task) -> None:
-        if before.status is not after.status:
-            self._moves[before.status, after.status] += 1
-            self._dwell[before.status, after.status] += max(  # type: ignore[assignment]
-                0.0, after.updated_at - before.status_since
-            )
-
-    def _depth(self, queue: str) -> int:
-        return sum(t.queue == queue and t.place in WAITING for t in self._tasks.values())
-
-    def _first_of(self, tenant: str | None, key: str) -> str | None:
-        """The task that this key belongs to, if its time is not over."""
-        task_id = self._keys.get((tenant, key))
-        if task_id is None or task_id in self._tasks:
-            return task_id
-        return task_id if self._tombstones[task_id].until > self._clock.now() else None
-
-    def _digest(self, task_id: str) -> str:
-        bodies = self._bodies.get(task_id)
-        return bodies.digest if bodies else self._tombstones[task_id].digest
-
-    def _delete(self, task_id: str) -> None:
-        task, bodies = self._tasks.pop(task_id), self._bodies.pop(task_id)
-        until = (task.settled_at or 0.0) + TOMBSTONE_SECONDS
-        if until > self._clock.now():
-            request = bodies.events[-1][0]
-            self._tombstones[task_id] = Tombstone(
-                task=msgspec.structs.replace(task, place=Place.SETTLED),
-                digest=bodies.digest,
-                result=bodies.result,
-                request=request,
-                until=until,
-            )
-        elif task.key is not None:
-            self._keys.pop((task.tenant, task.key), None)
-
-
-def matches(where: Filter, task: Task) -> bool:
-    return (
-        (not where.statuses or task.status in where.statuses)
-        and where.type in (None, task.type)
-        and where.tenant in (None, task.tenant)
-        and where.plan in (None, task.plan)
-        and where.queue in (None, task.queue)
-        and (
-            where.error is None
-            or (task.failure is not None and task.failure.fingerprint == where.error)
-        )
-        and (where.updated_before is None or task.updated_at < where.updated_before)
-        and (where.updated_after is None or task.updated_at > where.updated_after)
-    )

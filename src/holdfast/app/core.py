@@ -1,0 +1,362 @@
+"""Holdfast: declares, submits, controls; the one place that knows both sides."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
+
+import msgspec
+
+from holdfast.app import declare
+from holdfast.app.control import Control
+from holdfast.app.declare import AsyncTask, SyncTask, TaskDecorator, Workflow, WorkflowOptions
+from holdfast.app.handle import Handle
+from holdfast.app.opening import store_from_url
+from holdfast.app.query import Query
+from holdfast.app.why import explain
+from holdfast.clock import SystemClock
+from holdfast.codec import Codec, check_json
+from holdfast.domain import decide, names
+from holdfast.domain.durations import seconds
+from holdfast.domain.errors import (
+    DeclarationError,
+    HoldfastError,
+    KeyConflict,
+    QueueFull,
+    StoreError,
+    StoreUnavailable,
+)
+from holdfast.domain.retry import Retry
+from holdfast.domain.state import Status
+from holdfast.domain.task import By, Task
+from holdfast.domain.transition import Conflict, Full, Insertion, Submission
+from holdfast.ports import Clock, Store
+from holdfast.registry import Registry, TaskType
+from holdfast.runtime.committer import Gather
+from holdfast.runtime.executor import Rules
+from holdfast.runtime.held import Held
+from holdfast.runtime.ids import new_id
+from holdfast.runtime.waiters import Waiters
+from holdfast.runtime.worker import Worker, WorkerOptions
+from holdfast.settings import load
+from holdfast.stores.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from holdfast.app.blocking import Blocking
+
+log = logging.getLogger("holdfast")
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+class Holdfast:
+    """An engine: declare tasks on it, open it with ``async with``, submit, and run workers.
+
+    ``store`` is a URL or an opened store of your own; without it ``HOLDFAST_STORE`` counts, else
+    ``sqlite:///holdfast.db``. Any other setting can be given by its lower-case name.
+    """
+
+    def __init__(
+        self,
+        store: str | Store | None = None,
+        *,
+        clock: Clock | None = None,
+        chance: random.Random | None = None,
+        **settings: Any,
+    ) -> None:
+        self._given = store if store is not None and not isinstance(store, str) else None
+        url = store if isinstance(store, str) else None
+        self.settings = load(store=url, **settings)
+        self.clock = clock or SystemClock()
+        self.chance = chance or random.SystemRandom()
+        self.registry = Registry()
+        self.control = Control(lambda: self.store, self.clock, self.chance, By(actor="app"))
+        self.query = Query(lambda: self.store, self.control)
+        self.degraded = False  # on the memory store because the real one was out of reach
+        self._store: Store | None = None
+        self._waiters: Waiters | None = None
+        self._insert: Gather[Submission, Insertion] | None = None
+        self._opened = 0
+        self._blocking: Blocking | None = None
+
+    # -- declaring
+
+    def task(
+        self,
+        name: str,
+        *,
+        retry: Retry | None = None,
+        timeout: float | str | None = None,
+        queue: str = "default",
+        hold: bool = False,
+        keep: float | str | None = None,
+    ) -> TaskDecorator:
+        """Declare a task of one stage: an async function, or a plain one that runs in a thread."""
+
+        def decorate(call: Callable[..., Any]) -> Any:
+            stage = declare.define_stage(
+                call,
+                name=None,
+                timeout_seconds=self.stage_timeout(timeout),
+                retry=retry or Retry(),
+                result_limit_bytes=self.settings.payload_limit,
+            )
+            declared = self._declare(
+                name,
+                payload=declare.payload_type(call),
+                result=stage.result,
+                queue=queue,
+                hold=hold,
+                keep=keep,
+                workflow=False,
+                on_invalid="discard",
+            )
+            declared.add(stage)
+            kind: type[Any] = AsyncTask if stage.is_async else SyncTask
+            return kind(self, declared, call)
+
+        return cast(TaskDecorator, decorate)
+
+    @overload
+    def workflow(
+        self, name: str, *, payload: type[P], result: type[R], **options: Unpack[WorkflowOptions]
+    ) -> Workflow[P, R]: ...
+
+    @overload
+    def workflow(
+        self, name: str, *, payload: type[P], **options: Unpack[WorkflowOptions]
+    ) -> Workflow[P, Any]: ...
+
+    @overload
+    def workflow(
+        self, name: str, *, result: type[R], **options: Unpack[WorkflowOptions]
+    ) -> Workflow[Any, R]: ...
+
+    @overload
+    def workflow(self, name: str, **options: Unpack[WorkflowOptions]) -> Workflow[Any, Any]: ...
+
+    def workflow(
+        self,
+        name: str,
+        *,
+        payload: Any = Any,
+        result: Any = Any,
+        **options: Unpack[WorkflowOptions],
+    ) -> Any:
+        """Declare a task of many stages; `@that.stage` adds them in order."""
+        declared = self._declare(
+            name,
+            payload=payload,
+            result=Codec(result, limit_bytes=self.settings.payload_limit),
+            queue=options.get("queue", "default"),
+            hold=options.get("hold", True),
+            keep=options.get("keep"),
+            workflow=True,
+            on_invalid=options.get("on_invalid", "discard"),
+        )
+        return Workflow(self, declared, options.get("retry", Retry()))
+
+    def stage_timeout(self, given: float | str | None) -> float:
+        timeout = self.settings.stage_timeout if given is None else seconds(given)
+        if timeout <= 0:
+            raise DeclarationError(f"timeout {given!r} is not above zero")
+        return timeout
+
+    def _declare(
+        self,
+        name: str,
+        *,
+        payload: Any,
+        result: Codec[Any],
+        queue: str,
+        hold: bool,
+        keep: float | str | None,
+        workflow: bool,
+        on_invalid: str,
+    ) -> TaskType:
+        if on_invalid not in ("discard", "suspend"):
+            raise DeclarationError(f"on_invalid={on_invalid!r}: discard or suspend")
+        declared = TaskType(
+            name=name,
+            payload=Codec(payload, limit_bytes=self.settings.payload_limit),
+            result=result,
+            queue=names.check("queue", queue),
+            hold=hold,
+            workflow=workflow,
+            keep_seconds=self.settings.keep if keep is None else seconds(keep),
+            suspend_on_invalid=on_invalid == "suspend",
+        )
+        self.registry.add(declared)
+        return declared
+
+    # -- opening
+
+    @property
+    def store(self) -> Store:
+        if self._store is None:
+            raise HoldfastError("the app is not open: use 'async with app:' or app.running()")
+        return self._store
+
+    @property
+    def waiters(self) -> Waiters:
+        if self._waiters is None:
+            raise HoldfastError("the app is not open: use 'async with app:' or app.running()")
+        return self._waiters
+
+    async def __aenter__(self) -> Holdfast:
+        if self._opened == 0:
+            self.registry.check()
+            self._store = await self._open_store()
+            self._waiters = Waiters(self._store)
+            limit = self.settings.queue_limit
+            opened = self._store
+            self._insert = Gather(lambda batch: opened.insert(batch, depth_limit=limit))
+        self._opened += 1
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._opened -= 1
+        if self._opened == 0:
+            await self.waiters.close()
+            store, self._store = self.store, None
+            if self._given is None:
+                await store.close()
+
+    async def _open_store(self) -> Store:
+        if self._given is not None:
+            return self._given
+        store = store_from_url(self.settings.store, self.clock, self.settings.namespace)
+        try:
+            await store.open()
+        except StoreError as error:
+            if self.settings.fallback != "memory":
+                raise
+            log.warning("starting on memory, nothing will be kept: %s", error)
+            self.degraded = True
+            return MemoryStore(self.clock)
+        return store
+
+    @asynccontextmanager
+    async def running(self, workers: int = 1, **options: Any) -> AsyncIterator[Holdfast]:
+        """Open, with workers, timers and retention in this process; drains on the way out."""
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self)
+            for _ in range(workers):
+                worker = self.worker(**options)
+                await worker.start()
+                stack.push_async_callback(worker.drain)
+            yield self
+
+    def worker(
+        self,
+        *,
+        name: str | None = None,
+        slots: int | None = None,
+        queues: tuple[str, ...] | None = None,
+        heartbeat_thread: bool = True,
+        on_zombie: Callable[[Held], None] | None = None,
+    ) -> Worker:
+        self.registry.check()
+        given = self.settings
+        return Worker(
+            store=self.store,
+            registry=self.registry,
+            clock=self.clock,
+            chance=self.chance,
+            name=name,
+            on_zombie=on_zombie,
+            options=WorkerOptions(
+                slots=slots or given.slots,
+                queues=queues or given.queue_names,
+                lease_seconds=given.lease,
+                drain_seconds=given.drain,
+                audit_seconds=given.audit_keep,
+                heartbeat_thread=heartbeat_thread,
+                rules=Rules(
+                    checkpoint_ttl_seconds=given.checkpoint_ttl,
+                    crash_limit=given.crash_limit,
+                    unknown_type_seconds=given.unknown_type_after,
+                ),
+            ),
+        )
+
+    # -- submitting and asking
+
+    async def submit(
+        self,
+        declared: TaskType,
+        payload: Any,
+        *,
+        tenant: str | None = None,
+        key: str | None = None,
+        queue: str | None = None,
+        trace_id: str | None = None,
+        user: Any = None,
+    ) -> Handle[Any]:
+        """The way in for every task; use `submit` of the task or workflow itself."""
+        self.registry.check()
+        body = declared.payload.encode(payload)
+        check_json(user, "user")
+        now = self.clock.now()
+        task = Task(
+            id=new_id(self.clock, self.chance),
+            type=declared.name,
+            tenant=None if tenant is None else names.check("tenant", tenant),
+            key=None if key is None else names.check("key", key),
+            queue=declared.queue if queue is None else names.check("queue", queue),
+            trace_id=trace_id,
+            user=user,
+            stages=declared.stage_names,
+            workflow=declared.workflow,
+            hold=declared.hold,
+            keep_seconds=declared.keep_seconds,
+            retry_max=declared.stages[0].retry.max,
+            created_at=now,
+            updated_at=now,
+            status_since=now,
+            status=Status.PENDING,
+        )
+        inserted = await self._put(decide.submit(task, body, _digest(declared.name, body)))
+        return Handle(self, inserted, declared.result)
+
+    async def _put(self, submission: Submission) -> str:
+        if self._insert is None:
+            raise HoldfastError("the app is not open: use 'async with app:' or app.running()")
+        try:
+            insertion = await self._insert(submission)
+        except StoreUnavailable as error:
+            log.critical("a submit was refused, the store is out of reach: %s", error)
+            raise
+        match insertion:
+            case Conflict(first):
+                task = submission.task
+                raise KeyConflict(task.tenant, task.key or "", first)
+            case Full(queue):
+                raise QueueFull(queue, self.settings.queue_limit)
+        return insertion.task_id
+
+    def handle(self, task_id: str) -> Handle[Any]:
+        """A handle for a task that was submitted elsewhere; its result is plain JSON."""
+        return Handle(self, task_id, Codec(Any))
+
+    async def why(self, task_id: str) -> str:
+        return await explain(self.store, task_id, lease_seconds=self.settings.lease)
+
+    @property
+    def blocking(self) -> Blocking:
+        """The same face for code without an event loop: scripts, Django, the REPL."""
+        from holdfast.app.blocking import Blocking
+
+        if self._blocking is None:
+            self._blocking = Blocking(self)
+        return self._blocking
+
+
+def _digest(name: str, body: bytes) -> str:
+    ordered = msgspec.json.encode(msgspec.json.decode(body), order="sorted")
+    return hashlib.blake2b(name.encode() + b"\n" + ordered, digest_size=16).hexdigest()

@@ -1,0 +1,292 @@
+"""Tasks, workflows and stages as a user writes them, typed through to payload and result."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    cast,
+    get_type_hints,
+    overload,
+)
+
+from holdfast.codec import Codec
+from holdfast.domain.errors import DeclarationError
+from holdfast.domain.retry import Retry
+from holdfast.registry import StageDef, TaskType, UndoDef
+from holdfast.runtime.context import Context
+
+if TYPE_CHECKING:
+    from holdfast.app.core import Holdfast
+    from holdfast.app.handle import Handle
+
+P = TypeVar("P")
+R = TypeVar("R")
+S = TypeVar("S")
+N = TypeVar("N", bound=Callable[..., Any])
+
+AsyncCall: TypeAlias = Callable[[Context, P], Coroutine[Any, Any, R]]
+BareAsyncCall: TypeAlias = Callable[[Context], Coroutine[Any, Any, R]]
+
+
+class WorkflowOptions(TypedDict, total=False):
+    retry: Retry  # for stages that have none of their own
+    queue: str
+    hold: bool  # keep the tenant's line closed while it rests unsettled
+    keep: float | str  # how long the record stays after it has settled
+    on_invalid: str  # "discard" or "suspend", for a checkpoint that is no good
+
+
+class Submittable(Generic[P, R]):
+    """What can be submitted: a task or a workflow."""
+
+    def __init__(self, app: Holdfast, declared: TaskType) -> None:
+        self._app = app
+        self.declared = declared
+
+    @property
+    def name(self) -> str:
+        return self.declared.name
+
+    @overload
+    async def submit(
+        self: Submittable[None, R],
+        payload: None = None,
+        *,
+        tenant: str | None = None,
+        key: str | None = None,
+        queue: str | None = None,
+        trace_id: str | None = None,
+        user: Any = None,
+    ) -> Handle[R]: ...
+
+    @overload
+    async def submit(
+        self,
+        payload: P,
+        *,
+        tenant: str | None = None,
+        key: str | None = None,
+        queue: str | None = None,
+        trace_id: str | None = None,
+        user: Any = None,
+    ) -> Handle[R]: ...
+
+    async def submit(self, payload: Any = None, **options: Any) -> Handle[R]:
+        """Durable when this returns. The same tenant and key give the first task again."""
+        return cast("Handle[R]", await self._app.submit(self.declared, payload, **options))
+
+
+class AsyncTask(Submittable[P, R]):
+    """A task of one async function. A plain call of it is a plain call."""
+
+    def __init__(self, app: Holdfast, declared: TaskType, call: Callable[..., Any]) -> None:
+        super().__init__(app, declared)
+        self._call = call
+        self.__doc__ = call.__doc__
+
+    @overload
+    def __call__(self: AsyncTask[None, R], ctx: Context, /) -> Coroutine[Any, Any, R]: ...
+
+    @overload
+    def __call__(self, ctx: Context, payload: P, /) -> Coroutine[Any, Any, R]: ...
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._call(*arguments)
+
+
+class SyncTask(Submittable[P, R]):
+    """A task of one plain function; it runs in a thread. A plain call of it is a plain call."""
+
+    def __init__(self, app: Holdfast, declared: TaskType, call: Callable[..., Any]) -> None:
+        super().__init__(app, declared)
+        self._call = call
+        self.__doc__ = call.__doc__
+
+    @overload
+    def __call__(self: SyncTask[None, R], ctx: Context, /) -> R: ...
+
+    @overload
+    def __call__(self, ctx: Context, payload: P, /) -> R: ...
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._call(*arguments)
+
+
+class Stage(Generic[P, R]):
+    """A stage of a workflow; `ctx.result_of` takes it, and `undo` declares its rollback."""
+
+    def __init__(self, defined: StageDef) -> None:
+        self._defined = defined
+        self.__doc__ = defined.call.__doc__
+
+    @property
+    def name(self) -> str:
+        return self._defined.name
+
+    @property
+    def result(self) -> Codec[R]:
+        return self._defined.result
+
+    def undo(self, call: N) -> N:
+        if self._defined.undo is not None:
+            raise DeclarationError(f"stage {self.name!r} has two undo functions")
+        takes_payload = _takes_payload(call)
+        self._defined.undo = UndoDef(call, inspect.iscoroutinefunction(call), takes_payload)
+        return call
+
+
+class AsyncStage(Stage[P, R]):
+    @overload
+    def __call__(self: AsyncStage[None, R], ctx: Context, /) -> Coroutine[Any, Any, R]: ...
+
+    @overload
+    def __call__(self, ctx: Context, payload: P, /) -> Coroutine[Any, Any, R]: ...
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._defined.call(*arguments)
+
+
+class SyncStage(Stage[P, R]):
+    @overload
+    def __call__(self: SyncStage[None, R], ctx: Context, /) -> R: ...
+
+    @overload
+    def __call__(self, ctx: Context, payload: P, /) -> R: ...
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._defined.call(*arguments)
+
+
+class TaskDecorator(Protocol):
+    @overload
+    def __call__(self, call: AsyncCall[P, R], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def __call__(self, call: BareAsyncCall[R], /) -> AsyncTask[None, R]: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def __call__(self, call: Callable[[Context, P], R], /) -> SyncTask[P, R]: ...
+
+    @overload
+    def __call__(self, call: Callable[[Context], R], /) -> SyncTask[None, R]: ...
+
+
+class StageDecorator(Protocol[P]):
+    @overload
+    def __call__(self, call: AsyncCall[P, R], /) -> AsyncStage[P, R]: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def __call__(self, call: Callable[[Context, P], R], /) -> SyncStage[P, R]: ...
+
+
+class Workflow(Submittable[P, R]):
+    """Many stages, in the order of their declaration. The last one's return is the result."""
+
+    def __init__(self, app: Holdfast, declared: TaskType, retry: Retry) -> None:
+        super().__init__(app, declared)
+        self._retry = retry
+
+    @overload
+    def stage(self, call: AsyncCall[P, S], /) -> AsyncStage[P, S]: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def stage(self, call: Callable[[Context, P], S], /) -> SyncStage[P, S]: ...
+
+    @overload
+    def stage(
+        self,
+        *,
+        name: str | None = None,
+        timeout: float | str | None = None,
+        retry: Retry | None = None,
+    ) -> StageDecorator[P]: ...
+
+    def stage(self, call: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]
+        """Add a stage, as ``@upgrade.stage`` or ``@upgrade.stage(timeout="10m")``."""
+        if call is not None:
+            return self._add(call)
+        return lambda function: self._add(function, **options)
+
+    def _add(
+        self,
+        call: Callable[..., Any],
+        *,
+        name: str | None = None,
+        timeout: float | str | None = None,
+        retry: Retry | None = None,
+    ) -> Any:
+        defined = define_stage(
+            call,
+            name=name,
+            timeout_seconds=self._app.stage_timeout(timeout),
+            retry=retry or self._retry,
+            result_limit_bytes=self.declared.result.limit_bytes,
+        )
+        self.declared.add(defined)
+        return (AsyncStage if defined.is_async else SyncStage)(defined)
+
+
+def define_stage(
+    call: Callable[..., Any],
+    *,
+    name: str | None,
+    timeout_seconds: float,
+    retry: Retry,
+    result_limit_bytes: int,
+) -> StageDef:
+    takes_payload = _takes_payload(call)
+    returned = _hints(call).get("return", Any)
+    return StageDef(
+        name=name or _name_of(call),
+        call=call,
+        is_async=inspect.iscoroutinefunction(call),
+        takes_payload=takes_payload,
+        retry=retry,
+        timeout_seconds=timeout_seconds,
+        result=Codec(type(None) if returned is None else returned, limit_bytes=result_limit_bytes),
+    )
+
+
+def payload_type(call: Callable[..., Any]) -> Any:
+    """What a one-stage task takes: the annotation of its second parameter."""
+    if not _takes_payload(call):
+        return type(None)
+    parameter = list(inspect.signature(call).parameters.values())[1]
+    return _hints(call).get(parameter.name, Any)
+
+
+def _takes_payload(call: Callable[..., Any]) -> bool:
+    if not callable(call):
+        raise DeclarationError(f"{call!r} is not a function")
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(call).parameters.values()
+    taken = [p for p in parameters if p.kind in kinds and p.default is p.empty]
+    demanded = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    if not 1 <= len(taken) <= 2 or demanded:
+        raise DeclarationError(
+            f"{_name_of(call)} must take a Context and at most one payload; "
+            "for several values use a dataclass or a model"
+        )
+    return len(taken) == 2
+
+
+def _hints(call: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(call)
+    except NameError as error:
+        raise DeclarationError(
+            f"{_name_of(call)}: its annotations cannot be read ({error}); "
+            "declare the types at the module's top level"
+        ) from error
+
+
+def _name_of(call: Callable[..., Any]) -> str:
+    return getattr(call, "__name__", repr(call))

@@ -1,0 +1,143 @@
+"""A submitted task, as its submitter holds it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import msgspec
+
+from holdfast.codec import Codec
+from holdfast.domain.durations import seconds
+from holdfast.domain.envelope import TaskEnvelope, envelope
+from holdfast.domain.errors import (
+    ResultTimeout,
+    TaskCancelled,
+    TaskEnded,
+    TaskFailed,
+    TaskNotFound,
+    TaskRolledBack,
+)
+from holdfast.domain.state import Status
+from holdfast.domain.task import Failure, Progress, Task
+from holdfast.ports import Detail, Peek
+from holdfast.runtime.timing import deadline
+
+if TYPE_CHECKING:
+    from holdfast.app.core import Holdfast
+
+R = TypeVar("R")
+
+
+class Info(msgspec.Struct, frozen=True, kw_only=True):
+    """How a task stands."""
+
+    id: str
+    type: str
+    tenant: str | None
+    status: Status
+    stage: str | None  # that runs now or would run next
+    completed: tuple[str, ...]
+    progress: float  # 0..1
+    message: str
+    attempt: int
+    failure: Failure | None
+    reason: str | None
+    created_at: float
+    updated_at: float
+
+
+class Handle(Generic[R]):
+    def __init__(self, app: Holdfast, task_id: str, result: Codec[R]) -> None:
+        self._app = app
+        self._result = result
+        self.id = task_id
+
+    def __repr__(self) -> str:
+        return f"Handle({self.id!r})"
+
+    async def result(self, timeout: float | str | None = None) -> R:
+        """The task's result. TaskFailed when it waits for a person, TaskCancelled, TaskRolledBack
+        when it ended so, ResultTimeout when it has not ended in time (it goes on)."""
+        if timeout is None:
+            return self._read(await self._app.waiters.rested(self.id))
+        limit = seconds(timeout)
+        try:
+            async with deadline(self._app.clock, limit):
+                return self._read(await self._app.waiters.rested(self.id))
+        except TimeoutError:
+            raise ResultTimeout(self.id, limit) from None
+
+    def _read(self, peek: Peek) -> R:
+        if peek.status is Status.COMPLETED:
+            return self._result.decode(peek.result if peek.result is not None else b"null")
+        raise _ENDINGS.get(peek.status, TaskFailed)(self.id, peek.reason, peek.failure)
+
+    async def info(self) -> Info:
+        return info(await self._detail())
+
+    async def envelope(self) -> TaskEnvelope:
+        detail = await self._detail()
+        return envelope(detail.task, detail.payload)
+
+    async def why(self) -> str:
+        """One plain answer: what it waits for, and who holds that."""
+        return await self._app.why(self.id)
+
+    async def pause(self, reason: str = "") -> Status:
+        return (await self._app.control.pause(self.id, reason=reason)).status
+
+    async def resume(self, *, force: bool = False) -> Status:
+        return (await self._app.control.resume(self.id, force=force)).status
+
+    async def cancel(self, reason: str = "") -> Status:
+        return (await self._app.control.cancel(self.id, reason=reason)).status
+
+    async def retry(self, *, from_checkpoint: bool = True, force: bool = False) -> Status:
+        task = await self._app.control.retry(self.id, from_checkpoint=from_checkpoint, force=force)
+        return task.status
+
+    async def rollback(self, reason: str = "", *, force: bool = False) -> Status:
+        return (await self._app.control.rollback(self.id, reason=reason, force=force)).status
+
+    async def discard(self, reason: str = "") -> Status:
+        return (await self._app.control.discard(self.id, reason=reason)).status
+
+    async def _detail(self) -> Detail:
+        detail = await self._app.store.detail(self.id)
+        if detail is None:
+            raise TaskNotFound(self.id)
+        return detail
+
+
+_ENDINGS: dict[Status, type[TaskEnded]] = {
+    Status.CANCELLED: TaskCancelled,
+    Status.ROLLED_BACK: TaskRolledBack,
+}
+
+
+def info(detail: Detail) -> Info:
+    task, progress = detail.task, detail.progress
+    return Info(
+        id=task.id,
+        type=task.type,
+        tenant=task.tenant,
+        status=task.status,
+        stage=task.at_stage,
+        completed=task.stages[: task.last_completed + 1],
+        progress=_fraction(task, progress),
+        message=progress.message if progress else "",
+        attempt=task.attempt,
+        failure=task.failure,
+        reason=task.reason,
+        created_at=task.created_at,
+        updated_at=task.updated_at,
+    )
+
+
+def _fraction(task: Task, progress: Progress | None) -> float:
+    """Over the whole task: the stages done, and of the present one what it says."""
+    if task.status is Status.COMPLETED:
+        return 1.0
+    done, total = task.last_completed + 1, len(task.stages)
+    within = progress.fraction if progress and progress.stage == task.at_stage else 0.0
+    return min(1.0, (done + within) / total)

@@ -1,0 +1,80 @@
+"""What is declared: task types and their stages, as the runtime sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.codec import Codec
+from holdfast.domain import names
+from holdfast.domain.errors import DeclarationError
+from holdfast.domain.retry import Retry
+
+
+@dataclass(slots=True)
+class StageDef:
+    name: str
+    call: Callable[..., Any]
+    is_async: bool
+    takes_payload: bool
+    retry: Retry
+    timeout_seconds: float
+    result: Codec[Any]
+    undo: UndoDef | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UndoDef:
+    call: Callable[..., Any]
+    is_async: bool
+    takes_payload: bool
+
+
+@dataclass(slots=True)
+class TaskType:
+    name: str
+    payload: Codec[Any]
+    result: Codec[Any]
+    queue: str
+    hold: bool
+    workflow: bool
+    keep_seconds: float
+    suspend_on_invalid: bool
+    stages: list[StageDef] = field(default_factory=list)
+
+    @property
+    def stage_names(self) -> tuple[str, ...]:
+        return tuple(stage.name for stage in self.stages)
+
+    def add(self, stage: StageDef) -> None:
+        names.check("stage", stage.name)
+        if stage.name in self.stage_names:
+            raise DeclarationError(f"{self.name} has two stages named {stage.name!r}")
+        self.stages.append(stage)
+
+    def stage(self, name: str) -> StageDef | None:
+        return next((stage for stage in self.stages if stage.name == name), None)
+
+
+class Registry:
+    def __init__(self) -> None:
+        self._types: dict[str, TaskType] = {}
+
+    def add(self, declared: TaskType) -> None:
+        names.check("task type", declared.name)
+        if declared.name in self._types:
+            raise DeclarationError(f"two task types are named {declared.name!r}")
+        self._types[declared.name] = declared
+
+    def find(self, name: str) -> TaskType | None:
+        return self._types.get(name)
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._types)
+
+    def check(self) -> None:
+        """Before anything is submitted or run."""
+        for declared in self._types.values():
+            if not declared.stages:
+                raise DeclarationError(f"workflow {declared.name!r} has no stages")

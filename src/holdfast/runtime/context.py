@@ -1,0 +1,84 @@
+"""What a stage sees of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any, Protocol, TypeVar
+
+from holdfast.codec import Codec
+from holdfast.domain.errors import InvalidInput, NoResult
+from holdfast.domain.task import Progress
+
+R = TypeVar("R")
+
+
+class HasResult(Protocol[R]):
+    """A declared stage, as `ctx.result_of` takes it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def result(self) -> Codec[R]: ...
+
+
+class Context:
+    """Handed to each stage and undo function."""
+
+    __slots__ = (
+        "_now",
+        "_report",
+        "_results",
+        "attempt",
+        "data",
+        "fence",
+        "key",
+        "stage",
+        "task_id",
+        "tenant",
+    )
+
+    def __init__(
+        self,
+        *,
+        task_id: str,
+        tenant: str | None,
+        stage: str,
+        attempt: int,
+        key: str,
+        fence: int,
+        data: MutableMapping[str, Any],
+        results: Mapping[str, bytes],
+        report: Callable[[Progress], None],
+        now: Callable[[], float],
+    ) -> None:
+        self.task_id = task_id
+        self.tenant = tenant
+        self.stage = stage
+        self.attempt = attempt
+        self.key = key  # the same for every attempt at this effect; a redo has another
+        self.fence = fence  # rises with each holder: hand it on to refuse a late one
+        self.data = data  # kept in the checkpoint when the stage succeeds
+        self._results = results
+        self._report = report
+        self._now = now
+
+    def find_result(self, stage: HasResult[R]) -> R | None:
+        """What that stage returned, or None if it has not completed."""
+        body = self._results.get(stage.name)
+        return None if body is None else stage.result.decode(body)
+
+    def result_of(self, stage: HasResult[R]) -> R:
+        """What that stage returned; NoResult if it has not completed."""
+        body = self._results.get(stage.name)
+        if body is None:
+            raise NoResult(stage.name)
+        return stage.result.decode(body)
+
+    def progress(self, fraction: float, message: str = "") -> None:
+        """Seen live within about a second; only the last one counts."""
+        if not 0 <= fraction <= 1:
+            raise InvalidInput(f"progress {fraction!r} is not between 0 and 1")
+        self._report(
+            Progress(fraction=fraction, message=message[:200], stage=self.stage, at=self._now())
+        )

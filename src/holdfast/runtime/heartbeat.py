@@ -1,0 +1,105 @@
+"""Keeps the leases of a worker, from a thread that a blocked event loop cannot stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+
+from holdfast.domain.errors import StoreError
+from holdfast.ports import Beat, Clock, Store
+from holdfast.runtime.held import Held, Stop
+from holdfast.runtime.outages import Outages
+from holdfast.runtime.timing import deadline, sleep
+
+log = logging.getLogger("holdfast.heartbeat")
+
+TICK_SECONDS = 0.5
+PROGRESS_SECONDS = 10.0  # a running stage is seen at least this often
+
+
+class Heartbeat:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        outages: Outages,
+        lease_seconds: float,
+        describe: Callable[[], Beat],
+        on_zombie: Callable[[Held], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._outages = outages
+        self._lease_seconds = lease_seconds
+        self._every_seconds = min(lease_seconds / 3, PROGRESS_SECONDS)
+        self._describe = describe
+        self._on_zombie = on_zombie
+        self._held: dict[str, Held] = {}
+        self._last_beat = -PROGRESS_SECONDS
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+
+    def safe_until(self, asked_at: float) -> float:
+        """By our own clock, from before the store was asked; stops us before the lease ends."""
+        return asked_at + self._lease_seconds * 0.9
+
+    def add(self, held: Held) -> None:
+        self._held[held.lease_id] = held
+
+    def remove(self, held: Held) -> None:
+        self._held.pop(held.lease_id, None)
+
+    def start(self) -> None:
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self.run()), name="holdfast-heartbeat", daemon=True
+        )
+        self._thread.start()
+
+    async def stop(self) -> None:
+        self._stopping = True
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join, timeout=2 * self._every_seconds)
+
+    async def run(self) -> None:
+        while not self._stopping:
+            await self.tick()
+            await sleep(self._clock, TICK_SECONDS)
+
+    async def tick(self) -> None:
+        """Renew when it is time or a stage has something to say; stop what cannot be renewed."""
+        now = self._clock.steady()
+        held = list(self._held.values())
+        is_time = now - self._last_beat >= self._every_seconds
+        if is_time or any(h.progress_is_new for h in held):
+            await self._beat([h for h in held if h.may_renew(now)], now)
+        for h in held:
+            if self._clock.steady() >= h.safe_until:
+                self._lost(h)
+
+    async def _beat(self, held: list[Held], asked_at: float) -> None:
+        renewals = [h.renewal() for h in held]
+        try:
+            async with deadline(self._clock, self._every_seconds):
+                kept = await self._store.renew(
+                    self._describe(), renewals, lease_seconds=self._lease_seconds
+                )
+        except (StoreError, TimeoutError) as error:
+            self._outages.note(error)
+            return
+        self._last_beat = asked_at
+        for h, is_kept in zip(held, kept, strict=True):
+            if is_kept:
+                h.safe_until = self.safe_until(asked_at)
+            elif h.lease_id in self._held:
+                self._lost(h)
+
+    def _lost(self, held: Held) -> None:
+        if held.stop is Stop.LEASE_LOST:
+            return
+        log.warning("task %s: its lease is lost, its run is stopped", held.task_id)
+        held.ask_to_stop(Stop.LEASE_LOST)
+        if held.in_thread:
+            self._on_zombie(held)

@@ -1,0 +1,27 @@
+"""When the store was last out of reach: leases that lapsed then are nobody's crash."""
+
+from __future__ import annotations
+
+import logging
+
+from holdfast.ports import Clock
+
+log = logging.getLogger("holdfast.store")
+
+SAID_EVERY_SECONDS = 10.0
+
+
+class Outages:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last: float | None = None
+        self._said: float | None = None
+
+    def note(self, error: BaseException) -> None:
+        now = self._last = self._clock.steady()
+        if self._said is None or now - self._said >= SAID_EVERY_SECONDS:
+            self._said = now
+            log.error("the store is out of reach: %s", error)
+
+    def within(self, seconds: float) -> bool:
+        return self._last is not None and self._clock.steady() - self._last < seconds

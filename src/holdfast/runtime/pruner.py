@@ -1,0 +1,48 @@
+"""Retention: what has ended and outlived its time goes, in small bites."""
+
+from __future__ import annotations
+
+from holdfast.domain.errors import StoreError
+from holdfast.ports import Clock, Kept, Store
+from holdfast.runtime.timing import sleep
+
+EVERY_SECONDS = 60.0
+BATCH = 500
+BATCHES_A_ROUND = 20
+
+
+class Pruner:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        checkpoint_seconds: float,
+        audit_seconds: float,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._ages: dict[Kept, float] = {
+            Kept.TASKS: 0.0,  # each has its own ``keep``
+            Kept.CHECKPOINTS: checkpoint_seconds,
+            Kept.TOMBSTONES: 0.0,  # each has its own end
+            Kept.AUDIT: audit_seconds,
+            Kept.WORKERS: 3600.0,
+        }
+
+    async def run(self) -> None:
+        while True:
+            await sleep(self._clock, EVERY_SECONDS)
+            try:
+                await self.tick()
+            except StoreError:
+                continue  # the timers say so already
+
+    async def tick(self) -> None:
+        for kind, age in self._ages.items():
+            for _ in range(BATCHES_A_ROUND):
+                pruned = await self._store.prune(
+                    kind, older_than_seconds=age, limit=BATCH, dry_run=False
+                )
+                if pruned < BATCH:
+                    break

@@ -1,0 +1,41 @@
+"""The sweeps: lapsed leases, due times. Unconditional, timed, also on an idle queue."""
+
+from __future__ import annotations
+
+from holdfast.domain.errors import StoreError
+from holdfast.ports import Clock, Store
+from holdfast.runtime.outages import Outages
+from holdfast.runtime.timing import sleep
+
+TICK_SECONDS = 0.5
+BATCH = 500
+
+
+class Timers:
+    """Every worker runs these; each step is atomic in the store, so that many do no harm."""
+
+    def __init__(
+        self, *, store: Store, clock: Clock, outages: Outages, lease_seconds: float
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._outages = outages
+        self._lease_seconds = lease_seconds
+
+    async def run(self) -> None:
+        while True:
+            try:
+                wait_seconds = await self.tick()
+            except StoreError as error:
+                self._outages.note(error)
+                wait_seconds = TICK_SECONDS
+            await sleep(self._clock, wait_seconds)
+
+    async def tick(self) -> float:
+        """Sweep once; how long until the next sweep."""
+        counted = not self._outages.within(2 * self._lease_seconds)
+        lost = await self._store.expire(limit=BATCH, count_crashes=counted)
+        due = await self._store.promote(limit=BATCH)
+        if BATCH in (lost, due.count):
+            return 0.0
+        return TICK_SECONDS if due.next_seconds is None else min(TICK_SECONDS, due.next_seconds)

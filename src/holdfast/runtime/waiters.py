@@ -1,0 +1,92 @@
+"""Those who wait for a task's end: one watcher serves them all."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+
+from holdfast.domain.errors import StoreError, TaskNotFound
+from holdfast.domain.state import SETTLED, SUSPENDED
+from holdfast.ports import Peek, Store, Topic
+
+log = logging.getLogger("holdfast.waiters")
+
+LOOK_SECONDS = 1.0  # when nothing signals
+PAGE = 500
+
+
+class Waiters:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: defaultdict[str, list[asyncio.Future[Peek]]] = defaultdict(list)
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def rested(self, task_id: str) -> Peek:
+        """Until the task has settled or waits for a person."""
+        if peek := self._ended(await self._look(task_id)):
+            return peek
+        future: asyncio.Future[Peek] = asyncio.get_running_loop().create_future()
+        self._waiting[task_id].append(future)
+        if self._watcher is None:
+            self._watcher = asyncio.create_task(self._watch())
+        try:
+            return await future
+        finally:
+            self._forget(task_id, future)
+
+    async def _look(self, task_id: str) -> Peek:
+        [peek] = await self._store.peek([task_id])
+        if peek is None:
+            raise TaskNotFound(task_id)
+        return peek
+
+    def _ended(self, peek: Peek) -> Peek | None:
+        return peek if peek.status in SETTLED | SUSPENDED else None
+
+    async def _watch(self) -> None:
+        try:
+            while self._waiting:
+                ticket = self._store.ticket(Topic.RESTED)
+                await self._look_at_all()
+                if self._waiting:
+                    await self._store.wait(Topic.RESTED, ticket, timeout=LOOK_SECONDS)
+        finally:
+            self._watcher = None
+
+    async def _look_at_all(self) -> None:
+        ids = list(self._waiting)
+        for start in range(0, len(ids), PAGE):
+            page = ids[start : start + PAGE]
+            try:
+                peeks = await self._store.peek(page)
+            except StoreError as error:
+                log.warning("cannot look for results: %s", error)
+                return
+            for task_id, peek in zip(page, peeks, strict=True):
+                self._tell(task_id, peek)
+
+    def _tell(self, task_id: str, peek: Peek | None) -> None:
+        if peek is not None and self._ended(peek) is None:
+            return
+        for future in self._waiting.pop(task_id, []):
+            if future.done():
+                continue
+            if peek is None:
+                future.set_exception(TaskNotFound(task_id))
+            else:
+                future.set_result(peek)
+
+    def _forget(self, task_id: str, future: asyncio.Future[Peek]) -> None:
+        waiting = self._waiting.get(task_id)
+        if waiting is None:
+            return
+        if future in waiting:
+            waiting.remove(future)
+        if not waiting:
+            del self._waiting[task_id]
+
+    async def close(self) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
+            await asyncio.gather(self._watcher, return_exceptions=True)

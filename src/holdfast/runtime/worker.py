@@ -1,0 +1,292 @@
+"""A worker: claims what it can run, runs it, and gives back what it cannot finish."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import socket
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
+
+from holdfast.domain import decide
+from holdfast.domain.errors import StoreError
+from holdfast.domain.transition import Outcome, Transition
+from holdfast.ports import Beat, Claimed, Clock, Store, Topic
+from holdfast.registry import Registry
+from holdfast.runtime.attempt import LeaseGone
+from holdfast.runtime.committer import Gather
+from holdfast.runtime.executor import Executor, Rules
+from holdfast.runtime.heartbeat import Heartbeat
+from holdfast.runtime.held import Held, Stop
+from holdfast.runtime.ids import new_id
+from holdfast.runtime.outages import Outages
+from holdfast.runtime.pruner import Pruner
+from holdfast.runtime.threads import DaemonThreads, Threads
+from holdfast.runtime.timers import Timers
+from holdfast.runtime.timing import sleep
+
+log = logging.getLogger("holdfast.worker")
+
+CLAIM_LIMIT = 100  # a larger batch is no quicker
+IDLE_SECONDS = 5.0  # a look without a signal: only a lost wake-up needs it
+TRY_AGAIN_SECONDS = (0.05, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    slots: int = 100
+    queues: tuple[str, ...] = ("default",)
+    lease_seconds: float = 30.0
+    drain_seconds: float = 30.0
+    audit_seconds: float = 365 * 86_400
+    rules: Rules = field(default_factory=Rules)
+    heartbeat_thread: bool = True  # False: on the worker's own loop, for simulations
+
+
+class Worker:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        registry: Registry,
+        clock: Clock,
+        chance: random.Random,
+        options: WorkerOptions,
+        name: str | None = None,
+        threads: Threads | None = None,
+        on_zombie: Callable[[Held], None] | None = None,
+    ) -> None:
+        host = socket.gethostname()
+        # Unique per incarnation: a restarted worker is not the one that held the lease.
+        self.name = name or f"{host}-{os.getpid()}-{new_id(clock, chance)[-8:]}"
+        self._host = host
+        self._store = store
+        self._registry = registry
+        self._clock = clock
+        self._chance = chance
+        self._options = options
+        self._started_at = clock.now()
+        self._running: dict[str, tuple[Held, asyncio.Task[None]]] = {}
+        self._slot_freed = asyncio.Event()
+        self._drain_asked = asyncio.Event()
+        self._services: list[asyncio.Task[None]] = []
+        self._outages = Outages(clock)
+        self._write = Gather[Transition, Outcome](store.apply)
+        self._heartbeat = Heartbeat(
+            store=store,
+            clock=clock,
+            outages=self._outages,
+            lease_seconds=options.lease_seconds,
+            describe=self._describe,
+            on_zombie=on_zombie or _leave_it,
+        )
+        self._executor = Executor(
+            registry=registry,
+            clock=clock,
+            chance=chance,
+            rules=options.rules,
+            threads=threads or DaemonThreads(),
+            write=self._write_until_lost,
+            type_is_served=self._type_is_served,
+            draining=self._drain_asked.is_set,
+        )
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
+    async def start(self) -> None:
+        if self._options.heartbeat_thread:
+            self._heartbeat.start()
+        else:
+            self._spawn(self._heartbeat.run())
+        self._spawn(
+            Timers(
+                store=self._store,
+                clock=self._clock,
+                outages=self._outages,
+                lease_seconds=self._options.lease_seconds,
+            ).run()
+        )
+        self._spawn(
+            Pruner(
+                store=self._store,
+                clock=self._clock,
+                checkpoint_seconds=self._options.rules.checkpoint_ttl_seconds,
+                audit_seconds=self._options.audit_seconds,
+            ).run()
+        )
+        self._spawn(self._claim_until_drained())
+
+    async def drain(self) -> list[str]:
+        """Stop claiming, let stages finish until the deadline, give back the rest.
+
+        What is left when this returns are plain functions that still run: their ids.
+        """
+        self._drain_asked.set()
+        self._slot_freed.set()
+        await self._until_idle(self._options.drain_seconds)
+        for held, _ in list(self._running.values()):
+            if not held.in_thread:
+                held.ask_to_stop(Stop.DRAIN)
+        stopped = [task for held, task in self._running.values() if not held.in_thread]
+        if stopped:
+            await asyncio.wait(stopped, timeout=self._options.lease_seconds)
+        for service in self._services:
+            service.cancel()
+        await asyncio.gather(*self._services, return_exceptions=True)
+        await self._heartbeat.stop()
+        try:
+            await self._store.leave(self.name)
+        except StoreError as error:
+            self._outages.note(error)
+        return [held.task_id for held, _ in self._running.values()]
+
+    async def give_back_threads(self) -> None:
+        """The last act of a process that ends: what its threads still run is free to be taken."""
+        ids = [held.task_id for held, _ in self._running.values()]
+        leases = {held.lease_id for held, _ in self._running.values()}
+        for task in await self._store.load(ids):
+            if task is not None and task.lease is not None and task.lease.id in leases:
+                await self._store.apply(
+                    [
+                        decide.give_back(
+                            task,
+                            "the worker's process ends",
+                            now=self._clock.now(),
+                            interrupted=True,
+                        )
+                    ]
+                )
+
+    # -- claiming
+
+    async def _claim_until_drained(self) -> None:
+        request = new_id(self._clock, self._chance)
+        while not self._drain_asked.is_set():
+            free = self._options.slots - len(self._running)
+            if free == 0:
+                self._slot_freed.clear()
+                await self._slot_freed.wait()
+                continue
+            ticket = self._store.ticket(Topic.READY)
+            asked_at = self._clock.steady()
+            try:
+                claimed = await self._store.claim(
+                    self.name,
+                    request=request,
+                    queues=self._options.queues,
+                    limit=min(free, CLAIM_LIMIT),
+                    lease_seconds=self._options.lease_seconds,
+                )
+            except StoreError as error:
+                self._outages.note(error)
+                await self._pause(1)
+                continue
+            request = new_id(self._clock, self._chance)
+            for one in claimed:
+                self._begin(one, asked_at)
+            if not claimed:
+                await self._until_ready(ticket)
+
+    def _begin(self, claimed: Claimed, asked_at: float) -> None:
+        lease = claimed.task.lease
+        assert lease is not None
+        held = Held(claimed.task.id, lease.id, safe_until=self._heartbeat.safe_until(asked_at))
+        task = asyncio.create_task(self._run(claimed, held))
+        held.on_stop = lambda: _cancel(task)
+        self._running[lease.id] = (held, task)
+        self._heartbeat.add(held)
+
+    async def _run(self, claimed: Claimed, held: Held) -> None:
+        try:
+            await self._executor.run(claimed, held)
+        except LeaseGone:
+            log.info("task %s was taken over", held.task_id)
+        except asyncio.CancelledError:
+            if held.stop is None:
+                raise
+        except Exception:
+            # Not the user's code: that is caught where it is called. The lease will lapse.
+            log.exception("task %s: the engine failed it", held.task_id)
+        finally:
+            self._heartbeat.remove(held)
+            del self._running[held.lease_id]
+            self._slot_freed.set()
+
+    # -- the store, from a run
+
+    async def _write_until_lost(self, transition: Transition) -> Outcome:
+        """An outage does not fail a stage: the same write again, until the lease's own time."""
+        tries = 0
+        while True:
+            try:
+                return await self._write(transition)
+            except StoreError as error:
+                self._outages.note(error)
+            tries += 1
+            await self._pause(tries)
+
+    async def _type_is_served(self, name: str) -> bool:
+        live = await self._store.workers(live_within_seconds=2 * self._options.lease_seconds)
+        return any(worker.live and name in worker.beat.types for worker in live)
+
+    # -- waiting
+
+    async def _until_ready(self, ticket: int) -> None:
+        bell = asyncio.create_task(self._store.wait(Topic.READY, ticket, timeout=IDLE_SECONDS))
+        drain = asyncio.create_task(self._drain_asked.wait())
+        await asyncio.wait((bell, drain), return_when=asyncio.FIRST_COMPLETED)
+        for task in (bell, drain):
+            task.cancel()
+        await asyncio.gather(bell, drain, return_exceptions=True)
+
+    async def _until_idle(self, seconds: float) -> None:
+        running = [task for _, task in self._running.values()]
+        if not running:
+            return
+        timer = asyncio.create_task(sleep(self._clock, seconds))
+        all_done = asyncio.create_task(_wait(running))
+        await asyncio.wait((timer, all_done), return_when=asyncio.FIRST_COMPLETED)
+        for task in (timer, all_done):
+            task.cancel()
+        await asyncio.gather(timer, all_done, return_exceptions=True)
+
+    async def _pause(self, tries: int) -> None:
+        least, most = TRY_AGAIN_SECONDS
+        wait = min(most, least * 2 ** min(tries, 10))
+        await sleep(self._clock, wait * (0.5 + self._chance.random() / 2))
+
+    # -- small things
+
+    def _spawn(self, service: Coroutine[None, None, None]) -> None:
+        self._services.append(asyncio.create_task(service))
+
+    def _describe(self) -> Beat:
+        return Beat(
+            worker=self.name,
+            host=self._host,
+            pid=os.getpid(),
+            types=self._registry.names(),
+            queues=self._options.queues,
+            slots=self._options.slots,
+            running=len(self._running),
+            started_at=self._started_at,
+        )
+
+
+def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+
+
+async def _wait(tasks: Iterable[asyncio.Task[None]]) -> None:
+    await asyncio.wait(tasks)
+
+
+def _leave_it(held: Held) -> None:
+    log.critical(
+        "task %s: its lease is lost while its plain function runs; another worker may run it too",
+        held.task_id,
+    )

@@ -1,0 +1,104 @@
+"""Settings: `HOLDFAST_…` in the environment, or the same names in a TOML file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from holdfast.domain import names
+from holdfast.domain.durations import seconds
+from holdfast.domain.errors import InvalidInput, InvalidSetting
+
+PREFIX = "HOLDFAST_"
+
+
+def _duration(value: Any) -> float:
+    try:
+        return seconds(value)
+    except InvalidInput as error:
+        raise ValueError(str(error)) from error
+
+
+Duration = Annotated[float, BeforeValidator(_duration)]
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
+
+    store: str = "sqlite:///holdfast.db"
+    namespace: str = "executor"
+    fallback: Literal["none", "memory"] = "none"
+    lease: Duration = Field(default=30.0, ge=0.1, le=3600)
+    slots: int = Field(default=100, ge=1, le=10_000)
+    queues: str = "default"  # comma-separated, in order of preference
+    drain: Duration = 30.0
+    stage_timeout: Duration = Field(default=9000.0, gt=0)
+    checkpoint_ttl: Duration = Field(default=7 * 86_400.0, gt=0)
+    keep: Duration = 30 * 86_400.0
+    audit_keep: Duration = 365 * 86_400.0
+    payload_limit: int = Field(default=1024 * 1024, ge=1)  # bytes of JSON
+    queue_limit: int = Field(default=1_000_000, ge=1)  # waiting tasks per queue
+    crash_limit: int = Field(default=3, ge=1)
+    unknown_type_after: Duration = 600.0
+
+    @field_validator("namespace")
+    @classmethod
+    def _namespace(cls, value: str) -> str:
+        return _named("namespace", value)
+
+    @field_validator("queues")
+    @classmethod
+    def _queues(cls, value: str) -> str:
+        for name in value.split(","):
+            _named("queue", name.strip())
+        return value
+
+    @property
+    def queue_names(self) -> tuple[str, ...]:
+        return tuple(name.strip() for name in self.queues.split(","))
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        del dotenv_settings, file_secret_settings
+        path = os.environ.get(f"{PREFIX}CONFIG")
+        if path is None:
+            return (init_settings, env_settings)
+        return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls, Path(path)))
+
+
+def load(**given: Any) -> Settings:
+    """What is given, else the environment, else the file, else the default."""
+    path = os.environ.get(f"{PREFIX}CONFIG")
+    if path is not None and not Path(path).is_file():
+        raise InvalidSetting(f"{PREFIX}CONFIG", path, "there is no such file")
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = f"{PREFIX}{'.'.join(map(str, first['loc'])).upper()}"
+        raise InvalidSetting(name, first.get("input"), first["msg"]) from error
+    except ValueError as error:  # the file is no TOML
+        raise InvalidSetting(f"{PREFIX}CONFIG", path, str(error)) from error
+
+
+def _named(kind: str, value: str) -> str:
+    try:
+        return names.check(kind, value)
+    except InvalidInput as error:
+        raise ValueError(str(error)) from error

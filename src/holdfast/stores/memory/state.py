@@ -1,0 +1,209 @@
+"""What the memory store holds, and how a task gets from place to place in it."""
+
+from __future__ import annotations
+
+import threading
+from bisect import insort
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Iterable
+
+import msgspec
+
+from holdfast.domain import events as ev
+from holdfast.domain.state import Move, Status
+from holdfast.domain.task import Place, Progress, StageRecord, Task
+from holdfast.domain.transition import Audit
+from holdfast.ports import Beat, Claimed, Clock, Filter, Topic
+from holdfast.stores.signals import Signals
+
+TOMBSTONE_SECONDS = 24 * 3600
+WAITING = (Place.READY, Place.LINE, Place.LATER)
+RESTING = (Place.LATER, Place.PARKED)
+
+
+class Bodies(msgspec.Struct, kw_only=True):
+    """What belongs to a task and is not in its record."""
+
+    payload: bytes
+    digest: str
+    result: bytes | None = None
+    data: bytes | None = None
+    checkpoint: bytes | None = None
+    stages: dict[int, StageRecord] = {}
+    events: list[tuple[str, ev.Event]] = []  # with the request that made them
+    progress: Progress | None = None
+
+
+class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
+    task: Task
+    digest: str
+    result: bytes | None
+    request: str
+    until: float
+
+
+class Tenant(msgspec.Struct, kw_only=True):
+    active: str | None = None
+    fence: int = 0
+    line: list[tuple[int, str]] = []
+
+
+class Shelves:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._signals = Signals(clock)
+        self._tasks: dict[str, Task] = {}
+        self._bodies: dict[str, Bodies] = {}
+        self._tombstones: dict[str, Tombstone] = {}
+        self._keys: dict[tuple[str | None, str], str] = {}
+        self._ready: defaultdict[str, OrderedDict[str, None]] = defaultdict(OrderedDict)
+        self._tenants: defaultdict[str, Tenant] = defaultdict(Tenant)
+        self._workers: dict[str, tuple[Beat, float]] = {}
+        self._claims: dict[str, tuple[str, list[Claimed]]] = {}
+        self._audits: list[Audit] = []
+        self._moves: Counter[tuple[Status, Status]] = Counter()
+        self._dwell: Counter[tuple[Status, Status]] = Counter()
+        self._refused: Counter[str] = Counter()
+        self._fence = 0
+        self._order = 0
+
+    # -- places and lines
+
+    def _enter(self, task: Task) -> None:
+        """To its queue, or behind its tenant's active task."""
+        if task.tenant is not None:
+            tenant = self._tenants[task.tenant]
+            if tenant.active != task.id and not self._line_is_open(tenant):
+                self._tasks[task.id] = msgspec.structs.replace(task, place=Place.LINE)
+                insort(tenant.line, (task.order, task.id))
+                return
+            tenant.active = task.id
+        self._tasks[task.id] = msgspec.structs.replace(task, place=Place.READY)
+        self._ready[task.queue][task.id] = None
+        self._signals.notify(Topic.READY)
+
+    def _rest(self, task: Task) -> None:
+        """It stops being runnable; its tenant's next may be let through."""
+        self._tasks[task.id] = task
+        if task.tenant is not None and self._tenants[task.tenant].active == task.id:
+            tenant = self._tenants[task.tenant]
+            if task.settled:
+                tenant.active = None
+            if tenant.line and self._line_is_open(tenant):
+                _, next_id = tenant.line.pop(0)
+                self._enter(self._tasks[next_id])
+        self._signals.notify(Topic.RESTED)
+
+    def _line_is_open(self, tenant: Tenant) -> bool:
+        if tenant.active is None:
+            return True
+        active = self._tasks[tenant.active]
+        return active.place in RESTING and not active.hold
+
+    def _take_out(self, task: Task) -> None:
+        """Out of the queue or line it waits in."""
+        if task.place is Place.READY:
+            self._ready[task.queue].pop(task.id, None)
+        elif task.place is Place.LINE and task.tenant is not None:
+            self._tenants[task.tenant].line.remove((task.order, task.id))
+
+    def _moved_on(self, task: Task) -> bool:
+        if task.tenant is None or task.fence == 0:
+            return False
+        return self._tenants[task.tenant].fence > task.fence
+
+    # -- records, keys, counts
+
+    def _move(
+        self,
+        task: Task,
+        move: Move,
+        *,
+        place: Place,
+        worker: str = "",
+        counted: bool = True,
+        **changes: object,
+    ) -> Task:
+        """One of the store's own moves, with its event."""
+        now = self._clock.now()
+        status = move.to[task.status]
+        if status is not task.status:
+            changes["status_since"] = now
+        after = msgspec.structs.replace(
+            task, status=status, version=task.version + 1, updated_at=now, place=place, **changes
+        )
+        event = ev.made_by_store(
+            move.event,
+            task_id=task.id,
+            version=after.version,
+            at=now,
+            worker=worker,
+            fence=after.fence,
+            counted=counted,
+        )
+        self._log((event,), request="")
+        self._count(task, after)
+        self._tasks[task.id] = after
+        return after
+
+    def _log(self, events: Iterable[ev.Event], request: str) -> None:
+        for event in events:
+            self._bodies[event.task_id].events.append((request, event))
+
+    def _count(self, before: Task, after: Task) -> None:
+        if before.status is not after.status:
+            self._moves[before.status, after.status] += 1
+            self._dwell[before.status, after.status] += max(  # type: ignore[assignment]
+                0.0, after.updated_at - before.status_since
+            )
+
+    def _depth(self, queue: str) -> int:
+        return sum(t.queue == queue and t.place in WAITING for t in self._tasks.values())
+
+    def _first_of(self, tenant: str | None, key: str) -> str | None:
+        """The task that this key belongs to, if its time is not over."""
+        task_id = self._keys.get((tenant, key))
+        if task_id is None or task_id in self._tasks:
+            return task_id
+        return task_id if self._tombstones[task_id].until > self._clock.now() else None
+
+    def _digest(self, task_id: str) -> str:
+        bodies = self._bodies.get(task_id)
+        return bodies.digest if bodies else self._tombstones[task_id].digest
+
+    def _delete(self, task_id: str) -> None:
+        task, bodies = self._tasks.pop(task_id), self._bodies.pop(task_id)
+        until = (task.settled_at or 0.0) + TOMBSTONE_SECONDS
+        if until > self._clock.now():
+            request = bodies.events[-1][0]
+            self._tombstones[task_id] = Tombstone(
+                task=msgspec.structs.replace(task, place=Place.SETTLED),
+                digest=bodies.digest,
+                result=bodies.result,
+                request=request,
+                until=until,
+            )
+        else:
+            self._free_key(task)
+
+    def _free_key(self, task: Task) -> None:
+        """Unless a newer task has it by now."""
+        if task.key is not None and self._keys.get((task.tenant, task.key)) == task.id:
+            del self._keys[task.tenant, task.key]
+
+
+def matches(where: Filter, task: Task) -> bool:
+    return (
+        (not where.statuses or task.status in where.statuses)
+        and where.type in (None, task.type)
+        and where.tenant in (None, task.tenant)
+        and where.plan in (None, task.plan)
+        and where.queue in (None, task.queue)
+        and (
+            where.error is None
+            or (task.failure is not None and task.failure.fingerprint == where.error)
+        )
+        and (where.updated_before is None or task.updated_at < where.updated_before)
+        and (where.updated_after is None or task.updated_at > where.updated_after)
+    )
