@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import random
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 import msgspec
@@ -30,6 +30,7 @@ from holdfast.domain.errors import (
     StoreError,
     StoreUnavailable,
 )
+from holdfast.domain.events import TaskProgress
 from holdfast.domain.retry import Retry
 from holdfast.domain.state import Status
 from holdfast.domain.task import By, Task
@@ -72,17 +73,20 @@ class Holdfast:
         self._given = store if store is not None and not isinstance(store, str) else None
         url = store if isinstance(store, str) else None
         self.settings = load(store=url, **settings)
-        self.clock = clock or SystemClock()
-        self.chance = chance or random.SystemRandom()
         self.registry = Registry()
-        self.control = Control(lambda: self.store, self.clock, self.chance, By(actor="app"))
-        self.query = Query(lambda: self.store, self.control)
+        self._wire(clock or SystemClock(), chance or random.SystemRandom())
+        self.on_progress: Callable[[TaskProgress], None] | None = None  # volatile, own workers only
         self.degraded = False  # on the memory store because the real one was out of reach
         self._store: Store | None = None
         self._waiters: Waiters | None = None
         self._insert: Gather[Submission, Insertion] | None = None
         self._opened = 0
         self._blocking: Blocking | None = None
+
+    def _wire(self, clock: Clock, chance: random.Random) -> None:
+        self.clock, self.chance = clock, chance
+        self.control = Control(lambda: self.store, clock, chance, By(actor="app"))
+        self.query = Query(lambda: self.store, self.control)
 
     # -- declaring
 
@@ -211,21 +215,44 @@ class Holdfast:
     async def __aenter__(self) -> Holdfast:
         if self._opened == 0:
             self.registry.check()
-            self._store = await self._open_store()
-            self._waiters = Waiters(self._store)
-            limit = self.settings.queue_limit
-            opened = self._store
-            self._insert = Gather(lambda batch: opened.insert(batch, depth_limit=limit))
+            self._attach(await self._open_store())
         self._opened += 1
         return self
+
+    def _attach(self, store: Store) -> None:
+        limit = self.settings.queue_limit
+        self._store = store
+        self._waiters = Waiters(store)
+        self._insert = Gather(lambda batch: store.insert(batch, depth_limit=limit))
+
+    def _detach(self) -> None:
+        self._store = self._waiters = self._insert = None
 
     async def __aexit__(self, *_: object) -> None:
         self._opened -= 1
         if self._opened == 0:
-            await self.waiters.close()
-            store, self._store = self.store, None
+            store, waiters = self.store, self.waiters
+            self._detach()
+            await waiters.close()
             if self._given is None:
                 await store.close()
+
+    @contextmanager
+    def on(self, store: Store, *, clock: Clock, chance: random.Random) -> Iterator[Holdfast]:
+        """Open on this store, clock and chance for a while, whatever is configured: for tests."""
+        if self._opened:
+            raise HoldfastError("the app is open already")
+        self.registry.check()
+        configured = self.clock, self.chance
+        self._wire(clock, chance)
+        self._attach(store)
+        self._opened = 1
+        try:
+            yield self
+        finally:
+            self._opened = 0
+            self._detach()
+            self._wire(*configured)
 
     async def _open_store(self) -> Store:
         if self._given is not None:
@@ -270,6 +297,7 @@ class Holdfast:
             chance=self.chance,
             name=name,
             on_zombie=on_zombie,
+            on_progress=self.on_progress,
             options=WorkerOptions(
                 slots=slots or given.slots,
                 queues=queues or given.queue_names,
@@ -345,7 +373,8 @@ class Holdfast:
         return Handle(self, task_id, Codec(Any))
 
     async def why(self, task_id: str) -> str:
-        return await explain(self.store, task_id, lease_seconds=self.settings.lease)
+        now, lease_seconds = self.clock.now(), self.settings.lease
+        return await explain(self.store, task_id, lease_seconds=lease_seconds, now=now)
 
     @property
     def blocking(self) -> Blocking:

@@ -1,14 +1,269 @@
-"""Why does this task not move? One plain answer."""
+"""Why does this task not move? One plain answer, and what to do about it."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+from holdfast.app.phrases import ago, count, some, span
+from holdfast.domain import events as ev
+from holdfast.domain.envelope import iso
 from holdfast.domain.errors import TaskNotFound
-from holdfast.ports import Store
+from holdfast.domain.state import Status
+from holdfast.domain.task import By, Place
+from holdfast.ports import Detail, Store, WorkerInfo
+
+LINE_LOOKED_AT = 1000
+SUSPENDED_HINT = (
+    "`holdfast suspended resume {id}` tries again, `holdfast tasks rollback {id}` undoes "
+)
+SUSPENDED_HINT += "it, `holdfast suspended discard {id}` gives it up."
 
 
-async def explain(store: Store, task_id: str, *, lease_seconds: float) -> str:
-    [task] = await store.load([task_id])
-    if task is None:
+async def explain(store: Store, task_id: str, *, lease_seconds: float, now: float) -> str:
+    detail = await store.detail(task_id)
+    if detail is None:
+        return await _buried(store, task_id)
+    return await Explanation(store, detail, lease_seconds=lease_seconds, now=now).tell()
+
+
+async def _buried(store: Store, task_id: str) -> str:
+    [peek] = await store.peek([task_id])
+    if peek is None:
         raise TaskNotFound(task_id)
-    del lease_seconds
-    return f"{task.status}: {task.place}"
+    return f"It ended as {peek.status}; its record is gone, only its result is still kept."
+
+
+class Explanation:
+    def __init__(self, store: Store, detail: Detail, *, lease_seconds: float, now: float) -> None:
+        self._store = store
+        self._detail = detail
+        self._task = detail.task
+        self._lease_seconds = lease_seconds
+        self._now = now
+
+    async def tell(self) -> str:
+        telling: dict[Place, Callable[[], Awaitable[str]]] = {
+            Place.HELD: self._held,
+            Place.READY: self._ready,
+            Place.LINE: self._in_line,
+            Place.LATER: self._later,
+            Place.LEASED: self._leased,
+            Place.PARKED: self._parked,
+            Place.SETTLED: self._settled,
+        }
+        return await telling[self._task.place]()
+
+    # -- it could run
+
+    async def _held(self) -> str:
+        whose = f" by plan {self._task.plan}" if self._task.plan else ""
+        return f"It was accepted {self._since()} and is held back{whose}: it waits to be released."
+
+    async def _ready(self) -> str:
+        task = self._task
+        here = f"It is ready in queue {task.queue!r} since {span(self._dwelt)}"
+        workers = await self._workers()
+        live = [worker for worker in workers if worker.live]
+        serving = [worker for worker in live if task.queue in worker.beat.queues]
+        knowing = [worker for worker in serving if task.type in worker.beat.types]
+        free = [worker for worker in knowing if worker.beat.running < worker.beat.slots]
+        if not live:
+            return f"{here}, but {_nobody(workers)} Start one: `holdfast worker APP`."
+        if not serving:
+            known = some([f"{w.beat.worker} ({', '.join(w.beat.queues)})" for w in live])
+            return (
+                f"{here}, but no live worker serves that queue. Alive: {known}. "
+                f"Start one with `--queues {task.queue}`."
+            )
+        if not knowing:
+            return f"{here}, but {self._unknown_type(serving)}"
+        if not free:
+            busy = some([f"{w.beat.worker} ({w.beat.running}/{w.beat.slots})" for w in knowing])
+            return (
+                f"{here}; all slots of the workers that could run it are busy: {busy}. "
+                "It runs when one is free; more workers or slots make it sooner."
+            )
+        names = some([worker.beat.worker for worker in free])
+        return f"{here}; {names} can run it and will take it with one of the next claims."
+
+    def _unknown_type(self, serving: Sequence[WorkerInfo]) -> str:
+        task = self._task
+        names = some([worker.beat.worker for worker in serving])
+        since = f", met without knowing it {self._back(task.unknown_since)}"
+        return (
+            f"no live worker of that queue knows its type {task.type!r}: {names}"
+            f"{since if task.unknown_since else ''}. Start a worker whose app declares it."
+        )
+
+    async def _in_line(self) -> str:
+        task = self._task
+        [view] = await self._store.tenants([task.tenant or ""])
+        active = await self._store.detail(view.active) if view.active else None
+        if active is None or active.task.id == task.id:
+            return (
+                f"It is in the line of tenant {task.tenant}, and nobody is before it: the line "
+                "should have moved. `holdfast doctor --fix` mends that."
+            )
+        line = list(await self._store.line(task.tenant or "", limit=LINE_LOOKED_AT))
+        before = line.index(task.id) if task.id in line else len(line)
+        others = f", after {count(before, 'other task')}" if before else ""
+        told = await Explanation(
+            self._store, active, lease_seconds=self._lease_seconds, now=self._now
+        ).tell()
+        closed = " and keeps the line closed" if active.task.place is Place.PARKED else ""
+        return (
+            f"It is in the line of tenant {task.tenant} behind task {active.task.id}{others}. "
+            f"That one is {active.task.status}{closed}: {told}"
+        )
+
+    async def _later(self) -> str:
+        due = self._task.due or self._now
+        wait = due - self._now
+        when = f"is due in {span(wait)} ({iso(due)})" if wait > 0 else f"was due {ago(-wait)}"
+        late = ""
+        if wait <= 0:
+            late = await self._mover("moves it within a second", "puts it back in its queue")
+        return f"It {when}{late}: {self._what_comes()}"
+
+    def _what_comes(self) -> str:
+        task = self._task
+        if task.unknown_since is not None:
+            return (
+                f"it was handed back {self._since()} by a worker that does not know its type "
+                f"{task.type!r}. Start a worker whose app declares it."
+            )
+        error = f" The last error: {task.failure.summary}." if task.failure else ""
+        if task.status is Status.ROLLING_BACK:
+            return f"then stage {self._undoing()!r} is undone, attempt {task.attempt}.{error}"
+        return (
+            f"then stage {task.at_stage!r} runs, attempt {task.attempt} of {task.retry_max}.{error}"
+            f" `holdfast tasks retry {task.id}` does not wait."
+        )
+
+    # -- it runs
+
+    async def _leased(self) -> str:
+        lease = self._task.lease
+        if lease is None:
+            return "It is leased by nobody: `holdfast doctor --fix` mends that."
+        doing = f"undoes stage {self._undoing()!r}" if self._rolling_back else self._at_stage()
+        left = lease.until - self._now
+        if left <= 0:
+            late = await self._mover("takes it over within seconds", "takes it over")
+            return (
+                f"Worker {lease.owner} {doing}, but has not renewed its lease: it lapsed "
+                f"{ago(-left)}{late}."
+            )
+        return (
+            f"Worker {lease.owner} {doing}, since {self._started()}; its lease holds for "
+            f"{span(left)} more and is renewed while it lives.{self._progress()}{self._requests()}"
+        )
+
+    def _at_stage(self) -> str:
+        task = self._task
+        if task.at_stage is None:
+            return "finishes it"
+        number = f"{task.last_completed + 2} of {len(task.stages)}"
+        return f"runs stage {task.at_stage!r} ({number}, attempt {task.attempt})"
+
+    def _progress(self) -> str:
+        progress = self._detail.progress
+        if progress is None:
+            return ""
+        said = f": {progress.message}" if progress.message else ""
+        return f" It says {progress.fraction:.0%}{said} ({self._back(progress.at)})."
+
+    def _requests(self) -> str:
+        task, end = self._task, "at the end of that stage"
+        if task.cancel_requested:
+            return f" A cancel was asked for{self._asked(ev.CancelRequested)}; it acts {end}."
+        if task.pause_requested:
+            return f" A pause was asked for{self._asked(ev.PauseRequested)}; it acts {end}."
+        return ""
+
+    # -- it rests
+
+    async def _parked(self) -> str:
+        task = self._task
+        line = await self._who_waits()
+        if not task.suspended:
+            by = self._asked(ev.PauseRequested, ev.TaskPaused)
+            return (
+                f"It is {task.status} since {span(self._dwelt)}{by}.{line} "
+                f"`holdfast tasks resume {task.id}` sets it going."
+            )
+        failure = task.failure
+        told = f"{failure.summary} (at stage {failure.stage!r})" if failure else "no error is kept"
+        hint = SUSPENDED_HINT.format(id=task.id)
+        since = f"{task.status} since {span(self._dwelt)}"
+        return f"It is {since} and waits for a person: {told}.{line} {hint}"
+
+    async def _who_waits(self) -> str:
+        task = self._task
+        if task.tenant is None or not task.hold:
+            return ""
+        [view] = await self._store.tenants([task.tenant])
+        if not view.waiting:
+            return ""
+        return f" {count(view.waiting, 'task')} of tenant {task.tenant} wait for it."
+
+    async def _settled(self) -> str:
+        task = self._task
+        by = self._asked(ev.CancelRequested, ev.TaskCancelled, ev.TaskDiscarded, ev.TaskRollingBack)
+        told = "" if task.status is Status.COMPLETED else by
+        when = self._back(task.settled_at or task.status_since)
+        return f"It has ended: {task.status} {when}{told}. Nothing more happens by itself."
+
+    # -- small things
+
+    @property
+    def _dwelt(self) -> float:
+        return self._now - self._task.status_since
+
+    @property
+    def _rolling_back(self) -> bool:
+        return self._task.status is Status.ROLLING_BACK
+
+    def _since(self) -> str:
+        return ago(self._dwelt)
+
+    def _back(self, at: float | None) -> str:
+        return ago(self._now - at) if at is not None else ""
+
+    def _undoing(self) -> str:
+        task = self._task
+        return task.stages[task.next_undo] if task.next_undo >= 0 else task.stages[0]
+
+    def _started(self) -> str:
+        started = next(self._last(ev.TaskStarted), None)
+        return span(self._now - started.at) if started else span(self._dwelt)
+
+    def _asked(self, *kinds: type[ev.Event]) -> str:
+        """By whom, from where and why, as the latest such event says."""
+        found = (getattr(event, "by", None) for event in self._last(*kinds))
+        by = next((by for by in found if isinstance(by, By)), None)
+        if by is None:
+            return f" ({self._task.reason})" if self._task.reason else ""
+        place = f" on {by.origin}" if by.origin else ""
+        return f" by {by.actor}{place}" + (f" ({by.reason})" if by.reason else "")
+
+    def _last(self, *kinds: type[ev.Event]) -> Iterator[ev.Event]:
+        return (event for event in reversed(self._detail.events) if isinstance(event, kinds))
+
+    async def _workers(self) -> Sequence[WorkerInfo]:
+        return await self._store.workers(live_within_seconds=2 * self._lease_seconds)
+
+    async def _mover(self, somebody: str, anybody: str) -> str:
+        """Any live worker makes the store's own moves, whatever it serves."""
+        workers = await self._workers()
+        live = [worker.beat.worker for worker in workers if worker.live]
+        if live:
+            return f"; {some(live, 1)} {somebody}"
+        return f"; {_nobody(workers)[:-1]}, and only a worker {anybody}"
+
+
+def _nobody(workers: Sequence[WorkerInfo]) -> str:
+    if not workers:
+        return "no worker is alive."
+    last = min(workers, key=lambda worker: worker.seen_seconds_ago)
+    return f"no worker is alive; {last.beat.worker} was last seen {ago(last.seen_seconds_ago)}."

@@ -27,7 +27,7 @@ def seconds(value: float | str) -> float:
 def written(value: float) -> str:
     """``9000`` → ``2h30m``; below a second: ``0.25s``."""
     if value < 1:
-        return f"{value:.3g}s"
+        return f"{round(value, 3):g}s"
     rest, parts = round(value), []
     for unit, size in _UNITS.items():
         count, rest = divmod(rest, size)

@@ -47,7 +47,11 @@ def resume(task: Task, ask: Ask, *, force: bool = False) -> Transition:
         asked = fact(ev.PauseWithdrawn, task, ask.now, by=ask.by)
         return _request(task, Command.RESUME, ask, asked, pause_requested=False, reason=None)
     event = fact(ev.TaskResumed, task, ask.now, by=ask.by)
-    return _at_once(task, Command.RESUME, ask, Next.READY, event, guarded=not force, reason=None)
+    # Forced, it counts anew: the holder would take a retry over newer work for an automatic one.
+    changes = NOT_BEGUN | {"interrupted": task.begun} if force else {}
+    return _at_once(
+        task, Command.RESUME, ask, Next.READY, event, guarded=not force, reason=None, **changes
+    )
 
 
 def cancel(task: Task, ask: Ask) -> Transition:
@@ -82,8 +86,8 @@ def retry(task: Task, ask: Ask, *, from_checkpoint: bool = True, force: bool = F
 
 def rollback(task: Task, ask: Ask, *, force: bool = False) -> Transition:
     """Undo in reverse, from the stage that was begun last; after a failed rollback, from there."""
-    if task.status is Status.ROLLBACK_FAILED:
-        first = task.next_undo
+    if task.status is Status.ROLLBACK_FAILED or task.next_undo >= 0:
+        first = task.next_undo  # also when it was discarded half rolled back
     else:
         half_done = task.begun and task.at_stage is not None
         first = task.last_completed + 1 if half_done else task.last_completed

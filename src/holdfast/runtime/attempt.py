@@ -67,14 +67,14 @@ class Attempt:
         started_at, started = self.clock.now(), self.clock.steady()
         context = self._context(stage, key)
         try:
-            value = await self._call(stage, function, context) if function else None
+            value = await self._marked(stage, function, context) if function else None
             codec = stage.result if function is stage else None
             result = codec.encode(value, what=f"result of {stage.name}") if codec else b"null"
             data = dict(context.data)
             _check_data(data)
         except asyncio.CancelledError as error:
             return self._stopped(error, stage, started_at)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return self._failed(error, stage, started_at)
         return Done(
             result=result,
@@ -83,17 +83,21 @@ class Attempt:
             duration_seconds=self.clock.steady() - started,
         )
 
+    async def _marked(self, stage: StageDef, function: StageDef | UndoDef, context: Context) -> Any:
+        """While the mark stands, the run may be stopped from outside."""
+        self.held.in_stage, self.held.in_thread = True, not function.is_async
+        try:
+            return await self._call(stage, function, context)
+        finally:
+            self.held.in_stage = self.held.in_thread = False
+
     async def _call(self, stage: StageDef, function: StageDef | UndoDef, context: Context) -> Any:
         arguments = (context, self.payload) if function.takes_payload else (context,)
         ends = self.clock.steady() + stage.timeout_seconds
         self.held.renew_until = ends + self.grace_seconds
         self._report_start(stage)
         if not function.is_async:
-            self.held.in_thread = True
-            try:
-                return await self.threads.run(partial(function.call, *arguments))
-            finally:
-                self.held.in_thread = False
+            return await self.threads.run(partial(function.call, *arguments))
         try:
             async with deadline(self.clock, stage.timeout_seconds):
                 return await function.call(*arguments)

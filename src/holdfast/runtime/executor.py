@@ -50,8 +50,11 @@ class Executor:
     write: Callable[[Transition], Awaitable[Outcome]]
     type_is_served: Callable[[str], Awaitable[bool]]  # by any live worker
     draining: Callable[[], bool]
+    publish: Callable[[Held], None]  # what it last said
 
     async def run(self, claimed: Claimed, held: Held) -> None:
+        if await Holding(self, claimed, held).rested_as_asked():
+            return None
         declared = self.registry.find(claimed.task.type)
         if declared is None:
             return await Unknown(self, claimed, held).hand_back()
@@ -99,6 +102,13 @@ class Holding:
     def aligned(self, task: Task) -> Task:
         return task
 
+    async def rested_as_asked(self) -> bool:
+        """A cancel or pause is applied at every boundary, the one before the first stage too."""
+        if not (self.task.pause_requested or self.task.cancel_requested):
+            return False
+        await self.commit(partial(decide.boundary, now=self.now))
+        return True
+
     async def suspend(self, kind: Kind, message: str) -> None:
         await self.suspend_with(failures.stated(kind, message, self.task, now=self.now))
 
@@ -117,13 +127,14 @@ class Run(Holding):
         self.checkpoint: Checkpoint | None = None
         self.data: dict[str, Any] = {}
         self.results = {stage.name: stage.result for stage in claimed.stages}
+        self.fits = False  # the code's stages with what has run
 
     async def forward(self) -> None:
         if not await self.restored():
             return None
         for stage in self.declared.stages[self.task.last_completed + 1 :]:
-            if self.task.pause_requested or self.task.cancel_requested:
-                return await self.commit(partial(decide.boundary, now=self.now))
+            if await self.rested_as_asked():
+                return None
             if self.executor.draining():
                 return await self.give_back(interrupted=False)
             outcome = await self.attempt().run(stage)
@@ -137,6 +148,7 @@ class Run(Holding):
         raise HoldfastError(f"task {self.task.id} was handed out with no stage left to run")
 
     async def backward(self) -> None:
+        self.align()
         while self.task.next_undo >= 0:
             stage = self.declared.stages[self.task.next_undo]
             if self.executor.draining():
@@ -167,7 +179,6 @@ class Run(Holding):
             said = "the stages to undo are no longer the first ones in the code"
             await self.suspend(Kind.DEFINITION_CHANGED, said)
         else:
-            self.task = self.aligned(task)
             return False
         return True
 
@@ -190,19 +201,26 @@ class Run(Holding):
         return self.declared.stage_names[: len(names)] == names
 
     def aligned(self, task: Task) -> Task:
-        """The record follows the code's stages; that they fit is checked before anything runs."""
-        if task.settled or task.stages == self.declared.stage_names:
+        """Once it is known that they fit, the record follows the code's stages."""
+        if not self.fits or task.settled or task.stages == self.declared.stage_names:
             return task
         return msgspec.structs.replace(task, stages=self.declared.stage_names)
+
+    def align(self) -> None:
+        self.fits = True
+        self.task = self.aligned(self.task)
 
     async def restored(self) -> bool:
         """Go on after the checkpoint, or from stage 0 when it is no good; False: suspended."""
         if self.task.last_completed < 0:
+            self.align()
             return True
         verdict, why = self.judge()
         if verdict is Verdict.GOOD:
+            self.align()
             said, stage = "restored from its checkpoint", self.task.at_stage or ""
             self.held.report(Progress(fraction=0.0, message=said, stage=stage, at=self.now))
+            self.executor.publish(self.held)
         elif verdict is Verdict.CHANGED:
             await self.suspend(Kind.DEFINITION_CHANGED, why)
         elif self.declared.suspend_on_invalid:
@@ -211,17 +229,22 @@ class Run(Holding):
             log.warning("task %s starts over, its checkpoint is no good: %s", self.task.id, why)
             await self.commit(partial(decide.start_over, reason=why, now=self.now))
             self.checkpoint, self.data, self.results = None, {}, {}
+            self.align()
         return not self.task.suspended
 
     def judge(self) -> tuple[Verdict, str]:
         if self.checkpoint is None:
             return Verdict.INVALID, "there is none"
-        return ckpt.judge(
+        verdict, why = ckpt.judge(
             self.checkpoint,
-            self.task.stages,
+            self.declared.stage_names,
             now=self.now,
             ttl_seconds=self.executor.rules.checkpoint_ttl_seconds,
         )
+        left = len(self.declared.stages) - self.checkpoint.last_completed_stage_index - 1
+        if verdict is Verdict.GOOD and left == 0:
+            return Verdict.CHANGED, "the code has no stage left to run behind the completed ones"
+        return verdict, why
 
     # -- a stage and its end
 

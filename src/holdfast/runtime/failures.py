@@ -30,7 +30,7 @@ def describe(error: BaseException, task: Task, stage: str, *, now: float) -> Fai
     return Failure(
         kind=next((kind for cls, kind in _KINDS if isinstance(error, cls)), Kind.STAGE),
         error=_qualified(type(error)),
-        message=_clean(str(error))[:MESSAGE_LIMIT_CHARS],
+        message=_clean(_text_of(error))[:MESSAGE_LIMIT_CHARS],
         stage=stage,
         attempt=task.attempt,
         at=now,
@@ -53,6 +53,14 @@ def stated(kind: Kind, message: str, task: Task, *, now: float) -> Failure:
 def _qualified(cls: type[BaseException]) -> str:
     module = cls.__module__
     return cls.__qualname__ if module == "builtins" else f"{module}.{cls.__qualname__}"
+
+
+def _text_of(error: BaseException) -> str:
+    """An error whose own text cannot be made is a failure like any other."""
+    try:
+        return str(error)
+    except Exception as second:
+        return f"its text cannot be had: {type(second).__name__}"
 
 
 def _clean(text: str) -> str:

@@ -16,7 +16,7 @@ from holdfast.runtime.timing import deadline, sleep
 log = logging.getLogger("holdfast.heartbeat")
 
 TICK_SECONDS = 0.5
-PROGRESS_SECONDS = 10.0  # a running stage is seen at least this often
+PROGRESS_SECONDS = 10.0  # what a stage last said is published at least this often
 
 
 class Heartbeat:
@@ -29,6 +29,7 @@ class Heartbeat:
         lease_seconds: float,
         describe: Callable[[], Beat],
         on_zombie: Callable[[Held], None],
+        publish: Callable[[Held], None],
     ) -> None:
         self._store = store
         self._clock = clock
@@ -37,6 +38,7 @@ class Heartbeat:
         self._every_seconds = min(lease_seconds / 3, PROGRESS_SECONDS)
         self._describe = describe
         self._on_zombie = on_zombie
+        self._publish = publish
         self._held: dict[str, Held] = {}
         self._last_beat = -PROGRESS_SECONDS
         self._stopping = False
@@ -65,7 +67,10 @@ class Heartbeat:
 
     async def run(self) -> None:
         while not self._stopping:
-            await self.tick()
+            try:
+                await self.tick()
+            except Exception:
+                log.exception("a heartbeat failed")
             await sleep(self._clock, TICK_SECONDS)
 
     async def tick(self) -> None:
@@ -93,6 +98,7 @@ class Heartbeat:
         for h, is_kept in zip(held, kept, strict=True):
             if is_kept:
                 h.safe_until = self.safe_until(asked_at)
+                self._publish(h)
             elif h.lease_id in self._held:
                 self._lost(h)
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from enum import StrEnum
 
+from holdfast.domain.events import TaskProgress
 from holdfast.domain.task import Progress
 from holdfast.ports import Renewal
 
@@ -24,8 +25,10 @@ class Held:
         self.lease_id = lease_id
         self.safe_until = safe_until  # by our own clock: past it the lease may be another's
         self.renew_until: float | None = None  # a hung stage must lose its lease
+        self.in_stage = False  # the user's code runs, not a commit
         self.in_thread = False  # a plain function runs: it cannot be stopped
         self.stop: Stop | None = None
+        self.version = 0  # of the record, when it was claimed
         self.progress: Progress | None = None
         self.progress_is_new = False
         self.on_stop: Callable[[], None] = lambda: None
@@ -40,6 +43,18 @@ class Held:
         self.progress_is_new = False
         return Renewal(task_id=self.task_id, lease_id=self.lease_id, progress=fresh)
 
+    def event(self) -> TaskProgress | None:
+        if self.progress is None:
+            return None
+        return TaskProgress(
+            task_id=self.task_id,
+            version=self.version,
+            at=self.progress.at,
+            fraction=self.progress.fraction,
+            stage=self.progress.stage,
+            message=self.progress.message,
+        )
+
     def may_renew(self, now: float) -> bool:
         return self.stop is None and (self.renew_until is None or now < self.renew_until)
 
@@ -50,4 +65,6 @@ class Held:
             self._loop.call_soon_threadsafe(self._stop)
 
     def _stop(self) -> None:
-        self.on_stop()
+        """A drain interrupts the user's code only: a commit that was begun is awaited."""
+        if self.stop is Stop.LEASE_LOST or self.in_stage:
+            self.on_stop()

@@ -41,5 +41,13 @@ async def deadline(clock: Clock, seconds: float) -> AsyncIterator[None]:
         if expired and task.uncancel() <= cancelled_before:
             raise TimeoutError from None
         raise
+    except BaseException:
+        if expired:
+            task.uncancel()
+        raise
+    else:
+        if expired:  # what is inside has swallowed the cancel
+            task.uncancel()
+            raise TimeoutError
     finally:
         timer.cancel()

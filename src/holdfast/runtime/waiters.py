@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import defaultdict
 
-from holdfast.domain.errors import StoreError, TaskNotFound
+from holdfast.domain.errors import HoldfastError, StoreError, TaskNotFound
 from holdfast.domain.state import SETTLED, SUSPENDED
 from holdfast.ports import Peek, Store, Topic
 
@@ -51,6 +51,8 @@ class Waiters:
                 await self._look_at_all()
                 if self._waiting:
                     await self._store.wait(Topic.RESTED, ticket, timeout=LOOK_SECONDS)
+        except Exception as error:
+            self._fail_all(error)  # nobody may wait for a watcher that is gone
         finally:
             self._watcher = None
 
@@ -86,7 +88,15 @@ class Waiters:
         if not waiting:
             del self._waiting[task_id]
 
+    def _fail_all(self, error: Exception) -> None:
+        waiting, self._waiting = self._waiting, defaultdict(list)
+        for futures in waiting.values():
+            for future in futures:
+                if not future.done():
+                    future.set_exception(error)
+
     async def close(self) -> None:
+        self._fail_all(HoldfastError("the app was closed while a result was awaited"))
         if self._watcher is not None:
             self._watcher.cancel()
             await asyncio.gather(self._watcher, return_exceptions=True)

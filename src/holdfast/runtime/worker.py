@@ -7,11 +7,12 @@ import logging
 import os
 import random
 import socket
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from holdfast.domain import decide
 from holdfast.domain.errors import StoreError
+from holdfast.domain.events import TaskProgress
 from holdfast.domain.transition import Outcome, Transition
 from holdfast.ports import Beat, Claimed, Clock, Store, Topic
 from holdfast.registry import Registry
@@ -32,6 +33,7 @@ log = logging.getLogger("holdfast.worker")
 CLAIM_LIMIT = 100  # a larger batch is no quicker
 IDLE_SECONDS = 5.0  # a look without a signal: only a lost wake-up needs it
 TRY_AGAIN_SECONDS = (0.05, 1.0)
+SERVICE_REST_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,7 @@ class Worker:
         name: str | None = None,
         threads: Threads | None = None,
         on_zombie: Callable[[Held], None] | None = None,
+        on_progress: Callable[[TaskProgress], None] | None = None,
     ) -> None:
         host = socket.gethostname()
         # Unique per incarnation: a restarted worker is not the one that held the lease.
@@ -68,10 +71,13 @@ class Worker:
         self._chance = chance
         self._options = options
         self._started_at = clock.now()
+        self._on_progress = on_progress
+        self._loop = asyncio.get_running_loop()
         self._running: dict[str, tuple[Held, asyncio.Task[None]]] = {}
         self._slot_freed = asyncio.Event()
         self._drain_asked = asyncio.Event()
         self._services: list[asyncio.Task[None]] = []
+        self._claimer: asyncio.Task[None] | None = None
         self._outages = Outages(clock)
         self._write = Gather[Transition, Outcome](store.apply)
         self._heartbeat = Heartbeat(
@@ -81,6 +87,7 @@ class Worker:
             lease_seconds=options.lease_seconds,
             describe=self._describe,
             on_zombie=on_zombie or _leave_it,
+            publish=self._publish,
         )
         self._executor = Executor(
             registry=registry,
@@ -91,51 +98,54 @@ class Worker:
             write=self._write_until_lost,
             type_is_served=self._type_is_served,
             draining=self._drain_asked.is_set,
+            publish=self._publish,
         )
 
     @property
     def running(self) -> int:
         return len(self._running)
 
+    @property
+    def in_threads(self) -> frozenset[str]:
+        """The leases under which plain functions run now."""
+        return frozenset(lease for lease, (held, _) in self._running.items() if held.in_thread)
+
     async def start(self) -> None:
+        timers = Timers(
+            store=self._store,
+            clock=self._clock,
+            outages=self._outages,
+            lease_seconds=self._options.lease_seconds,
+        )
+        pruner = Pruner(
+            store=self._store,
+            clock=self._clock,
+            checkpoint_seconds=self._options.rules.checkpoint_ttl_seconds,
+            audit_seconds=self._options.audit_seconds,
+        )
+        services = [timers.run, pruner.run]
         if self._options.heartbeat_thread:
             self._heartbeat.start()
         else:
-            self._spawn(self._heartbeat.run())
-        self._spawn(
-            Timers(
-                store=self._store,
-                clock=self._clock,
-                outages=self._outages,
-                lease_seconds=self._options.lease_seconds,
-            ).run()
-        )
-        self._spawn(
-            Pruner(
-                store=self._store,
-                clock=self._clock,
-                checkpoint_seconds=self._options.rules.checkpoint_ttl_seconds,
-                audit_seconds=self._options.audit_seconds,
-            ).run()
-        )
-        self._spawn(self._claim_until_drained())
+            services.append(self._heartbeat.run)
+        self._services = [asyncio.create_task(self._keep_up(run)) for run in services]
+        self._claimer = asyncio.create_task(self._keep_up(self._claim_until_drained))
 
     async def drain(self) -> list[str]:
         """Stop claiming, let stages finish until the deadline, give back the rest.
 
-        What is left when this returns are plain functions that still run: their ids.
+        What is left when this returns are plain functions that still run: their tasks' ids.
         """
         self._drain_asked.set()
         self._slot_freed.set()
+        if self._claimer is not None:  # a claim that was sent may have been carried out
+            await asyncio.wait((self._claimer,), timeout=self._options.lease_seconds)
         await self._until_idle(self._options.drain_seconds)
-        for held, _ in list(self._running.values()):
-            if not held.in_thread:
-                held.ask_to_stop(Stop.DRAIN)
-        stopped = [task for held, task in self._running.values() if not held.in_thread]
-        if stopped:
-            await asyncio.wait(stopped, timeout=self._options.lease_seconds)
-        for service in self._services:
-            service.cancel()
+        await self._stop_runs(Stop.DRAIN, wait_seconds=self._options.lease_seconds)
+        await self._stop_runs(Stop.LEASE_LOST, wait_seconds=1.0)
+        for service in (*self._services, self._claimer):
+            if service is not None:
+                service.cancel()
         await asyncio.gather(*self._services, return_exceptions=True)
         await self._heartbeat.stop()
         try:
@@ -143,6 +153,20 @@ class Worker:
         except StoreError as error:
             self._outages.note(error)
         return [held.task_id for held, _ in self._running.values()]
+
+    async def _stop_runs(self, why: Stop, *, wait_seconds: float) -> None:
+        stoppable = [(held, run) for held, run in self._running.values() if not held.in_thread]
+        for held, _ in stoppable:
+            held.ask_to_stop(why)
+        if stoppable:
+            await asyncio.wait([run for _, run in stoppable], timeout=wait_seconds)
+
+    def abandon(self) -> None:
+        """As if the process had died here: nothing more is written, the leases lapse. For tests."""
+        runs = [run for _, run in self._running.values()]
+        for task in (*self._services, self._claimer, *runs):
+            if task is not None:
+                task.cancel()
 
     async def give_back_threads(self) -> None:
         """The last act of a process that ends: what its threads still run is free to be taken."""
@@ -195,6 +219,7 @@ class Worker:
         lease = claimed.task.lease
         assert lease is not None
         held = Held(claimed.task.id, lease.id, safe_until=self._heartbeat.safe_until(asked_at))
+        held.version = claimed.task.version
         task = asyncio.create_task(self._run(claimed, held))
         held.on_stop = lambda: _cancel(task)
         self._running[lease.id] = (held, task)
@@ -261,8 +286,20 @@ class Worker:
 
     # -- small things
 
-    def _spawn(self, service: Coroutine[None, None, None]) -> None:
-        self._services.append(asyncio.create_task(service))
+    async def _keep_up(self, service: Callable[[], Awaitable[None]]) -> None:
+        """A service does not end because of a defect in it: it says so and goes on."""
+        while True:
+            try:
+                return await service()
+            except Exception:
+                log.exception("a service of worker %s failed; it is started again", self.name)
+            await sleep(self._clock, SERVICE_REST_SECONDS)
+
+    def _publish(self, held: Held) -> None:
+        """Called from the heartbeat's thread too; the listener is called on the worker's loop."""
+        event = held.event()
+        if event is not None and self._on_progress is not None:
+            self._loop.call_soon_threadsafe(self._on_progress, event)
 
     def _describe(self) -> Beat:
         return Beat(

@@ -1,0 +1,55 @@
+"""Records as the stores write them: JSON, and whatever cannot be read is a SerialisationError."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import msgspec
+
+from holdfast.domain import events as ev
+from holdfast.domain.errors import SerialisationError
+from holdfast.domain.task import Progress, Task
+from holdfast.domain.transition import Audit
+from holdfast.ports import Beat
+
+T = TypeVar("T")
+
+encode = msgspec.json.Encoder().encode
+
+
+class _Named(msgspec.Struct, frozen=True):
+    event: str
+
+
+def _reader(kind: type[T]) -> Callable[[bytes], T]:
+    decode = msgspec.json.Decoder(kind).decode
+
+    def read(body: bytes) -> T:
+        try:
+            return decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as error:
+            raise SerialisationError(f"{kind.__name__} cannot be read: {error}") from error
+
+    return read
+
+
+decode_task = _reader(Task)
+decode_beat = _reader(Beat)
+decode_audit = _reader(Audit)
+decode_progress = _reader(Progress)
+_decode_list = _reader(list[msgspec.Raw])
+_decode_name = _reader(_Named)
+
+
+def decode_leased(body: bytes, until: float | None) -> Task:
+    """A record whose lease may have been renewed since it was written."""
+    task = decode_task(body)
+    if task.lease is None or until is None or task.lease.until == until:
+        return task
+    return msgspec.structs.replace(task, lease=msgspec.structs.replace(task.lease, until=until))
+
+
+def decode_events(body: bytes) -> Iterable[ev.Event]:
+    for raw in _decode_list(body):
+        yield ev.decode(_decode_name(bytes(raw)).event, bytes(raw))

@@ -1,0 +1,30 @@
+-- name: sequences_get
+SELECT task, ready, fence FROM sequences WHERE one = 1;
+
+-- name: sequences_put
+UPDATE sequences SET task = ?, ready = ?, fence = ? WHERE one = 1;
+
+-- name: totals_of_queue
+SELECT place, count FROM totals WHERE queue = ?;
+
+-- name: totals_all
+SELECT queue, place, status, count FROM totals WHERE count <> 0;
+
+-- name: totals_add
+INSERT INTO totals (queue, place, status, count) VALUES (?, ?, ?, ?)
+ON CONFLICT (queue, place, status) DO UPDATE SET count = count + excluded.count;
+
+-- name: moves_all
+SELECT before, after, count, dwell_seconds FROM moves;
+
+-- name: moves_add
+INSERT INTO moves (before, after, count, dwell_seconds) VALUES (?, ?, ?, ?)
+ON CONFLICT (before, after) DO UPDATE
+SET count = count + excluded.count, dwell_seconds = dwell_seconds + excluded.dwell_seconds;
+
+-- name: refusals_all
+SELECT says, count FROM refusals;
+
+-- name: refusals_add
+INSERT INTO refusals (says, count) VALUES (?, ?)
+ON CONFLICT (says) DO UPDATE SET count = count + excluded.count;

@@ -1,0 +1,27 @@
+"""The SQL of this store: whole and named, in `sql/*.sql`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+
+_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+
+
+def read(text: str) -> dict[str, str]:
+    """``-- name: x`` begins statement x; what stands before the first one is prose."""
+    _, *parts = _NAME.split(text)
+    return {name: body.strip() for name, body in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def _load() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for file in files(__package__).joinpath("sql").iterdir():
+        for name, body in read(file.read_text(encoding="utf-8")).items():
+            assert name not in found, f"two statements are called {name}"
+            found[name] = body
+    return found
+
+
+SQL: Mapping[str, str] = _load()

@@ -1,0 +1,263 @@
+"""SQLite behind the Store port: writes go to the one writer, reads to the readers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import apsw
+import msgspec
+
+from holdfast.domain import checkpoint as ckpt
+from holdfast.domain.checkpoint import Checkpoint
+from holdfast.domain.task import Task
+from holdfast.domain.transition import Audit, Insertion, Outcome, Submission, Transition
+from holdfast.ports import (
+    Beat,
+    Claimed,
+    Clock,
+    Detail,
+    Due,
+    Filter,
+    Finding,
+    Kept,
+    Page,
+    Peek,
+    Renewal,
+    Stats,
+    TenantView,
+    Topic,
+    WorkerInfo,
+)
+from holdfast.stores.signals import Signals
+from holdfast.stores.sqlite import (
+    applying,
+    boot,
+    claiming,
+    doctor,
+    faults,
+    find,
+    mending,
+    prune,
+    reads,
+    verbs,
+)
+from holdfast.stores.sqlite.boot import StoreClock
+from holdfast.stores.sqlite.readers import Readers
+from holdfast.stores.sqlite.schema import LOCK_SECONDS, open_writer, patiently
+from holdfast.stores.sqlite.statements import SQL
+from holdfast.stores.sqlite.writer import Writer
+
+CLOSE_SECONDS = 30.0
+
+log = logging.getLogger(__name__)
+
+
+class _Open(msgspec.Struct, frozen=True):
+    """What there is between open and close."""
+
+    pid: int
+    clock: StoreClock
+    writer: Writer
+    readers: Readers
+
+
+class SqliteStore:
+    """``boot_id`` names the machine's present start; tests give one to play a restart."""
+
+    durable = True
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        clock: Clock,
+        namespace: str = "executor",
+        *,
+        boot_id: str | None = None,
+        lock_seconds: float = LOCK_SECONDS,
+    ) -> None:
+        self.path = Path(path).absolute()
+        self.url = f"sqlite:///{self.path}"
+        self._clock, self._namespace = clock, namespace
+        self._boot_id, self._lock_seconds = boot_id, lock_seconds
+        self._signals = Signals(clock)
+        self._empty_claims: dict[str, str] = {}
+        self._opened: _Open | None = None
+
+    async def open(self) -> None:
+        if self._opened is None:
+            self._opened = await asyncio.to_thread(self._open)
+
+    def _open(self) -> _Open:
+        boot_id = self._boot_id or boot.read_boot_id()
+        db = open_writer(self.path, namespace=self._namespace, lock_seconds=self._lock_seconds)
+        try:
+            clock = self._set_clock(db, boot_id)
+            readers = Readers(self.path)
+        except BaseException:
+            db.close()
+            raise
+        notify, seconds = self._signals.notify, self._lock_seconds
+        writer = Writer(db, self.path, clock, notify, lock_seconds=seconds)
+        return _Open(os.getpid(), clock, writer, readers)
+
+    def _set_clock(self, db: apsw.Connection, boot_id: str) -> StoreClock:
+        try:
+            patiently(lambda: db.execute(SQL["begin_writing"]), seconds=self._lock_seconds)
+            clock = boot.set_clock(db, self._clock, boot_id)
+            db.execute(SQL["commit"])
+        except apsw.Error as error:
+            raise faults.translated(error, self.path, db.system_errno) from error
+        return clock
+
+    async def close(self) -> None:
+        if self._opened is None:
+            return
+        opened, self._opened = self._open_here(), None
+        await asyncio.to_thread(self._close, opened)
+
+    def _close(self, opened: _Open) -> None:
+        if not opened.writer.close(timeout=CLOSE_SECONDS):
+            log.error("writes to %s did not end in %g s", self.path, CLOSE_SECONDS)
+        opened.readers.close()
+
+    def _open_here(self) -> _Open:
+        if self._opened is None:
+            raise faults.not_open(self.path)
+        if self._opened.pid != os.getpid():
+            raise faults.after_fork(self.path)
+        return self._opened
+
+    @property
+    def _writer(self) -> Writer:
+        return self._open_here().writer
+
+    @property
+    def _readers(self) -> Readers:
+        return self._open_here().readers
+
+    # -- writes
+
+    async def insert(self, batch: Sequence[Submission], *, depth_limit: int) -> Sequence[Insertion]:
+        work = partial(verbs.insert, batch=batch, depth_limit=depth_limit)
+        return await self._writer.do(work, weight=len(batch))
+
+    async def claim(
+        self, worker: str, *, request: str, queues: Sequence[str], limit: int, lease_seconds: float
+    ) -> Sequence[Claimed]:
+        asked = claiming.Claim(
+            worker=worker,
+            request=request,
+            queues=queues,
+            limit=limit,
+            lease_seconds=lease_seconds,
+        )
+        work = partial(claiming.claim, asked=asked, empty=self._empty_claims)
+        return await self._writer.do(work, weight=limit)
+
+    async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
+        writes = [
+            applying.Write(t, None if t.checkpoint is None else ckpt.encode(t.checkpoint))
+            for t in batch
+        ]
+        return await self._writer.do(partial(applying.apply, batch=writes), weight=len(writes))
+
+    async def renew(
+        self, beat: Beat, batch: Sequence[Renewal], *, lease_seconds: float
+    ) -> Sequence[bool]:
+        work = partial(claiming.renew, beat=beat, batch=batch, lease_seconds=lease_seconds)
+        return await self._writer.do(work, weight=len(batch))
+
+    async def leave(self, worker: str) -> None:
+        await self._writer.do(partial(claiming.leave, worker=worker))
+        self._empty_claims.pop(worker, None)
+
+    async def expire(self, *, limit: int, count_crashes: bool) -> int:
+        work = partial(verbs.expire, limit=limit, count_crashes=count_crashes)
+        return await self._writer.do(work, weight=limit)
+
+    async def promote(self, *, limit: int) -> Due:
+        return await self._writer.do(partial(verbs.promote, limit=limit), weight=limit)
+
+    async def prune(
+        self, kind: Kept, *, older_than_seconds: float, limit: int, dry_run: bool
+    ) -> int:
+        done = 0
+        while done < limit:
+            step = limit - done if dry_run else min(limit - done, prune.BATCH)
+            work = partial(
+                prune.prune,
+                kind=kind,
+                older_than_seconds=older_than_seconds,
+                limit=step,
+                dry_run=dry_run,
+            )
+            found = await self._writer.do(work, weight=step)
+            done += found
+            if dry_run or found < step:
+                break
+        return done
+
+    async def audit(self, entry: Audit) -> None:
+        await self._writer.do(partial(verbs.audit, entry=entry))
+
+    # -- reads
+
+    async def load(self, ids: Sequence[str]) -> Sequence[Task | None]:
+        return await self._readers.do(partial(reads.load, ids=ids))
+
+    async def peek(self, ids: Sequence[str]) -> Sequence[Peek | None]:
+        return await self._readers.do(partial(reads.peek, ids=ids))
+
+    async def detail(self, task_id: str) -> Detail | None:
+        return await self._readers.do(partial(reads.detail, task_id=task_id))
+
+    async def checkpoint(self, task_id: str) -> Checkpoint | None:
+        return await self._readers.do(partial(reads.checkpoint, task_id=task_id))
+
+    async def find(self, where: Filter, *, limit: int, cursor: str | None = None) -> Page:
+        return await self._readers.do(partial(find.find, where=where, limit=limit, cursor=cursor))
+
+    async def tenants(self, names: Sequence[str]) -> Sequence[TenantView]:
+        return await self._readers.do(partial(reads.tenants, names=names))
+
+    async def workers(self, *, live_within_seconds: float) -> Sequence[WorkerInfo]:
+        now = self._open_here().clock.now()
+        read = partial(reads.workers, now=now, live_within_seconds=live_within_seconds)
+        return await self._readers.do(read)
+
+    async def stats(self) -> Stats:
+        return await self._readers.do(reads.stats)
+
+    async def audits(self, *, limit: int, cursor: str | None = None) -> Sequence[Audit]:
+        return await self._readers.do(partial(reads.audits, limit=limit, cursor=cursor))
+
+    async def line(self, tenant: str, *, limit: int) -> Sequence[str]:
+        return await self._readers.do(partial(reads.line, tenant=tenant, limit=limit))
+
+    async def doctor(self, *, fix: bool, limit: int) -> Sequence[Finding]:
+        opened = self._open_here()
+        found = await opened.readers.do(partial(doctor.examine, limit=limit))
+        if not fix:
+            return [doctor.told(complaint) for complaint in found]
+        return [
+            finding
+            for start in range(0, len(found), mending.BATCH)
+            for finding in await opened.writer.do(
+                partial(mending.mend, complaints=found[start : start + mending.BATCH]),
+                weight=mending.BATCH,
+            )
+        ]
+
+    # -- signals
+
+    def ticket(self, topic: Topic) -> int:
+        return self._signals.ticket(topic)
+
+    async def wait(self, topic: Topic, ticket: int, *, timeout: float) -> None:
+        with self._writer.watching():
+            await self._signals.wait(topic, ticket, timeout=timeout)

@@ -1,0 +1,58 @@
+"""The suite that every store passes. A new store is a two-line test:
+
+    class TestRedis(StoreContract):
+        open = open_redis
+
+where ``async def open_redis(self, clock)`` returns a store that is open, empty and tells the time
+by ``clock``. For a store that outlives the process derive from `DurableStoreContract`; there
+``open`` opens the same data each time that it is called within a test.
+"""
+
+from __future__ import annotations
+
+from holdfast.testing.contract.applying import Applying, Repeats
+from holdfast.testing.contract.bodies import Checkpoints, Results
+from holdfast.testing.contract.claiming import Claiming
+from holdfast.testing.contract.durability import Durability
+from holdfast.testing.contract.inserting import Inserting, Keys
+from holdfast.testing.contract.keeping import Keeping, OtherKinds, Tombstones
+from holdfast.testing.contract.leasing import Expiring, Leasing
+from holdfast.testing.contract.lining import ActiveTask, Lining
+from holdfast.testing.contract.moving_on import MovingOn
+from holdfast.testing.contract.reading import Counting, Finding, Looking, Workers
+from holdfast.testing.contract.requesting import Requesting
+from holdfast.testing.contract.signalling import Signalling
+from holdfast.testing.contract.timing import Timing
+
+__all__ = ["DurableStoreContract", "StoreContract"]
+
+
+class StoreContract(
+    Inserting,
+    Keys,
+    Claiming,
+    Applying,
+    Repeats,
+    Requesting,
+    Checkpoints,
+    Results,
+    Leasing,
+    Expiring,
+    Timing,
+    Lining,
+    ActiveTask,
+    MovingOn,
+    Keeping,
+    Tombstones,
+    OtherKinds,
+    Finding,
+    Looking,
+    Counting,
+    Workers,
+    Signalling,
+):
+    """Derive a test class from it and implement ``open``."""
+
+
+class DurableStoreContract(StoreContract, Durability):
+    """The same, and that everything is there again after a restart."""

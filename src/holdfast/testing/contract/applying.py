@@ -1,0 +1,252 @@
+"""Apply: whole or not at all, only over the version and lease that were read, and once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+from holdfast.domain import decide
+from holdfast.domain.state import Command, Status
+from holdfast.domain.task import Lease, Place
+from holdfast.domain.transition import Applied, Next, Stale
+from holdfast.ports import Kept
+from holdfast.testing.contract.base import Contract
+from holdfast.testing.contract.hands import Hands
+
+
+class Applying(Contract):
+    async def test_a_transition_writes_the_record_that_was_decided(self, hands: Hands) -> None:
+        task = await hands.start()
+        transition = await hands.done(task)
+        after = await hands.commit(transition)
+        assert after == transition.after
+        assert await hands.load(task.id) == after
+
+    async def test_the_version_rises_by_one_with_each_write(self, hands: Hands) -> None:
+        task = await hands.submit()
+        versions = [task.version]
+        task = await hands.take()
+        for move in (hands.finish_stage, hands.finish_stage, hands.give_back):
+            versions.append(task.version)
+            task = await move(task)
+        versions.append(task.version)
+        assert versions == [1, 2, 3, 4, 5]
+
+    async def test_events_follow_the_versions_without_a_gap(self, hands: Hands) -> None:
+        task = await hands.start()
+        task = await hands.finish_stage(task)
+        task = await hands.fail(task)
+        hands.clock.advance(60)
+        await hands.store.promote(limit=10)
+        task = await hands.take()
+        hands.clock.advance(31)
+        await hands.store.expire(limit=10, count_crashes=True)
+        task = await hands.complete(await hands.take())
+        events = (await hands.detail(task)).events
+        assert sorted({event.version for event in events}) == list(range(1, task.version + 1))
+        assert [event.version for event in events] == sorted(event.version for event in events)
+
+    async def test_a_write_over_another_version_is_stale(self, hands: Hands) -> None:
+        task = await hands.start()
+        late = await hands.done(task)
+        await hands.ask(Command.PAUSE, task)
+        found = await hands.refused(late)
+        assert found == await hands.load(task.id)
+
+    async def test_two_operators_at_once_do_not_overwrite_each_other(self, hands: Hands) -> None:
+        task = await hands.suspend(await hands.start())
+        retry = hands.asked(Command.RETRY, task)
+        discard = hands.asked(Command.DISCARD, task)
+        outcomes = await hands.store.apply([retry, discard])
+        assert [type(outcome) for outcome in outcomes] == [Applied, Stale]
+        assert (await hands.load(task.id)).status is Status.PENDING
+
+    async def test_a_write_with_another_lease_is_stale(self, hands: Hands) -> None:
+        task = await hands.start()
+        forged = msgspec.structs.replace(await hands.done(task), lease="somebody-else")
+        await hands.refused(forged)
+        assert await hands.load(task.id) == task
+
+    async def test_a_write_with_a_lease_is_stale_when_nobody_holds_the_task(
+        self, hands: Hands
+    ) -> None:
+        task = await hands.submit()
+        lease = Lease(owner="w-9", fence=99, id="made-up", until=hands.clock.now() + 99)
+        held = msgspec.structs.replace(task, status=Status.RUNNING, lease=lease)
+        await hands.refused(await hands.done(held))
+
+    async def test_a_zombie_cannot_finish_a_task_that_was_taken_over(self, hands: Hands) -> None:
+        zombie = await hands.start("w-1")
+        hands.clock.advance(31)
+        await hands.store.expire(limit=10, count_crashes=True)
+        await hands.refused(await hands.done(zombie))
+        holder = await hands.take("w-2")
+        await hands.refused(await hands.done(zombie))
+        pretended = msgspec.structs.replace(zombie, version=holder.version)
+        await hands.refused(await hands.done(pretended))
+        assert (await hands.complete(holder)).status is Status.COMPLETED
+
+    async def test_an_operator_cannot_move_a_leased_task(self, hands: Hands) -> None:
+        held = await hands.start(tenant="t")
+        as_if_free = msgspec.structs.replace(held, status=Status.PENDING, lease=None)
+        for command in (Command.CANCEL, Command.PAUSE):
+            transition = hands.asked(command, as_if_free)
+            assert transition.next is not Next.STAY
+            found = await hands.refused(transition)
+            assert found == held
+        assert (await hands.store.audits(limit=10)) == []
+
+    async def test_a_write_to_an_unknown_task_is_stale(self, hands: Hands) -> None:
+        unknown = hands.submission().task
+        outcome = await hands.apply(hands.asked(Command.CANCEL, unknown))
+        assert outcome == Stale(None)
+
+    async def test_each_element_of_a_batch_is_judged_alone(self, hands: Hands) -> None:
+        await hands.submit_many(3)
+        one, two, three = [claimed.task for claimed in await hands.claim()]
+        batch = [await hands.done(task) for task in (one, two, three)]
+        batch[1] = msgspec.structs.replace(batch[1], lease="lost")
+        outcomes = await hands.store.apply(batch)
+        assert [type(outcome) for outcome in outcomes] == [Applied, Stale, Applied]
+        assert outcomes[1] == Stale(two)
+        loaded = await hands.store.load([one.id, two.id, three.id])
+        assert [task.last_completed if task else None for task in loaded] == [0, -1, 0]
+
+    async def test_a_batch_may_hold_several_steps_of_one_task(self, hands: Hands) -> None:
+        task = await hands.start(stages=("one", "two"))
+        first = await hands.done(task)
+        second = await hands.done(first.after)
+        outcomes = await hands.store.apply([first, second])
+        assert [type(outcome) for outcome in outcomes] == [Applied, Applied]
+        assert (await hands.load(task.id)).status is Status.COMPLETED
+
+    async def test_an_empty_batch_is_no_write(self, hands: Hands) -> None:
+        assert list(await hands.store.apply([])) == []
+
+    async def test_of_many_concurrent_writers_over_one_version_one_wins(self, hands: Hands) -> None:
+        task = await hands.submit()
+        asked = [hands.asked(Command.PAUSE, task) for _ in range(20)]
+        outcomes = await asyncio.gather(*(hands.apply(transition) for transition in asked))
+        assert sum(isinstance(outcome, Applied) for outcome in outcomes) == 1
+        assert (await hands.load(task.id)).version == task.version + 1
+
+    async def test_the_holder_hands_a_task_back_to_its_queue(self, hands: Hands) -> None:
+        task = await hands.give_back(await hands.start())
+        assert (task.status, task.place, task.lease) == (Status.PENDING, Place.READY, None)
+        assert await hands.claim_ids() == [task.id]
+
+    @pytest.mark.parametrize("retry_seconds", [60.0, None])
+    async def test_a_failure_puts_the_task_in_its_place(
+        self, hands: Hands, retry_seconds: float | None
+    ) -> None:
+        task = await hands.fail(await hands.start(), retry_seconds=retry_seconds)
+        assert task.lease is None
+        if retry_seconds is None:
+            assert (task.status, task.place, task.due) == (Status.FAILED, Place.PARKED, None)
+        else:
+            assert (task.status, task.place) == (Status.RETRYING, Place.LATER)
+            assert task.due is not None
+        assert task.failure is not None
+        assert task.failure.traceback
+
+    async def test_a_rollback_runs_under_lease_from_stage_to_stage(self, hands: Hands) -> None:
+        task = await hands.finish_stage(await hands.start())
+        task = await hands.suspend(task)
+        task = await hands.ask(Command.ROLLBACK, task)
+        assert (task.status, task.place, task.next_undo) == (Status.ROLLING_BACK, Place.READY, 1)
+        task = await hands.take()
+        assert (task.status, task.place) == (Status.ROLLING_BACK, Place.LEASED)
+        task = await hands.commit(hands.undone(task))
+        task = await hands.commit(hands.undone(task))
+        task = await hands.commit(decide.rolled_back(task, now=hands.clock.now()))
+        assert (task.status, task.place) == (Status.ROLLED_BACK, Place.SETTLED)
+        assert task.settled_at == hands.clock.now()
+
+
+class Repeats(Contract):
+    async def test_a_repeated_write_of_the_holder_is_answered_as_the_first(
+        self, hands: Hands
+    ) -> None:
+        transition = await hands.done(await hands.start())
+        first = await hands.apply(transition)
+        before = await hands.detail(transition.after)
+        assert await hands.apply(transition) == first
+        assert await hands.detail(transition.after) == before
+
+    async def test_a_repeated_request_of_an_operator_has_one_effect(self, hands: Hands) -> None:
+        task = await hands.submit(tenant="t")
+        await hands.submit_many(2, tenant="t")
+        cancel = hands.asked(Command.CANCEL, task)
+        for _ in range(3):
+            assert isinstance(await hands.apply(cancel), Applied)
+        assert len(await hands.store.audits(limit=10)) == 1
+        assert await hands.events(task) == ["TaskCreated", "TaskCancelled"]
+        assert (await hands.tenant("t")).waiting == 1
+
+    async def test_a_repeat_in_the_same_batch_has_one_effect(self, hands: Hands) -> None:
+        transition = await hands.done(await hands.start())
+        outcomes = await hands.store.apply([transition, transition])
+        assert [type(outcome) for outcome in outcomes] == [Applied, Applied]
+        assert (await hands.load(transition.task_id)).version == transition.after.version
+
+    async def test_concurrent_repeats_have_one_effect(self, hands: Hands) -> None:
+        transition = await hands.done(await hands.start())
+        outcomes = await asyncio.gather(*(hands.apply(transition) for _ in range(10)))
+        assert all(isinstance(outcome, Applied) for outcome in outcomes)
+        assert len((await hands.detail(transition.after)).events) == 4
+
+    async def test_a_repeat_is_known_after_further_transitions(self, hands: Hands) -> None:
+        task = await hands.start()
+        early = await hands.done(task)
+        after = await hands.complete(await hands.commit(early))
+        outcome = await hands.apply(early)
+        assert outcome == Applied(after)
+        assert await hands.load(task.id) == after
+
+    async def test_a_repeat_is_known_after_another_worker_has_taken_over(
+        self, hands: Hands
+    ) -> None:
+        transition = await hands.done(await hands.start("w-1"))
+        await hands.commit(transition)
+        hands.clock.advance(31)
+        await hands.store.expire(limit=1, count_crashes=True)
+        holder = await hands.take("w-2")
+        assert await hands.apply(transition) == Applied(holder)
+
+    async def test_a_repeat_of_the_write_that_let_the_task_go_is_known(self, hands: Hands) -> None:
+        task = await hands.start(stages=("only",), keep_seconds=0)
+        transition = await hands.done(task)
+        first = await hands.apply(transition)
+        assert isinstance(first, Applied)
+        assert await hands.store.load([task.id]) == [None]
+        assert await hands.apply(transition) == first
+        assert first.task.status is Status.COMPLETED
+
+    async def test_a_repeat_is_known_after_the_task_was_pruned(self, hands: Hands) -> None:
+        task = await hands.start(stages=("only",), keep_seconds=1)
+        transition = await hands.done(task)
+        await hands.commit(transition)
+        hands.clock.advance(2)
+        await hands.store.prune(Kept.TASKS, older_than_seconds=1, limit=10, dry_run=False)
+        assert await hands.store.load([task.id]) == [None]
+        assert isinstance(await hands.apply(transition), Applied)
+
+    async def test_another_write_to_a_task_that_has_gone_is_stale(self, hands: Hands) -> None:
+        task = await hands.start(stages=("only",), keep_seconds=0)
+        request = hands.asked(Command.CANCEL, task)
+        await hands.complete(task)
+        assert await hands.apply(request) == Stale(None)
+
+    async def test_a_refused_request_may_be_decided_again_under_its_name(
+        self, hands: Hands
+    ) -> None:
+        task = await hands.submit()
+        early = hands.asked(Command.PAUSE, task, request="r-1")
+        held = await hands.take()
+        assert isinstance(await hands.apply(early), Stale)
+        again = hands.asked(Command.PAUSE, held, request="r-1")
+        assert (await hands.commit(again)).pause_requested
+        assert isinstance(await hands.apply(again), Applied)
+        assert len(await hands.store.audits(limit=10)) == 1

@@ -1,0 +1,196 @@
+"""Leases: renewed by their holder, taken back when they have lapsed."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.domain.events import LeaseLost
+from holdfast.domain.state import Command, Status
+from holdfast.domain.task import Lease, Place, Progress
+from holdfast.ports import Renewal
+from holdfast.testing.contract.base import Contract
+from holdfast.testing.contract.hands import LEASE_SECONDS, Hands, beat
+
+
+class Leasing(Contract):
+    async def test_a_renewed_lease_lasts_longer(self, hands: Hands) -> None:
+        task = await hands.start()
+        for _ in range(5):
+            hands.clock.advance(LEASE_SECONDS - 1)
+            assert await hands.renew(task) == [True]
+        assert await hands.store.expire(limit=10, count_crashes=True) == 0
+        assert (await hands.load(task.id)).status is Status.RUNNING
+
+    async def test_a_renewal_is_no_transition(self, hands: Hands) -> None:
+        task = await hands.start()
+        events = await hands.events(task)
+        hands.clock.advance(10)
+        await hands.renew(task)
+        found = await hands.load(task.id)
+        assert (found.version, found.updated_at) == (task.version, task.updated_at)
+        assert await hands.events(task) == events
+        assert isinstance(found.lease, Lease)
+        assert task.lease is not None
+        assert msgspec.structs.replace(found.lease, until=0.0) == msgspec.structs.replace(
+            task.lease, until=0.0
+        )
+        assert (await hands.finish_stage(task)).last_completed == 0
+
+    async def test_each_renewal_of_a_batch_is_answered_alone(self, hands: Hands) -> None:
+        await hands.submit_many(3)
+        one, two, three = [claimed.task for claimed in await hands.claim()]
+        await hands.complete(two)
+        assert await hands.renew(one, two, three) == [True, False, True]
+
+    async def test_an_unknown_task_or_lease_is_not_renewed(self, hands: Hands) -> None:
+        task = await hands.start()
+        batch = [
+            Renewal(task_id="unknown", lease_id="x"),
+            Renewal(task_id=task.id, lease_id="another"),
+        ]
+        assert list(await hands.store.renew(beat(), batch, lease_seconds=30)) == [False, False]
+
+    async def test_a_lease_that_was_given_back_is_not_renewed(self, hands: Hands) -> None:
+        task = await hands.start()
+        await hands.give_back(task)
+        assert await hands.renew(task) == [False]
+        await hands.take("w-2")
+        assert await hands.renew(task) == [False]
+
+    async def test_a_lapsed_lease_that_was_taken_back_is_not_renewed(self, hands: Hands) -> None:
+        task = await hands.start()
+        hands.clock.advance(LEASE_SECONDS + 1)
+        assert await hands.store.expire(limit=10, count_crashes=True) == 1
+        assert await hands.renew(task) == [False]
+
+    async def test_progress_travels_with_the_renewal(self, hands: Hands) -> None:
+        task = await hands.start()
+        said = Progress(fraction=0.4, message="copying", stage="one", at=hands.clock.now())
+        await hands.renew(task, progress=said)
+        assert (await hands.detail(task)).progress == said
+        await hands.renew(task)
+        assert (await hands.detail(task)).progress == said
+
+    async def test_progress_of_a_lost_lease_is_not_shown(self, hands: Hands) -> None:
+        task = await hands.start()
+        await hands.give_back(task)
+        await hands.renew(task, progress=Progress(fraction=0.9))
+        assert (await hands.detail(task)).progress is None
+
+    async def test_progress_ends_with_the_holding(self, hands: Hands) -> None:
+        task = await hands.start()
+        await hands.renew(task, progress=Progress(fraction=0.9))
+        await hands.give_back(task)
+        assert (await hands.detail(task)).progress is None
+
+
+class Expiring(Contract):
+    async def test_a_lease_is_not_taken_back_before_it_has_lapsed(self, hands: Hands) -> None:
+        task = await hands.start()
+        hands.clock.advance(LEASE_SECONDS - 0.1)
+        assert await hands.store.expire(limit=10, count_crashes=True) == 0
+        hands.clock.advance(0.2)
+        assert await hands.store.expire(limit=10, count_crashes=True) == 1
+        assert await hands.store.expire(limit=10, count_crashes=True) == 0
+        found = await hands.load(task.id)
+        assert (found.status, found.place, found.lease) == (Status.PENDING, Place.READY, None)
+
+    async def test_a_lost_lease_counts_as_a_crash_and_is_an_event(self, hands: Hands) -> None:
+        task = await hands.start("w-7")
+        hands.clock.advance(LEASE_SECONDS + 1)
+        await hands.store.expire(limit=10, count_crashes=True)
+        found = await hands.load(task.id)
+        assert (found.crashes, found.interrupted, found.failures) == (1, True, 0)
+        assert found.version == task.version + 1
+        assert found.fence == task.fence
+        assert await hands.last_event(task) == LeaseLost(
+            task_id=task.id,
+            version=found.version,
+            at=hands.clock.now(),
+            worker="w-7",
+            fence=task.fence,
+            counted=True,
+        )
+
+    async def test_after_an_outage_of_the_store_nobody_is_counted_as_crashed(
+        self, hands: Hands
+    ) -> None:
+        task = await hands.start()
+        hands.clock.advance(LEASE_SECONDS + 1)
+        await hands.store.expire(limit=10, count_crashes=False)
+        found = await hands.load(task.id)
+        assert (found.crashes, found.interrupted) == (0, True)
+        event = await hands.last_event(task)
+        assert isinstance(event, LeaseLost)
+        assert not event.counted
+
+    async def test_crashes_in_a_row_add_up_and_a_commit_resets_them(self, hands: Hands) -> None:
+        await hands.submit()
+        for crashes in (0, 1, 2):
+            task = await hands.take()
+            assert task.crashes == crashes
+            hands.clock.advance(LEASE_SECONDS + 1)
+            await hands.store.expire(limit=10, count_crashes=True)
+        task = await hands.finish_stage(await hands.take())
+        assert (task.crashes, task.interrupted) == (0, False)
+
+    async def test_the_next_holder_goes_on_at_the_checkpoint_with_a_higher_fence(
+        self, hands: Hands
+    ) -> None:
+        task = await hands.finish_stage(await hands.start("w-1", tenant="t"))
+        hands.clock.advance(LEASE_SECONDS + 1)
+        await hands.store.expire(limit=10, count_crashes=True)
+        (claimed,) = await hands.claim("w-2")
+        assert claimed.task.id == task.id
+        assert claimed.task.fence > task.fence
+        assert claimed.checkpoint is not None
+        assert not claimed.moved_on
+
+    async def test_of_many_lapsed_leases_no_more_than_the_limit_are_taken_back(
+        self, hands: Hands
+    ) -> None:
+        await hands.submit_many(5)
+        await hands.claim()
+        hands.clock.advance(LEASE_SECONDS + 1)
+        taken = [await hands.store.expire(limit=2, count_crashes=True) for _ in range(4)]
+        assert taken == [2, 2, 1, 0]
+        assert len(await hands.claim()) == 5
+
+    async def test_only_lapsed_leases_are_taken_back(self, hands: Hands) -> None:
+        await hands.submit_many(2)
+        short = await hands.take(limit=1, lease_seconds=10)
+        long = await hands.take(limit=1, lease_seconds=60)
+        hands.clock.advance(11)
+        assert await hands.store.expire(limit=10, count_crashes=True) == 1
+        assert await hands.claim_ids("w-2") == [short.id]
+        assert (await hands.load(long.id)).lease == long.lease
+
+    async def test_a_tenants_lock_goes_with_the_lease_and_its_line_stays(
+        self, hands: Hands
+    ) -> None:
+        task = await hands.start(tenant="t")
+        waiting = await hands.submit(tenant="t")
+        hands.clock.advance(LEASE_SECONDS + 1)
+        await hands.store.expire(limit=10, count_crashes=True)
+        view = await hands.tenant("t")
+        assert (view.active, view.locked_by, view.waiting) == (task.id, None, 1)
+        assert await hands.claim_ids("w-2") == [task.id]
+        assert (await hands.load(waiting.id)).place is Place.LINE
+
+    async def test_a_rollback_whose_worker_died_is_taken_over_where_it_was(
+        self, hands: Hands
+    ) -> None:
+        task = await hands.finish_stage(await hands.start())
+        await hands.ask(Command.ROLLBACK, await hands.suspend(task))
+        task = await hands.commit(hands.undone(await hands.take()))
+        hands.clock.advance(LEASE_SECONDS + 1)
+        await hands.store.expire(limit=10, count_crashes=True)
+        found = await hands.take("w-2")
+        assert (found.status, found.next_undo) == (Status.ROLLING_BACK, 0)
+
+    async def test_progress_of_the_dead_is_cleared(self, hands: Hands) -> None:
+        task = await hands.start()
+        await hands.renew(task, progress=Progress(fraction=0.5))
+        hands.clock.advance(LEASE_SECONDS + 1)
+        await hands.store.expire(limit=10, count_crashes=True)
+        assert (await hands.detail(task)).progress is None
