@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
+import pydantic_core
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
@@ -61,25 +62,47 @@ class Codec(Generic[T]):
         if self._adapter is None:
             return self._plain_struct(value, what)
         check_floats(value, what)
+        if self.declared is Any:
+            check_keys(value, what)
+        scalar = _is_scalar(self.declared)
         try:
-            valid = self._adapter.validate_python(value, strict=_is_scalar(self.declared) or None)
-            return self._adapter.dump_python(valid, mode="json")
+            valid = self._adapter.validate_python(value, strict=scalar or None)
+            return valid if scalar else self._round_trip(self._adapter, valid)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             raise InvalidPayload(_path(what, first["loc"]), first["msg"]) from error
         except (PydanticSerializationError, RecursionError, ValueError) as error:
             raise NotJson(what, str(error)) from error
 
+    def _round_trip(self, adapter: TypeAdapter[Any], valid: Any) -> Any:
+        """As JSON that can be read again: pydantic takes an instance of a model as it is, however
+        wrong its fields are, and reads by alias what it has written by name."""
+        plain = _dump(adapter, valid, by_alias=True)
+        if self.declared is Any:
+            return plain
+        try:
+            adapter.validate_json(pydantic_core.to_json(plain))
+        except ValidationError:
+            plain = _dump(adapter, valid, by_alias=False)
+            adapter.validate_json(pydantic_core.to_json(plain))
+        return plain
+
     def _plain_struct(self, value: Any, what: str) -> Any:
         try:
-            plain = msgspec.to_builtins(value)
-            check_floats(plain, what)
-            msgspec.convert(plain, self.declared)
+            plain = msgspec.to_builtins(value, str_keys=True)
+            check_json(plain, what)
+            msgspec.convert(plain, self.declared, str_keys=True)
         except (msgspec.ValidationError, TypeError) as error:
             raise InvalidPayload(what, str(error)) from error
         except RecursionError as error:
             raise PayloadTooDeep(what, DEPTH_LIMIT) from error
         return plain
+
+
+def _dump(adapter: TypeAdapter[Any], valid: Any, *, by_alias: bool) -> Any:
+    return adapter.dump_python(
+        valid, mode="json", by_alias=by_alias, round_trip=True, warnings="none"
+    )
 
 
 def check_json(value: Any, what: str, depth: int = 0) -> None:
@@ -123,6 +146,17 @@ def check_floats(value: Any, what: str, depth: int = 0) -> None:
         return
     for name, item in _items(value):
         check_floats(item, f"{what}.{name}", depth + 1)
+
+
+def check_keys(value: Any, what: str) -> None:
+    """Where no type says what to make of them again, other keys than text would become text."""
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                raise NotJson(what, f"key {key!r} is not a string")
+    if isinstance(value, dict | list | tuple):
+        for name, item in _items(value):
+            check_keys(item, f"{what}.{name}")
 
 
 def _items(value: Any) -> Iterable[tuple[Any, Any]]:

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from holdfast.domain.errors import HoldfastError
 
@@ -59,7 +59,17 @@ class Blocking:
         finally:
             self._stop()
 
-    def submit(self, what: Submittable[P, R], payload: P, **options: Any) -> BlockingHandle[R]:
+    @overload
+    def submit(
+        self, what: Submittable[None, R], payload: None = None, **options: Any
+    ) -> BlockingHandle[R]: ...
+
+    @overload
+    def submit(self, what: Submittable[P, R], payload: P, **options: Any) -> BlockingHandle[R]: ...
+
+    def submit(
+        self, what: Submittable[Any, R], payload: Any = None, **options: Any
+    ) -> BlockingHandle[R]:
         handle = self.call(what.submit(payload, **options))
         return BlockingHandle(self, handle)
 

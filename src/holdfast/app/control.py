@@ -9,7 +9,7 @@ from functools import partial
 from holdfast.domain import operate
 from holdfast.domain.errors import Contended, Refused, TaskNotFound, TenantMovedOn
 from holdfast.domain.operate import Ask
-from holdfast.domain.state import Command, Status
+from holdfast.domain.state import Command
 from holdfast.domain.task import By, Task
 from holdfast.domain.transition import Applied, MovedOn, Transition
 from holdfast.ports import Clock, Store
@@ -68,10 +68,8 @@ class Control:
         self, task_id: str, *, reason: str = "", force: bool = False
     ) -> Task:
         """Set a suspended task going again, forward or backward, as it was going."""
-        [task] = await self._store().load([task_id])
-        if task is not None and task.status is Status.ROLLBACK_FAILED:
-            return await self.rollback(task_id, reason=reason, force=force)
-        return await self.retry(task_id, reason=reason, force=force)
+        decision = partial(operate.resume_suspended, force=force)
+        return await self._ask(task_id, Command.RETRY, decision, reason)
 
     async def can(self, task_id: str, command: Command) -> bool:
         [task] = await self._store().load([task_id])

@@ -135,6 +135,9 @@ class Stage(Generic[P, R]):
     def result(self) -> Codec[R]:
         return self._defined.result
 
+    def read_result(self, body: bytes, /) -> R:
+        return self.result.decode(body)
+
     def undo(self, call: N) -> N:
         if self._defined.undo is not None:
             raise DeclarationError(f"stage {self.name!r} has two undo functions")
@@ -264,8 +267,10 @@ def payload_type(call: Callable[..., Any]) -> Any:
 
 
 def _takes_payload(call: Callable[..., Any]) -> bool:
-    if not callable(call):
-        raise DeclarationError(f"{call!r} is not a function")
+    if not inspect.isfunction(call) and not inspect.ismethod(call):
+        raise DeclarationError(f"{call!r} is not a function; wrap it in one")
+    if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
+        raise DeclarationError(f"{_name_of(call)} is a generator; a stage returns once")
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(call).parameters.values()
     taken = [p for p in parameters if p.kind in kinds and p.default is p.empty]

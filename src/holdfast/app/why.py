@@ -14,9 +14,9 @@ from holdfast.ports import Detail, Store, WorkerInfo
 
 LINE_LOOKED_AT = 1000
 SUSPENDED_HINT = (
-    "`holdfast suspended resume {id}` tries again, `holdfast tasks rollback {id}` undoes "
+    "`holdfast suspended resume {id}` tries again; `holdfast tasks rollback` undoes it and "
+    "`holdfast suspended discard` gives it up."
 )
-SUSPENDED_HINT += "it, `holdfast suspended discard {id}` gives it up."
 
 
 async def explain(store: Store, task_id: str, *, lease_seconds: float, now: float) -> str:
@@ -105,15 +105,15 @@ class Explanation:
                 "should have moved. `holdfast doctor --fix` mends that."
             )
         line = list(await self._store.line(task.tenant or "", limit=LINE_LOOKED_AT))
-        before = line.index(task.id) if task.id in line else len(line)
-        others = f", after {count(before, 'other task')}" if before else ""
+        number = line.index(task.id) + 1 if task.id in line else f"over {len(line)}"
         told = await Explanation(
             self._store, active, lease_seconds=self._lease_seconds, now=self._now
         ).tell()
-        closed = " and keeps the line closed" if active.task.place is Place.PARKED else ""
+        parked = active.task.place is Place.PARKED
+        closed = "That task keeps the line closed" if parked else "Of that task"
         return (
-            f"It is in the line of tenant {task.tenant} behind task {active.task.id}{others}. "
-            f"That one is {active.task.status}{closed}: {told}"
+            f"It is number {number} in the line of tenant {task.tenant}, behind task "
+            f"{active.task.id}. {closed}: {told}"
         )
 
     async def _later(self) -> str:
@@ -134,7 +134,7 @@ class Explanation:
             )
         error = f" The last error: {task.failure.summary}." if task.failure else ""
         if task.status is Status.ROLLING_BACK:
-            return f"then stage {self._undoing()!r} is undone, attempt {task.attempt}.{error}"
+            return f"then a worker {self._undoes()}, attempt {task.attempt}.{error}"
         return (
             f"then stage {task.at_stage!r} runs, attempt {task.attempt} of {task.retry_max}.{error}"
             f" `holdfast tasks retry {task.id}` does not wait."
@@ -146,7 +146,7 @@ class Explanation:
         lease = self._task.lease
         if lease is None:
             return "It is leased by nobody: `holdfast doctor --fix` mends that."
-        doing = f"undoes stage {self._undoing()!r}" if self._rolling_back else self._at_stage()
+        doing = self._undoes() if self._task.status is Status.ROLLING_BACK else self._runs()
         left = lease.until - self._now
         if left <= 0:
             late = await self._mover("takes it over within seconds", "takes it over")
@@ -159,12 +159,18 @@ class Explanation:
             f"{span(left)} more and is renewed while it lives.{self._progress()}{self._requests()}"
         )
 
-    def _at_stage(self) -> str:
+    def _runs(self) -> str:
         task = self._task
         if task.at_stage is None:
             return "finishes it"
         number = f"{task.last_completed + 2} of {len(task.stages)}"
         return f"runs stage {task.at_stage!r} ({number}, attempt {task.attempt})"
+
+    def _undoes(self) -> str:
+        task = self._task
+        if task.next_undo < 0:
+            return "ends the rollback"
+        return f"undoes stage {task.stages[task.next_undo]!r}"
 
     def _progress(self) -> str:
         progress = self._detail.progress
@@ -203,9 +209,9 @@ class Explanation:
         if task.tenant is None or not task.hold:
             return ""
         [view] = await self._store.tenants([task.tenant])
-        if not view.waiting:
+        if view.active != task.id or not view.waiting:
             return ""
-        return f" {count(view.waiting, 'task')} of tenant {task.tenant} wait for it."
+        return f" Behind it in the line of tenant {task.tenant}: {count(view.waiting, 'task')}."
 
     async def _settled(self) -> str:
         task = self._task
@@ -220,19 +226,11 @@ class Explanation:
     def _dwelt(self) -> float:
         return self._now - self._task.status_since
 
-    @property
-    def _rolling_back(self) -> bool:
-        return self._task.status is Status.ROLLING_BACK
-
     def _since(self) -> str:
         return ago(self._dwelt)
 
     def _back(self, at: float | None) -> str:
         return ago(self._now - at) if at is not None else ""
-
-    def _undoing(self) -> str:
-        task = self._task
-        return task.stages[task.next_undo] if task.next_undo >= 0 else task.stages[0]
 
     def _started(self) -> str:
         started = next(self._last(ev.TaskStarted), None)

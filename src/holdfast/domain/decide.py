@@ -222,7 +222,9 @@ def rolled_back(task: Task, *, now: float) -> Transition:
 
 
 def suspend(task: Task, failure: Failure, *, now: float) -> Transition:
-    """No stage failed, but the task cannot go on without a person."""
+    """No stage failed, but the task cannot go on without a person; a cancel that waits can."""
+    if task.cancel_requested:
+        return boundary(task, now=now)
     back = task.status is Status.ROLLING_BACK
     kind: type[ev.TaskRollbackFailed | ev.TaskFailed] = (
         ev.TaskRollbackFailed if back else ev.TaskFailed

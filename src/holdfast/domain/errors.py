@@ -11,6 +11,7 @@ HoldfastError
 │   └── InvalidSetting
 ├── Refused                     the input is right, the present state forbids it
 │   ├── IllegalTransition
+│   ├── NotSuspended
 │   ├── TenantMovedOn
 │   ├── KeyConflict
 │   ├── QueueFull
@@ -116,6 +117,14 @@ class IllegalTransition(Refused):
         names = ", ".join(legal) or "nothing"
         super().__init__(f"{command} is not legal in {status}; legal here: {names}")
         self.status, self.command = status, command
+
+
+class NotSuspended(Refused):
+    code = "not-suspended"
+
+    def __init__(self, task_id: str, status: Status) -> None:
+        super().__init__(f"task {task_id} is {status}, not suspended")
+        self.task_id, self.status = task_id, status
 
 
 class TenantMovedOn(Refused):

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.domain import events as ev
 from holdfast.domain.decide import FROM_SCRATCH, NO_REQUESTS, NOT_BEGUN, fact, moved
-from holdfast.domain.errors import IllegalTransition
+from holdfast.domain.errors import IllegalTransition, NotSuspended
 from holdfast.domain.state import Command, Status, legal
 from holdfast.domain.task import By, Task
 from holdfast.domain.transition import Audit, Next, Transition
@@ -105,6 +105,15 @@ def rollback(task: Task, ask: Ask, *, force: bool = False) -> Transition:
         reason=ask.by.reason,
         **NOT_BEGUN,
     )
+
+
+def resume_suspended(task: Task, ask: Ask, *, force: bool = False) -> Transition:
+    """Set it going again, forward or backward, as it was going."""
+    if not task.suspended:
+        raise NotSuspended(task.id, task.status)
+    if task.status is Status.ROLLBACK_FAILED:
+        return rollback(task, ask, force=force)
+    return retry(task, ask, force=force)
 
 
 def discard(task: Task, ask: Ask) -> Transition:

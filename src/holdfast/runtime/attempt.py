@@ -65,6 +65,8 @@ class Attempt:
         self, stage: StageDef, function: StageDef | UndoDef | None, *, key: str
     ) -> Done | Failed | None:
         started_at, started = self.clock.now(), self.clock.steady()
+        if self.held.stop is Stop.LEASE_LOST or started >= self.held.safe_until:
+            raise LeaseGone(self.task.id)  # a process that was stopped for a while wakes up here
         context = self._context(stage, key)
         try:
             value = await self._marked(stage, function, context) if function else None

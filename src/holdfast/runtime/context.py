@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Protocol, TypeVar
 
-from holdfast.codec import Codec
 from holdfast.domain.errors import InvalidInput, NoResult
 from holdfast.domain.task import Progress
 
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
-class HasResult(Protocol[R]):
+class HasResult(Protocol[R_co]):
     """A declared stage, as `ctx.result_of` takes it."""
 
     @property
     def name(self) -> str: ...
 
-    @property
-    def result(self) -> Codec[R]: ...
+    def read_result(self, body: bytes, /) -> R_co: ...
 
 
 class Context:
@@ -66,14 +65,14 @@ class Context:
     def find_result(self, stage: HasResult[R]) -> R | None:
         """What that stage returned, or None if it has not completed."""
         body = self._results.get(stage.name)
-        return None if body is None else stage.result.decode(body)
+        return None if body is None else stage.read_result(body)
 
     def result_of(self, stage: HasResult[R]) -> R:
         """What that stage returned; NoResult if it has not completed."""
         body = self._results.get(stage.name)
         if body is None:
             raise NoResult(stage.name)
-        return stage.result.decode(body)
+        return stage.read_result(body)
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Seen live within about a second; only the last one counts."""

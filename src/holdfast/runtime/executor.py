@@ -82,12 +82,15 @@ class Holding:
     async def commit(self, decision: Callable[[Task], Transition]) -> None:
         """Decide, compare and swap. A request that came meanwhile is met by deciding again."""
         for _ in range(REDECIDE_LIMIT):
-            transition = decision(self.task)
-            outcome = await self.executor.write(transition)
-            self.task = self.aligned(self.ours(outcome, transition))
-            if isinstance(outcome, Applied):
+            if await self.committed(decision(self.task)):
                 return
         raise HoldfastError(f"task {self.task.id} got {REDECIDE_LIMIT} requests during one commit")
+
+    async def committed(self, transition: Transition) -> bool:
+        """False: the record has changed under our lease; the one in hand is the new one."""
+        outcome = await self.executor.write(transition)
+        self.task = self.aligned(self.ours(outcome, transition))
+        return isinstance(outcome, Applied)
 
     def ours(self, outcome: Outcome, transition: Transition) -> Task:
         """The record, if our lease is still on it or this write was our last with it."""
@@ -103,11 +106,14 @@ class Holding:
         return task
 
     async def rested_as_asked(self) -> bool:
-        """A cancel or pause is applied at every boundary, the one before the first stage too."""
-        if not (self.task.pause_requested or self.task.cancel_requested):
-            return False
-        await self.commit(partial(decide.boundary, now=self.now))
-        return True
+        """A cancel or pause is applied at every boundary, the one before the first stage too.
+
+        A pause may be withdrawn before our write arrives; then there is nothing to apply.
+        """
+        while self.task.pause_requested or self.task.cancel_requested:
+            if await self.committed(decide.boundary(self.task, now=self.now)):
+                return True
+        return False
 
     async def suspend(self, kind: Kind, message: str) -> None:
         await self.suspend_with(failures.stated(kind, message, self.task, now=self.now))

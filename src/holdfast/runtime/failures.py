@@ -52,6 +52,8 @@ def stated(kind: Kind, message: str, task: Task, *, now: float) -> Failure:
 
 def _qualified(cls: type[BaseException]) -> str:
     module = cls.__module__
+    if module.startswith("holdfast."):
+        module = "holdfast"  # where users know it from
     return cls.__qualname__ if module == "builtins" else f"{module}.{cls.__qualname__}"
 
 

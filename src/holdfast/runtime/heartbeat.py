@@ -16,6 +16,7 @@ from holdfast.runtime.timing import deadline, sleep
 log = logging.getLogger("holdfast.heartbeat")
 
 TICK_SECONDS = 0.5
+MARGIN = 0.1  # the last part of a lease, in which a run that cannot renew is stopped
 PROGRESS_SECONDS = 10.0  # what a stage last said is published at least this often
 
 
@@ -36,6 +37,8 @@ class Heartbeat:
         self._outages = outages
         self._lease_seconds = lease_seconds
         self._every_seconds = min(lease_seconds / 3, PROGRESS_SECONDS)
+        # What cannot be renewed is seen while a part of the margin is left.
+        self._tick_seconds = min(TICK_SECONDS, lease_seconds * MARGIN / 2)
         self._describe = describe
         self._on_zombie = on_zombie
         self._publish = publish
@@ -46,7 +49,7 @@ class Heartbeat:
 
     def safe_until(self, asked_at: float) -> float:
         """By our own clock, from before the store was asked; stops us before the lease ends."""
-        return asked_at + self._lease_seconds * 0.9
+        return asked_at + self._lease_seconds * (1 - MARGIN)
 
     def add(self, held: Held) -> None:
         self._held[held.lease_id] = held
@@ -71,7 +74,7 @@ class Heartbeat:
                 await self.tick()
             except Exception:
                 log.exception("a heartbeat failed")
-            await sleep(self._clock, TICK_SECONDS)
+            await sleep(self._clock, self._tick_seconds)
 
     async def tick(self) -> None:
         """Renew when it is time or a stage has something to say; stop what cannot be renewed."""
@@ -87,7 +90,7 @@ class Heartbeat:
     async def _beat(self, held: list[Held], asked_at: float) -> None:
         renewals = [h.renewal() for h in held]
         try:
-            async with deadline(self._clock, self._every_seconds):
+            async with deadline(self._clock, self._patience_seconds(asked_at)):
                 kept = await self._store.renew(
                     self._describe(), renewals, lease_seconds=self._lease_seconds
                 )
@@ -101,6 +104,11 @@ class Heartbeat:
                 self._publish(h)
             elif h.lease_id in self._held:
                 self._lost(h)
+
+    def _patience_seconds(self, asked_at: float) -> float:
+        """A beat that hangs must not hide that a lease ends meanwhile."""
+        ends = [h.safe_until - asked_at for h in self._held.values() if h.stop is None]
+        return max(self._tick_seconds, min([self._every_seconds, *ends]))
 
     def _lost(self, held: Held) -> None:
         if held.stop is Stop.LEASE_LOST:

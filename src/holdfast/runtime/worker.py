@@ -9,6 +9,7 @@ import random
 import socket
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import count
 
 from holdfast.domain import decide
 from holdfast.domain.errors import StoreError
@@ -70,6 +71,7 @@ class Worker:
         self._clock = clock
         self._chance = chance
         self._options = options
+        self._resend_seconds = options.lease_seconds / 2  # then a lease would be too short to use
         self._started_at = clock.now()
         self._on_progress = on_progress
         self._loop = asyncio.get_running_loop()
@@ -189,14 +191,18 @@ class Worker:
 
     async def _claim_until_drained(self) -> None:
         request = new_id(self._clock, self._chance)
-        while not self._drain_asked.is_set():
+        asked_at: float | None = None  # when this request was first sent: its leases run from then
+        while asked_at is not None or not self._drain_asked.is_set():
+            if asked_at is not None and self._clock.steady() - asked_at > self._resend_seconds:
+                request, asked_at = new_id(self._clock, self._chance), None
+                continue
             free = self._options.slots - len(self._running)
             if free == 0:
                 self._slot_freed.clear()
                 await self._slot_freed.wait()
                 continue
             ticket = self._store.ticket(Topic.READY)
-            asked_at = self._clock.steady()
+            asked_at = self._clock.steady() if asked_at is None else asked_at
             try:
                 claimed = await self._store.claim(
                     self.name,
@@ -209,9 +215,9 @@ class Worker:
                 self._outages.note(error)
                 await self._pause(1)
                 continue
-            request = new_id(self._clock, self._chance)
             for one in claimed:
                 self._begin(one, asked_at)
+            request, asked_at = new_id(self._clock, self._chance), None
             if not claimed:
                 await self._until_ready(ticket)
 
@@ -255,8 +261,16 @@ class Worker:
             await self._pause(tries)
 
     async def _type_is_served(self, name: str) -> bool:
-        live = await self._store.workers(live_within_seconds=2 * self._options.lease_seconds)
-        return any(worker.live and name in worker.beat.types for worker in live)
+        within = 2 * self._options.lease_seconds
+        for tries in count(1):
+            try:
+                live = await self._store.workers(live_within_seconds=within)
+            except StoreError as error:
+                self._outages.note(error)
+                await self._pause(tries)
+            else:
+                return any(worker.live and name in worker.beat.types for worker in live)
+        raise AssertionError("count never ends")
 
     # -- waiting
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 
 import msgspec
 
@@ -142,6 +143,8 @@ class MemoryStore(Shelves):
             return Stale(task)
         if transition.not_if_moved_on and self._moved_on(task):
             return MovedOn(task)
+        if not self._checkpoint_is_newer(transition):
+            return Stale(task)
         self._write(task, transition)
         return Applied(self._tasks.get(task.id, transition.after))
 
@@ -160,6 +163,12 @@ class MemoryStore(Shelves):
             request == transition.request and event.version == transition.after.version
             for request, event in bodies.events
         )
+
+    def _checkpoint_is_newer(self, transition: Transition) -> bool:
+        there = self._bodies[transition.task_id].checkpoint
+        if transition.checkpoint is None or transition.drop_checkpoint or there is None:
+            return True
+        return transition.checkpoint.version > ckpt.decode(there).version
 
     def _write(self, task: Task, transition: Transition) -> None:
         bodies = self._bodies[task.id]
@@ -312,7 +321,8 @@ class MemoryStore(Shelves):
             case Kept.TOMBSTONES:
                 return (i for i, t in self._tombstones.items() if t.until < min(before, now))
             case Kept.AUDIT:
-                return (str(n) for n, entry in enumerate(self._audits) if entry.at < before)
+                old = takewhile(lambda entry: entry.at < before, self._audits)
+                return (str(n) for n, _ in enumerate(old))
             case Kept.WORKERS:
                 return (name for name, (_, seen) in self._workers.items() if seen < before)
 

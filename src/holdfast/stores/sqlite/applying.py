@@ -132,7 +132,7 @@ def delete(txn: Txn, task: Task) -> None:
     if until > txn.wall:
         request = txn.row("event_last_request", n) or ("",)
         result, _ = txn.row("outcome_get", n) or (None, None)
-        txn.run("tombstone_put", n, task.key, request[0], until, result, codec.encode(task))
+        txn.run("tombstone_put", n, task.key, request[0], until, result, codec.encode_task(task))
     elif task.key is not None:
         txn.run("key_delete", task.tenant or "", task.key, task.id)
     for table in ("task", "payload", "outcome", "checkpoint", "stages", "events"):

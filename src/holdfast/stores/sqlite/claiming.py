@@ -55,21 +55,23 @@ def _take(txn: Txn, asked: Claim) -> list[Claimed]:
 
 def _hand_out_all(txn: Txn, rows: Iterable[Any], asked: Claim) -> Iterable[Claimed]:
     until = round(txn.now + asked.lease_seconds, 6)
+    secret = secrets.token_hex(8)  # asked of the system once for all; the fence makes each its own
     for n, record, payload in rows:
         task = txn.read(n, record)
         if task is None or payload is None:
             txn.set_aside(n)
         else:
-            yield _hand_out(txn, task, payload, asked.worker, until)
+            fence = txn.next_fence()
+            lease = Lease(owner=asked.worker, fence=fence, id=f"{secret}{fence:x}", until=until)
+            yield _hand_out(txn, task, payload, lease)
 
 
-def _hand_out(txn: Txn, task: Task, payload: bytes, worker: str, until: float) -> Claimed:
-    fence = txn.next_fence()
-    lease = Lease(owner=worker, fence=fence, id=secrets.token_hex(8), until=until)
+def _hand_out(txn: Txn, task: Task, payload: bytes, lease: Lease) -> Claimed:
     newer_ran = moved_on(txn, task)
     if task.tenant is not None:
-        txn.tenant(task.tenant).fence = fence
-    after = moved(txn, task, START, place=Place.LEASED, lease=lease, fence=fence, worker=worker)
+        txn.tenant(task.tenant).fence = lease.fence
+    place, fence, worker = Place.LEASED, lease.fence, lease.owner
+    after = moved(txn, task, START, place=place, lease=lease, fence=fence, worker=worker)
     txn.lease(task, after)
     if task.fence > 0:
         return _with_bodies(txn, after, payload, newer_ran)

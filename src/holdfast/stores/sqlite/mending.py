@@ -80,7 +80,7 @@ def _rewrite(txn: Txn, row: Row, task: Task) -> None:
         task.lease.until if task.lease else None,
         task.settled_at,
         columns["keep_until"],
-        codec.encode(task),
+        codec.encode_task(task),
         row.n,
     )
     txn.correct_total(row.queue, row.place, row.status, -1)

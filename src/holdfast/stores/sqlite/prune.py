@@ -24,7 +24,7 @@ class Age:
 
 def prune(txn: Txn, kind: Kept, older_than_seconds: float, limit: int, *, dry_run: bool) -> int:
     found = _PRUNERS[kind](txn, Age(txn, older_than_seconds), limit, dry_run)
-    txn.shrink = found > 0 and not dry_run
+    txn.shrink |= found > 0 and not dry_run
     return found
 
 

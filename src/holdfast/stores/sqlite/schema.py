@@ -50,7 +50,7 @@ def open_writer(path: Path, *, namespace: str, lock_seconds: float) -> apsw.Conn
     check_sqlite()
     db = _connect(path)
     try:
-        _check_owner(db, path)
+        patiently(lambda: _check_owner(db, path), seconds=lock_seconds)
         patiently(lambda: _run(db, SQL["new_file"]), seconds=lock_seconds)
         patiently(lambda: _run(db, SQL["writing"]), seconds=lock_seconds)
         patiently(lambda: db.execute(SQL["begin_writing"]), seconds=lock_seconds)
@@ -92,15 +92,18 @@ def _connect(path: Path) -> apsw.Connection:
 
 
 def _check_owner(db: apsw.Connection, path: Path) -> None:
-    owner = patiently(lambda: _number(db, "application_id"))
-    if owner == APPLICATION_ID:
-        version = _number(db, "user_version")
+    """In one look: another process may be making the file ours at this moment."""
+    db.execute(SQL["begin_reading"])
+    try:
+        owner, version = _number(db, "application_id"), _number(db, "user_version")
+        if owner != APPLICATION_ID and (owner or db.execute(SQL["first_table"]).fetchone()):
+            raise faults.not_ours(path)
         if version > VERSION:
             raise faults.too_new(path, version, VERSION)
-    elif owner or db.execute(SQL["first_table"]).fetchone():
-        raise faults.not_ours(path)
-    if db.readonly("main"):
-        raise faults.not_writable(path)
+        if db.readonly("main"):
+            raise faults.not_writable(path)
+    finally:
+        db.execute(SQL["roll_back"])
 
 
 def _check_namespace(db: apsw.Connection, path: Path, namespace: str) -> None:

@@ -112,7 +112,7 @@ class Txn:
             ready,
             line,
             digest,
-            codec.encode(task),
+            codec.encode_task(task),
         )
         self.count_place(task, 1)
 
@@ -135,7 +135,7 @@ class Txn:
             lease.until if lease else None,
             settled_at,
             None if settled_at is None else settled_at + after.keep_seconds,
-            codec.encode(after),
+            codec.encode_task(after),
             after.order,
         )
         self.count_place(before, -1)
@@ -144,7 +144,7 @@ class Txn:
     def stay(self, before: Task, after: Task) -> None:
         """Write a record that stays where it is, without touching an index if that can be."""
         if before.status is after.status and before.failure == after.failure:
-            self.run("task_stay", after.version, codec.encode(after), after.order)
+            self.run("task_stay", after.version, codec.encode_task(after), after.order)
             return
         failure, settled_at = after.failure, after.settled_at
         self.run(
@@ -154,7 +154,7 @@ class Txn:
             failure.fingerprint if failure else None,
             settled_at,
             None if settled_at is None else settled_at + after.keep_seconds,
-            codec.encode(after),
+            codec.encode_task(after),
             after.order,
         )
         self.count_place(before, -1)
@@ -171,7 +171,7 @@ class Txn:
             lease.id,
             self.boot,
             lease.until,
-            codec.encode(after),
+            codec.encode_task(after),
             after.order,
         )
         self.count_place(before, -1)

@@ -107,11 +107,14 @@ class Writer:
 
     def _run(self) -> None:
         while not (self._closing and self._queue.empty()):
-            group = self._gather()
-            if group:
-                self._write(group)
-            if self._watchers:
-                self._look()
+            try:
+                group = self._gather()
+                if group:
+                    self._write(group)
+                if self._watchers:
+                    self._look()
+            except Exception:  # a defect; the thread must outlive it, or all writes would hang
+                log.exception("the writer of %s went wrong", self._path)
         self._db.close()
 
     def _gather(self) -> list[Operation]:
@@ -144,9 +147,9 @@ class Writer:
             topics = set()
             for operation in group:
                 operation.error = self._translated(error)
-        _answer(group)
-        for topic in topics:
+        for topic in topics:  # first: who is answered and then waits, waits for what comes after
             self._notify(topic)
+        _answer(group)
 
     def _commit(self, group: Sequence[Operation]) -> set[Topic]:
         patiently(lambda: self._db.execute(SQL["begin_writing"]), seconds=self._lock_seconds)

@@ -1,0 +1,84 @@
+"""The same command for many tasks: one refusal does not stop the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from rich.text import Text
+
+from holdfast.cli.exits import Exit, complain, exit_code
+from holdfast.cli.shapes import asked_shape
+from holdfast.cli.show import print_json, say, status_text
+from holdfast.domain.errors import Refused
+from holdfast.domain.task import Task
+
+AT_ONCE = 100  # they share a commit
+
+
+@dataclass(slots=True)
+class Report:
+    done: list[Task] = field(default_factory=list)
+    refused: list[tuple[str, Refused]] = field(default_factory=list)
+
+    @property
+    def code(self) -> Exit:
+        return max((exit_code(error) for _, error in self.refused), default=Exit.OK)
+
+
+async def act(ids: Sequence[str], ask: Callable[[str], Awaitable[Task]]) -> Report:
+    """Ask for each, in pages. A store out of reach ends it: the rest would fare the same."""
+    report = Report()
+    for page in _pages(list(dict.fromkeys(ids))):
+        answers = await asyncio.gather(*(_one(task_id, ask) for task_id in page))
+        for task_id, answer in zip(page, answers, strict=True):
+            if isinstance(answer, Refused):
+                report.refused.append((task_id, answer))
+            else:
+                report.done.append(answer)
+    return report
+
+
+async def _one(task_id: str, ask: Callable[[str], Awaitable[Task]]) -> Task | Refused:
+    try:
+        return await ask(task_id)
+    except Refused as error:
+        return error
+
+
+def _pages(ids: list[str]) -> Iterable[list[str]]:
+    return (ids[start : start + AT_ONCE] for start in range(0, len(ids), AT_ONCE))
+
+
+def tell(report: Report, *, json: bool, brief: bool = False) -> Exit:
+    """``brief``: counts and the first refusals, for a report on thousands."""
+    if json:
+        print_json(_shape(report))
+        return report.code
+    for task in [] if brief else report.done:
+        say(_line(task))
+    for task_id, error in report.refused[: 10 if brief else None]:
+        complain(error, about=task_id)
+    if brief or len(report.done) + len(report.refused) > 1:
+        say(f"{len(report.done)} done, {len(report.refused)} refused")
+    return report.code
+
+
+def _line(task: Task) -> Text:
+    asked = ""
+    if task.cancel_requested:
+        asked = "  cancel asked for: it acts at the end of the stage"
+    elif task.pause_requested:
+        asked = "  pause asked for: it acts at the end of the stage"
+    return Text(f"{task.id}  ") + status_text(task.status) + Text(asked)
+
+
+def _shape(report: Report) -> dict[str, object]:
+    return {
+        "done": [asked_shape(task) for task in report.done],
+        "refused": [
+            {"taskId": task_id, "code": error.code, "message": str(error)}
+            for task_id, error in report.refused
+        ],
+    }

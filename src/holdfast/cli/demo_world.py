@@ -1,0 +1,40 @@
+"""The world around the demo's tasks: a directory of facts and effects that all see."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = "DEMO_WORLD"
+SPEED = "DEMO_SPEED"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    folder: Path
+    speed: float
+
+    @classmethod
+    def here(cls) -> World:
+        return cls(Path(os.environ.get(FOLDER, ".")), float(os.environ.get(SPEED, "1")))
+
+    async def call(self, what: str, key: str, *, seconds: float) -> None:
+        """Have an effect, which takes a while, now more, now less, and is written down."""
+        await asyncio.sleep(seconds * random.uniform(0.5, 1.5) / self.speed)
+        with (self.folder / "effects.log").open("a", encoding="utf-8") as log:
+            log.write(f"{key} {what}\n")
+
+    def is_true(self, fact: str) -> bool:
+        return self._path(fact).exists()
+
+    def let(self, fact: str) -> None:
+        self._path(fact).touch()
+
+    def end(self, fact: str) -> None:
+        self._path(fact).unlink()
+
+    def _path(self, fact: str) -> Path:
+        return self.folder / fact.replace(" ", "-")

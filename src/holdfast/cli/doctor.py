@@ -1,0 +1,178 @@
+"""`holdfast doctor`: does everything agree, and is anything stuck?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from holdfast.app.phrases import ago, count, some, span
+from holdfast.cli import options as opt
+from holdfast.cli.exits import Exit
+from holdfast.cli.session import Session, run
+from holdfast.cli.show import print_fields, print_json, say
+from holdfast.domain.state import START, Status
+from holdfast.domain.task import Place, Task
+from holdfast.ports import Filter, Finding, Stats, WorkerInfo
+
+FINDINGS = 1000
+PAGE = 500
+LOOKED_AT = 10_000  # the records looked at for what is stuck; the newest
+GRACE_SECONDS = 2.0  # a lapsed lease is taken over within this
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    store: str
+    durable: bool
+    workers: tuple[WorkerInfo, ...]
+    stats: Stats
+    oldest: Task | None  # of those that are ready
+    findings: tuple[Finding, ...]
+    stuck: tuple[str, ...]
+
+    @property
+    def clean(self) -> bool:
+        return self.durable and not self.stuck and all(one.mended for one in self.findings)
+
+    def shape(self, now: float) -> dict[str, Any]:
+        return {
+            "clean": self.clean,
+            "store": self.store,
+            "durable": self.durable,
+            "workers": [
+                {
+                    "worker": worker.beat.worker,
+                    "live": worker.live,
+                    "seenSecondsAgo": worker.seen_seconds_ago,
+                    "queues": worker.beat.queues,
+                    "types": worker.beat.types,
+                    "slots": worker.beat.slots,
+                    "running": worker.beat.running,
+                }
+                for worker in self.workers
+            ],
+            "oldestReady": self.oldest
+            and {"taskId": self.oldest.id, "ageSeconds": now - self.oldest.status_since},
+            "findings": [
+                {
+                    "invariant": finding.invariant,
+                    "taskId": finding.task_id,
+                    "says": finding.says,
+                    "mended": finding.mended,
+                }
+                for finding in self.findings
+            ],
+            "stuck": self.stuck,
+        }
+
+
+def doctor(
+    context: typer.Context,
+    fix: Annotated[bool, typer.Option("--fix", help="Mend what can be derived.")] = False,
+    json: opt.Json = False,
+) -> int:
+    """Find what does not agree or is stuck. Exit code 1: something was found.
+
+    JSON: clean, store, durable, workers, oldestReady, findings (each: invariant, taskId, says,
+    mended), stuck.
+    """
+
+    async def examine(session: Session) -> tuple[Health, float]:
+        return await _examine(session, fix=fix), session.now
+
+    health, now = run(context, examine)
+    if json:
+        print_json(health.shape(now))
+    else:
+        _print(health, now)
+    return Exit.OK if health.clean else Exit.FAILED
+
+
+async def _examine(session: Session, *, fix: bool) -> Health:
+    store = session.store
+    findings = await store.doctor(fix=fix, limit=FINDINGS)
+    workers = await store.workers(live_within_seconds=2 * session.settings.lease)
+    stats = await store.stats()
+    ready = await _all(session, tuple(START.to), Place.READY)
+    leased = await _all(session, tuple(START.to.values()), Place.LEASED)
+    return Health(
+        store=store.url,
+        durable=store.durable,
+        workers=tuple(workers),
+        stats=stats,
+        oldest=min(ready, key=lambda task: task.status_since, default=None),
+        findings=tuple(findings),
+        stuck=(*_unserved(ready, workers), *_lapsed(leased, workers, session.now)),
+    )
+
+
+async def _all(session: Session, statuses: tuple[Status, ...], place: Place) -> list[Task]:
+    found: list[Task] = []
+    cursor = None
+    for _ in range(LOOKED_AT // PAGE):
+        page = await session.store.find(Filter(statuses=statuses), limit=PAGE, cursor=cursor)
+        found += [task for task in page.tasks if task.place is place]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    return found
+
+
+def _unserved(ready: Sequence[Task], workers: Sequence[WorkerInfo]) -> list[str]:
+    """Work that nobody alive can take."""
+    served = {(q, t) for w in workers if w.live for q in w.beat.queues for t in w.beat.types}
+    waiting: dict[tuple[str, str], int] = {}
+    for task in ready:
+        if (task.queue, task.type) not in served:
+            waiting[task.queue, task.type] = waiting.get((task.queue, task.type), 0) + 1
+    return [
+        f"{count(number, 'task')} of type {type_name} ready in queue {queue}, "
+        "and no live worker serves that"
+        for (queue, type_name), number in sorted(waiting.items())
+    ]
+
+
+def _lapsed(leased: Sequence[Task], workers: Sequence[WorkerInfo], now: float) -> list[str]:
+    """Leases, and with them tenants' locks, that nobody takes back."""
+    alive = {worker.beat.worker for worker in workers if worker.live}
+    return [
+        f"task {task.id}: the lease of {task.lease.owner} lapsed {ago(now - task.lease.until)}"
+        + (f" and tenant {task.tenant} is locked" if task.tenant else "")
+        + ", nobody takes it over"
+        for task in leased
+        if task.lease is not None
+        and task.lease.until < now - GRACE_SECONDS
+        and task.lease.owner not in alive
+    ]
+
+
+def _print(health: Health, now: float) -> None:
+    live = [worker for worker in health.workers if worker.live]
+    slots = sum(worker.beat.slots for worker in live)
+    running = sum(worker.beat.running for worker in live)
+    names = some([worker.beat.worker for worker in live])
+    print_fields(
+        {
+            "store": health.store,
+            "durable": "yes" if health.durable else "NO: memory, nothing is kept",
+            "workers": f"{len(live)} live, {running} of {slots} slots busy: {names}"
+            if live
+            else "none alive",
+            "oldest": f"ready since {span(now - health.oldest.status_since)}: {health.oldest.id}"
+            if health.oldest
+            else "nothing is ready",
+        }
+    )
+    for finding in health.findings:
+        mended = " (mended)" if finding.mended else ""
+        where = f"task {finding.task_id}: " if finding.task_id else ""
+        say(f"{finding.invariant}  {where}{finding.says}{mended}")
+    for told in health.stuck:
+        say(f"stuck  {told}")
+    left = len(health.stuck) + sum(not one.mended for one in health.findings)
+    if health.clean:
+        say("everything agrees, nothing is stuck", style="green")
+    elif left:
+        say(f"{count(left, 'finding')}", style="bold red")

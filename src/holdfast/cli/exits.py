@@ -1,0 +1,146 @@
+"""How a command ends: its exit code, and the one line that says why. The only place for both."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from holdfast.cli.plain import plain_line
+from holdfast.domain.errors import (
+    DeclarationError,
+    HoldfastError,
+    InvalidInput,
+    Refused,
+    StoreError,
+    TaskNotFound,
+)
+
+DEBUG = "HOLDFAST_DEBUG"  # set: an internal error shows where it happened
+STORE_OPTION = "--store"
+USAGE = "usage"
+
+
+class Exit(IntEnum):
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    REFUSED = 4
+    STORE = 5
+    INVALID = 6
+    INTERRUPTED = 130
+
+
+EPILOG = """\b
+Exit codes:
+  0  done
+  1  failed, or something was found (doctor)
+  2  wrong usage
+  3  no such task
+  4  refused: the task's present state forbids it
+  5  the store is out of reach or cannot be used
+  6  invalid input or setting
+An error is one line on stderr that ends in its code: error: … [task-not-found]
+"""
+
+_CODES: tuple[tuple[type[HoldfastError], Exit], ...] = (
+    (TaskNotFound, Exit.NOT_FOUND),
+    (Refused, Exit.REFUSED),
+    (StoreError, Exit.STORE),
+    (InvalidInput, Exit.INVALID),
+    (DeclarationError, Exit.INVALID),
+)
+
+
+def exit_code(error: HoldfastError) -> Exit:
+    return next((code for kind, code in _CODES if isinstance(error, kind)), Exit.FAILED)
+
+
+def complain(error: HoldfastError, *, about: str = "") -> Exit:
+    """Say it on stderr; the code to end with."""
+    said = str(error)
+    _say(said if about in said else f"{about}: {said}", error.code)
+    return exit_code(error)
+
+
+def _say(message: str, code: str) -> None:
+    print(f"error: {plain_line(message)} [{code}]", file=sys.stderr)
+
+
+class Root(TyperGroup):
+    """The whole command line; whatever a command raises ends here."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        _never_fail_to_print()
+        given = list(sys.argv[1:] if args is None else args)
+        try:
+            code = super().main(
+                store_first(given) or ["--help"],
+                prog_name or "holdfast",
+                complete_var,
+                standalone_mode=False,
+                windows_expand_args=windows_expand_args,
+                **extra,
+            )
+            sys.stdout.flush()
+        except Exception as error:
+            code = _ended_by(error)
+        if standalone_mode:
+            sys.exit(code or Exit.OK)
+        return code
+
+
+def _ended_by(error: Exception) -> Exit:
+    if isinstance(error, HoldfastError):
+        code = complain(error)
+        return Exit.USAGE if error.code == USAGE else code
+    if isinstance(error, typer.Abort):
+        print(file=sys.stderr)  # the question had the line
+        _say("stopped, nothing was done", "aborted")
+        return Exit.FAILED
+    if isinstance(error, BrokenPipeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone
+        return Exit.FAILED
+    if hasattr(error, "format_message"):  # wrong usage, as Typer tells it
+        context = getattr(error, "ctx", None)
+        hint = f" See: {context.command_path} --help" if context else ""
+        _say(f"{error.format_message()}{hint}", USAGE)
+        return Exit.USAGE
+    if os.environ.get(DEBUG):
+        traceback.print_exception(error)
+    _say(f"{type(error).__name__}: {error} ({DEBUG}=1 shows where)", "internal")
+    return Exit.FAILED
+
+
+def _never_fail_to_print() -> None:
+    """A mark that the terminal's encoding lacks is escaped."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def store_first(args: list[str]) -> list[str]:
+    """`--store URL` belongs to no single command, so it may stand anywhere."""
+    end = args.index("--") if "--" in args else len(args)
+    for at, word in enumerate(args[:end]):
+        if word == STORE_OPTION and at + 1 < end:
+            return [word, args[at + 1], *args[:at], *args[at + 2 :]]
+        if word.startswith(f"{STORE_OPTION}="):
+            return [word, *args[:at], *args[at + 1 :]]
+    return args

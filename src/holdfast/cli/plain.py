@@ -1,0 +1,31 @@
+"""Stored text on a terminal: what could steer it is shown, not obeyed."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # control, direction and joiner marks, half a character
+_JSON_ESCAPED = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+
+
+def plain(text: str) -> str:
+    """The same text; only its line ends are kept as they are."""
+    if text.isascii() and text.replace("\n", "").isprintable():
+        return text
+    return "".join(c if c == "\n" else _shown(c) for c in text)
+
+
+def plain_line(text: str) -> str:
+    return plain(text.replace("\r\n", "\n")).replace("\n", "\\n")
+
+
+def plain_json(text: str) -> str:
+    """JSON as it was, with the marks escaped that its encoder leaves."""
+    return _JSON_ESCAPED.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+
+
+def _shown(char: str) -> str:
+    if unicodedata.category(char) not in _STEERING:
+        return char
+    return char.encode("unicode_escape", "surrogatepass").decode("ascii")

@@ -1,0 +1,85 @@
+"""`holdfast worker --reload`: a worker process that is drained and started anew on a change."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from types import FrameType
+
+LOOK_SECONDS = 0.5
+FILES_MAX = 5000  # of a larger tree only these are watched
+NOT_WATCHED = {"__pycache__", "node_modules", "site-packages", "build", "dist"}
+
+log = logging.getLogger("holdfast.cli.reload")
+
+
+def run_reloading(args: Sequence[str]) -> int:
+    return Reloader([sys.executable, "-m", "holdfast", *args], Path.cwd()).run()
+
+
+class Reloader:
+    def __init__(self, command: Sequence[str], folder: Path) -> None:
+        self._command = list(command)
+        self._folder = folder
+        self._stopping = False
+        self._told = False  # the present worker has been told to stop
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> int:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+        while True:
+            seen, self._told = snapshot(self._folder), False
+            # A session of its own: Ctrl-C reaches only us, and we pass on one signal, not two.
+            self._child = subprocess.Popen(self._command, start_new_session=True)
+            self._until_changed(self._child, seen)
+            if not self._told:
+                self._child.terminate()
+            code = self._child.wait()
+            if self._stopping:
+                return code
+
+    def _until_changed(self, child: subprocess.Popen[bytes], seen: dict[Path, int]) -> None:
+        told = False
+        while not self._stopping and not _changed(seen, snapshot(self._folder)):
+            if child.poll() is not None and not told:
+                log.warning("the worker ended (%d); a change starts it anew", child.returncode)
+                told = True
+            time.sleep(LOOK_SECONDS)
+
+    def _stop(self, _: int, __: FrameType | None) -> None:
+        self._stopping = True
+        if self._child is not None and self._child.poll() is None:
+            self._child.terminate()
+            self._told = True
+
+
+def _changed(seen: dict[Path, int], now: dict[Path, int]) -> bool:
+    changed = [path for path in seen.keys() | now.keys() if seen.get(path) != now.get(path)]
+    if changed:
+        log.info("%s changed: the worker is drained and starts anew", changed[0].name)
+    return bool(changed)
+
+
+def snapshot(folder: Path) -> dict[Path, int]:
+    """When each watched file was last written."""
+    found = {}
+    for path in islice(_python_files(folder), FILES_MAX):
+        try:
+            found[path] = path.stat().st_mtime_ns
+        except OSError:
+            continue  # gone between the look and the question
+    return found
+
+
+def _python_files(folder: Path) -> Iterator[Path]:
+    for root, folders, files in os.walk(folder):
+        folders[:] = sorted(f for f in folders if f not in NOT_WATCHED and not f.startswith("."))
+        yield from (Path(root, name) for name in files if name.endswith(".py"))

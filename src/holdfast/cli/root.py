@@ -1,0 +1,75 @@
+"""The command line as a whole: which commands there are."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from holdfast import __version__
+from holdfast.cli.audit import audit
+from holdfast.cli.doctor import doctor
+from holdfast.cli.exits import EPILOG, Root
+from holdfast.cli.prune import prune
+from holdfast.cli.states import states
+from holdfast.cli.stats import stats
+from holdfast.cli.suspended import suspended
+from holdfast.cli.tasks import tasks
+from holdfast.cli.tenants import tenants
+from holdfast.cli.why import why
+from holdfast.cli.worker import worker
+
+cli = typer.Typer(
+    name="holdfast",
+    cls=Root,
+    epilog=EPILOG,
+    add_completion=False,
+    rich_markup_mode=None,  # plain help: paragraphs are wrapped as they should be
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"holdfast {__version__}")
+        raise typer.Exit
+
+
+@cli.callback()
+def holdfast(
+    context: typer.Context,
+    store: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="The store, else HOLDFAST_STORE. May stand anywhere."),
+    ] = None,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=show_version, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Work that must not be lost: run workers, see what is stuck and why, set it going again."""
+    del version
+    context.obj = store
+
+
+cli.command()(worker)
+cli.add_typer(tasks, name="tasks")
+cli.add_typer(suspended, name="suspended")
+cli.add_typer(tenants, name="tenants")
+cli.command()(why)
+cli.command()(doctor)
+cli.command()(stats)
+cli.command()(states)
+cli.command()(audit)
+cli.command()(prune)
+
+
+@cli.command()
+def demo() -> int:
+    """Watch tasks survive a killed worker."""
+    from holdfast.cli.demo import run
+
+    return run()

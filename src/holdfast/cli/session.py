@@ -1,0 +1,97 @@
+"""An opened store for one command, and who gives it."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import typer
+
+from holdfast.app import Holdfast
+from holdfast.app.control import Control
+from holdfast.app.opening import store_from_url
+from holdfast.cli.logs import log_warnings
+from holdfast.clock import SystemClock
+from holdfast.domain.errors import InvalidSetting, StoreUnavailable
+from holdfast.domain.task import By
+from holdfast.ports import Clock, Store
+from holdfast.settings import Settings, load
+from holdfast.stores.memory import MemoryStore
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    app: Holdfast
+    store: Store
+    clock: Clock
+    settings: Settings
+    control: Control  # as the person at this terminal
+
+    def by(self, reason: str) -> By:
+        return By(actor=_actor(), origin=socket.gethostname(), reason=reason)
+
+    @property
+    def now(self) -> float:
+        return self.clock.now()
+
+
+def given_store(context: typer.Context) -> str | None:
+    """What `--store` said, on the way down to this command."""
+    found = context.find_root().obj
+    return found if isinstance(found, str) else None
+
+
+def run(context: typer.Context, command: Callable[[Session], Awaitable[T]]) -> T:
+    """Open the store, do it, close the store."""
+
+    log_warnings()
+
+    async def whole() -> T:
+        async with opened(given_store(context)) as session:
+            return await command(session)
+
+    return asyncio.run(whole())
+
+
+@asynccontextmanager
+async def opened(url: str | None) -> AsyncIterator[Session]:
+    settings, clock = load(store=url, fallback="none"), SystemClock()
+    store = store_from_url(settings.store, clock, settings.namespace)
+    _check_is_there(store, settings.store)
+    await store.open()
+    try:
+        app = Holdfast(store, clock=clock, fallback="none")
+        async with app:
+            yield Session(
+                app=app,
+                store=store,
+                clock=clock,
+                settings=settings,
+                control=app.control.acting_as(_actor(), socket.gethostname()),
+            )
+    finally:
+        await store.close()
+
+
+def _check_is_there(store: Store, url: str) -> None:
+    """To look must not make a store where there is none."""
+    if isinstance(store, MemoryStore):
+        raise InvalidSetting("HOLDFAST_STORE", url, "a store in memory is seen by its process only")
+    path = getattr(store, "path", None)
+    if isinstance(path, Path) and not path.exists():
+        raise StoreUnavailable(f"no store at {store.url}: name one with --store or HOLDFAST_STORE")
+
+
+def _actor() -> str:
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (KeyError, OSError):  # a user id without a name, as in containers
+        return "cli:unknown"

@@ -1,0 +1,52 @@
+"""`holdfast states`: the state machine, seen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.session import Session, run
+from holdfast.domain import diagram
+from holdfast.domain.state import Status
+from holdfast.ports import Stats
+
+
+class Format(StrEnum):
+    TEXT = "text"
+    MERMAID = "mermaid"
+    SVG = "svg"
+
+
+DRAW = {Format.TEXT: diagram.text, Format.MERMAID: diagram.mermaid, Format.SVG: diagram.svg}
+
+
+def states(
+    context: typer.Context,
+    format: Annotated[Format, typer.Option(help="How to draw it.")] = Format.TEXT,
+    live: Annotated[
+        bool, typer.Option("--live", help="With the counts and dwell times of the store.")
+    ] = False,
+) -> None:
+    """Draw the state machine from the table that all code obeys."""
+
+    async def look(session: Session) -> Stats:
+        return await session.store.stats()
+
+    shown = as_live(run(context, look)) if live else None
+    print(DRAW[format](shown), end="")
+
+
+def as_live(stats: Stats) -> diagram.Live:
+    left: Counter[Status] = Counter()
+    dwelt: dict[Status, float] = {}
+    for move in stats.moves:
+        left[move.before] += move.count
+        dwelt[move.before] = dwelt.get(move.before, 0.0) + move.dwell_seconds
+    return diagram.Live(
+        counts=stats.by_status,
+        moves={(move.before, move.after): move.count for move in stats.moves},
+        dwell_seconds={status: dwelt[status] / count for status, count in left.items() if count},
+    )

@@ -1,0 +1,237 @@
+"""`holdfast suspended`: what waits for a person, one by one or a thousand at once."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.app.phrases import count, span
+from holdfast.cli import options as opt
+from holdfast.cli.acting import Report, act, tell
+from holdfast.cli.grouping import Group, grouped
+from holdfast.cli.session import Session, run
+from holdfast.cli.shapes import TASK_KEYS, detail_shape, task_shape
+from holdfast.cli.show import Row, hint, print_json, print_table, status_text
+from holdfast.cli.task_view import print_task
+from holdfast.cli.tasks import JSON_REPORT, full_page
+from holdfast.domain.errors import NotSuspended, TaskNotFound
+from holdfast.domain.state import SUSPENDED
+from holdfast.domain.task import Task
+from holdfast.ports import Detail, Filter, Page
+
+PAGE = 500
+AT_MOST = 100_000  # in one go; ask again for the rest
+
+suspended = typer.Typer(help="What waits for a person: list, look, resume, discard.")
+
+IdsOrNone = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Task ids.")]
+AllMatching = Annotated[
+    bool, typer.Option("--all-matching", help="All that the filters match, not ids.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+ByGroup = Annotated[bool, typer.Option("--group", help="Count by error fingerprint.")]
+
+
+@suspended.command(
+    "list",
+    epilog=f"JSON: tasks (each: {TASK_KEYS}), cursor. With --group: groups (each: fingerprint, "
+    "count, error, stage, types, example, oldest, newest), complete.",
+)
+def list_suspended(
+    context: typer.Context,
+    *,
+    type: opt.Type = None,
+    tenant: opt.Tenant = None,
+    queue: opt.Queue = None,
+    error: opt.Error = None,
+    older_than: opt.OlderThan = None,
+    group: ByGroup = False,
+    limit: opt.Limit = 50,
+    cursor: opt.Cursor = None,
+    json: opt.Json = False,
+) -> None:
+    """The newest first, or with --group by cause, the most frequent first."""
+    filters = _filters(type, tenant, queue, error, older_than)
+    if group:
+        groups, complete = run(context, lambda s: grouped(s.store, _where(s, filters), AT_MOST))
+        _tell_groups(groups, complete, json)
+        return
+
+    async def look(session: Session) -> tuple[Page, float]:
+        page = await full_page(session, _where(session, filters), limit, cursor)
+        return page, session.now
+
+    page, now = run(context, look)
+    if json:
+        print_json({"tasks": [task_shape(task) for task in page.tasks], "cursor": page.cursor})
+        return
+    print_table([_row(task, now) for task in page.tasks], keep=2)
+    if not page.tasks:
+        hint("nothing waits for a person")
+    if page.cursor:
+        hint(f"more with --cursor {page.cursor}")
+
+
+def _row(task: Task, now: float) -> Row:
+    failure = task.failure
+    return {
+        "ID": task.id,
+        "STATUS": status_text(task.status),
+        "SINCE": span(now - task.status_since),
+        "TYPE": task.type,
+        "TENANT": task.tenant or "-",
+        "ERROR": failure.fingerprint if failure else "-",
+        "STAGE": failure.stage if failure else "-",
+        "SAYS": failure.summary if failure else "-",
+    }
+
+
+def _tell_groups(groups: Sequence[Group], complete: bool, json: bool) -> None:
+    if json:
+        print_json({"groups": [group.shape() for group in groups], "complete": complete})
+        return
+    print_table([group.row() for group in groups], keep=3)
+    if not groups:
+        hint("nothing waits for a person")
+    if not complete:
+        hint(f"only the newest {AT_MOST} were counted")
+
+
+@suspended.command(epilog="JSON: as `holdfast tasks show`.")
+def show(context: typer.Context, id: opt.Id, json: opt.Json = False) -> None:
+    """Everything about one suspended task."""
+
+    async def look(session: Session) -> tuple[Detail, float]:
+        detail = await session.store.detail(id)
+        if detail is None:
+            raise TaskNotFound(id)
+        if not detail.task.suspended:
+            raise NotSuspended(id, detail.task.status)
+        return detail, session.now
+
+    detail, now = run(context, look)
+    if json:
+        print_json(detail_shape(detail))
+    else:
+        print_task(detail, now)
+
+
+@suspended.command(epilog=JSON_REPORT)
+def resume(
+    context: typer.Context,
+    *,
+    ids: IdsOrNone = None,
+    all_matching: AllMatching = False,
+    type: opt.Type = None,
+    tenant: opt.Tenant = None,
+    queue: opt.Queue = None,
+    error: opt.Error = None,
+    older_than: opt.OlderThan = None,
+    reason: opt.Reason = "",
+    force: opt.Force = False,
+    yes: Yes = False,
+    json: opt.Json = False,
+) -> int:
+    """Set them going again, forward or backward, as they were going; failures count anew."""
+    filters = _chosen(ids, all_matching, _filters(type, tenant, queue, error, older_than))
+
+    async def one(session: Session, task_id: str) -> Task:
+        return await session.control.resume_suspended(task_id, reason=reason, force=force)
+
+    return _each(context, "resume", ids, filters, one, yes=yes, json=json)
+
+
+@suspended.command(epilog=JSON_REPORT)
+def discard(
+    context: typer.Context,
+    *,
+    ids: IdsOrNone = None,
+    all_matching: AllMatching = False,
+    type: opt.Type = None,
+    tenant: opt.Tenant = None,
+    queue: opt.Queue = None,
+    error: opt.Error = None,
+    older_than: opt.OlderThan = None,
+    reason: opt.Reason = "",
+    yes: Yes = False,
+    json: opt.Json = False,
+) -> int:
+    """Give them up: they end as cancelled, with the reason."""
+    filters = _chosen(ids, all_matching, _filters(type, tenant, queue, error, older_than))
+
+    async def one(session: Session, task_id: str) -> Task:
+        return await session.control.discard(task_id, reason=reason)
+
+    return _each(context, "discard", ids, filters, one, yes=yes, json=json)
+
+
+def _each(
+    context: typer.Context,
+    verb: str,
+    ids: Sequence[str] | None,
+    filters: dict[str, Any],
+    one: Callable[[Session, str], Awaitable[Task]],
+    *,
+    yes: bool,
+    json: bool,
+) -> int:
+    async def whole(session: Session) -> Report:
+        chosen = ids or await _matching(session, _where(session, filters))
+        if not ids and chosen:
+            _announce(verb, len(chosen), yes=yes)
+        return await act(chosen, lambda task_id: one(session, task_id))
+
+    return tell(run(context, whole), json=json, brief=not ids)
+
+
+def _announce(verb: str, many: int, *, yes: bool) -> None:
+    said = f"{verb} {count(many, 'task')}"
+    if many == AT_MOST:
+        said += " (the newest; ask again for the rest)"
+    if yes:
+        hint(said)
+    else:
+        typer.confirm(f"{said}?", abort=True, err=True)
+
+
+async def _matching(session: Session, where: Filter) -> list[str]:
+    """All ids first: acting on one page would shift the next."""
+    found: list[str] = []
+    cursor = None
+    while len(found) < AT_MOST:
+        page = await session.store.find(where, limit=PAGE, cursor=cursor)
+        found += [task.id for task in page.tasks]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    return found[:AT_MOST]
+
+
+def _filters(
+    type: str | None,
+    tenant: str | None,
+    queue: str | None,
+    error: str | None,
+    older_than: str | None,
+) -> dict[str, Any]:
+    return {
+        "type": type,
+        "tenant": tenant,
+        "queue": queue,
+        "error": error,
+        "older_than": older_than,
+    }
+
+
+def _chosen(ids: list[str] | None, all_matching: bool, filters: dict[str, Any]) -> dict[str, Any]:
+    if bool(ids) is all_matching:
+        raise opt.WrongUsage("give ids, or --all-matching with filters")
+    if ids and any(value is not None for value in filters.values()):
+        raise opt.WrongUsage("filters go with --all-matching, not with ids")
+    return filters
+
+
+def _where(session: Session, filters: dict[str, Any]) -> Filter:
+    return opt.filtered(session.now, statuses=tuple(sorted(SUSPENDED)), **filters)

@@ -1,0 +1,69 @@
+"""What was done, written down outside the store: one file per process, append only.
+
+A line is one `write` to the kernel, which a SIGKILL of the writer does not take back.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from holdfast import Context
+
+
+class Kind(StrEnum):
+    BEGIN = "begin"  # a stage's effect begins
+    END = "end"  # it is done, and its commit is about to be asked for
+    BEAT = "beat"  # the store has renewed this worker's leases; ``asked`` is from when it counts
+    STALE = "stale"  # the store has refused a write of a lost lease
+    ACK = "ack"  # a submit was answered
+
+
+class Line(msgspec.Struct, frozen=True, array_like=True):
+    kind: Kind
+    at: float
+    by: str  # the process's name, unique per incarnation
+    task: str = ""
+    key: str = ""
+    fence: int = 0
+    asked: float = 0.0
+
+
+class Ledger:
+    def __init__(self, folder: Path, name: str) -> None:
+        self.name = name
+        self._file = os.open(_path(folder, name), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def write(
+        self, kind: Kind, *, task: str = "", key: str = "", fence: int = 0, asked: float = 0.0
+    ) -> None:
+        line = Line(kind, time.time(), self.name, task, key, fence, asked)
+        os.write(self._file, msgspec.json.encode(line) + b"\n")
+
+    def note(self, kind: Kind, ctx: Context) -> None:
+        self.write(kind, task=ctx.task_id, key=ctx.key, fence=ctx.fence)
+
+
+def last_of(folder: Path, name: str) -> Kind | None:
+    """What that process wrote last; None: nothing yet."""
+    try:
+        written = _path(folder, name).read_bytes()
+    except FileNotFoundError:
+        return None
+    lines = written.rsplit(b"\n", 2)
+    return msgspec.json.decode(lines[-2], type=Line).kind if len(lines) > 1 else None
+
+
+def read(folder: Path, pattern: str = "*") -> Iterator[Line]:
+    for path in sorted(folder.glob(f"{pattern}.ledger")):
+        for text in path.read_bytes().split(b"\n")[:-1]:  # behind the last newline: nothing
+            yield msgspec.json.decode(text, type=Line)
+
+
+def _path(folder: Path, name: str) -> Path:
+    return folder / f"{name}.ledger"

@@ -1,0 +1,86 @@
+"""A store whose every move a test makes itself, on a clock that it moves."""
+
+from holdfast import Context, Holdfast
+from holdfast.domain import decide
+from holdfast.domain.decide import Failed
+from holdfast.domain.retry import Retry
+from holdfast.domain.task import Failure, Kind, Task
+from holdfast.domain.transition import Applied, Transition
+from holdfast.ports import Beat, Renewal
+from holdfast.stores.sqlite import SqliteStore
+from holdfast.testing.clock import ManualClock
+
+LEASE_SECONDS = 30.0
+
+
+class Scene:
+    """A store whose every move the test makes itself."""
+
+    def __init__(self, store: SqliteStore, clock: ManualClock) -> None:
+        self.clock = clock
+        self.store = store
+        self.app = Holdfast(store, clock=clock)
+        self.flow = self.app.workflow("tenant.upgrade", payload=int, keep="1h")
+
+        @self.flow.stage
+        async def snapshot(ctx: Context, order: int) -> None: ...
+
+        @self.flow.stage
+        async def migrate(ctx: Context, order: int) -> None: ...
+
+    async def submit(self, *, key: str | None = None) -> str:
+        return (await self.flow.submit(1, tenant="t-1", key=key)).id
+
+    async def why(self, task_id: str) -> str:
+        return await self.app.why(task_id)
+
+    async def beat(
+        self,
+        worker: str = "w-1",
+        *,
+        types: tuple[str, ...] = ("tenant.upgrade",),
+        queues: tuple[str, ...] = ("default",),
+        running: int = 0,
+        renewals: tuple[Renewal, ...] = (),
+    ) -> None:
+        beat = Beat(
+            worker=worker,
+            host="here",
+            pid=1,
+            types=types,
+            queues=queues,
+            slots=2,
+            running=running,
+            started_at=self.clock.now(),
+        )
+        await self.store.renew(beat, renewals, lease_seconds=LEASE_SECONDS)
+
+    async def claim(self, worker: str = "w-1") -> Task:
+        [claimed] = await self.store.claim(
+            worker,
+            request=f"{worker}-{self.clock.now()}",
+            queues=["default"],
+            limit=1,
+            lease_seconds=LEASE_SECONDS,
+        )
+        return claimed.task
+
+    async def apply(self, transition: Transition) -> Task:
+        [outcome] = await self.store.apply([transition])
+        assert isinstance(outcome, Applied)
+        return outcome.task
+
+    async def fail(self, task: Task, *, retry_seconds: float | None = None) -> Task:
+        """None: for good."""
+        now = self.clock.now()
+        failure = Failure(
+            kind=Kind.STAGE,
+            error="OSError",
+            message="no route",
+            stage=task.at_stage or "",
+            attempt=1,
+            at=now,
+        )
+        failed = Failed(failure=failure, started_at=now, retry_seconds=retry_seconds)
+        transition = decide.stage_failed(task, failed, Retry(max=3), checkpoint=None, now=now)
+        return await self.apply(transition)

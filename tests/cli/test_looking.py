@@ -1,0 +1,139 @@
+"""Tenants, health, counts, who did what, and cleaning up."""
+
+import pytest
+
+from holdfast.app.phrases import count, some, span
+from holdfast.cli.exits import Exit
+from holdfast.domain.state import Status
+from holdfast.ports import Kept
+from tests.cli.world import App, World
+
+
+def test_a_tenant_shows_what_to_do_next(world: World) -> None:
+    failed = world.failed(tenant="t-1")
+    waiting = [world.upgrade(tenant="t-1") for _ in range(2)]
+    [tenant] = world.json("tenants", "show", "t-1")["tenants"]
+    assert tenant["active"]["taskId"] == failed
+    assert tenant["hasCheckpoint"] is True
+    assert (tenant["waiting"], tenant["line"]) == (2, waiting)
+    assert tenant["lockedBy"] is None
+    assert tenant["fence"] > 0
+    assert f"holdfast suspended resume {failed}" in tenant["next"]
+    told = world.cli("tenants", "show", "t-1").stdout
+    assert all(task_id in told for task_id in (failed, *waiting))
+    assert max(map(len, told.splitlines())) <= 80
+
+
+def test_a_tenant_at_rest_names_its_latest_task(world: World) -> None:
+    done = world.upgrade(tenant="t-1")
+    world.work_until_rested(done)
+    [tenant] = world.json("tenants", "show", "t-1")["tenants"]
+    assert tenant["active"] is None
+    assert tenant["next"] == (
+        f"Nothing runs or waits; its latest task, {done}, is {Status.COMPLETED}."
+    )
+
+
+def test_a_tenant_nobody_has_heard_of_is_not_found(world: World) -> None:
+    world.upgrade(tenant="t-1")
+    assert world.cli("tenants", "show", "t-1", "t-9").exit_code == Exit.NOT_FOUND
+    assert world.cli("tenants", "show", "no good name").exit_code == Exit.INVALID
+
+
+def test_doctor_is_content_when_nothing_is_stuck(world: World) -> None:
+    world.work_until_rested(world.send())
+    health = world.json("doctor")
+    assert health["clean"] is True
+    assert health["durable"] is True
+    assert (health["findings"], health["stuck"]) == ([], [])
+    assert "nothing is stuck" in world.cli("doctor").stdout
+
+
+def test_doctor_tells_of_work_that_nobody_serves(world: World) -> None:
+    task_id = world.send()
+    health = world.json("doctor", code=Exit.FAILED)
+    assert health["oldestReady"]["taskId"] == task_id
+    [told] = health["stuck"]
+    assert told.startswith("1 task of type mail.send ready in queue default")
+
+
+def test_doctor_tells_of_a_lock_that_nobody_frees(world: World) -> None:
+    task_id = world.upgrade(tenant="t-1")
+
+    async def die_at_once(made: App) -> None:
+        await made.app.store.claim(
+            "w-1", request="r", queues=["default"], limit=1, lease_seconds=-60.0
+        )
+
+    world.do(die_at_once)
+    [told] = world.json("doctor", code=Exit.FAILED)["stuck"]
+    assert told.startswith(f"task {task_id}: the lease of w-1 lapsed 1m")
+    assert "tenant t-1 is locked" in told
+
+
+def test_stats_count_tasks_moves_and_refusals(world: World) -> None:
+    done = world.send()
+    world.work_until_rested(done)
+    world.failed()
+    world.cli("tasks", "pause", done)
+    stats = world.json("stats")
+    assert stats["byStatus"][Status.COMPLETED] == 1
+    assert stats["byQueue"]["default"]["parked"] == 1
+    assert stats["refused"] == {f"{Status.COMPLETED} pause": 1}
+    moved = {(move["from"], move["to"]): move["count"] for move in stats["transitions"]}
+    assert moved[Status.RUNNING, Status.COMPLETED] == 1
+    told = world.cli("stats").stdout
+    assert max(map(len, told.splitlines())) <= 80
+    assert f"{Status.COMPLETED} pause" in told
+
+
+def test_audit_fits_80_columns_and_tells_the_outcome(world: World) -> None:
+    task_id = world.upgrade(tenant="t-1")
+    world.cli("tasks", "pause", task_id)
+    world.cli("tasks", "pause", task_id)
+    told = world.cli("audit").stdout.splitlines()
+    assert max(map(len, told)) <= 80
+    refused, done = told[1:]
+    assert refused.split()[:3] == [task_id, "pause", "refused"]
+    assert done.split()[:3] == [task_id, "pause", Status.PAUSED]
+    assert len(world.json("audit", "--limit", "1")["entries"]) == 1
+
+
+def test_a_dry_run_counts_and_deletes_nothing(world: World) -> None:
+    task_id = world.upgrade(tenant="t-1")
+    world.cli("tasks", "pause", task_id)
+    args = ("prune", "--kind", "audit", "--older-than", "0s")
+    assert world.json(*args, "--dry-run")["pruned"] == {Kept.AUDIT: 1}
+    assert world.json(*args, "--dry-run")["pruned"] == {Kept.AUDIT: 1}
+    assert world.json(*args)["pruned"] == {Kept.AUDIT: 1}
+    assert world.json(*args)["pruned"] == {Kept.AUDIT: 0}
+
+
+def test_prune_touches_nothing_unsettled(world: World) -> None:
+    world.failed(tenant="t-1")
+    report = world.json("prune", "--older-than", "0s")
+    assert set(report["pruned"]) == set(Kept)
+    assert report["pruned"][Kept.TASKS] == 0
+    assert report["pruned"][Kept.CHECKPOINTS] == 0
+    assert len(world.json("suspended", "list")["tasks"]) == 1
+
+
+def test_prune_refuses_what_is_no_age_or_kind(world: World) -> None:
+    world.send()
+    assert world.cli("prune", "--older-than", "soon").exit_code == Exit.INVALID
+    assert world.cli("prune", "--kind", "dust").exit_code == Exit.USAGE
+    assert "WOULD DELETE" in world.cli("prune", "--dry-run").stdout
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(-3, "0s"), (0.04, "0s"), (0.25, "0.2s"), (12.4, "12s"), (90, "1m30s"), (93_784, "1d2h")],
+)
+def test_times_are_said_in_two_units(seconds: float, said: str) -> None:
+    assert span(seconds) == said
+
+
+def test_long_rows_of_names_are_cut_short() -> None:
+    assert some(["a", "b"]) == "a, b"
+    assert some(list("abcde")) == "a, b, c and 2 more"
+    assert (count(1, "task"), count(2, "task")) == ("1 task", "2 tasks")

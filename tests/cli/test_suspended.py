@@ -1,0 +1,106 @@
+from holdfast.cli.exits import Exit
+from holdfast.domain.state import Status
+from tests.cli.world import STUCK, World
+
+
+def test_only_suspended_tasks_are_listed(world: World) -> None:
+    failed = world.failed(tenant="t-1")
+    world.upgrade(tenant="t-2")
+    assert [task["taskId"] for task in world.json("suspended", "list")["tasks"]] == [failed]
+    assert failed in world.cli("suspended", "list").stdout
+
+
+def test_they_are_counted_by_cause(world: World) -> None:
+    world.failed_mails(3)
+    world.failed()
+    most, least = world.json("suspended", "list", "--group")["groups"]
+    assert (most["count"], most["types"]) == (3, ["mail.send"])
+    assert (least["count"], least["stage"]) == (1, "migrate")
+    table = world.cli("suspended", "list", "--group").stdout
+    assert most["fingerprint"] in table
+    assert max(map(len, table.splitlines())) <= 80
+
+
+def test_filters_narrow_the_list(world: World) -> None:
+    mails = world.failed_mails(2)
+    upgrade = world.failed(tenant="t-1")
+    [group] = [g for g in world.json("suspended", "list", "--group")["groups"] if g["count"] == 2]
+
+    def found(*filters: str) -> set[str]:
+        return {task["taskId"] for task in world.json("suspended", "list", *filters)["tasks"]}
+
+    assert found("--error", group["fingerprint"]) == set(mails)
+    assert found("--type", "tenant.upgrade") == {upgrade}
+    assert found("--tenant", "t-1") == {upgrade}
+    assert found("--older-than", "2h") == set()
+    assert found("--older-than", "0s") == {*mails, upgrade}
+
+
+def test_a_look_at_a_task_that_is_not_suspended_is_a_conflict(world: World) -> None:
+    assert world.cli("suspended", "show", world.send()).exit_code == Exit.REFUSED
+    assert world.cli("suspended", "show", "nobody").exit_code == Exit.NOT_FOUND
+    assert "Traceback" in world.cli("suspended", "show", world.failed()).stdout
+
+
+def test_a_resume_counts_failures_anew(world: World) -> None:
+    task_id = world.failed(tenant="t-1")
+    assert world.cli("suspended", "resume", task_id).exit_code == Exit.OK
+    shown = world.json("tasks", "show", task_id)
+    assert (shown["status"], shown["attempt"], shown["run"]) == (Status.PENDING, 1, 2)
+
+
+def test_a_resume_of_what_is_not_suspended_is_a_conflict_and_audited(world: World) -> None:
+    waiting = world.send()
+    result = world.cli("suspended", "resume", waiting)
+    assert result.exit_code == Exit.REFUSED
+    assert result.stderr.endswith("[not-suspended]\n")
+    assert world.json("audit")["entries"][0]["refused"] == "not-suspended"
+    assert world.cli("suspended", "resume", "nobody").exit_code == Exit.NOT_FOUND
+    assert world.cli("suspended", "discard", waiting).exit_code == Exit.REFUSED
+    assert world.cli("suspended", "discard", "nobody").exit_code == Exit.NOT_FOUND
+
+
+def test_a_discarded_task_is_cancelled_with_the_reason(world: World) -> None:
+    task_id = world.failed()
+    assert world.cli("suspended", "discard", task_id, "--reason", "old").exit_code == Exit.OK
+    shown = world.json("tasks", "show", task_id)
+    assert (shown["status"], shown["reason"]) == (Status.CANCELLED, "old")
+
+
+def test_many_are_resumed_after_a_question_that_says_how_many(world: World) -> None:
+    world.failed_mails(3)
+    kept = world.failed()
+    filters = ("--all-matching", "--type", "mail.send")
+    refused = world.cli("suspended", "resume", *filters, answer="n\n")
+    assert refused.exit_code == Exit.FAILED
+    assert "resume 3 tasks?" in refused.stderr
+    assert len(world.json("suspended", "list")["tasks"]) == 4
+    agreed = world.cli("suspended", "resume", *filters, answer="y\n")
+    assert agreed.exit_code == Exit.OK
+    assert "3 done, 0 refused" in agreed.stdout
+    assert [task["taskId"] for task in world.json("suspended", "list")["tasks"]] == [kept]
+
+
+def test_with_yes_nothing_is_asked(world: World) -> None:
+    ids = world.failed_mails(2)
+    report = world.json("suspended", "discard", "--all-matching", "--yes")
+    assert {one["taskId"] for one in report["done"]} == set(ids)
+    assert report["refused"] == []
+
+
+def test_ids_and_filters_do_not_mix(world: World) -> None:
+    task_id = world.failed()
+    for args in ([], [task_id, "--all-matching"], [task_id, "--type", "mail.send"]):
+        result = world.cli("suspended", "resume", *args)
+        assert result.exit_code == Exit.USAGE
+        assert result.stderr.endswith("[usage]\n")
+
+
+def test_a_rollback_that_failed_goes_on_backward(world: World) -> None:
+    task_id = world.failed(STUCK, tenant="t-1")
+    world.cli("tasks", "rollback", task_id)
+    world.work_until_rested(task_id)
+    [task] = world.json("suspended", "list")["tasks"]
+    assert task["status"] == Status.ROLLBACK_FAILED
+    assert world.cli("suspended", "resume", task_id).exit_code == Exit.OK
+    assert world.json("tasks", "show", task_id)["status"] == Status.ROLLING_BACK

@@ -1,0 +1,160 @@
+import pytest
+
+from holdfast.cli.exits import Exit
+from holdfast.cli.shapes import TASK_KEYS
+from holdfast.domain.state import Status
+from tests.cli.world import App, World
+
+
+def test_the_list_shows_whole_ids_in_80_columns(world: World) -> None:
+    ids = [world.upgrade(tenant="tenant-with-a-name"), world.send(), world.failed(tenant="t-2")]
+    result = world.cli("tasks", "list")
+    assert result.exit_code == Exit.OK
+    assert all(task_id in result.stdout for task_id in ids)
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert "\x1b" not in result.stdout
+
+
+def test_more_columns_appear_where_there_is_room(world: World) -> None:
+    world.upgrade(tenant="t-1")
+    assert "QUEUE" not in world.cli("tasks", "list").stdout
+    assert "QUEUE" in world.cli("tasks", "list", columns=200).stdout
+
+
+def test_the_list_is_narrowed_by_filters(world: World) -> None:
+    failed = world.failed(tenant="t-1")
+    other = world.upgrade(tenant="t-2", queue="slow")
+    mail = world.send()
+
+    def found(*filters: str) -> set[str]:
+        return {task["taskId"] for task in world.json("tasks", "list", *filters)["tasks"]}
+
+    assert found() == {failed, other, mail}
+    assert found("--status", "failed") == {failed}
+    assert found("--status", "failed", "--status", "PENDING") == {failed, other, mail}
+    assert found("--type", "mail.send") == {mail}
+    assert found("--tenant", "t-2") == {other}
+    assert found("--queue", "slow") == {other}
+    assert found("--tenant", "t-2", "--type", "mail.send") == set()
+
+
+def test_a_filter_that_cannot_be_a_name_is_invalid_input(world: World) -> None:
+    world.send()
+    result = world.cli("tasks", "list", "--queue", "no such queue!")
+    assert result.exit_code == Exit.INVALID
+
+
+def test_a_long_list_goes_on_at_its_cursor(world: World) -> None:
+    ids = [world.send() for _ in range(3)]
+    first = world.json("tasks", "list", "--limit", "2")
+    second = world.json("tasks", "list", "--limit", "2", "--cursor", first["cursor"])
+    assert second["cursor"] is None
+    assert [t["taskId"] for t in first["tasks"] + second["tasks"]] == sorted(ids, reverse=True)
+
+
+def test_the_keys_of_a_listed_task_are_those_in_the_help(world: World) -> None:
+    world.failed()
+    [task] = world.json("tasks", "list")["tasks"]
+    assert list(task) == TASK_KEYS.split(", ")
+
+
+def test_show_tells_stages_error_and_events(world: World) -> None:
+    task_id = world.failed(tenant="t-1")
+    told = world.cli("tasks", "show", task_id).stdout
+    assert "✓ snapshot" in told
+    assert "✗ migrate" in told
+    assert "Traceback" in told
+    assert "commands  retry, rollback, discard" in told
+    assert "after stage snapshot" in told
+    assert '{"taken":true}' in told
+    assert [line.split()[2] for line in told.split("\nevents\n")[1].splitlines()] == [
+        "TaskCreated",
+        "TaskStarted",
+        "StageStarted",
+        "StageCompleted",
+        "StageStarted",
+        "StageFailed",
+        "TaskFailed",
+    ]
+
+
+def test_show_escapes_what_was_stored(world: World) -> None:
+    told = world.cli("tasks", "show", world.failed()).stdout
+    assert "\x1b" not in told
+    assert "\\x1b[31mthe disk is full" in told
+
+
+def test_show_as_json_has_it_all(world: World) -> None:
+    shown = world.json("tasks", "show", world.failed(tenant="t-1"))
+    assert shown["status"] == Status.FAILED
+    assert shown["legalCommands"] == ["retry", "rollback", "discard"]
+    assert shown["completed"] == ["snapshot"]
+    assert shown["stages"][0]["result"] == "a snapshot"
+    assert shown["checkpoint"]["customData"] == {"taken": True}
+    assert shown["payload"] == "broken"
+    assert shown["error"]["message"] == "\x1b[31mthe disk is full"
+    assert shown["events"][0]["event"] == "TaskCreated"
+
+
+def test_show_marks_what_a_rollback_has_undone(world: World) -> None:
+    task_id = world.failed(tenant="t-1")
+    assert world.cli("tasks", "rollback", task_id).exit_code == Exit.OK
+    world.work_until_rested(task_id)
+    told = world.cli("tasks", "show", task_id).stdout
+    assert "↶ snapshot  undone" in told
+    assert "↶ migrate   nothing to undo" in told
+
+
+def test_pause_resume_and_cancel_act_and_are_audited(world: World) -> None:
+    task_id = world.upgrade(tenant="t-1")
+    assert world.cli("tasks", "pause", task_id, "--reason", "wait").stdout == (
+        f"{task_id}  {Status.PAUSED}\n"
+    )
+    assert world.cli("tasks", "resume", task_id).exit_code == Exit.OK
+    assert world.json("tasks", "cancel", task_id)["done"][0]["status"] == Status.CANCELLED
+    entries = world.json("audit")["entries"]
+    assert [entry["command"] for entry in entries] == ["cancel", "resume", "pause"]
+    assert entries[2]["actor"].startswith("cli:")
+    assert entries[2]["origin"]
+    assert entries[2]["reason"] == "wait"
+
+
+def test_a_command_that_the_state_forbids_is_refused_and_audited(world: World) -> None:
+    task_id = world.upgrade(tenant="t-1")
+    result = world.cli("tasks", "retry", task_id)
+    assert result.exit_code == Exit.REFUSED
+    assert result.stderr.startswith(f"error: {task_id}: retry is not legal in {Status.PENDING}")
+    [entry] = world.json("audit")["entries"]
+    assert entry["refused"] == "illegal-transition"
+
+
+def test_one_refusal_does_not_stop_the_others(world: World) -> None:
+    ids = [world.upgrade(), world.upgrade()]
+    result = world.cli("tasks", "pause", ids[0], "nobody", ids[1])
+    assert result.exit_code == Exit.NOT_FOUND
+    assert "2 done, 1 refused" in result.stdout
+    assert "[task-not-found]" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "first_stage"), [([], "migrate"), (["--from-scratch"], "snapshot")]
+)
+def test_a_retry_goes_on_at_the_checkpoint_or_from_scratch(
+    world: World, options: list[str], first_stage: str
+) -> None:
+    task_id = world.failed(tenant="t-1")
+    assert world.cli("tasks", "retry", task_id, *options).exit_code == Exit.OK
+    assert world.json("tasks", "show", task_id)["stage"] == first_stage
+
+
+def test_newer_work_of_the_tenant_needs_force(world: World) -> None:
+    task_id = world.failed(tenant="t-1")
+
+    async def open_the_line(made: App) -> None:
+        await made.app.control.discard(task_id)
+
+    world.do(open_the_line)
+    newer = world.upgrade(tenant="t-1")
+    world.work_until_rested(newer)
+    assert world.cli("tasks", "rollback", task_id).exit_code == Exit.REFUSED
+    assert world.cli("tasks", "rollback", task_id, "--force").exit_code == Exit.OK

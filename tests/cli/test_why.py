@@ -1,0 +1,253 @@
+"""Each reason for which a task may not move has its own answer."""
+
+import pytest
+
+from holdfast.app.why import explain
+from holdfast.domain import decide
+from holdfast.domain.errors import TaskNotFound
+from holdfast.domain.state import Status
+from holdfast.domain.task import Progress, Task
+from holdfast.ports import Kept, Renewal
+from tests.cli.scene import Scene
+from tests.cli.world import World
+
+
+async def test_an_unknown_task_is_not_found(scene: Scene) -> None:
+    with pytest.raises(TaskNotFound):
+        await scene.why("nobody")
+
+
+async def test_ready_and_no_worker_has_ever_been_there(scene: Scene) -> None:
+    task_id = await scene.submit()
+    scene.clock.advance("5m")
+    assert await scene.why(task_id) == (
+        "It is ready in queue 'default' since 5m, but no worker is alive. "
+        "Start one: `holdfast worker APP`."
+    )
+
+
+async def test_ready_and_the_last_worker_has_gone_silent(scene: Scene) -> None:
+    task_id = await scene.submit()
+    await scene.beat("w-1")
+    scene.clock.advance("10m")
+    assert "no worker is alive; w-1 was last seen 10m ago." in await scene.why(task_id)
+
+
+async def test_ready_and_nobody_serves_its_queue(scene: Scene) -> None:
+    task_id = await scene.submit()
+    await scene.beat("w-1", queues=("mail", "slow"))
+    answer = await scene.why(task_id)
+    assert "no live worker serves that queue. Alive: w-1 (mail, slow)." in answer
+    assert "--queues default" in answer
+
+
+async def test_ready_and_nobody_knows_its_type(scene: Scene) -> None:
+    task_id = await scene.submit()
+    await scene.beat("w-1", types=("mail.send",))
+    assert "no live worker of that queue knows its type 'tenant.upgrade': w-1." in (
+        await scene.why(task_id)
+    )
+
+
+async def test_ready_and_all_slots_are_busy(scene: Scene) -> None:
+    task_id = await scene.submit()
+    await scene.beat("w-1", running=2)
+    assert "busy: w-1 (2/2)." in await scene.why(task_id)
+
+
+async def test_ready_and_about_to_be_taken(scene: Scene) -> None:
+    task_id = await scene.submit()
+    await scene.beat("w-1", running=1)
+    assert "w-1 can run it and will take it" in await scene.why(task_id)
+
+
+async def test_in_line_behind_a_task_that_runs(scene: Scene) -> None:
+    first, second, third = [await scene.submit() for _ in range(3)]
+    await scene.claim("w-1")
+    scene.clock.advance(5)
+    answer = await scene.why(third)
+    assert f"It is number 2 in the line of tenant t-1, behind task {first}." in answer
+    assert "Worker w-1 runs stage 'snapshot' (1 of 2, attempt 1), since 5s" in answer
+    assert "It is number 1 in the line" in await scene.why(second)
+
+
+async def test_in_line_behind_a_task_that_keeps_it_closed(scene: Scene) -> None:
+    first, second = await scene.submit(), await scene.submit()
+    await scene.fail(await scene.claim())
+    answer = await scene.why(second)
+    assert f"behind task {first}. That task keeps the line closed: It is {Status.FAILED}" in answer
+    assert f"holdfast suspended resume {first}" in answer
+
+
+async def test_due_at_a_time(scene: Scene) -> None:
+    task_id = await scene.submit()
+    await scene.fail(await scene.claim(), retry_seconds=90)
+    answer = await scene.why(task_id)
+    assert answer.startswith("It is due in 1m30s (")
+    assert (
+        "then stage 'snapshot' runs, attempt 2 of 3. The last error: OSError: no route." in answer
+    )
+
+
+async def test_due_and_nobody_there_to_put_it_back(scene: Scene) -> None:
+    task_id = await scene.submit()
+    await scene.fail(await scene.claim(), retry_seconds=90)
+    scene.clock.advance("1h")
+    assert "no worker is alive, and only a worker puts it back" in await scene.why(task_id)
+    await scene.beat("w-2")
+    assert "; w-2 moves it within a second" in await scene.why(task_id)
+
+
+async def test_running_with_progress(scene: Scene) -> None:
+    task_id = await scene.submit()
+    task = await scene.claim("w-1")
+    said = Progress(fraction=0.4, message="copying", stage="snapshot", at=scene.clock.now())
+    renewal = Renewal(task_id=task_id, lease_id=decide.lease_of(task).id, progress=said)
+    scene.clock.advance(20)
+    await scene.beat("w-1", renewals=(renewal,))
+    answer = await scene.why(task_id)
+    assert "Worker w-1 runs stage 'snapshot' (1 of 2, attempt 1), since 20s" in answer
+    assert "its lease holds for 30s more" in answer
+    assert "It says 40%: copying (20s ago)." in answer
+
+
+async def test_running_with_a_request_that_waits_for_the_stage(scene: Scene) -> None:
+    task_id = await scene.submit()
+    await scene.claim()
+    control = scene.app.control.acting_as("ann", "desk-3")
+    await control.pause(task_id, reason="freeze")
+    asked = "A pause was asked for by ann on desk-3 (freeze); it acts at the end of that stage."
+    assert asked in await scene.why(task_id)
+    await control.cancel(task_id)
+    assert "A cancel was asked for by ann on desk-3;" in await scene.why(task_id)
+
+
+async def test_a_lapsed_lease_is_about_to_be_taken_over(scene: Scene) -> None:
+    task_id = await scene.submit()
+    await scene.claim("w-1")
+    scene.clock.advance(42)
+    await scene.beat("w-2")
+    assert await scene.why(task_id) == (
+        "Worker w-1 runs stage 'snapshot' (1 of 2, attempt 1), but has not renewed its lease: it "
+        "lapsed 12s ago; w-2 takes it over within seconds."
+    )
+
+
+async def test_a_lapsed_lease_and_nobody_to_take_it_over(scene: Scene) -> None:
+    task_id = await scene.submit()
+    await scene.claim("w-1")
+    scene.clock.advance("1h")
+    assert "no worker is alive, and only a worker takes it over." in await scene.why(task_id)
+
+
+async def test_paused_by_a_person(scene: Scene) -> None:
+    task_id, _ = await scene.submit(), await scene.submit()
+    await scene.app.control.acting_as("ann", "desk-3").pause(task_id, reason="freeze")
+    scene.clock.advance("2h")
+    assert await scene.why(task_id) == (
+        f"It is {Status.PAUSED} since 2h by ann on desk-3 (freeze). Behind it in the line of "
+        f"tenant t-1: 1 task. `holdfast tasks resume {task_id}` sets it going."
+    )
+
+
+async def test_paused_at_a_stage_boundary_names_who_asked(scene: Scene) -> None:
+    task_id = await scene.submit()
+    await scene.claim()
+    await scene.app.control.acting_as("ann").pause(task_id, reason="freeze")
+    [task] = await scene.store.load([task_id])
+    assert task is not None
+    await scene.apply(decide.boundary(task, now=scene.clock.now()))
+    assert "by ann (freeze)" in await scene.why(task_id)
+
+
+async def test_suspended(scene: Scene) -> None:
+    task_id = await scene.submit()
+    await scene.fail(await scene.claim())
+    scene.clock.advance("3h")
+    answer = await scene.why(task_id)
+    assert f"It is {Status.FAILED} since 3h and waits for a person: OSError: no route" in answer
+    assert f"`holdfast suspended resume {task_id}` tries again" in answer
+
+
+async def test_settled(scene: Scene) -> None:
+    task_id = await scene.submit()
+    await scene.app.control.acting_as("ann").cancel(task_id, reason="not needed")
+    scene.clock.advance(8)
+    assert await scene.why(task_id) == (
+        f"It has ended: {Status.CANCELLED} 8s ago by ann (not needed). "
+        "Nothing more happens by itself."
+    )
+
+
+async def test_rolling_back(scene: Scene) -> None:
+    task_id = await scene.submit()
+    await scene.fail(await scene.claim())
+    await scene.app.control.rollback(task_id)
+    await scene.claim("w-2")
+    assert "Worker w-2 undoes stage 'snapshot'" in await scene.why(task_id)
+
+
+async def test_held_back_until_it_is_released(scene: Scene) -> None:
+    now = scene.clock.now()
+    task = Task(
+        id="held-1",
+        type="tenant.upgrade",
+        plan="plan-7",
+        stages=("snapshot",),
+        status=Status.CREATED,
+        created_at=now,
+        status_since=now,
+        updated_at=now,
+    )
+    await scene.store.insert([decide.submit(task, b"1", "d", held=True)], depth_limit=10)
+    scene.clock.advance("1m")
+    assert await scene.why("held-1") == (
+        "It was accepted 1m ago and is held back by plan plan-7: it waits to be released."
+    )
+
+
+async def test_handed_back_by_a_worker_that_does_not_know_its_type(scene: Scene) -> None:
+    task_id = await scene.submit()
+    now = scene.clock.now()
+    handed_back = decide.give_back(
+        await scene.claim(),
+        "unknown type",
+        now=now,
+        interrupted=False,
+        delay_seconds=5,
+        unknown_since=now,
+    )
+    await scene.apply(handed_back)
+    answer = await scene.why(task_id)
+    assert answer.startswith("It is due in 5s (")
+    assert "by a worker that does not know its type 'tenant.upgrade'." in answer
+
+
+async def test_ended_and_forgotten_but_for_its_result(scene: Scene) -> None:
+    task_id = await scene.submit(key="only-once")
+    await scene.app.control.cancel(task_id)
+    [task] = await scene.store.load([task_id])
+    assert task is not None
+    scene.clock.advance(task.keep_seconds + 1)
+    await scene.store.prune(Kept.TASKS, older_than_seconds=0, limit=10, dry_run=False)
+    assert await scene.why(task_id) == (
+        f"It ended as {Status.CANCELLED}; its record is gone, only its result is still kept."
+    )
+
+
+async def test_the_answer_is_the_same_for_a_lease_of_another_length(scene: Scene) -> None:
+    """A worker is taken for alive as long as its own lease could hold."""
+    task_id = await scene.submit()
+    await scene.beat("w-1")
+    scene.clock.advance("5m")
+    answer = await explain(scene.store, task_id, lease_seconds=600, now=scene.clock.now())
+    assert "w-1 can run it" in answer
+
+
+def test_the_command_line_gives_the_answer(world: World) -> None:
+    task_id = world.upgrade(tenant="t-1")
+    told = world.cli("why", task_id)
+    assert told.stdout.startswith("It is ready in queue 'default'")
+    assert max(map(len, told.stdout.splitlines())) <= 80
+    assert set(world.json("why", task_id)) == {"taskId", "answer"}
+    assert world.cli("why", "nobody").exit_code == 3

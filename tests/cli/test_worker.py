@@ -1,0 +1,220 @@
+"""`holdfast worker` as people run it: a process, signals, a file."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from holdfast.domain.state import Status
+from tests.cli.world import World
+
+APP = """
+import asyncio, time
+from holdfast import Context, Holdfast
+
+app = Holdfast()
+
+@app.task("mail.send")
+async def send(ctx: Context, to: str) -> str:
+    return to
+
+flow = app.workflow("slow", payload=str)
+
+@flow.stage
+async def first(ctx: Context, order: str) -> None:
+    print("first runs", flush=True)
+    while order == "forever":
+        await asyncio.sleep(0.01)
+
+plain = app.workflow("plain", payload=str)
+
+@plain.stage
+def hangs(ctx: Context, order: str) -> None:
+    print("plain runs", flush=True)
+    time.sleep(600)
+"""
+
+
+class Process:
+    def __init__(self, folder: Path, url: str, *args: str, **settings: str) -> None:
+        env = {name: v for name, v in os.environ.items() if not name.startswith("HOLDFAST_")}
+        self._popen = subprocess.Popen(
+            [sys.executable, "-m", "holdfast", "worker", *args],
+            cwd=folder,
+            env=env | {"HOLDFAST_STORE": url, "PYTHONDONTWRITEBYTECODE": "1"} | settings,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def until_said(self, words: str) -> str:
+        return _until(self._popen.stderr, words)
+
+    def until_printed(self, words: str) -> str:
+        return _until(self._popen.stdout, words)
+
+    def signal(self, number: int) -> None:
+        self._popen.send_signal(number)
+
+    def ended(self) -> tuple[int, str]:
+        _, said = self._popen.communicate(timeout=60)
+        return self._popen.returncode, said
+
+    def kill(self) -> None:
+        if self._popen.poll() is None:
+            self._popen.kill()
+        self._popen.communicate()
+
+
+def _until(stream: IO[str] | None, words: str) -> str:
+    assert stream is not None
+    for line in stream:
+        if words in line:
+            return line
+    raise AssertionError(f"it ended without saying {words!r}")
+
+
+Start = Callable[..., Process]
+
+
+@pytest.fixture
+def start(world: World, tmp_path: Path) -> Iterator[Start]:
+    (tmp_path / "shop.py").write_text(APP)
+    started: list[Process] = []
+
+    def begin(*args: str, **settings: str) -> Process:
+        process = Process(tmp_path, world.url, *args, **settings)
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+
+
+def submit(world: World, name: str, order: str) -> str:
+    """As the app in the process declares it."""
+
+    async def send(made: Any) -> str:
+        flow = made.app.workflow(name, payload=str)
+
+        @flow.stage(name={"slow": "first", "plain": "hangs"}[name])
+        async def unused(ctx: object, order: str) -> None: ...
+
+        return str((await flow.submit(order)).id)
+
+    return world.do(send)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_introduces_itself_works_and_drains(
+    world: World, start: Start, number: int
+) -> None:
+    process = start("shop:app", "--slots", "3", "--queues", "default,slow")
+    line = process.until_said("holdfast.cli.worker: worker ")
+    assert f"store {world.url}" in line
+    assert "queues default,slow" in line
+    assert "types mail.send,slow,plain" in line
+    task_id = submit(world, "slow", "quick")
+    process.until_printed("first runs")
+    process.signal(number)
+    code, said = process.ended()
+    assert code == 0, said
+    assert "has stopped" in said
+    assert world.json("tasks", "show", task_id)["status"] == Status.COMPLETED
+
+
+def test_a_drained_worker_gives_back_what_does_not_end_in_time(world: World, start: Start) -> None:
+    task_id = submit(world, "slow", "forever")
+    process = start("shop:app", HOLDFAST_DRAIN="0s")
+    process.until_printed("first runs")
+    process.signal(signal.SIGTERM)
+    assert process.ended()[0] == 0
+    shown = world.json("tasks", "show", task_id)
+    assert (shown["status"], shown["lease"]) == (Status.PENDING, None)
+
+
+def test_a_second_signal_gives_back_at_once(world: World, start: Start) -> None:
+    task_id = submit(world, "slow", "forever")
+    process = start("shop:app", HOLDFAST_DRAIN="10m")
+    process.until_printed("first runs")
+    process.signal(signal.SIGTERM)
+    process.until_said("drains")
+    process.signal(signal.SIGTERM)
+    assert process.ended()[0] == 1
+    shown = world.json("tasks", "show", task_id)
+    assert (shown["status"], shown["lease"]) == (Status.PENDING, None)
+
+
+def test_a_plain_function_that_hangs_is_given_back_as_the_last_act(
+    world: World, start: Start
+) -> None:
+    task_id = submit(world, "plain", "x")
+    process = start("shop:app", HOLDFAST_DRAIN="0s")
+    process.until_printed("plain runs")
+    process.signal(signal.SIGTERM)
+    code, said = process.ended()
+    assert code == 0
+    assert "plain functions still run" in said
+    shown = world.json("tasks", "show", task_id)
+    assert (shown["status"], shown["lease"]) == (Status.PENDING, None)
+
+
+def test_a_worker_that_lost_the_lease_of_a_plain_function_ends(world: World, start: Start) -> None:
+    task_id = submit(world, "plain", "x")
+    process = start("shop:app", HOLDFAST_LEASE="1s")
+    process.until_printed("plain runs")
+
+    async def take_away(made: Any) -> None:
+        from holdfast.domain import decide
+
+        [task] = await made.app.store.load([task_id])
+        await made.app.store.apply(
+            [decide.give_back(task, "taken away", now=made.app.clock.now(), interrupted=True)]
+        )
+        await made.app.control.pause(task_id)
+
+    world.do(take_away)
+    code, said = process.ended()
+    assert code == 70
+    assert "CRITICAL" in said
+
+
+def test_the_store_on_the_command_line_reaches_the_app(world: World, start: Start) -> None:
+    process = start("shop:app", "--store", f"{world.url}.other")
+    assert f"store {world.url}.other" in process.until_said("holdfast.cli.worker: worker ")
+
+
+def test_an_app_with_a_store_of_its_own_keeps_it(
+    world: World, start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "own.py").write_text("from holdfast import Holdfast\napp = Holdfast('memory://')\n")
+    code, said = start("own:app", "--store", world.url).ended()
+    assert code == 6
+    assert said.endswith("own:app names its own store, --store cannot change it [cannot-load]\n")
+
+
+def test_a_changed_file_restarts_the_worker(world: World, start: Start, tmp_path: Path) -> None:
+    process = start("shop:app", "--reload")
+    first = process.until_said("holdfast.cli.worker: worker ")
+    (tmp_path / "shop.py").write_text(APP.replace("mail.send", "mail.changed"))
+    process.until_said("shop.py changed")
+    second = process.until_said("types mail.changed")
+    assert first.split(" worker ")[1].split(":")[0] not in second
+    process.signal(signal.SIGTERM)
+    assert process.ended()[0] == 0
+
+
+def test_a_broken_file_waits_for_its_mending(world: World, start: Start, tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text("def")
+    process = start("shop:app", "--reload")
+    process.until_said("the worker ended (6)")
+    (tmp_path / "shop.py").write_text(APP)
+    process.until_said("types mail.send")
+    process.signal(signal.SIGINT)
+    assert process.ended()[0] == 0
