@@ -109,6 +109,19 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     updated_before: float | None = None
     updated_after: float | None = None
 
+    def matches(self, task: Task) -> bool:
+        failure = task.failure
+        return (
+            (not self.statuses or task.status in self.statuses)
+            and self.type in (None, task.type)
+            and self.tenant in (None, task.tenant)
+            and self.plan in (None, task.plan)
+            and self.queue in (None, task.queue)
+            and (self.error is None or (failure is not None and failure.fingerprint == self.error))
+            and (self.updated_before is None or task.updated_at < self.updated_before)
+            and (self.updated_after is None or task.updated_at > self.updated_after)
+        )
+
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
     """Newest first. A page may be short and still have a next one: a look is bounded."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,6 +20,9 @@ from holdfast.domain.durations import seconds
 from holdfast.domain.errors import InvalidInput, InvalidSetting
 
 PREFIX = "HOLDFAST_"
+BESIDE = ("config", "debug")  # read elsewhere
+
+log = logging.getLogger("holdfast.settings")
 
 
 def _duration(value: Any) -> float:
@@ -84,6 +88,7 @@ class Settings(BaseSettings):
 
 def load(**given: Any) -> Settings:
     """What is given, else the environment, else the file, else the default."""
+    _warn_of_misspelt()
     path = os.environ.get(f"{PREFIX}CONFIG")
     if path is not None and not Path(path).is_file():
         raise InvalidSetting(f"{PREFIX}CONFIG", path, "there is no such file")
@@ -95,6 +100,13 @@ def load(**given: Any) -> Settings:
         raise InvalidSetting(name, first.get("input"), first["msg"]) from error
     except ValueError as error:  # the file is no TOML
         raise InvalidSetting(f"{PREFIX}CONFIG", path, str(error)) from error
+
+
+def _warn_of_misspelt() -> None:
+    known = {f"{PREFIX}{name.upper()}" for name in (*Settings.model_fields, *BESIDE)}
+    for name in sorted(os.environ):
+        if name.startswith(PREFIX) and name not in known:
+            log.warning("%s is set, but there is no such setting", name)
 
 
 def _named(kind: str, value: str) -> str:

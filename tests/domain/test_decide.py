@@ -311,6 +311,13 @@ def test_a_task_that_cannot_go_on_is_suspended_without_a_failed_stage(
     assert len(transition.events) == 1
 
 
+def test_a_task_that_cannot_go_on_is_cancelled_if_that_was_asked() -> None:
+    before = held(cancel_requested=True, reason="enough")
+    transition = decide.suspend(before, failure(kind=Kind.POISON), now=LATER)
+    assert (transition.after.status, transition.next) == (S.CANCELLED, Next.SETTLED)
+    assert not transition.after.cancel_requested
+
+
 def test_giving_back_counts_nothing_and_remembers_an_interruption() -> None:
     before = held(failures=1, crashes=1)
     after = give_back(before).after

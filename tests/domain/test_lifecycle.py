@@ -11,18 +11,10 @@ from holdfast.domain.retry import Retry
 from holdfast.domain.state import DUE, LOSE, OPERATOR, START, Command, Status, can
 from holdfast.domain.task import Lease, Task
 from holdfast.domain.transition import Next, Transition
+from holdfast.testing.contract.hands import OPERATE
 from tests.domain.making import BY, NOW, done, failed, failure, task
 
 NAMES = ("one", "two", "three", "four", "five")
-COMMANDS = {
-    Command.RELEASE: operate.release,
-    Command.PAUSE: operate.pause,
-    Command.RESUME: operate.resume,
-    Command.CANCEL: operate.cancel,
-    Command.RETRY: operate.retry,
-    Command.ROLLBACK: operate.rollback,
-    Command.DISCARD: operate.discard,
-}
 
 
 class Lifecycle(RuleBasedStateMachine):
@@ -158,7 +150,7 @@ class Lifecycle(RuleBasedStateMachine):
         if command is Command.RETRY:
             transition = operate.retry(self.task, ask, from_checkpoint=from_checkpoint)
         else:
-            transition = COMMANDS[command](self.task, ask)
+            transition = OPERATE[command](self.task, ask)
         if transition.drop_stages:
             self.committed, self.undone = [], []
         assert self.task.lease is None or transition.next is Next.STAY

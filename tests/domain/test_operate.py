@@ -7,23 +7,15 @@ import pytest
 
 from holdfast.domain import events as ev
 from holdfast.domain import operate
-from holdfast.domain.errors import IllegalTransition
-from holdfast.domain.state import TABLE, Command, Status
+from holdfast.domain.errors import IllegalTransition, NotSuspended
+from holdfast.domain.state import SUSPENDED, TABLE, Command, Status
 from holdfast.domain.task import Task
 from holdfast.domain.transition import Audit, Next, Transition
+from holdfast.testing.contract.hands import OPERATE
 from tests.domain.making import ASK, BY, NOW, failure, held, task
 
 S, C = Status, Command
 
-COMMANDS: dict[Command, Callable[[Task, operate.Ask], Transition]] = {
-    C.RELEASE: operate.release,
-    C.PAUSE: operate.pause,
-    C.RESUME: operate.resume,
-    C.CANCEL: operate.cancel,
-    C.RETRY: operate.retry,
-    C.ROLLBACK: operate.rollback,
-    C.DISCARD: operate.discard,
-}
 NEXT = {
     C.RELEASE: Next.READY,
     C.PAUSE: Next.PARKED,
@@ -49,16 +41,16 @@ def at_rest(status: Status) -> Task:
 
 
 @pytest.mark.parametrize("status", [s for s in Status if s is not S.RUNNING])
-@pytest.mark.parametrize("command", list(COMMANDS))
+@pytest.mark.parametrize("command", list(OPERATE))
 def test_a_command_acts_at_once_or_is_refused(status: Status, command: Command) -> None:
     before = task(status)
     if command not in TABLE[status]:
         with pytest.raises(IllegalTransition) as refused:
-            COMMANDS[command](before, ASK)
+            OPERATE[command](before, ASK)
         assert (refused.value.status, refused.value.command) == (status, command)
         assert before == task(status)
         return
-    transition = COMMANDS[command](before, ASK)
+    transition = OPERATE[command](before, ASK)
     assert transition.after.status is TABLE[status][command]
     assert transition.next is NEXT[command]
     assert [type(event) for event in transition.events] == [EVENTS[command]]
@@ -76,7 +68,7 @@ def test_a_command_acts_at_once_or_is_refused(status: Status, command: Command) 
 def test_a_command_on_a_running_task_is_left_as_a_request(
     command: Command, event: type[ev.Event], flags: tuple[bool, bool]
 ) -> None:
-    transition = COMMANDS[command](held(), ASK)
+    transition = OPERATE[command](held(), ASK)
     after = transition.after
     assert (after.status, transition.next) == (S.RUNNING, Next.STAY)
     assert (after.pause_requested, after.cancel_requested) == flags
@@ -88,7 +80,7 @@ def test_a_command_on_a_running_task_is_left_as_a_request(
 @pytest.mark.parametrize("command", [C.RELEASE, C.RETRY, C.ROLLBACK, C.DISCARD, C.RESUME])
 def test_a_running_task_takes_no_other_command(command: Command) -> None:
     with pytest.raises(IllegalTransition):
-        COMMANDS[command](held(), ASK)
+        OPERATE[command](held(), ASK)
 
 
 def test_a_pause_can_be_withdrawn_before_it_is_applied() -> None:
@@ -99,14 +91,14 @@ def test_a_pause_can_be_withdrawn_before_it_is_applied() -> None:
 
 
 @pytest.mark.parametrize("status", list(Status))
-@pytest.mark.parametrize("command", list(COMMANDS))
+@pytest.mark.parametrize("command", list(OPERATE))
 def test_a_command_carries_its_request_its_audit_and_no_lease(
     status: Status, command: Command
 ) -> None:
     before = msgspec.structs.replace(at_rest(status), pause_requested=status is S.RUNNING)
     if command not in TABLE[status]:
         return
-    transition = COMMANDS[command](before, ASK)
+    transition = OPERATE[command](before, ASK)
     assert transition.lease is None
     assert transition.request == ASK.request
     assert transition.expects == before.version
@@ -137,7 +129,7 @@ def test_a_refusal_is_written_down_with_its_code() -> None:
 @pytest.mark.parametrize("command", [C.PAUSE, C.CANCEL])
 def test_what_acts_at_once_leaves_no_request_behind(command: Command) -> None:
     lost = task(S.PENDING, pause_requested=True, cancel_requested=True)
-    after = COMMANDS[command](lost, ASK).after
+    after = OPERATE[command](lost, ASK).after
     assert not after.pause_requested
     assert not after.cancel_requested
 
@@ -225,9 +217,23 @@ def test_a_resume_is_guarded_and_an_end_is_not() -> None:
 @pytest.mark.parametrize("command", [C.CANCEL, C.DISCARD])
 def test_an_end_is_dated_and_has_its_reason(command: Command) -> None:
     before = task(S.PAUSED if command is C.CANCEL else S.FAILED, last_completed=0)
-    after = COMMANDS[command](before, ASK).after
+    after = OPERATE[command](before, ASK).after
     assert (after.status, after.settled_at, after.reason) == (S.CANCELLED, ASK.now, BY.reason)
     assert after.last_completed == 0
+
+
+@pytest.mark.parametrize(
+    ("status", "after"), [(S.FAILED, S.PENDING), (S.ROLLBACK_FAILED, S.ROLLING_BACK)]
+)
+def test_a_suspended_task_is_set_going_as_it_was_going(status: Status, after: Status) -> None:
+    transition = operate.resume_suspended(task(status, last_completed=0, next_undo=0), ASK)
+    assert (transition.after.status, transition.after.run) == (after, 2)
+
+
+@pytest.mark.parametrize("status", [s for s in Status if s not in SUSPENDED])
+def test_a_task_that_is_not_suspended_is_not_set_going(status: Status) -> None:
+    with pytest.raises(NotSuspended, match=status):
+        operate.resume_suspended(task(status), ASK)
 
 
 def test_a_rollback_of_a_settled_task_unsettles_it() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 import msgspec
@@ -271,13 +272,14 @@ class Holdfast:
     @asynccontextmanager
     async def running(self, workers: int = 1, **options: Any) -> AsyncIterator[Holdfast]:
         """Open, with workers, timers and retention in this process; drains on the way out."""
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self)
-            for _ in range(workers):
-                worker = self.worker(**options)
-                await worker.start()
-                stack.push_async_callback(worker.drain)
-            yield self
+        async with self:
+            crew = [self.worker(**options) for _ in range(workers)]
+            try:
+                for worker in crew:
+                    await worker.start()
+                yield self
+            finally:
+                await asyncio.gather(*(worker.drain() for worker in crew))
 
     def worker(
         self,

@@ -323,6 +323,7 @@ def _counted(failures: int, failure: Failure, policy: Retry) -> dict[str, Any]:
         "retry_max": policy.max,
         "crashes": 0,
         "interrupted": False,
+        "forced": False,
     }
 
 

@@ -47,11 +47,7 @@ def resume(task: Task, ask: Ask, *, force: bool = False) -> Transition:
         asked = fact(ev.PauseWithdrawn, task, ask.now, by=ask.by)
         return _request(task, Command.RESUME, ask, asked, pause_requested=False, reason=None)
     event = fact(ev.TaskResumed, task, ask.now, by=ask.by)
-    # Forced, it counts anew: the holder would take a retry over newer work for an automatic one.
-    changes = NOT_BEGUN | {"interrupted": task.begun} if force else {}
-    return _at_once(
-        task, Command.RESUME, ask, Next.READY, event, guarded=not force, reason=None, **changes
-    )
+    return _at_once(task, Command.RESUME, ask, Next.READY, event, force=force, reason=None)
 
 
 def cancel(task: Task, ask: Ask) -> Transition:
@@ -76,7 +72,7 @@ def retry(task: Task, ask: Ask, *, from_checkpoint: bool = True, force: bool = F
         ask,
         Next.READY,
         event,
-        guarded=not force,
+        force=force,
         from_scratch=not resumes,
         run=task.run + 1,
         reason=None,
@@ -99,7 +95,7 @@ def rollback(task: Task, ask: Ask, *, force: bool = False) -> Transition:
         ask,
         Next.READY,
         event,
-        guarded=not force,
+        force=force,
         next_undo=first,
         run=task.run + 1,
         reason=ask.by.reason,
@@ -140,11 +136,11 @@ def _at_once(
     next: Next,
     event: ev.Event,
     *,
-    guarded: bool = False,
+    force: bool | None = None,  # None: the command sets nothing going
     from_scratch: bool = False,
     **changes: Any,
 ) -> Transition:
-    changes = NO_REQUESTS | {"unknown_since": None} | changes
+    changes = NO_REQUESTS | {"unknown_since": None, "forced": bool(force)} | changes
     after = moved(task, command, now=ask.now, **changes)
     return Transition(
         after=after,
@@ -153,7 +149,7 @@ def _at_once(
         events=(event,),
         drop_checkpoint=from_scratch,
         drop_stages=from_scratch,
-        not_if_moved_on=guarded and task.workflow and task.tenant is not None,
+        not_if_moved_on=force is False and task.workflow and task.tenant is not None,
         audit=_done(task, after, command, ask),
     )
 

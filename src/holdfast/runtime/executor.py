@@ -175,8 +175,8 @@ class Run(Holding):
         if task.crashes >= self.executor.rules.crash_limit:
             said = f"{task.crashes} workers in a row died or hung in this stage"
             await self.suspend(Kind.POISON, said)
-        elif self.claimed.moved_on and task.workflow and task.failures > 0:
-            said = f"newer work has run for tenant {task.tenant} while this waited for its retry"
+        elif self.would_overrun():
+            said = f"newer work has run for tenant {task.tenant} while this waited half done"
             await self.suspend(Kind.TENANT_MOVED_ON, said)
         elif error := self.unreadable():
             stage = task.at_stage or task.stages[-1]
@@ -187,6 +187,12 @@ class Run(Holding):
         else:
             return False
         return True
+
+    def would_overrun(self) -> bool:
+        """Newer work has run for the tenant, this is half done, and nobody forced it."""
+        task = self.task
+        half_done = task.last_completed >= 0 or task.begun
+        return self.claimed.moved_on and task.workflow and half_done and not task.forced
 
     def unreadable(self) -> Exception | None:
         try:

@@ -44,7 +44,8 @@ class Heartbeat:
         self._publish = publish
         self._held: dict[str, Held] = {}
         self._last_beat = -PROGRESS_SECONDS
-        self._stopping = False
+        self._stop_asked = False
+        self._wake: Callable[[], None] | None = None
         self._thread: threading.Thread | None = None
 
     def safe_until(self, asked_at: float) -> float:
@@ -59,22 +60,36 @@ class Heartbeat:
 
     def start(self) -> None:
         self._thread = threading.Thread(
-            target=lambda: asyncio.run(self.run()), name="holdfast-heartbeat", daemon=True
+            target=lambda: asyncio.run(self._run_until_stopped()),
+            name="holdfast-heartbeat",
+            daemon=True,
         )
         self._thread.start()
 
     async def stop(self) -> None:
-        self._stopping = True
+        self._stop_asked = True
+        if self._wake is not None:
+            self._wake()
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join, timeout=2 * self._every_seconds)
 
     async def run(self) -> None:
-        while not self._stopping:
+        while True:
             try:
                 await self.tick()
             except Exception:
                 log.exception("a heartbeat failed")
             await sleep(self._clock, self._tick_seconds)
+
+    async def _run_until_stopped(self) -> None:
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        self._wake = lambda: _tell(loop, stop)
+        if self._stop_asked:
+            return
+        beating = asyncio.create_task(self.run())
+        await stop.wait()
+        beating.cancel()
+        await asyncio.gather(beating, return_exceptions=True)
 
     async def tick(self) -> None:
         """Renew when it is time or a stage has something to say; stop what cannot be renewed."""
@@ -117,3 +132,8 @@ class Heartbeat:
         held.ask_to_stop(Stop.LEASE_LOST)
         if held.in_thread:
             self._on_zombie(held)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(stop.set)

@@ -13,7 +13,7 @@ from holdfast.domain import events as ev
 from holdfast.domain.state import Move, Status
 from holdfast.domain.task import Place, Progress, StageRecord, Task
 from holdfast.domain.transition import Audit
-from holdfast.ports import Beat, Claimed, Clock, Filter, Topic
+from holdfast.ports import Beat, Claimed, Clock, Topic
 from holdfast.stores.signals import Signals
 
 TOMBSTONE_SECONDS = 24 * 3600
@@ -29,6 +29,7 @@ class Bodies(msgspec.Struct, kw_only=True):
     result: bytes | None = None
     data: bytes | None = None
     checkpoint: bytes | None = None
+    checkpoint_version: int = 0
     stages: dict[int, StageRecord] = {}
     events: list[tuple[str, ev.Event]] = []  # with the request that made them
     progress: Progress | None = None
@@ -191,19 +192,3 @@ class Shelves:
         """Unless a newer task has it by now."""
         if task.key is not None and self._keys.get((task.tenant, task.key)) == task.id:
             del self._keys[task.tenant, task.key]
-
-
-def matches(where: Filter, task: Task) -> bool:
-    return (
-        (not where.statuses or task.status in where.statuses)
-        and where.type in (None, task.type)
-        and where.tenant in (None, task.tenant)
-        and where.plan in (None, task.plan)
-        and where.queue in (None, task.queue)
-        and (
-            where.error is None
-            or (task.failure is not None and task.failure.fingerprint == where.error)
-        )
-        and (where.updated_before is None or task.updated_at < where.updated_before)
-        and (where.updated_after is None or task.updated_at > where.updated_after)
-    )

@@ -48,7 +48,7 @@ from holdfast.ports import (
     Topic,
     WorkerInfo,
 )
-from holdfast.stores.memory.state import Bodies, Shelves, Tenant, matches
+from holdfast.stores.memory.state import Bodies, Shelves, Tenant
 
 
 class MemoryStore(Shelves):
@@ -94,7 +94,7 @@ class MemoryStore(Shelves):
         with self._lock:
             last_request, claimed = self._claims.get(worker, ("", []))
             if request == last_request:
-                return [c for c in claimed if self._still_leased(c.task)]
+                return [self._as_it_is(c) for c in claimed if self._still_leased(c.task)]
             claimed = []
             for queue in queues:
                 while len(claimed) < limit and self._ready[queue]:
@@ -102,6 +102,9 @@ class MemoryStore(Shelves):
                     claimed.append(self._hand_out(self._tasks[task_id], worker, lease_seconds))
             self._claims[worker] = (request, claimed)
             return claimed
+
+    def _as_it_is(self, claimed: Claimed) -> Claimed:
+        return msgspec.structs.replace(claimed, task=self._tasks[claimed.task.id])
 
     def _still_leased(self, task: Task) -> bool:
         now = self._tasks.get(task.id)
@@ -165,10 +168,10 @@ class MemoryStore(Shelves):
         )
 
     def _checkpoint_is_newer(self, transition: Transition) -> bool:
-        there = self._bodies[transition.task_id].checkpoint
-        if transition.checkpoint is None or transition.drop_checkpoint or there is None:
+        there = self._bodies[transition.task_id]
+        if transition.checkpoint is None or transition.drop_checkpoint or there.checkpoint is None:
             return True
-        return transition.checkpoint.version > ckpt.decode(there).version
+        return transition.checkpoint.version > there.checkpoint_version
 
     def _write(self, task: Task, transition: Transition) -> None:
         bodies = self._bodies[task.id]
@@ -178,6 +181,7 @@ class MemoryStore(Shelves):
             bodies.stages, bodies.data = {}, None
         if transition.checkpoint is not None:
             bodies.checkpoint = ckpt.encode(transition.checkpoint)
+            bodies.checkpoint_version = transition.checkpoint.version
         if transition.stage is not None:
             bodies.stages[transition.stage.index] = transition.stage
         if transition.result is not None:
@@ -270,7 +274,9 @@ class MemoryStore(Shelves):
             interrupted=True,
         )
         self._bodies[task.id].progress = None
+        # To the head: it has waited once, and its tenant's line waits with it.
         self._ready[task.queue][moved.id] = None
+        self._ready[task.queue].move_to_end(moved.id, last=False)
         self._signals.notify(Topic.READY)
 
     async def promote(self, *, limit: int) -> Due:
@@ -399,7 +405,7 @@ class MemoryStore(Shelves):
     async def find(self, where: Filter, *, limit: int, cursor: str | None = None) -> Page:
         with self._lock:
             ids = sorted((i for i in self._tasks if cursor is None or i < cursor), reverse=True)
-            found = [self._tasks[i] for i in ids if matches(where, self._tasks[i])][: limit + 1]
+            found = [self._tasks[i] for i in ids if where.matches(self._tasks[i])][: limit + 1]
             more = len(found) > limit
             return Page(tasks=tuple(found[:limit]), cursor=found[limit - 1].id if more else None)
 

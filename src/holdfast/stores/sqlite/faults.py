@@ -20,6 +20,7 @@ from holdfast.domain.errors import (
 )
 
 # SQLite calls a file that may not grow an I/O error; to those who write it is the same as full.
+EFFECTIVE = os.access in os.supports_effective_ids
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -85,7 +86,7 @@ def not_writable(path: Path, _: Exception | None = None) -> StoreNotWritable:
         return StoreNotWritable(f"{path}: there is no directory {folder}; create it")
     if path.is_dir():
         return StoreNotWritable(f"{path} is a directory: name a file in it")
-    if path.exists() and not os.access(path, os.W_OK):
+    if path.exists() and not os.access(path, os.W_OK, effective_ids=EFFECTIVE):
         return StoreNotWritable(f"{path} may not be written by this user: change its mode or owner")
     return StoreNotWritable(
         f"{path} cannot be written: let this user write in {folder} "

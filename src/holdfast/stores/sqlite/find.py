@@ -23,7 +23,7 @@ def find(look: Look, where: Filter, limit: int, cursor: str | None) -> Page:
     seen, last = 0, ""
     for task_id, record, until in islice(_newest(look, where, cursor, seen_limit), seen_limit):
         task = readable(task_id, record, until)
-        if task is not None and matches(where, task):
+        if task is not None and where.matches(task):
             if len(found) == limit:
                 return Page(tasks=tuple(found), cursor=found[-1].id)
             found.append(task)
@@ -67,17 +67,3 @@ def _by_index_alone(where: Filter) -> bool:
     given = [condition for condition in conditions if condition is not None]
     dated = where.updated_before is not None or where.updated_after is not None
     return len(given) <= 1 and not dated
-
-
-def matches(where: Filter, task: Task) -> bool:
-    failure = task.failure
-    return (
-        (not where.statuses or task.status in where.statuses)
-        and where.type in (None, task.type)
-        and where.tenant in (None, task.tenant)
-        and where.plan in (None, task.plan)
-        and where.queue in (None, task.queue)
-        and (where.error is None or (failure is not None and failure.fingerprint == where.error))
-        and (where.updated_before is None or task.updated_at < where.updated_before)
-        and (where.updated_after is None or task.updated_at > where.updated_after)
-    )

@@ -82,7 +82,7 @@ def _lose_all(txn: Txn, rows: list[Any], *, counted: bool) -> int:
 
 
 def lose(txn: Txn, task: Task, *, counted: bool) -> None:
-    """Back into its queue: it is its tenant's active task already."""
+    """Back to the head of its queue: it has waited once, and its tenant's line waits with it."""
     after = moved(
         txn,
         task,
@@ -94,7 +94,7 @@ def lose(txn: Txn, task: Task, *, counted: bool) -> None:
         crashes=task.crashes + counted,
         interrupted=True,
     )
-    txn.put(task, after, ready=txn.next_ready())
+    txn.put(task, after, ready=-txn.next_ready())
     txn.topics.add(Topic.READY)
 
 

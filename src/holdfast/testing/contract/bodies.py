@@ -64,6 +64,16 @@ class Checkpoints(Contract):
         assert found is not None
         assert (found.custom_data, found.executor_instance) == ({"by": "newer"}, "w-2")
 
+    async def test_a_checkpoint_whose_version_does_not_rise_is_refused(self, hands: Hands) -> None:
+        task = await hands.finish_stage(await hands.start(), by="first")
+        transition = await hands.done(task, by="second")
+        assert transition.checkpoint is not None
+        for version in (0, 1):
+            older = msgspec.structs.replace(transition.checkpoint, version=version)
+            found = await hands.refused(msgspec.structs.replace(transition, checkpoint=older))
+            assert found == task
+        assert (await hands.commit(transition)).last_completed == 1
+
     async def test_a_failure_is_remembered_and_moves_nothing(self, hands: Hands) -> None:
         task = await hands.finish_stage(await hands.start(), cursor=7)
         await hands.fail(task)

@@ -8,7 +8,7 @@ from holdfast.domain.events import TaskStarted
 from holdfast.domain.state import Command, Status
 from holdfast.domain.task import Place
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.hands import LEASE_SECONDS, Hands
+from holdfast.testing.contract.hands import LEASE_SECONDS, PATIENCE_SECONDS, Hands
 
 
 class Claiming(Contract):
@@ -189,9 +189,10 @@ class Claiming(Contract):
                 await asyncio.sleep(0)
             return finished
 
-        submitting = [asyncio.create_task(submit(n)) for n in range(8)]
-        worked = await asyncio.gather(*(work(f"w-{n}") for n in range(8)))
-        submitted = await asyncio.gather(*submitting)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            submitting = [asyncio.create_task(submit(n)) for n in range(8)]
+            worked = await asyncio.gather(*(work(f"w-{n}") for n in range(8)))
+            submitted = await asyncio.gather(*submitting)
         finished = [task_id for done in worked for task_id in done]
         while claims := await hands.claim(lease_seconds=LEASE_SECONDS):
             finished += [(await hands.complete(claimed.task)).id for claimed in claims]

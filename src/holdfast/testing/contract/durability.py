@@ -9,8 +9,8 @@ from holdfast.domain.transition import Applied, Existing
 from holdfast.ports import Filter, Kept, Topic
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.hands import Hands
-from holdfast.testing.contract.signalling import PATIENCE_SECONDS, waiting
+from holdfast.testing.contract.hands import PATIENCE_SECONDS, Hands
+from holdfast.testing.contract.signalling import waiting
 
 
 class Durability(Contract):

@@ -24,6 +24,7 @@ from holdfast.testing.clock import ManualClock
 STAGES = ("one", "two", "three")
 LEASE_SECONDS = 30.0
 NO_LIMIT = 1_000_000
+PATIENCE_SECONDS = 30.0  # by the machine's clock: what takes longer will never come
 ASKER = By(actor="ada", origin="contract", reason="because")
 
 OPERATE: Mapping[Command, Callable[..., Transition]] = {

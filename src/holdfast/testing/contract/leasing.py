@@ -194,3 +194,12 @@ class Expiring(Contract):
         hands.clock.advance(LEASE_SECONDS + 1)
         await hands.store.expire(limit=10, count_crashes=True)
         assert (await hands.detail(task)).progress is None
+
+    async def test_a_task_taken_back_goes_before_those_that_have_not_run(
+        self, hands: Hands
+    ) -> None:
+        task = await hands.start()
+        younger = await hands.submit_many(3)
+        hands.clock.advance(LEASE_SECONDS)
+        await hands.store.expire(limit=10, count_crashes=True)
+        assert await hands.claim_ids("w-2", limit=4) == [task.id, *younger]

@@ -211,6 +211,15 @@ class Counting(Contract):
             await hands.ask(Command.CANCEL, await hands.load(task_id))
         entries = await hands.store.audits(limit=2)
         assert [entry.task_id for entry in entries] == [ids[2], ids[1]]
+        assert list(await hands.store.audits(limit=0)) == []
+
+    async def test_audits_go_on_behind_as_many_as_were_seen(self, hands: Hands) -> None:
+        ids = await hands.submit_many(5)
+        for task_id in ids:
+            await hands.ask(Command.CANCEL, await hands.load(task_id))
+        pages = [await hands.store.audits(limit=2, cursor=cursor) for cursor in (None, "2", "4")]
+        assert [entry.task_id for page in pages for entry in page] == ids[::-1]
+        assert list(await hands.store.audits(limit=2, cursor="5")) == []
 
 
 class Workers(Contract):

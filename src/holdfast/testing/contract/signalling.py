@@ -10,10 +10,9 @@ import pytest
 from holdfast.domain.state import Command
 from holdfast.ports import Store, Topic
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.hands import LEASE_SECONDS, Hands
+from holdfast.testing.contract.hands import LEASE_SECONDS, PATIENCE_SECONDS, Hands
 
 FOREVER_SECONDS = 3600.0  # by the test's clock, which stands still
-PATIENCE_SECONDS = 10.0  # by the machine's: a wait that takes longer has missed its signal
 
 Act = Callable[[Hands], Awaitable[object]]
 

@@ -1,0 +1,217 @@
+"""The real engine, in memory, on a clock that a test moves.
+
+app = Holdfast()                                        # the user's own, at module level
+
+async def test_an_upgrade_survives_a_crash(holdfast_engine):
+    engine = holdfast_engine(app)
+    engine.crash_at("migrate", when="after")            # done, and the worker dies
+    handle = await upgrade.submit(Upgrade(7), tenant="t-001")
+    await engine.drain()                                # another worker takes over
+    assert await handle.result() == "at 7"
+
+async def test_a_failed_mail_is_sent_again_after_a_minute(holdfast_engine):
+    engine = holdfast_engine(app)
+    handle = await send.submit("to@example.org")        # the first attempt fails
+    await engine.drain()
+    assert (await handle.info()).status == "RETRYING"
+    await engine.advance("5m")                          # what falls due on the way runs
+    assert await handle.result() == "sent"
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from contextlib import ExitStack
+
+from holdfast.app import Holdfast
+from holdfast.domain.durations import seconds
+from holdfast.domain.errors import InvalidInput
+from holdfast.domain.state import Status
+from holdfast.domain.task import Place
+from holdfast.ports import Filter, Store
+from holdfast.runtime.worker import Worker
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.crashing import Crash, When, crashing
+
+TURNS = 50  # of the event loop: enough for several stages on the memory store
+ROUNDS_LIMIT = 1_000
+POLL_SECONDS = 0.001
+THREAD_SECONDS = 0.5  # real ones, given to a plain function before the clock goes on
+TICK_SECONDS = 0.5
+SWEEP = 500
+BUSY = (Place.READY, Place.LEASED)
+MOVING = (Status.PENDING, Status.RUNNING, Status.ROLLING_BACK)
+
+
+class StillBusy(AssertionError):
+    """What ought to come to rest did not."""
+
+
+class Engine:
+    """An app on a store in memory, with a worker of its own and a clock that stands still.
+
+    A store of your own must live by ``clock``. Nothing runs before the first `start`, `drain`
+    or `advance`; then one worker runs on the test's event loop.
+    """
+
+    def __init__(
+        self,
+        app: Holdfast,
+        *,
+        store: Store | None = None,
+        clock: ManualClock | None = None,
+        seed: int = 0,
+        slots: int | None = None,
+    ) -> None:
+        self.app = app
+        self.clock = clock or ManualClock()
+        self.chance = random.Random(seed)
+        self.store = crashing(store or MemoryStore(self.clock), self._kill)
+        self.worker: Worker | None = None
+        self.deaths = 0
+        self._slots = slots
+        self._buried = 0
+        self._given_time: set[str] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opened = ExitStack()
+        self._opened.enter_context(app.on(self.store, clock=self.clock, chance=self.chance))
+
+    def crash_at(
+        self, stage: str, *, when: When = "after", undo: bool = False, times: int = 1
+    ) -> None:
+        """Let the worker die at this boundary of the stage (or of its undo), ``times`` times.
+
+        ``before``: its function has not been called. ``after``: it has returned, and nothing is
+        written. ``commit``: its end is written, and the worker has not heard so.
+        """
+        declared = [self.app.registry.find(name) for name in self.app.registry.names()]
+        if not any(one is not None and one.stage(stage) for one in declared):
+            raise InvalidInput(f"no task has a stage named {stage!r}")
+        self.store.crashes.append(Crash(stage=stage, when=when, undo=undo, times=times))
+
+    async def start(self) -> Worker:
+        """A worker, if none lives."""
+        if self.worker is None:
+            self._loop = asyncio.get_running_loop()
+            queues = self._queues()
+            worker = self.app.worker(slots=self._slots, queues=queues, heartbeat_thread=False)
+            self.worker = worker
+            await worker.start()
+        return self.worker
+
+    async def drain(self, *, timeout: float = 10.0) -> None:
+        """Run until nothing is ready or running. What is due later stays, until the clock moves.
+
+        ``timeout`` is in real seconds; past it StillBusy says what went on.
+        """
+        give_up_at = time.monotonic() + timeout
+        await self._promote()
+        await self._take_over()
+        await _turns()
+        while await self._busy() or (self.worker is not None and self.worker.running):
+            await self._take_over()
+            await asyncio.sleep(POLL_SECONDS)
+            if time.monotonic() > give_up_at:
+                raise StillBusy(await self._describe(timeout))
+        await _turns()
+
+    async def advance(self, by: float | str) -> None:
+        """Move the clock; whatever falls due on the way runs at its own moment."""
+        end = self.clock.steady() + seconds(by)
+        await self._take_over()
+        await self._settle()
+        while (left := end - self.clock.steady()) > 0:
+            next_seconds = await self._promote()
+            await self._settle()
+            if self.worker is not None and self.worker.running:
+                await self.clock.elapse(min(left, TICK_SECONDS))
+            else:
+                step = left if next_seconds is None else min(left, max(next_seconds, 1e-6))
+                self.clock.advance(step)
+            await self._take_over()
+            await self._settle()
+        await self._promote()
+        await self._settle()
+
+    def close(self) -> None:
+        """The worker is gone, the app is as it was."""
+        if self._loop is not None and not self._loop.is_closed():
+            self.store.bury()
+            if self.worker is not None:
+                self.worker.abandon()
+        self.worker = None
+        self._opened.close()
+
+    # -- workers that die
+
+    def _kill(self, name: str) -> None:
+        if self.worker is not None and self.worker.name == name:
+            self.worker.abandon()
+            self.worker = None
+            self.deaths += 1
+
+    async def _take_over(self) -> None:
+        """A worker lives; what a dead one held is free again once its lease is over."""
+        if self.deaths > self._buried:
+            self._buried = self.deaths
+            await self.clock.elapse(self.app.settings.lease + TICK_SECONDS)
+            await self.store.expire(limit=SWEEP, count_crashes=True)
+        await self.start()
+
+    def _queues(self) -> tuple[str, ...]:
+        types = map(self.app.registry.find, self.app.registry.names())
+        declared = (one.queue for one in types if one is not None)
+        return tuple(dict.fromkeys((*self.app.settings.queue_names, *declared)))
+
+    # -- coming to rest
+
+    async def _promote(self) -> float | None:
+        """Set going what is due; how long until the next is."""
+        while True:
+            due = await self.store.promote(limit=SWEEP)
+            if due.count < SWEEP:
+                return due.next_seconds
+
+    async def _busy(self) -> bool:
+        places = (await self.store.stats()).by_queue
+        return any(places[q].get(p, 0) for q in self._queues() if q in places for p in BUSY)
+
+    async def _settle(self) -> None:
+        """Until nothing moves any more, though stages may still wait for something."""
+        before = None
+        for _ in range(ROUNDS_LIMIT):
+            await _turns()
+            await self._await_threads()
+            stats = await self.store.stats()
+            now = (stats.by_queue, stats.moves)
+            if now == before:
+                return
+            before = now
+        raise StillBusy("tasks went on and on while the clock stood still")
+
+    async def _await_threads(self) -> None:
+        """Plain functions live in real time: each gets a little of it before the clock goes on."""
+        give_up_at = time.monotonic() + THREAD_SECONDS
+        while self.worker is not None and (fresh := self.worker.in_threads - self._given_time):
+            if time.monotonic() > give_up_at:
+                self._given_time |= fresh
+                return
+            await asyncio.sleep(POLL_SECONDS)
+            await _turns()
+
+    async def _describe(self, timeout: float) -> str:
+        page = await self.store.find(Filter(statuses=MOVING), limit=10)
+        lines = [
+            f"  {task.type} {task.id}: {task.status}, {task.place}, at stage {task.at_stage}"
+            for task in page.tasks
+            if task.place in BUSY
+        ]
+        return "\n".join((f"not at rest after {timeout:g} s:", *lines))
+
+
+async def _turns() -> None:
+    for _ in range(TURNS):
+        await asyncio.sleep(0)

@@ -1,0 +1,137 @@
+"""The same face without an event loop. Real threads and real time, so each test is short."""
+
+import threading
+
+import pytest
+
+from holdfast import (
+    Context,
+    Holdfast,
+    HoldfastError,
+    InvalidPayload,
+    Permanent,
+    ResultTimeout,
+    Status,
+    TaskCancelled,
+    TaskFailed,
+    TaskRolledBack,
+)
+from holdfast.app.declare import SyncTask
+
+
+@pytest.fixture
+def greet(app: Holdfast) -> SyncTask[str, str]:
+    @app.task("greet")
+    def greet(ctx: Context, name: str) -> str:
+        if name == "nobody":
+            raise Permanent("nobody is there")
+        return f"hello {name}"
+
+    return greet
+
+
+def test_submitting_and_waiting_with_workers(app: Holdfast, greet: SyncTask[str, str]) -> None:
+    with app.blocking.running(workers=1) as face:
+        handle = face.submit(greet, "ann", tenant="t-1", key="k")
+        assert handle.result(10) == "hello ann"
+        assert handle.info().status is Status.COMPLETED
+        assert face.submit(greet, "ann", tenant="t-1", key="k").id == handle.id
+        assert handle.rollback("no") is Status.ROLLING_BACK
+        with pytest.raises(TaskRolledBack):
+            handle.result(10)
+
+
+def test_every_command_without_workers(app: Holdfast, greet: SyncTask[str, str]) -> None:
+    with app.blocking as face:
+        handle = face.submit(greet, "ann")
+        with pytest.raises(ResultTimeout):
+            handle.result(0.01)
+        assert handle.pause("lunch") is Status.PAUSED
+        assert handle.resume() is Status.PENDING
+        assert handle.why()
+        assert handle.cancel("no") is Status.CANCELLED
+        with pytest.raises(TaskCancelled, match="no"):
+            handle.result(1)
+
+
+def test_errors_come_through(app: Holdfast, greet: SyncTask[str, str]) -> None:
+    with app.blocking.running() as face:
+        with pytest.raises(InvalidPayload):
+            face.submit(greet, 7)  # type: ignore[misc]
+        handle = face.submit(greet, "nobody")
+        with pytest.raises(TaskFailed, match="nobody is there"):
+            handle.result(10)
+        assert handle.retry() is Status.PENDING
+        with pytest.raises(TaskFailed):
+            handle.result(10)
+        assert handle.discard("hopeless") is Status.CANCELLED
+
+
+def test_many_threads_may_use_it(app: Holdfast, greet: SyncTask[str, str]) -> None:
+    results: list[str] = []
+    with app.blocking.running() as face:
+        threads = [
+            threading.Thread(
+                target=lambda n=n: results.append(face.submit(greet, f"n{n}").result(10))
+            )
+            for n in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+    assert sorted(results) == [f"hello n{n}" for n in range(8)]
+
+
+def test_it_must_be_open(app: Holdfast, greet: SyncTask[str, str]) -> None:
+    with pytest.raises(HoldfastError, match="not open"):
+        app.blocking.submit(greet, "ann")
+    with app.blocking:
+        pass
+    with pytest.raises(HoldfastError, match="not open"):
+        app.blocking.submit(greet, "ann")
+
+
+def test_it_can_be_opened_again_and_inside_itself(app: Holdfast, greet: SyncTask[str, str]) -> None:
+    for _ in range(2):
+        with app.blocking as face, app.blocking.running() as inner:
+            assert inner is face
+            assert face.submit(greet, "ann").result(10) == "hello ann"
+
+
+def test_on_the_loops_own_thread_it_refuses_instead_of_hanging(app: Holdfast) -> None:
+    @app.task("inner")
+    async def inner(ctx: Context) -> None: ...
+
+    @app.task("outer")
+    async def outer(ctx: Context) -> str:
+        with pytest.raises(HoldfastError, match="own thread"):
+            app.blocking.submit(inner)
+        return "refused"
+
+    with app.blocking.running() as face:
+        assert face.submit(outer).result(10) == "refused"
+
+
+def test_a_plain_function_may_submit_through_it(app: Holdfast, greet: SyncTask[str, str]) -> None:
+    @app.task("outer")
+    def outer(ctx: Context) -> str:
+        return app.blocking.submit(greet, "ann").result(10)
+
+    with app.blocking.running() as face:
+        assert face.submit(outer).result(10) == "hello ann"
+
+
+def test_a_store_that_cannot_be_opened_leaves_no_thread_behind() -> None:
+    app = Holdfast("sqlite:////no/such/folder/holdfast.db")
+    with pytest.raises(HoldfastError), app.blocking:
+        pass
+    assert not [t for t in threading.enumerate() if t.name == "holdfast-loop"]
+
+
+def test_an_error_inside_closes_it(app: Holdfast, greet: SyncTask[str, str]) -> None:
+    with pytest.raises(ZeroDivisionError), app.blocking.running():
+        raise ZeroDivisionError
+    assert not [t for t in threading.enumerate() if t.name == "holdfast-loop"]
+    with pytest.raises(HoldfastError, match="not open"):
+        app.blocking.submit(greet, "ann")

@@ -1,0 +1,229 @@
+"""What a submitter can do with a task, and what it is told."""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from holdfast import (
+    Command,
+    Context,
+    Holdfast,
+    HoldfastError,
+    IllegalTransition,
+    Permanent,
+    Retry,
+    Status,
+    StoreUnavailable,
+    TaskCancelled,
+    TaskFailed,
+    TaskNotFound,
+    TaskRolledBack,
+)
+from holdfast.app.declare import AsyncTask
+from holdfast.domain.transition import Audit
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing import Engine, ManualClock
+from holdfast.testing.plugin import MakeEngine
+from tests.runtime.helpers import FlakyStore, within_bounds
+
+Echo = AsyncTask[str, str]
+
+
+@pytest.fixture
+def echo(app: Holdfast) -> Echo:
+    @app.task("echo", retry=Retry(max=1))
+    async def echo(ctx: Context, text: str) -> str:
+        if text == "fail":
+            raise Permanent("told to")
+        return text
+
+    return echo
+
+
+@pytest.fixture
+def engine(app: Holdfast, echo: Echo, holdfast_engine: MakeEngine) -> Engine:
+    return holdfast_engine(app)
+
+
+async def test_a_handle_tells_how_its_task_stands(engine: Engine, echo: Echo) -> None:
+    handle = await echo.submit("hello", tenant="t-1")
+    assert handle.id in repr(handle)
+    info = await handle.info()
+    assert (info.id, info.type, info.tenant) == (handle.id, "echo", "t-1")
+    assert (info.status, info.stage, info.completed) == (Status.PENDING, "echo", ())
+    assert (info.progress, info.attempt, info.failure) == (0.0, 1, None)
+    assert info.created_at == engine.clock.now()
+    await engine.drain()
+    info = await handle.info()
+    assert (info.status, info.stage, info.completed) == (Status.COMPLETED, None, ("echo",))
+
+
+async def test_a_result_can_be_awaited_before_and_after_the_end(engine: Engine, echo: Echo) -> None:
+    handle = await echo.submit("hello")
+    waiting = asyncio.create_task(handle.result(timeout=30))
+    await engine.drain()
+    assert await within_bounds(waiting) == "hello"
+    assert await handle.result() == "hello"
+    assert await engine.app.handle(handle.id).result() == "hello"
+
+
+async def test_a_suspended_task_raises_task_failed_with_its_failure(
+    engine: Engine, echo: Echo
+) -> None:
+    handle = await echo.submit("fail")
+    await engine.drain()
+    with pytest.raises(TaskFailed, match="told to") as ended:
+        await handle.result()
+    assert ended.value.task_id == handle.id
+    assert ended.value.failure is not None
+    assert ended.value.failure.stage == "echo"
+
+
+async def test_a_cancelled_task_raises_with_the_reason(engine: Engine, echo: Echo) -> None:
+    handle = await echo.submit("hello")
+    await handle.cancel("too dear")
+    with pytest.raises(TaskCancelled, match="too dear"):
+        await handle.result()
+
+
+async def test_a_discarded_task_raises_task_cancelled(engine: Engine, echo: Echo) -> None:
+    handle = await echo.submit("fail")
+    await engine.drain()
+    assert await handle.discard("hopeless") is Status.CANCELLED
+    with pytest.raises(TaskCancelled):
+        await handle.result()
+    assert (await handle.info()).reason == "hopeless"
+
+
+async def test_a_task_rolled_back_raises_so(engine: Engine, echo: Echo) -> None:
+    handle = await echo.submit("hello")
+    await engine.drain()
+    await handle.rollback()
+    await engine.drain()
+    with pytest.raises(TaskRolledBack):
+        await handle.result()
+
+
+async def test_why_answers_in_words(engine: Engine, echo: Echo) -> None:
+    handle = await echo.submit("hello")
+    assert "default" in await handle.why(), "it names what the task waits for"
+    with pytest.raises(TaskNotFound):
+        await engine.app.why("no-such-task")
+
+
+async def test_an_unknown_task_is_not_found(engine: Engine) -> None:
+    handle = engine.app.handle("no-such-task")
+    calls: list[Callable[[], object]] = [
+        handle.info,
+        handle.envelope,
+        handle.result,
+        handle.why,
+        handle.pause,
+        handle.resume,
+        handle.cancel,
+        handle.retry,
+        handle.rollback,
+        handle.discard,
+    ]
+    for call in calls:
+        with pytest.raises(TaskNotFound):
+            await call()  # type: ignore[misc]
+
+
+async def test_the_envelope_is_that_of_the_document(engine: Engine, echo: Echo) -> None:
+    handle = await echo.submit("hello", key="k-1", trace_id="trace-9", user={"name": "ann"})
+    seen = msgspec.json.decode(msgspec.json.encode(await handle.envelope()))
+    assert seen == {
+        "taskId": handle.id,
+        "type": "echo",
+        "payload": "hello",
+        "context": {"idempotencyKey": "k-1", "traceId": "trace-9", "user": {"name": "ann"}},
+        "retry": {"count": 0, "max": 1, "nextAttemptAt": 0},
+        "status": "pending",
+        "createdAt": "2023-11-14T22:13:20.000+00:00",
+        "updatedAt": "2023-11-14T22:13:20.000+00:00",
+        "taskStatus": "PENDING",
+    }
+    await engine.drain()
+    assert (await handle.envelope()).status == "completed"
+
+
+async def test_an_illegal_command_names_state_and_command_and_changes_nothing(
+    engine: Engine, echo: Echo
+) -> None:
+    handle = await echo.submit("hello")
+    await engine.drain()
+    [before] = await engine.store.load([handle.id])
+    for command in (handle.pause, handle.resume, handle.cancel, handle.retry, handle.discard):
+        with pytest.raises(IllegalTransition) as refused:
+            await command()
+        assert refused.value.status is Status.COMPLETED
+        assert str(refused.value.command) in str(refused.value)
+    assert await engine.store.load([handle.id]) == [before]
+
+
+async def test_asking_what_is_possible_changes_nothing(engine: Engine, echo: Echo) -> None:
+    handle = await echo.submit("hello")
+    [before] = await engine.store.load([handle.id])
+    can = {c for c in Command if await engine.app.control.can(handle.id, c)}
+    assert can == {Command.START, Command.DUE, Command.PAUSE, Command.CANCEL}
+    assert await engine.store.load([handle.id]) == [before]
+    assert await engine.store.audits(limit=10) == []
+    with pytest.raises(TaskNotFound):
+        await engine.app.control.can("no-such-task", Command.PAUSE)
+
+
+async def test_every_command_is_written_down_done_or_refused(engine: Engine, echo: Echo) -> None:
+    handle = await echo.submit("hello")
+    by_ann = engine.app.control.acting_as("ann", "10.0.0.7")
+    await by_ann.pause(handle.id, reason="lunch")
+    with pytest.raises(IllegalTransition):
+        await by_ann.discard(handle.id, reason="gone")
+    await handle.resume()
+    resumed, refused, paused = await engine.store.audits(limit=10)
+    assert facts(paused) == ("ann", "10.0.0.7", "lunch", "pause", "PENDING", "PAUSED", None)
+    assert facts(refused) == (
+        *("ann", "10.0.0.7", "gone", "discard", "PAUSED", "PAUSED"),
+        "illegal-transition",
+    )
+    assert facts(resumed) == ("app", "", "", "resume", "PAUSED", "PENDING", None)
+    assert paused.at == engine.clock.now()
+    assert (await engine.store.stats()).refused == {"PAUSED discard": 1}
+
+
+def facts(audit: Audit) -> tuple[str | None, ...]:
+    by = audit.by
+    return (
+        *(by.actor, by.origin, by.reason),
+        *(str(audit.command), str(audit.before), str(audit.after), audit.refused),
+    )
+
+
+async def test_a_submit_to_a_store_that_is_away_is_an_error_at_once_and_critical(
+    app: Holdfast,
+    echo: Echo,
+    holdfast_engine: MakeEngine,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = ManualClock()
+    memory = MemoryStore(clock)
+    store = FlakyStore(memory)
+    holdfast_engine(app, store=store.as_store, clock=clock)
+    store.down = {"*"}
+    with pytest.raises(StoreUnavailable):
+        await within_bounds(echo.submit("hello"))
+    assert [r.levelname for r in caplog.records] == ["CRITICAL"]
+    store.down = set()
+    assert memory._tasks == {}, "nothing was accepted"
+
+
+async def test_an_app_that_is_not_open_says_so(app: Holdfast, echo: Echo) -> None:
+    for _ in range(2):
+        with pytest.raises(HoldfastError, match="not open"):
+            await echo.submit("hello")
+        with pytest.raises(HoldfastError, match="not open"):
+            await app.handle("x").result()
+        async with app:
+            await echo.submit("hello")

@@ -1,0 +1,82 @@
+"""The public names, each used as the design shows it."""
+
+from pydantic import BaseModel
+
+import holdfast
+from holdfast import Context, Holdfast, Permanent, Retry, RetryAfter, Status
+from holdfast.testing.plugin import MakeEngine
+
+
+class Upgrade(BaseModel):
+    version: int
+
+
+class Report(BaseModel):
+    rows: int
+
+
+async def test_the_example_of_the_design(app: Holdfast, holdfast_engine: MakeEngine) -> None:
+    seen: dict[str, object] = {}
+
+    @app.task("mail.send", retry=Retry(max=5))
+    async def send(ctx: Context, to: str) -> str:
+        if ctx.attempt == 1:
+            raise RetryAfter("5m")
+        if to == "nobody":
+            raise Permanent("no such address")
+        return to
+
+    upgrade = app.workflow("tenant.upgrade", payload=Upgrade, result=Report)
+
+    @upgrade.stage
+    async def snapshot(ctx: Context, order: Upgrade) -> str:
+        return f"snapshot of {order.version}"
+
+    @snapshot.undo
+    async def drop_snapshot(ctx: Context, order: Upgrade) -> None:
+        seen["dropped"] = ctx.result_of(snapshot)
+
+    @upgrade.stage(timeout="10m", retry=Retry(max=3, backoff=("1m", "5m")))
+    def migrate(ctx: Context, order: Upgrade) -> Report:
+        ctx.data["schema"] = 7
+        seen["result"] = ctx.result_of(snapshot)
+        seen["own"] = ctx.find_result(migrate)
+        seen["who"] = (ctx.task_id, ctx.tenant, ctx.attempt, ctx.key)
+        assert ctx.fence > 0
+        ctx.progress(0.4, "copying")
+        return Report(rows=3)
+
+    engine = holdfast_engine(app)
+    async with app:
+        handle = await upgrade.submit(Upgrade(version=7), tenant="t-001", key="upgrade-7")
+        await engine.drain()
+        assert await handle.result(timeout=30) == Report(rows=3)
+        assert (await handle.info()).status is Status.COMPLETED
+        await handle.rollback()
+        await engine.drain()
+        mail = await send.submit("ann")
+        lost = await send.submit("nobody")
+        await engine.advance("6m")
+        assert await mail.result() == "ann"
+        assert (await lost.info()).status is Status.FAILED
+    assert seen == {
+        "result": "snapshot of 7",
+        "own": None,
+        "who": (handle.id, "t-001", 1, f"{handle.id}/1/migrate"),
+        "dropped": "snapshot of 7",
+    }
+
+
+def test_every_public_name_is_there() -> None:
+    assert sorted(holdfast.__all__) == holdfast.__all__
+    for name in holdfast.__all__:
+        assert hasattr(holdfast, name), name
+
+
+def test_every_error_has_a_code_of_its_own() -> None:
+    def family(cls: type[holdfast.HoldfastError]) -> list[type[holdfast.HoldfastError]]:
+        return [cls, *(one for child in cls.__subclasses__() for one in family(child))]
+
+    ours = [cls for cls in family(holdfast.HoldfastError) if cls.__module__.startswith("holdfast.")]
+    codes = [cls.code for cls in ours]
+    assert len(codes) == len(set(codes))

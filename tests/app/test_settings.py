@@ -1,0 +1,113 @@
+"""Settings: given, from the environment, from a file; wrong ones are refused by name (P9)."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Holdfast, InvalidSetting
+from holdfast.settings import load
+
+
+def test_the_defaults_are_those_of_the_documents() -> None:
+    settings = load()
+    assert settings.store == "sqlite:///holdfast.db"
+    assert settings.namespace == "executor"
+    assert (settings.lease, settings.stage_timeout) == (30, 9000)
+    assert (settings.checkpoint_ttl, settings.keep) == (7 * 86_400, 30 * 86_400)
+    assert settings.fallback == "none"
+
+
+def test_the_environment_is_read_with_durations(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "STORE": "memory://",
+        "LEASE": "45s",
+        "KEEP": "2h30m",
+        "CHECKPOINT_TTL": "604800",
+        "SLOTS": "7",
+        "QUEUES": "fast, slow",
+        "NAMESPACE": "staging",
+    }.items():
+        monkeypatch.setenv(f"HOLDFAST_{name}", value)
+    settings = Holdfast().settings
+    assert (settings.store, settings.namespace) == ("memory://", "staging")
+    assert (settings.lease, settings.keep, settings.checkpoint_ttl) == (45, 9000, 604_800)
+    assert (settings.slots, settings.queue_names) == (7, ("fast", "slow"))
+
+
+def test_a_file_is_read_and_the_environment_stands_over_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "holdfast.toml"
+    file.write_text('store = "memory://"\nlease = "1m"\nkeep = 60\nslots = 3\n')
+    monkeypatch.setenv("HOLDFAST_CONFIG", str(file))
+    monkeypatch.setenv("HOLDFAST_SLOTS", "4")
+    settings = load(keep="1h")
+    assert (settings.store, settings.lease) == ("memory://", 60)
+    assert (settings.slots, settings.keep) == (4, 3600)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("LEASE", "soon"),
+        ("LEASE", "-1s"),
+        ("LEASE", "0"),
+        ("LEASE", "2h"),
+        ("LEASE", "nan"),
+        ("SLOTS", "0"),
+        ("SLOTS", "many"),
+        ("QUEUES", ""),
+        ("QUEUES", "a,,b"),
+        ("QUEUES", "a b"),
+        ("NAMESPACE", "{x}"),
+        ("NAMESPACE", ""),
+        ("FALLBACK", "disk"),
+        ("STAGE_TIMEOUT", "0s"),
+        ("PAYLOAD_LIMIT", "-1"),
+        ("KEEP", "1w"),
+        ("CRASH_LIMIT", "0"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_the_name_of_the_setting(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(f"HOLDFAST_{name}", value)
+    with pytest.raises(InvalidSetting) as refused:
+        Holdfast()
+    assert refused.value.name == f"HOLDFAST_{name}"
+    assert f"HOLDFAST_{name}" in str(refused.value)
+
+
+def test_an_unknown_setting_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match="HOLDFAST_LEESE"):
+        Holdfast(leese="30s")
+
+
+@pytest.mark.parametrize(
+    "text", ["lease = [", "leese = 3", 'lease = "soon"', "slots = -1", "lease = true"]
+)
+def test_a_wrong_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    file = tmp_path / "holdfast.toml"
+    file.write_text(text)
+    monkeypatch.setenv("HOLDFAST_CONFIG", str(file))
+    with pytest.raises(InvalidSetting, match="HOLDFAST_"):
+        Holdfast()
+
+
+def test_a_file_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_CONFIG", "nowhere.toml")
+    with pytest.raises(InvalidSetting, match="HOLDFAST_CONFIG"):
+        Holdfast()
+
+
+@pytest.mark.parametrize(
+    "url", ["redis", "mysql://u:secret@host/x", "sqlite://", "sqlite://host/x", ""]
+)
+async def test_a_store_that_nobody_knows_is_refused_without_telling_its_secret(url: Any) -> None:
+    with pytest.raises(InvalidSetting, match="HOLDFAST_STORE") as refused:
+        async with Holdfast(url):
+            pass
+    assert "secret" not in str(refused.value)

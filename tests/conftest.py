@@ -1,0 +1,20 @@
+"""Fixtures for all tests; `holdfast_engine` comes from the plugin that users get."""
+
+import os
+
+import pytest
+
+from holdfast import Holdfast
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("HOLDFAST_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def app() -> Holdfast:
+    """An app with nothing declared; its store is never opened, the engine brings its own."""
+    return Holdfast("memory://")

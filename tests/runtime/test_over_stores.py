@@ -1,0 +1,208 @@
+"""The main roads, end to end, on each store: the same app runs on all of them."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Context, Handle, Holdfast, KeyConflict, Retry, Status, TaskRolledBack
+from holdfast.ports import Store
+from holdfast.stores.memory import MemoryStore
+from holdfast.stores.sqlite import SqliteStore
+from holdfast.testing import Engine, ManualClock
+from holdfast.testing.plugin import MakeEngine
+from tests.runtime.helpers import Gate, detail_of, event_names, within_bounds
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def store(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock
+) -> AsyncIterator[Store]:
+    kept: Store = MemoryStore(clock)
+    if request.param == "sqlite":
+        kept = SqliteStore(tmp_path / "holdfast.db", clock)
+    await kept.open()
+    yield kept
+    findings = await kept.doctor(fix=False, limit=100)
+    await kept.close()
+    assert list(findings) == []
+
+
+class Bench:
+    def __init__(self, app: Holdfast) -> None:
+        self.said: list[str] = []
+        self.fails: set[str] = set()
+        self.gate: Gate | None = None
+        self.flow = app.workflow(
+            "upgrade", payload=int, result=int, retry=Retry(max=2, backoff=("1m",), jitter=0.0)
+        )
+
+        @self.flow.stage
+        async def snapshot(ctx: Context, version: int) -> str:
+            await self.step(ctx, "snapshot")
+            ctx.data["seen"] = [version]
+            return f"s-{version}"
+
+        @snapshot.undo
+        async def drop(ctx: Context, version: int) -> None:
+            self.said.append(f"drop {ctx.result_of(snapshot)}")
+
+        @self.flow.stage
+        def migrate(ctx: Context, version: int) -> int:
+            self.said.append("migrate")
+            if "migrate" in self.fails:
+                raise ValueError("migrate")
+            return len(ctx.result_of(snapshot)) + len(ctx.data["seen"])
+
+        @self.flow.stage
+        async def switch(ctx: Context, version: int) -> int:
+            await self.step(ctx, "switch")
+            return ctx.result_of(migrate) + version
+
+    async def step(self, ctx: Context, name: str) -> None:
+        self.said.append(name)
+        if self.gate is not None and name == "snapshot":
+            await self.gate.stand()
+        if name in self.fails:
+            raise ValueError(name)
+
+
+@pytest.fixture
+def bench(app: Holdfast) -> Bench:
+    return Bench(app)
+
+
+@pytest.fixture
+async def engine(
+    app: Holdfast, bench: Bench, store: Store, clock: ManualClock, holdfast_engine: MakeEngine
+) -> AsyncIterator[Engine]:
+    made = holdfast_engine(app, store=store, clock=clock)
+    yield made
+    made.close()
+
+
+async def submitted(bench: Bench, engine: Engine, **options: Any) -> Handle[int]:
+    handle = await bench.flow.submit(7, tenant="t-1", **options)
+    await engine.drain()
+    return handle
+
+
+async def test_a_workflow_completes(bench: Bench, engine: Engine) -> None:
+    handle = await submitted(bench, engine)
+    assert await handle.result() == 11
+    assert bench.said == ["snapshot", "migrate", "switch"]
+    assert (await handle.info()).completed == ("snapshot", "migrate", "switch")
+    assert (await handle.envelope()).status == "completed"
+
+
+async def test_a_failed_stage_is_retried_at_its_time_and_suspended_at_the_last(
+    bench: Bench, engine: Engine
+) -> None:
+    bench.fails = {"migrate"}
+    handle = await submitted(bench, engine)
+    assert (await handle.info()).status is Status.RETRYING
+    await engine.advance("61s")
+    await engine.drain()
+    assert (await handle.info()).status is Status.FAILED
+    bench.fails = set()
+    await handle.retry()
+    await engine.drain()
+    assert await handle.result() == 11
+    assert bench.said == ["snapshot", "migrate", "migrate", "migrate", "switch"]
+
+
+@pytest.mark.parametrize("stage", ["snapshot", "migrate", "switch"])
+@pytest.mark.parametrize("when", ["before", "after", "commit"])
+async def test_a_crash_loses_nothing(bench: Bench, engine: Engine, stage: str, when: Any) -> None:
+    engine.crash_at(stage, when=when)
+    handle = await submitted(bench, engine)
+    assert engine.deaths == 1
+    assert await handle.result() == 11
+    assert bench.said.count(stage) == (2 if when == "after" else 1)
+    assert (await event_names(engine, handle)).count("StageCompleted") == 3
+
+
+async def test_three_crashes_suspend(bench: Bench, engine: Engine) -> None:
+    engine.crash_at("migrate", times=3)
+    handle = await submitted(bench, engine)
+    failure = (await handle.info()).failure
+    assert failure is not None
+    assert failure.kind == "poison"
+
+
+async def test_a_rollback_undoes_and_a_retry_starts_over(bench: Bench, engine: Engine) -> None:
+    bench.fails = {"switch"}
+    handle = await submitted(bench, engine)
+    await handle.pause()
+    await handle.rollback("no good")
+    await engine.drain()
+    assert bench.said[-1] == "drop s-7"
+    with pytest.raises(TaskRolledBack):
+        await handle.result()
+    assert (await detail_of(engine, handle)).checkpoint is None
+    bench.fails = set()
+    await handle.retry()
+    await engine.drain()
+    assert await handle.result() == 11
+
+
+@pytest.mark.parametrize("command", ["pause", "cancel"])
+async def test_a_request_during_a_stage_acts_behind_it(
+    bench: Bench, engine: Engine, command: str
+) -> None:
+    bench.gate = Gate()
+    handle = await bench.flow.submit(7, tenant="t-1")
+    await engine.start()
+    await bench.gate.wait_until_reached()
+    await getattr(handle, command)()
+    bench.gate.open()
+    await engine.drain()
+    assert bench.said == ["snapshot"]
+    assert (await handle.info()).status in (Status.PAUSED, Status.CANCELLED)
+
+
+async def test_a_tenants_line_is_kept_and_a_key_gives_the_first_task(
+    bench: Bench, engine: Engine
+) -> None:
+    bench.fails = {"migrate"}
+    first = await submitted(bench, engine, key="upgrade-7")
+    second = await submitted(bench, engine)
+    assert (await second.info()).status is Status.PENDING
+    assert (await submitted(bench, engine, key="upgrade-7")).id == first.id
+    with pytest.raises(KeyConflict):
+        await bench.flow.submit(8, tenant="t-1", key="upgrade-7")
+    await first.cancel()
+    bench.fails = set()
+    await engine.drain()
+    assert await within_bounds(second.result()) == 11
+
+
+async def test_the_recovery_after_a_restart(
+    bench: Bench, engine: Engine, app: Holdfast, store: Store, holdfast_engine: MakeEngine
+) -> None:
+    """Section 7.3 of the persistence document, call by call."""
+    bench.fails = {"migrate"}
+    handle = await submitted(bench, engine)
+    await engine.advance("61s")
+    await engine.drain()
+    engine.close()
+
+    again = holdfast_engine(app, store=store, clock=engine.clock)
+    status = await app.query.query_task_status_by_tenant("t-1")
+    assert status.task is not None
+    assert (status.task.id, status.task.status) == (handle.id, Status.FAILED)
+    assert await app.query.has_checkpoint("t-1")
+    bench.fails = set()
+    bench.said.clear()
+    await app.query.retry_task_by_tenant("t-1", from_checkpoint=True)
+    await again.drain()
+    assert bench.said == ["migrate", "switch"], "completed stages are skipped"
+    assert await handle.result() == 11
+    assert not await app.query.has_checkpoint("t-1")
+    again.close()

@@ -1,0 +1,159 @@
+"""Damage that was planted is found and, where the records tell how, mended."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.domain.state import Command
+from holdfast.domain.task import Place
+from holdfast.ports import Filter, Finding
+from holdfast.stores.sqlite import SqliteStore
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.contract.hands import Hands
+from tests.sqlite_files import ask, opened
+
+LIMIT = 100
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "holdfast.db"
+
+
+@pytest.fixture
+async def store(path: Path) -> AsyncIterator[SqliteStore]:
+    """Two tasks in a queue, one that runs, two in its line, one that rests, one that is settled."""
+    clock = ManualClock()
+    async with opened(path, clock) as store:
+        hands = Hands(store, clock)
+        settled = await hands.submit()
+        await hands.ask(Command.CANCEL, settled)
+        parked = await hands.submit(tenant="p")
+        await hands.ask(Command.PAUSE, parked)
+        await hands.start(tenant="t", key="k")
+        await hands.submit_many(2, tenant="t")
+        await hands.submit_many(2)
+        assert await store.doctor(fix=False, limit=LIMIT) == []
+        yield store
+
+
+DAMAGE = {
+    "a column differs from its record": "UPDATE tasks SET status = 'ODD' WHERE n = 6",
+    "a ready task is in no queue": "UPDATE tasks SET ready = NULL WHERE n = 6",
+    "a leased task is in a queue": "UPDATE tasks SET ready = 99 WHERE n = 3",
+    "a waiting task is in no line": "UPDATE tasks SET line = NULL WHERE n = 4",
+    "a lease is missing": """
+        UPDATE tasks SET lease_id = NULL, lease_boot = NULL, lease_until = NULL,
+            record = CAST(json_set(CAST(record AS TEXT), '$.lease', NULL) AS BLOB)
+        WHERE n = 3""",
+    "a tenant's line is miscounted": "UPDATE tenants SET waiting = 7 WHERE tenant = 't'",
+    "a tenant has lost its active task": "UPDATE tenants SET active = NULL WHERE tenant = 't'",
+    "a tenant says that a task is active which is gone":
+        "UPDATE tenants SET active = 777 WHERE tenant = 'p'",
+    "a tenant's row is gone": "DELETE FROM tenants WHERE tenant = 't'",
+    "a total is wrong": "UPDATE totals SET count = count + 3",
+    "a total is gone": "DELETE FROM totals",
+    "a key is gone": "DELETE FROM keys",
+    "a number may be given out twice": "UPDATE sequences SET task = 1, fence = 0",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_planted_damage_is_found_and_mended(
+    store: SqliteStore, path: Path, damage: str
+) -> None:
+    ask(path, DAMAGE[damage])
+    found = await store.doctor(fix=False, limit=LIMIT)
+    assert found
+    assert not any(finding.mended for finding in found)
+    assert await store.doctor(fix=False, limit=LIMIT) == found  # a look changes nothing
+    for _ in range(3):  # what one step uncovers is for the next
+        await store.doctor(fix=True, limit=LIMIT)
+    assert await store.doctor(fix=False, limit=LIMIT) == []
+    clock = ManualClock()
+    assert len(await Hands(store, clock).claim(limit=10)) >= 2
+
+
+@pytest.mark.parametrize(
+    ("change", "n", "invariant"),
+    [
+        (("$.failures", "9"), 2, "I16"),
+        (("$.pause_requested", "true"), 2, "I14"),
+        (("$.last_completed", "1"), 3, "I7"),
+    ],
+)
+async def test_a_broken_rule_is_only_told(
+    store: SqliteStore, path: Path, change: tuple[str, str], n: int, invariant: str
+) -> None:
+    sql = "UPDATE tasks SET record = CAST(json_set(CAST(record AS TEXT), ?, json(?)) AS BLOB)"
+    ask(path, f"{sql} WHERE n = ?", *change, n)
+    await only_told(store, invariant)
+
+
+@pytest.mark.parametrize(
+    ("damage", "invariant"),
+    [
+        ("UPDATE tasks SET record = CAST('{' AS BLOB) WHERE n = 6", "I11"),
+        ("UPDATE keys SET task_id = 'another'", "I10"),
+    ],
+)
+async def test_what_cannot_be_derived_is_only_told(
+    store: SqliteStore, path: Path, damage: str, invariant: str
+) -> None:
+    ask(path, damage)
+    await only_told(store, invariant)
+
+
+async def only_told(store: SqliteStore, invariant: str) -> None:
+    found = await store.doctor(fix=True, limit=LIMIT)
+    assert [(finding.invariant, finding.mended) for finding in found] == [(invariant, False)]
+    assert await store.doctor(fix=False, limit=LIMIT) == found
+
+
+async def test_two_running_tasks_of_a_tenant_are_told(store: SqliteStore, path: Path) -> None:
+    ask(
+        path,
+        "UPDATE tasks SET lease_id = 'x', lease_boot = 1, lease_until = 9e9, line = NULL,"
+        " place = 'leased', record = CAST(json_set(CAST(record AS TEXT), '$.place', 'leased',"
+        ' \'$.lease\', json(\'{"owner":"w","fence":1,"id":"x","until":9e9}\')) AS BLOB)'
+        " WHERE n = 4",
+    )
+    assert "I2" in kinds(await store.doctor(fix=True, limit=LIMIT))
+    assert kinds(await store.doctor(fix=False, limit=LIMIT)) == {"I2"}
+
+
+def kinds(findings: object) -> set[str]:
+    assert isinstance(findings, list)
+    return {finding.invariant for finding in findings if isinstance(finding, Finding)}
+
+
+async def test_the_doctor_stops_at_its_limit(store: SqliteStore, path: Path) -> None:
+    ask(path, "UPDATE tasks SET version = 99")
+    assert len(await store.doctor(fix=False, limit=3)) == 3
+
+
+async def test_an_unreadable_record_does_not_stop_its_neighbours(
+    store: SqliteStore, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ask(path, "UPDATE tasks SET record = CAST('{' AS BLOB) WHERE n = 6")
+    claimed = await Hands(store, ManualClock()).claim(limit=10)
+    assert [c.task.order for c in claimed] == [7]
+    assert "unreadable" in caplog.text
+    page = await store.find(Filter(), limit=LIMIT)
+    assert len(page.tasks) == 6
+    assert (await store.load(["task-000006", "task-000007"]))[0] is None
+    assert ask(path, "SELECT place FROM tasks WHERE n = 6") == [(Place.PARKED.value,)]
+    assert len(await store.doctor(fix=True, limit=LIMIT)) == 1
+
+
+async def test_an_unreadable_head_of_a_line_lets_the_next_through(path: Path) -> None:
+    clock = ManualClock()
+    async with opened(path, clock) as store:
+        hands = Hands(store, clock)
+        first, _, third = [await hands.submit(tenant="t", stages=("only",)) for _ in range(3)]
+        ask(path, "UPDATE tasks SET record = CAST('{' AS BLOB) WHERE n = 2")
+        await hands.complete(await hands.take())
+        assert first.id != third.id
+        assert await hands.claim_ids() == [third.id]
+        assert (await hands.tenant("t")).waiting == 0

@@ -1,0 +1,76 @@
+"""What is cleaned up leaves nothing behind, and the file gets small again."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.ports import Kept
+from holdfast.stores.sqlite import prune as pruning
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.contract.hands import Hands
+from tests.sqlite_files import ask, opened
+
+PER_TASK = "tasks payloads outcomes checkpoints stages events keys tombstones tenants".split()
+DAY = 86_400.0
+
+
+@pytest.mark.parametrize("keep_seconds", [0.0, 60.0])
+async def test_everything_that_belongs_to_a_task_goes_with_it(
+    tmp_path: Path, keep_seconds: float
+) -> None:
+    path, clock = tmp_path / "holdfast.db", ManualClock()
+    async with opened(path, clock) as store:
+        hands = Hands(store, clock)
+        baseline = ask(path, "PRAGMA page_count")[0][0]
+        for n in range(60):
+            await hands.submit(
+                tenant=f"t-{n}",
+                key=f"k-{n}",
+                payload="x" * 4_000,
+                stages=("one", "two"),
+                keep_seconds=keep_seconds,
+            )
+        for claimed in await hands.claim(limit=60):
+            task = await hands.finish_stage(claimed.task)
+            await hands.commit(await hands.done(task))
+        assert ask(path, "PRAGMA page_count")[0][0] > baseline + 60
+        clock.advance(3 * DAY)
+        for kind in (Kept.TASKS, Kept.TOMBSTONES):
+            await store.prune(kind, older_than_seconds=0, limit=1_000, dry_run=False)
+        left = {table: ask(path, f"SELECT count(*) FROM {table}")[0][0] for table in PER_TASK}
+        assert left == dict.fromkeys(PER_TASK, 0)
+        assert (await store.stats()).by_status == {}
+        assert ask(path, "PRAGMA page_count")[0][0] <= baseline + 5
+        assert await store.doctor(fix=False, limit=10) == []
+
+
+async def test_a_tenant_is_forgotten_with_its_last_task_only(tmp_path: Path) -> None:
+    path, clock = tmp_path / "holdfast.db", ManualClock()
+    async with opened(path, clock) as store:
+        hands = Hands(store, clock)
+        await hands.complete(await hands.start(tenant="t", keep_seconds=1))
+        running = await hands.start(tenant="t")
+        clock.advance(3 * DAY)
+        await store.prune(Kept.TASKS, older_than_seconds=0, limit=10, dry_run=False)
+        assert (await hands.tenant("t")).active == running.id
+
+
+async def test_a_large_clean_up_is_done_in_bounded_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pruning, "BATCH", 10)
+    path, clock = tmp_path / "holdfast.db", ManualClock()
+    async with opened(path, clock) as store:
+        hands = Hands(store, clock)
+        await hands.submit_many(60, stages=("only",), keep_seconds=1)
+        for claimed in await hands.claim(limit=60):
+            await hands.complete(claimed.task)
+        clock.advance(3 * DAY)
+
+        async def prune(*, limit: int, dry_run: bool) -> int:
+            return await store.prune(Kept.TASKS, older_than_seconds=0, limit=limit, dry_run=dry_run)
+
+        assert await prune(limit=500, dry_run=True) == 60
+        assert await prune(limit=35, dry_run=False) == 35
+        assert await prune(limit=500, dry_run=False) == 25
+        assert ask(path, "SELECT count(*) FROM events") == [(0,)]

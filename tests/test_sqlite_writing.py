@@ -1,0 +1,214 @@
+"""Group commit, and what a write may rely on."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.domain.errors import StoreError, StoreUnavailable, StoreUnusable
+from holdfast.domain.transition import Inserted
+from holdfast.ports import Renewal
+from holdfast.stores.sqlite import SqliteStore
+from holdfast.stores.sqlite.txn import Txn
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.contract.hands import Hands, beat
+from tests.sqlite_files import ask, opened
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "holdfast.db"
+
+
+@pytest.fixture
+async def store(path: Path) -> AsyncIterator[SqliteStore]:
+    async with opened(path, ManualClock()) as store:
+        yield store
+
+
+@pytest.fixture
+def hands(store: SqliteStore) -> Hands:
+    return Hands(store, ManualClock())
+
+
+class Hold:
+    """Keeps the writer busy, so that what comes meanwhile has to gather."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store, self._begun, self._go = store, asyncio.Event(), threading.Event()
+        self._loop = asyncio.get_running_loop()
+
+    async def __aenter__(self) -> None:
+        self._task = asyncio.ensure_future(self._store._writer.do(self._work))
+        await self._begun.wait()
+
+    def _work(self, _: Txn) -> None:
+        self._loop.call_soon_threadsafe(self._begun.set)
+        assert self._go.wait(10)
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.sleep(0)
+        self._go.set()
+        await self._task
+
+
+class Commits:
+    """Counts the writer's commits, and can refuse them."""
+
+    def __init__(self) -> None:
+        self.count, self.refused_after = 0, 1_000
+
+    async def watch(self, store: SqliteStore) -> "Commits":
+        await store._writer.do(lambda txn: txn.db.set_commit_hook(self._committed))
+        self.count = 0
+        return self
+
+    def _committed(self) -> bool:
+        self.count += 1
+        return self.count > self.refused_after
+
+
+async def test_what_gathers_behind_a_commit_is_written_with_one_commit(
+    store: SqliteStore, hands: Hands
+) -> None:
+    commits = await Commits().watch(store)
+    async with Hold(store):
+        writes = [asyncio.ensure_future(hands.insert(hands.submission())) for _ in range(50)]
+    assert [type(answer[0]) for answer in await asyncio.gather(*writes)] == [Inserted] * 50
+    assert commits.count == 2  # the one that was held, and one for all of them
+
+
+async def test_a_single_write_is_not_delayed_for_company(store: SqliteStore, hands: Hands) -> None:
+    commits = await Commits().watch(store)
+    for _ in range(3):
+        await hands.insert(hands.submission())
+    assert commits.count == 3
+
+
+async def test_one_failing_write_of_a_group_spoils_no_other(
+    store: SqliteStore, hands: Hands
+) -> None:
+    def fails(txn: Txn) -> None:
+        txn.run("payload_add", 999, b"half")
+        raise ValueError("no")
+
+    async with Hold(store):
+        before = asyncio.ensure_future(hands.insert(hands.submission(id="a")))
+        failing = asyncio.ensure_future(store._writer.do(fails))
+        after = asyncio.ensure_future(hands.insert(hands.submission(id="b")))
+    with pytest.raises(ValueError, match="no"):
+        await failing
+    assert await before == [Inserted("a")]
+    assert await after == [Inserted("b")]
+    assert ask(store.path, "SELECT count(*) FROM payloads") == [(2,)]
+
+
+async def test_a_commit_that_fails_fails_for_its_whole_group_and_leaves_nothing(
+    store: SqliteStore, hands: Hands
+) -> None:
+    commits = await Commits().watch(store)
+    commits.refused_after = 1  # the one that is held
+    async with Hold(store):
+        writes = [asyncio.ensure_future(hands.insert(hands.submission())) for _ in range(3)]
+    answers = await asyncio.gather(*writes, return_exceptions=True)
+    assert all(isinstance(answer, StoreError) for answer in answers)
+    assert commits.count == 2
+    commits.refused_after = 1_000
+    assert ask(store.path, "SELECT count(*) FROM tasks") == [(0,)]
+    assert (await store.stats()).by_status == {}
+    task = await hands.submit()
+    assert task.order == 1
+
+
+async def test_an_answer_means_committed(path: Path, hands: Hands) -> None:
+    await hands.insert(hands.submission(id="a"))
+    assert ask(path, "SELECT id FROM tasks") == [("a",)]
+
+
+async def test_what_was_written_is_read_at_once(hands: Hands) -> None:
+    for n in range(50):
+        submission = hands.submission()
+        await hands.insert(submission)
+        assert await hands.store.load([submission.task.id]) != [None], n
+
+
+async def test_a_thread_with_its_own_loop_can_renew_leases(
+    store: SqliteStore, hands: Hands
+) -> None:
+    task = await hands.start()
+    assert task.lease is not None
+    renewal = Renewal(task_id=task.id, lease_id=task.lease.id)
+
+    def elsewhere() -> list[bool]:
+        return list(asyncio.run(store.renew(beat("w-1"), [renewal], lease_seconds=99)))
+
+    assert await asyncio.to_thread(elsewhere) == [True]
+
+
+async def test_the_file_is_written_for_keeps(store: SqliteStore) -> None:
+    def pragmas(txn: Txn) -> list[object]:
+        names = "journal_mode", "synchronous", "auto_vacuum"
+        return [txn.db.pragma(name) for name in names]
+
+    assert await store._writer.do(pragmas) == ["wal", 2, 2]
+
+
+async def test_closing_waits_for_what_was_asked_before(path: Path) -> None:
+    clock = ManualClock()
+    store = SqliteStore(path, clock)
+    await store.open()
+    hands = Hands(store, clock)
+    async with Hold(store):
+        writes = [asyncio.ensure_future(hands.insert(hands.submission())) for _ in range(20)]
+        await asyncio.sleep(0)
+        closing = asyncio.ensure_future(store.close())
+    await asyncio.gather(*writes)
+    await closing
+    assert ask(path, "SELECT count(*) FROM tasks") == [(20,)]
+
+
+async def test_a_closed_store_says_so_and_can_be_opened_again(path: Path) -> None:
+    clock = ManualClock()
+    store = SqliteStore(path, clock)
+    hands = Hands(store, clock)
+    with pytest.raises(StoreUnavailable, match="not open"):
+        await store.load(["a"])
+    for n in range(3):
+        await store.open()
+        await hands.insert(hands.submission(id=f"task-{n}"))
+        await store.close()
+        with pytest.raises(StoreUnavailable, match="not open"):
+            await hands.insert(hands.submission())
+    assert ask(path, "SELECT count(*) FROM tasks") == [(3,)]
+
+
+async def test_no_thread_outlives_its_store(path: Path) -> None:
+    before = threading.active_count()
+    async with opened(path, ManualClock()) as store:
+        await store.stats()
+        assert threading.active_count() > before
+    left = [t.name for t in threading.enumerate() if t.name.startswith("holdfast")]
+    assert left == []
+
+
+async def test_a_store_opened_before_a_fork_is_refused_after_it(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("os.getpid", lambda: -1)
+        with pytest.raises(StoreUnusable, match="before a fork"):
+            await store.load(["a"])
+
+
+async def test_a_writer_that_gives_up_waiting_leaves_the_rest_in_order(
+    store: SqliteStore, hands: Hands
+) -> None:
+    async with Hold(store):
+        dropped = asyncio.ensure_future(hands.insert(hands.submission(id="a")))
+        kept = asyncio.ensure_future(hands.insert(hands.submission(id="b")))
+        await asyncio.sleep(0)
+        dropped.cancel()
+    assert await kept == [Inserted("b")]
+    assert dropped.cancelled()

@@ -1,0 +1,126 @@
+"""A user's file, as mypy --strict sees it: `test_typing.py` reads what it reveals. It is not run.
+
+Behind an arrow stands what must be revealed there; a line with a cross must be an error.
+"""
+
+from dataclasses import dataclass
+from typing import reveal_type
+
+import msgspec
+from pydantic import BaseModel
+
+from holdfast import Context, Holdfast, Retry
+from holdfast.testing import Engine, context
+
+app = Holdfast()
+
+
+@dataclass
+class Upgrade:
+    version: int
+
+
+class Report(BaseModel):
+    rows: int
+
+
+class Snapshot(msgspec.Struct):
+    path: str
+
+
+@app.task("mail.send", retry=Retry(max=5))
+async def send(ctx: Context, to: str) -> str:
+    return to
+
+
+@app.task("count")
+def count(ctx: Context, order: Upgrade) -> int:
+    return order.version
+
+
+@app.task("tidy")
+async def tidy(ctx: Context) -> Report:
+    return Report(rows=1)
+
+
+@app.task("sweep")
+def sweep(ctx: Context) -> None: ...
+
+
+upgrade = app.workflow("tenant.upgrade", payload=Upgrade, result=Report)
+loose = app.workflow("loose")
+
+
+@upgrade.stage
+async def snapshot(ctx: Context, order: Upgrade) -> Snapshot:
+    return Snapshot(path="/")
+
+
+@snapshot.undo
+async def drop(ctx: Context, order: Upgrade) -> None: ...
+
+
+@upgrade.stage(timeout="10m", retry=Retry(max=3, backoff=("1m", "5m")))
+def migrate(ctx: Context, order: Upgrade) -> Report:
+    reveal_type(ctx.result_of(snapshot))  # → Snapshot
+    reveal_type(ctx.find_result(snapshot))  # → Snapshot | None
+    reveal_type(ctx.result_of(migrate))  # → Report
+    print(ctx.result_of(snapshot), str(ctx.find_result(snapshot)))
+    seen: dict[str, object] = {"snapshot": ctx.result_of(snapshot)}
+    seen["own"] = ctx.find_result(migrate)
+    return Report(rows=ctx.fence)
+
+
+async def use() -> None:
+    sent = await send.submit("ann", tenant="t-001", key="k")
+    reveal_type(sent)  # → Handle[str]
+    reveal_type(await sent.result(timeout=30))  # → str
+    counted = await count.submit(Upgrade(7))
+    reveal_type(await counted.result())  # → int
+    tidied = await tidy.submit()
+    reveal_type(await tidied.result())  # → Report
+    swept = await sweep.submit()
+    reveal_type(swept)  # → Handle[None]
+    upgraded = await upgrade.submit(Upgrade(version=7), tenant="t-001")
+    reveal_type(await upgraded.result("1m"))  # → Report
+    reveal_type((await upgraded.info()).status)  # → Status
+    reveal_type(await upgraded.rollback())  # → Status
+    reveal_type(await (await loose.submit({"any": "thing"})).result())  # → Any
+
+    await send.submit(7)  # ✗
+    await send.submit()  # ✗
+    await count.submit("seven")  # ✗
+    await tidy.submit("something")  # ✗
+    await upgrade.submit(Report(rows=1))  # ✗
+    await upgrade.submit(Upgrade(7), tennant="t-001")  # ✗
+    app.workflow("odd", payload=Upgrade, hald=True)  # ✗
+
+
+async def call_plainly() -> None:
+    reveal_type(await send(context(), "ann"))  # → str
+    reveal_type(count(context(), Upgrade(7)))  # → int
+    reveal_type(await tidy(context()))  # → Report
+    reveal_type(await snapshot(context(), Upgrade(7)))  # → Snapshot
+    reveal_type(migrate(context(results={snapshot: Snapshot("/")}), Upgrade(7)))  # → Report
+    await send(context(), 7)  # ✗
+    count(context())  # ✗
+
+
+def block() -> None:
+    with app.blocking.running() as face:
+        reveal_type(face.submit(send, "ann").result(30))  # → str
+        reveal_type(face.submit(upgrade, Upgrade(7)).result())  # → Report
+        reveal_type(face.submit(tidy).result())  # → Report
+        face.submit(send, 7)  # ✗
+        face.submit(send)  # ✗
+
+
+async def tell_wrong(ctx: Context, order: Report) -> None: ...
+
+
+upgrade.stage(tell_wrong)  # ✗
+
+
+async def test_with(engine: Engine) -> None:
+    reveal_type(await engine.drain())  # → None
+    engine.crash_at("migrate", when="during")  # ✗
