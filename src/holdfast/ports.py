@@ -144,6 +144,8 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     by_queue: Mapping[str, Mapping[Place, int]]
     moves: tuple[Moves, ...]
     refused: Mapping[str, int]  # "STATUS command" → how often
+    heads: Mapping[str, Task]  # the ready task that each queue would hand out next
+    now: float  # by the store's clock, which judges leases and due times
 
 
 class Due(msgspec.Struct, frozen=True, kw_only=True):

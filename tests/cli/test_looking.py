@@ -54,7 +54,7 @@ def test_doctor_tells_of_work_that_nobody_serves(world: World) -> None:
     health = world.json("doctor", code=Exit.FAILED)
     assert health["oldestReady"]["taskId"] == task_id
     [told] = health["stuck"]
-    assert told.startswith("1 task of type mail.send ready in queue default")
+    assert told.startswith("queue default: 1 task ready, the next is of type mail.send")
 
 
 def test_doctor_tells_of_a_lock_that_nobody_frees(world: World) -> None:

@@ -61,6 +61,8 @@ def test_the_running_system_is_on_the_diagram() -> None:
                 Moves(before=Status.RUNNING, after=Status.FAILED, count=1, dwell_seconds=50.0),
             ),
             refused={},
+            heads={},
+            now=0.0,
         )
     )
     for drawn in (diagram.text(live), diagram.mermaid(live), diagram.svg(live)):

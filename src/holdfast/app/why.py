@@ -117,8 +117,9 @@ class Explanation:
         )
 
     async def _later(self) -> str:
-        due = self._task.due or self._now
-        wait = due - self._now
+        now = (await self._store.stats()).now
+        due = self._task.due or now
+        wait = due - now
         when = f"is due in {span(wait)} ({iso(due)})" if wait > 0 else f"was due {ago(-wait)}"
         late = ""
         if wait <= 0:
@@ -147,7 +148,7 @@ class Explanation:
         if lease is None:
             return "It is leased by nobody: `holdfast doctor --fix` mends that."
         doing = self._undoes() if self._task.status is Status.ROLLING_BACK else self._runs()
-        left = lease.until - self._now
+        left = lease.until - (await self._store.stats()).now
         if left <= 0:
             late = await self._mover("takes it over within seconds", "takes it over")
             return (

@@ -13,13 +13,13 @@ from holdfast.cli import options as opt
 from holdfast.cli.exits import Exit
 from holdfast.cli.session import Session, run
 from holdfast.cli.show import print_fields, print_json, say
-from holdfast.domain.state import START, Status
+from holdfast.domain.state import START
 from holdfast.domain.task import Place, Task
 from holdfast.ports import Filter, Finding, Stats, WorkerInfo
 
 FINDINGS = 1000
 PAGE = 500
-LOOKED_AT = 10_000  # the records looked at for what is stuck; the newest
+LEASES_LOOKED_AT = 10_000
 GRACE_SECONDS = 2.0  # a lapsed lease is taken over within this
 
 
@@ -95,42 +95,39 @@ async def _examine(session: Session, *, fix: bool) -> Health:
     findings = await store.doctor(fix=fix, limit=FINDINGS)
     workers = await store.workers(live_within_seconds=2 * session.settings.lease)
     stats = await store.stats()
-    ready = await _all(session, tuple(START.to), Place.READY)
-    leased = await _all(session, tuple(START.to.values()), Place.LEASED)
+    leased = await _leased(session)
     return Health(
         store=store.url,
         durable=store.durable,
         workers=tuple(workers),
         stats=stats,
-        oldest=min(ready, key=lambda task: task.status_since, default=None),
+        oldest=min(stats.heads.values(), key=lambda task: task.status_since, default=None),
         findings=tuple(findings),
-        stuck=(*_unserved(ready, workers), *_lapsed(leased, workers, session.now)),
+        stuck=(*_unserved(stats, workers), *_lapsed(leased, workers, stats.now)),
     )
 
 
-async def _all(session: Session, statuses: tuple[Status, ...], place: Place) -> list[Task]:
+async def _leased(session: Session) -> list[Task]:
     found: list[Task] = []
     cursor = None
-    for _ in range(LOOKED_AT // PAGE):
-        page = await session.store.find(Filter(statuses=statuses), limit=PAGE, cursor=cursor)
-        found += [task for task in page.tasks if task.place is place]
+    for _ in range(LEASES_LOOKED_AT // PAGE):
+        where = Filter(statuses=tuple(START.to.values()))
+        page = await session.store.find(where, limit=PAGE, cursor=cursor)
+        found += [task for task in page.tasks if task.place is Place.LEASED]
         cursor = page.cursor
         if cursor is None:
             break
     return found
 
 
-def _unserved(ready: Sequence[Task], workers: Sequence[WorkerInfo]) -> list[str]:
-    """Work that nobody alive can take."""
+def _unserved(stats: Stats, workers: Sequence[WorkerInfo]) -> list[str]:
+    """Queues whose next task nobody alive can take."""
     served = {(q, t) for w in workers if w.live for q in w.beat.queues for t in w.beat.types}
-    waiting: dict[tuple[str, str], int] = {}
-    for task in ready:
-        if (task.queue, task.type) not in served:
-            waiting[task.queue, task.type] = waiting.get((task.queue, task.type), 0) + 1
     return [
-        f"{count(number, 'task')} of type {type_name} ready in queue {queue}, "
-        "and no live worker serves that"
-        for (queue, type_name), number in sorted(waiting.items())
+        f"queue {queue}: {count(stats.by_queue[queue][Place.READY], 'task')} ready, the next is "
+        f"of type {task.type}, and no live worker serves that"
+        for queue, task in sorted(stats.heads.items())
+        if (queue, task.type) not in served
     ]
 
 

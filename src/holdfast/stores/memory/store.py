@@ -451,6 +451,8 @@ class MemoryStore(Shelves):
                     for (a, b), n in self._moves.items()
                 ),
                 refused=dict(self._refused),
+                heads={q: self._tasks[next(iter(ids))] for q, ids in self._ready.items() if ids},
+                now=self._clock.now(),
             )
 
     async def audits(self, *, limit: int, cursor: str | None = None) -> Sequence[Audit]:

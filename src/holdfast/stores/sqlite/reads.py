@@ -17,6 +17,7 @@ from holdfast.domain.task import Place, Task
 from holdfast.domain.transition import Audit
 from holdfast.ports import Detail, Moves, Peek, Stats, TenantView, WorkerInfo
 from holdfast.stores import codec
+from holdfast.stores.sqlite.boot import StoreClock
 from holdfast.stores.sqlite.claiming import stages_of
 from holdfast.stores.sqlite.readers import Look
 
@@ -134,7 +135,7 @@ def workers(look: Look, now: float, live_within_seconds: float) -> list[WorkerIn
     ]
 
 
-def stats(look: Look) -> Stats:
+def stats(look: Look, clock: StoreClock) -> Stats:
     by_status: Counter[Status] = Counter()
     by_queue: defaultdict[str, Counter[Place]] = defaultdict(Counter)
     for queue, place, status, count in look.rows("totals_all"):
@@ -148,7 +149,19 @@ def stats(look: Look) -> Stats:
             for a, b, count, seconds in look.rows("moves_all")
         ),
         refused=dict(look.rows("refusals_all")),
+        heads=_heads(look, [queue for queue, places in by_queue.items() if places[Place.READY]]),
+        now=clock.now(),
     )
+
+
+def _heads(look: Look, queues: Sequence[str]) -> dict[str, Task]:
+    found = {}
+    for queue in queues:
+        row = look.row("ready_of_queue", queue, 1)
+        task = readable(queue, row[1]) if row else None
+        if task is not None:
+            found[queue] = task
+    return found
 
 
 def audits(look: Look, limit: int, cursor: str | None) -> list[Audit]:

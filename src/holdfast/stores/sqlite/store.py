@@ -231,7 +231,8 @@ class SqliteStore:
         return await self._readers.do(read)
 
     async def stats(self) -> Stats:
-        return await self._readers.do(reads.stats)
+        clock = self._open_here().clock
+        return await self._readers.do(partial(reads.stats, clock=clock))
 
     async def audits(self, *, limit: int, cursor: str | None = None) -> Sequence[Audit]:
         return await self._readers.do(partial(reads.audits, limit=limit, cursor=cursor))

@@ -204,6 +204,23 @@ class Counting(Contract):
         assert (await hands.store.stats()).refused == {f"{Status.PENDING} discard": 2}
         assert list(await hands.store.audits(limit=10)) == [entry, entry]
 
+    async def test_the_head_of_each_queue_is_shown(self, hands: Hands) -> None:
+        first = await hands.submit()
+        await hands.submit()
+        other = await hands.submit(queue="other")
+        heads = (await hands.store.stats()).heads
+        assert {queue: task.id for queue, task in heads.items()} == {
+            "default": first.id,
+            "other": other.id,
+        }
+        await hands.claim(limit=10)
+        assert set((await hands.store.stats()).heads) == {"other"}
+
+    async def test_the_stores_clock_can_be_read(self, hands: Hands) -> None:
+        before = (await hands.store.stats()).now
+        hands.clock.advance(10)
+        assert round((await hands.store.stats()).now - before, 3) == 10
+
     async def test_audits_come_newest_first_up_to_the_limit(self, hands: Hands) -> None:
         ids = await hands.submit_many(3)
         for task_id in ids:
