@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from holdfast.app.opening import store_from_url
+from holdfast.cli.demo import how_it_goes_on
 from holdfast.cli.demo_judge import Check, Told, exit_code, judge
 from holdfast.clock import SystemClock
 from holdfast.domain import events as ev
@@ -88,6 +89,20 @@ def test_the_demo_ends_well_and_says_so_in_plain_lines(ran: Ran) -> None:
     ):
         assert line in ran.output
     assert "\x1b[" not in ran.output
+
+
+@pytest.mark.parametrize(
+    ("last_completed", "said"),
+    [
+        (-1, "begins anew, it had no checkpoint yet: stage 1, copy"),
+        (0, "goes on at its checkpoint: stage 2, check"),
+        (1, "goes on at its checkpoint: stage 2, check"),
+    ],
+)
+def test_a_task_goes_on_at_a_checkpoint_only_where_it_has_one(
+    last_completed: int, said: str
+) -> None:
+    assert how_it_goes_on(("copy", "check"), last_completed) == said
 
 
 def test_the_judge_agrees_with_the_store_that_the_demo_left(ran: Ran) -> None:

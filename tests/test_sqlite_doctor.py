@@ -3,8 +3,11 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from holdfast.domain import decide
+from holdfast.domain.retry import Retry
 from holdfast.domain.state import Command
 from holdfast.domain.task import Place
 from holdfast.ports import Filter, Finding
@@ -78,7 +81,7 @@ async def test_planted_damage_is_found_and_mended(
 @pytest.mark.parametrize(
     ("change", "n", "invariant"),
     [
-        (("$.failures", "9"), 2, "I16"),
+        (("$.failures", "9"), 6, "I16"),
         (("$.pause_requested", "true"), 2, "I14"),
         (("$.last_completed", "1"), 3, "I7"),
     ],
@@ -157,3 +160,86 @@ async def test_an_unreadable_head_of_a_line_lets_the_next_through(path: Path) ->
         assert first.id != third.id
         assert await hands.claim_ids() == [third.id]
         assert (await hands.tenant("t")).waiting == 0
+
+
+UNREADABLE = "UPDATE tasks SET record = CAST('{' AS BLOB) WHERE n = ?"
+
+
+@pytest.mark.parametrize("place", [Place.READY, Place.LEASED, Place.LATER])
+async def test_an_unreadable_active_task_does_not_close_its_line(path: Path, place: Place) -> None:
+    clock = ManualClock()
+    async with opened(path, clock) as store:
+        hands = Hands(store, clock)
+        active = await hands.submit(tenant="t", hold=True)
+        behind = await hands.submit(tenant="t")
+        if place is not Place.READY:
+            active = await hands.take()
+        if place is Place.LATER:
+            active = await hands.fail(active)
+        assert active.place is place
+        ask(path, UNREADABLE, active.order)
+        clock.advance(100)
+        await store.expire(limit=10, count_crashes=True)
+        await store.promote(limit=10)
+        assert await hands.claim_ids() == [behind.id]
+        view = await hands.tenant("t")
+        assert (view.active, view.waiting) == (behind.id, 0)
+        assert kinds(await store.doctor(fix=False, limit=LIMIT)) == {"I11"}
+
+
+async def test_the_doctor_moves_an_unreadable_task_that_rests_out_of_the_way(path: Path) -> None:
+    clock = ManualClock()
+    async with opened(path, clock) as store:
+        hands = Hands(store, clock)
+        resting = await hands.suspend(await hands.start(tenant="t", hold=True))
+        behind = await hands.submit(tenant="t")
+        ask(path, UNREADABLE, resting.order)
+        assert await hands.claim_ids() == []
+        (found,) = await store.doctor(fix=True, limit=LIMIT)
+        assert (found.task_id, found.mended) == (resting.id, False)  # a person has to look
+        assert await hands.claim_ids() == [behind.id]
+        assert await store.doctor(fix=False, limit=LIMIT) == [found]
+
+
+async def test_the_doctor_leaves_an_unreadable_task_to_the_worker_that_has_it(path: Path) -> None:
+    clock = ManualClock()
+    async with opened(path, clock) as store:
+        hands = Hands(store, clock)
+        running = await hands.start(tenant="t")
+        await hands.submit(tenant="t")
+        ask(path, UNREADABLE, running.order)
+        await store.doctor(fix=True, limit=LIMIT)
+        assert (await hands.tenant("t")).locked_by == running.id
+        assert await hands.claim_ids() == []
+
+
+async def test_no_read_fails_for_an_unreadable_row(store: SqliteStore, path: Path) -> None:
+    hands = Hands(store, ManualClock())
+    await hands.renew()
+    ask(path, "UPDATE tasks SET record = CAST('{' AS BLOB)")
+    ask(path, "UPDATE audits SET body = CAST('{' AS BLOB)")
+    ask(path, "UPDATE workers SET beat = CAST('{' AS BLOB)")
+    assert await store.load(["task-000003"]) == [None]
+    assert await store.peek(["task-000003"]) == [None]
+    assert await store.detail("task-000003") is None
+    assert (await store.find(Filter(), limit=LIMIT)).tasks == ()
+    assert (await hands.tenant("t")).active is not None
+    assert await store.audits(limit=LIMIT) == []
+    assert await store.workers(live_within_seconds=9) == []
+    assert (await store.stats()).heads == {}
+
+
+async def test_a_limit_that_was_lowered_makes_no_task_suspect(path: Path) -> None:
+    clock = ManualClock()
+    async with opened(path, clock) as store:
+        hands = Hands(store, clock)
+        waits = await hands.fail(await hands.start())
+        suspended = await hands.start()
+        failure = hands.failure(suspended, retry_seconds=60)
+        earlier = msgspec.structs.replace(suspended, failures=3)  # when five were allowed
+        await hands.commit(
+            decide.stage_failed(earlier, failure, Retry(max=2), checkpoint=None, now=clock.now())
+        )
+        assert waits.failures < waits.retry_max
+        assert (await hands.load(suspended.id)).failures == 4
+        assert await store.doctor(fix=False, limit=LIMIT) == []

@@ -74,3 +74,21 @@ async def test_a_large_clean_up_is_done_in_bounded_steps(
         assert await prune(limit=35, dry_run=False) == 35
         assert await prune(limit=500, dry_run=False) == 25
         assert ask(path, "SELECT count(*) FROM events") == [(0,)]
+
+
+async def test_unreadable_rows_do_not_stop_the_clean_up_and_are_not_deleted(
+    tmp_path: Path,
+) -> None:
+    path, clock = tmp_path / "holdfast.db", ManualClock()
+    async with opened(path, clock) as store:
+        hands = Hands(store, clock)
+        await hands.submit_many(6, stages=("only",), keep_seconds=1)
+        for claimed in await hands.claim():
+            await hands.complete(claimed.task)
+        ask(path, "UPDATE tasks SET record = CAST('{' AS BLOB) WHERE n <= 3")
+        clock.advance(3 * DAY)
+        assert await store.prune(Kept.TASKS, older_than_seconds=0, limit=2, dry_run=False) == 2
+        assert await store.prune(Kept.TASKS, older_than_seconds=0, limit=2, dry_run=False) == 1
+        assert ask(path, "SELECT n FROM tasks") == [(1,), (2,), (3,)]
+        found = await store.doctor(fix=False, limit=10)
+        assert [finding.invariant for finding in found] == ["I11"] * 3

@@ -5,18 +5,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
+import msgspec
 import pytest
 
+from holdfast.domain.state import SUSPENDED, Status
+from holdfast.domain.task import Task
 from holdfast.ports import Filter
 from holdfast.stores.sqlite import find, schema
+from holdfast.stores.sqlite.reads import readable
 from holdfast.stores.sqlite.statements import SQL
-from holdfast.testing.clock import ManualClock
+from holdfast.testing.clock import START_NOW, ManualClock
 from holdfast.testing.contract.hands import Hands
 from tests.source_tree import PACKAGE
 from tests.sqlite_files import opened
 
 # A row per queue and place, per pair of statuses, per refusal, per worker: read whole, on purpose.
 SMALL = {"totals", "moves", "refusals", "workers", "sqlite_schema", "CONSTANT"}
+# Ids of a span of time, put in the order of pages: no more of them than `find.DATED_LIMIT`.
+SORTED = {"find_suspended"}
 SETTINGS = re.compile(r"PRAGMA|BEGIN|COMMIT|ROLLBACK|CREATE", re.IGNORECASE)
 QUERIES = sorted(name for name, text in SQL.items() if not SETTINGS.match(text))
 PLACEHOLDER = re.compile(r"\?(\d*)")
@@ -35,7 +41,15 @@ def test_no_query_scans_a_table(db: apsw.Connection, name: str) -> None:
     plan = plan_of(db, name)
     scans = [step for step in plan if step.startswith("SCAN") and scanned(step) not in SMALL]
     assert not scans, f"{name}: {scans}"
-    assert not [step for step in plan if "TEMP B-TREE" in step], f"{name}: {plan}"
+    sorts = [step for step in plan if "TEMP B-TREE" in step]
+    assert not sorts or name in SORTED, f"{name}: {plan}"
+
+
+def test_a_span_of_time_is_read_from_its_index_alone(db: apsw.Connection) -> None:
+    plan = "\n".join(plan_of(db, "find_suspended"))
+    span = "(status=? AND suspended_at>? AND suspended_at<?)"
+    assert f"USING COVERING INDEX tasks_suspended {span}" in plan
+    assert "SEARCH tasks USING INDEX tasks_id (id=?)" in plan
 
 
 def plan_of(db: apsw.Connection, name: str) -> list[str]:
@@ -58,12 +72,13 @@ def scanned(step: str) -> str:
         ("leases_of_other_boots", "tasks_leased"),
         ("outdated_tasks", "tasks_kept"),
         ("event_request", "events_version"),
-        ("find_status", "tasks_status"),
-        ("find_type", "tasks_type"),
-        ("find_queue", "tasks_queue"),
+        ("find_group", "tasks_group (status=? AND type=? AND queue=? AND id<?)"),
+        ("find_next_group", "tasks_group ((status,type,queue)>(?,?,?))"),
         ("find_tenant", "tasks_tenant"),
         ("find_plan", "tasks_plan"),
-        ("find_error", "tasks_error"),
+        ("find_error", "tasks_error (error=? AND status=? AND id<?)"),
+        ("find_suspended_tenant", "tasks_suspended_tenant (tenant=? AND status=? AND id<?)"),
+        ("find_many_suspended", "tasks_suspended (status=? AND suspended_at>? AND suspended_at<?)"),
         ("find_any", "tasks_id"),
     ],
 )
@@ -98,3 +113,67 @@ async def test_a_look_for_few_among_many_is_bounded_and_goes_on_at_its_cursor(
             cursor, pages = page.cursor, pages + 1
         assert found == [rare.id]
         assert pages == 3
+
+
+FAILED = (Status.FAILED,)
+ONE_OF_MANY = {
+    "status and type": Filter(statuses=FAILED, type="rare"),
+    "status and tenant": Filter(statuses=FAILED, tenant="rare"),
+    "status and queue": Filter(statuses=FAILED, queue="rare"),
+    "status and error": Filter(statuses=FAILED, error="{error}"),
+    "status and age": Filter(statuses=FAILED, updated_before=START_NOW + 1),
+    "both suspended statuses and type": Filter(statuses=tuple(SUSPENDED), type="rare"),
+    "type": Filter(type="rare"),
+    "queue": Filter(queue="rare"),
+}
+
+
+class Reads:
+    """Counts the records that are read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        monkeypatch.setattr(find, "readable", self._readable)
+
+    def _readable(self, task_id: str, record: bytes, until: float | None) -> Task | None:
+        self.count += 1
+        return readable(task_id, record, until)
+
+
+@pytest.mark.parametrize("asked", ONE_OF_MANY)
+async def test_one_among_many_suspended_tasks_is_found_without_reading_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    clock = ManualClock()
+    async with opened(tmp_path / "holdfast.db", clock) as store:
+        hands = Hands(store, clock)
+        names = {"tenant": "rare", "type": "rare", "queue": "rare"}
+        rare = await hands.suspend(await hands.start(**names), error="RareError")
+        clock.advance(10)
+        await hands.submit_many(50)
+        for claimed in await hands.claim(limit=50):
+            await hands.suspend(claimed.task)
+        where, reads = ONE_OF_MANY[asked], Reads(monkeypatch)
+        if where.error is not None:
+            assert rare.failure is not None
+            where = msgspec.structs.replace(where, error=rare.failure.fingerprint)
+        page = await store.find(where, limit=5)
+        assert (page.tasks, page.cursor, reads.count) == ((rare,), None, 1)
+
+
+@pytest.mark.parametrize("limit", ["GROUPS_LIMIT", "DATED_LIMIT"])
+async def test_past_its_limits_a_filter_still_finds_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    clock = ManualClock()
+    async with opened(tmp_path / "holdfast.db", clock) as store:
+        hands = Hands(store, clock)
+        await hands.suspend(await hands.start(type="a"))
+        await hands.suspend(await hands.start(type="b"))
+        where = Filter(statuses=FAILED, updated_before=clock.now() + 1)
+        page = await store.find(where, limit=5)
+        assert len(page.tasks) == 2
+        monkeypatch.setattr(find, limit, 1)
+        assert await store.find(where, limit=5) == page
+        one_type = msgspec.structs.replace(where, type="a")
+        assert (await store.find(one_type, limit=5)).tasks == page.tasks[1:]

@@ -4,13 +4,16 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any, cast
 
+import apsw
 import pytest
 
 from holdfast.domain.errors import StoreError, StoreUnavailable, StoreUnusable
 from holdfast.domain.transition import Inserted
-from holdfast.ports import Renewal
-from holdfast.stores.sqlite import SqliteStore
+from holdfast.ports import Renewal, Topic
+from holdfast.stores.sqlite import SqliteStore, writer
+from holdfast.stores.sqlite.statements import SQL
 from holdfast.stores.sqlite.txn import Txn
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.hands import Hands, beat
@@ -212,3 +215,72 @@ async def test_a_writer_that_gives_up_waiting_leaves_the_rest_in_order(
         dropped.cancel()
     assert await kept == [Inserted("b")]
     assert dropped.cancelled()
+
+
+async def test_no_more_than_a_bounded_number_of_writes_may_wait(
+    store: SqliteStore, hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "WAITING_LIMIT", 3)
+    async with Hold(store):
+        waiting = [asyncio.ensure_future(hands.insert(hands.submission())) for _ in range(3)]
+        await asyncio.sleep(0)
+        with pytest.raises(StoreUnavailable, match="3 writes wait"):
+            await hands.insert(hands.submission())
+    assert [type(answer[0]) for answer in await asyncio.gather(*waiting)] == [Inserted] * 3
+    await hands.submit()
+
+
+async def test_a_write_is_answered_even_if_its_signal_goes_wrong(
+    store: SqliteStore, hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: Topic) -> None:
+        raise RuntimeError("no signal")
+
+    monkeypatch.setattr(store._writer, "_notify", broken)
+    assert await hands.insert(hands.submission(id="a")) == [Inserted("a")]
+
+
+class Stubborn:
+    """A connection that will not roll back."""
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+    def execute(self, sql: str, *values: Any) -> apsw.Cursor:
+        if sql == SQL["roll_back"]:
+            raise apsw.IOError("the disk is away")
+        return self._db.execute(sql, *values)
+
+
+def fails(_: Txn) -> None:
+    raise ValueError("no")
+
+
+async def test_a_connection_that_cannot_roll_back_is_opened_anew(
+    store: SqliteStore, hands: Hands, caplog: pytest.LogCaptureFixture
+) -> None:
+    store._writer._db = cast("apsw.Connection", Stubborn(store._writer._db))
+    with pytest.raises(ValueError, match="no"):
+        await store._writer.do(fails)
+    assert "cannot be rolled back" in caplog.text
+    await hands.submit()
+
+
+async def test_while_no_connection_can_be_had_each_write_says_so(
+    store: SqliteStore, hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away() -> apsw.Connection:
+        raise StoreUnavailable("the disk is away")
+
+    store._writer._db = cast("apsw.Connection", Stubborn(store._writer._db))
+    with monkeypatch.context() as patch:
+        patch.setattr(store._writer, "_connect", away)
+        with pytest.raises(ValueError, match="no"):
+            await store._writer.do(fails)
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match="the disk is away"):
+                await hands.insert(hands.submission())
+    await hands.submit()

@@ -409,5 +409,6 @@ TestTwinStores.settings = profile(examples=40, steps=80)
 
 
 @pytest.mark.slow
-def test_twin_stores_for_long() -> None:
-    run_state_machine_as_test(TwinStores, settings=profile(examples=800, steps=150))
+@pytest.mark.parametrize("part", range(3))
+def test_twin_stores_for_long(part: int) -> None:
+    run_state_machine_as_test(TwinStores, settings=profile(examples=150, steps=120))

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.domain.state import SUSPENDED, Status
 from holdfast.domain.task import Lease, Task
 from holdfast.domain.transition import Applied, MovedOn, Stale
 from holdfast.ports import Claimed, Detail, Filter, Page, Stats, Store
@@ -59,11 +60,22 @@ class Twins:
                 view if view.tenant in ran else replace(view, fence=0)
                 for view in await store.tenants(tenants)
             ]
+            pages = [await store.find(where, limit=2) for where in self._filters(tenants)]
             lines = [await store.line(tenant, limit=ALL) for tenant in tenants]
-            return [page, views, lines, await store.stats(), await store.audits(limit=ALL)]
+            return [page, pages, views, lines, await store.stats(), await store.audits(limit=ALL)]
 
         (memory, *_), (sqlite, *_) = self.both(look)
         return list(zip(memory.tasks, sqlite.tasks, strict=True))
+
+    def _filters(self, tenants: Sequence[str]) -> list[Filter]:
+        """One for each way in which SQLite looks."""
+        suspended, now = tuple(SUSPENDED), self.clock.now()
+        return [
+            Filter(statuses=(Status.PENDING, Status.FAILED)),
+            Filter(queue="q"),
+            Filter(statuses=suspended, updated_before=now - 10),
+            *(Filter(statuses=suspended, tenant=tenant) for tenant in tenants),
+        ]
 
     def compare_tasks(self, ids: Sequence[str]) -> None:
         async def look(store: Store) -> list[Any]:

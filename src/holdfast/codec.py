@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
-from typing import Any, Generic, TypeVar, cast
+from collections import deque
+from collections.abc import Iterable, Mapping, Set
+from typing import Any, Generic, TypeVar, cast, get_args, get_origin
 
 import msgspec
 import pydantic_core
@@ -14,6 +15,7 @@ from pydantic_core import PydanticSerializationError
 
 from holdfast.domain.errors import (
     DeclarationError,
+    HoldfastError,
     InvalidPayload,
     NotJson,
     PayloadTooDeep,
@@ -43,36 +45,38 @@ class Codec(Generic[T]):
 
     def encode(self, value: T, *, what: str = "payload") -> bytes:
         """Validated, bounded JSON, or an InvalidPayload that names the field."""
-        plain = self._plain(value, what)
-        check_json(plain, what)
-        body = msgspec.json.encode(plain)
-        if len(body) > self.limit_bytes:
-            raise PayloadTooLarge(what, len(body), self.limit_bytes)
-        return body
+        return encode_plain(self._plain(value, what), what, limit_bytes=self.limit_bytes)
 
     def decode(self, body: bytes) -> T:
         try:
             if self._adapter is None:
                 return cast(T, msgspec.json.decode(body, type=self.declared))
             return cast(T, self._adapter.validate_json(body))
-        except (msgspec.DecodeError, ValidationError, UnicodeDecodeError) as error:
+        except Exception as error:  # the type's own code, too, may raise anything
             raise SerialisationError(f"stored value is no {self.declared!r}: {error}") from error
 
     def _plain(self, value: Any, what: str) -> Any:
-        if self._adapter is None:
-            return self._plain_struct(value, what)
-        check_floats(value, what)
-        if self.declared is Any:
-            check_keys(value, what)
-        scalar = _is_scalar(self.declared)
+        if _is_untyped(self.declared):  # nothing would say what to make of it again
+            check_json(value, what)
         try:
-            valid = self._adapter.validate_python(value, strict=scalar or None)
-            return valid if scalar else self._round_trip(self._adapter, valid)
+            if self._adapter is None:
+                return self._plain_struct(value, what)
+            return self._plain_typed(self._adapter, value, what)
+        except HoldfastError:
+            raise
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             raise InvalidPayload(_path(what, first["loc"]), first["msg"]) from error
         except (PydanticSerializationError, RecursionError, ValueError) as error:
             raise NotJson(what, str(error)) from error
+        except Exception as error:  # of the type's own code
+            raise InvalidPayload(what, f"{type(error).__name__}: {error}") from error
+
+    def _plain_typed(self, adapter: TypeAdapter[Any], value: Any, what: str) -> Any:
+        scalar = _is_scalar(self.declared)
+        valid = adapter.validate_python(value, strict=scalar or None)
+        check_floats(valid, what)
+        return valid if scalar else self._round_trip(adapter, valid)
 
     def _round_trip(self, adapter: TypeAdapter[Any], valid: Any) -> Any:
         """As JSON that can be read again: pydantic takes an instance of a model as it is, however
@@ -103,6 +107,17 @@ def _dump(adapter: TypeAdapter[Any], valid: Any, *, by_alias: bool) -> Any:
     return adapter.dump_python(
         valid, mode="json", by_alias=by_alias, round_trip=True, warnings="none"
     )
+
+
+def encode_plain(plain: Any, what: str, *, limit_bytes: int) -> bytes:
+    check_json(plain, what)
+    try:
+        body = msgspec.json.encode(plain)
+    except TypeError as error:  # a subclass of str or float
+        raise NotJson(what, str(error)) from error
+    if len(body) > limit_bytes:
+        raise PayloadTooLarge(what, len(body), limit_bytes)
+    return body
 
 
 def check_json(value: Any, what: str, depth: int = 0) -> None:
@@ -148,21 +163,10 @@ def check_floats(value: Any, what: str, depth: int = 0) -> None:
         check_floats(item, f"{what}.{name}", depth + 1)
 
 
-def check_keys(value: Any, what: str) -> None:
-    """Where no type says what to make of them again, other keys than text would become text."""
-    if isinstance(value, dict):
-        for key in value:
-            if not isinstance(key, str):
-                raise NotJson(what, f"key {key!r} is not a string")
-    if isinstance(value, dict | list | tuple):
-        for name, item in _items(value):
-            check_keys(item, f"{what}.{name}")
-
-
 def _items(value: Any) -> Iterable[tuple[Any, Any]]:
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return value.items()
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | Set | deque):
         return enumerate(value)
     if isinstance(value, BaseModel):
         return dict(value).items()
@@ -180,6 +184,17 @@ def _check_text(value: str, what: str) -> None:
 
 def _is_scalar(declared: Any) -> bool:
     return declared in (str, int, float, bool)
+
+
+def _is_untyped(declared: Any) -> bool:
+    if declared in (Any, object, dict, list):
+        return True
+    match get_origin(declared), get_args(declared):
+        case (origin, (item,)) if origin is list:
+            return _is_untyped(item)
+        case (origin, (key, item)) if origin is dict:
+            return key is str and _is_untyped(item)
+    return False
 
 
 def _path(what: str, loc: tuple[int | str, ...]) -> str:

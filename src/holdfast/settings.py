@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, field_validator
+from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -95,11 +96,19 @@ def load(**given: Any) -> Settings:
     try:
         return Settings(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        name = f"{PREFIX}{'.'.join(map(str, first['loc'])).upper()}"
-        raise InvalidSetting(name, first.get("input"), first["msg"]) from error
+        raise _refusal(error.errors(include_url=False)[0], given, path) from error
     except ValueError as error:  # the file is no TOML
         raise InvalidSetting(f"{PREFIX}CONFIG", path, str(error)) from error
+
+
+def _refusal(first: ErrorDetails, given: dict[str, Any], path: str | None) -> InvalidSetting:
+    key = ".".join(map(str, first["loc"]))
+    name, value = f"{PREFIX}{key.upper()}", first.get("input")
+    if first["type"] != "extra_forbidden":
+        return InvalidSetting(name, value, first["msg"].removeprefix("Value error, "))
+    if key in given:
+        return InvalidSetting(name, value, "there is no such setting")
+    return InvalidSetting(f"{PREFIX}CONFIG", path, f"there is no setting {key!r}")
 
 
 def _warn_of_misspelt() -> None:

@@ -1,11 +1,14 @@
 """The same face without an event loop. Real threads and real time, so each test is short."""
 
+import inspect
 import threading
 
 import pytest
 
 from holdfast import (
+    Command,
     Context,
+    Handle,
     Holdfast,
     HoldfastError,
     InvalidPayload,
@@ -16,7 +19,10 @@ from holdfast import (
     TaskFailed,
     TaskRolledBack,
 )
+from holdfast.app.blocking import BlockingControl, BlockingHandle, BlockingQuery
+from holdfast.app.control import Control
 from holdfast.app.declare import SyncTask
+from holdfast.app.query import Query
 
 
 @pytest.fixture
@@ -135,3 +141,41 @@ def test_an_error_inside_closes_it(app: Holdfast, greet: SyncTask[str, str]) -> 
     assert not [t for t in threading.enumerate() if t.name == "holdfast-loop"]
     with pytest.raises(HoldfastError, match="not open"):
         app.blocking.submit(greet, "ann")
+
+
+def test_a_task_of_elsewhere_is_asked_for_by_its_id(
+    app: Holdfast, greet: SyncTask[str, str]
+) -> None:
+    with app.blocking as face:
+        handle = face.handle(face.submit(greet, "ann", tenant="t-1").id)
+        assert handle.envelope().task_status is Status.PENDING
+        assert face.why(handle.id) == handle.why()
+        assert face.query.query_task_status_by_tenant("t-1").waiting == 0
+        assert not face.query.has_checkpoint("t-1")
+        assert face.control.can(handle.id, Command.PAUSE)
+        assert face.control.pause(handle.id, reason="lunch").status is Status.PAUSED
+        by_ann = face.control.acting_as("ann", "desk")
+        assert by_ann.resume(handle.id).status is Status.PENDING
+        [resumed, _] = face.call(app.store.audits(limit=2))
+        assert (resumed.by.actor, resumed.by.origin) == ("ann", "desk")
+
+
+def test_its_workers_take_the_same_options(app: Holdfast, greet: SyncTask[str, str]) -> None:
+    with app.blocking.running(workers=1, queues=("other",)) as face:
+        assert face.submit(greet, "ann", queue="other").result(10) == "hello ann"
+        with pytest.raises(ResultTimeout):
+            face.submit(greet, "bob").result(0.01)
+
+
+@pytest.mark.parametrize(
+    ("face", "twin"),
+    [(Handle, BlockingHandle), (Control, BlockingControl), (Query, BlockingQuery)],
+)
+def test_it_is_the_same_face(face: type, twin: type) -> None:
+    def public(cls: type) -> set[str]:
+        return {name for name in vars(cls) if not name.startswith("_")}
+
+    assert public(face) == public(twin)
+    for name in public(face):
+        ours = inspect.signature(getattr(twin, name)).parameters
+        assert list(ours) == list(inspect.signature(getattr(face, name)).parameters)

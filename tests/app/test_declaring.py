@@ -228,3 +228,21 @@ def test_an_undo_may_leave_out_the_payload(app: Holdfast) -> None:
 
     assert flow.declared.stages[0].undo is not None
     assert not flow.declared.stages[0].undo.takes_payload
+
+
+@pytest.mark.parametrize("retry", [5, 0, "3", Retry, {"max": 3}], ids=repr)
+def test_a_retry_that_is_none_is_refused_where_it_is_written(app: Holdfast, retry: Any) -> None:
+    async def function(ctx: Context, _: None) -> None: ...
+
+    with pytest.raises(DeclarationError, match="retry"):
+        app.task("odd", retry=retry)(function)
+    with pytest.raises(DeclarationError, match="retry"):
+        app.workflow("odd", retry=retry)
+    with pytest.raises(DeclarationError, match="retry"):
+        app.workflow("flow").stage(retry=retry)(function)
+
+
+def test_an_option_that_a_workflow_does_not_have_is_refused_by_name(app: Holdfast) -> None:
+    with pytest.raises(DeclarationError, match="hodl, qeue"):
+        app.workflow("flow", hodl=True, qeue="x")  # type: ignore[call-overload]
+    assert app.workflow("flow", hold=False, queue="x").name == "flow", "the name is still free"

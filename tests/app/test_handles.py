@@ -1,7 +1,8 @@
 """What a submitter can do with a task, and what it is told."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from holdfast import (
     Holdfast,
     HoldfastError,
     IllegalTransition,
+    InvalidInput,
     Permanent,
     Retry,
     Status,
@@ -26,7 +28,7 @@ from holdfast.domain.transition import Audit
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import Engine, ManualClock
 from holdfast.testing.plugin import MakeEngine
-from tests.runtime.helpers import FlakyStore, within_bounds
+from tests.runtime.helpers import FlakyStore, Gate, within_bounds
 
 Echo = AsyncTask[str, str]
 
@@ -227,3 +229,75 @@ async def test_an_app_that_is_not_open_says_so(app: Holdfast, echo: Echo) -> Non
             await app.handle("x").result()
         async with app:
             await echo.submit("hello")
+
+
+@pytest.mark.parametrize(
+    "text", [7, None, "\ud800", "x" * 2_001], ids=["int", "none", "lone", "long"]
+)
+async def test_a_reason_or_an_actor_that_would_spoil_the_record_is_refused(
+    engine: Engine, echo: Echo, text: Any
+) -> None:
+    handle = await echo.submit("hello")
+    [before] = await engine.store.load([handle.id])
+    commands: list[Callable[[Any], Awaitable[Status]]] = [
+        *(handle.pause, handle.resume, handle.cancel),
+        *(handle.retry, handle.rollback, handle.discard),
+    ]
+    for command in commands:
+        with pytest.raises(InvalidInput, match="reason"):
+            await command(text)
+    with pytest.raises(InvalidInput, match="actor"):
+        engine.app.control.acting_as(text)
+    with pytest.raises(InvalidInput, match="origin"):
+        engine.app.control.acting_as("ann", text)
+    assert await engine.store.load([handle.id]) == [before]
+    assert await engine.store.audits(limit=10) == []
+
+
+async def test_why_it_was_resumed_or_retried_is_written_down(engine: Engine, echo: Echo) -> None:
+    handle = await echo.submit("fail")
+    await handle.pause()
+    await handle.resume(reason="back from lunch")
+    await engine.drain()
+    await handle.retry(reason="mended")
+    retried, resumed, _ = await engine.store.audits(limit=10)
+    assert (resumed.by.reason, retried.by.reason) == ("back from lunch", "mended")
+
+
+async def test_a_task_that_was_not_kept_is_said_to_have_ended(
+    app: Holdfast, holdfast_engine: MakeEngine
+) -> None:
+    @app.task("brief", keep=0)
+    async def brief(ctx: Context) -> int:
+        return 7
+
+    engine = holdfast_engine(app)
+    handle = await brief.submit()
+    await engine.drain()
+    assert await handle.result() == 7
+    for ask in (handle.info, handle.envelope):
+        with pytest.raises(TaskNotFound, match="ended as COMPLETED") as gone:
+            await ask()
+        assert gone.value.task_id == handle.id
+
+
+async def test_a_running_task_can_be_resumed_only_while_a_pause_waits(
+    app: Holdfast, holdfast_engine: MakeEngine
+) -> None:
+    gate = Gate()
+
+    @app.task("stand")
+    async def stand(ctx: Context) -> None:
+        await gate.stand()
+
+    engine = holdfast_engine(app)
+    handle = await stand.submit()
+    await engine.advance("1s")
+    assert (await handle.info()).status is Status.RUNNING
+    assert not await app.control.can(handle.id, Command.RESUME)
+    await handle.pause()
+    assert await app.control.can(handle.id, Command.RESUME)
+    await handle.resume()
+    assert not await app.control.can(handle.id, Command.RESUME)
+    gate.open()
+    await engine.drain()

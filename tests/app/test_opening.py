@@ -2,14 +2,17 @@
 
 import asyncio
 import logging
+import threading
 from pathlib import Path
 
 import pytest
 
-from holdfast import Context, Holdfast, StoreError
+from holdfast import Context, Holdfast, Status, StoreError, StoreUnavailable, StoreUnusable
+from holdfast.app import core
+from holdfast.clock import SystemClock
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
-from tests.runtime.helpers import within_bounds
+from tests.runtime.helpers import BOUND_SECONDS, within_bounds
 
 OUT_OF_REACH = "sqlite:////no/such/folder/holdfast.db"
 
@@ -22,10 +25,16 @@ async def test_a_store_out_of_reach_is_a_clear_error() -> None:
     assert not app.degraded
 
 
+class Away(MemoryStore):
+    async def open(self) -> None:
+        raise StoreUnavailable("nobody answers")
+
+
 async def test_with_the_fallback_it_starts_on_memory_and_says_so(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = Holdfast(OUT_OF_REACH, fallback="memory")
+    monkeypatch.setattr(core, "store_from_url", lambda _, clock, __: Away(clock))
+    app = Holdfast("sqlite:///holdfast.db", fallback="memory")
 
     @app.task("echo")
     async def echo(ctx: Context, text: str) -> str:
@@ -38,6 +47,17 @@ async def test_with_the_fallback_it_starts_on_memory_and_says_so(
             handle = await echo.submit("hello")
             assert await within_bounds(handle.result()) == "hello"
     assert [r.levelname for r in caplog.records] == ["WARNING"]
+
+
+async def test_the_fallback_is_not_for_a_store_that_a_person_must_mend(tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign.db"
+    foreign.write_text("this is no database, but somebody's letters\n" * 100)
+    for url in (f"sqlite:///{foreign}", OUT_OF_REACH):
+        app = Holdfast(url, fallback="memory")
+        with pytest.raises(StoreUnusable):
+            async with app:
+                pass
+        assert not app.degraded
 
 
 async def test_a_store_that_opens_is_not_a_fallback(tmp_path: Path) -> None:
@@ -109,3 +129,28 @@ async def test_a_store_that_was_given_is_not_closed() -> None:
     async with Holdfast(store):
         pass
     assert not store.closed
+
+
+async def test_a_plain_function_that_outlasts_the_drain_is_given_back_and_is_no_crash(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reached, opened = threading.Event(), threading.Event()
+    store = MemoryStore(SystemClock())
+    app = Holdfast(store, drain=0)
+
+    @app.task("plain")
+    def plain(ctx: Context) -> None:
+        reached.set()
+        assert opened.wait(BOUND_SECONDS)
+
+    try:
+        async with app.running():
+            handle = await plain.submit()
+            assert await asyncio.to_thread(reached.wait, BOUND_SECONDS)
+        [task] = await store.load([handle.id])
+        assert task is not None
+        assert (task.status, task.lease, task.crashes) == (Status.PENDING, None, 0)
+        [said] = [r for r in caplog.records if r.levelname == "CRITICAL"]
+        assert handle.id in said.getMessage()
+    finally:
+        opened.set()

@@ -2,6 +2,7 @@
 
 import enum
 import uuid
+from collections import deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -9,11 +10,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 
 from holdfast import (
     Context,
     Holdfast,
+    InvalidInput,
     InvalidPayload,
     NotJson,
     PayloadTooDeep,
@@ -150,6 +152,13 @@ def deep(levels: int) -> Any:
         ({1: "a"}, NotJson),
         (object(), NotJson),
         (lambda: None, NotJson),
+        ({1}, NotJson),
+        ({"a": frozenset((float("nan"),))}, NotJson),
+        (deque([1]), NotJson),
+        ((n for n in range(3)), NotJson),
+        (datetime(2026, 1, 2, tzinfo=UTC), NotJson),
+        ([Decimal("NaN")], NotJson),
+        (b"bytes", NotJson),
         (deep(DEPTH_LIMIT + 1), PayloadTooDeep),
         (deep(5_000), PayloadTooDeep),
         ("x" * (1024 * 1024), PayloadTooLarge),
@@ -163,6 +172,65 @@ async def test_what_is_no_json_or_too_much_of_it_is_refused(
     holdfast_engine(app)
     with pytest.raises(error):
         await take.submit(value)
+
+
+@pytest.mark.parametrize("declared", [dict, list, dict[str, Any], list[Any], list[dict[str, Any]]])
+def test_inside_an_untyped_container_nothing_is_altered_either(declared: Any) -> None:
+    for value in ({"a": {1}}, [{"a": {1}}]):
+        with pytest.raises(InvalidPayload):
+            Codec(declared).encode(value)
+
+
+@pytest.mark.parametrize("declared", [set[float], frozenset[float], deque[float], list[float]])
+def test_no_nan_hides_in_a_typed_container(declared: Any) -> None:
+    for values in ([float("nan")], {float("inf")}, (n for n in [float("nan")])):
+        with pytest.raises(NotJson):
+            Codec(declared).encode(values)
+    assert Codec(declared).decode(Codec(declared).encode([1.5])) is not None
+
+
+class Picky(BaseModel):
+    name: str
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        return {"ann": name}[name]
+
+
+@dataclass
+class PickyData:
+    name: str
+
+    def __post_init__(self) -> None:
+        {"ann": 1}[self.name]
+
+
+class PickyStruct(msgspec.Struct):
+    name: str
+
+    def __post_init__(self) -> None:
+        {"ann": 1}[self.name]
+
+
+@pytest.mark.parametrize("kind", [Picky, PickyData, PickyStruct])
+def test_whatever_the_users_type_raises_is_told_as_ours_with_its_cause(kind: Any) -> None:
+    codec = Codec[Any](kind)
+    assert codec.decode(codec.encode(kind(name="ann"))) == kind(name="ann")
+    with pytest.raises(InvalidPayload, match="KeyError") as refused:
+        codec.encode({"name": "bob"})
+    with pytest.raises(SerialisationError) as unread:
+        codec.decode(b'{"name": "bob"}')
+    assert isinstance(refused.value.__cause__, KeyError)
+    assert isinstance(unread.value.__cause__, KeyError)
+
+
+class Text(str):
+    __slots__ = ()
+
+
+class Number(float):
+    __slots__ = ()
 
 
 @pytest.mark.parametrize("value", [float("nan"), "\ud800", 2**70])
@@ -198,7 +266,9 @@ async def test_just_small_and_shallow_enough_is_accepted(
     await take.submit("x" * (1024 * 1024 - 2))
 
 
-@pytest.mark.parametrize("user", [object(), float("nan"), {"a": {1, 2}}, "\ud800"])
+@pytest.mark.parametrize(
+    "user", [object(), float("nan"), {"a": {1, 2}}, "\ud800", {"a": Text("a")}, [Number(1)]]
+)
 async def test_the_user_is_plain_json_too(
     app: Holdfast, holdfast_engine: MakeEngine, user: Any
 ) -> None:
@@ -206,6 +276,33 @@ async def test_the_user_is_plain_json_too(
     holdfast_engine(app)
     with pytest.raises(NotJson):
         await take.submit(1, user=user)
+    assert not (await app.store.stats()).by_status, "nothing was written"
+
+
+async def test_the_user_is_bounded_and_written_as_it_was_at_the_submit(
+    app: Holdfast, holdfast_engine: MakeEngine
+) -> None:
+    take = task_taking(app, Any)
+    holdfast_engine(app)
+    with pytest.raises(PayloadTooLarge, match="user"):
+        await take.submit(1, user="x" * 16 * 1024)
+    assert not (await app.store.stats()).by_status, "nothing was written"
+    user = {"name": "ann"}
+    handle = await take.submit(1, user=user)
+    user["name"] = "bob"
+    assert (await handle.envelope()).context.user == {"name": "ann"}
+
+
+@pytest.mark.parametrize("trace_id", [5, b"x", "\ud800", "x" * 201, "x" * 10_000_000])
+async def test_a_trace_id_that_would_spoil_the_record_is_refused(
+    app: Holdfast, holdfast_engine: MakeEngine, trace_id: Any
+) -> None:
+    take = task_taking(app, Any)
+    holdfast_engine(app)
+    with pytest.raises(InvalidInput, match="trace_id"):
+        await take.submit(1, trace_id=trace_id)
+    assert not (await app.store.stats()).by_status, "nothing was written"
+    await take.submit(1, trace_id="x" * 200)
 
 
 def test_a_stored_value_of_another_type_is_a_serialisation_error() -> None:

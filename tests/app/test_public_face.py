@@ -4,6 +4,7 @@ from pydantic import BaseModel
 
 import holdfast
 from holdfast import Context, Holdfast, Permanent, Retry, RetryAfter, Status
+from holdfast.domain import errors
 from holdfast.testing.plugin import MakeEngine
 
 
@@ -80,3 +81,12 @@ def test_every_error_has_a_code_of_its_own() -> None:
     ours = [cls for cls in family(holdfast.HoldfastError) if cls.__module__.startswith("holdfast.")]
     codes = [cls.code for cls in ours]
     assert len(codes) == len(set(codes))
+
+
+def test_every_error_is_exported() -> None:
+    ours = {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and value.__module__ == errors.__name__
+    }
+    assert ours <= set(holdfast.__all__)

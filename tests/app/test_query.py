@@ -7,6 +7,7 @@ from holdfast.app.declare import Workflow
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import Engine, ManualClock
 from holdfast.testing.plugin import MakeEngine
+from tests.runtime.helpers import FlakyStore, Gate
 
 Flow = Workflow[bool, str]
 
@@ -107,3 +108,40 @@ async def test_a_retry_of_what_has_not_failed_is_refused(bench: Bench) -> None:
     await bench.flow.submit(False, tenant="t-1")
     with pytest.raises(IllegalTransition):
         await bench.query.retry_task_by_tenant("t-1")
+
+
+async def test_a_checkpoint_that_cannot_be_read_is_there_all_the_same(bench: Bench) -> None:
+    handle = await bench.flow.submit(False, tenant="t-1")
+    await bench.engine.drain()
+    bench.memory._bodies[handle.id].checkpoint = b"{"
+    assert await bench.query.has_checkpoint("t-1")
+    assert (await bench.query.query_task_status_by_tenant("t-1")).has_checkpoint
+
+
+async def test_many_tenants_are_asked_for_in_few_calls(
+    app: Holdfast, holdfast_engine: MakeEngine
+) -> None:
+    clock = ManualClock()
+    store = FlakyStore(MemoryStore(clock))
+    gate = Gate()
+
+    @app.task("stand")
+    async def stand(ctx: Context) -> None:
+        ctx.progress(0.5, "half way")
+        await gate.stand()
+
+    engine = holdfast_engine(app, store=store.as_store, clock=clock)
+    await stand.submit(tenant="t-0")
+    await engine.advance("20s")
+    for n in range(1, 20):
+        await stand.submit(tenant=f"t-{n}", queue="unserved")
+    store.calls.clear()
+    asked = [f"t-{n}" for n in range(20)]
+    running, *waiting = await app.query.query_task_status_by_tenants(asked)
+    reads = [call for call in store.calls if call not in ("claim", "wait")]  # the worker's
+    assert reads == ["tenants", "load", "detail"], "in detail only the one that runs"
+    assert running.task is not None
+    assert (running.task.progress, running.task.message) == (0.5, "half way")
+    assert [one.task.status for one in waiting if one.task] == [Status.PENDING] * 19
+    gate.open()
+    await engine.drain()

@@ -111,3 +111,22 @@ async def test_a_store_that_nobody_knows_is_refused_without_telling_its_secret(u
         async with Holdfast(url):
             pass
     assert "secret" not in str(refused.value)
+
+
+def test_a_wrong_value_is_told_in_our_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_NAMESPACE", "{x}")
+    with pytest.raises(InvalidSetting) as refused:
+        load()
+    assert "Value error" not in str(refused.value)
+    assert "namespace" in refused.value.reason
+
+
+def test_an_unknown_key_of_the_file_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "holdfast.toml"
+    file.write_text("leese = 3\n")
+    monkeypatch.setenv("HOLDFAST_CONFIG", str(file))
+    with pytest.raises(InvalidSetting, match="leese") as refused:
+        load()
+    assert (refused.value.name, refused.value.value) == ("HOLDFAST_CONFIG", str(file))

@@ -1,5 +1,7 @@
 """A store whose every move a test makes itself, on a clock that it moves."""
 
+from itertools import count
+
 from holdfast import Context, Holdfast
 from holdfast.domain import decide
 from holdfast.domain.decide import Failed
@@ -19,6 +21,7 @@ class Scene:
     def __init__(self, store: SqliteStore, clock: ManualClock) -> None:
         self.clock = clock
         self.store = store
+        self._requests = count()
         self.app = Holdfast(store, clock=clock)
         self.flow = self.app.workflow("tenant.upgrade", payload=int, keep="1h")
 
@@ -28,8 +31,8 @@ class Scene:
         @self.flow.stage
         async def migrate(ctx: Context, order: int) -> None: ...
 
-    async def submit(self, *, key: str | None = None) -> str:
-        return (await self.flow.submit(1, tenant="t-1", key=key)).id
+    async def submit(self, *, key: str | None = None, tenant: str = "t-1") -> str:
+        return (await self.flow.submit(1, tenant=tenant, key=key)).id
 
     async def why(self, task_id: str) -> str:
         return await self.app.why(task_id)
@@ -58,7 +61,7 @@ class Scene:
     async def claim(self, worker: str = "w-1") -> Task:
         [claimed] = await self.store.claim(
             worker,
-            request=f"{worker}-{self.clock.now()}",
+            request=f"{worker}-{next(self._requests)}",
             queues=["default"],
             limit=1,
             lease_seconds=LEASE_SECONDS,

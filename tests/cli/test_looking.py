@@ -5,7 +5,7 @@ import pytest
 from holdfast.app.phrases import count, some, span
 from holdfast.cli.exits import Exit
 from holdfast.domain.state import Status
-from holdfast.ports import Kept
+from holdfast.ports import Beat, Kept
 from tests.cli.world import App, World
 
 
@@ -71,6 +71,49 @@ def test_doctor_tells_of_a_lock_that_nobody_frees(world: World) -> None:
     assert "tenant t-1 is locked" in told
 
 
+def test_doctor_does_not_count_on_the_owner_of_a_lapsed_lease(world: World) -> None:
+    task_id, waiting = world.send(), world.send()
+
+    async def beat_and_die(made: App) -> None:
+        await made.app.store.renew(beat_of("w-1"), [], lease_seconds=30)
+        await made.app.store.claim(
+            "w-1", request="r", queues=["default"], limit=1, lease_seconds=-60.0
+        )
+
+    world.do(beat_and_die)
+    health = world.json("doctor", code=Exit.FAILED)
+    assert [worker["live"] for worker in health["workers"]] == [False]
+    unserved, lapsed = health["stuck"]
+    assert "no live worker serves that" in unserved
+    assert lapsed.startswith(f"task {task_id}: the lease of w-1 lapsed")
+    assert health["oldestReady"]["taskId"] == waiting
+    told = world.cli("doctor", columns=200).stdout
+    assert "none alive; w-1 (last seen " in told
+
+
+def test_doctor_says_when_a_live_worker_was_last_seen(world: World) -> None:
+    world.work_until_rested(world.send())
+
+    async def beat(made: App) -> None:
+        await made.app.store.renew(beat_of("w-1"), [], lease_seconds=30)
+
+    world.do(beat)
+    assert "1 live, 0 of 2 slots busy: w-1 (last seen " in world.cli("doctor").stdout
+
+
+def beat_of(worker: str) -> Beat:
+    return Beat(
+        worker=worker,
+        host="here",
+        pid=1,
+        types=("mail.send",),
+        queues=("default",),
+        slots=2,
+        running=0,
+        started_at=0.0,
+    )
+
+
 def test_stats_count_tasks_moves_and_refusals(world: World) -> None:
     done = world.send()
     world.work_until_rested(done)
@@ -97,6 +140,46 @@ def test_audit_fits_80_columns_and_tells_the_outcome(world: World) -> None:
     assert refused.split()[:3] == [task_id, "pause", "refused"]
     assert done.split()[:3] == [task_id, "pause", Status.PAUSED]
     assert len(world.json("audit", "--limit", "1")["entries"]) == 1
+
+
+def test_a_long_audit_goes_on_at_its_cursor(world: World) -> None:
+    task_id = world.upgrade(tenant="t-1")
+    for command in ("pause", "resume", "cancel"):
+        world.cli("tasks", command, task_id)
+    first = world.json("audit", "--limit", "2")
+    assert first["cursor"] == 2
+    assert "more with --cursor 2" in world.cli("audit", "--limit", "2").stderr
+    second = world.json("audit", "--limit", "2", "--cursor", "2")
+    assert second["cursor"] is None
+    commands = [entry["command"] for entry in first["entries"] + second["entries"]]
+    assert commands == ["cancel", "resume", "pause"]
+    assert world.json("audit", "--limit", "3")["cursor"] is None
+
+
+def test_the_audit_of_one_task_is_found_among_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.cli.audit.PAGE", 2)
+    wanted, other = world.upgrade(tenant="t-1"), world.upgrade(tenant="t-2")
+    for task_id, command in (
+        (wanted, "pause"),
+        (other, "pause"),
+        (other, "resume"),
+        (wanted, "resume"),
+        (other, "cancel"),
+    ):
+        world.cli("tasks", command, task_id)
+    found = world.json("audit", "--task", wanted)
+    assert [entry["command"] for entry in found["entries"]] == ["resume", "pause"]
+    assert found["cursor"] is None
+    first = world.json("audit", "--task", wanted, "--limit", "1")
+    [rest] = world.json("audit", "--task", wanted, "--cursor", str(first["cursor"]))["entries"]
+    assert rest["command"] == "pause"
+    assert "no such entries" in world.cli("audit", "--task", "nobody").stderr
+
+
+def test_an_audit_cursor_that_is_no_number_is_wrong_usage(world: World) -> None:
+    assert world.cli("audit", "--cursor", "soon").exit_code == Exit.USAGE
 
 
 def test_a_dry_run_counts_and_deletes_nothing(world: World) -> None:

@@ -1,6 +1,6 @@
 from holdfast.cli.exits import Exit
 from holdfast.domain.state import Status
-from tests.cli.world import STUCK, World
+from tests.cli.world import LONG_WINDED, STUCK, World
 
 
 def test_only_suspended_tasks_are_listed(world: World) -> None:
@@ -8,6 +8,33 @@ def test_only_suspended_tasks_are_listed(world: World) -> None:
     world.upgrade(tenant="t-2")
     assert [task["taskId"] for task in world.json("suspended", "list")["tasks"]] == [failed]
     assert failed in world.cli("suspended", "list").stdout
+
+
+def test_what_the_error_says_is_shown_in_80_columns_as_far_as_there_is_room(world: World) -> None:
+    task_id = world.failed(LONG_WINDED, tenant="t-1")
+    told = world.cli("suspended", "list")
+    head, row = told.stdout.splitlines()
+    assert max(len(head), len(row)) <= 80
+    assert row.startswith(task_id)
+    assert "SAYS" in head
+    assert "Permanent: the disk" in row
+    assert "…" in row
+    assert "no room for " in told.stderr
+    assert "ERROR" in told.stderr.split(":")[0]
+    wide = world.cli("suspended", "list", columns=250)
+    assert "and nobody has emptied it" in wide.stdout
+    assert wide.stderr == ""
+
+
+def test_what_the_error_says_shrinks_and_ids_do_not(world: World) -> None:
+    task_id = world.failed(STUCK, tenant="t-1")
+    world.cli("tasks", "rollback", task_id)
+    world.work_until_rested(task_id)
+    head, row = world.cli("suspended", "list").stdout.splitlines()
+    assert max(len(head), len(row)) <= 80
+    assert row.split()[:2] == [task_id, Status.ROLLBACK_FAILED]
+    assert "Permanent: the s" in row
+    assert "…" in row
 
 
 def test_they_are_counted_by_cause(world: World) -> None:

@@ -3,7 +3,7 @@ import pytest
 from holdfast.cli.exits import Exit
 from holdfast.cli.shapes import TASK_KEYS
 from holdfast.domain.state import Status
-from tests.cli.world import App, World
+from tests.cli.world import FORGED, App, World
 
 
 def test_the_list_shows_whole_ids_in_80_columns(world: World) -> None:
@@ -36,6 +36,28 @@ def test_the_list_is_narrowed_by_filters(world: World) -> None:
     assert found("--tenant", "t-2") == {other}
     assert found("--queue", "slow") == {other}
     assert found("--tenant", "t-2", "--type", "mail.send") == set()
+
+
+def test_the_list_is_narrowed_by_when_a_task_last_changed(world: World) -> None:
+    task_id = world.send()
+
+    def found(*filters: str) -> list[str]:
+        return [task["taskId"] for task in world.json("tasks", "list", *filters)["tasks"]]
+
+    assert found("--newer-than", "1h") == [task_id]
+    assert found("--older-than", "0s") == [task_id]
+    assert found("--older-than", "1h") == []
+    assert found("--newer-than", "0s") == []
+    assert found("--older-than", "0s", "--newer-than", "1h") == [task_id]
+    assert world.cli("tasks", "list", "--newer-than", "soon").exit_code == Exit.INVALID
+
+
+def test_the_list_names_the_columns_that_it_left_out(world: World) -> None:
+    world.failed(tenant="t-1")
+    assert "QUEUE" in world.cli("tasks", "list").stderr
+    wide = world.cli("tasks", "list", columns=250)
+    assert "the disk is full" in wide.stdout
+    assert wide.stderr == ""
 
 
 def test_a_filter_that_cannot_be_a_name_is_invalid_input(world: World) -> None:
@@ -82,6 +104,15 @@ def test_show_escapes_what_was_stored(world: World) -> None:
     told = world.cli("tasks", "show", world.failed()).stdout
     assert "\x1b" not in told
     assert "\\x1b[31mthe disk is full" in told
+
+
+def test_no_message_makes_a_line_of_its_own(world: World) -> None:
+    task_id = world.failed(FORGED)
+    shown = world.cli("tasks", "show", task_id).stdout.splitlines()
+    [status] = [line for line in shown if line.startswith("status")]
+    assert Status.FAILED in status
+    assert "    status  COMPLETED, all is well" in shown  # in the traceback, indented
+    assert len(world.cli("why", task_id, columns=1000).stdout.splitlines()) == 1
 
 
 def test_show_as_json_has_it_all(world: World) -> None:

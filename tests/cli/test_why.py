@@ -8,7 +8,7 @@ from holdfast.domain.errors import TaskNotFound
 from holdfast.domain.state import Status
 from holdfast.domain.task import Progress, Task
 from holdfast.ports import Kept, Renewal
-from tests.cli.scene import Scene
+from tests.cli.scene import LEASE_SECONDS, Scene
 from tests.cli.world import World
 
 
@@ -37,28 +37,32 @@ async def test_ready_and_nobody_serves_its_queue(scene: Scene) -> None:
     task_id = await scene.submit()
     await scene.beat("w-1", queues=("mail", "slow"))
     answer = await scene.why(task_id)
-    assert "no live worker serves that queue. Alive: w-1 (mail, slow)." in answer
+    assert (
+        "no live worker serves that queue. Alive: w-1 (queues mail, slow, last seen 0s ago)."
+        in answer
+    )
     assert "--queues default" in answer
 
 
 async def test_ready_and_nobody_knows_its_type(scene: Scene) -> None:
     task_id = await scene.submit()
     await scene.beat("w-1", types=("mail.send",))
-    assert "no live worker of that queue knows its type 'tenant.upgrade': w-1." in (
-        await scene.why(task_id)
-    )
+    scene.clock.advance(9)
+    assert (
+        "no live worker of that queue knows its type 'tenant.upgrade': w-1 (last seen 9s ago)."
+    ) in await scene.why(task_id)
 
 
 async def test_ready_and_all_slots_are_busy(scene: Scene) -> None:
     task_id = await scene.submit()
     await scene.beat("w-1", running=2)
-    assert "busy: w-1 (2/2)." in await scene.why(task_id)
+    assert "busy: w-1 (2/2, last seen 0s ago)." in await scene.why(task_id)
 
 
 async def test_ready_and_about_to_be_taken(scene: Scene) -> None:
     task_id = await scene.submit()
     await scene.beat("w-1", running=1)
-    assert "w-1 can run it and will take it" in await scene.why(task_id)
+    assert "w-1 (last seen 0s ago) can run it and will take it" in await scene.why(task_id)
 
 
 async def test_in_line_behind_a_task_that_runs(scene: Scene) -> None:
@@ -95,7 +99,7 @@ async def test_due_and_nobody_there_to_put_it_back(scene: Scene) -> None:
     scene.clock.advance("1h")
     assert "no worker is alive, and only a worker puts it back" in await scene.why(task_id)
     await scene.beat("w-2")
-    assert "; w-2 moves it within a second" in await scene.why(task_id)
+    assert "; w-2 (last seen 0s ago) moves it within a second" in await scene.why(task_id)
 
 
 async def test_running_with_progress(scene: Scene) -> None:
@@ -129,15 +133,32 @@ async def test_a_lapsed_lease_is_about_to_be_taken_over(scene: Scene) -> None:
     await scene.beat("w-2")
     assert await scene.why(task_id) == (
         "Worker w-1 runs stage 'snapshot' (1 of 2, attempt 1), but has not renewed its lease: it "
-        "lapsed 12s ago; w-2 takes it over within seconds."
+        "lapsed 12s ago; w-2 (last seen 0s ago) takes it over within seconds."
     )
+
+
+async def test_the_owner_of_a_lapsed_lease_is_not_the_one_who_takes_it_over(scene: Scene) -> None:
+    task_id = await scene.submit()
+    await scene.beat("w-1")
+    await scene.claim("w-1")
+    scene.clock.advance(31)
+    assert (await scene.why(task_id)).endswith(
+        "it lapsed 1s ago; no other worker is alive, and only a worker takes it over."
+    )
+
+
+async def test_a_worker_that_missed_its_whole_lease_is_not_alive(scene: Scene) -> None:
+    task_id = await scene.submit()
+    await scene.beat("w-1")
+    scene.clock.advance(1.3 * LEASE_SECONDS)
+    assert "no worker is alive; w-1 was last seen 39s ago." in await scene.why(task_id)
 
 
 async def test_a_lapsed_lease_and_nobody_to_take_it_over(scene: Scene) -> None:
     task_id = await scene.submit()
     await scene.claim("w-1")
     scene.clock.advance("1h")
-    assert "no worker is alive, and only a worker takes it over." in await scene.why(task_id)
+    assert "no other worker is alive, and only a worker takes it over." in await scene.why(task_id)
 
 
 async def test_paused_by_a_person(scene: Scene) -> None:
@@ -241,7 +262,7 @@ async def test_the_answer_is_the_same_for_a_lease_of_another_length(scene: Scene
     await scene.beat("w-1")
     scene.clock.advance("5m")
     answer = await explain(scene.store, task_id, lease_seconds=600, now=scene.clock.now())
-    assert "w-1 can run it" in answer
+    assert "w-1 (last seen 5m ago) can run it" in answer
 
 
 def test_the_command_line_gives_the_answer(world: World) -> None:

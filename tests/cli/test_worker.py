@@ -10,8 +10,14 @@ from typing import IO, Any
 
 import pytest
 
+from holdfast.cli.exits import Exit
+from holdfast.cli.worker import give_back_others
+from holdfast.domain import decide
 from holdfast.domain.state import Status
-from tests.cli.world import World
+from holdfast.domain.task import Place
+from holdfast.runtime.held import Held
+from tests.cli.scene import Scene
+from tests.cli.world import App, World
 
 APP = """
 import asyncio, time
@@ -57,6 +63,12 @@ class Process:
 
     def until_printed(self, words: str) -> str:
         return _until(self._popen.stdout, words)
+
+    def until_printed_both(self, *words: str) -> None:
+        left = set(words)
+        while left:
+            line = self.until_printed("runs")
+            left = {one for one in left if one not in line}
 
     def signal(self, number: int) -> None:
         self._popen.send_signal(number)
@@ -109,6 +121,15 @@ def submit(world: World, name: str, order: str) -> str:
         return str((await flow.submit(order)).id)
 
     return world.do(send)
+
+
+async def take_away(made: App, task_id: str) -> None:
+    [task] = await made.app.store.load([task_id])
+    assert task is not None
+    await made.app.store.apply(
+        [decide.give_back(task, "taken away", now=made.app.clock.now(), interrupted=True)]
+    )
+    await made.app.control.pause(task_id)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -169,20 +190,44 @@ def test_a_worker_that_lost_the_lease_of_a_plain_function_ends(world: World, sta
     task_id = submit(world, "plain", "x")
     process = start("shop:app", HOLDFAST_LEASE="1s")
     process.until_printed("plain runs")
-
-    async def take_away(made: Any) -> None:
-        from holdfast.domain import decide
-
-        [task] = await made.app.store.load([task_id])
-        await made.app.store.apply(
-            [decide.give_back(task, "taken away", now=made.app.clock.now(), interrupted=True)]
-        )
-        await made.app.control.pause(task_id)
-
-    world.do(take_away)
+    world.do(lambda made: take_away(made, task_id))
     code, said = process.ended()
     assert code == 70
     assert "CRITICAL" in said
+    assert "could not give back" not in said
+
+
+def test_when_a_plain_function_hangs_the_others_are_given_back_uncounted(
+    world: World, start: Start
+) -> None:
+    hung, innocent = submit(world, "plain", "x"), submit(world, "slow", "forever")
+    process = start("shop:app", HOLDFAST_LEASE="2s")
+    process.until_printed_both("plain runs", "first runs")
+    world.do(lambda made: take_away(made, hung))
+    code, said = process.ended()
+    assert code == 70, said
+    [task] = world.do(lambda made: made.app.store.load([innocent]))
+    assert task is not None
+    assert (task.status, task.lease, task.crashes) == (Status.PENDING, None, 0)
+
+
+async def test_a_task_that_hung_is_not_given_back_with_the_others(scene: Scene) -> None:
+    """Its lease is still on the record: it lapses, and that is counted."""
+    await scene.submit(tenant="t-1")
+    await scene.submit(tenant="t-2")
+    await scene.submit(tenant="t-3")
+    hung, innocent, foreign = [await scene.claim(name) for name in ("w-1", "w-1", "w-2")]
+    held = Held(hung.id, decide.lease_of(hung).id, safe_until=0.0)
+    await give_back_others(scene.app, scene.app.worker(name="w-1"), held)
+    after = await scene.store.load([hung.id, innocent.id, foreign.id])
+    assert [task and task.place for task in after] == [Place.LEASED, Place.READY, Place.LEASED]
+
+
+def test_a_worker_refuses_to_work_on_a_memory_of_its_own(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "fallen.py").write_text(f"{APP}\napp.degraded = True  # as its opening says it\n")
+    code, said = start("fallen:app").ended()
+    assert code == Exit.STORE
+    assert said.endswith('fallback = "memory" is not for workers [store-unavailable]\n')
 
 
 def test_the_store_on_the_command_line_reaches_the_app(world: World, start: Start) -> None:
@@ -197,6 +242,17 @@ def test_an_app_with_a_store_of_its_own_keeps_it(
     code, said = start("own:app", "--store", world.url).ended()
     assert code == 6
     assert said.endswith("own:app names its own store, --store cannot change it [cannot-load]\n")
+
+
+def test_a_reloaded_worker_is_given_the_store_too(
+    world: World, start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "own.py").write_text("from holdfast import Holdfast\napp = Holdfast('memory://')\n")
+    process = start("own:app", "--reload", "--store", world.url)
+    process.until_said("own:app names its own store, --store cannot change it")
+    process.until_said("the worker ended (6)")
+    process.signal(signal.SIGTERM)
+    assert process.ended()[0] == 6
 
 
 def test_a_changed_file_restarts_the_worker(world: World, start: Start, tmp_path: Path) -> None:

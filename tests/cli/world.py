@@ -16,6 +16,11 @@ T = TypeVar("T")
 
 ESCAPE = "\x1b"
 BROKEN, STUCK, FINE = "broken", "stuck", "fine"  # STUCK: it cannot be undone either
+FORGED, LONG_WINDED = "forged", "long-winded"  # FORGED: its error looks like a line of our own
+ERRORS = {
+    FORGED: "no\nstatus  COMPLETED, all is well",
+    LONG_WINDED: "the disk is full again, and nobody has emptied it since yesterday",
+}
 
 
 class App:
@@ -39,6 +44,8 @@ class App:
         async def migrate(ctx: Context, order: str) -> str:
             if order in (BROKEN, STUCK):
                 raise Permanent(f"{ESCAPE}[31mthe disk is full")
+            if order in ERRORS:
+                raise Permanent(ERRORS[order])
             return "migrated"
 
         @self.app.task("mail.send")

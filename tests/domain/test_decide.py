@@ -346,3 +346,13 @@ def test_a_failure_without_a_completed_stage_makes_no_checkpoint() -> None:
 def legal_record(command: Command) -> Task:
     status = S.ROLLING_BACK if command not in TABLE[S.RUNNING] else S.RUNNING
     return held(status, next_undo=1)
+
+
+def test_a_reason_goes_with_the_request_it_belonged_to() -> None:
+    late = msgspec.structs.replace(held(), cancel_requested=True, reason="too late")
+    assert complete(late).after.reason is None
+
+
+def test_a_failure_shows_that_a_worker_knew_the_type() -> None:
+    before = msgspec.structs.replace(held(), unknown_since=1.0)
+    assert retry_later(before).after.unknown_since is None

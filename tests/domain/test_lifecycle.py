@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from holdfast.domain import decide, operate
 from holdfast.domain.checkpoint import Checkpoint, Verdict, judge
 from holdfast.domain.retry import Retry
-from holdfast.domain.state import DUE, LOSE, OPERATOR, START, Command, Status, can
+from holdfast.domain.state import DUE, LOSE, OPERATOR, START, Command, Status
 from holdfast.domain.task import Lease, Task
 from holdfast.domain.transition import Next, Transition
 from holdfast.testing.contract.hands import OPERATE
@@ -143,8 +143,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     @rule(command=st.sampled_from(sorted(OPERATOR)), from_checkpoint=st.booleans())
     def ask(self, command: Command, from_checkpoint: bool) -> None:
-        withdraws = command is Command.RESUME and self.task.status is Status.RUNNING
-        if not can(self.task.status, command) or (withdraws and not self.task.pause_requested):
+        if not self.task.can(command):
             return
         ask = operate.Ask(by=BY, now=self.now, request=f"r-{self.task.version}")
         if command is Command.RETRY:

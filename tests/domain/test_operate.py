@@ -238,3 +238,25 @@ def test_a_task_that_is_not_suspended_is_not_set_going(status: Status) -> None:
 
 def test_a_rollback_of_a_settled_task_unsettles_it() -> None:
     assert operate.rollback(task(S.COMPLETED), ASK).after.settled_at is None
+
+
+def test_a_pause_is_refused_while_a_cancel_waits() -> None:
+    before = msgspec.structs.replace(held(S.RUNNING), cancel_requested=True, reason="gone")
+    assert not before.can(C.PAUSE)
+    assert C.PAUSE not in before.legal
+    with pytest.raises(IllegalTransition):
+        operate.pause(before, ASK)
+
+
+def test_a_withdrawn_pause_leaves_the_reason_of_a_cancel() -> None:
+    before = msgspec.structs.replace(
+        held(S.RUNNING), pause_requested=True, cancel_requested=True, reason="gone"
+    )
+    assert operate.resume(before, ASK).after.reason == "gone"
+
+
+def test_what_was_undone_whole_is_not_undone_again_after_a_discard() -> None:
+    before = msgspec.structs.replace(task(S.ROLLBACK_FAILED), next_undo=-1, last_completed=1)
+    discarded = operate.discard(before, ASK)
+    assert discarded.drop_checkpoint
+    assert operate.rollback(discarded.after, ASK).after.next_undo == -1

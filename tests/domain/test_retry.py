@@ -70,6 +70,13 @@ def test_retry_on_names_all_that_is_tried_again() -> None:
     assert policy.gives_up(ValueError())
 
 
+def test_one_exception_type_alone_is_a_tuple_of_one() -> None:
+    policy = Retry(give_up_on=ValueError, retry_on=OSError)
+    assert (policy.give_up_on, policy.retry_on) == ((ValueError,), (OSError,))
+    assert policy.gives_up(ValueError())
+    assert not policy.gives_up(OSError())
+
+
 def test_give_up_on_wins_over_retry_on() -> None:
     policy = Retry(retry_on=(OSError,), give_up_on=(ConnectionError,))
     assert policy.gives_up(ConnectionResetError())
@@ -89,6 +96,11 @@ def test_give_up_on_wins_over_retry_on() -> None:
         {"jitter": -0.1},
         {"jitter": 1.1},
         {"jitter": float("nan")},
+        {"give_up_on": 5},
+        {"give_up_on": (ValueError, "KeyError")},
+        {"give_up_on": [ValueError]},
+        {"retry_on": int},
+        {"retry_on": (ValueError(),)},
     ],
 )
 def test_a_policy_that_makes_no_sense_is_refused_at_once(wrong: dict[str, Any]) -> None:

@@ -83,7 +83,9 @@ def test_to_ask_whether_a_command_is_legal_changes_nothing(status: Status) -> No
     before = task(status)
     answers = {command: before.can(command) for command in Command}
     assert before == task(status)
-    assert answers == {command: command in TABLE[status] for command in Command}
+    withdraws = {C.RESUME} if status is S.RUNNING else set()  # and no pause was asked for
+    legal_now = set(TABLE[status]) - withdraws
+    assert answers == {command: command in legal_now for command in Command}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Pause, resume and cancel: at once on a task that rests, at the next boundary on one that runs."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,11 +11,17 @@ from holdfast import (
     Holdfast,
     IllegalTransition,
     Retry,
+    RetryAfter,
     Status,
     TaskCancelled,
 )
 from holdfast.app.declare import Workflow
-from holdfast.testing import Engine
+from holdfast.domain import operate
+from holdfast.domain.operate import Ask
+from holdfast.domain.task import By
+from holdfast.domain.transition import Outcome, Transition
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing import Engine, ManualClock
 from holdfast.testing.plugin import MakeEngine
 from tests.runtime.helpers import Gate, detail_of, event_names, task_of
 
@@ -239,3 +246,42 @@ async def test_a_cancelled_task_lets_its_tenants_next_go(bench: Bench, engine: E
     bench.open_all()
     await engine.drain()
     assert (await second.info()).status is Status.COMPLETED
+
+
+class Interrupting(MemoryStore):
+    """A cancel arrives between the claim and the holder's first write."""
+
+    armed = False
+
+    async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
+        if self.armed:
+            self.armed = False
+            task = self._tasks[batch[0].task_id]
+            ask = Ask(by=By(actor="test"), now=self._clock.now(), request="cancel-1")
+            await super().apply([operate.cancel(task, ask)])
+        return await super().apply(batch)
+
+
+async def test_no_stage_runs_after_a_cancel_that_met_a_suspension(
+    app: Holdfast, holdfast_engine: MakeEngine
+) -> None:
+    ran: list[str] = []
+    flow = app.workflow("upgrade", on_invalid="suspend")
+
+    @flow.stage
+    async def first(ctx: Context, _: None) -> None: ...
+
+    @flow.stage
+    async def second(ctx: Context, _: None) -> None:
+        ran.append("second")
+        raise RetryAfter("8d")  # by then its checkpoint is too old
+
+    clock = ManualClock()
+    store = Interrupting(clock)
+    engine = holdfast_engine(app, store=store, clock=clock)
+    handle = await flow.submit(None)
+    await engine.drain()
+    store.armed = True
+    await engine.advance("9d")
+    assert (await handle.info()).status is Status.CANCELLED
+    assert ran == ["second"]

@@ -19,12 +19,16 @@ class ThreadGate:
     def __init__(self) -> None:
         self.reached = threading.Event()
         self.opened = threading.Event()
-        self.passed = 0
+        self.passed = threading.Semaphore(0)
 
     def stand(self) -> None:
         self.reached.set()
         assert self.opened.wait(BOUND_SECONDS)
-        self.passed += 1
+        self.passed.release()
+
+    async def wait_until_passed(self, times: int) -> None:
+        for _ in range(times):
+            assert await asyncio.to_thread(self.passed.acquire, timeout=BOUND_SECONDS)
 
     async def wait_until_reached(self) -> None:
         assert await asyncio.to_thread(self.reached.wait, BOUND_SECONDS)
@@ -81,10 +85,11 @@ async def test_slot_and_lease_are_kept_until_the_function_returns(
 async def test_a_lost_lease_with_a_plain_function_running_is_told_once(
     app: Holdfast, holdfast_engine: MakeEngine
 ) -> None:
-    gate, zombies = ThreadGate(), list[Held]()
+    gate, zombies, begun = ThreadGate(), list[Held](), list[int]()
 
     @app.task("plain", timeout="10s")
     def plain(ctx: Context) -> str:
+        begun.append(ctx.fence)
         gate.stand()
         return "too late"
 
@@ -93,12 +98,15 @@ async def test_a_lost_lease_with_a_plain_function_running_is_told_once(
     await worker.start()
     handle = await plain.submit()
     await gate.wait_until_reached()
-    await engine.clock.elapse("60s")  # timeout, grace, and the rest of the lease
+    for _ in range(60):  # timeout, grace, and the rest of the lease; no longer than another run
+        await engine.clock.elapse("1s")
+        if len(begun) == 2:
+            break
     assert [held.task_id for held in zombies] == [handle.id]
     assert worker.running >= 1, "its slot is kept: the thread is still there"
     gate.opened.set()
     await within_bounds(handle.result())
-    assert gate.passed == 2, "the zombie's end was refused and another run completed it"
+    await gate.wait_until_passed(2)  # the zombie's end was refused, another run completed it
     assert (await event_names(engine, handle)).count("StageCompleted") == 1
     worker.abandon()
 
@@ -169,4 +177,4 @@ async def test_a_cancel_takes_effect_only_when_the_thread_has_returned() -> None
     gate.opened.set()
     with pytest.raises(asyncio.CancelledError):
         await within_bounds(run)
-    assert gate.passed == 1
+    await gate.wait_until_passed(1)

@@ -1,5 +1,7 @@
 """The sweeps: unconditional, timed, batched, also on an idle queue (L1, L2)."""
 
+import asyncio
+
 import pytest
 
 from holdfast import Context, Holdfast, Retry, RetryAfter, Status
@@ -121,3 +123,19 @@ async def test_a_defect_in_a_service_does_not_end_it(
     assert "a defect" in caplog.text
     await bench.clock.elapse("3s")
     assert (await handle.info()).status is Status.COMPLETED
+
+
+async def test_after_a_standstill_of_the_process_the_heartbeat_goes_first(
+    app: Holdfast, holdfast_engine: MakeEngine
+) -> None:
+    """Our own leases have lapsed while nothing of us ran; a beat still keeps them."""
+    bench = Bench(app, holdfast_engine)
+    sweeps = asyncio.create_task(bench.timers().run())
+    await bench.clock.elapse("2s")
+    bench.store.calls.clear()
+    bench.clock.advance("31s")
+    await bench.clock.elapse("0.9s")
+    assert "expire" not in bench.store.calls
+    await bench.clock.elapse("1s")
+    assert "expire" in bench.store.calls
+    sweeps.cancel()

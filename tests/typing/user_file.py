@@ -9,7 +9,7 @@ from typing import reveal_type
 import msgspec
 from pydantic import BaseModel
 
-from holdfast import Context, Holdfast, Retry
+from holdfast import Command, Context, Holdfast, Retry
 from holdfast.testing import Engine, context
 
 app = Holdfast()
@@ -111,6 +111,12 @@ def block() -> None:
         reveal_type(face.submit(send, "ann").result(30))  # → str
         reveal_type(face.submit(upgrade, Upgrade(7)).result())  # → Report
         reveal_type(face.submit(tidy).result())  # → Report
+        reveal_type(face.handle("x").envelope().status)  # → str
+        reveal_type(face.control.pause("x", reason="lunch").status)  # → Status
+        reveal_type(face.control.acting_as("ann").can("x", Command.PAUSE))  # → bool
+        reveal_type(face.query.query_task_status_by_tenant("t").waiting)  # → int
+        face.control.pause("x", raeson="lunch")  # ✗
+        face.query.has_checkpoint(7)  # ✗
         face.submit(send, 7)  # ✗
         face.submit(send)  # ✗
 

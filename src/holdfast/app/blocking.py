@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
+from holdfast.app.control import Control
+from holdfast.app.query import Query
 from holdfast.domain.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.app.core import Holdfast
     from holdfast.app.declare import Submittable
     from holdfast.app.handle import Handle, Info
+    from holdfast.domain.envelope import TaskEnvelope
     from holdfast.domain.state import Status
 
 T = TypeVar("T")
 P = TypeVar("P")
 R = TypeVar("R")
+A = ParamSpec("A")
 
 
 class Blocking:
@@ -46,11 +51,11 @@ class Blocking:
             self._stop()
 
     @contextmanager
-    def running(self, workers: int = 1) -> Iterator[Blocking]:
+    def running(self, workers: int = 1, **options: Any) -> Iterator[Blocking]:
         """Open, with workers in the loop thread."""
         self._start()
         try:
-            entered: AbstractAsyncContextManager[Any] = self._app.running(workers)
+            entered: AbstractAsyncContextManager[Any] = self._app.running(workers, **options)
             self.call(entered.__aenter__())
             try:
                 yield self
@@ -72,6 +77,21 @@ class Blocking:
     ) -> BlockingHandle[R]:
         handle = self.call(what.submit(payload, **options))
         return BlockingHandle(self, handle)
+
+    def handle(self, task_id: str) -> BlockingHandle[Any]:
+        """A handle for a task that was submitted elsewhere; its result is plain JSON."""
+        return BlockingHandle(self, self._app.handle(task_id))
+
+    def why(self, task_id: str) -> str:
+        return self.call(self._app.why(task_id))
+
+    @property
+    def control(self) -> BlockingControl:
+        return BlockingControl(self, self._app.control)
+
+    @property
+    def query(self) -> BlockingQuery:
+        return BlockingQuery(self, self._app.query)
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run any coroutine of the app on its loop and wait for it."""
@@ -114,23 +134,70 @@ class BlockingHandle(Generic[R]):
     def info(self) -> Info:
         return self._face.call(self._handle.info())
 
+    def envelope(self) -> TaskEnvelope:
+        return self._face.call(self._handle.envelope())
+
     def why(self) -> str:
         return self._face.call(self._handle.why())
 
     def pause(self, reason: str = "") -> Status:
         return self._face.call(self._handle.pause(reason))
 
-    def resume(self, *, force: bool = False) -> Status:
-        return self._face.call(self._handle.resume(force=force))
+    def resume(self, reason: str = "", *, force: bool = False) -> Status:
+        return self._face.call(self._handle.resume(reason, force=force))
 
     def cancel(self, reason: str = "") -> Status:
         return self._face.call(self._handle.cancel(reason))
 
-    def retry(self, *, from_checkpoint: bool = True, force: bool = False) -> Status:
-        return self._face.call(self._handle.retry(from_checkpoint=from_checkpoint, force=force))
+    def retry(
+        self, reason: str = "", *, from_checkpoint: bool = True, force: bool = False
+    ) -> Status:
+        return self._face.call(
+            self._handle.retry(reason, from_checkpoint=from_checkpoint, force=force)
+        )
 
     def rollback(self, reason: str = "", *, force: bool = False) -> Status:
         return self._face.call(self._handle.rollback(reason, force=force))
 
     def discard(self, reason: str = "") -> Status:
         return self._face.call(self._handle.discard(reason))
+
+
+class _Side(Generic[T]):
+    """One part of the app, seen from outside its loop."""
+
+    def __init__(self, face: Blocking, part: T) -> None:
+        self.face = face
+        self.part = part
+
+
+def _blocking(
+    method: Callable[Concatenate[T, A], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[_Side[T], A], R]:
+    @wraps(method)
+    def call(self: _Side[T], /, *arguments: A.args, **options: A.kwargs) -> R:
+        return self.face.call(method(self.part, *arguments, **options))
+
+    return call
+
+
+class BlockingControl(_Side[Control]):
+    def acting_as(self, actor: str, origin: str = "") -> BlockingControl:
+        return BlockingControl(self.face, self.part.acting_as(actor, origin))
+
+    pause = _blocking(Control.pause)
+    resume = _blocking(Control.resume)
+    cancel = _blocking(Control.cancel)
+    retry = _blocking(Control.retry)
+    rollback = _blocking(Control.rollback)
+    discard = _blocking(Control.discard)
+    release = _blocking(Control.release)
+    resume_suspended = _blocking(Control.resume_suspended)
+    can = _blocking(Control.can)
+
+
+class BlockingQuery(_Side[Query]):
+    query_task_status_by_tenant = _blocking(Query.query_task_status_by_tenant)
+    query_task_status_by_tenants = _blocking(Query.query_task_status_by_tenants)
+    has_checkpoint = _blocking(Query.has_checkpoint)
+    retry_task_by_tenant = _blocking(Query.retry_task_by_tenant)

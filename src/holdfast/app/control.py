@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from holdfast.domain import operate
+from holdfast.domain import names, operate
 from holdfast.domain.errors import Contended, Refused, TaskNotFound, TenantMovedOn
 from holdfast.domain.operate import Ask
 from holdfast.domain.state import Command
@@ -30,7 +30,7 @@ class Control:
         self._by = by
 
     def acting_as(self, actor: str, origin: str = "") -> Control:
-        by = By(actor=actor, origin=origin)
+        by = By(actor=names.check_text("actor", actor), origin=names.check_text("origin", origin))
         return Control(self._store, self._clock, self._chance, by)
 
     async def pause(self, task_id: str, *, reason: str = "") -> Task:
@@ -79,7 +79,8 @@ class Control:
 
     async def _ask(self, task_id: str, command: Command, decision: Decision, reason: str) -> Task:
         store = self._store()
-        by = By(actor=self._by.actor, origin=self._by.origin, reason=reason)
+        why = names.check_text("reason", reason)
+        by = By(actor=self._by.actor, origin=self._by.origin, reason=why)
         ask = Ask(by=by, now=self._clock.now(), request=new_id(self._clock, self._chance))
         for _ in range(TRIES):
             task = _found(await store.load([task_id]), task_id)

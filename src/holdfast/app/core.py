@@ -20,7 +20,7 @@ from holdfast.app.opening import store_from_url
 from holdfast.app.query import Query
 from holdfast.app.why import explain
 from holdfast.clock import SystemClock
-from holdfast.codec import Codec, check_json
+from holdfast.codec import Codec, encode_plain
 from holdfast.domain import decide, names
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import (
@@ -54,6 +54,8 @@ log = logging.getLogger("holdfast")
 
 P = TypeVar("P")
 R = TypeVar("R")
+
+USER_LIMIT_BYTES = 16 * 1024  # it is part of the record, which is read again and again
 
 
 class Holdfast:
@@ -108,7 +110,7 @@ class Holdfast:
                 call,
                 name=None,
                 timeout_seconds=self.stage_timeout(timeout),
-                retry=retry or Retry(),
+                retry=declare.retry_or(Retry(), retry),
                 result_limit_bytes=self.settings.payload_limit,
             )
             declared = self._declare(
@@ -154,6 +156,8 @@ class Holdfast:
         **options: Unpack[WorkflowOptions],
     ) -> Any:
         """Declare a task of many stages; `@that.stage` adds them in order."""
+        declare.check_options(options)
+        retry = declare.retry_or(Retry(), options.get("retry"))
         declared = self._declare(
             name,
             payload=payload,
@@ -164,7 +168,7 @@ class Holdfast:
             workflow=True,
             on_invalid=options.get("on_invalid", "discard"),
         )
-        return Workflow(self, declared, options.get("retry", Retry()))
+        return Workflow(self, declared, retry)
 
     def stage_timeout(self, given: float | str | None) -> float:
         timeout = self.settings.stage_timeout if given is None else seconds(given)
@@ -261,7 +265,7 @@ class Holdfast:
         store = store_from_url(self.settings.store, self.clock, self.settings.namespace)
         try:
             await store.open()
-        except StoreError as error:
+        except StoreUnavailable as error:  # what a person must mend is not papered over
             if self.settings.fallback != "memory":
                 raise
             log.warning("starting on memory, nothing will be kept: %s", error)
@@ -279,7 +283,7 @@ class Holdfast:
                     await worker.start()
                 yield self
             finally:
-                await asyncio.gather(*(worker.drain() for worker in crew))
+                await asyncio.gather(*(_end(worker) for worker in crew))
 
     def worker(
         self,
@@ -331,7 +335,7 @@ class Holdfast:
         """The way in for every task; use `submit` of the task or workflow itself."""
         self.registry.check()
         body = declared.payload.encode(payload)
-        check_json(user, "user")
+        whom = encode_plain(user, "user", limit_bytes=USER_LIMIT_BYTES)
         now = self.clock.now()
         task = Task(
             id=new_id(self.clock, self.chance),
@@ -339,8 +343,8 @@ class Holdfast:
             tenant=None if tenant is None else names.check("tenant", tenant),
             key=None if key is None else names.check("key", key),
             queue=declared.queue if queue is None else names.check("queue", queue),
-            trace_id=trace_id,
-            user=user,
+            trace_id=None if trace_id is None else names.check_text("trace_id", trace_id),
+            user=msgspec.json.decode(whom),
             stages=declared.stage_names,
             workflow=declared.workflow,
             hold=declared.hold,
@@ -386,6 +390,18 @@ class Holdfast:
         if self._blocking is None:
             self._blocking = Blocking(self)
         return self._blocking
+
+
+async def _end(worker: Worker) -> None:
+    """A thread cannot be stopped, so its task is given back: that is no crash of the task."""
+    left = await worker.drain()
+    if not left:
+        return
+    log.critical("plain functions still run, their tasks are given back: %s", ", ".join(left))
+    try:
+        await worker.give_back_threads()
+    except StoreError as error:
+        log.error("could not give back, the leases will lapse: %s", error)
 
 
 def _digest(name: str, body: bytes) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -230,11 +230,25 @@ class Workflow(Submittable[P, R]):
             call,
             name=name,
             timeout_seconds=self._app.stage_timeout(timeout),
-            retry=retry or self._retry,
+            retry=retry_or(self._retry, retry),
             result_limit_bytes=self.declared.result.limit_bytes,
         )
         self.declared.add(defined)
         return (AsyncStage if defined.is_async else SyncStage)(defined)
+
+
+def retry_or(default: Retry, given: Retry | None) -> Retry:
+    if given is None:
+        return default
+    if not isinstance(given, Retry):
+        raise DeclarationError(f"retry={given!r}: write Retry(max=…)")
+    return given
+
+
+def check_options(options: Mapping[str, object]) -> None:
+    if unknown := sorted(options.keys() - WorkflowOptions.__optional_keys__):
+        known = ", ".join(sorted(WorkflowOptions.__optional_keys__))
+        raise DeclarationError(f"no such option: {', '.join(unknown)} (there are {known})")
 
 
 def define_stage(

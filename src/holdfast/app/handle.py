@@ -86,14 +86,18 @@ class Handle(Generic[R]):
     async def pause(self, reason: str = "") -> Status:
         return (await self._app.control.pause(self.id, reason=reason)).status
 
-    async def resume(self, *, force: bool = False) -> Status:
-        return (await self._app.control.resume(self.id, force=force)).status
+    async def resume(self, reason: str = "", *, force: bool = False) -> Status:
+        return (await self._app.control.resume(self.id, reason=reason, force=force)).status
 
     async def cancel(self, reason: str = "") -> Status:
         return (await self._app.control.cancel(self.id, reason=reason)).status
 
-    async def retry(self, *, from_checkpoint: bool = True, force: bool = False) -> Status:
-        task = await self._app.control.retry(self.id, from_checkpoint=from_checkpoint, force=force)
+    async def retry(
+        self, reason: str = "", *, from_checkpoint: bool = True, force: bool = False
+    ) -> Status:
+        task = await self._app.control.retry(
+            self.id, reason=reason, from_checkpoint=from_checkpoint, force=force
+        )
         return task.status
 
     async def rollback(self, reason: str = "", *, force: bool = False) -> Status:
@@ -105,7 +109,9 @@ class Handle(Generic[R]):
     async def _detail(self) -> Detail:
         detail = await self._app.store.detail(self.id)
         if detail is None:
-            raise TaskNotFound(self.id)
+            [peek] = await self._app.store.peek([self.id])
+            why = f" any more: it ended as {peek.status} and was not kept" if peek else ""
+            raise TaskNotFound(self.id, why)
         return detail
 
 
@@ -116,7 +122,10 @@ _ENDINGS: dict[Status, type[TaskEnded]] = {
 
 
 def info(detail: Detail) -> Info:
-    task, progress = detail.task, detail.progress
+    return info_of(detail.task, detail.progress)
+
+
+def info_of(task: Task, progress: Progress | None) -> Info:
     return Info(
         id=task.id,
         type=task.type,

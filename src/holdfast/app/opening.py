@@ -21,6 +21,8 @@ def store_from_url(url: str, clock: Clock, namespace: str) -> Store:
         path = unquote(parts.path).removeprefix("/")
         if parts.netloc or not path:
             raise InvalidSetting("HOLDFAST_STORE", url, f"write {FORMS}")
+        if path == ":memory:":  # each of the store's connections would have one of its own
+            raise InvalidSetting("HOLDFAST_STORE", url, "for a store in memory write memory://")
         return SqliteStore(path, clock, namespace=namespace)
     raise InvalidSetting("HOLDFAST_STORE", _without_secrets(url), f"unknown store; write {FORMS}")
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 import msgspec
 
 from holdfast.app.control import Control
-from holdfast.app.handle import Info, info
-from holdfast.domain.errors import TaskNotFound
-from holdfast.domain.task import Task
-from holdfast.ports import Store
+from holdfast.app.handle import Info, info_of
+from holdfast.domain.errors import SerialisationError, TaskNotFound
+from holdfast.domain.task import Progress, Task
+from holdfast.ports import Store, TenantView
 
 
 class TenantStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,31 +32,52 @@ class Query:
 
     async def query_task_status_by_tenants(self, tenants: Sequence[str]) -> list[TenantStatus]:
         store = self._store()
-        found = []
-        for view in await store.tenants(tenants):
-            detail = await store.detail(view.active) if view.active else None
-            found.append(
-                TenantStatus(
-                    tenant=view.tenant,
-                    task=info(detail) if detail else None,
-                    has_checkpoint=detail is not None and detail.checkpoint is not None,
-                    waiting=view.waiting,
-                )
-            )
-        return found
+        views = await store.tenants(tenants)
+        tasks = await store.load([view.active for view in views if view.active])
+        active = {task.id: task for task in tasks if task is not None}
+        found = (self._status(view, active.get(view.active or "")) for view in views)
+        return await asyncio.gather(*found)
+
+    async def _status(self, view: TenantView, task: Task | None) -> TenantStatus:
+        return TenantStatus(
+            tenant=view.tenant,
+            task=info_of(task, await self._progress(task)) if task else None,
+            has_checkpoint=task is not None and await self._checkpoint_is_there(task),
+            waiting=view.waiting,
+        )
+
+    async def _progress(self, task: Task) -> Progress | None:
+        """Only a task that runs has any."""
+        detail = await self._store().detail(task.id) if task.lease else None
+        return detail.progress if detail else None
+
+    async def _checkpoint_is_there(self, task: Task) -> bool:
+        """Asks for the checkpoint itself: the record says only that there should be one."""
+        if task.last_completed < 0:
+            return False
+        try:
+            return await self._store().checkpoint(task.id) is not None
+        except SerialisationError:
+            return True  # what cannot be read is there all the same
 
     async def has_checkpoint(self, tenant: str) -> bool:
         """Reads the checkpoint itself, not the record."""
-        task_id = await self._active(tenant)
-        return task_id is not None and await self._store().checkpoint(task_id) is not None
+        return (await self.query_task_status_by_tenant(tenant)).has_checkpoint
 
     async def retry_task_by_tenant(
-        self, tenant: str, *, from_checkpoint: bool = True, force: bool = False
+        self,
+        tenant: str,
+        *,
+        reason: str = "",
+        from_checkpoint: bool = True,
+        force: bool = False,
     ) -> Task:
         task_id = await self._active(tenant)
         if task_id is None:
             raise TaskNotFound(f"of tenant {tenant}")
-        return await self._control.retry(task_id, from_checkpoint=from_checkpoint, force=force)
+        return await self._control.retry(
+            task_id, reason=reason, from_checkpoint=from_checkpoint, force=force
+        )
 
     async def _active(self, tenant: str) -> str | None:
         [view] = await self._store().tenants([tenant])

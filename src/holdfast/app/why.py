@@ -13,6 +13,7 @@ from holdfast.domain.task import By, Place
 from holdfast.ports import Detail, Store, WorkerInfo
 
 LINE_LOOKED_AT = 1000
+LIVE_LEASES = 1.2  # a worker beats at least thrice in a lease: past one it holds none
 SUSPENDED_HINT = (
     "`holdfast suspended resume {id}` tries again; `holdfast tasks rollback` undoes it and "
     "`holdfast suspended discard` gives it up."
@@ -70,7 +71,7 @@ class Explanation:
         if not live:
             return f"{here}, but {_nobody(workers)} Start one: `holdfast worker APP`."
         if not serving:
-            known = some([f"{w.beat.worker} ({', '.join(w.beat.queues)})" for w in live])
+            known = some([seen(w, f"queues {', '.join(w.beat.queues)}") for w in live])
             return (
                 f"{here}, but no live worker serves that queue. Alive: {known}. "
                 f"Start one with `--queues {task.queue}`."
@@ -78,17 +79,17 @@ class Explanation:
         if not knowing:
             return f"{here}, but {self._unknown_type(serving)}"
         if not free:
-            busy = some([f"{w.beat.worker} ({w.beat.running}/{w.beat.slots})" for w in knowing])
+            busy = some([seen(w, f"{w.beat.running}/{w.beat.slots}") for w in knowing])
             return (
                 f"{here}; all slots of the workers that could run it are busy: {busy}. "
                 "It runs when one is free; more workers or slots make it sooner."
             )
-        names = some([worker.beat.worker for worker in free])
+        names = some([seen(worker) for worker in free])
         return f"{here}; {names} can run it and will take it with one of the next claims."
 
     def _unknown_type(self, serving: Sequence[WorkerInfo]) -> str:
         task = self._task
-        names = some([worker.beat.worker for worker in serving])
+        names = some([seen(worker) for worker in serving])
         since = f", met without knowing it {self._back(task.unknown_since)}"
         return (
             f"no live worker of that queue knows its type {task.type!r}: {names}"
@@ -150,7 +151,9 @@ class Explanation:
         doing = self._undoes() if self._task.status is Status.ROLLING_BACK else self._runs()
         left = lease.until - (await self._store.stats()).now
         if left <= 0:
-            late = await self._mover("takes it over within seconds", "takes it over")
+            late = await self._mover(
+                "takes it over within seconds", "takes it over", but=lease.owner
+            )
             return (
                 f"Worker {lease.owner} {doing}, but has not renewed its lease: it lapsed "
                 f"{ago(-left)}{late}."
@@ -250,19 +253,25 @@ class Explanation:
         return (event for event in reversed(self._detail.events) if isinstance(event, kinds))
 
     async def _workers(self) -> Sequence[WorkerInfo]:
-        return await self._store.workers(live_within_seconds=2 * self._lease_seconds)
+        return await self._store.workers(live_within_seconds=LIVE_LEASES * self._lease_seconds)
 
-    async def _mover(self, somebody: str, anybody: str) -> str:
+    async def _mover(self, somebody: str, anybody: str, *, but: str | None = None) -> str:
         """Any live worker makes the store's own moves, whatever it serves."""
-        workers = await self._workers()
-        live = [worker.beat.worker for worker in workers if worker.live]
+        workers = [worker for worker in await self._workers() if worker.beat.worker != but]
+        live = [seen(worker) for worker in workers if worker.live]
         if live:
             return f"; {some(live, 1)} {somebody}"
-        return f"; {_nobody(workers)[:-1]}, and only a worker {anybody}"
+        return f"; {_nobody(workers, other=but is not None)[:-1]}, and only a worker {anybody}"
 
 
-def _nobody(workers: Sequence[WorkerInfo]) -> str:
+def seen(worker: WorkerInfo, more: str = "") -> str:
+    facts = f"{more}, " if more else ""
+    return f"{worker.beat.worker} ({facts}last seen {ago(worker.seen_seconds_ago)})"
+
+
+def _nobody(workers: Sequence[WorkerInfo], *, other: bool = False) -> str:
+    nobody = "no other worker is alive" if other else "no worker is alive"
     if not workers:
-        return "no worker is alive."
+        return f"{nobody}."
     last = min(workers, key=lambda worker: worker.seen_seconds_ago)
-    return f"no worker is alive; {last.beat.worker} was last seen {ago(last.seen_seconds_ago)}."
+    return f"{nobody}; {last.beat.worker} was last seen {ago(last.seen_seconds_ago)}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
@@ -12,24 +13,61 @@ from holdfast.cli.session import Session, run
 from holdfast.cli.shapes import audit_shape
 from holdfast.cli.show import Row, hint, print_json, print_table
 from holdfast.domain.transition import Audit
+from holdfast.ports import Store
+
+PAGE = 500
+LOOKS = 50  # pages; after so many the cursor says where to go on
+
+OfTask = Annotated[str | None, typer.Option("--task", metavar="ID", help="About this task.")]
+Cursor = Annotated[int, typer.Option(metavar="N", min=0, help="Go on after a former list.")]
 
 
-def audit(context: typer.Context, limit: opt.Limit = 50, json: opt.Json = False) -> None:
+def audit(
+    context: typer.Context,
+    *,
+    task: OfTask = None,
+    limit: opt.Limit = 50,
+    cursor: Cursor = 0,
+    json: opt.Json = False,
+) -> None:
     """Who did what, the newest first: done or refused.
 
-    JSON: entries (each: at, actor, origin, reason, command, taskId, before, after, refused).
+    JSON: entries (each: at, actor, origin, reason, command, taskId, before, after, refused),
+    cursor (null: the last page).
     """
 
-    async def look(session: Session) -> tuple[Sequence[Audit], float]:
-        return await session.store.audits(limit=limit), session.now
+    async def look(session: Session) -> tuple[Sequence[Audit], int | None, float]:
+        return *await entries_from(session.store, cursor, limit, task), session.now
 
-    entries, now = run(context, look)
+    entries, more, now = run(context, look)
     if json:
-        print_json({"entries": [audit_shape(entry) for entry in entries]})
+        print_json({"entries": [audit_shape(entry) for entry in entries], "cursor": more})
         return
     print_table([_row(entry, now) for entry in entries], keep=3)
     if not entries:
-        hint("nobody has asked for anything yet")
+        hint("no such entries here" if task or cursor else "nobody has asked for anything yet")
+    if more is not None:
+        hint(f"more with --cursor {more}")
+
+
+async def entries_from(
+    store: Store, start: int, limit: int, task_id: str | None
+) -> tuple[Sequence[Audit], int | None]:
+    """As many as were asked for, and where the next ones begin. A look is bounded."""
+    found: list[Audit] = []
+    size = PAGE if task_id else limit + 1
+    at = start
+    for _ in range(LOOKS):
+        page = await store.audits(limit=size, cursor=str(at))
+        for entry in page:
+            if len(found) == limit:
+                return found, at
+            at += 1
+            if task_id in (None, entry.task_id):
+                found.append(entry)
+        if len(page) < size:
+            return found, None
+    return found, at
 
 
 def _row(entry: Audit, now: float) -> Row:

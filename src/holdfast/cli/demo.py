@@ -118,6 +118,7 @@ class Story:
         self._billing_down_since: float | None = None
         self._billing_was_down = False
         self._killed: WorkerProcess | None = None
+        self._left_at: dict[str, int] = {}  # what the dead worker held: its last stage done
         self._gone_on: set[str] = set()
         self._seen: dict[str, float] = {}  # suspended tasks, by id: since when
         self.told = Told()
@@ -202,18 +203,15 @@ class Story:
             return
         held = self._killed.holds(scene.tasks)
         self.told.in_hand += [task.id for task in held if task.id not in self.told.in_hand]
+        self._left_at |= {task.id: task.last_completed for task in held}
         for task in scene.tasks:
             if task.id not in self.told.in_hand or task.id in self._gone_on:
                 continue
             owner = next((w for w in self._workers.all if w.holds([task])), None)
             if owner is not None and owner is not self._killed and task.at_stage:
                 self._gone_on.add(task.id)
-                number = task.stages.index(task.at_stage) + 1
-                self._screen.say(
-                    f"{task.tenant} goes on at its checkpoint: stage {number}, "
-                    f"{task.at_stage}, on worker {owner.letter}",
-                    "cyan",
-                )
+                how = how_it_goes_on(task.stages, self._left_at[task.id])
+                self._screen.say(f"{task.tenant} {how}, on worker {owner.letter}", "cyan")
 
     async def _attend(self, task: Task) -> None:
         """A suspended task waits for a person; here one comes by."""
@@ -241,6 +239,14 @@ class Story:
         page = await self._app.store.find(Filter(), limit=PAGE)
         tasks = sorted(page.tasks, key=lambda task: task.tenant or "")
         return Scene(tasks, self._workers.all, self._upgrade.declared.stage_names)
+
+
+def how_it_goes_on(stages: Sequence[str], last_completed: int) -> str:
+    """After a death in the stage that follows ``last_completed``."""
+    if last_completed < 0:
+        return f"begins anew, it had no checkpoint yet: stage 1, {stages[0]}"
+    index = min(last_completed + 1, len(stages) - 1)
+    return f"goes on at its checkpoint: stage {index + 1}, {stages[index]}"
 
 
 def _begun(tasks: Sequence[Task]) -> list[Task]:

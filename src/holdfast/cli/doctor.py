@@ -9,6 +9,7 @@ import msgspec
 import typer
 
 from holdfast.app.phrases import ago, count, some, span
+from holdfast.app.why import LIVE_LEASES, seen
 from holdfast.cli import options as opt
 from holdfast.cli.exits import Exit
 from holdfast.cli.session import Session, run
@@ -93,9 +94,10 @@ def doctor(
 async def _examine(session: Session, *, fix: bool) -> Health:
     store = session.store
     findings = await store.doctor(fix=fix, limit=FINDINGS)
-    workers = await store.workers(live_within_seconds=2 * session.settings.lease)
+    workers = await store.workers(live_within_seconds=LIVE_LEASES * session.settings.lease)
     stats = await store.stats()
-    leased = await _leased(session)
+    lapsed = _lapsed(await _leased(session), stats.now)
+    workers = _without_the_lost(workers, lapsed)
     return Health(
         store=store.url,
         durable=store.durable,
@@ -103,7 +105,7 @@ async def _examine(session: Session, *, fix: bool) -> Health:
         stats=stats,
         oldest=min(stats.heads.values(), key=lambda task: task.status_since, default=None),
         findings=tuple(findings),
-        stuck=(*_unserved(stats, workers), *_lapsed(leased, workers, stats.now)),
+        stuck=(*_unserved(stats, workers), *(_told(task, stats.now) for task in lapsed)),
     )
 
 
@@ -131,31 +133,44 @@ def _unserved(stats: Stats, workers: Sequence[WorkerInfo]) -> list[str]:
     ]
 
 
-def _lapsed(leased: Sequence[Task], workers: Sequence[WorkerInfo], now: float) -> list[str]:
-    """Leases, and with them tenants' locks, that nobody takes back."""
-    alive = {worker.beat.worker for worker in workers if worker.live}
+def _lapsed(leased: Sequence[Task], now: float) -> list[Task]:
+    """Leases, and with them tenants' locks, that nobody takes back: also their owner does not."""
     return [
-        f"task {task.id}: the lease of {task.lease.owner} lapsed {ago(now - task.lease.until)}"
-        + (f" and tenant {task.tenant} is locked" if task.tenant else "")
-        + ", nobody takes it over"
-        for task in leased
-        if task.lease is not None
-        and task.lease.until < now - GRACE_SECONDS
-        and task.lease.owner not in alive
+        task for task in leased if task.lease is not None and task.lease.until < now - GRACE_SECONDS
     ]
+
+
+def _without_the_lost(
+    workers: Sequence[WorkerInfo], lapsed: Sequence[Task]
+) -> Sequence[WorkerInfo]:
+    """Who lets a lease lapse does not act, however lately it was seen."""
+    lost = {task.lease.owner for task in lapsed if task.lease is not None}
+    return [
+        msgspec.structs.replace(worker, live=worker.live and worker.beat.worker not in lost)
+        for worker in workers
+    ]
+
+
+def _told(task: Task, now: float) -> str:
+    assert task.lease is not None
+    locked = f" and tenant {task.tenant} is locked" if task.tenant else ""
+    lapsed = f"lapsed {ago(now - task.lease.until)}"
+    return f"task {task.id}: the lease of {task.lease.owner} {lapsed}{locked}, nobody takes it over"
 
 
 def _print(health: Health, now: float) -> None:
     live = [worker for worker in health.workers if worker.live]
     slots = sum(worker.beat.slots for worker in live)
     running = sum(worker.beat.running for worker in live)
-    names = some([worker.beat.worker for worker in live])
+    names = some([seen(worker) for worker in live or health.workers])
     print_fields(
         {
             "store": health.store,
             "durable": "yes" if health.durable else "NO: memory, nothing is kept",
             "workers": f"{len(live)} live, {running} of {slots} slots busy: {names}"
             if live
+            else f"none alive; {names}"
+            if health.workers
             else "none alive",
             "oldest": f"ready since {span(now - health.oldest.status_since)}: {health.oldest.id}"
             if health.oldest

@@ -35,7 +35,7 @@ class Group:
             "TYPE": ", ".join(sorted(self.types)),
             "STAGE": failure.stage if failure else NO_ERROR,
             "ERROR": failure.error.rpartition(".")[2] if failure else NO_ERROR,
-            "EXAMPLE": failure.message if failure else NO_ERROR,
+            "SAYS": failure.message if failure else NO_ERROR,
         }
 
     def shape(self) -> dict[str, Any]:

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import logging
 import sys
+import textwrap
 
-from holdfast.cli.plain import plain
+from holdfast.cli.plain import plain, plain_line
 
 
 class PlainFormatter(logging.Formatter):
-    """A log line may carry what user code raised, or what was stored."""
+    """A log line may carry what user code raised, or what was stored: no part of that may look
+    like a line of its own. Only a traceback has several, and they are indented."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return plain(super().format(record))
+        first, _, rest = super().format(record).partition("\n")
+        return f"{first}\n{_indented(rest)}" if rest else first
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return plain_line(super().formatMessage(record))
+
+
+def _indented(text: str) -> str:
+    return textwrap.indent(plain(text), "    ", lambda _: True)
 
 
 def log_everything() -> None:

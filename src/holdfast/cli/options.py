@@ -26,6 +26,9 @@ Error = Annotated[
 OlderThan = Annotated[
     str | None, typer.Option(metavar="AGE", help="Unchanged for that long: 30s, 2h, 7d.")
 ]
+NewerThan = Annotated[
+    str | None, typer.Option(metavar="AGE", help="Changed within that time: 30s, 2h, 7d.")
+]
 Cursor = Annotated[str | None, typer.Option(metavar="ID", help="Go on after a former list.")]
 Limit = Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="At most so many.")]
 
@@ -39,6 +42,7 @@ def filtered(
     queue: str | None = None,
     error: str | None = None,
     older_than: str | None = None,
+    newer_than: str | None = None,
 ) -> Filter:
     """The filter these options name; a name that cannot be one is refused, not just unmatched."""
     for kind, value in (("task type", type), ("tenant", tenant), ("queue", queue)):
@@ -51,6 +55,7 @@ def filtered(
         queue=queue,
         error=error,
         updated_before=None if older_than is None else now - seconds(older_than),
+        updated_after=None if newer_than is None else now - seconds(newer_than),
     )
 
 

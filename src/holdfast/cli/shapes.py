@@ -9,7 +9,6 @@ import msgspec
 from holdfast.app.handle import info
 from holdfast.cli.show import at
 from holdfast.domain import events as ev
-from holdfast.domain.state import legal
 from holdfast.domain.task import Failure, Progress, Task
 from holdfast.domain.transition import Audit
 from holdfast.ports import Detail
@@ -72,7 +71,7 @@ def detail_shape(detail: Detail) -> dict[str, Any]:
         "settledAt": at(task.settled_at),
         "pauseRequested": task.pause_requested,
         "cancelRequested": task.cancel_requested,
-        "legalCommands": legal(task.status),
+        "legalCommands": task.legal,
         "lease": lease and {"worker": lease.owner, "fence": lease.fence, "until": at(lease.until)},
         "stageNames": task.stages,
         "completed": info(detail).completed,

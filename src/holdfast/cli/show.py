@@ -14,11 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.app.phrases import span
-from holdfast.cli.plain import plain, plain_json, plain_line
+from holdfast.cli.plain import plain_json, plain_line
 from holdfast.domain.envelope import iso
 from holdfast.domain.state import SETTLED, SUSPENDED, Status
 
 GAP = 2
+SHRINKING = "SAYS"  # what an error says: cut short rather than left out
+SHRUNK_CHARS = 20
 PIPE_WIDTH = 500  # nobody reads a pipe by columns: drop and cut nothing
 CELL_LIMIT = 200
 
@@ -34,19 +36,20 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def say(text: Cell = "", *, style: str | None = None) -> None:
-    shown = Text(plain(text)) if isinstance(text, str) else text
+    """One line, whatever is in it."""
+    shown = Text(plain_line(text)) if isinstance(text, str) else text
     console().print(shown, style=style, soft_wrap=True)
 
 
 def prose(text: str) -> None:
-    """Sentences: broken between words where somebody reads them."""
+    """Sentences: broken between words where somebody reads them, and nowhere else."""
     target = console()
-    target.print(Text(plain(text)), soft_wrap=target.width == PIPE_WIDTH)
+    target.print(Text(plain_line(text)), soft_wrap=target.width == PIPE_WIDTH)
 
 
 def hint(text: str) -> None:
     """A word beside the answer; it must not end up in a pipe."""
-    console(stderr=True).print(Text(plain(text)), style="dim", soft_wrap=True)
+    console(stderr=True).print(Text(plain_line(text)), style="dim", soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
@@ -56,37 +59,43 @@ def print_json(value: Any) -> None:
 
 def print_table(rows: Sequence[Row], *, keep: int) -> None:
     """The columns of the rows, in order. What does not fit is left out from the right, but for
-    the first ``keep`` columns; ids and the like are never cut."""
+    the first ``keep`` columns, and named in a hint; ids and the like are never cut."""
     if not rows:
         return
     target = console()
     shown = [{name: _cell(value) for name, value in row.items()} for row in rows]
-    columns = _fitting(shown, keep, target.width)
+    natural = {name: _natural_width(name, shown) for name in shown[0]}
+    columns = _fitting(natural, keep, target.width)
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), show_edge=False)
-    for name in columns:
-        table.add_column(name, no_wrap=True, overflow="ellipsis", min_width=_least(name, shown))
+    for name, width in columns.items():
+        least = width if name == "ID" else None  # it is there to be copied
+        most = width if name == SHRINKING else None
+        table.add_column(name, no_wrap=True, overflow="ellipsis", min_width=least, max_width=most)
     for row in shown:
         table.add_row(*(row[name] for name in columns))
     target.print(table)
+    if left_out := [name for name in natural if name not in columns]:
+        hint(f"no room for {', '.join(left_out)}: a wider terminal or --json has all")
 
 
-def _fitting(rows: Sequence[Mapping[str, Text]], keep: int, width: int) -> list[str]:
-    columns: list[str] = []
-    used = 0
-    for name in rows[0]:
-        natural = max(cell_len(name), *(cell_len(row[name].plain) for row in rows))
-        if len(columns) >= keep and used + natural > width:
+def _natural_width(name: str, rows: Sequence[Mapping[str, Text]]) -> int:
+    return max(cell_len(name), *(cell_len(row[name].plain) for row in rows))
+
+
+def _fitting(natural: Mapping[str, int], keep: int, width: int) -> dict[str, int]:
+    """The columns that are shown, and how wide; the one that shrinks has what the rest leaves."""
+    columns: dict[str, int] = {}
+    left = width
+    for name, wide in natural.items():
+        least = min(wide, SHRUNK_CHARS) if name == SHRINKING else wide
+        if len(columns) >= keep and least > left:
             continue
-        columns.append(name)
-        used += natural + GAP
+        columns[name] = least
+        left -= least + GAP
+    if SHRINKING in columns:
+        room = max(len(SHRINKING), columns[SHRINKING] + left + GAP)
+        columns[SHRINKING] = min(natural[SHRINKING], room)
     return columns
-
-
-def _least(name: str, rows: Sequence[Mapping[str, Text]]) -> int | None:
-    """An id is there to be copied."""
-    if name != "ID":
-        return None
-    return max(cell_len(row[name].plain) for row in rows)
 
 
 def _cell(value: Cell) -> Text:

@@ -15,7 +15,7 @@ from holdfast.cli.session import Session, run
 from holdfast.cli.shapes import TASK_KEYS, detail_shape, task_shape
 from holdfast.cli.show import Row, hint, print_json, print_table, status_text
 from holdfast.cli.task_view import print_task
-from holdfast.cli.tasks import JSON_REPORT, full_page
+from holdfast.cli.tasks import JSON_REPORT, full_page, says
 from holdfast.domain.errors import NotSuspended, TaskNotFound
 from holdfast.domain.state import SUSPENDED
 from holdfast.domain.task import Task
@@ -67,7 +67,7 @@ def list_suspended(
     if json:
         print_json({"tasks": [task_shape(task) for task in page.tasks], "cursor": page.cursor})
         return
-    print_table([_row(task, now) for task in page.tasks], keep=2)
+    print_table([_row(task, now) for task in page.tasks], keep=4)
     if not page.tasks:
         hint("nothing waits for a person")
     if page.cursor:
@@ -80,11 +80,11 @@ def _row(task: Task, now: float) -> Row:
         "ID": task.id,
         "STATUS": status_text(task.status),
         "SINCE": span(now - task.status_since),
+        "SAYS": says(task),
         "TYPE": task.type,
         "TENANT": task.tenant or "-",
         "ERROR": failure.fingerprint if failure else "-",
         "STAGE": failure.stage if failure else "-",
-        "SAYS": failure.summary if failure else "-",
     }
 
 

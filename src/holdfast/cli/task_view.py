@@ -15,7 +15,7 @@ from holdfast.cli.show import at, print_fields, say, since, status_text
 from holdfast.domain import checkpoint
 from holdfast.domain import events as ev
 from holdfast.domain.errors import SerialisationError
-from holdfast.domain.state import Status, legal
+from holdfast.domain.state import Status
 from holdfast.domain.task import Failure, Place, Task
 from holdfast.ports import Detail
 
@@ -64,7 +64,7 @@ def _head(detail: Detail, now: float) -> dict[str, str | Text | None]:
         "due": at(task.due) if task.place is Place.LATER else None,
         "created": since(task.created_at, now),
         "updated": since(task.updated_at, now),
-        "commands": ", ".join(legal(task.status)) or "none",
+        "commands": ", ".join(task.legal) or "none",
     }
 
 

@@ -39,6 +39,8 @@ def list_tasks(
     type: opt.Type = None,
     tenant: opt.Tenant = None,
     queue: opt.Queue = None,
+    older_than: opt.OlderThan = None,
+    newer_than: opt.NewerThan = None,
     limit: opt.Limit = 50,
     cursor: opt.Cursor = None,
     json: opt.Json = False,
@@ -47,7 +49,13 @@ def list_tasks(
 
     async def look(session: Session) -> tuple[Page, float]:
         where = opt.filtered(
-            session.now, statuses=tuple(status), type=type, tenant=tenant, queue=queue
+            session.now,
+            statuses=tuple(status),
+            type=type,
+            tenant=tenant,
+            queue=queue,
+            older_than=older_than,
+            newer_than=newer_than,
         )
         return await full_page(session, where, limit, cursor), session.now
 
@@ -81,9 +89,17 @@ def task_row(task: Task, now: float) -> Row:
         "SINCE": span(now - task.status_since),
         "TYPE": task.type,
         "TENANT": task.tenant or "-",
+        "SAYS": says(task),
         "STAGE": task.at_stage or "-",
         "QUEUE": task.queue,
     }
+
+
+def says(task: Task) -> str:
+    """What its error says, and of the error's name the part that matters."""
+    if task.failure is None:
+        return "-"
+    return f"{task.failure.error.rpartition('.')[2]}: {task.failure.message}"
 
 
 @tasks.command(

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Annotated, NoReturn
 
 import typer
@@ -18,13 +19,18 @@ from holdfast.cli.exits import Exit
 from holdfast.cli.loader import CannotLoad, load_app
 from holdfast.cli.logs import log_everything
 from holdfast.cli.session import given_store
-from holdfast.domain import names
+from holdfast.domain import decide, names
+from holdfast.domain.errors import StoreUnavailable
+from holdfast.domain.state import START
+from holdfast.ports import Filter
 from holdfast.runtime.held import Held
 from holdfast.runtime.worker import Worker
 
 LOST_LEASE = 70  # a plain function runs on without its lease: only the end of the process stops it
 GIVE_BACK_SECONDS = 2.0
 LAST_WORD_SECONDS = 1.0
+OTHERS_REASON = "the worker's process ends: another task hung in it"
+PAGE = 500
 
 log = logging.getLogger("holdfast.cli.worker")
 
@@ -49,7 +55,7 @@ def worker(
         log_everything()
         from holdfast.cli.reload import run_reloading
 
-        return run_reloading(["worker", app, *_options(slots, queues)])
+        return run_reloading(["worker", app, *_options(slots, queues, url)])
     loaded = load_app(app)
     log_everything()
     if url and loaded.settings.store != url:
@@ -63,7 +69,19 @@ async def _work(app: Holdfast, slots: int | None, queues: tuple[str, ...] | None
     asked, urged = asyncio.Event(), asyncio.Event()
     _on_signals(asked, urged)
     async with app:
-        running = app.worker(slots=slots, queues=queues, on_zombie=_end_with_zombie)
+        if app.degraded:
+            raise StoreUnavailable(
+                "the store is out of reach, and a worker on a memory of its own never gets work: "
+                'fallback = "memory" is not for workers'
+            )
+        loop = asyncio.get_running_loop()
+
+        def end(held: Held) -> None:
+            _end_soon(LOST_LEASE, GIVE_BACK_SECONDS + LAST_WORD_SECONDS)
+            giving_back = give_back_others(app, running, held)
+            _end_with_zombie(held, asyncio.run_coroutine_threadsafe(giving_back, loop))
+
+        running = app.worker(slots=slots, queues=queues, on_zombie=end)
         _introduce(app, running, queues)
         await running.start()
         await asked.wait()
@@ -98,14 +116,37 @@ async def _end_giving_back(running: Worker, code: int) -> NoReturn:
     _end(code)
 
 
-def _end_with_zombie(held: Held) -> None:
-    _end_soon(LOST_LEASE)
+def _end_with_zombie(held: Held, giving_back: Future[None]) -> NoReturn:
+    """In the heartbeat's thread, while the worker's own loop gives back."""
+    try:
+        giving_back.result(timeout=GIVE_BACK_SECONDS)
+    except Exception as error:
+        log.error("could not give back, the leases will lapse: %r", error)
     log.critical(
         "task %s: its lease is lost while its plain function runs; this process ends so that "
         "it cannot go on beside another worker",
         held.task_id,
     )
     _end(LOST_LEASE)
+
+
+async def give_back_others(app: Holdfast, running: Worker, lost: Held) -> None:
+    """They are not counted as crashed. The lost one is, or it would hang for ever anew."""
+    running.abandon()  # else it would claim again what is given back
+    where, cursor = Filter(statuses=tuple(START.to.values())), None
+    while True:
+        page = await app.store.find(where, limit=PAGE, cursor=cursor)
+        others = [
+            decide.give_back(task, OTHERS_REASON, now=app.clock.now(), interrupted=True)
+            for task in page.tasks
+            if task.lease is not None
+            and task.lease.owner == running.name
+            and task.lease.id != lost.lease_id
+        ]
+        await app.store.apply(others)
+        cursor = page.cursor
+        if cursor is None:
+            return
 
 
 def _end(code: int) -> NoReturn:
@@ -115,9 +156,9 @@ def _end(code: int) -> NoReturn:
     os._exit(code)
 
 
-def _end_soon(code: int) -> None:
+def _end_soon(code: int, seconds: float = LAST_WORD_SECONDS) -> None:
     """Even where a last word blocks, as on a pipe that nobody reads."""
-    timer = threading.Timer(LAST_WORD_SECONDS, os._exit, (code,))
+    timer = threading.Timer(seconds, os._exit, (code,))
     timer.daemon = True
     timer.start()
 
@@ -138,8 +179,8 @@ def _queue_names(written: str | None) -> tuple[str, ...] | None:
     return tuple(names.check("queue", name.strip()) for name in written.split(","))
 
 
-def _options(slots: int | None, queues: str | None) -> list[str]:
-    given = {"--slots": slots, "--queues": queues}
+def _options(slots: int | None, queues: str | None, store: str | None) -> list[str]:
+    given = {"--slots": slots, "--queues": queues, "--store": store}
     return [word for name, value in given.items() if value for word in (name, str(value))]
 
 

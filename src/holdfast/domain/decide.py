@@ -80,13 +80,15 @@ def stage_done(task: Task, done: Done, *, checkpoint: Checkpoint | None, now: fl
 
 def complete(task: Task, done: Done, *, now: float) -> Transition:
     """The last stage: state, result, checkpoint, lock and queue change in this one step."""
+    if task.last_completed + 2 != len(task.stages):
+        raise HoldfastError("only the last stage completes a task")
     return _held(
         task,
         Command.COMPLETE,
         now=now,
         next=Next.GONE if task.keep_seconds == 0 else Next.SETTLED,
         events=(*_stage_completed(task, done, now), fact(ev.TaskCompleted, task, now)),
-        changes=_progressed(len(task.stages) - 1) | NO_REQUESTS,
+        changes=_progressed(len(task.stages) - 1) | NO_REQUESTS | {"reason": None},
         drop_checkpoint=True,
         stage=_stage_record(task, done),
         result=done.result,
@@ -121,6 +123,7 @@ def stage_failed(
         events += (fact(ev.TaskPaused, task, now, reason=task.reason),)
     else:
         events += (fact(ev.TaskRetryScheduled, task, now, delay_seconds=delay, failures=failures),)
+    reason = task.reason if command in (Command.CANCEL, Command.PAUSE) else None
     return _held(
         task,
         command,
@@ -128,7 +131,7 @@ def stage_failed(
         next=next_,
         delay_seconds=delay if next_ is Next.LATER else 0.0,
         events=events,
-        changes=_counted(failures, failed.failure, policy) | NO_REQUESTS,
+        changes=_counted(failures, failed.failure, policy) | NO_REQUESTS | {"reason": reason},
         checkpoint=_with_failure(checkpoint, failed.failure),
     )
 
@@ -153,7 +156,7 @@ def start_over(task: Task, reason: str, *, now: float) -> Transition:
         now=now,
         next=Next.STAY,
         events=(fact(ev.CheckpointDiscarded, task, now, reason=reason),),
-        changes=FROM_SCRATCH | {"epoch": task.epoch + 1},
+        changes=FROM_SCRATCH | {"epoch": task.epoch + 1, "run": task.run + 1},
         drop_checkpoint=True,
         drop_stages=True,
     )
@@ -183,7 +186,11 @@ def undone(
                 duration_seconds=duration_seconds,
             ),
         ),
-        changes={"next_undo": task.next_undo - 1, "failure": None} | NOT_BEGUN,
+        changes={
+            "next_undo": task.next_undo - 1,
+            "failure": None,
+        }
+        | NOT_BEGUN,
         data=msgspec.json.encode(data),
     )
 
@@ -324,6 +331,7 @@ def _counted(failures: int, failure: Failure, policy: Retry) -> dict[str, Any]:
         "crashes": 0,
         "interrupted": False,
         "forced": False,
+        "unknown_since": None,
     }
 
 

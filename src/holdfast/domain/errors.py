@@ -165,8 +165,8 @@ class Contended(Refused):
 class TaskNotFound(Refused):
     code = "task-not-found"
 
-    def __init__(self, task_id: str) -> None:
-        super().__init__(f"no task {task_id}")
+    def __init__(self, task_id: str, why: str = "") -> None:
+        super().__init__(f"no task {task_id}{why}")
         self.task_id = task_id
 
 

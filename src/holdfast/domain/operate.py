@@ -13,7 +13,7 @@ import msgspec
 from holdfast.domain import events as ev
 from holdfast.domain.decide import FROM_SCRATCH, NO_REQUESTS, NOT_BEGUN, fact, moved
 from holdfast.domain.errors import IllegalTransition, NotSuspended
-from holdfast.domain.state import Command, Status, legal
+from holdfast.domain.state import Command, Status
 from holdfast.domain.task import By, Task
 from holdfast.domain.transition import Audit, Next, Transition
 
@@ -34,6 +34,7 @@ def release(task: Task, ask: Ask) -> Transition:
 def pause(task: Task, ask: Ask) -> Transition:
     reason = ask.by.reason
     if task.status is Status.RUNNING:
+        _must(task, Command.PAUSE)
         asked = fact(ev.PauseRequested, task, ask.now, by=ask.by)
         return _request(task, Command.PAUSE, ask, asked, pause_requested=True, reason=reason)
     event = fact(ev.TaskPaused, task, ask.now, reason=reason, by=ask.by)
@@ -42,10 +43,10 @@ def pause(task: Task, ask: Ask) -> Transition:
 
 def resume(task: Task, ask: Ask, *, force: bool = False) -> Transition:
     if task.status is Status.RUNNING:
-        if not task.pause_requested:
-            raise IllegalTransition(task.status, Command.RESUME, legal(task.status))
+        _must(task, Command.RESUME)
         asked = fact(ev.PauseWithdrawn, task, ask.now, by=ask.by)
-        return _request(task, Command.RESUME, ask, asked, pause_requested=False, reason=None)
+        reason = task.reason if task.cancel_requested else None
+        return _request(task, Command.RESUME, ask, asked, pause_requested=False, reason=reason)
     event = fact(ev.TaskResumed, task, ask.now, by=ask.by)
     return _at_once(task, Command.RESUME, ask, Next.READY, event, force=force, reason=None)
 
@@ -114,7 +115,18 @@ def resume_suspended(task: Task, ask: Ask, *, force: bool = False) -> Transition
 
 def discard(task: Task, ask: Ask) -> Transition:
     event = fact(ev.TaskDiscarded, task, ask.now, by=ask.by)
-    return _at_once(task, Command.DISCARD, ask, Next.SETTLED, event, reason=ask.by.reason)
+    all_undone = task.status is Status.ROLLBACK_FAILED and task.next_undo < 0
+    changes = FROM_SCRATCH if all_undone else {}
+    return _at_once(
+        task,
+        Command.DISCARD,
+        ask,
+        Next.SETTLED,
+        event,
+        from_scratch=all_undone,
+        reason=ask.by.reason,
+        **changes,
+    )
 
 
 def refusal(task: Task, command: Command, ask: Ask, code: str) -> Audit:
@@ -127,6 +139,11 @@ def refusal(task: Task, command: Command, ask: Ask, code: str) -> Audit:
         after=task.status,
         refused=code,
     )
+
+
+def _must(task: Task, command: Command) -> None:
+    if not task.can(command):
+        raise IllegalTransition(task.status, command, task.legal)
 
 
 def _at_once(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import DeclarationError, Permanent, RetryAfter
+
+Errors: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +22,8 @@ class Retry:
     max: int = 3
     backoff: tuple[float | str, ...] = ("1m", "5m", "15m")
     jitter: float = 0.1
-    retry_on: tuple[type[BaseException], ...] = ()
-    give_up_on: tuple[type[BaseException], ...] = ()
+    retry_on: Errors = ()
+    give_up_on: Errors = ()
     backoff_seconds: tuple[float, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -32,13 +35,15 @@ class Retry:
             raise DeclarationError("Retry(backoff=()): at least one duration")
         if not 0 <= self.jitter <= 1:
             raise DeclarationError(f"Retry(jitter={self.jitter!r}): between 0 and 1")
+        for name in ("retry_on", "give_up_on"):
+            object.__setattr__(self, name, _error_types(name, getattr(self, name)))
         object.__setattr__(self, "backoff_seconds", tuple(seconds(b) for b in self.backoff))
 
     def gives_up(self, error: BaseException) -> bool:
         """True when the type of the error alone says that trying again cannot help."""
         if isinstance(error, RetryAfter):
             return False
-        if isinstance(error, (Permanent, *self.give_up_on)):
+        if isinstance(error, (Permanent, self.give_up_on)):
             return True
         return bool(self.retry_on) and not isinstance(error, self.retry_on)
 
@@ -46,3 +51,13 @@ class Retry:
         """How long to wait after the ``failures``-th consecutive failure; ``chance`` in [0, 1)."""
         base = self.backoff_seconds[min(failures, len(self.backoff_seconds)) - 1]
         return base * (1 + self.jitter * chance)
+
+
+def _error_types(name: str, given: object) -> tuple[type[BaseException], ...]:
+    types = given if isinstance(given, tuple) else (given,)
+    for one in types:
+        if not (isinstance(one, type) and issubclass(one, BaseException)):
+            raise DeclarationError(
+                f"Retry({name}={given!r}): an exception type, or a tuple of them"
+            )
+    return types

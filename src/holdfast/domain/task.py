@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.domain.state import SETTLED, SUSPENDED, Command, Status, can
+from holdfast.domain.state import SETTLED, SUSPENDED, Command, Status, can, legal
 
 
 class Place(StrEnum):
@@ -140,7 +140,18 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     def attempt(self) -> int:
         return self.failures + self.crashes + 1
 
+    @property
+    def legal(self) -> tuple[Command, ...]:
+        """What an operator may ask for now."""
+        return tuple(command for command in legal(self.status) if self.can(command))
+
     def can(self, command: Command) -> bool:
+        """Some commands on a running task depend on what was asked for before."""
+        if self.status is Status.RUNNING:
+            if command is Command.RESUME:
+                return self.pause_requested
+            if command is Command.PAUSE:
+                return not self.cancel_requested
         return can(self.status, command)
 
 

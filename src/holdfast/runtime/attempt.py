@@ -65,8 +65,10 @@ class Attempt:
         self, stage: StageDef, function: StageDef | UndoDef | None, *, key: str
     ) -> Done | Failed | None:
         started_at, started = self.clock.now(), self.clock.steady()
-        if self.held.stop is Stop.LEASE_LOST or started >= self.held.safe_until:
-            raise LeaseGone(self.task.id)  # a process that was stopped for a while wakes up here
+        if self.held.stop is Stop.LEASE_LOST:
+            raise LeaseGone(self.task.id)
+        if started >= self.held.safe_until:
+            return None  # a process that was stopped for a while wakes up here
         context = self._context(stage, key)
         try:
             value = await self._marked(stage, function, context) if function else None
@@ -77,6 +79,8 @@ class Attempt:
         except asyncio.CancelledError as error:
             return self._stopped(error, stage, started_at)
         except (Exception, SystemExit) as error:
+            if self.held.stop is not None:  # it may be what became of our own cancel
+                return self._stopped(error, stage, started_at)
             return self._failed(error, stage, started_at)
         return Done(
             result=result,
@@ -99,7 +103,10 @@ class Attempt:
         self.held.renew_until = ends + self.grace_seconds
         self._report_start(stage)
         if not function.is_async:
-            return await self.threads.run(partial(function.call, *arguments))
+            value = await self.threads.run(partial(function.call, *arguments))
+            if self.clock.steady() > ends:
+                raise StageTimeout(stage.name, stage.timeout_seconds)
+            return value
         try:
             async with deadline(self.clock, stage.timeout_seconds):
                 return await function.call(*arguments)
@@ -136,7 +143,8 @@ class Attempt:
         if self.held.stop is Stop.LEASE_LOST:
             raise LeaseGone(self.task.id)
         if self.held.stop is Stop.DRAIN:
-            current.uncancel()
+            if current.cancelling():
+                current.uncancel()
             return None
         if current.cancelling():
             raise error  # the loop itself is closing

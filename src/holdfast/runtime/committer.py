@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
+from holdfast.domain.errors import StoreError
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -16,7 +18,8 @@ BATCH_LIMIT = 200
 class Gather(Generic[T, R]):
     """Sends single items in batches: no added latency when idle, hundreds at once under load.
 
-    A failed batch fails each of its items; to try again is the caller's business.
+    A store that is out of reach fails each item of the batch; to try again is the caller's
+    business. Any other error is one item's own, and only that one fails.
     """
 
     def __init__(self, send: Callable[[Sequence[T]], Awaitable[Sequence[R]]]) -> None:
@@ -38,6 +41,8 @@ class Gather(Generic[T, R]):
                 await self._send_batch([self._waiting.popleft() for _ in range(count)])
         finally:
             self._sender = None
+            while self._waiting:  # the sender was cancelled: nobody is left to send these
+                self._waiting.popleft()[1].cancel()
 
     async def _send_batch(self, batch: list[tuple[T, asyncio.Future[R]]]) -> None:
         wanted = [(item, future) for item, future in batch if not future.cancelled()]
@@ -45,13 +50,25 @@ class Gather(Generic[T, R]):
             return
         try:
             answers = await self._send([item for item, _ in wanted])
-        except BaseException as error:
-            for _, future in wanted:
-                if not future.done():
-                    future.set_exception(error)
-            if not isinstance(error, Exception):
-                raise
+        except StoreError as error:
+            _fail(wanted, error)
             return
+        except Exception as error:
+            if len(wanted) == 1:
+                _fail(wanted, error)
+                return
+            for one in wanted:  # one of them spoils it; a repeat of the others does no harm
+                await self._send_batch([one])
+            return
+        except BaseException as error:
+            _fail(wanted, error)
+            raise
         for (_, future), answer in zip(wanted, answers, strict=True):
             if not future.done():
                 future.set_result(answer)
+
+
+def _fail(batch: Sequence[tuple[T, asyncio.Future[R]]], error: BaseException) -> None:
+    for _, future in batch:
+        if not future.done():
+            future.set_exception(error)

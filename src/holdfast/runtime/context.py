@@ -7,8 +7,11 @@ from typing import Any, Protocol, TypeVar
 
 from holdfast.domain.errors import InvalidInput, NoResult
 from holdfast.domain.task import Progress
+from holdfast.runtime.failures import clean
 
 R = TypeVar("R")
+MESSAGE_LIMIT_CHARS = 200
+
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -78,6 +81,7 @@ class Context:
         """Seen live within about a second; only the last one counts."""
         if not 0 <= fraction <= 1:
             raise InvalidInput(f"progress {fraction!r} is not between 0 and 1")
+        said = clean(str(message))[:MESSAGE_LIMIT_CHARS]
         self._report(
-            Progress(fraction=fraction, message=message[:200], stage=self.stage, at=self._now())
+            Progress(fraction=float(fraction), message=said, stage=self.stage, at=self._now())
         )

@@ -15,7 +15,7 @@ from holdfast.domain import checkpoint as ckpt
 from holdfast.domain import decide
 from holdfast.domain.checkpoint import Checkpoint, Verdict
 from holdfast.domain.decide import Done, Failed
-from holdfast.domain.errors import HoldfastError, SerialisationError
+from holdfast.domain.errors import HoldfastError
 from holdfast.domain.state import Status
 from holdfast.domain.task import Failure, Kind, Progress, Task
 from holdfast.domain.transition import Applied, Next, Outcome, Stale, Transition
@@ -53,7 +53,10 @@ class Executor:
     publish: Callable[[Held], None]  # what it last said
 
     async def run(self, claimed: Claimed, held: Held) -> None:
-        if await Holding(self, claimed, held).rested_as_asked():
+        holding = Holding(self, claimed, held)
+        if self.clock.steady() >= held.safe_until:
+            return await holding.give_back("the claim was answered too late", interrupted=False)
+        if await holding.rested_as_asked():
             return None
         declared = self.registry.find(claimed.task.type)
         if declared is None:
@@ -64,6 +67,18 @@ class Executor:
         if run.task.status is Status.ROLLING_BACK:
             return await run.backward()
         return await run.forward()
+
+    async def put_off(self, claimed: Claimed, held: Held) -> None:
+        """Not now: back for a moment, uncounted."""
+        await Holding(self, claimed, held).commit(
+            partial(
+                decide.give_back,
+                reason="another task on its last chance runs here",
+                now=self.clock.now(),
+                interrupted=False,
+                delay_seconds=self.rules.hand_back_seconds,
+            )
+        )
 
 
 class Holding:
@@ -88,8 +103,10 @@ class Holding:
 
     async def committed(self, transition: Transition) -> bool:
         """False: the record has changed under our lease; the one in hand is the new one."""
+        self.held.ending = transition.next is not Next.STAY
         outcome = await self.executor.write(transition)
         self.task = self.aligned(self.ours(outcome, transition))
+        self.held.ending = self.held.ending and isinstance(outcome, Applied)
         return isinstance(outcome, Applied)
 
     def ours(self, outcome: Outcome, transition: Transition) -> Task:
@@ -114,6 +131,11 @@ class Holding:
             if await self.committed(decide.boundary(self.task, now=self.now)):
                 return True
         return False
+
+    async def give_back(self, reason: str, *, interrupted: bool) -> None:
+        await self.commit(
+            partial(decide.give_back, reason=reason, now=self.now, interrupted=interrupted)
+        )
 
     async def suspend(self, kind: Kind, message: str) -> None:
         await self.suspend_with(failures.stated(kind, message, self.task, now=self.now))
@@ -142,10 +164,10 @@ class Run(Holding):
             if await self.rested_as_asked():
                 return None
             if self.executor.draining():
-                return await self.give_back(interrupted=False)
+                return await self.give_back("the worker stops", interrupted=False)
             outcome = await self.attempt().run(stage)
             if outcome is None:
-                return await self.give_back(interrupted=True)
+                return await self.give_back("the worker stops", interrupted=True)
             if isinstance(outcome, Failed):
                 return await self.commit_failure(stage, outcome)
             if stage is self.declared.stages[-1]:
@@ -158,10 +180,10 @@ class Run(Holding):
         while self.task.next_undo >= 0:
             stage = self.declared.stages[self.task.next_undo]
             if self.executor.draining():
-                return await self.give_back(interrupted=False)
+                return await self.give_back("the worker stops", interrupted=False)
             outcome = await self.attempt().undo(stage)
             if outcome is None:
-                return await self.give_back(interrupted=True)
+                return await self.give_back("the worker stops", interrupted=True)
             if isinstance(outcome, Failed):
                 return await self.commit_undo_failure(stage, outcome)
             await self.commit_undo(stage, outcome)
@@ -202,7 +224,7 @@ class Run(Holding):
                 self.data = dict(self.checkpoint.custom_data)
             if self.claimed.data is not None and self.task.status is Status.ROLLING_BACK:
                 self.data = msgspec.json.decode(self.claimed.data, type=dict[str, Any])
-        except (SerialisationError, msgspec.DecodeError) as error:
+        except Exception as error:  # the user's type reads its own payload
             return error
         return None
 
@@ -235,14 +257,16 @@ class Run(Holding):
             self.executor.publish(self.held)
         elif verdict is Verdict.CHANGED:
             await self.suspend(Kind.DEFINITION_CHANGED, why)
+            return False
         elif self.declared.suspend_on_invalid:
             await self.suspend(Kind.INVALID_CHECKPOINT, why)
+            return False
         else:
             log.warning("task %s starts over, its checkpoint is no good: %s", self.task.id, why)
             await self.commit(partial(decide.start_over, reason=why, now=self.now))
             self.checkpoint, self.data, self.results = None, {}, {}
             self.align()
-        return not self.task.suspended
+        return True
 
     def judge(self) -> tuple[Verdict, str]:
         if self.checkpoint is None:
@@ -306,12 +330,6 @@ class Run(Holding):
     async def commit_undo_failure(self, stage: StageDef, failed: Failed) -> None:
         await self.commit(
             partial(decide.undo_failed, failed=failed, policy=stage.retry, now=self.now)
-        )
-
-    async def give_back(self, *, interrupted: bool) -> None:
-        reason = "the worker stops"
-        await self.commit(
-            partial(decide.give_back, reason=reason, now=self.now, interrupted=interrupted)
         )
 
 

@@ -30,11 +30,11 @@ def describe(error: BaseException, task: Task, stage: str, *, now: float) -> Fai
     return Failure(
         kind=next((kind for cls, kind in _KINDS if isinstance(error, cls)), Kind.STAGE),
         error=_qualified(type(error)),
-        message=_clean(_text_of(error))[:MESSAGE_LIMIT_CHARS],
+        message=clean(_text_of(error))[:MESSAGE_LIMIT_CHARS],
         stage=stage,
         attempt=task.attempt,
         at=now,
-        traceback=_clean(text)[-TRACEBACK_LIMIT_CHARS:],
+        traceback=clean(text)[-TRACEBACK_LIMIT_CHARS:],
     )
 
 
@@ -65,6 +65,6 @@ def _text_of(error: BaseException) -> str:
         return f"its text cannot be had: {type(second).__name__}"
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """A lone surrogate in a message must not make the failure itself impossible to write."""
     return text.encode(errors="backslashreplace").decode()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from holdfast.domain.errors import StoreError
-from holdfast.ports import Beat, Clock, Store
+from holdfast.ports import Beat, Clock, Renewal, Store
 from holdfast.runtime.held import Held, Stop
 from holdfast.runtime.outages import Outages
 from holdfast.runtime.timing import deadline, sleep
@@ -101,14 +101,15 @@ class Heartbeat:
         for h in held:
             if self._clock.steady() >= h.safe_until:
                 self._lost(h)
+            if h.stop is Stop.LEASE_LOST and h.in_thread and not h.told:
+                h.told = True
+                self._on_zombie(h)
 
     async def _beat(self, held: list[Held], asked_at: float) -> None:
         renewals = [h.renewal() for h in held]
         try:
             async with deadline(self._clock, self._patience_seconds(asked_at)):
-                kept = await self._store.renew(
-                    self._describe(), renewals, lease_seconds=self._lease_seconds
-                )
+                kept = await self._renewed(renewals)
         except (StoreError, TimeoutError) as error:
             self._outages.note(error)
             return
@@ -117,12 +118,24 @@ class Heartbeat:
             if is_kept:
                 h.safe_until = self.safe_until(asked_at)
                 self._publish(h)
-            elif h.lease_id in self._held:
+            elif h.lease_id in self._held and not h.ending:
                 self._lost(h)
+
+    async def _renewed(self, renewals: list[Renewal]) -> Sequence[bool]:
+        """What one stage says about itself must not cost all the others their lease."""
+        seconds = self._lease_seconds
+        try:
+            return await self._store.renew(self._describe(), renewals, lease_seconds=seconds)
+        except StoreError:
+            raise
+        except Exception:
+            log.exception("the progress of a stage could not be written")
+        bare = [Renewal(task_id=r.task_id, lease_id=r.lease_id) for r in renewals]
+        return await self._store.renew(self._describe(), bare, lease_seconds=seconds)
 
     def _patience_seconds(self, asked_at: float) -> float:
         """A beat that hangs must not hide that a lease ends meanwhile."""
-        ends = [h.safe_until - asked_at for h in self._held.values() if h.stop is None]
+        ends = [h.safe_until - asked_at for h in list(self._held.values()) if h.stop is None]
         return max(self._tick_seconds, min([self._every_seconds, *ends]))
 
     def _lost(self, held: Held) -> None:
@@ -130,8 +143,6 @@ class Heartbeat:
             return
         log.warning("task %s: its lease is lost, its run is stopped", held.task_id)
         held.ask_to_stop(Stop.LEASE_LOST)
-        if held.in_thread:
-            self._on_zombie(held)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:

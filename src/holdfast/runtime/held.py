@@ -27,7 +27,10 @@ class Held:
         self.renew_until: float | None = None  # a hung stage must lose its lease
         self.in_stage = False  # the user's code runs, not a commit
         self.in_thread = False  # a plain function runs: it cannot be stopped
+        self.ending = False  # its last write is under way: the lease may be gone by our own hand
         self.stop: Stop | None = None
+        self.told = False  # that it was lost while a plain function ran
+        self.last_chance = False  # one more crash and it is suspended as poison
         self.version = 0  # of the record, when it was claimed
         self.progress: Progress | None = None
         self.progress_is_new = False
@@ -56,7 +59,9 @@ class Held:
         )
 
     def may_renew(self, now: float) -> bool:
-        return self.stop is None and (self.renew_until is None or now < self.renew_until)
+        return self.stop is not Stop.LEASE_LOST and (
+            self.renew_until is None or now < self.renew_until
+        )
 
     def ask_to_stop(self, why: Stop) -> None:
         """Callable from any thread; the first reason stands, but a lost lease beats a drain."""

@@ -23,5 +23,9 @@ class Outages:
             self._said = now
             log.error("the store is out of reach: %s", error)
 
+    def stood_still(self) -> None:
+        """This process did not run for a while: it cannot tell who else did."""
+        self._last = self._clock.steady()
+
     def within(self, seconds: float) -> bool:
         return self._last is not None and self._clock.steady() - self._last < seconds

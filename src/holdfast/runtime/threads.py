@@ -36,11 +36,14 @@ class DaemonThreads:
 
 
 async def _until_done(future: asyncio.Future[Any]) -> Any:
+    """The first cancel is ours, and waits; the second is the loop's own end, and does not."""
     interrupted: asyncio.CancelledError | None = None
     while not future.done():
         try:
             await asyncio.shield(future)
         except asyncio.CancelledError as error:
+            if interrupted is not None:
+                raise
             interrupted = error
         except BaseException:
             break
@@ -55,7 +58,10 @@ def _settle(future: asyncio.Future[Any], value: Any, error: BaseException | None
         return
     if error is None:
         future.set_result(value)
-    elif isinstance(error, StopIteration):
-        future.set_exception(RuntimeError("the function raised StopIteration"))
+    elif isinstance(error, StopIteration) or not isinstance(error, Exception | SystemExit):
+        # A future cannot carry the one, and the others would end the whole process.
+        said = RuntimeError(f"the function raised {type(error).__name__}: {error}")
+        said.__cause__ = error
+        future.set_exception(said)
     else:
         future.set_exception(error)

@@ -29,7 +29,15 @@ class Timers:
             except StoreError as error:
                 self._outages.note(error)
                 wait_seconds = TICK_SECONDS
-            await sleep(self._clock, wait_seconds)
+            await self._rest(wait_seconds)
+
+    async def _rest(self, seconds: float) -> None:
+        """After a stop of the whole process the heartbeat goes first: our leases may be good."""
+        before = self._clock.steady()
+        await sleep(self._clock, seconds)
+        if self._clock.steady() - before - seconds > self._lease_seconds / 3:
+            self._outages.stood_still()
+            await sleep(self._clock, 2 * TICK_SECONDS)
 
     async def tick(self) -> float:
         """Sweep once; how long until the next sweep."""

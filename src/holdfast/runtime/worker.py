@@ -7,13 +7,14 @@ import logging
 import os
 import random
 import socket
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
 from holdfast.domain import decide
 from holdfast.domain.errors import StoreError
 from holdfast.domain.events import TaskProgress
+from holdfast.domain.task import Task
 from holdfast.domain.transition import Outcome, Transition
 from holdfast.ports import Beat, Claimed, Clock, Store, Topic
 from holdfast.registry import Registry
@@ -35,6 +36,9 @@ CLAIM_LIMIT = 100  # a larger batch is no quicker
 IDLE_SECONDS = 5.0  # a look without a signal: only a lost wake-up needs it
 TRY_AGAIN_SECONDS = (0.05, 1.0)
 SERVICE_REST_SECONDS = 1.0
+STRANGE_SECONDS = 0.5  # after a claim that gave only tasks of unknown types
+PUT_OFF_SECONDS = 0.05
+STOP_SECONDS = 1.0  # for a run that was told that its lease is lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +80,8 @@ class Worker:
         self._on_progress = on_progress
         self._loop = asyncio.get_running_loop()
         self._running: dict[str, tuple[Held, asyncio.Task[None]]] = {}
+        self._appetite = CLAIM_LIMIT
+        self._put_offs = 0
         self._slot_freed = asyncio.Event()
         self._drain_asked = asyncio.Event()
         self._services: list[asyncio.Task[None]] = []
@@ -144,12 +150,14 @@ class Worker:
             await asyncio.wait((self._claimer,), timeout=self._options.lease_seconds)
         await self._until_idle(self._options.drain_seconds)
         await self._stop_runs(Stop.DRAIN, wait_seconds=self._options.lease_seconds)
-        await self._stop_runs(Stop.LEASE_LOST, wait_seconds=1.0)
+        await self._stop_runs(Stop.LEASE_LOST, wait_seconds=STOP_SECONDS)
         for service in (*self._services, self._claimer):
             if service is not None:
                 service.cancel()
         await asyncio.gather(*self._services, return_exceptions=True)
         await self._heartbeat.stop()
+        for held, _ in self._running.values():
+            held.ask_to_stop(Stop.LEASE_LOST)  # nothing more is written, whatever they return
         try:
             await self._store.leave(self.name)
         except StoreError as error:
@@ -164,7 +172,7 @@ class Worker:
             await asyncio.wait([run for _, run in stoppable], timeout=wait_seconds)
 
     def abandon(self) -> None:
-        """As if the process had died here: nothing more is written, the leases lapse. For tests."""
+        """As if the process had died here: nothing more is claimed or written."""
         runs = [run for _, run in self._running.values()]
         for task in (*self._services, self._claimer, *runs):
             if task is not None:
@@ -196,7 +204,7 @@ class Worker:
             if asked_at is not None and self._clock.steady() - asked_at > self._resend_seconds:
                 request, asked_at = new_id(self._clock, self._chance), None
                 continue
-            free = self._options.slots - len(self._running)
+            free = min(self._options.slots - len(self._running), CLAIM_LIMIT)
             if free == 0:
                 self._slot_freed.clear()
                 await self._slot_freed.wait()
@@ -208,7 +216,7 @@ class Worker:
                     self.name,
                     request=request,
                     queues=self._options.queues,
-                    limit=min(free, CLAIM_LIMIT),
+                    limit=min(free, self._appetite),
                     lease_seconds=self._options.lease_seconds,
                 )
             except StoreError as error:
@@ -220,6 +228,14 @@ class Worker:
             request, asked_at = new_id(self._clock, self._chance), None
             if not claimed:
                 await self._until_ready(ticket)
+            elif not self._knew_any(claimed):
+                await sleep(self._clock, STRANGE_SECONDS)
+
+    def _knew_any(self, claimed: Sequence[Claimed]) -> bool:
+        """Among types it does not know a worker takes little: it would take others' work away."""
+        known = sum(self._registry.find(one.task.type) is not None for one in claimed)
+        self._appetite = CLAIM_LIMIT if known == len(claimed) else max(1, 2 * known)
+        return known > 0
 
     def _begin(self, claimed: Claimed, asked_at: float) -> None:
         lease = claimed.task.lease
@@ -229,11 +245,16 @@ class Worker:
         task = asyncio.create_task(self._run(claimed, held))
         held.on_stop = lambda: _cancel(task)
         self._running[lease.id] = (held, task)
-        self._heartbeat.add(held)
+        if self._clock.steady() < held.safe_until:  # else there is nothing to keep: given back
+            self._heartbeat.add(held)
 
     async def _run(self, claimed: Claimed, held: Held) -> None:
         try:
-            await self._executor.run(claimed, held)
+            if self._endangers(claimed.task, held):
+                await self._put_off(claimed, held)
+            else:
+                await self._others_are_put_off(held)
+                await self._executor.run(claimed, held)
         except LeaseGone:
             log.info("task %s was taken over", held.task_id)
         except asyncio.CancelledError:
@@ -246,6 +267,29 @@ class Worker:
             self._heartbeat.remove(held)
             del self._running[held.lease_id]
             self._slot_freed.set()
+
+    def _endangers(self, task: Task, held: Held) -> bool:
+        """A task on its last chance runs beside no other such: if the worker dies, the one that
+        ran is the one to blame, and the others are in nobody's hands."""
+        last_chance = self._options.rules.crash_limit - 1
+        held.last_chance = 0 < last_chance == task.crashes
+        return held.last_chance and any(
+            other.last_chance for other, _ in self._running.values() if other is not held
+        )
+
+    async def _put_off(self, claimed: Claimed, held: Held) -> None:
+        self._put_offs += 1
+        try:
+            await self._executor.put_off(claimed, held)
+        finally:
+            self._put_offs -= 1
+
+    async def _others_are_put_off(self, held: Held) -> None:
+        """Before the one begins that may end this process."""
+        if held.last_chance:
+            await asyncio.sleep(0)  # those of the same claim have begun
+        while held.last_chance and self._put_offs:
+            await sleep(self._clock, PUT_OFF_SECONDS)
 
     # -- the store, from a run
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from holdfast.domain import checkpoint as ckpt
 from holdfast.domain import events as ev
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task import Progress, Task
@@ -33,6 +34,15 @@ _Record = msgspec.defstruct(
 
 def encode_task(task: Task) -> bytes:
     return encode(_Record(*msgspec.structs.astuple(task)))
+
+
+def check_task(task: Task) -> None:
+    """Refuse what could be written and never read again: constructors check no types."""
+    try:
+        body = encode_task(task)
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+        raise SerialisationError(f"task {task.id!r} cannot be written: {error}") from error
+    decode_task(body)
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -65,6 +75,15 @@ def decode_leased(body: bytes, until: float | None) -> Task:
     if task.lease is None or until is None or task.lease.until == until:
         return task
     return msgspec.structs.replace(task, lease=msgspec.structs.replace(task.lease, until=until))
+
+
+def custom_data(checkpoint: bytes) -> bytes | None:
+    """What the stages kept in a checkpoint; None: nothing, or nothing that can be read."""
+    try:
+        data = ckpt.decode(checkpoint).custom_data
+    except SerialisationError:
+        return None
+    return encode(data) if data else None
 
 
 def decode_events(body: bytes) -> Iterable[ev.Event]:

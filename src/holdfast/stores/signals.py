@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
+from contextlib import suppress
 
 from holdfast.ports import Clock, Topic
 
@@ -28,7 +29,7 @@ class Signals:
             self._count[topic] += 1
             woken, self._waiting[topic] = self._waiting[topic], {}
         for future, loop in woken.items():
-            if not loop.is_closed():
+            with suppress(RuntimeError):  # its loop was closed: nobody is left to be woken
                 loop.call_soon_threadsafe(_resolve, future)
 
     async def wait(self, topic: Topic, ticket: int, *, timeout: float) -> None:

@@ -46,12 +46,14 @@ class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
 class Tenant(msgspec.Struct, kw_only=True):
     active: str | None = None
     fence: int = 0
+    tasks: int = 0  # of any status: with the last one the tenant is forgotten
     line: list[tuple[int, str]] = []
 
 
 class Shelves:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._offset_seconds = clock.now() - clock.steady()
         self._lock = threading.RLock()
         self._signals = Signals(clock)
         self._tasks: dict[str, Task] = {}
@@ -68,6 +70,10 @@ class Shelves:
         self._refused: Counter[str] = Counter()
         self._fence = 0
         self._order = 0
+
+    def _now(self) -> float:
+        """The store's clock, which judges leases and due times: a wall clock nobody can set."""
+        return self._clock.steady() + self._offset_seconds
 
     # -- places and lines
 
@@ -187,6 +193,15 @@ class Shelves:
             )
         else:
             self._free_key(task)
+        self._forget_one(task.tenant)
+
+    def _forget_one(self, name: str | None) -> None:
+        """One task less; with the last one its tenant is forgotten."""
+        if name is not None:
+            tenant = self._tenants[name]
+            tenant.tasks -= 1
+            if tenant.tasks == 0:
+                del self._tenants[name]
 
     def _free_key(self, task: Task) -> None:
         """Unless a newer task has it by now."""

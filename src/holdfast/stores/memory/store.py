@@ -48,6 +48,7 @@ from holdfast.ports import (
     Topic,
     WorkerInfo,
 )
+from holdfast.stores import codec
 from holdfast.stores.memory.state import Bodies, Shelves, Tenant
 
 
@@ -64,6 +65,8 @@ class MemoryStore(Shelves):
     # -- writes
 
     async def insert(self, batch: Sequence[Submission], *, depth_limit: int) -> Sequence[Insertion]:
+        for submission in batch:
+            codec.check_task(submission.task)
         with self._lock:
             return [self._insert(submission, depth_limit) for submission in batch]
 
@@ -81,6 +84,8 @@ class MemoryStore(Shelves):
         self._bodies[task.id] = Bodies(payload=submission.payload, digest=submission.digest)
         if task.key is not None:
             self._keys[task.tenant, task.key] = task.id
+        if task.tenant is not None:
+            self._tenants[task.tenant].tasks += 1
         self._log(submission.events, request=task.id)
         if submission.held:
             self._tasks[task.id] = msgspec.structs.replace(task, place=Place.HELD)
@@ -94,7 +99,11 @@ class MemoryStore(Shelves):
         with self._lock:
             last_request, claimed = self._claims.get(worker, ("", []))
             if request == last_request:
-                return [self._as_it_is(c) for c in claimed if self._still_leased(c.task)]
+                return [
+                    self._with_bodies(self._tasks[c.task.id], c.moved_on)
+                    for c in claimed
+                    if self._still_leased(c.task)
+                ]
             claimed = []
             for queue in queues:
                 while len(claimed) < limit and self._ready[queue]:
@@ -102,9 +111,6 @@ class MemoryStore(Shelves):
                     claimed.append(self._hand_out(self._tasks[task_id], worker, lease_seconds))
             self._claims[worker] = (request, claimed)
             return claimed
-
-    def _as_it_is(self, claimed: Claimed) -> Claimed:
-        return msgspec.structs.replace(claimed, task=self._tasks[claimed.task.id])
 
     def _still_leased(self, task: Task) -> bool:
         now = self._tasks.get(task.id)
@@ -116,7 +122,7 @@ class MemoryStore(Shelves):
             owner=worker,
             fence=self._fence,
             id=f"{worker}.{self._fence}",
-            until=self._clock.now() + lease_seconds,
+            until=self._now() + lease_seconds,
         )
         moved_on = self._moved_on(task)
         if task.tenant is not None:
@@ -124,6 +130,9 @@ class MemoryStore(Shelves):
         task = self._move(
             task, START, place=Place.LEASED, lease=lease, fence=self._fence, worker=worker
         )
+        return self._with_bodies(task, moved_on)
+
+    def _with_bodies(self, task: Task, moved_on: bool) -> Claimed:
         bodies = self._bodies[task.id]
         return Claimed(
             task=task,
@@ -135,6 +144,8 @@ class MemoryStore(Shelves):
         )
 
     async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
+        for transition in batch:
+            codec.check_task(transition.after)
         with self._lock:
             return [self._apply(transition) for transition in batch]
 
@@ -217,7 +228,7 @@ class MemoryStore(Shelves):
         if transition.next is Next.READY:
             self._enter(after)
         elif transition.next is Next.LATER:
-            due = self._clock.now() + transition.delay_seconds
+            due = self._now() + transition.delay_seconds
             self._rest(msgspec.structs.replace(after, place=Place.LATER, due=due))
             self._signals.notify(Topic.READY)
         elif transition.next is Next.PARKED:
@@ -229,7 +240,7 @@ class MemoryStore(Shelves):
         self, beat: Beat, batch: Sequence[Renewal], *, lease_seconds: float
     ) -> Sequence[bool]:
         with self._lock:
-            now = self._clock.now()
+            now = self._now()
             self._workers[beat.worker] = (beat, now)
             return [self._renew(renewal, now + lease_seconds) for renewal in batch]
 
@@ -250,7 +261,7 @@ class MemoryStore(Shelves):
 
     async def expire(self, *, limit: int, count_crashes: bool) -> int:
         with self._lock:
-            now = self._clock.now()
+            now = self._now()
             lapsed = [
                 task
                 for task in self._tasks.values()
@@ -281,7 +292,7 @@ class MemoryStore(Shelves):
 
     async def promote(self, *, limit: int) -> Due:
         with self._lock:
-            now = self._clock.now()
+            now = self._now()
             waiting = sorted(
                 (task.due, task.order, task.id)
                 for task in self._tasks.values()
@@ -298,7 +309,8 @@ class MemoryStore(Shelves):
         self, kind: Kept, *, older_than_seconds: float, limit: int, dry_run: bool
     ) -> int:
         with self._lock:
-            before = self._clock.now() - older_than_seconds
+            clock = self._now if kind is Kept.WORKERS else self._clock.now
+            before = clock() - older_than_seconds
             found = list(self._outdated(kind, before))[:limit]
             for name in () if dry_run else found:
                 self._remove(kind, name)
@@ -337,13 +349,20 @@ class MemoryStore(Shelves):
             case Kept.TASKS:
                 self._delete(name)
             case Kept.CHECKPOINTS:
-                self._bodies[name].checkpoint = None
+                self._drop_checkpoint(self._bodies[name])
             case Kept.TOMBSTONES:
                 self._free_key(self._tombstones.pop(name).task)
             case Kept.AUDIT:
                 self._audits.pop(0)  # the oldest come first
             case Kept.WORKERS:
                 self._workers.pop(name)
+                self._claims.pop(name, None)
+
+    def _drop_checkpoint(self, bodies: Bodies) -> None:
+        """What the stages kept in it lives on: a task may still be rolled back."""
+        if bodies.data is None and bodies.checkpoint is not None:
+            bodies.data = codec.custom_data(bodies.checkpoint)
+        bodies.checkpoint = None
 
     async def audit(self, entry: Audit) -> None:
         with self._lock:
@@ -430,7 +449,7 @@ class MemoryStore(Shelves):
 
     async def workers(self, *, live_within_seconds: float) -> Sequence[WorkerInfo]:
         with self._lock:
-            now = self._clock.now()
+            now = self._now()
             return [
                 WorkerInfo(
                     beat=beat, seen_seconds_ago=now - seen, live=now - seen <= live_within_seconds
@@ -452,7 +471,7 @@ class MemoryStore(Shelves):
                 ),
                 refused=dict(self._refused),
                 heads={q: self._tasks[next(iter(ids))] for q, ids in self._ready.items() if ids},
-                now=self._clock.now(),
+                now=self._now(),
             )
 
     async def audits(self, *, limit: int, cursor: str | None = None) -> Sequence[Audit]:

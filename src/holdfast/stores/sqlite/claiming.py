@@ -12,7 +12,7 @@ from holdfast.domain.state import START
 from holdfast.domain.task import Lease, Place, StageRecord, Task
 from holdfast.ports import Beat, Claimed, Renewal
 from holdfast.stores import codec
-from holdfast.stores.sqlite.places import moved, moved_on
+from holdfast.stores.sqlite.places import moved, moved_on, set_aside
 from holdfast.stores.sqlite.txn import Txn
 
 _decode_handed_out = msgspec.json.Decoder(list[tuple[int, int, bool]]).decode
@@ -59,7 +59,7 @@ def _hand_out_all(txn: Txn, rows: Iterable[Any], asked: Claim) -> Iterable[Claim
     for n, record, payload in rows:
         task = txn.read(n, record)
         if task is None or payload is None:
-            txn.set_aside(n)
+            set_aside(txn, n)
         else:
             fence = txn.next_fence()
             lease = Lease(owner=asked.worker, fence=fence, id=f"{secret}{fence:x}", until=until)

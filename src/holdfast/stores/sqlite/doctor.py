@@ -19,6 +19,7 @@ from holdfast.ports import Finding
 from holdfast.stores import codec
 
 PAGE = 500
+RUNNABLE = frozenset({Place.READY, Place.LINE, Place.LATER, Place.LEASED})
 
 
 class Source(Protocol):
@@ -49,6 +50,7 @@ class Row(msgspec.Struct, frozen=True):
     lease_until: float | None
     settled_at: float | None
     keep_until: float | None
+    suspended_at: float | None
     record: bytes
 
 
@@ -108,7 +110,7 @@ def of_task(look: Source, row: Row) -> Iterator[Complaint]:
         task = codec.decode_leased(row.record, row.lease_until)
     except SerialisationError as error:
         says = f"{error}; restore the row from a backup or delete it"
-        yield Complaint(invariant="I11", task_id=row.id, says=says)
+        yield Complaint(invariant="I11", task_id=row.id, says=says, cure="aside", n=row.n)
         return
     for invariant, says, cure in (
         *_columns(row, task),
@@ -148,6 +150,7 @@ def columns_of(task: Task) -> dict[str, Any]:
         "lease_id": task.lease.id if task.lease else None,
         "settled_at": task.settled_at,
         "keep_until": None if task.settled_at is None else task.settled_at + task.keep_seconds,
+        "suspended_at": task.updated_at if task.suspended else None,
     }
 
 
@@ -186,8 +189,9 @@ def _key(look: Source, task: Task) -> Said:
 def _rules(look: Source, task: Task) -> Said:
     if task.pause_requested and task.place in (Place.PARKED, Place.SETTLED):
         yield "I14", "rests with a pause still asked for", None
-    if task.failures > task.retry_max:
-        yield "I16", f"has failed {task.failures} times, {task.retry_max} are allowed", None
+    # Both were written by its last failure: a limit that was lowered since then is not meant.
+    if 0 < task.retry_max <= task.failures and task.place in RUNNABLE:
+        yield "I16", f"is tried again after failure {task.failures} of {task.retry_max}", None
     done = task.last_completed + 1
     if done > 0 and task.fence > 0:
         (kept,) = look.row("doctor_stages", task.order, task.last_completed)

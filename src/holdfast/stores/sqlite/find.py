@@ -1,24 +1,33 @@
-"""Finding tasks by filter: the narrowest index is walked, the rest is compared on the way."""
+"""Finding tasks by filter: the narrowest index is walked, the rest is compared on the way.
+
+Pages are in the order of ids. Where several parts of an index match, they are walked side by side
+and merged; rows are read as they are needed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import merge
 from itertools import islice
 from typing import Any
 
+from holdfast.domain.state import SUSPENDED, Status
 from holdfast.domain.task import Task
 from holdfast.ports import Filter, Page
 from holdfast.stores.sqlite.readers import Look
 from holdfast.stores.sqlite.reads import readable
 
 LOOK_LIMIT = 1000  # records compared for one page, however few of them match
+GROUPS_LIMIT = 200  # parts of an index walked side by side; with more, all tasks are walked
+DATED_LIMIT = 50_000  # ids of a span of time put in order; with more, matches are not rare
 TOP = "\U0010ffff"  # behind every id
+EVER = float("inf")
+
+Rows = Iterator[Any]  # id, record, until when it is leased
 
 
 def find(look: Look, where: Filter, limit: int, cursor: str | None) -> Page:
-    exact = _by_index_alone(where)
-    seen_limit = limit + 1 if exact else max(limit + 1, LOOK_LIMIT)
+    seen_limit = max(limit + 1, LOOK_LIMIT)
     found: list[Task] = []
     seen, last = 0, ""
     for task_id, record, until in islice(_newest(look, where, cursor, seen_limit), seen_limit):
@@ -31,39 +40,57 @@ def find(look: Look, where: Filter, limit: int, cursor: str | None) -> Page:
     return Page(tasks=tuple(found), cursor=last if seen == seen_limit else None)
 
 
-def _newest(look: Look, where: Filter, cursor: str | None, limit: int) -> Iterator[Any]:
-    before = cursor or TOP
-    for name, value in (
-        ("find_error", where.error),
-        ("find_plan", where.plan),
-        ("find_tenant", where.tenant),
-    ):
-        if value is not None:
-            return iter(look.rows(name, value, before, limit))
-    if where.statuses:
-        by_status = [
-            look.rows("find_status", status, before, limit)
-            for status in dict.fromkeys(where.statuses)
-        ]
-        return merge(*by_status, key=lambda row: str(row[0]), reverse=True)
-    for name, value in (("find_type", where.type), ("find_queue", where.queue)):
-        if value is not None:
-            return iter(look.rows(name, value, before, limit))
-    return iter(look.rows("find_any", before, limit))
+def _newest(look: Look, where: Filter, cursor: str | None, limit: int) -> Rows:
+    before, statuses = cursor or TOP, tuple(dict.fromkeys(where.statuses or Status))
+    suspended = SUSPENDED.issuperset(statuses)
+    parts: list[tuple[Any, ...]]
+    if where.error is not None:
+        parts = [("find_error", where.error, status) for status in statuses]
+    elif where.tenant is not None and suspended:
+        parts = [("find_suspended_tenant", where.tenant, status) for status in statuses]
+    elif where.plan is not None:
+        parts = [("find_plan", where.plan)]
+    elif where.tenant is not None:
+        parts = [("find_tenant", where.tenant)]
+    elif suspended and _is_narrow(look, where, statuses):
+        parts = [("find_suspended", status, *_span(where)) for status in statuses]
+    else:
+        parts = _groups(look, where, statuses)
+    return _merged(look.each(*part, before, limit) for part in parts)
 
 
-def _by_index_alone(where: Filter) -> bool:
-    """One condition or none: every record of the index's range matches."""
-    conditions = (
-        where.error,
-        where.plan,
-        where.tenant,
-        where.statuses or None,
-        where.type,
-        where.queue,
-        where.updated_before,
-        where.updated_after,
+def _merged(parts: Iterable[Rows]) -> Rows:
+    return merge(*parts, key=lambda row: str(row[0]), reverse=True)
+
+
+def _groups(look: Look, where: Filter, statuses: Iterable[Status]) -> list[tuple[Any, ...]]:
+    """One part for each status, type and queue that may match."""
+    if where.statuses or where.type is not None or where.queue is not None:
+        groups = list(islice(_all_groups(look, where, statuses), GROUPS_LIMIT + 1))
+        if len(groups) <= GROUPS_LIMIT:
+            return [("find_group", *group) for group in groups if where.queue in (None, group[2])]
+    return [("find_any",)]
+
+
+def _all_groups(
+    look: Look, where: Filter, statuses: Iterable[Status]
+) -> Iterator[tuple[str, str, str]]:
+    """From one to the next, past all the tasks between them."""
+    for status in statuses:
+        group = (str(status), where.type or "", "")
+        while (group := look.row("find_next_group", *group)) is not None:
+            if group[0] != status or where.type not in (None, group[1]):
+                break
+            yield group
+
+
+def _is_narrow(look: Look, where: Filter, statuses: Iterable[Status]) -> bool:
+    """A span of time is asked for, with few enough tasks in it to put them in order."""
+    return (where.updated_after is not None or where.updated_before is not None) and not any(
+        look.row("find_many_suspended", status, *_span(where), DATED_LIMIT) for status in statuses
     )
-    given = [condition for condition in conditions if condition is not None]
-    dated = where.updated_before is not None or where.updated_after is not None
-    return len(given) <= 1 and not dated
+
+
+def _span(where: Filter) -> tuple[float, float]:
+    after, before = where.updated_after, where.updated_before
+    return (-EVER if after is None else after), (EVER if before is None else before)

@@ -10,7 +10,7 @@ from holdfast.domain.task import Place, Task
 from holdfast.ports import Finding
 from holdfast.stores import codec
 from holdfast.stores.sqlite.doctor import Complaint, Row, columns_of, told
-from holdfast.stores.sqlite.places import advance, enter
+from holdfast.stores.sqlite.places import advance, enter, set_aside
 from holdfast.stores.sqlite.txn import Txn
 from holdfast.stores.sqlite.verbs import lose
 
@@ -30,6 +30,15 @@ def _read(txn: Txn, n: int) -> tuple[Row, Task] | None:
     row = Row(*values)
     task = txn.read(n, row.record, row.lease_until)
     return (row, task) if task else None
+
+
+def _aside(txn: Txn, complaint: Complaint) -> bool:
+    """Out of the way of others. It still has to be looked at, so it is not mended."""
+    place = txn.row("task_place", complaint.n)
+    leased = place is not None and place[1] == Place.LEASED
+    if not leased and _read(txn, complaint.n) is None:  # while leased, it may be at work
+        set_aside(txn, complaint.n)
+    return False
 
 
 def _columns(txn: Txn, complaint: Complaint) -> bool:
@@ -80,6 +89,7 @@ def _rewrite(txn: Txn, row: Row, task: Task) -> None:
         task.lease.until if task.lease else None,
         task.settled_at,
         columns["keep_until"],
+        columns["suspended_at"],
         codec.encode_task(task),
         row.n,
     )
@@ -140,6 +150,7 @@ def _numbers(txn: Txn, complaint: Complaint) -> bool:
 
 
 _CURES: dict[str, Callable[[Txn, Complaint], bool]] = {
+    "aside": _aside,
     "columns": _columns,
     "place": _place,
     "active": _active,

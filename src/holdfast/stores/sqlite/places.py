@@ -60,7 +60,27 @@ def advance(txn: Txn, name: str) -> None:
             take_out(txn, head)
             enter(txn, head, head)
             return
-        txn.set_aside(found[0])
+        set_aside(txn, found[0])
+
+
+def set_aside(txn: Txn, n: int) -> None:
+    """Nothing can be done with a record that cannot be read before a person has looked: it leaves
+    every queue, and its tenant's line goes on without it."""
+    found = txn.row("task_place", n)
+    if found is None:
+        return
+    queue, place, status, line, name = found
+    txn.run("task_set_aside", Place.PARKED, n)
+    txn.correct_total(queue, place, status, -1)
+    txn.correct_total(queue, Place.PARKED, status, 1)
+    if name is None:
+        return
+    tenant = txn.tenant(name)
+    if line is not None:
+        tenant.waiting -= 1
+    if tenant.active == n:
+        tenant.active = None
+        advance(txn, name)
 
 
 def line_is_open(txn: Txn, tenant: Tenant) -> bool:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
+from typing import Any
 
+from holdfast.domain.task import Task
 from holdfast.ports import Kept
+from holdfast.stores import codec
 from holdfast.stores.sqlite.applying import delete
 from holdfast.stores.sqlite.claiming import leave
+from holdfast.stores.sqlite.places import set_aside
 from holdfast.stores.sqlite.txn import Txn
 
 BATCH = 500  # in one transaction: others must get their turn
@@ -29,21 +33,36 @@ def prune(txn: Txn, kind: Kept, older_than_seconds: float, limit: int, *, dry_ru
 
 
 def _tasks(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
-    found = txn.rows("outdated_tasks", age.now, age.before, limit)
     if dry_run:
-        return len(found)
-    # What cannot be read is for a person to look at.
-    tasks = [task for n, record in found if (task := txn.read(n, record)) is not None]
-    for task in tasks:
-        delete(txn, task)
+        return len(txn.rows("outdated_tasks", age.now, age.before, limit))
+    tasks: list[Task] = []
+    while left := limit - len(tasks):
+        found = txn.rows("outdated_tasks", age.now, age.before, left)
+        tasks += _deleted(txn, found)
+        if len(found) < left:
+            break
     for tenant in {task.tenant for task in tasks if task.tenant is not None}:
         txn.forget_tenant(tenant)
     return len(tasks)
 
 
+def _deleted(txn: Txn, rows: Iterable[Any]) -> Iterator[Task]:
+    for n, record in rows:
+        task = txn.read(n, record)
+        if task is None:
+            set_aside(txn, n)  # it is for a person to look at, and would be met here for ever
+        else:
+            delete(txn, task)
+            yield task
+
+
 def _checkpoints(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
     found = txn.rows("outdated_checkpoints", age.before, limit)
-    for (n,) in () if dry_run else found:
+    for n, body in () if dry_run else found:
+        # What the stages kept in it lives on: a task may still be rolled back.
+        data = codec.custom_data(body)
+        if data is not None:
+            txn.run("outcome_keep_data", n, data)
         txn.run("checkpoint_delete", n)
     return len(found)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,6 +28,10 @@ class Look:
 
     def row(self, name: str, *values: Any) -> Any:
         return self.db.execute(SQL[name], values).fetchone()
+
+    def each(self, name: str, *values: Any) -> Iterator[Any]:
+        """Read as they are asked for."""
+        return iter(self.db.execute(SQL[name], values))
 
     def rows(self, name: str, *values: Any) -> list[Any]:
         return self.db.execute(SQL[name], values).fetchall()

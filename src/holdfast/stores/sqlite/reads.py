@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -21,6 +22,7 @@ from holdfast.stores.sqlite.boot import StoreClock
 from holdfast.stores.sqlite.claiming import stages_of
 from holdfast.stores.sqlite.readers import Look
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
@@ -30,6 +32,14 @@ def readable(task_id: str, record: bytes, until: float | None = None) -> Task | 
         return codec.decode_leased(record, until)
     except SerialisationError as error:
         log.warning("task %s is unreadable; see `holdfast doctor`: %s", task_id, error)
+        return None
+
+
+def _or_none(decode: Callable[[bytes], T], body: bytes) -> T | None:
+    try:
+        return decode(body)
+    except SerialisationError as error:
+        log.warning("%s", error)
         return None
 
 
@@ -70,18 +80,21 @@ def detail(look: Look, task_id: str) -> Detail | None:
     if found is None:
         return None
     n, record, until, progress = found
+    task = readable(task_id, record, until)
+    if task is None:
+        return None
     payload = look.row("payload_get", n)
     result, data = look.row("outcome_get", n) or (None, None)
     checkpoint = look.row("checkpoint_get", n)
     return Detail(
-        task=codec.decode_leased(record, until),
+        task=task,
         payload=payload[0] if payload else b"",
         result=result,
         data=data,
         checkpoint=checkpoint[0] if checkpoint else None,
         stages=stages_of(look.rows("stages_get", n)),
         events=tuple(_events(look, task_id, n)),
-        progress=codec.decode_progress(progress) if progress else None,
+        progress=_or_none(codec.decode_progress, progress) if progress else None,
     )
 
 
@@ -126,12 +139,9 @@ def line(look: Look, tenant: str, limit: int) -> list[str]:
 
 def workers(look: Look, now: float, live_within_seconds: float) -> list[WorkerInfo]:
     return [
-        WorkerInfo(
-            beat=codec.decode_beat(beat),
-            seen_seconds_ago=now - seen,
-            live=now - seen <= live_within_seconds,
-        )
-        for beat, seen in look.rows("workers_all")
+        WorkerInfo(beat=beat, seen_seconds_ago=now - seen, live=now - seen <= live_within_seconds)
+        for body, seen in look.rows("workers_all")
+        if (beat := _or_none(codec.decode_beat, body)) is not None
     ]
 
 
@@ -166,5 +176,7 @@ def _heads(look: Look, queues: Sequence[str]) -> dict[str, Task]:
 
 def audits(look: Look, limit: int, cursor: str | None) -> list[Audit]:
     return [
-        codec.decode_audit(body) for (body,) in look.rows("audits_newest", int(cursor or 0), limit)
+        entry
+        for (body,) in look.rows("audits_newest", int(cursor or 0), limit)
+        if (entry := _or_none(codec.decode_audit, body)) is not None
     ]

@@ -33,6 +33,7 @@ from holdfast.ports import (
     Topic,
     WorkerInfo,
 )
+from holdfast.stores import codec
 from holdfast.stores.signals import Signals
 from holdfast.stores.sqlite import (
     applying,
@@ -94,7 +95,7 @@ class SqliteStore:
 
     def _open(self) -> _Open:
         boot_id = self._boot_id or boot.read_boot_id()
-        db = open_writer(self.path, namespace=self._namespace, lock_seconds=self._lock_seconds)
+        db = self._connect()
         try:
             clock = self._set_clock(db, boot_id)
             readers = Readers(self.path)
@@ -102,8 +103,11 @@ class SqliteStore:
             db.close()
             raise
         notify, seconds = self._signals.notify, self._lock_seconds
-        writer = Writer(db, self.path, clock, notify, lock_seconds=seconds)
+        writer = Writer(db, self.path, clock, notify, self._connect, lock_seconds=seconds)
         return _Open(os.getpid(), clock, writer, readers)
+
+    def _connect(self) -> apsw.Connection:
+        return open_writer(self.path, namespace=self._namespace, lock_seconds=self._lock_seconds)
 
     def _set_clock(self, db: apsw.Connection, boot_id: str) -> StoreClock:
         try:
@@ -143,6 +147,8 @@ class SqliteStore:
     # -- writes
 
     async def insert(self, batch: Sequence[Submission], *, depth_limit: int) -> Sequence[Insertion]:
+        for submission in batch:
+            codec.check_task(submission.task)
         work = partial(verbs.insert, batch=batch, depth_limit=depth_limit)
         return await self._writer.do(work, weight=len(batch))
 
@@ -160,6 +166,8 @@ class SqliteStore:
         return await self._writer.do(work, weight=limit)
 
     async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
+        for transition in batch:
+            codec.check_task(transition.after)
         writes = [
             applying.Write(t, None if t.checkpoint is None else ckpt.encode(t.checkpoint))
             for t in batch

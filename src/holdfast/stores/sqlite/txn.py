@@ -135,6 +135,7 @@ class Txn:
             lease.until if lease else None,
             settled_at,
             None if settled_at is None else settled_at + after.keep_seconds,
+            after.updated_at if after.suspended else None,
             codec.encode_task(after),
             after.order,
         )
@@ -143,7 +144,8 @@ class Txn:
 
     def stay(self, before: Task, after: Task) -> None:
         """Write a record that stays where it is, without touching an index if that can be."""
-        if before.status is after.status and before.failure == after.failure:
+        same = before.status is after.status and before.failure == after.failure
+        if same and not after.suspended:
             self.run("task_stay", after.version, codec.encode_task(after), after.order)
             return
         failure, settled_at = after.failure, after.settled_at
@@ -154,6 +156,7 @@ class Txn:
             failure.fingerprint if failure else None,
             settled_at,
             None if settled_at is None else settled_at + after.keep_seconds,
+            after.updated_at if after.suspended else None,
             codec.encode_task(after),
             after.order,
         )
@@ -176,19 +179,6 @@ class Txn:
         )
         self.count_place(before, -1)
         self.count_place(after, 1)
-
-    def set_aside(self, n: int) -> None:
-        """Out of every queue: nothing can be done with it before a person has looked."""
-        place = self.row("task_place", n)
-        if place is None:
-            return
-        queue, before, status, line, tenant = place
-        self.run("task_set_aside", Place.PARKED, n)
-        self._totals[queue, before, status] -= 1
-        self._totals[queue, Place.PARKED, status] += 1
-        self._depths.pop(queue, None)
-        if line is not None:
-            self.tenant(tenant).waiting -= 1
 
     def log(self, n: int, version: int, request: str, events: Iterable[Event]) -> None:
         self.run("event_add", n, version, request, codec.encode(events))
@@ -219,6 +209,7 @@ class Txn:
 
     def correct_total(self, queue: str, place: str, status: str, by: int) -> None:
         self._totals[queue, place, status] += by
+        self._depths.pop(queue, None)
 
     def count_move(self, before: Task, after: Task) -> None:
         if before.status is not after.status:

@@ -20,7 +20,7 @@ from holdfast.domain.transition import (
 )
 from holdfast.ports import Due, Topic
 from holdfast.stores import codec
-from holdfast.stores.sqlite.places import enter, entered, moved
+from holdfast.stores.sqlite.places import enter, entered, moved, set_aside
 from holdfast.stores.sqlite.txn import Txn
 
 replace = msgspec.structs.replace
@@ -75,7 +75,7 @@ def _lose_all(txn: Txn, rows: list[Any], *, counted: bool) -> int:
     for n, record, until in sorted(rows):
         task = txn.read(n, record, until)
         if task is None:
-            txn.set_aside(n)
+            set_aside(txn, n)
         else:
             lose(txn, task, counted=counted)
     return len(rows)
@@ -103,7 +103,7 @@ def promote(txn: Txn, limit: int) -> Due:
     for n, record in found:
         task = txn.read(n, record)
         if task is None:
-            txn.set_aside(n)
+            set_aside(txn, n)
         else:
             enter(txn, task, moved(txn, task, DUE, place=Place.READY, due=None))
     following = txn.row("due_next")

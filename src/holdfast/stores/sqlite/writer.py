@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import apsw
 import msgspec
 
-from holdfast.domain.errors import StoreUnavailable
+from holdfast.domain.errors import StoreError, StoreUnavailable
 from holdfast.ports import Topic
 from holdfast.stores.sqlite import faults
 from holdfast.stores.sqlite.boot import StoreClock
@@ -58,11 +58,13 @@ class Writer:
         path: Path,
         clock: StoreClock,
         notify: Callable[[Topic], None],
+        connect: Callable[[], apsw.Connection],
         *,
         lock_seconds: float,
     ) -> None:
         self._db, self._path, self._clock, self._notify = db, path, clock, notify
-        self._lock_seconds = lock_seconds
+        self._connect, self._lock_seconds = connect, lock_seconds
+        self._broken = False  # its connection cannot be used any more
         self._queue: queue.SimpleQueue[Operation | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closing = False
@@ -111,7 +113,7 @@ class Writer:
                 group = self._gather()
                 if group:
                     self._write(group)
-                if self._watchers:
+                if self._watchers and not self._broken:
                     self._look()
             except Exception:  # a defect; the thread must outlive it, or all writes would hang
                 log.exception("the writer of %s went wrong", self._path)
@@ -147,21 +149,44 @@ class Writer:
             topics = set()
             for operation in group:
                 operation.error = self._translated(error)
-        for topic in topics:  # first: who is answered and then waits, waits for what comes after
-            self._notify(topic)
-        _answer(group)
+        try:  # first: who is answered and then waits, waits for what comes after
+            for topic in topics:
+                self._notify(topic)
+        finally:
+            _answer(group)
 
     def _commit(self, group: Sequence[Operation]) -> set[Topic]:
+        if self._broken:
+            self._reconnect()
         patiently(lambda: self._db.execute(SQL["begin_writing"]), seconds=self._lock_seconds)
         try:
             txn = self._perform(group)
             self._db.execute(SQL["commit"])
         finally:
-            if self._db.in_transaction:
-                self._db.execute(SQL["roll_back"])
+            self._roll_back()
         if txn.shrink:
             self._shrink_log()
         return txn.topics
+
+    def _roll_back(self) -> None:
+        """Where it fails, the connection goes: open, it would keep the lock and fail for ever."""
+        if not self._db.in_transaction:
+            return
+        try:
+            self._db.execute(SQL["roll_back"])
+        except apsw.Error as error:
+            log.error("%s cannot be rolled back, it is opened anew: %s", self._path, error)
+        if self._db.in_transaction:
+            self._broken = True
+            try:
+                self._reconnect()
+            except (StoreError, apsw.Error) as error:
+                log.error("%s cannot be opened now, the next write will try: %s", self._path, error)
+
+    def _reconnect(self) -> None:
+        self._db.close(True)
+        self._db = self._connect()
+        self._seen, self._broken = self._data_version(), False
 
     def _perform(self, group: Sequence[Operation]) -> Txn:
         try:
@@ -198,7 +223,8 @@ class Writer:
         return int(self._db.execute(SQL["data_version"]).fetchone()[0])  # type: ignore[index]
 
     def _translated(self, error: Exception) -> Exception:
-        return faults.translated(error, self._path, self._db.system_errno)
+        system_errno = 0 if self._broken else self._db.system_errno
+        return faults.translated(error, self._path, system_errno)
 
 
 class _Spoiled(Exception):

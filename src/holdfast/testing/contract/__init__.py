@@ -22,7 +22,7 @@ from holdfast.testing.contract.moving_on import MovingOn
 from holdfast.testing.contract.reading import Counting, Finding, Looking, Workers
 from holdfast.testing.contract.requesting import Requesting
 from holdfast.testing.contract.signalling import Signalling
-from holdfast.testing.contract.timing import Timing
+from holdfast.testing.contract.timing import Jumping, Timing
 
 __all__ = ["DurableStoreContract", "StoreContract"]
 
@@ -39,6 +39,7 @@ class StoreContract(
     Leasing,
     Expiring,
     Timing,
+    Jumping,
     Lining,
     ActiveTask,
     MovingOn,

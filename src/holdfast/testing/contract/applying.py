@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from holdfast.domain import decide
+from holdfast.domain.errors import SerialisationError
 from holdfast.domain.state import Command, Status
 from holdfast.domain.task import Lease, Place
 from holdfast.domain.transition import Applied, Next, Stale
@@ -163,6 +164,16 @@ class Applying(Contract):
         task = await hands.commit(decide.rolled_back(task, now=hands.clock.now()))
         assert (task.status, task.place) == (Status.ROLLED_BACK, Place.SETTLED)
         assert task.settled_at == hands.clock.now()
+
+    async def test_a_change_that_could_not_be_read_back_is_refused(self, hands: Hands) -> None:
+        task = await hands.start()
+        done = await hands.done(task)
+        after = msgspec.structs.replace(done.after, reason="half a \ud800 pair")
+        bad = msgspec.structs.replace(done, after=after)
+        with pytest.raises(SerialisationError):
+            await hands.apply(bad)
+        assert await hands.load(task.id) == task
+        await hands.commit(done)
 
 
 class Repeats(Contract):

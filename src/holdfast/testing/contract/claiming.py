@@ -131,6 +131,16 @@ class Claiming(Contract):
         assert await hands.claim_ids("w-2", request="c-9") == [two.id]
         assert await hands.claim_ids("w-1", request="c-1") == [three.id]
 
+    async def test_a_claim_sent_again_hands_out_the_tasks_as_they_are_now(
+        self, hands: Hands
+    ) -> None:
+        await hands.submit()
+        task = await hands.finish_stage(await hands.take("w-1", request="c-1"))
+        task = await hands.ask(Command.PAUSE, task)
+        (again,) = await hands.claim("w-1", request="c-1")
+        assert again.task == task
+        assert [stage.name for stage in again.stages] == ["one"]
+
     async def test_an_empty_claim_sent_again_is_empty_again(self, hands: Hands) -> None:
         assert await hands.claim_ids("w-1", request="c-1") == []
         task = await hands.submit()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
+import pytest
+
+from holdfast.domain.errors import SerialisationError
 from holdfast.domain.events import TaskCreated
 from holdfast.domain.state import Command, Status
 from holdfast.domain.task import Failure, Kind, Place
@@ -137,6 +141,28 @@ class Inserting(Contract):
         assert await hands.insert(hands.submission(key="k"), depth_limit=0) == [Full("default")]
         second = hands.submission(key="k", payload="other")
         assert await hands.insert(second) == [Inserted(second.task.id)]
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [
+            ("tenant", 5),
+            ("key", 5),
+            ("queue", None),
+            ("trace_id", "half a \ud800 pair"),
+            ("user", {"of": object()}),
+            ("keep_seconds", float("nan")),
+        ],
+    )
+    async def test_a_record_that_could_not_be_read_back_is_refused(
+        self, hands: Hands, field: str, value: object
+    ) -> None:
+        bad = hands.submission(id="bad")
+        task = msgspec.structs.replace(bad.task, **{field: value})
+        bad = msgspec.structs.replace(bad, task=task)
+        with pytest.raises(SerialisationError):
+            await hands.insert(bad)
+        assert await hands.store.load(["bad"]) == [None]
+        await hands.submit()
 
 
 class Keys(Contract):

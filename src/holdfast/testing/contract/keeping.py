@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.domain import decide
+from holdfast.domain.retry import Retry
 from holdfast.domain.state import SETTLED, Command, Status
 from holdfast.ports import Filter, Kept, Peek
 from holdfast.testing.contract.base import Contract
@@ -154,6 +156,32 @@ class OtherKinds(Contract):
         assert await hands.store.checkpoint(settled.id) is None
         assert await hands.store.checkpoint(failed.id) is not None
         assert len((await hands.detail(settled)).stages) == 1
+
+    async def test_what_a_pruned_checkpoint_kept_for_the_stages_is_there_for_a_rollback(
+        self, hands: Hands
+    ) -> None:
+        task = await hands.suspend(await hands.finish_stage(await hands.start(), order="o-1"))
+        await hands.ask(Command.DISCARD, task)
+        hands.clock.advance(10)
+        assert await prune(hands, Kept.CHECKPOINTS) == 1
+        assert (await hands.detail(task)).data == b'{"order":"o-1"}'
+        await hands.ask(Command.ROLLBACK, task)
+        (claimed,) = await hands.claim()
+        assert (claimed.checkpoint, claimed.data) == (None, b'{"order":"o-1"}')
+
+    async def test_a_pruned_checkpoint_takes_the_place_of_no_newer_data(self, hands: Hands) -> None:
+        task = await hands.finish_stage(await hands.start(), order="o-1")
+        await hands.suspend(await hands.finish_stage(task, order="o-1"))
+        await hands.ask(Command.ROLLBACK, task)
+        task = await hands.commit(hands.undone(await hands.take()))
+        newer = (await hands.detail(task)).data
+        failed = hands.failure(task, retry_seconds=None)
+        await hands.commit(decide.undo_failed(task, failed, Retry(), now=hands.clock.now()))
+        await hands.ask(Command.DISCARD, task)
+        hands.clock.advance(10)
+        assert await prune(hands, Kept.CHECKPOINTS) == 1
+        assert newer is not None
+        assert (await hands.detail(task)).data == newer
 
     async def test_audits_go_by_age_the_oldest_first(self, hands: Hands) -> None:
         for _ in range(3):

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from holdfast.domain import decide
 from holdfast.domain.events import TaskDue
 from holdfast.domain.retry import Retry
 from holdfast.domain.state import Command, Status
 from holdfast.domain.task import Place
-from holdfast.ports import Due
+from holdfast.ports import Due, Kept
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.hands import Hands
+
+A_YEAR = 365 * 86_400.0
 
 
 class Timing(Contract):
@@ -93,3 +97,35 @@ class Timing(Contract):
         task = await hands.fail(await hands.start(), retry_seconds=0)
         assert task.place is Place.LATER
         assert await hands.store.promote(limit=10) == Due(count=1, next_seconds=None)
+
+
+class Jumping(Contract):
+    """The wall clock may be set; leases and due times are counted on a clock that cannot be."""
+
+    @pytest.mark.parametrize("seconds", [-A_YEAR, A_YEAR])
+    async def test_a_jump_of_the_wall_clock_takes_nothing_over(
+        self, hands: Hands, seconds: float
+    ) -> None:
+        task = await hands.start()
+        waits = await hands.fail(await hands.start(), retry_seconds=60)
+        await hands.renew(task, lease_seconds=30)
+        before = (await hands.store.stats()).now
+        hands.clock.jump(seconds)
+        assert (await hands.store.stats()).now == before
+        assert await hands.store.expire(limit=10, count_crashes=True) == 0
+        assert await hands.store.promote(limit=10) == Due(count=0, next_seconds=60)
+        (info,) = await hands.store.workers(live_within_seconds=10)
+        assert (info.seen_seconds_ago, info.live) == (0, True)
+        hands.clock.advance(30)
+        assert await hands.store.expire(limit=10, count_crashes=True) == 1
+        hands.clock.advance(30)
+        assert await hands.store.promote(limit=10) == Due(count=1, next_seconds=None)
+        assert await hands.claim_ids() == [task.id, waits.id]
+
+    async def test_a_jump_of_the_wall_clock_forgets_no_worker(self, hands: Hands) -> None:
+        await hands.renew()
+        hands.clock.jump(A_YEAR)
+        pruned = await hands.store.prune(
+            Kept.WORKERS, older_than_seconds=60, limit=10, dry_run=False
+        )
+        assert pruned == 0

@@ -12,6 +12,10 @@ INSERT INTO outcomes (n, result, data) VALUES (?, ?, ?)
 ON CONFLICT (n) DO UPDATE
 SET result = coalesce(excluded.result, result), data = coalesce(excluded.data, data);
 
+-- name: outcome_keep_data
+INSERT INTO outcomes (n, data) VALUES (?, ?)
+ON CONFLICT (n) DO UPDATE SET data = coalesce(data, excluded.data);
+
 -- name: outcome_get
 SELECT result, data FROM outcomes WHERE n = ?;
 

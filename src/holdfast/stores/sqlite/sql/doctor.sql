@@ -1,11 +1,11 @@
 -- name: doctor_tasks
 SELECT n, id, tenant, plan, queue, type, hold, status, place, version, error,
-    ready, line, due, lease_id, lease_until, settled_at, keep_until, record
+    ready, line, due, lease_id, lease_until, settled_at, keep_until, suspended_at, record
 FROM tasks WHERE n > ? ORDER BY n LIMIT ?;
 
 -- name: doctor_task
 SELECT n, id, tenant, plan, queue, type, hold, status, place, version, error,
-    ready, line, due, lease_id, lease_until, settled_at, keep_until, record
+    ready, line, due, lease_id, lease_until, settled_at, keep_until, suspended_at, record
 FROM tasks WHERE n = ?;
 
 -- name: doctor_tenants
@@ -21,5 +21,5 @@ SELECT count(*) FROM tasks WHERE tenant = ? AND line IS NOT NULL;
 UPDATE tasks
 SET id = ?, tenant = ?, plan = ?, queue = ?, type = ?, hold = ?, status = ?, place = ?,
     version = ?, error = ?, ready = ?, line = ?, due = ?, lease_id = ?, lease_boot = ?,
-    lease_until = ?, settled_at = ?, keep_until = ?, record = ?
+    lease_until = ?, settled_at = ?, keep_until = ?, suspended_at = ?, record = ?
 WHERE n = ?;

@@ -5,7 +5,7 @@ ORDER BY keep_until
 LIMIT ?;
 
 -- name: outdated_checkpoints
-SELECT n FROM checkpoints
+SELECT n, body FROM checkpoints
 WHERE settled_at IS NOT NULL AND settled_at < ?
 ORDER BY settled_at
 LIMIT ?;

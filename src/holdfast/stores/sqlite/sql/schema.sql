@@ -46,6 +46,7 @@ CREATE TABLE tasks (
     lease_until REAL,
     settled_at REAL,
     keep_until REAL,
+    suspended_at REAL,  -- its last change, while it is suspended
     digest TEXT NOT NULL,
     progress BLOB,
     record BLOB NOT NULL
@@ -56,12 +57,14 @@ CREATE INDEX tasks_line ON tasks (tenant, line) WHERE line IS NOT NULL;
 CREATE INDEX tasks_due ON tasks (due, n) WHERE due IS NOT NULL;
 CREATE INDEX tasks_leased ON tasks (lease_boot, lease_until) WHERE lease_boot IS NOT NULL;
 CREATE INDEX tasks_kept ON tasks (keep_until, settled_at) WHERE keep_until IS NOT NULL;
-CREATE INDEX tasks_status ON tasks (status, id);
-CREATE INDEX tasks_type ON tasks (type, id);
-CREATE INDEX tasks_queue ON tasks (queue, id);
+-- Statuses, types and queues are few: any of them is found in one index, group by group.
+CREATE INDEX tasks_group ON tasks (status, type, queue, id);
 CREATE INDEX tasks_tenant ON tasks (tenant, id) WHERE tenant IS NOT NULL;
 CREATE INDEX tasks_plan ON tasks (plan, id) WHERE plan IS NOT NULL;
-CREATE INDEX tasks_error ON tasks (error, id) WHERE error IS NOT NULL;
+CREATE INDEX tasks_error ON tasks (error, status, id) WHERE error IS NOT NULL;
+-- For those who look after what is suspended; a task that runs well is never in these.
+CREATE INDEX tasks_suspended ON tasks (status, suspended_at, id) WHERE suspended_at IS NOT NULL;
+CREATE INDEX tasks_suspended_tenant ON tasks (tenant, status, id) WHERE suspended_at IS NOT NULL;
 
 CREATE TABLE payloads (n INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
 

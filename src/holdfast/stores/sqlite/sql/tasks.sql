@@ -18,7 +18,7 @@ SELECT n, record, lease_until FROM tasks WHERE n = ?;
 UPDATE tasks
 SET status = ?, place = ?, version = ?, error = ?, ready = ?, line = ?, due = ?,
     lease_id = ?, lease_boot = ?, lease_until = ?, settled_at = ?, keep_until = ?,
-    progress = NULL, record = ?
+    suspended_at = ?, progress = NULL, record = ?
 WHERE n = ?;
 
 -- name: task_lease
@@ -31,15 +31,17 @@ WHERE n = ?;
 UPDATE tasks SET version = ?, record = ? WHERE n = ?;
 
 -- name: task_stay_marked
-UPDATE tasks SET version = ?, status = ?, error = ?, settled_at = ?, keep_until = ?, record = ?
+UPDATE tasks
+SET version = ?, status = ?, error = ?, settled_at = ?, keep_until = ?, suspended_at = ?,
+    record = ?
 WHERE n = ?;
 
 -- name: task_set_aside
 UPDATE tasks
 SET place = ?, ready = NULL, line = NULL, due = NULL,
-    lease_id = NULL, lease_boot = NULL, lease_until = NULL
-WHERE n = ?
-RETURNING queue, status, tenant;
+    lease_id = NULL, lease_boot = NULL, lease_until = NULL,
+    settled_at = NULL, keep_until = NULL, suspended_at = NULL, progress = NULL
+WHERE n = ?;
 
 -- name: task_place
 SELECT queue, place, status, line, tenant FROM tasks WHERE n = ?;
