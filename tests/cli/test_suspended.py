@@ -33,7 +33,7 @@ def test_what_the_error_says_shrinks_and_ids_do_not(world: World) -> None:
     head, row = world.cli("suspended", "list").stdout.splitlines()
     assert max(len(head), len(row)) <= 80
     assert row.split()[:2] == [task_id, Status.ROLLBACK_FAILED]
-    assert "Permanent: the s" in row
+    assert "Permanent: th" in row
     assert "…" in row
 
 
