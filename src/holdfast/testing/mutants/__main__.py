@@ -1,0 +1,83 @@
+"""`python -m holdfast.testing.mutants`: a table of who was caught, by what and where."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from functools import partial
+
+from holdfast.testing.mutants import MUTANTS, Catch, Mutant, hunt
+from holdfast.testing.mutants.hunt import in_contract
+from holdfast.testing.simulation.report import failure, say
+from holdfast.testing.simulation.world import run
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = _parser().parse_args(arguments)
+    if given.contract is not None:
+        return _contract(given.contract)
+    chosen = [m.name for m in MUTANTS if given.only in (None, m.name)]
+    with ProcessPoolExecutor(given.processes) as pool:
+        if not _sound(pool, given.baseline):
+            return 1
+        catches = pool.map(partial(_hunt, seeds=given.seeds), chosen)
+        survivors = _table(zip(chosen, catches, strict=True))
+    say(f"{len(chosen)} mutants, {len(survivors)} survived: {', '.join(survivors) or 'none'}")
+    return 1 if survivors or not chosen else 0
+
+
+def _sound(pool: ProcessPoolExecutor, seeds: int) -> bool:
+    """Without a mutant nothing may be caught."""
+    broken = [result for result in pool.map(run, range(seeds), chunksize=5) if result.broken]
+    for result in broken[:1]:
+        say(failure(result))
+    say(f"baseline: {seeds} seeds without a mutant, {len(broken)} broken")
+    contract = in_contract(None)
+    if contract is not None:
+        say(f"baseline: the store contract is broken without a mutant: {contract.where}")
+    return not broken and contract is None
+
+
+def _hunt(name: str, *, seeds: int) -> Catch | None:
+    return hunt(_named(name), range(seeds))
+
+
+def _table(rows: Iterable[tuple[str, Catch | None]]) -> list[str]:
+    """Said row by row; the names of those that nothing caught."""
+    says = {mutant.name: mutant.says for mutant in MUTANTS}
+    say(f"{'mutant':<30} {'caught by':<10} {'where':<44} {'steps':>7}  what is wrong")
+    survivors = []
+    for name, catch in rows:
+        if catch is None:
+            survivors.append(name)
+        by, where, steps = (catch.by, catch.where, catch.steps) if catch else ("nothing", "-", 0)
+        say(f"{name:<30} {by:<10} {where:<44.44} {steps:>7}  {says[name]}")
+    return survivors
+
+
+def _contract(name: str) -> int:
+    from holdfast.testing.mutants.on_memory import contract
+
+    with _named(name).alive() if name else nullcontext():
+        return contract()
+
+
+def _named(name: str) -> Mutant:
+    return next(mutant for mutant in MUTANTS if mutant.name == name)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m holdfast.testing.mutants")
+    parser.add_argument("--seeds", type=int, default=150, help="at most so many per mutant (150)")
+    parser.add_argument("--baseline", type=int, default=50, help="seeds without a mutant (50)")
+    parser.add_argument("--only", help="the name of one mutant")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--contract", help=argparse.SUPPRESS)
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,160 @@
+"""Defects of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.domain import events as ev
+from holdfast.domain.task import Lease, Place, Task
+from holdfast.domain.transition import Next, Transition
+from holdfast.ports import Claimed, Due, Renewal, Topic
+from holdfast.stores.memory.state import RESTING, Shelves, Tenant
+from holdfast.stores.memory.store import MemoryStore
+from holdfast.testing.mutants.mutant import mutant
+
+Real = Callable[..., Any]
+
+
+@mutant(MemoryStore, "_may_write")
+def no_fence(real: Real, store: MemoryStore, task: Task, transition: Transition) -> bool:
+    """A holder's write is carried out whoever holds the task by now."""
+    return transition.lease is not None or bool(real(store, task, transition))
+
+
+@mutant(MemoryStore, "_may_write")
+def no_version(_: Real, __: MemoryStore, task: Task, transition: Transition) -> bool:
+    """The lease is compared, the version is not."""
+    if transition.lease is None:
+        return task.lease is None or transition.next is Next.STAY
+    return task.lease is not None and task.lease.id == transition.lease
+
+
+# After a lease is lost the version has changed, too: the engine never gets past both.
+@mutant(MemoryStore, "_may_write", in_contract=True)
+def no_lease(_: Real, __: MemoryStore, task: Task, transition: Transition) -> bool:
+    """The version is compared, the lease is not."""
+    return task.version == transition.expects
+
+
+@mutant(Shelves, "_enter")
+def no_tenant_lock(_: Real, store: MemoryStore, task: Task) -> None:
+    """Every task goes straight to its queue, past its tenant's line."""
+    store._tasks[task.id] = msgspec.structs.replace(task, place=Place.READY)
+    store._ready[task.queue][task.id] = None
+    store._signals.notify(Topic.READY)
+
+
+@mutant(Shelves, "_rest")
+def line_never_woken(_: Real, store: MemoryStore, task: Task) -> None:
+    """A task that rests does not let its tenant's next one through."""
+    store._tasks[task.id] = task
+    if task.tenant is not None and task.settled and store._tenants[task.tenant].active == task.id:
+        store._tenants[task.tenant].active = None
+    store._signals.notify(Topic.RESTED)
+
+
+@mutant(Shelves, "_line_is_open")
+def hold_ignored(_: Real, store: MemoryStore, tenant: Tenant) -> bool:
+    """The line opens over a task that rests and holds it."""
+    return tenant.active is None or store._tasks[tenant.active].place in RESTING
+
+
+@mutant(Shelves, "_moved_on")
+def moved_on_ignored(*_: Any) -> bool:
+    """A retry goes over newer work of its tenant."""
+    return False
+
+
+@mutant(MemoryStore, "_was_applied")
+def resend_done_again(*_: Any) -> bool:
+    """A write that is sent again is not known again."""
+    return False
+
+
+@mutant(MemoryStore, "claim")
+async def claim_not_remembered(
+    real: Real, store: MemoryStore, worker: str, **options: Any
+) -> Sequence[Claimed]:
+    """A claim that is sent again hands out more tasks."""
+    store._claims.pop(worker, None)
+    return await real(store, worker, **options)  # type: ignore[no-any-return]
+
+
+@mutant(MemoryStore, "_hand_out")
+def fence_kept(real: Real, store: MemoryStore, task: Task, *rest: Any) -> Claimed:
+    """Who takes a task over gets the fence of the one before."""
+    if task.fence:
+        store._fence = task.fence - 1
+    return real(store, task, *rest)  # type: ignore[no-any-return]
+
+
+@mutant(MemoryStore, "_lose")
+def crashes_not_counted(real: Real, store: MemoryStore, task: Task, _: bool) -> None:
+    """A lapsed lease is never a crash: poison never stops."""
+    real(store, task, False)
+
+
+@mutant(MemoryStore, "expire")
+async def expires_early(real: Real, store: MemoryStore, **options: Any) -> int:
+    """A lease is taken while a third of it is left."""
+    for task in list(store._tasks.values()):
+        if task.lease is not None and task.lease.until - store._clock.now() < 2.0:
+            lease = msgspec.structs.replace(task.lease, until=0.0)
+            store._tasks[task.id] = msgspec.structs.replace(task, lease=lease)
+    return await real(store, **options)  # type: ignore[no-any-return]
+
+
+@mutant(MemoryStore, "_renew")
+def renews_any_lease(real: Real, store: MemoryStore, renewal: Renewal, until: float) -> bool:
+    """A zombie's heartbeat keeps alive a lease that is another's."""
+    task = store._tasks.get(renewal.task_id)
+    lease: Lease | None = task.lease if task else None
+    if lease is not None:
+        renewal = msgspec.structs.replace(renewal, lease_id=lease.id)
+    return bool(real(store, renewal, until))
+
+
+@mutant(MemoryStore, "promote")
+async def due_time_ignored(real: Real, store: MemoryStore, **options: Any) -> Due:
+    """What waits for a time is moved at once."""
+    for task in list(store._tasks.values()):
+        if task.due is not None:
+            store._tasks[task.id] = msgspec.structs.replace(task, due=0.0)
+    return await real(store, **options)  # type: ignore[no-any-return]
+
+
+@mutant(Shelves, "_log")
+def failures_leave_no_event(
+    real: Real, store: MemoryStore, events: Sequence[ev.Event], request: str
+) -> None:
+    """A transition with a failure is written without its events."""
+    if not any(isinstance(event, ev.StageFailed) for event in events):
+        real(store, events, request)
+
+
+@mutant(Shelves, "_first_of")
+def key_ignored(*_: Any) -> None:
+    """The same key makes a new task each time."""
+
+
+@mutant(Shelves, "_take_out")
+def left_in_queue(*_: Any) -> None:
+    """A task that is paused or cancelled while it waits stays in its queue."""
+
+
+@mutant(Shelves, "_delete")
+def no_tombstone(real: Real, store: MemoryStore, task_id: str) -> None:
+    """A task that is not kept leaves nothing, not even its key."""
+    real(store, task_id)
+    store._tombstones.pop(task_id, None)
+
+
+@mutant(MemoryStore, "_write")
+def checkpoint_not_with_its_stage(
+    real: Real, store: MemoryStore, task: Task, transition: Transition
+) -> None:
+    """A stage is committed, its checkpoint is forgotten."""
+    real(store, task, msgspec.structs.replace(transition, checkpoint=None))

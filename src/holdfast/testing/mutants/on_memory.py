@@ -1,0 +1,24 @@
+"""The store contract over the memory store, as it is or with a mutant alive in it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast.ports import Clock, Store
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing.contract import StoreContract
+
+
+class TestMemory(StoreContract):
+    async def open(self, clock: Clock) -> Store:
+        return MemoryStore(clock)
+
+
+def contract() -> int:
+    here = Path(__file__)
+    plain = ["-c", os.devnull, "--rootdir", str(here.parent), "-p", "no:cacheprovider"]
+    plain += ["-o", "asyncio_default_fixture_loop_scope=function"]
+    return int(pytest.main(["-q", "-x", "--no-header", "--tb=no", *plain, str(here)]))

@@ -1,0 +1,84 @@
+"""What a seed draws: how big the world is, and how bad."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from holdfast.testing.faults import Rates
+
+MANY_TENANTS_EVERY = 4  # of so many seeds, one has many tenants
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    tenants: int
+    submits: int
+    submit_seconds: float  # the first part of the run, in which all are sent
+    chaos_seconds: float  # then everything bad ends
+    workers: int
+    slots: int
+    lease_seconds: float
+    drain_seconds: float
+    checkpoint_ttl_seconds: float
+    unknown_type_seconds: float
+    known: float  # how probable it is that a worker knows the rare types
+    queue_limit: int
+    rates: Rates
+    fate_every_seconds: float  # one that often
+    fates: tuple[str, ...]
+    operator_every_seconds: float
+    trouble: float  # how probable it is that a stage goes wrong
+    slow: float  # that it takes long
+    kills: float  # that a stage kills its process
+    repeats: float  # that a submit repeats a key
+
+
+def draw(seed: int, tenants: str | None = None) -> Profile:
+    chance = random.Random(f"profile/{seed}")
+    many = tenants == "many" or (tenants is None and seed % MANY_TENANTS_EVERY == 3)
+    lease = chance.choice((3.0, 4.0, 6.0, 10.0)) if not many else 10.0
+    good_line = chance.random() < 0.3
+
+    def sometimes(most: float) -> float:
+        """Swarm testing: a fault that is absent lets others go further."""
+        return 0.0 if good_line else chance.choice((0.0, most / 4, most)) * chance.random()
+
+    rates = Rates(
+        lost_request=sometimes(0.10),
+        lost_reply=sometimes(0.10),
+        late=sometimes(0.06),
+        twice=sometimes(0.10),
+        slow=sometimes(0.05),
+        crash_before=sometimes(0.004),
+        crash_after=sometimes(0.004),
+        lost_signal=sometimes(0.3),
+        latency_seconds=chance.choice((0.002, 0.02, 0.08)),
+        commit_seconds=chance.choice((0.0, 0.0, 0.25)),
+        slow_seconds=chance.choice((1.0, lease, 2 * lease)),
+        give_up_seconds=chance.choice((0.2, 1.0, lease / 2)),
+    )
+    kinds = ("crash", "stop", "stop", "outage", "drain", "drain", "jump", "hang")
+    fates = [name for name in kinds if chance.random() < 0.7]
+    return Profile(
+        tenants=chance.randint(100, 120) if many else chance.randint(2, 5),
+        submits=chance.randint(105, 125) if many else chance.randint(12, 30),
+        submit_seconds=chance.uniform(5, 20),
+        chaos_seconds=chance.uniform(20, 35) if many else chance.uniform(30, 70),
+        workers=chance.randint(2, 3),
+        slots=chance.choice((8, 30)) if many else chance.choice((1, 2, 5)),
+        lease_seconds=lease,
+        drain_seconds=chance.choice((0.0, 0.0, 1.0, 5.0)),
+        checkpoint_ttl_seconds=chance.choice((20.0, 3600.0, 7 * 86_400.0)),
+        unknown_type_seconds=chance.choice((12.0, 600.0)),
+        known=chance.choice((0.0, 0.6, 0.6)),
+        queue_limit=max(chance.choice((8, 1_000_000, 1_000_000)), 200 if many else 0),
+        rates=rates,
+        fate_every_seconds=chance.choice((2.0, 5.0, 15.0)),
+        fates=tuple(fates or ["crash"]),
+        operator_every_seconds=chance.choice((0.5, 2.0, 8.0)),
+        trouble=chance.choice((0.0, 0.1, 0.35)),
+        slow=chance.choice((0.05, 0.3)),
+        kills=chance.choice((0.0, 0.0, 0.07)),
+        repeats=chance.choice((0.1, 0.4)),
+    )

@@ -1,0 +1,44 @@
+"""Each deliberate defect is caught; without one, nothing is."""
+
+import pytest
+
+from holdfast.testing.mutants import MUTANTS, Mutant, hunt
+from holdfast.testing.mutants.__main__ import main
+from holdfast.testing.simulation import run
+from holdfast.testing.simulation.report import failure
+
+SEEDS = range(150)  # most are caught by one of the first five
+
+
+def test_nothing_is_caught_where_nothing_is_wrong() -> None:
+    for seed in range(5):
+        result = run(seed)
+        assert result.broken is None, failure(result)
+
+
+def test_there_are_many_mutants_and_each_says_what_is_wrong() -> None:
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 15
+    assert all(mutant.says for mutant in MUTANTS)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_the_mutant_is_caught(mutant: Mutant) -> None:
+    assert hunt(mutant, SEEDS) is not None, f"it lives: {mutant.says}"
+
+
+def test_a_mutant_is_gone_when_it_was_hunted() -> None:
+    owner, name, instead = MUTANTS[0].patches[0]
+    with MUTANTS[0].alive():
+        assert getattr(owner, name) is instead
+    assert getattr(owner, name) is not instead
+
+
+def test_the_table_names_each_mutant_and_what_caught_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--only", "no-tenant-lock", "--baseline", "1", "--processes", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "baseline: 1 seeds without a mutant, 0 broken" in said
+    assert "no-tenant-lock" in said
+    assert "I2" in said
+    assert "1 mutants, 0 survived: none" in said
