@@ -356,3 +356,8 @@ def test_a_reason_goes_with_the_request_it_belonged_to() -> None:
 def test_a_failure_shows_that_a_worker_knew_the_type() -> None:
     before = msgspec.structs.replace(held(), unknown_since=1.0)
     assert retry_later(before).after.unknown_since is None
+
+
+def test_a_cancel_that_waits_beats_a_suspension() -> None:
+    before = msgspec.structs.replace(held(), cancel_requested=True)
+    assert decide.suspend(before, failure(), now=LATER).after.status is S.CANCELLED

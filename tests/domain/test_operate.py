@@ -128,7 +128,7 @@ def test_a_refusal_is_written_down_with_its_code() -> None:
 
 @pytest.mark.parametrize("command", [C.PAUSE, C.CANCEL])
 def test_what_acts_at_once_leaves_no_request_behind(command: Command) -> None:
-    lost = task(S.PENDING, pause_requested=True, cancel_requested=True)
+    lost = task(S.PENDING, pause_requested=True, cancel_requested=command is C.CANCEL)
     after = OPERATE[command](lost, ASK).after
     assert not after.pause_requested
     assert not after.cancel_requested
@@ -260,3 +260,10 @@ def test_what_was_undone_whole_is_not_undone_again_after_a_discard() -> None:
     discarded = operate.discard(before, ASK)
     assert discarded.drop_checkpoint
     assert operate.rollback(discarded.after, ASK).after.next_undo == -1
+
+
+def test_a_cancel_that_outlived_its_worker_is_not_dropped_by_a_pause() -> None:
+    before = msgspec.structs.replace(task(S.PENDING), cancel_requested=True)
+    with pytest.raises(IllegalTransition):
+        operate.pause(before, ASK)
+    assert operate.cancel(before, ASK).after.status is S.CANCELLED

@@ -323,3 +323,29 @@ async def test_a_run_that_is_stopped_by_a_drain_keeps_its_lease_while_it_cleans_
     await within_bounds(draining)
     task = await task_of(engine, handle)
     assert (task.status, task.crashes) == (Status.PENDING, 0)
+
+
+async def test_unknown_types_in_one_queue_do_not_hide_what_waits_in_the_next(
+    holdfast_engine: MakeEngine,
+) -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    other = Holdfast(store, clock=clock)
+
+    @other.task("new")
+    async def new(ctx: Context) -> None: ...
+
+    async with other:
+        for _ in range(3 * CLAIM_LIMIT):
+            await new.submit()
+    app = Holdfast("memory://", queues="default,second")
+
+    @app.task("known", queue="second")
+    async def known(ctx: Context) -> str:
+        return "done"
+
+    engine = holdfast_engine(app, store=store, clock=clock)
+    handle = await known.submit()
+    await engine.start()
+    await clock.elapse("10s")
+    assert (await handle.info()).status is Status.COMPLETED

@@ -32,9 +32,9 @@ def release(task: Task, ask: Ask) -> Transition:
 
 
 def pause(task: Task, ask: Ask) -> Transition:
+    _must(task, Command.PAUSE)
     reason = ask.by.reason
     if task.status is Status.RUNNING:
-        _must(task, Command.PAUSE)
         asked = fact(ev.PauseRequested, task, ask.now, by=ask.by)
         return _request(task, Command.PAUSE, ask, asked, pause_requested=True, reason=reason)
     event = fact(ev.TaskPaused, task, ask.now, reason=reason, by=ask.by)

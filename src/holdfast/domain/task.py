@@ -146,12 +146,11 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(command for command in legal(self.status) if self.can(command))
 
     def can(self, command: Command) -> bool:
-        """Some commands on a running task depend on what was asked for before."""
-        if self.status is Status.RUNNING:
-            if command is Command.RESUME:
-                return self.pause_requested
-            if command is Command.PAUSE:
-                return not self.cancel_requested
+        """Some commands depend on what was asked for before."""
+        if command is Command.PAUSE and self.cancel_requested:
+            return False
+        if command is Command.RESUME and self.status is Status.RUNNING:
+            return self.pause_requested
         return can(self.status, command)
 
 

@@ -81,6 +81,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._running: dict[str, tuple[Held, asyncio.Task[None]]] = {}
         self._appetite = CLAIM_LIMIT
+        self._queues = options.queues
         self._put_offs = 0
         self._slot_freed = asyncio.Event()
         self._drain_asked = asyncio.Event()
@@ -215,7 +216,7 @@ class Worker:
                 claimed = await self._store.claim(
                     self.name,
                     request=request,
-                    queues=self._options.queues,
+                    queues=self._queues,
                     limit=min(free, self._appetite),
                     lease_seconds=self._options.lease_seconds,
                 )
@@ -235,6 +236,9 @@ class Worker:
         """Among types it does not know a worker takes little: it would take others' work away."""
         known = sum(self._registry.find(one.task.type) is not None for one in claimed)
         self._appetite = CLAIM_LIMIT if known == len(claimed) else max(1, 2 * known)
+        # What nobody here knows in the first queue must not hide what waits in the next.
+        first, *others = self._queues
+        self._queues = self._options.queues if known else (*others, first)
         return known > 0
 
     def _begin(self, claimed: Claimed, asked_at: float) -> None:
