@@ -20,7 +20,7 @@ from tests.cli.scene import Scene
 from tests.cli.world import App, World
 
 APP = """
-import asyncio, time
+import asyncio, threading
 from holdfast import Context, Holdfast
 
 app = Holdfast()
@@ -34,15 +34,15 @@ flow = app.workflow("slow", payload=str)
 @flow.stage
 async def first(ctx: Context, order: str) -> None:
     print("first runs", flush=True)
-    while order == "forever":
-        await asyncio.sleep(0.01)
+    if order == "forever":
+        await asyncio.Event().wait()
 
 plain = app.workflow("plain", payload=str)
 
 @plain.stage
 def hangs(ctx: Context, order: str) -> None:
     print("plain runs", flush=True)
-    time.sleep(600)
+    threading.Event().wait(600)
 """
 
 

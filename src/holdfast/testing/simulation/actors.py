@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,7 @@ SUBMIT_TRIES = 6
 QUIET_SECONDS = 0.4  # a call that takes longer is trouble
 
 
-class Actor(Process):
+class Actor(Process, ABC):
     """A process with an app on its own bad line to the one store."""
 
     def __init__(self, name: str, world: World, shapes: tuple[Shape, ...] = SHAPES) -> None:
@@ -82,8 +83,8 @@ class Actor(Process):
     def launch(self) -> None:
         self.start(self.main())
 
-    def main(self) -> Coroutine[Any, Any, None]:
-        raise NotImplementedError
+    @abstractmethod
+    def main(self) -> Coroutine[Any, Any, None]: ...
 
     def crash(self) -> None:
         if self.alive and not self.world.is_calm:
