@@ -104,7 +104,8 @@ def _handed_out(
     if task.tenant is not None:
         active = book.tasks.get(book.active.get(task.tenant, ""))
         resting = active and not active.settled and active.place in (Place.PARKED, Place.LATER)
-        if active and resting and active.hold and active.id != task.id:
+        half_done = active and (active.last_completed >= 0 or active.begun)
+        if active and resting and half_done and active.hold and active.id != task.id:
             yield "P7", f"{task.id} runs over {active.id}, which rests {active.status} and holds"
         book.active[task.tenant] = task.id
     bodies = store._bodies[task.id]
