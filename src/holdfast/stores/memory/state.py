@@ -48,6 +48,7 @@ class Tenant(msgspec.Struct, kw_only=True):
     fence: int = 0
     tasks: int = 0  # of any status: with the last one the tenant is forgotten
     line: list[tuple[int, str]] = []
+    resting: dict[str, int] = {}  # unsettled, without holding the line
 
 
 class Shelves:
@@ -81,6 +82,7 @@ class Shelves:
         """To its queue, or behind its tenant's active task."""
         if task.tenant is not None:
             tenant = self._tenants[task.tenant]
+            tenant.resting.pop(task.id, None)
             if tenant.active != task.id and not self._line_is_open(tenant):
                 self._tasks[task.id] = msgspec.structs.replace(task, place=Place.LINE)
                 insort(tenant.line, (task.order, task.id))
@@ -93,6 +95,10 @@ class Shelves:
     def _rest(self, task: Task) -> None:
         """It stops being runnable; its tenant's next may be let through."""
         self._tasks[task.id] = task
+        if task.tenant is not None and task.place in RESTING and not task.hold:
+            self._tenants[task.tenant].resting[task.id] = task.order
+        elif task.tenant is not None:
+            self._tenants[task.tenant].resting.pop(task.id, None)
         if task.tenant is not None and self._tenants[task.tenant].active == task.id:
             tenant = self._tenants[task.tenant]
             if task.settled:
@@ -100,6 +106,8 @@ class Shelves:
             if tenant.line and self._line_is_open(tenant):
                 _, next_id = tenant.line.pop(0)
                 self._enter(self._tasks[next_id])
+            elif tenant.active is None and tenant.resting:
+                tenant.active = max(tenant.resting, key=tenant.resting.__getitem__)
         self._signals.notify(Topic.RESTED)
 
     def _line_is_open(self, tenant: Tenant) -> bool:

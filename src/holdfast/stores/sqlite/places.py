@@ -44,6 +44,9 @@ def rest(txn: Txn, before: Task, after: Task) -> Task:
             if after.settled:
                 tenant.active = None
             advance(txn, after.tenant)
+            if tenant.active is None:
+                newest = txn.row("newest_resting", after.tenant)
+                tenant.active = newest[0] if newest else None
     txn.topics.add(Topic.RESTED)
     return after
 

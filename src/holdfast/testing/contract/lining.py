@@ -279,6 +279,21 @@ class ActiveTask(Contract):
         view = await hands.tenant("t")
         assert (view.active, view.locked_by) == (running.id, running.id)
 
+    async def test_what_still_rests_is_active_again_when_newer_work_has_settled(
+        self, hands: Hands
+    ) -> None:
+        older = await hands.suspend(await hands.start(tenant="t"))
+        resting = await hands.suspend(await hands.start(tenant="t"))
+        await hands.complete(await hands.start(tenant="t"))
+        assert (await hands.tenant("t")).active == resting.id
+        await hands.ask(Command.DISCARD, resting)
+        assert (await hands.tenant("t")).active == older.id
+        newer = await hands.start(tenant="t")
+        assert (await hands.tenant("t")).active == newer.id
+        await hands.ask(Command.DISCARD, older)
+        await hands.complete(newer)
+        assert (await hands.tenant("t")).active is None
+
     async def test_tenants_do_not_touch_each_other(self, hands: Hands) -> None:
         a, b = [await hands.start(tenant=tenant) for tenant in ("a", "b")]
         await hands.complete(a)

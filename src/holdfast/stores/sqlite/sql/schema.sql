@@ -54,6 +54,7 @@ CREATE TABLE tasks (
 CREATE UNIQUE INDEX tasks_id ON tasks (id);
 CREATE INDEX tasks_ready ON tasks (queue, ready) WHERE ready IS NOT NULL;
 CREATE INDEX tasks_line ON tasks (tenant, line) WHERE line IS NOT NULL;
+CREATE INDEX tasks_resting ON tasks (tenant, n) WHERE hold = 0 AND place IN ('parked', 'later');
 CREATE INDEX tasks_due ON tasks (due, n) WHERE due IS NOT NULL;
 CREATE INDEX tasks_leased ON tasks (lease_boot, lease_until) WHERE lease_boot IS NOT NULL;
 CREATE INDEX tasks_kept ON tasks (keep_until, settled_at) WHERE keep_until IS NOT NULL;

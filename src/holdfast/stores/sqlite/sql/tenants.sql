@@ -23,3 +23,8 @@ SELECT n, record FROM tasks WHERE tenant = ? AND line IS NOT NULL ORDER BY line 
 
 -- name: line_ids
 SELECT id FROM tasks WHERE tenant = ? AND line IS NOT NULL ORDER BY line LIMIT ?;
+
+-- name: newest_resting
+SELECT n FROM tasks
+WHERE tenant = ? AND hold = 0 AND place IN ('parked', 'later')
+ORDER BY n DESC LIMIT 1;
