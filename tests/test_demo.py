@@ -21,6 +21,8 @@ from holdfast.domain.state import Status
 from holdfast.ports import Detail, Filter, Finding
 
 RUN = "from pathlib import Path; from holdfast.cli.demo import run; import sys; "
+# A background shell hands down that interrupts are ignored; at a terminal they are not.
+INTERRUPTIBLE = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
 SHORT = RUN + "sys.exit(run(tenants=24, speed=2, folder=Path(sys.argv[1])))"
 
 
@@ -180,7 +182,7 @@ def test_what_the_doctor_finds_makes_the_demo_fail(ran: Ran) -> None:
 
 def test_an_interrupt_ends_the_workers_too(tmp_path: Path) -> None:
     demo = subprocess.Popen(
-        [sys.executable, "-u", "-c", SHORT, str(tmp_path)],
+        [sys.executable, "-u", "-c", INTERRUPTIBLE + SHORT, str(tmp_path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
