@@ -1,5 +1,6 @@
 """`holdfast worker` as people run it: a process, signals, a file."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -11,7 +12,6 @@ from typing import IO, Any
 import pytest
 
 from holdfast.cli.exits import Exit
-from holdfast.cli.worker import give_back_others
 from holdfast.domain import decide
 from holdfast.domain.state import Status
 from holdfast.domain.task import Place
@@ -217,8 +217,12 @@ async def test_a_task_that_hung_is_not_given_back_with_the_others(scene: Scene) 
     await scene.submit(tenant="t-2")
     await scene.submit(tenant="t-3")
     hung, innocent, foreign = [await scene.claim(name) for name in ("w-1", "w-1", "w-2")]
-    held = Held(hung.id, decide.lease_of(hung).id, safe_until=0.0)
-    await give_back_others(scene.app, scene.app.worker(name="w-1"), held)
+    worker = scene.app.worker(name="w-1")
+    for task in (hung, innocent):
+        held = Held(task.id, decide.lease_of(task).id, safe_until=0.0)
+        worker._running[held.lease_id] = (held, asyncio.create_task(asyncio.sleep(0)))
+    lost, _ = worker._running[decide.lease_of(hung).id]
+    await worker.give_back_rest(but=lost)
     after = await scene.store.load([hung.id, innocent.id, foreign.id])
     assert [task and task.place for task in after] == [Place.LEASED, Place.READY, Place.LEASED]
 

@@ -399,7 +399,7 @@ async def _end(worker: Worker) -> None:
         return
     log.critical("plain functions still run, their tasks are given back: %s", ", ".join(left))
     try:
-        await worker.give_back_threads()
+        await worker.give_back_rest()
     except StoreError as error:
         log.error("could not give back, the leases will lapse: %s", error)
 

@@ -19,10 +19,8 @@ from holdfast.cli.exits import Exit
 from holdfast.cli.loader import CannotLoad, load_app
 from holdfast.cli.logs import log_everything
 from holdfast.cli.session import given_store
-from holdfast.domain import decide, names
+from holdfast.domain import names
 from holdfast.domain.errors import StoreUnavailable
-from holdfast.domain.state import START
-from holdfast.ports import Filter
 from holdfast.runtime.held import Held
 from holdfast.runtime.worker import Worker
 
@@ -78,7 +76,7 @@ async def _work(app: Holdfast, slots: int | None, queues: tuple[str, ...] | None
 
         def end(held: Held) -> None:
             _end_soon(LOST_LEASE, GIVE_BACK_SECONDS + LAST_WORD_SECONDS)
-            giving_back = give_back_others(app, running, held)
+            giving_back = running.give_back_rest(but=held)
             _end_with_zombie(held, asyncio.run_coroutine_threadsafe(giving_back, loop))
 
         running = app.worker(slots=slots, queues=queues, on_zombie=end)
@@ -110,7 +108,7 @@ async def _end_giving_back(running: Worker, code: int) -> NoReturn:
     """A thread cannot be stopped, so its task is freed as this process's last act."""
     try:
         async with asyncio.timeout(GIVE_BACK_SECONDS):
-            await running.give_back_threads()
+            await running.give_back_rest()
     except Exception as error:
         log.error("could not give back, the leases will lapse: %s", error)
     _end(code)
@@ -128,25 +126,6 @@ def _end_with_zombie(held: Held, giving_back: Future[None]) -> NoReturn:
         held.task_id,
     )
     _end(LOST_LEASE)
-
-
-async def give_back_others(app: Holdfast, running: Worker, lost: Held) -> None:
-    """They are not counted as crashed. The lost one is, or it would hang for ever anew."""
-    running.abandon()  # else it would claim again what is given back
-    where, cursor = Filter(statuses=tuple(START.to.values())), None
-    while True:
-        page = await app.store.find(where, limit=PAGE, cursor=cursor)
-        others = [
-            decide.give_back(task, OTHERS_REASON, now=app.clock.now(), interrupted=True)
-            for task in page.tasks
-            if task.lease is not None
-            and task.lease.owner == running.name
-            and task.lease.id != lost.lease_id
-        ]
-        await app.store.apply(others)
-        cursor = page.cursor
-        if cursor is None:
-            return
 
 
 def _end(code: int) -> NoReturn:

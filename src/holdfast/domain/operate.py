@@ -130,15 +130,7 @@ def discard(task: Task, ask: Ask) -> Transition:
 
 
 def refusal(task: Task, command: Command, ask: Ask, code: str) -> Audit:
-    return Audit(
-        task_id=task.id,
-        command=command,
-        by=ask.by,
-        at=ask.now,
-        before=task.status,
-        after=task.status,
-        refused=code,
-    )
+    return msgspec.structs.replace(_done(task, task, command, ask), refused=code)
 
 
 def _must(task: Task, command: Command) -> None:

@@ -179,22 +179,23 @@ class Worker:
             if task is not None:
                 task.cancel()
 
-    async def give_back_threads(self) -> None:
-        """The last act of a process that ends: what its threads still run is free to be taken."""
-        ids = [held.task_id for held, _ in self._running.values()]
-        leases = {held.lease_id for held, _ in self._running.values()}
-        for task in await self._store.load(ids):
-            if task is not None and task.lease is not None and task.lease.id in leases:
-                await self._store.apply(
-                    [
-                        decide.give_back(
-                            task,
-                            "the worker's process ends",
-                            now=self._clock.now(),
-                            interrupted=True,
-                        )
-                    ]
-                )
+    async def give_back_rest(self, *, but: Held | None = None) -> None:
+        """The last act of a process that ends: what it still holds is free to be taken, uncounted.
+
+        ``but``: the one that hung. Its lease lapses and counts, or it would hang for ever anew.
+        """
+        rest = {held.lease_id: held for held, _ in self._running.values() if held is not but}
+        if self._claimer is not None:
+            self._claimer.cancel()  # else it would claim again what is given back
+        reason, now = "the worker's process ends", self._clock.now()
+        found = await self._store.load([held.task_id for held in rest.values()])
+        await self._store.apply(
+            [
+                decide.give_back(task, reason, now=now, interrupted=True)
+                for task in found
+                if task is not None and task.lease is not None and task.lease.id in rest
+            ]
+        )
 
     # -- claiming
 

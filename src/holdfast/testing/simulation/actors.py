@@ -157,15 +157,15 @@ class WorkerActor(Actor):
         await self.drain_asked.wait()
         self.world.count("fault drain")
         if await self.worker.drain():
-            await self._give_back_threads(self.worker)
+            await self._give_back_rest(self.worker)
         self.drained = True
         self.kill()
         self.world.died(self)
 
-    async def _give_back_threads(self, worker: Worker) -> None:
+    async def _give_back_rest(self, worker: Worker) -> None:
         for _ in range(3):
             try:
-                await worker.give_back_threads()
+                await worker.give_back_rest()
             except StoreError:
                 continue
             return
