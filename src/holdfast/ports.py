@@ -172,6 +172,14 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     mended: bool
 
 
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting of the store that decides what a crash may cost, looked at when it was opened."""
+
+    name: str  # "persistence"
+    good: bool
+    says: str
+
+
 class Topic(StrEnum):
     READY = "ready"  # something may be there to claim, or be due sooner than was known
     RESTED = "rested"  # a task has settled or been parked
@@ -183,6 +191,12 @@ class Store(Protocol):
 
     async def open(self) -> None: ...
     async def close(self) -> None: ...
+
+    async def detach(self) -> None:
+        """The loop that calls will not use the store again; the store stays open for others."""
+
+    def home(self, task_id: str, *, tenant: str | None, key: str | None) -> str:
+        """The id for a new task under which the store will find it again by the id alone."""
 
     # Writes. Each element of a batch is written whole or not at all, and durable when answered.
 
@@ -232,6 +246,7 @@ class Store(Protocol):
     async def audits(self, *, limit: int, cursor: str | None = None) -> Sequence[Audit]: ...
     async def line(self, tenant: str, *, limit: int) -> Sequence[str]: ...
     async def doctor(self, *, fix: bool, limit: int) -> Sequence[Finding]: ...
+    async def checks(self) -> Sequence[Check]: ...
 
     # Signals.
 

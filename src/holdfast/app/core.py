@@ -337,11 +337,13 @@ class Holdfast:
         body = declared.payload.encode(payload)
         whom = encode_plain(user, "user", limit_bytes=USER_LIMIT_BYTES)
         now = self.clock.now()
+        tenant = None if tenant is None else names.check("tenant", tenant)
+        key = None if key is None else names.check("key", key)
         task = Task(
-            id=new_id(self.clock, self.chance),
+            id=self.store.home(new_id(self.clock, self.chance), tenant=tenant, key=key),
             type=declared.name,
-            tenant=None if tenant is None else names.check("tenant", tenant),
-            key=None if key is None else names.check("key", key),
+            tenant=tenant,
+            key=key,
             queue=declared.queue if queue is None else names.check("queue", queue),
             trace_id=None if trace_id is None else names.check_text("trace_id", trace_id),
             user=msgspec.json.decode(whom),

@@ -90,6 +90,7 @@ class Heartbeat:
         await stop.wait()
         beating.cancel()
         await asyncio.gather(beating, return_exceptions=True)
+        await self._store.detach()
 
     async def tick(self) -> None:
         """Renew when it is time or a stage has something to say; stop what cannot be renewed."""

@@ -21,6 +21,7 @@ from holdfast.domain.task import Task
 from holdfast.domain.transition import Audit, Insertion, Outcome, Submission, Transition
 from holdfast.ports import (
     Beat,
+    Check,
     Claimed,
     Clock,
     Detail,
@@ -248,6 +249,13 @@ class FaultyStore:
     async def close(self) -> None:
         pass
 
+    async def detach(self) -> None:
+        pass
+
+    def home(self, task_id: str, *, tenant: str | None, key: str | None) -> str:
+        del tenant, key
+        return task_id
+
     async def insert(self, batch: Sequence[Submission], *, depth_limit: int) -> Sequence[Insertion]:
         return await self._line.call("insert", lambda to: to.insert(batch, depth_limit=depth_limit))
 
@@ -329,6 +337,9 @@ class FaultyStore:
 
     async def doctor(self, *, fix: bool, limit: int) -> Sequence[Finding]:
         return await self._line.call("doctor", lambda to: to.doctor(fix=fix, limit=limit))
+
+    async def checks(self) -> Sequence[Check]:
+        return await self._line.call("checks", lambda to: to.checks())
 
     def ticket(self, topic: Topic) -> int:
         return self._line.ticket(topic)

@@ -33,6 +33,7 @@ from holdfast.domain.transition import (
 )
 from holdfast.ports import (
     Beat,
+    Check,
     Claimed,
     Detail,
     Due,
@@ -61,6 +62,13 @@ class MemoryStore(Shelves):
 
     async def close(self) -> None:
         pass
+
+    async def detach(self) -> None:
+        pass
+
+    def home(self, task_id: str, *, tenant: str | None, key: str | None) -> str:
+        del tenant, key
+        return task_id
 
     # -- writes
 
@@ -484,6 +492,10 @@ class MemoryStore(Shelves):
 
         with self._lock:
             return examine(self, fix=fix)[:limit]
+
+    async def checks(self) -> Sequence[Check]:
+        says = "nothing is kept across a restart of this process"
+        return [Check(name="persistence", good=False, says=says)]
 
     # -- signals
 

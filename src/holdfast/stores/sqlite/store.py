@@ -18,6 +18,7 @@ from holdfast.domain.task import Task
 from holdfast.domain.transition import Audit, Insertion, Outcome, Submission, Transition
 from holdfast.ports import (
     Beat,
+    Check,
     Claimed,
     Clock,
     Detail,
@@ -123,6 +124,13 @@ class SqliteStore:
             return
         opened, self._opened = self._open_here(), None
         await asyncio.to_thread(self._close, opened)
+
+    async def detach(self) -> None:
+        """Nothing belongs to a loop."""
+
+    def home(self, task_id: str, *, tenant: str | None, key: str | None) -> str:
+        del tenant, key
+        return task_id
 
     def _close(self, opened: _Open) -> None:
         if not opened.writer.close(timeout=CLOSE_SECONDS):
@@ -261,6 +269,10 @@ class SqliteStore:
                 weight=mending.BATCH,
             )
         ]
+
+    async def checks(self) -> Sequence[Check]:
+        says = "every commit is synced to the disk before it is answered"
+        return [Check(name="persistence", good=True, says=says)]
 
     # -- signals
 

@@ -59,6 +59,8 @@ class Hands:
             "updated_at": now,
         }
         task = Task(**(defaults | fields))
+        home = self.store.home(task.id, tenant=task.tenant, key=task.key)
+        task = msgspec.structs.replace(task, id=home)
         body = msgspec.json.encode(payload)
         digest = hashlib.blake2s(task.type.encode() + b"\n" + body).hexdigest()
         return decide.submit(task, body, digest, held=held)

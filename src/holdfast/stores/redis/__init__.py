@@ -1,0 +1,1 @@
+"""Redis: one server, Sentinel or Cluster. Needs ``pip install 'holdfast[redis]'``."""

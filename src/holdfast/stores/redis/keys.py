@@ -1,0 +1,101 @@
+"""The names of all keys, in one place. The scripts get theirs from here, too.
+
+A partition's keys share a prefix: the namespace itself, or, in a Cluster, the namespace and the
+partition's number in braces, so that they all live in one slot (`{executor-07}:task:…`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+GROUP = "workers"  # of consumers, on every queue's stream
+
+# What the documents name, with the types that they name.
+TEMPLATES = {
+    "task": "task:{}",  # hash: the record
+    "ckpt": "ckpt:{}",  # string: the checkpoint's JSON
+    "ckpt_meta": "ckpt:meta:{}",  # hash: its version, and who wrote it
+    "active": "index:tenant:{}",  # string: the id of the tenant's active task
+    "lock": "lock:tenant:{}",  # string: the id of the tenant's running task
+    "by_plan": "index:plan:{}",  # sorted set of ids, all scores 0
+    "by_status": "index:status:{}",  # sorted set of ids, all scores 0
+    "by_day": "index:time:{}",  # set of the ids of a day's new tasks (UTC)
+    "tasks": "queue:tasks",  # stream: what is ready in the queue "default"
+    "tasks_of": "queue:tasks:{}",  # stream: what is ready in another queue
+    "retry": "queue:retry",  # sorted set of ids by due time
+    "suspended": "queue:suspended",  # sorted set of ids by time
+    # What belongs to one task beside its record.
+    "payload": "payload:{}",  # string
+    "result": "result:{}",  # string
+    "data": "data:{}",  # string: customData that outlives its checkpoint
+    "stages": "stages:{}",  # hash: one field for each committed stage
+    "events": "events:{}",  # list: one element for each version
+    "tombstone": "tombstone:{}",  # hash
+    # Tenants.
+    "by_tenant": "index:tasks:{}",  # sorted set of all its ids, all scores 0
+    "line": "line:{}",  # sorted set of ids by order: those behind the active task
+    "resting": "resting:{}",  # sorted set of ids by order: unsettled, without holding the line
+    "fences": "fences",  # hash: tenant → the last fence given out for it
+    # Sets of tasks.
+    "leases": "leases",  # sorted set of ids by the end of their lease
+    "back": "back:{}",  # sorted set of ids by order: lost ones, the head of their queue
+    "settled": "settled",  # sorted set of the settled, by the end of their retention
+    "saved": "saved",  # sorted set of the settled that have a checkpoint, by the time they settled
+    "tombstones": "tombstones",  # sorted set of the ids of tombstones by their end
+    "by_error": "index:error:{}",  # sorted set of ids, all scores 0
+    "key": "key:{}",  # string: the id of the task that a tenant's key belongs to
+    # All of them.
+    "meta": "meta",  # hash: format, partitions, the numbers that rise
+    "queues": "queues",  # set of the queues' names
+    "counts": "counts",  # hash: "queue place" → how many
+    "moves": "moves",  # hash: "from to" → how often; "from to us" → for how long before
+    "refused": "refused",  # hash: "status command" → how often
+    "audit": "audit",  # list, the oldest first
+    "workers": "workers",  # hash: worker → its last beat
+    "seen": "workers:seen",  # sorted set of workers by their last beat
+    "claims": "claims",  # hash: worker → its last claim
+    "bell": "bell",  # stream of a few entries: that something may be ready, or has come to rest
+}
+
+
+class Keys:
+    """The keys of one partition."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+
+    def __call__(self, kind: str, *of: str) -> str:
+        return f"{self.prefix}:{TEMPLATES[kind].format(*of)}"
+
+    def stream(self, queue: str) -> str:
+        return self("tasks") if queue == "default" else self("tasks_of", queue)
+
+    def key(self, tenant: str | None, key: str) -> str:
+        return self("key", f"{tenant or ''}|{key}")  # a name has no bar in it
+
+
+def prefixes(namespace: str, partitions: int, *, clustered: bool) -> list[str]:
+    if not clustered:
+        return [namespace]
+    width = len(str(partitions - 1))
+    return [f"{{{namespace}-{number:0{width}}}}" for number in range(partitions)]
+
+
+def in_lua() -> str:
+    """The same as functions of a table ``K``, over the prefix of the script's first key."""
+    return "\n".join(_functions())
+
+
+def _functions() -> Iterable[str]:
+    yield f"local P = string.sub(KEYS[1], 1, -{len(TEMPLATES['meta']) + 1})"
+    yield f"local GROUP = '{GROUP}'"
+    yield "local K = {}"
+    for kind, template in TEMPLATES.items():
+        head, slot, tail = template.partition("{}")
+        assert not tail, template
+        if slot:
+            yield f"function K.{kind}(of) return P .. '{head}' .. of end"
+        else:
+            yield f"K.{kind} = P .. '{head}'"
+    yield "function K.stream(q) if q == 'default' then return K.tasks end return K.tasks_of(q) end"
+    yield "function K.key_of(tenant, key) return K.key(tenant .. '|' .. key) end"
