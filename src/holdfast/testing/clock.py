@@ -42,6 +42,7 @@ class ManualClock:
 
     def __init__(self, *, now: float = START_NOW, steady: float = START_STEADY) -> None:
         self._now, self._steady = now, steady
+        self._offset_seconds = now - steady
         self._timers: list[ManualTimer] = []
         self._numbers = count()
         self._lock = threading.RLock()
@@ -51,6 +52,10 @@ class ManualClock:
 
     def steady(self) -> float:
         return self._steady
+
+    def times(self) -> tuple[float, float]:
+        """In the place of a server's time: for leases and due times, and for everything else."""
+        return self._steady + self._offset_seconds, self._now
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> ManualTimer:
         with self._lock:

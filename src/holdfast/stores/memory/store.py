@@ -60,11 +60,7 @@ class MemoryStore(Shelves):
     async def open(self) -> None:
         pass
 
-    async def close(self) -> None:
-        pass
-
-    async def detach(self) -> None:
-        pass
+    close = detach = open
 
     def home(self, task_id: str, *, tenant: str | None, key: str | None) -> str:
         del tenant, key

@@ -1,0 +1,27 @@
+"""Waiting for what another process does: looked at again and again, up to a bound."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+POLL_SECONDS = 0.02
+
+T = TypeVar("T")
+
+
+class NotInTime(TimeoutError):
+    """What was waited for did not come about."""
+
+
+def until(condition: Callable[[], T], what: str, *, seconds: float = 15.0) -> T:
+    """The first true answer of ``condition``; :class:`NotInTime` if there is none in time."""
+    pause = threading.Event()
+    ends_at = time.monotonic() + seconds
+    while not (answer := condition()):
+        if time.monotonic() > ends_at:
+            raise NotInTime(f"not within {seconds:g} s: {what}")
+        pause.wait(POLL_SECONDS)
+    return answer
