@@ -5,7 +5,8 @@ import pytest
 from holdfast.app.phrases import count, some, span
 from holdfast.cli.exits import Exit
 from holdfast.domain.state import Status
-from holdfast.ports import Beat, Kept
+from holdfast.ports import Beat, Check, Kept
+from holdfast.stores.sqlite import SqliteStore
 from tests.cli.world import App, World
 
 
@@ -47,6 +48,28 @@ def test_doctor_is_content_when_nothing_is_stuck(world: World) -> None:
     assert health["durable"] is True
     assert (health["findings"], health["stuck"]) == ([], [])
     assert "nothing is stuck" in world.cli("doctor").stdout
+
+
+def test_doctor_shows_the_settings_of_the_store(world: World) -> None:
+    world.work_until_rested(world.send())
+    [check] = world.json("doctor")["checks"]
+    assert (check["name"], check["good"]) == ("persistence", True)
+    assert f"setting  persistence: {check['says']}" in world.cli("doctor", columns=200).stdout
+
+
+def test_doctor_marks_a_setting_and_only_what_may_lose_tasks_is_not_clean(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def checks(_: SqliteStore) -> list[Check]:
+        return [Check(name="clock", good=False, says="is behind")]
+
+    world.work_until_rested(world.send())
+    monkeypatch.setattr(SqliteStore, "checks", checks)
+    assert world.json("doctor")["clean"] is True
+    assert "setting  clock: NOT GOOD: is behind" in world.cli("doctor").stdout
+    monkeypatch.setattr(SqliteStore, "durable", False)
+    health = world.json("doctor", code=Exit.FAILED)
+    assert (health["clean"], health["durable"]) == (False, False)
 
 
 def test_doctor_tells_of_work_that_nobody_serves(world: World) -> None:

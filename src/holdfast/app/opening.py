@@ -7,12 +7,19 @@ from urllib.parse import unquote, urlsplit
 from holdfast.domain.errors import InvalidSetting
 from holdfast.ports import Clock, Store
 from holdfast.stores.memory import MemoryStore
+from holdfast.stores.redis import address
 
-FORMS = "memory://, sqlite:///relative/path.db or sqlite:////absolute/path.db"
+FILES = "sqlite:///relative/path.db or sqlite:////absolute/path.db"
+FORMS = f"memory://, {FILES}, {address.FORMS}"
 
 
 def store_from_url(url: str, clock: Clock, namespace: str) -> Store:
-    parts = urlsplit(url)
+    if url.partition("://")[0] in address.SCHEMES:
+        return _redis_store(url, clock, namespace)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:  # brackets that do not close
+        raise InvalidSetting("HOLDFAST_STORE", address.redacted(url), str(error)) from error
     if parts.scheme == "memory":
         return MemoryStore(clock)
     if parts.scheme == "sqlite":
@@ -20,13 +27,20 @@ def store_from_url(url: str, clock: Clock, namespace: str) -> Store:
 
         path = unquote(parts.path).removeprefix("/")
         if parts.netloc or not path:
-            raise InvalidSetting("HOLDFAST_STORE", url, f"write {FORMS}")
+            raise InvalidSetting("HOLDFAST_STORE", address.redacted(url), f"write {FILES}")
         if path == ":memory:":  # each of the store's connections would have one of its own
             raise InvalidSetting("HOLDFAST_STORE", url, "for a store in memory write memory://")
         return SqliteStore(path, clock, namespace=namespace)
-    raise InvalidSetting("HOLDFAST_STORE", _without_secrets(url), f"unknown store; write {FORMS}")
+    raise InvalidSetting("HOLDFAST_STORE", address.redacted(url), f"unknown store; write {FORMS}")
 
 
-def _without_secrets(url: str) -> str:
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+def _redis_store(url: str, clock: Clock, namespace: str) -> Store:
+    shown = address.parse(url).shown
+    try:
+        from holdfast.stores.redis.store import RedisStore
+    except ModuleNotFoundError as error:
+        if error.name != "redis":
+            raise
+        reason = "Redis needs its driver: pip install 'holdfast[redis]'"
+        raise InvalidSetting("HOLDFAST_STORE", shown, reason) from error
+    return RedisStore(url, clock, namespace=namespace)

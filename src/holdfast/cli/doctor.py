@@ -16,7 +16,7 @@ from holdfast.cli.session import Session, run
 from holdfast.cli.show import print_fields, print_json, say
 from holdfast.domain.state import START
 from holdfast.domain.task import Place, Task
-from holdfast.ports import Filter, Finding, Stats, WorkerInfo
+from holdfast.ports import Check, Filter, Finding, Stats, WorkerInfo
 
 FINDINGS = 1000
 PAGE = 500
@@ -27,6 +27,7 @@ GRACE_SECONDS = 2.0  # a lapsed lease is taken over within this
 class Health(msgspec.Struct, frozen=True, kw_only=True):
     store: str
     durable: bool
+    checks: tuple[Check, ...]
     workers: tuple[WorkerInfo, ...]
     stats: Stats
     oldest: Task | None  # of those that are ready
@@ -42,6 +43,10 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
             "clean": self.clean,
             "store": self.store,
             "durable": self.durable,
+            "checks": [
+                {"name": check.name, "good": check.good, "says": check.says}
+                for check in self.checks
+            ],
             "workers": [
                 {
                     "worker": worker.beat.worker,
@@ -76,8 +81,8 @@ def doctor(
 ) -> int:
     """Find what does not agree or is stuck. Exit code 1: something was found.
 
-    JSON: clean, store, durable, workers, oldestReady, findings (each: invariant, taskId, says,
-    mended), stuck.
+    JSON: clean, store, durable, checks (the store's settings, each: name, good, says), workers,
+    oldestReady, findings (each: invariant, taskId, says, mended), stuck.
     """
 
     async def examine(session: Session) -> tuple[Health, float]:
@@ -101,6 +106,7 @@ async def _examine(session: Session, *, fix: bool) -> Health:
     return Health(
         store=store.url,
         durable=store.durable,
+        checks=tuple(await store.checks()),
         workers=tuple(workers),
         stats=stats,
         oldest=min(stats.heads.values(), key=lambda task: task.status_since, default=None),
@@ -166,7 +172,7 @@ def _print(health: Health, now: float) -> None:
     print_fields(
         {
             "store": health.store,
-            "durable": "yes" if health.durable else "NO: memory, nothing is kept",
+            "durable": "yes" if health.durable else "NO: a crash may lose tasks",
             "workers": f"{len(live)} live, {running} of {slots} slots busy: {names}"
             if live
             else f"none alive; {names}"
@@ -177,6 +183,9 @@ def _print(health: Health, now: float) -> None:
             else "nothing is ready",
         }
     )
+    for check in health.checks:
+        marked = "" if check.good else "NOT GOOD: "
+        say(f"setting  {check.name}: {marked}{check.says}", style=None if check.good else "yellow")
     for finding in health.findings:
         mended = " (mended)" if finding.mended else ""
         where = f"task {finding.task_id}: " if finding.task_id else ""

@@ -31,6 +31,7 @@ TEMPLATES = {
     "stages": "stages:{}",  # hash: one field for each committed stage
     "events": "events:{}",  # list: one element for each version
     "tombstone": "tombstone:{}",  # hash
+    "damaged": "damaged:{}",  # hash: a record that could not be read, as it was (see salvage.py)
     # Tenants.
     "by_tenant": "index:tasks:{}",  # sorted set of all its ids, all scores 0
     "line": "line:{}",  # sorted set of ids by order: those behind the active task
@@ -58,6 +59,29 @@ TEMPLATES = {
 }
 
 
+# What TYPE says of the keys whose names are fixed.
+TYPES = {
+    "tasks": "stream",
+    "retry": "zset",
+    "suspended": "zset",
+    "fences": "hash",
+    "leases": "zset",
+    "settled": "zset",
+    "saved": "zset",
+    "tombstones": "zset",
+    "meta": "hash",
+    "queues": "set",
+    "counts": "hash",
+    "moves": "hash",
+    "refused": "hash",
+    "audit": "list",
+    "workers": "hash",
+    "seen": "zset",
+    "claims": "hash",
+    "bell": "stream",
+}
+
+
 class Keys:
     """The keys of one partition."""
 
@@ -74,11 +98,14 @@ class Keys:
         return self("key", f"{tenant or ''}|{key}")  # a name has no bar in it
 
 
+def number_of(partition: int) -> str:
+    return f"{partition:02}"
+
+
 def prefixes(namespace: str, partitions: int, *, clustered: bool) -> list[str]:
     if not clustered:
         return [namespace]
-    width = len(str(partitions - 1))
-    return [f"{{{namespace}-{number:0{width}}}}" for number in range(partitions)]
+    return [f"{{{namespace}-{number_of(number)}}}" for number in range(partitions)]
 
 
 def in_lua() -> str:

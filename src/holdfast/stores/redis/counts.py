@@ -1,0 +1,99 @@
+"""How many tasks are where, how they moved, and which come next: of one partition, and of all."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from holdfast.domain.state import Status
+from holdfast.domain.task import Place, Task
+from holdfast.ports import Moves, Stats
+from holdfast.stores.redis import scripts
+from holdfast.stores.redis.partition import Partition
+from holdfast.stores.redis.reads import in_batches, pairs_of, readable
+
+
+async def stats(part: Partition) -> Stats:
+    now, sizes, counts, moves, refused = await part.call(scripts.STATS, *Status)
+    by_queue: defaultdict[str, Counter[Place]] = defaultdict(Counter)
+    for field, count in _counted(counts).items():
+        queue, _, place = field.rpartition(" ")
+        if count:
+            by_queue[queue][Place(place)] = count
+    waiting = [queue for queue, places in by_queue.items() if places[Place.READY] > 0]
+    return Stats(
+        by_status=Counter({s: n for s, n in zip(Status, sizes, strict=True) if n}),
+        by_queue=by_queue,
+        moves=tuple(_moves(_counted(moves))),
+        refused=_counted(refused),
+        heads=await _heads(part, waiting),
+        now=float(now),
+    )
+
+
+def _counted(reply: Sequence[bytes]) -> Counter[str]:
+    return Counter({field.decode(): int(count) for field, count in pairs_of(reply)})
+
+
+def _moves(counted: Counter[str]) -> Iterator[Moves]:
+    for field, count in counted.items():
+        before, after, *unit = field.split(" ")
+        if not unit:
+            dwelt = counted[f"{field} us"] / 1_000_000
+            yield Moves(
+                before=Status(before), after=Status(after), count=count, dwell_seconds=dwelt
+            )
+
+
+async def _heads(part: Partition, queues: Sequence[str]) -> dict[str, Task]:
+    answers = await in_batches(part, scripts.HEADS, queues)
+    heads = {}
+    for queue, found in zip(queues, answers, strict=True):
+        task = readable(found[0].decode(), found[1]) if found else None
+        if task is not None:
+            heads[queue] = task
+    return heads
+
+
+# -- several partitions
+
+
+def merge_stats(parts: Sequence[Stats]) -> Stats:
+    by_status: Counter[Status] = Counter()
+    by_queue: defaultdict[str, Counter[Place]] = defaultdict(Counter)
+    refused: Counter[str] = Counter()
+    for part in parts:
+        by_status.update(part.by_status)
+        refused.update(part.refused)
+        for queue, places in part.by_queue.items():
+            by_queue[queue].update(places)
+    return Stats(
+        by_status=by_status,
+        by_queue=by_queue,
+        moves=_merge_moves(move for part in parts for move in part.moves),
+        refused=refused,
+        heads=_merge_heads(parts),
+        now=max(part.now for part in parts),
+    )
+
+
+def _merge_moves(moves: Iterable[Moves]) -> tuple[Moves, ...]:
+    counts: Counter[tuple[Status, Status]] = Counter()
+    dwelt: defaultdict[tuple[Status, Status], float] = defaultdict(float)
+    for move in moves:
+        counts[move.before, move.after] += move.count
+        dwelt[move.before, move.after] += move.dwell_seconds
+    return tuple(
+        Moves(before=a, after=b, count=n, dwell_seconds=dwelt[a, b]) for (a, b), n in counts.items()
+    )
+
+
+def _merge_heads(parts: Sequence[Stats]) -> dict[str, Task]:
+    """Each partition has a head of its own; the one that has waited longest stands for all."""
+    heads: dict[str, Task] = {}
+    for part in parts:
+        for queue, task in part.heads.items():
+            first = heads.setdefault(queue, task)
+            if task.status_since < first.status_since:
+                heads[queue] = task
+    return heads

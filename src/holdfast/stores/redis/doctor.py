@@ -1,0 +1,215 @@
+"""Do record, leases, queues, lines, locks, indexes and counts agree?
+
+The record and the lease index are the truth, and what follows from them is mended. Looked at from
+both sides: is each task where its record says (`examine.lua`), and does each member of a queue, a
+line or an index belong there (`members.lua`)? One page is one atomic step, which compares and mends
+at once, so that a task which moves meanwhile is neither suspected nor harmed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.errors import SerialisationError
+from holdfast.domain.state import LOSE
+from holdfast.domain.task import Place, Task
+from holdfast.ports import Finding
+from holdfast.stores.redis import record, recount, salvage, scripts, walks
+from holdfast.stores.redis.partition import Partition
+
+PAGE = 25  # tasks of one step: each costs some twenty commands
+ROUNDS = 3  # what one mends may uncover something for the next
+SOON_SECONDS = 3600.0  # the look takes less
+
+RUNNABLE = frozenset({Place.READY, Place.LINE, Place.LATER, Place.LEASED})
+SETS = {
+    "by_status": "the index of status",
+    "by_plan": "the index of plan",
+    "by_tenant": "the index of tenant",
+    "by_error": "the index of error",
+    "by_day": "the index of day",
+    "leases": "the index of leases",
+    "retry": "the list of times",
+    "suspended": "the list of the suspended",
+    "saved": "the list of checkpoints",
+    "settled": "the list of the settled",
+    "back": "the head of queue",
+    "line": "the line of",
+    "resting": "the resting of",
+}
+STREAMS = {"tasks": "default", "tasks_of": None}
+OF_A_TENANT = frozenset({"active", "lock", "line", "resting"})
+_LOSES = msgspec.msgpack.encode({**LOSE.to})
+
+Said = Iterator[tuple[str, str]]
+
+
+async def examine(part: Partition, *, fix: bool, limit: int) -> list[Finding]:
+    found: dict[Finding, None] = {}
+    for _ in range(ROUNDS if fix else 1):
+        before = len(found)
+        async for finding in _everything(part, fix):
+            known = msgspec.structs.replace(finding, mended=not finding.mended)
+            if known not in found:
+                found[finding] = None
+            if len(found) >= limit:
+                return [*found][:limit]
+        if len(found) == before:
+            break
+    return [*found]
+
+
+async def _everything(part: Partition, fix: bool) -> AsyncIterator[Finding]:
+    leaving = await _leaving(part)
+    others: dict[tuple[str, str], None] = {}
+    async for page in walks.names(part):
+        for ids in _pages([of for kind, of in page if kind == "task"], PAGE):
+            async for finding in _tasks(part, ids, fix):
+                yield finding
+        others |= dict.fromkeys(one for one in page if one[0] != "task")
+    for kind, of in others:
+        async for finding in _members(part, kind, of, leaving, fix):
+            yield finding
+    for kind in ("key", "payload"):
+        mine = [of for k, of in others if k == kind and of not in leaving]
+        for names in _pages(mine, walks.PAGE):
+            async for finding in _strays(part, kind, "", names, fix):
+                yield finding
+    tenants = sorted({of for kind, of in others if kind in OF_A_TENANT})
+    for names in _pages(tenants, PAGE):
+        for tenant, says, mended in await part.call(
+            scripts.EXAMINE_TENANTS, "1" if fix else "0", *names
+        ):
+            yield _finding("I11", None, f"{_text(tenant)} {_text(says)}", mended)
+    async for finding in recount.examine(part, fix=fix):
+        yield finding
+
+
+async def _leaving(part: Partition) -> set[str]:
+    """Settled ones whose time is over: the server may take the record away before the sweep."""
+    _, wall = await part.call(scripts.CLOCK)
+    soon = repr(float(wall) + SOON_SECONDS)
+    found: set[str] = set()
+    start, passed = "-inf", 0
+    while True:
+        command = (
+            "ZRANGEBYSCORE", part.keys("settled"), start, soon, "WITHSCORES",
+            "LIMIT", passed, walks.PAGE,
+        )  # fmt: skip
+        (page,) = await part.link.many(part.keys, [command])
+        if isinstance(page, Exception) or not page:
+            return found
+        found |= {_text(member).partition("|")[0] for member in page[::2]}
+        last = page[-1].decode()
+        same = sum(score == page[-1] for score in page[1::2])
+        start, passed = last, same + (passed if last == start else 0)
+
+
+# -- from the records
+
+
+async def _tasks(part: Partition, ids: Sequence[str], fix: bool) -> AsyncIterator[Finding]:
+    answers = await part.call(
+        scripts.EXAMINE,
+        "1" if fix else "0",
+        _LOSES,
+        LOSE.event,
+        part.terms.lock_seconds,
+        *ids,
+    )
+    for task_id, (kind, fields, until, kept, complaints, runs) in zip(ids, answers, strict=True):
+        if kind == b"none":
+            continue
+        if kind != b"hash":
+            says = f"{part.keys('task', task_id)} is a {_text(kind)}: rename it"
+            yield _finding("I11", task_id, says, False)
+            continue
+        for invariant, says, mended in complaints:
+            yield _finding(_text(invariant), task_id, _text(says), mended)
+        try:
+            task = record.decode(task_id, record.texts(fields), float(until) if until else None)
+            if not kept:
+                raise SerialisationError(f"task {task_id}: its record is incomplete")
+        except SerialisationError as error:
+            aside = fix and not runs and await salvage.set_aside(part, [task_id.encode()])
+            yield _finding("I11", task_id, str(error), bool(aside))
+            continue
+        for invariant, says in _rules(task, *kept):
+            yield _finding(invariant, task_id, says, False)
+
+
+def _rules(task: Task, kept: int, checkpoint: bytes, payload: int) -> Said:
+    if task.pause_requested and task.place in (Place.PARKED, Place.SETTLED):
+        yield "I14", "rests with a pause still asked for"
+    # Both were written by its last failure: a limit that was lowered since then is not meant.
+    if 0 < task.retry_max <= task.failures and task.place in RUNNABLE:
+        yield "I16", f"is tried again after failure {task.failures} of {task.retry_max}"
+    if not payload:
+        yield "I11", "its payload is gone"
+    done = task.last_completed + 1
+    if done > 0 and task.fence > 0:
+        if kept != done:
+            yield "I7", f"{kept} stages are kept, {done} were completed"
+        if checkpoint and checkpoint != str(task.last_completed).encode():
+            at = _text(checkpoint)
+            yield "I7", f"the checkpoint is at {at}, the record at {task.last_completed}"
+
+
+# -- from the other side
+
+
+async def _members(
+    part: Partition, kind: str, of: str, leaving: set[str], fix: bool
+) -> AsyncIterator[Finding]:
+    if kind in STREAMS:
+        queue = STREAMS[kind] or of
+        stream = part.keys.stream(queue)
+        for walk in (walks.entries, walks.pending):
+            async for page in walk(part, stream):
+                async for finding in _strays(part, "stream", queue, page, fix):
+                    yield finding
+    elif kind in SETS:
+        key = part.keys(kind, of) if of else part.keys(kind)
+        scan = "SSCAN" if kind == "by_day" else "ZSCAN"
+        async for page in walks.members(part, key, scan):
+            names = [name for name in page if kind == "settled" or _text(name) not in leaving]
+            async for finding in _strays(part, kind, of, names, fix):
+                yield finding
+
+
+async def _strays(
+    part: Partition, kind: str, of: str, names: Sequence[str | bytes], fix: bool
+) -> AsyncIterator[Finding]:
+    if not names:
+        return
+    found = await part.call(scripts.MEMBERS, "1" if fix else "0", kind, of, *names)
+    for member, task_id, stands in found:
+        says = _TELL.get(kind, _in_a_set)(kind, of, _text(member), _text(stands))
+        invariant = {"key": "I10", "payload": "I1"}.get(kind, "I11")
+        yield _finding(invariant, _text(task_id) or None, says, fix and kind != "payload")
+
+
+def _in_a_set(kind: str, of: str, _: str, stands: str) -> str:
+    return f"is in {SETS[kind]} {of}".rstrip() + f", but {stands}"
+
+
+_TELL: dict[str, Callable[[str, str, str, str], str]] = {
+    "stream": lambda _, of, entry, stands: f"entry {entry} of queue {of}: its task {stands}",
+    "key": lambda _, __, name, stands: f"owns the key {name}, but {stands}",
+    "payload": lambda _, __, ___, stands: f"{stands}, and its payload is still there",
+}
+
+
+def _finding(invariant: str, task_id: str | None, says: str, mended: Any) -> Finding:
+    return Finding(invariant=invariant, task_id=task_id, says=says, mended=bool(mended))
+
+
+def _text(text: bytes) -> str:
+    return text.decode(errors="replace")
+
+
+def _pages(names: Sequence[str], size: int) -> Iterable[Sequence[str]]:
+    return (names[start : start + size] for start in range(0, len(names), size))

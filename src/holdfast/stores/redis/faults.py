@@ -1,0 +1,186 @@
+"""What the server answers and the driver raises, as the errors that the engine knows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import redis
+
+from holdfast.domain.errors import (
+    StoreError,
+    StoreForeign,
+    StoreFull,
+    StoreUnavailable,
+    StoreUnusable,
+)
+from holdfast.stores.redis.address import Address
+
+ACL_HELP = "docs/redis.md has the ACL line that Holdfast needs"
+
+FULL = {"OOM", "MISCONF"}
+DENIED = {"NOAUTH", "WRONGPASS", "NOPERM", "DENIED"}
+MOVING = {"READONLY", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "ASK", "TRYAGAIN", "UNBLOCKED"}
+WAITING = {"LOADING", "BUSY", "NOREPLICAS"}
+STALE = MOVING | {"LOADING"}  # who answers so is not, or not yet, the one to ask
+
+# Redis 6.2 wraps what a command in a script answers; from 7.0 on it stands first.
+_IN_SCRIPT = re.compile(r"@user_script: ?\d+: -?([A-Z]{3,})\b")
+_FIRST = re.compile(r"-?([A-Z]{3,})\b")
+_LINE = re.compile(r",? ?(?:script: [0-9a-f]{40}, on )?@user_script: ?(\d+):?\.?")
+_DENIED_IN_SCRIPT = re.compile(r"ACL failure in script|executing the script can't run")
+_NOT_LOCAL = "non local key"  # a script met a key that a resharding had moved already
+
+
+def code_of(error: BaseException) -> str:
+    """The word that the server puts before its message; empty: it was not the server."""
+    if not isinstance(error, redis.RedisError):
+        return ""
+    text = str(error)
+    if _DENIED_IN_SCRIPT.search(text):
+        return "NOPERM"
+    if _NOT_LOCAL in text:
+        return "TRYAGAIN"
+    found = _IN_SCRIPT.search(text)
+    if found is None and error.status_code and error.status_code != "ERR":
+        return error.status_code
+    found = found or _FIRST.match(text)
+    return found[1] if found else error.status_code or ""
+
+
+def is_cut(error: BaseException) -> bool:
+    """Found closed, or at the wrong server: who asks again may well get through."""
+    code = code_of(error)
+    lost = isinstance(error, redis.ConnectionError) and not code and not _is_login(error)
+    return lost or code in {"MOVED", "UNBLOCKED"}
+
+
+def is_stale(error: BaseException) -> bool:
+    return code_of(error) in STALE
+
+
+def is_denied(error: BaseException) -> bool:
+    return code_of(error) == "NOPERM"
+
+
+def is_wrong_type(error: BaseException) -> bool:
+    return code_of(error) == "WRONGTYPE"
+
+
+def located(error: redis.RedisError, name: str, source: str) -> redis.RedisError:
+    """With the line of the script that it came from: the server says only its number."""
+    found = _LINE.search(str(error))
+    lines = source.splitlines()
+    if found is None or not 1 <= int(found[1]) <= len(lines):
+        return error
+    text = f"{_LINE.sub('', str(error))} in {name}: `{lines[int(found[1]) - 1].strip()}`"
+    return redis.ResponseError(text, status_code=code_of(error) or None)
+
+
+def translated(error: redis.RedisError, where: str, address: Address) -> Exception:
+    """The same fault in the engine's words; what is a fault of the caller stays as it is."""
+    told = _BY_CODE.get(code_of(error))
+    for kinds, other in _BY_KIND:
+        told = told or (other if isinstance(error, kinds) else None)
+    return told(where, address, error) if told else error
+
+
+def full(where: str, _: Address, error: Exception) -> StoreFull:
+    if code_of(error) == "MISCONF":
+        return StoreFull(f"{where} cannot write to its disk, so it takes nothing: {said(error)}")
+    return StoreFull(
+        f"{where} has no memory left: nothing was written; raise its maxmemory or prune "
+        f"({said(error)})"
+    )
+
+
+def denied(where: str, address: Address, error: Exception) -> StoreUnusable:
+    user = address.user or "default"
+    if code_of(error) == "NOPERM":
+        return StoreUnusable(f"{where}: user {user!r} may not: {said(error)}; {ACL_HELP}")
+    return StoreUnusable(
+        f"{where} does not let user {user!r} in: {said(error)}; "
+        "check the user and the password in HOLDFAST_STORE"
+    )
+
+
+def away(where: str, address: Address, error: Exception) -> StoreError:
+    if "SSL" in str(error) or "certificate" in str(error):
+        return StoreUnusable(f"no TLS with {where}: {error}; check ca= in HOLDFAST_STORE")
+    if isinstance(error, redis.TimeoutError):
+        hint = " (does it speak TLS?)" if address.tls and "connecting" in str(error) else ""
+        return StoreUnavailable(f"{where} did not answer in time: {error}{hint}")
+    return StoreUnavailable(f"{where} cannot be reached: {error}")
+
+
+def refused(where: str, _: Address, error: Exception) -> StoreError:
+    if "unknown command" in str(error).lower():
+        return StoreUnusable(f"{where} lacks a command that Holdfast needs: {said(error)}")
+    if "cluster support disabled" in str(error):
+        return StoreUnusable(f"{where} is no Cluster: write redis:// in HOLDFAST_STORE")
+    if "DB index" in str(error):
+        return StoreUnusable(f"{where} has no such database: {said(error)}")
+    return StoreError(f"{where}: {said(error)}")
+
+
+def moving(where: str, _: Address, error: Exception) -> StoreUnavailable:
+    return StoreUnavailable(f"{where} cannot serve now: {said(error)}")
+
+
+def not_redis(where: str, _: Address, error: Exception) -> StoreUnusable:
+    return StoreUnusable(f"{where} does not speak Redis's protocol: {error}")
+
+
+def wrong_type(where: str, _: Address, error: Exception) -> StoreForeign:
+    return foreign([], where, error)
+
+
+def foreign(keys: Sequence[str], where: str, error: Exception | None = None) -> StoreForeign:
+    found = ", ".join(keys) or f"a key ({said(error)})"
+    return StoreForeign(
+        f"{where} holds something of another program under our names: {found}; "
+        "rename it, or set HOLDFAST_NAMESPACE"
+    )
+
+
+def unknown_primary(address: Address) -> StoreUnusable:
+    return StoreUnusable(
+        f"no Sentinel of {address.shown} knows a primary {address.name!r}: "
+        "check the name after the hosts in HOLDFAST_STORE"
+    )
+
+
+def after_fork(address: Address) -> StoreUnusable:
+    return StoreUnusable(
+        f"{address.shown} was opened before a fork: open the store in the process that uses it"
+    )
+
+
+def not_open(address: Address) -> StoreUnavailable:
+    return StoreUnavailable(f"{address.shown} is not open: await store.open() first")
+
+
+def said(error: Exception | None) -> str:
+    """The server's own words, with the code that the driver takes away."""
+    code = getattr(error, "status_code", None)
+    return f"{code} {error}" if code and code != "ERR" else str(error)
+
+
+def _is_login(error: BaseException) -> bool:
+    return isinstance(error, redis.AuthenticationError)
+
+
+Tell = Callable[[str, Address, Exception], StoreError]
+
+_BY_CODE: dict[str, Tell] = {
+    **dict.fromkeys(FULL, full),
+    **dict.fromkeys(DENIED, denied),
+    **dict.fromkeys(MOVING | WAITING, moving),
+    "WRONGTYPE": wrong_type,
+}
+_BY_KIND: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Tell], ...] = (
+    (redis.AuthenticationError, denied),
+    ((redis.ConnectionError, redis.TimeoutError), away),
+    (redis.InvalidResponse, not_redis),
+    (redis.ResponseError, refused),
+)

@@ -1,0 +1,5 @@
+-- checkpoint: ARGV 2 the id. Nothing, or the task's checkpoint and its stages.
+
+local id = ARGV[2]
+local found = call('EXISTS', K.task(id)) == 1 and call('GET', K.ckpt(id))
+return found and {found, call('HGETALL', K.stages(id))}

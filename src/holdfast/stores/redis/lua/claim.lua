@@ -1,0 +1,143 @@
+-- claim: ARGV 2 worker, 3 request, 4 how many of this request's tasks it has got already, 5 limit,
+-- 6 lease seconds, 7 a secret, 8 the lock's seconds, 9 the statuses of START, 10 its event,
+-- 11… queues in order of preference.
+
+local worker, request, got, limit = ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local lease_until, secret, lock_seconds = decimal(now + tonumber(ARGV[6])), ARGV[7], ARGV[8]
+local start, event = cmsgpack.unpack(ARGV[9]), ARGV[10]
+local claimed, handed_out, unreadable = {}, {}, {}
+local fence = tonumber(call('HGET', K.meta, 'fence') or '0')
+
+local function bodies(id, has_run)
+  if not has_run then return {call('GET', K.payload(id))} end
+  return {call('GET', K.payload(id)), call('GET', K.ckpt(id)), call('GET', K.data(id)),
+    call('HGETALL', K.stages(id))}
+end
+
+local function hand_out(r, fields)
+  local newer_ran, has_run, id = moved_on(r), r.fence ~= nil, r.id
+  fence = math.max(fence + 1, math.floor(now * 1000000))
+  local its_fence = whole(fence)
+  local changes = move(r, start, event, {worker, its_fence})
+  if not changes then
+    unreadable[#unreadable + 1] = id
+    return
+  end
+  add(changes, 'place', 'leased', 'leaseOwner', worker, 'fence', its_fence,
+    'leaseId', secret .. string.format('%x', fence))
+  if not has_run then  -- the short record of a task that waits is completed
+    add(changes, 'taskId', id, 'tenantId', r.tenantId or '', 'planId', r.planId or '',
+      'pauseRequested', r.pauseRequested or 'false',
+      'lastCompletedStageIndex', r.lastCompletedStageIndex or '-1')
+  end
+  set(r, changes)
+  call('ZADD', K.leases, lease_until, id)
+  if r.tenantId then
+    call('SET', K.lock(r.tenantId), id, 'EX', lock_seconds)
+    call('HSET', K.fences, r.tenantId, its_fence)
+  end
+  count(r.queue, 'ready', -1)
+  count(r.queue, 'leased', 1)
+  add(handed_out, id, its_fence, newer_ran and '1' or '0')
+  claimed[#claimed + 1] = {fields, changes, lease_until, newer_ran and 1 or 0, bodies(id, has_run)}
+end
+
+-- Another task of its tenant runs: it must not have been here, and goes behind that one.
+local function tenant_is_busy(r)
+  if not r.tenantId then return false end
+  local holder = call('GET', K.lock(r.tenantId))
+  if not holder or holder == r.id then return false end
+  return call('HGET', K.task(holder), 'place') == 'leased'
+end
+
+local function take(id, entry)
+  local r, fields = read(id)
+  if not r and fields then
+    unreadable[#unreadable + 1] = id
+  elseif not r or r.place ~= 'ready' or r.entry ~= entry or not start[r.status] then
+    return false
+  elseif tenant_is_busy(r) then
+    take_out(r)
+    call('ZADD', K.line(r.tenantId), r.order, id)
+    count(r.queue, 'line', 1)
+    set(r, {'place', 'line', 'entry', ''})
+  else
+    hand_out(r, fields)
+  end
+  return true
+end
+
+local function drop(stream, entry)
+  call('XACK', stream, GROUP, entry)
+  call('XDEL', stream, entry)
+end
+
+-- Lost tasks come first. Their entries are still pending, with whoever had them.
+local function take_back(queue, stream)
+  for _, id in ipairs(call('ZRANGE', K.back(queue), 0, limit - #claimed - 1)) do
+    call('ZREM', K.back(queue), id)
+    local entry = try('HGET', K.task(id), 'entry')
+    if type(entry) == 'string' and entry ~= '' then
+      try('XCLAIM', stream, GROUP, worker, 0, entry, 'JUSTID')
+      if not take(id, entry) then drop(stream, entry) end
+    else
+      take(id, nil)
+    end
+  end
+end
+
+local function take_new(queue, stream)
+  for _ = 1, 10 do
+    local asked = limit - #claimed
+    if asked <= 0 then return end
+    local got = try('XREADGROUP', 'GROUP', GROUP, worker, 'COUNT', asked, 'STREAMS', stream, '>')
+    if got and got.err then
+      if not string.find(got.err, 'NOGROUP') then error(got.err) end
+      call('XGROUP', 'CREATE', stream, GROUP, '0', 'MKSTREAM')
+    elseif not got then
+      return
+    else
+      local entries = got[1][2]
+      for _, found in ipairs(entries) do
+        local values = found[2]
+        if not values or values[1] ~= 'taskId' or not take(values[2], found[1]) then
+          drop(stream, found[1])  -- of nobody, or of a task that is elsewhere by now
+        end
+      end
+      if #entries < asked then return end
+    end
+  end
+end
+
+-- What this request was given before: an answer may have been lost.
+local last = call('HGET', K.claims, worker) or ''
+if string.sub(last, 1, #request + 1) == request .. '\n' then
+  for word in string.gmatch(string.sub(last, #request + 2), '[^\n]+') do
+    handed_out[#handed_out + 1] = word
+  end
+end
+local before = #handed_out / 3
+if before > got then
+  local upto = math.min(before, got + limit)
+  for i = got * 3 + 1, upto * 3, 3 do
+    local r, fields = read(handed_out[i])
+    if r and r.place == 'leased' and r.fence == handed_out[i + 1] then
+      claimed[#claimed + 1] = {fields, {}, call('ZSCORE', K.leases, r.id),
+        tonumber(handed_out[i + 2]), bodies(r.id, true)}
+    end
+  end
+  return {{claimed, {}, upto}, 0, 0}
+end
+
+for i = 11, #ARGV do
+  local queue = ARGV[i]
+  local stream = K.stream(queue)
+  if #claimed < limit then take_back(queue, stream) end
+  if #claimed < limit and call('EXISTS', stream) == 1 then take_new(queue, stream) end
+end
+if #claimed > 0 then
+  call('HSET', K.meta, 'fence', whole(fence))
+  call('HSET', K.claims, worker, request .. '\n' .. table.concat(handed_out, '\n') .. '\n')
+end
+finish()
+return {{claimed, unreadable, #handed_out / 3}, writes, written}

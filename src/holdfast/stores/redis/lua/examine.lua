@@ -1,0 +1,252 @@
+-- examine: ARGV 2 "1": mend, 3 the statuses of LOSE, 4 its event, 5 the lock's
+-- seconds, 6… ids of tasks.
+-- Is each where its record says? Answers for each its type, its record, the end of its lease, what
+-- is kept of its stages, complaints (invariant, text, whether it was mended), and whether it runs.
+-- Looks only for what is missing. What is too much is found from the other side, by members.lua.
+
+local fix, lose, event = ARGV[2] == '1', cmsgpack.unpack(ARGV[3]), ARGV[4]
+local lock_seconds = ARGV[5]
+local complaints, passed_over = {}, {}
+
+local function complain(invariant, says, cure, ...)
+  local mended = fix and cure ~= nil and cure(...) ~= false
+  complaints[#complaints + 1] = {invariant, says, mended and 1 or 0}
+end
+
+local function member_of(key, member, score, name)
+  local found = call('ZSCORE', key, member)
+  if found and tonumber(found) == tonumber(score) then return end
+  complain('I11', 'is not in ' .. name .. (found and ' where it should be' or ''), function()
+    call('ZADD', key, score, member)
+  end)
+end
+
+local function indexes(r)
+  local day = string.sub(r.createdAt or '', 1, 10)
+  member_of(K.by_status(r.status), r.id, 0, 'the index of its status')
+  if r.tenantId then member_of(K.by_tenant(r.tenantId), r.id, 0, 'the index of its tenant') end
+  if r.planId then member_of(K.by_plan(r.planId), r.id, 0, 'the index of its plan') end
+  if r.error then member_of(K.by_error(r.error), r.id, 0, 'the index of its error') end
+  if call('SISMEMBER', K.by_day(day), r.id) == 0 then
+    complain('I11', 'is not in the index of its day', function()
+      call('SADD', K.by_day(day), r.id)
+    end)
+  end
+  if tonumber(r.suspendedAt) then
+    member_of(K.suspended, r.id, r.suspendedAt, 'the list of the suspended')
+  end
+  if r.tenantId and rests(r.place) and not r.holds then
+    member_of(K.resting(r.tenantId), r.id, r.order, 'the list of those that rest')
+  end
+end
+
+local function numbers(r)
+  local function at_least(key, field, number, name)
+    if tonumber(call('HGET', key, field) or '0') < number then
+      complain('I11', name .. ' may be given out twice', function()
+        call('HSET', key, field, whole(number))
+      end)
+    end
+  end
+  at_least(K.meta, 'order', tonumber(r.order), 'its number')
+  local fence = tonumber(r.fence or '0')
+  if not fence or fence == 0 then return end
+  at_least(K.meta, 'fence', fence, 'its fence')
+  if r.tenantId then at_least(K.fences, r.tenantId, fence, "its tenant's fence") end
+end
+
+local function key(r)
+  if not r.key then return end
+  local name = K.key_of(r.tenantId or '', r.key)
+  local owner = call('GET', name)
+  if not owner then
+    -- With the key the digest is gone, too: a repeated submit will be told that there is a conflict.
+    complain('I10', 'does not own its key ' .. r.key .. ': nobody does', function()
+      call('SET', name, r.id .. ' ')
+      local left = call('PTTL', K.task(r.id))
+      if left > 0 then call('PEXPIRE', name, left) end
+    end)
+  elseif string.sub(owner, 1, #r.id + 1) ~= r.id .. ' ' then
+    complain('I10', 'does not own its key ' .. r.key .. ': ' .. owner .. ' does')
+  elseif r.place ~= 'settled' and call('PTTL', name) >= 0 then
+    complain('I10', 'owns its key for a while only', function() call('PERSIST', name) end)
+  end
+end
+
+-- Places that move it come last: what they change has been looked at by then.
+
+local function lost(r)
+  local changes = lose[r.status] and move(r, lose, event, {r.leaseOwner or '', r.fence or '0', '0'})
+  if not changes then return false end
+  unlock(r)
+  call('ZREM', K.leases, r.id)
+  call('HDEL', K.task(r.id), 'leaseId', 'leaseOwner', 'progress')
+  add(changes, 'interrupted', 'true', 'optional', with_optional(r, 'interrupted'), 'place', 'ready')
+  set(r, changes)
+  call('ZADD', K.back(r.queue), whole(-call('HINCRBY', K.meta, 'lost', 1)), r.id)
+  count(r.queue, 'leased', -1)
+  count(r.queue, 'ready', 1)
+  rings.ready = true
+end
+
+local function is_leased(id, tenant)
+  local a = try('HMGET', K.task(id), 'place', 'tenantId')
+  return not a.err and a[1] == 'leased' and a[2] == tenant
+end
+
+local function leased(r)
+  if not call('ZSCORE', K.leases, r.id) then
+    return complain('I1', 'is leased and not in the index of leases', lost, r)
+  elseif not r.leaseId then
+    return complain('I3', 'is leased without a lease', lost, r)
+  end
+  if r.entry and #try('XRANGE', K.stream(r.queue), r.entry, r.entry) == 0 then
+    complain('I11', 'runs, and its entry in the queue is gone', function()
+      set(r, {'entry', ''})
+    end)
+  end
+  if not r.tenantId then return end
+  local function runs_alone(name, says, put)
+    local other = call('GET', name)
+    if other == r.id then return end
+    complain('I2', 'runs, but ' .. (other or 'nobody') .. says .. r.tenantId, function()
+      if other and is_leased(other, r.tenantId) then return false end
+      put()
+    end)
+  end
+  runs_alone(K.active(r.tenantId), ' is active for ', function()
+    call('SET', K.active(r.tenantId), r.id)
+  end)
+  runs_alone(K.lock(r.tenantId), ' holds the lock of ', function()
+    call('SET', K.lock(r.tenantId), r.id, 'EX', lock_seconds)
+  end)
+end
+
+local function later_than(entry, other)
+  local a, b = string.match(entry, '^(%d+)%-(%d+)$')
+  local c, d = string.match(other, '^(%d+)%-(%d+)$')
+  a, b, c, d = tonumber(a), tonumber(b), tonumber(c), tonumber(d)
+  return a > c or a == c and b > d
+end
+
+local function last_read(queue)
+  if not passed_over[queue] then
+    local last = '0-0'
+    local groups = try('XINFO', 'GROUPS', K.stream(queue))
+    for _, group in ipairs(groups.err and {} or groups) do
+      local facts = {}
+      for i = 1, #group, 2 do facts[group[i]] = group[i + 1] end
+      if facts.name == GROUP then last = facts['last-delivered-id'] end
+    end
+    passed_over[queue] = last
+  end
+  return passed_over[queue]
+end
+
+local function queue_again(r)
+  forget_entry(r)
+  r.entry = call('XADD', K.stream(r.queue), '*', 'taskId', r.id, 'type', r.type or '')
+  set(r, {'entry', r.entry})
+  rings.ready = true
+end
+
+local function back_to_its_head(r)
+  call('ZADD', K.back(r.queue), whole(-call('HINCRBY', K.meta, 'lost', 1)), r.id)
+  rings.ready = true
+end
+
+local function in_its_queue(r)
+  if call('ZSCORE', K.back(r.queue), r.id) then return end
+  local stream, entry = K.stream(r.queue), r.entry
+  local found = entry and try('XRANGE', stream, entry, entry) or {}
+  if #found == 0 or found[1][2][2] ~= r.id then
+    return complain('I1', 'is ready and not in its queue', queue_again, r)
+  end
+  local pending = try('XPENDING', stream, GROUP, entry, entry, 1)
+  if not pending.err and #pending > 0 then
+    local says = 'is ready, but ' .. pending[1][2] .. ' has read it and holds no lease'
+    return complain('I1', says, back_to_its_head, r)
+  end
+  if not later_than(entry, last_read(r.queue)) then
+    complain('I1', 'is ready, but its queue has passed it over', queue_again, r)
+  end
+end
+
+local function ready(r)
+  in_its_queue(r)
+  if not r.tenantId then return end
+  local active = call('GET', K.active(r.tenantId))
+  if active ~= r.id then
+    local says = 'is ready, but ' .. (active or 'nobody') .. ' is active for ' .. r.tenantId
+    complain('I2', says, function()
+      take_out(r)
+      enter(r)
+      set(r, {'place', r.place, 'entry', r.entry or ''})
+    end)
+  end
+end
+
+local function line(r)
+  if r.tenantId then return member_of(K.line(r.tenantId), r.id, r.order, "its tenant's line") end
+  complain('I1', 'is in a line, and has no tenant', function()
+    count(r.queue, 'line', -1)
+    enter(r)
+    set(r, {'place', r.place, 'entry', r.entry})
+  end)
+end
+
+local function later(r)
+  if tonumber(r.due) then return member_of(K.retry, r.id, r.due, 'the list of times') end
+  complain('I1', 'is due, and nobody knows when', function()
+    set(r, {'due', decimal(now)})
+    call('ZADD', K.retry, decimal(now), r.id)
+  end)
+end
+
+local function settled(r)
+  local ended, keep = tonumber(r.settledAt), tonumber(r.keepSeconds)
+  if not ended or not keep then return complain('I1', 'is settled, and nobody knows since when') end
+  member_of(K.settled, grave(r), decimal(ended + keep), 'the list of the settled')
+end
+
+local places = {leased = leased, ready = ready, line = line, later = later, settled = settled}
+
+local function bodies(r)
+  local last, kept = tonumber(r.lastCompletedStageIndex or '-1') or -1, 0
+  local found = try('HKEYS', K.stages(r.id))
+  for _, index in ipairs(found.err and {} or found) do
+    if (tonumber(index) or 0) <= last then kept = kept + 1 end
+  end
+  local at = try('HGET', K.ckpt_meta(r.id), 'lastCompletedStageIndex')
+  return {kept, type(at) == 'string' and at or '', call('EXISTS', K.payload(r.id))}
+end
+
+local function examine(r)
+  if r.place ~= 'settled' and r.settledAt then
+    complain('I1', 'is ' .. r.place .. ', and settled at ' .. r.settledAt)
+  end
+  if r.place ~= 'settled' and call('PTTL', K.task(r.id)) >= 0 then
+    complain('I1', 'is not settled, and the server will delete it', function()
+      call('PERSIST', K.task(r.id))
+    end)
+  end
+  indexes(r)
+  numbers(r)
+  key(r)
+  if places[r.place] then places[r.place](r) end
+end
+
+local answers = {}
+for i = 6, #ARGV do
+  local id = ARGV[i]
+  local kind = call('TYPE', K.task(id)).ok
+  local fields = kind == 'hash' and call('HGETALL', K.task(id)) or {}
+  local r = kind == 'hash' and read(id)
+  complaints = {}
+  local until_ = call('ZSCORE', K.leases, id) or ''
+  if r then examine(r) end
+  answers[#answers + 1] = {kind, fields, until_, r and bodies(r) or {}, complaints,
+    until_ ~= '' and tonumber(until_) > now and 1 or 0}
+end
+finish()
+return answers

@@ -1,0 +1,39 @@
+-- expire: ARGV 2 limit, 3 whether crashes count, 4 the statuses of LOSE, 5 its event.
+-- Lost tasks go to the head of their queue: they have waited once, and their tenants with them.
+-- Their entries stay pending with the one who is gone, until the next claim takes them over.
+
+local counted, lose, event = ARGV[3] == '1', cmsgpack.unpack(ARGV[4]), ARGV[5]
+local taken, unreadable = 0, {}
+
+get_through()
+
+local function lost(r)
+  local changes = move(r, lose, event, {r.leaseOwner or '', r.fence or '0', ARGV[3]})
+  if not changes then return false end
+  unlock(r)
+  if counted then
+    add(changes, 'crashes', whole(tonumber(r.crashes or '0') + 1))
+    r.optional = with_optional(r, 'crashes')
+  end
+  r.optional = with_optional(r, 'interrupted')
+  add(changes, 'interrupted', 'true', 'optional', r.optional, 'place', 'ready')
+  call('HDEL', K.task(r.id), 'leaseId', 'leaseOwner', 'progress')
+  set(r, changes)
+  call('ZADD', K.back(r.queue), whole(-call('HINCRBY', K.meta, 'lost', 1)), r.id)
+  count(r.queue, 'leased', -1)
+  count(r.queue, 'ready', 1)
+  rings.ready = true
+  return true
+end
+
+for _, id in ipairs(call('ZRANGEBYSCORE', K.leases, '-inf', decimal(now), 'LIMIT', 0, ARGV[2])) do
+  local r, wrong = read(id)
+  if not r and wrong or r and r.place == 'leased' and not (lose[r.status] and lost(r)) then
+    unreadable[#unreadable + 1] = id
+  else
+    call('ZREM', K.leases, id)
+    taken = taken + 1
+  end
+end
+finish()
+return {{taken, unreadable}, writes, written}

@@ -1,0 +1,63 @@
+-- insert: ARGV 2 the depth limit, 3… one submission each.
+
+local limit = tonumber(ARGV[2])
+local depths, answers = {}, {}
+
+local function depth(queue)
+  if not depths[queue] then
+    local n = 0
+    for _, field in ipairs({' ready', ' line', ' later'}) do
+      n = n + tonumber(call('HGET', K.counts, queue .. field) or '0')
+    end
+    depths[queue] = n
+  end
+  return depths[queue]
+end
+
+-- The task that a key belongs to, with its digest, if its time is not over.
+local function first_of(tenant, key)
+  local found = call('GET', K.key_of(tenant, key))
+  if not found then return nil end
+  local id, digest = string.match(found, '^(%S+) (.*)$')
+  if call('EXISTS', K.task(id)) == 1 then return id, digest end
+  local till = call('HGET', K.tombstone(id), 'until')
+  if till and tonumber(till) > wall then return id, digest end
+end
+
+local function insert(s)
+  if call('EXISTS', K.task(s.id), K.tombstone(s.id)) > 0 then return {'inserted', s.id} end
+  if s.key then
+    local id, digest = first_of(s.tenant or '', s.key)
+    if id then return {digest == s.digest and 'existing' or 'conflict', id} end
+  end
+  if depth(s.queue) >= limit then return {'full', s.queue} end
+
+  local r = {id = s.id, tenantId = s.tenant, queue = s.queue, type = s.type}
+  r.order = call('HINCRBY', K.meta, 'order', 1)
+  if s.held then
+    r.place = 'held'
+    count(r.queue, 'held', 1)
+  else
+    enter(r)
+    depths[s.queue] = depths[s.queue] + 1
+  end
+  local fields = s.fields
+  add(fields, 'place', r.place, 'order', r.order)
+  if r.entry then add(fields, 'entry', r.entry) end
+  call('HSET', K.task(s.id), unpack(fields))
+  call('SET', K.payload(s.id), s.payload)
+  if s.events then log_event(s.id, s.version, s.id, s.events) end
+  if s.key then call('SET', K.key_of(s.tenant or '', s.key), s.id .. ' ' .. s.digest) end
+  if not s.events then written = written + 1 end
+  index_status(s.id, nil, s.status)
+  call('SADD', K.by_day(s.day), s.id)
+  if s.error then call('ZADD', K.by_error(s.error), 0, s.id) end
+  if s.suspended_at then call('ZADD', K.suspended, s.suspended_at, s.id) end
+  if s.tenant then call('ZADD', K.by_tenant(s.tenant), 0, s.id) end
+  if s.plan then call('ZADD', K.by_plan(s.plan), 0, s.id) end
+  return {'inserted', s.id}
+end
+
+for i = 3, #ARGV do answers[#answers + 1] = insert(cmsgpack.unpack(ARGV[i])) end
+finish()
+return {answers, writes, written}

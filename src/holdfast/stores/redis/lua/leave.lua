@@ -1,0 +1,12 @@
+-- leave: ARGV 2 the worker, which stops for good. A consumer with pending entries stays.
+
+local worker = ARGV[2]
+call('HDEL', K.workers, worker)
+call('ZREM', K.seen, worker)
+call('HDEL', K.claims, worker)
+for _, queue in ipairs(call('SMEMBERS', K.queues)) do
+  local stream = K.stream(queue)
+  local pending = try('XPENDING', stream, GROUP, '-', '+', 1, worker)
+  if not pending.err and #pending == 0 then call('XGROUP', 'DELCONSUMER', stream, GROUP, worker) end
+end
+return 1

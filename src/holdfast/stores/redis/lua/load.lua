@@ -1,0 +1,11 @@
+-- load: ARGV 2… ids. Of each: nothing, its fields and the end of its lease, or what is wrong.
+
+local function look(id)
+  local fields = try('HGETALL', K.task(id))
+  if fields.err then return {fields.err, false} end
+  return #fields > 0 and {fields, call('ZSCORE', K.leases, id)}
+end
+
+local answers = {}
+for i = 2, #ARGV do answers[i - 1] = look(ARGV[i]) end
+return answers

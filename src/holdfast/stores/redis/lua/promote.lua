@@ -1,0 +1,30 @@
+-- promote: ARGV 2 limit, 3 the statuses of DUE, 4 its event.
+
+local due, event = cmsgpack.unpack(ARGV[3]), ARGV[4]
+local moved, unreadable = 0, {}
+
+get_through()
+
+local function promote(r)
+  local changes = due[r.status] and move(r, due, event, {})
+  if not changes then return false end
+  take_out(r)
+  call('HDEL', K.task(r.id), 'due')
+  enter(r)
+  add(changes, 'place', r.place, 'entry', r.entry or '')
+  set(r, changes)
+  return true
+end
+
+for _, id in ipairs(call('ZRANGEBYSCORE', K.retry, '-inf', decimal(now), 'LIMIT', 0, ARGV[2])) do
+  local r, wrong = read(id)
+  if not r and wrong or r and r.place == 'later' and not promote(r) then
+    unreadable[#unreadable + 1] = id
+  else
+    call('ZREM', K.retry, id)
+    moved = moved + 1
+  end
+end
+finish()
+local next = call('ZRANGE', K.retry, 0, 0, 'WITHSCORES')[2]
+return {{moved, next and decimal(tonumber(next) - now) or '', unreadable}, writes, written}

@@ -1,0 +1,15 @@
+-- prune_workers: ARGV 2 last seen before, 3… workers. Answers how many are forgotten: one that has
+-- been seen since then stays.
+
+local gone = 0
+for i = 3, #ARGV do
+  local worker = ARGV[i]
+  local seen = tonumber(call('ZSCORE', K.seen, worker) or '-inf')
+  if not seen or seen < tonumber(ARGV[2]) then
+    call('HDEL', K.workers, worker)
+    call('ZREM', K.seen, worker)
+    call('HDEL', K.claims, worker)
+    gone = gone + 1
+  end
+end
+return gone

@@ -1,0 +1,3 @@
+-- workers: the time, every worker's last beat, and when it came.
+
+return {decimal(now), call('HGETALL', K.workers), call('ZRANGE', K.seen, 0, -1, 'WITHSCORES')}

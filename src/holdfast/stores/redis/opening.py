@@ -1,0 +1,31 @@
+"""Is this place in the server ours, and of a kind that we know?"""
+
+from __future__ import annotations
+
+from holdfast.domain.errors import StoreForeign, StoreTooNew
+from holdfast.stores.redis.partition import Partition
+
+FORMAT = 1
+
+
+async def make_ours(part: Partition, partitions: int) -> None:
+    keys, where = part.keys, f"{part.keys.prefix} on {part.link.address.shown}"
+    meta = keys("meta")
+    *_, found = await part.link.many(
+        keys,
+        [
+            ("HSETNX", meta, "format", FORMAT),
+            ("HSETNX", meta, "partitions", partitions),
+            ("HMGET", meta, "format", "partitions"),
+        ],
+    )
+    known, divided = (int(text) for text in found)
+    if known > FORMAT:
+        raise StoreTooNew(
+            f"{where} has format {known}, this Holdfast knows up to {FORMAT}: upgrade Holdfast"
+        )
+    if divided != partitions:
+        raise StoreForeign(
+            f"{where} was made with {divided} partitions, not {partitions}: "
+            f"add ?partitions={divided} to the URL, or choose another namespace"
+        )

@@ -1,0 +1,234 @@
+"""Cleaning up by kind and age, a hundred at a time. Nothing unsettled is ever trimmed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.errors import SerialisationError, StoreError
+from holdfast.ports import Kept
+from holdfast.stores import codec
+from holdfast.stores.redis import salvage, scripts
+from holdfast.stores.redis.keys import GROUP
+from holdfast.stores.redis.partition import BATCH, Partition
+
+IDLE_SECONDS = 60.0  # a consumer that has just been born has no beat yet
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What counts as old, by both clocks."""
+
+    steady_before: float
+    before: float
+    wall: float
+    limit: int
+    dry_run: bool
+
+
+async def prune(
+    part: Partition,
+    kind: Kept,
+    *,
+    older_than_seconds: float,
+    limit: int,
+    dry_run: bool,
+    live: Collection[str] | None = None,
+) -> int:
+    """``live``: the workers that live, if it is another partition that hears their beats."""
+    now, wall = (float(text) for text in await part.call(scripts.CLOCK))
+    asked = Asked(
+        steady_before=now - older_than_seconds,
+        before=wall - older_than_seconds,
+        wall=wall,
+        limit=limit,
+        dry_run=dry_run,
+    )
+    if kind is Kept.WORKERS:
+        return await _workers(part, asked, live)
+    return await _PRUNERS[kind](part, asked)
+
+
+async def live_workers(part: Partition) -> set[str]:
+    """Those that are not forgotten yet."""
+    (found,) = await part.link.many(part.keys, [("HKEYS", part.keys("workers"))])
+    return {name.decode() for name in found}
+
+
+async def _tasks(part: Partition, asked: Asked) -> int:
+    pruned, score, passed = 0, b"-inf", 0
+    while pruned < asked.limit:
+        wanted = min(BATCH, asked.limit - pruned)
+        seen, found, score, passed, unreadable = await part.call(
+            scripts.PRUNE_TASKS,
+            repr(asked.before),
+            part.terms.tombstone_seconds,
+            "1" if asked.dry_run else "0",
+            score,
+            passed,
+            wanted,
+        )
+        pruned += found
+        if not asked.dry_run:
+            await salvage.set_aside(part, unreadable)
+        if seen < wanted:
+            break
+    return pruned
+
+
+async def _checkpoints(part: Partition, asked: Asked) -> int:
+    pruned, passed = 0, 0
+    while pruned < asked.limit:
+        wanted = min(BATCH, asked.limit - pruned)
+        ids = await _older(part, "saved", asked.before, passed, wanted)
+        bodies = await _read_checkpoints(part, ids)
+        if asked.dry_run:
+            gone, stay = sum(body is not None for _, _, body in bodies), len(ids)
+        else:
+            gone, stay = await part.call(scripts.PRUNE_CHECKPOINTS, *_kept_data(bodies))
+        pruned, passed = pruned + gone, passed + stay
+        if len(ids) < wanted:
+            break
+    return pruned
+
+
+_Body = tuple[bytes, bytes, bytes | None]  # task, version, checkpoint
+
+
+async def _read_checkpoints(part: Partition, ids: Sequence[bytes]) -> list[_Body]:
+    names = [task_id.decode() for task_id in ids]
+    versions = [("HGET", part.keys("ckpt_meta", name), "version") for name in names]
+    bodies = [("GET", part.keys("ckpt", name)) for name in names]
+    replies = await part.link.many(part.keys, [*versions, *bodies])
+    found = zip(ids, replies[: len(ids)], replies[len(ids) :], strict=True)
+    return [(task_id, _bytes(version) or b"", _bytes(body)) for task_id, version, body in found]
+
+
+def _bytes(reply: Any) -> bytes | None:
+    return reply if isinstance(reply, bytes) else None
+
+
+def _kept_data(bodies: Iterable[_Body]) -> Iterable[bytes]:
+    """What the stages kept in it lives on: a task may still be rolled back."""
+    for task_id, version, body in bodies:
+        yield task_id
+        yield version
+        yield (codec.custom_data(body) if body is not None else None) or b""
+
+
+async def _tombstones(part: Partition, asked: Asked) -> int:
+    before = repr(min(asked.before, asked.wall))
+    if asked.dry_run:
+        counted = ("ZCOUNT", part.keys("tombstones"), "-inf", f"({before}")
+        (found,) = await part.link.many(part.keys, [counted])
+        return min(int(found), asked.limit)
+    pruned = 0
+    while pruned < asked.limit:
+        wanted = min(BATCH, asked.limit - pruned)
+        gone = await part.call(scripts.PRUNE_TOMBSTONES, before, wanted)
+        pruned += gone
+        if gone < wanted:
+            break
+    return pruned
+
+
+async def _audit(part: Partition, asked: Asked) -> int:
+    pruned, passed = 0, 0
+    while pruned < asked.limit:
+        wanted = min(BATCH, asked.limit - pruned)
+        page = ("LRANGE", part.keys("audit"), passed, passed + wanted - 1)
+        (entries,) = await part.link.many(part.keys, [page])
+        old = _old(entries, asked.before)
+        if old and asked.dry_run:
+            passed += old
+        elif old:
+            old = await part.call(scripts.PRUNE_AUDIT, old, entries[0], entries[old - 1])
+        pruned += old
+        if old < wanted:
+            break
+    return pruned
+
+
+def _old(entries: Sequence[bytes], before: float) -> int:
+    """How many of the first; an entry that cannot be read is as old as those around it."""
+    old = 0
+    for number, entry in enumerate(entries, 1):
+        try:
+            at = codec.decode_audit(entry).at
+        except SerialisationError:
+            continue
+        if at >= before:
+            return old
+        old = number
+    return old
+
+
+# -- workers
+
+
+async def _workers(part: Partition, asked: Asked, live: Collection[str] | None) -> int:
+    """Beats that count are those of the partition which hears them all."""
+    before = asked.steady_before
+    gone = await _older(part, "seen", before, 0, asked.limit)
+    if asked.dry_run:
+        return len(gone) if live is None else 0
+    forgotten = 0
+    for names in parts(gone):
+        forgotten += await part.call(scripts.PRUNE_WORKERS, repr(before), *names)
+    await _consumers(part, await live_workers(part) if live is None else live)
+    return forgotten if live is None else 0
+
+
+async def _consumers(part: Partition, live: Collection[str]) -> None:
+    """Those of workers that are gone. Whoever has pending entries stays until they are taken."""
+    keys, kept = part.keys, set(live)
+    (queues,) = await part.link.many(keys, [("SMEMBERS", keys("queues"))])
+    for queue in queues:
+        stream = keys.stream(queue.decode())
+        try:
+            (found,) = await part.link.many(keys, [("XINFO", "CONSUMERS", stream, GROUP)])
+        except StoreError:
+            continue  # nobody has read it yet
+        consumers = [dict(zip(one[::2], one[1::2], strict=True)) for one in found]
+        gone = [one[b"name"] for one in consumers if _is_gone(one, live)]
+        kept |= {one[b"name"].decode(errors="replace") for one in consumers} - {
+            name.decode(errors="replace") for name in gone
+        }
+        for names in parts(gone):
+            await part.call(scripts.PRUNE_CONSUMERS, queue, *names)
+    await _claims(part, kept)
+
+
+def _is_gone(consumer: dict[bytes, Any], live: Collection[str]) -> bool:
+    return (
+        consumer[b"name"].decode(errors="replace") not in live
+        and consumer[b"pending"] == 0
+        and consumer[b"idle"] >= IDLE_SECONDS * 1000
+    )
+
+
+async def _claims(part: Partition, kept: Collection[str]) -> None:
+    """The last claims of those who will not repeat them."""
+    (found,) = await part.link.many(part.keys, [("HKEYS", part.keys("claims"))])
+    gone = [name for name in found if name.decode(errors="replace") not in kept]
+    for names in parts(gone):
+        await part.link.many(part.keys, [("HDEL", part.keys("claims"), *names)])
+
+
+async def _older(part: Partition, kind: str, before: float, passed: int, limit: int) -> list[bytes]:
+    page = ("ZRANGEBYSCORE", part.keys(kind), "-inf", f"({before!r}", "LIMIT", passed, limit)
+    (found,) = await part.link.many(part.keys, [page])
+    return list(found)
+
+
+def parts(names: Sequence[bytes]) -> Iterable[Sequence[bytes]]:
+    return (names[start : start + BATCH] for start in range(0, len(names), BATCH))
+
+
+_PRUNERS: dict[Kept, Callable[[Partition, Asked], Awaitable[int]]] = {
+    Kept.TASKS: _tasks,
+    Kept.CHECKPOINTS: _checkpoints,
+    Kept.TOMBSTONES: _tombstones,
+    Kept.AUDIT: _audit,
+}

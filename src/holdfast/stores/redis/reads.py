@@ -1,0 +1,202 @@
+"""What can be asked of one partition: each read of the port, on one consistent look."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import islice
+from typing import Any, TypeVar
+
+import msgspec
+
+from holdfast.domain import checkpoint as ckpt
+from holdfast.domain.checkpoint import Checkpoint
+from holdfast.domain.errors import SerialisationError
+from holdfast.domain.events import Event
+from holdfast.domain.task import Place, StageRecord, Task
+from holdfast.domain.transition import Audit
+from holdfast.ports import Detail, Peek, TenantView, WorkerInfo
+from holdfast.stores import codec
+from holdfast.stores.redis import record, scripts
+from holdfast.stores.redis.link import Script
+from holdfast.stores.redis.partition import BATCH, Partition
+
+T = TypeVar("T")
+U = TypeVar("U")
+log = logging.getLogger(__name__)
+
+
+def readable(task_id: str, found: list[bytes] | bytes, until: bytes | None = None) -> Task | None:
+    """None: it cannot be read, which `doctor` tells. Its neighbours can."""
+    try:
+        if isinstance(found, bytes):  # what the server says of it
+            raise SerialisationError(found.decode())
+        fields = record.texts(found)
+        return record.decode(task_id, fields, float(until) if until is not None else None)
+    except SerialisationError as error:
+        log.warning("task %s is unreadable; see `holdfast doctor`: %s", task_id, error)
+        return None
+
+
+def _or_none(decode: Callable[[T], U], body: T) -> U | None:
+    try:
+        return decode(body)
+    except SerialisationError as error:
+        log.warning("%s", error)
+        return None
+
+
+async def in_batches(part: Partition, script: Script, names: Sequence[str]) -> list[Any]:
+    answers: list[Any] = []
+    for start in range(0, len(names), BATCH):
+        answers += await part.call(script, *names[start : start + BATCH])
+    return answers
+
+
+def pairs_of(reply: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    return zip(reply[::2], reply[1::2], strict=True)
+
+
+def unless_foreign(reply: Any) -> Any:
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
+
+
+# -- tasks
+
+
+async def load(part: Partition, ids: Sequence[str]) -> list[Task | None]:
+    answers = await in_batches(part, scripts.LOAD, ids)
+    return [_loaded(task_id, found) for task_id, found in zip(ids, answers, strict=True)]
+
+
+def _loaded(task_id: str, found: Any) -> Task | None:
+    return readable(task_id, *found) if found is not None else None
+
+
+async def peek(part: Partition, ids: Sequence[str]) -> list[Peek | None]:
+    answers = await in_batches(part, scripts.PEEK, ids)
+    return [_peeked(task_id, found) for task_id, found in zip(ids, answers, strict=True)]
+
+
+def _peeked(task_id: str, found: Any) -> Peek | None:
+    if found is None:
+        return None
+    pairs, result = found
+    task = readable(task_id, pairs)
+    if task is None:
+        return None
+    return Peek(
+        task_id=task.id,
+        status=task.status,
+        result=result,
+        failure=task.failure,
+        reason=task.reason,
+    )
+
+
+async def detail(part: Partition, task_id: str) -> Detail | None:
+    found = await part.call(scripts.DETAIL, task_id)
+    if found is None:
+        return None
+    pairs, until, *bodies = found
+    task = readable(task_id, pairs, until)
+    if task is None:
+        return None
+    payload, result, data, checkpoint, stages, events, wrong = bodies
+    for said in wrong:
+        log.warning("task %s has something unreadable: %s", task_id, said.decode())
+    progress = record.texts(pairs).get("progress")
+    return Detail(
+        task=task,
+        payload=payload or b"",
+        result=result,
+        data=data,
+        checkpoint=checkpoint,
+        stages=_stages(stages),
+        events=tuple(_events(task, events or [])),
+        progress=_or_none(record.decode_progress, progress) if progress else None,
+    )
+
+
+def _stages(pairs: list[bytes] | None) -> tuple[StageRecord, ...]:
+    return _or_none(record.decode_stages, pairs or []) or ()
+
+
+def _events(task: Task, elements: Sequence[bytes]) -> Iterator[Event]:
+    if not elements or not elements[0].startswith(b"1\n"):
+        yield from record.created(task)
+    for element in elements:
+        try:
+            yield from record.decode_events(task.id, element)
+        except SerialisationError as error:
+            log.warning("task %s has an unreadable event: %s", task.id, error)
+
+
+async def checkpoint(part: Partition, task_id: str) -> Checkpoint | None:
+    found = await part.call(scripts.CHECKPOINT, task_id)
+    if found is None:
+        return None
+    body, stages = found
+    return msgspec.structs.replace(
+        ckpt.decode(body),
+        stage_durations={s.name: round(s.duration_seconds * 1000) for s in _stages(stages)},
+    )
+
+
+# -- tenants and workers
+
+
+async def tenants(part: Partition, names: Sequence[str]) -> list[TenantView]:
+    answers = await in_batches(part, scripts.TENANTS, names)
+    return [_tenant(name, *found) for name, found in zip(names, answers, strict=True)]
+
+
+def _tenant(
+    name: str, active: bytes | None, place: bytes | None, fence: bytes | None, waiting: int
+) -> TenantView:
+    its = active.decode() if active is not None else None
+    leased = place is not None and place.decode() == Place.LEASED
+    return TenantView(
+        tenant=name,
+        active=its,
+        locked_by=its if leased else None,
+        fence=int(fence or 0),
+        waiting=waiting,
+    )
+
+
+async def line(part: Partition, tenant: str, limit: int) -> list[str]:
+    if limit < 1:
+        return []
+    [found] = await part.link.many(part.keys, [("ZRANGE", part.keys("line", tenant), 0, limit - 1)])
+    return [task_id.decode() for task_id in unless_foreign(found)]
+
+
+async def workers(part: Partition, live_within_seconds: float) -> list[WorkerInfo]:
+    now, beats, times = await part.call(scripts.WORKERS)
+    seen = {worker: float(now) - float(at) for worker, at in pairs_of(times)}
+    return [
+        WorkerInfo(beat=beat, seen_seconds_ago=seen[name], live=seen[name] <= live_within_seconds)
+        for name, body in pairs_of(beats)
+        if name in seen and (beat := _or_none(codec.decode_beat, body)) is not None
+    ]
+
+
+# -- what was done
+
+
+async def audits(part: Partition, limit: int, start: int) -> list[Audit]:
+    if limit < 1:
+        return []
+    newest = ("LRANGE", part.keys("audit"), -start - limit, -start - 1)
+    [found] = await part.link.many(part.keys, [newest])
+    entries = (_or_none(codec.decode_audit, body) for body in reversed(unless_foreign(found)))
+    return [entry for entry in entries if entry is not None]
+
+
+def merge_audits(lists: Iterable[Sequence[Audit]], limit: int, start: int) -> list[Audit]:
+    """Of lists that each begin with the newest and have ``start + limit`` entries, if there are."""
+    return list(islice(merge(*lists, key=lambda entry: -entry.at), start, start + limit))

@@ -1,0 +1,268 @@
+"""A record that cannot be read: what is left of it is suspended, and its neighbours go on.
+
+Every field that can still be read is kept; the others get what can be derived, or something
+harmless. The record as it was stays under ``damaged:ID`` for as long as the task does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.domain import events as ev
+from holdfast.domain.errors import SerialisationError
+from holdfast.domain.state import Status
+from holdfast.domain.task import Failure, Kind, Place, Task
+from holdfast.stores.redis import record, scripts, walks
+from holdfast.stores.redis.partition import Partition
+
+ATTEMPTS = 3  # it may change while it is looked at
+UNREADABLE = "unreadable"  # in the place of a name
+BODIES = {"payload": "string", "ckpt": "string", "data": "string", "stages": "hash"}
+
+log = logging.getLogger(__name__)
+
+replace = msgspec.structs.replace
+_pack = msgspec.msgpack.Encoder().encode
+_STATUSES = _pack([*Status])
+_NUMBER = re.compile(r"-?\d+")
+_COUNTED = ("version", "order")  # the scripts count with them
+
+
+class Remains(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found of a task."""
+
+    fields: list[bytes]  # of its record, as HGETALL gives them
+    newest_event: bytes | None
+    completed: int | None  # the last stage, by its checkpoint
+    stages: list[bytes]
+    damaged: list[str]  # those of its bodies that cannot be used
+
+    @property
+    def digest(self) -> str:
+        joined = b"\0".join(self.fields)
+        return hashlib.sha1(joined, usedforsecurity=False).hexdigest()
+
+
+async def set_aside(part: Partition, ids: Iterable[bytes]) -> list[str]:
+    """Suspend each with what is left of it; those for which that was done."""
+    done = []
+    for task_id in {*ids} - {b""}:
+        try:
+            name = task_id.decode()
+        except UnicodeDecodeError:
+            log.error("%s: %r is no task id", part.keys.prefix, task_id)
+            continue
+        if await _set_aside(part, name):
+            done.append(name)
+    return done
+
+
+async def _set_aside(part: Partition, task_id: str) -> bool:
+    for _ in range(ATTEMPTS):
+        remains = await _read(part, task_id)
+        if remains is None:
+            await _leave_alone(part, task_id)
+            return False
+        _, wall = await part.call(scripts.CLOCK)
+        answer = await _suspend(part, task_id, remains, float(wall))
+        if answer != b"changed":
+            return bool(answer == b"done")
+    return False
+
+
+async def _suspend(part: Partition, task_id: str, remains: Remains, now: float) -> bytes:
+    fields, bad = readable(task_id, remains, now)
+    before = record.decode(task_id, fields)
+    after = _failed(before, [*bad, *remains.damaged], now)
+    known = before.status if "status" not in bad else None
+    order = fields["order"] if "order" not in bad else None
+    answer: bytes = await part.call(
+        scripts.SALVAGE,
+        task_id,
+        remains.digest,
+        _STATUSES,
+        "1" if bad else "0",
+        _pack(_facts(after, known, order)),
+    )
+    if answer == b"done":
+        assert after.failure is not None
+        log.error("task %s is suspended: %s", task_id, after.failure.message)
+    return answer
+
+
+# -- what is left
+
+
+async def _read(part: Partition, task_id: str) -> Remains | None:
+    """None: there is no record, or something of another program in its place."""
+    keys = part.keys
+    fields, newest, completed, stages = await part.link.many(
+        keys,
+        [
+            ("HGETALL", keys("task", task_id)),
+            ("LINDEX", keys("events", task_id), -1),
+            ("HGET", keys("ckpt_meta", task_id), "lastCompletedStageIndex"),
+            ("HGETALL", keys("stages", task_id)),
+        ],
+    )
+    if not isinstance(fields, list) or not fields:
+        return None
+    types = await part.link.many(keys, [("TYPE", keys(kind, task_id)) for kind in BODIES])
+    found = dict(zip(BODIES, (name.decode() for name in types), strict=True))
+    damaged = [k for k, wanted in BODIES.items() if found[k] not in (wanted, "none")]
+    if found["payload"] == "none":
+        damaged.append("payload")
+    if isinstance(newest, Exception):
+        damaged.append("events")
+    if isinstance(stages, list) and not _are_stages(stages):
+        damaged.append("stages")
+    return Remains(
+        fields=fields,
+        newest_event=newest if isinstance(newest, bytes) else None,
+        completed=_whole(completed),
+        stages=stages if isinstance(stages, list) else [],
+        damaged=damaged,
+    )
+
+
+def _are_stages(pairs: list[bytes]) -> bool:
+    try:
+        record.decode_stages(pairs)
+    except SerialisationError:
+        return False
+    return True
+
+
+def _whole(text: Any) -> int | None:
+    return int(text) if isinstance(text, bytes) and re.fullmatch(rb"-?\d+", text) else None
+
+
+def readable(task_id: str, remains: Remains, now: float) -> tuple[dict[str, str], list[str]]:
+    """A record that can be read, and the fields of the old one that could not or are missing."""
+    base = record.newborn(_placeholder(task_id, remains, now))
+    good: dict[str, str] = {}
+    bad: list[str] = []
+    pairs = zip(remains.fields[::2], remains.fields[1::2], strict=True)
+    for name, text in ((name.decode(errors="replace"), text) for name, text in pairs):
+        if _is_good(task_id, base, name, text):
+            good[name] = text.decode()
+        else:
+            bad.append(name)
+    given = {name for name, text in good.items() if text != ""}
+    bad += sorted({*base, "place", "order"} - given - {*bad})
+    return {**base, **{name: good[name] for name in given}}, bad
+
+
+def _is_good(task_id: str, base: Mapping[str, str], name: str, text: bytes) -> bool:
+    try:
+        found = text.decode()
+        record.decode(task_id, {**base, name: found})
+    except (UnicodeDecodeError, SerialisationError):
+        return False
+    return not (name in _COUNTED and found and not _NUMBER.fullmatch(found))
+
+
+def _placeholder(task_id: str, remains: Remains, now: float) -> Task:
+    version, _, _ = (remains.newest_event or b"").partition(b"\n")
+    completed = remains.completed
+    if completed is None:
+        completed = len(remains.stages) // 2 - 1
+    return Task(
+        id=task_id,
+        type=UNREADABLE,
+        stages=(UNREADABLE,),
+        created_at=now,
+        status=Status.PENDING,
+        status_since=now,
+        updated_at=now,
+        version=_whole(version) or 1,
+        last_completed=completed,
+    )
+
+
+def _failed(task: Task, bad: Sequence[str], now: float) -> Task:
+    undoing = task.status in (Status.ROLLING_BACK, Status.ROLLBACK_FAILED)
+    failure = Failure(
+        kind=Kind.SERIALISATION,
+        error=SerialisationError.__name__,
+        message=f"its record cannot be read: {', '.join(bad) or 'nobody knows why'}",
+        stage=_stage(task),
+        attempt=1,
+        at=now,
+    )
+    status = Status.ROLLBACK_FAILED if undoing else Status.FAILED
+    return replace(
+        task,
+        status=status,
+        status_since=now if status is not task.status else task.status_since,
+        updated_at=now,
+        settled_at=None,
+        version=task.version + 1,
+        pause_requested=False,
+        cancel_requested=False,
+        reason=None,
+        failure=failure,
+        place=Place.PARKED,
+        lease=None,
+        due=None,
+    )
+
+
+def _stage(task: Task) -> str:
+    index = task.last_completed + 1
+    return task.stages[index if 0 <= index < len(task.stages) else -1]
+
+
+def _facts(after: Task, before: Status | None, order: str | None) -> dict[str, Any]:
+    assert after.failure is not None
+    kind = ev.TaskFailed if after.status is Status.FAILED else ev.TaskRollbackFailed
+    said = kind(task_id=after.id, version=after.version, at=after.updated_at, failure=after.failure)
+    fields = record.newborn(after) | record.changed(after)
+    if after.fence:
+        fields["fence"] = str(after.fence)
+    facts: dict[str, Any] = {
+        "fields": record.flat(fields),
+        "status": after.status,
+        "before": before,
+        "version": str(after.version),
+        "error": after.failure.fingerprint,
+        "suspended_at": repr(after.updated_at),
+        "events": record.encode([said]).decode(),
+        "day": record.day(after.created_at),
+        "tenant": after.tenant,
+        "plan": after.plan,
+        "key": after.key,
+        "queue": after.queue,
+        "holds": after.hold,
+        "order": order,
+    }
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+# -- where nothing is left
+
+
+async def _leave_alone(part: Partition, task_id: str) -> None:
+    key = part.keys("task", task_id)
+    entries = await _pending_of(part, task_id)
+    if await part.call(scripts.STRAY, task_id, *entries):
+        log.error("%s holds nothing of ours: task %s is taken out of its queue", key, task_id)
+
+
+async def _pending_of(part: Partition, task_id: str) -> list[bytes]:
+    """Pairs of a queue and an entry that was handed out and names the task."""
+    keys, found = part.keys, list[bytes]()
+    (queues,) = await part.link.many(keys, [("SMEMBERS", keys("queues"))])
+    for queue in queues:
+        stream = keys.stream(queue.decode())
+        async for page in walks.pending(part, stream):
+            tasks = await walks.tasks_of(part, stream, page)
+            for entry, task in zip(page, tasks, strict=True):
+                found += [queue, entry] if task == task_id.encode() else []
+    return found

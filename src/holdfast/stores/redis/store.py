@@ -1,0 +1,339 @@
+"""Redis behind the Store port: each verb goes to the partition that has the task.
+
+A single server or Sentinel has one partition, a Cluster has many; a task's partition follows from
+its tenant, else its key, else its id, and is part of its id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import zlib
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import NoReturn, TypeVar
+
+from holdfast.domain import names
+from holdfast.domain.checkpoint import Checkpoint
+from holdfast.domain.errors import InvalidInput
+from holdfast.domain.task import Task
+from holdfast.domain.transition import Audit, Insertion, Outcome, Submission, Transition
+from holdfast.ports import (
+    Beat,
+    Check,
+    Claimed,
+    Clock,
+    Detail,
+    Due,
+    Filter,
+    Finding,
+    Kept,
+    Page,
+    Peek,
+    Renewal,
+    Stats,
+    TenantView,
+    Topic,
+    WorkerInfo,
+)
+from holdfast.stores import codec
+from holdfast.stores.redis import (
+    address,
+    checks,
+    counts,
+    doctor,
+    find,
+    opening,
+    prune,
+    reads,
+    verbs,
+)
+from holdfast.stores.redis.bell import Bells
+from holdfast.stores.redis.keys import Keys, number_of, prefixes
+from holdfast.stores.redis.link import Link
+from holdfast.stores.redis.partition import Partition, Terms, Time
+from holdfast.stores.signals import Signals
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class RedisStore:
+    """``time`` gives a test's clock to the scripts, in the place of the server's."""
+
+    durable = False  # until it was looked at
+
+    def __init__(
+        self,
+        url: str,
+        clock: Clock,
+        namespace: str = "executor",
+        *,
+        terms: Terms | None = None,
+        time: Time | None = None,
+    ) -> None:
+        names.check("namespace", namespace)
+        self._address = address.parse(url)
+        self.url = self._address.shown
+        self._clock = clock
+        self._link = Link(self._address)
+        clustered = self._address.clustered
+        self._partitions = [
+            Partition(self._link, Keys(prefix), terms or Terms(), time)
+            for prefix in prefixes(namespace, self._address.partitions, clustered=clustered)
+        ]
+        self._first = self._partitions[0]  # what belongs to no task is kept there
+        self._signals = Signals(clock)
+        self._bells = Bells(self._link, [p.keys for p in self._partitions], self._signals.notify)
+        self._last_claims: dict[str, str] = {}
+        self._empty_claims: dict[str, str] = {}
+        self._checks: list[Check] = []
+
+    async def open(self) -> None:
+        await self._link.open()
+        try:
+            self._checks = await checks.look(self._link, self._keys(), self._clock)
+            for part in self._partitions:
+                await opening.make_ours(part, len(self._partitions))
+            await self._bells.open()
+        except BaseException:
+            await self._link.close()
+            raise
+        self.durable = checks.is_durable(self._checks)
+        for check in self._checks:
+            if not check.good:
+                log.warning("%s: %s: %s", self.url, check.name, check.says)
+
+    async def close(self) -> None:
+        await self._bells.close()
+        await self._link.close()
+
+    async def detach(self) -> None:
+        await self._link.detach()
+
+    # -- where
+
+    def home(self, task_id: str, *, tenant: str | None, key: str | None) -> str:
+        if len(self._partitions) == 1:
+            return task_id
+        return f"{task_id}.p{number_of(self._number(tenant or key or task_id))}"
+
+    def _number(self, name: str) -> int:
+        return zlib.crc32(name.encode()) % len(self._partitions)
+
+    def _part_of_tenant(self, tenant: str) -> Partition:
+        return self._partitions[self._number(tenant)]
+
+    def _part_of(self, task_id: str) -> Partition | None:
+        """None: no task here can have that id."""
+        if len(self._partitions) == 1:
+            return self._first
+        found = re.search(r"\.p(\d+)$", task_id)
+        number = int(found[1]) if found else -1
+        return self._partitions[number] if 0 <= number < len(self._partitions) else None
+
+    def _part_with(self, task: Task) -> Partition:
+        part = self._part_of(task.id)
+        if part is None or (task.tenant and part is not self._part_of_tenant(task.tenant)):
+            raise InvalidInput(f"task id {task.id!r} was not made by this store's home()")
+        return part
+
+    def _keys(self) -> list[Keys]:
+        return [part.keys for part in self._partitions]
+
+    async def _spread(
+        self,
+        batch: Sequence[T],
+        part_of: Callable[[T], Partition | None],
+        ask: Callable[[Partition, list[T]], Awaitable[Sequence[U]]],
+        otherwise: Callable[[T], U],
+    ) -> list[U]:
+        """Each element asked of its partition, the answers in the order of the batch."""
+        places: defaultdict[Partition, list[int]] = defaultdict(list)
+        answers: dict[int, U] = {}
+        for place, one in enumerate(batch):
+            part = part_of(one)
+            if part is None:
+                answers[place] = otherwise(one)
+            else:
+                places[part].append(place)
+        found = await _all(ask(part, [batch[i] for i in at]) for part, at in places.items())
+        for at, some in zip(places.values(), found, strict=True):
+            answers.update(zip(at, some, strict=True))
+        return [answers[place] for place in range(len(batch))]
+
+    # -- writes
+
+    async def insert(self, batch: Sequence[Submission], *, depth_limit: int) -> Sequence[Insertion]:
+        for submission in batch:
+            codec.check_task(submission.task)
+
+        async def ask(part: Partition, some: list[Submission]) -> list[Insertion]:
+            return await verbs.insert(part, some, depth_limit)
+
+        return await self._spread(batch, lambda s: self._part_with(s.task), ask, _nowhere)
+
+    async def claim(
+        self, worker: str, *, request: str, queues: Sequence[str], limit: int, lease_seconds: float
+    ) -> Sequence[Claimed]:
+        if self._empty_claims.get(worker) == request:
+            return []
+        claimed: list[Claimed] = []
+        for part in await self._worth_asking(worker, request, queues):
+            claimed += await verbs.claim(
+                part,
+                worker,
+                request=request,
+                queues=queues,
+                limit=limit - len(claimed),
+                lease_seconds=lease_seconds,
+            )
+            if len(claimed) >= limit:
+                break
+        if not claimed:
+            self._empty_claims[worker] = request
+        return claimed
+
+    async def _worth_asking(
+        self, worker: str, request: str, queues: Sequence[str]
+    ) -> Sequence[Partition]:
+        """Those that have something, the most wanted queue first. A repeat asks all of them."""
+        if len(self._partitions) == 1:
+            return self._partitions
+        repeated = self._last_claims.get(worker) == request
+        self._last_claims[worker] = request
+        start = self._number(request)
+        rotated = self._partitions[start:] + self._partitions[:start]
+        if repeated:
+            return rotated
+        wanted = await _all(verbs.most_wanted(part, queues) for part in rotated)
+        ranked = [(rank, n) for n, rank in enumerate(wanted) if rank is not None]
+        return [rotated[n] for _, n in sorted(ranked)]
+
+    async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
+        for transition in batch:
+            codec.check_task(transition.after)
+        return await self._spread(batch, lambda t: self._part_with(t.after), verbs.apply, _nowhere)
+
+    async def renew(
+        self, beat: Beat, batch: Sequence[Renewal], *, lease_seconds: float
+    ) -> Sequence[bool]:
+        async def ask(part: Partition, some: list[Renewal]) -> list[bool]:
+            return await verbs.renew(part, beat, some, lease_seconds)
+
+        kept = await self._spread(batch, lambda r: self._part_of(r.task_id), ask, lambda _: False)
+        if not any(self._part_of(r.task_id) is self._first for r in batch):
+            await verbs.renew(self._first, beat, [], lease_seconds)
+        return kept
+
+    async def leave(self, worker: str) -> None:
+        self._last_claims.pop(worker, None)
+        self._empty_claims.pop(worker, None)
+        await _all(verbs.leave(part, worker) for part in self._partitions)
+
+    async def expire(self, *, limit: int, count_crashes: bool) -> int:
+        return sum(
+            await _all(
+                verbs.expire(p, limit, count_crashes=count_crashes) for p in self._partitions
+            )
+        )
+
+    async def promote(self, *, limit: int) -> Due:
+        found = await _all(verbs.promote(part, limit) for part in self._partitions)
+        waits = [due.next_seconds for due in found if due.next_seconds is not None]
+        return Due(count=sum(due.count for due in found), next_seconds=min(waits, default=None))
+
+    async def prune(
+        self, kind: Kept, *, older_than_seconds: float, limit: int, dry_run: bool
+    ) -> int:
+        pruned, live = 0, None
+        for part in self._partitions:
+            pruned += await prune.prune(
+                part,
+                kind,
+                older_than_seconds=older_than_seconds,
+                limit=limit - pruned,
+                dry_run=dry_run,
+                live=live,
+            )
+            if kind is Kept.WORKERS and live is None:
+                live = await prune.live_workers(self._first)
+        return pruned
+
+    async def audit(self, entry: Audit) -> None:
+        await verbs.audit(self._part_of(entry.task_id) or self._first, entry)
+
+    # -- reads
+
+    async def load(self, ids: Sequence[str]) -> Sequence[Task | None]:
+        return await self._spread(ids, self._part_of, reads.load, lambda _: None)
+
+    async def peek(self, ids: Sequence[str]) -> Sequence[Peek | None]:
+        return await self._spread(ids, self._part_of, reads.peek, lambda _: None)
+
+    async def detail(self, task_id: str) -> Detail | None:
+        part = self._part_of(task_id)
+        return await reads.detail(part, task_id) if part else None
+
+    async def checkpoint(self, task_id: str) -> Checkpoint | None:
+        part = self._part_of(task_id)
+        return await reads.checkpoint(part, task_id) if part else None
+
+    async def find(self, where: Filter, *, limit: int, cursor: str | None = None) -> Page:
+        parts = [self._part_of_tenant(where.tenant)] if where.tenant else self._partitions
+        pages = await _all(find.find(part, where, limit, cursor) for part in parts)
+        return find.merge_pages(pages, limit)
+
+    async def tenants(self, names: Sequence[str]) -> Sequence[TenantView]:
+        return await self._spread(names, self._part_of_tenant, reads.tenants, _nowhere)
+
+    async def workers(self, *, live_within_seconds: float) -> Sequence[WorkerInfo]:
+        return await reads.workers(self._first, live_within_seconds)
+
+    async def stats(self) -> Stats:
+        return counts.merge_stats(await _all(counts.stats(part) for part in self._partitions))
+
+    async def audits(self, *, limit: int, cursor: str | None = None) -> Sequence[Audit]:
+        start = int(cursor or 0)
+        if len(self._partitions) == 1:
+            return await reads.audits(self._first, limit, start)
+        found = await _all(reads.audits(part, start + limit, 0) for part in self._partitions)
+        return reads.merge_audits(found, limit, start)
+
+    async def line(self, tenant: str, *, limit: int) -> Sequence[str]:
+        return await reads.line(self._part_of_tenant(tenant), tenant, limit)
+
+    async def doctor(self, *, fix: bool, limit: int) -> Sequence[Finding]:
+        found: list[Finding] = []
+        for part in self._partitions:
+            found += await doctor.examine(part, fix=fix, limit=limit - len(found))
+        return found
+
+    async def checks(self) -> Sequence[Check]:
+        self._checks = await checks.look(self._link, self._keys(), self._clock)
+        return self._checks
+
+    # -- signals
+
+    def ticket(self, topic: Topic) -> int:
+        return self._signals.ticket(topic)
+
+    async def wait(self, topic: Topic, ticket: int, *, timeout: float) -> None:
+        self._bells.listen()
+        await self._signals.wait(topic, ticket, timeout=timeout)
+
+
+def _nowhere(one: object) -> NoReturn:
+    raise AssertionError(f"{one} has no partition")
+
+
+async def _all(asked: Iterable[Awaitable[T]]) -> list[T]:
+    """Every answer is waited for, then the first error is raised: nothing is left running."""
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    for one in found:
+        if isinstance(one, BaseException):
+            raise one
+    return [one for one in found if not isinstance(one, BaseException)]

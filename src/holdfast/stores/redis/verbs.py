@@ -1,0 +1,312 @@
+"""The verbs that write, on one partition: what is sent to a script, and what its answer means."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.domain import checkpoint as ckpt
+from holdfast.domain.errors import SerialisationError
+from holdfast.domain.state import DUE, LOSE, START
+from holdfast.domain.task import Place, Task
+from holdfast.domain.transition import (
+    Applied,
+    Audit,
+    Conflict,
+    Existing,
+    Full,
+    Inserted,
+    Insertion,
+    MovedOn,
+    Next,
+    Outcome,
+    Stale,
+    Submission,
+    Transition,
+)
+from holdfast.ports import Beat, Claimed, Due, Renewal
+from holdfast.stores import codec
+from holdfast.stores.redis import record, scripts
+from holdfast.stores.redis.partition import BATCH, Partition
+from holdfast.stores.redis.salvage import set_aside
+
+log = logging.getLogger(__name__)
+
+_pack = msgspec.msgpack.Encoder().encode
+_encode_events = msgspec.json.Encoder().encode
+_STARTS, _LOSES, _DUES = (_pack({**move.to}) for move in (START, LOSE, DUE))
+
+
+# -- submits
+
+
+async def insert(part: Partition, batch: Sequence[Submission], depth_limit: int) -> list[Insertion]:
+    packed = [_packed_submission(submission) for submission in batch]
+    answers: list[Insertion] = []
+    for some in _parts(packed):
+        found = await part.write(scripts.INSERT, depth_limit, *some)
+        answers += [_INSERTIONS[word](name.decode()) for word, name in found]
+    return answers
+
+
+# -- claims
+
+
+async def claim(
+    part: Partition,
+    worker: str,
+    *,
+    request: str,
+    queues: Sequence[str],
+    limit: int,
+    lease_seconds: float,
+) -> list[Claimed]:
+    claimed: list[Claimed] = []
+    got, secret = 0, secrets.token_hex(8)
+    while len(claimed) < limit:
+        asked = min(limit - len(claimed), BATCH)
+        handed_out, unreadable, upto = await part.write(
+            scripts.CLAIM,
+            worker,
+            request,
+            got,
+            asked,
+            lease_seconds,
+            secret,
+            part.terms.lock_seconds,
+            _STARTS,
+            START.event,
+            *queues,
+        )
+        claimed += await _readable(part, handed_out, unreadable)
+        if upto - got < asked:
+            break
+        got = upto
+    return claimed
+
+
+async def _readable(
+    part: Partition, handed_out: Sequence[Any], unreadable: list[bytes]
+) -> list[Claimed]:
+    claimed = []
+    for fields, changes, until, newer_ran, bodies in handed_out:
+        try:
+            claimed.append(_claimed([*fields, *changes], float(until), newer_ran, bodies))
+        except SerialisationError as error:
+            unreadable.append(_id_in([*fields, *changes]))
+            log.error("%s", error)
+    await set_aside(part, unreadable)
+    return claimed
+
+
+async def most_wanted(part: Partition, queues: Sequence[str]) -> int | None:
+    """The first of these queues in which something is ready; None: in none of them."""
+    (found,) = await part.link.many(
+        part.keys, [("HMGET", part.keys("counts"), *(f"{queue} ready" for queue in queues))]
+    )
+    return next((n for n, count in enumerate(found) if count and int(count) > 0), None)
+
+
+# -- transitions
+
+
+async def apply(part: Partition, batch: Sequence[Transition]) -> list[Outcome]:
+    packed = [_packed_transition(transition) for transition in batch]
+    kept = part.terms.tombstone_seconds, part.terms.checkpoint_seconds
+    answers: list[Any] = []
+    for some in _parts(packed):
+        answers += await part.write(scripts.APPLY, *kept, *some)
+    return [
+        _outcome(transition, *answer) for transition, answer in zip(batch, answers, strict=True)
+    ]
+
+
+def _outcome(transition: Transition, word: bytes, *facts: Any) -> Outcome:
+    after = transition.after
+    match word:
+        case b"applied":
+            place, order, due, fence = facts
+            return Applied(
+                msgspec.structs.replace(
+                    after,
+                    place=Place(place.decode()),
+                    order=int(order),
+                    due=float(due) if due else None,
+                    fence=int(fence),
+                    lease=None,
+                )
+            )
+        case b"gone":
+            return Applied(after)
+        case b"unreadable":
+            raise SerialisationError(f"task {after.id}: {facts[0].decode()}")
+        case b"stayed" | b"repeated":
+            return Applied(_shown(after.id, facts[0]))
+        case b"moved-on":
+            return MovedOn(_shown(after.id, facts[0]))
+        case _:
+            return Stale(_shown(after.id, facts[0]) if facts[0] else None)
+
+
+# -- leases and times
+
+
+async def renew(
+    part: Partition, beat: Beat, batch: Sequence[Renewal], lease_seconds: float
+) -> list[bool]:
+    args: list[str | bytes | float] = []
+    for renewal in batch:
+        said = codec.encode(renewal.progress) if renewal.progress is not None else b""
+        args += [renewal.task_id, renewal.lease_id, said]
+    lock_seconds = part.terms.lock_seconds
+    found = await part.call(
+        scripts.RENEW, beat.worker, codec.encode(beat), lease_seconds, lock_seconds, *args
+    )
+    return [bool(kept) for kept in found]
+
+
+async def leave(part: Partition, worker: str) -> None:
+    await part.call(scripts.LEAVE, worker)
+
+
+async def expire(part: Partition, limit: int, *, count_crashes: bool) -> int:
+    taken = 0
+    for _ in range(-(-limit // BATCH)):
+        asked = min(limit - taken, BATCH)
+        counted = "1" if count_crashes else "0"
+        found, unreadable = await part.write(scripts.EXPIRE, asked, counted, _LOSES, LOSE.event)
+        await set_aside(part, unreadable)
+        taken += found
+        if found + len(unreadable) < asked:
+            break
+    return taken
+
+
+async def promote(part: Partition, limit: int) -> Due:
+    moved, following = 0, b""
+    for _ in range(-(-limit // BATCH)):
+        asked = min(limit - moved, BATCH)
+        found, following, unreadable = await part.write(scripts.PROMOTE, asked, _DUES, DUE.event)
+        await set_aside(part, unreadable)
+        moved += found
+        if found + len(unreadable) < asked:
+            break
+    return Due(count=moved, next_seconds=max(0.0, float(following)) if following else None)
+
+
+async def audit(part: Partition, entry: Audit) -> None:
+    refused = f"{entry.before} {entry.command}"
+    await part.call(scripts.AUDIT, codec.encode(entry), refused, again=False)
+
+
+def _parts(packed: Sequence[bytes]) -> Iterable[Sequence[bytes]]:
+    for start in range(0, len(packed), BATCH):
+        yield packed[start : start + BATCH]
+
+
+def _packed(facts: dict[str, Any]) -> bytes:
+    """As the scripts can unpack it: no absent facts, and bytes (which are JSON) as text."""
+    return _pack(
+        {
+            name: value.decode() if isinstance(value, bytes) else value
+            for name, value in facts.items()
+            if value is not None
+        }
+    )
+
+
+def _packed_submission(submission: Submission) -> bytes:
+    task = submission.task
+    said = submission.events
+    facts: dict[str, Any] = {
+        "id": task.id,
+        "type": task.type,
+        "queue": task.queue,
+        "tenant": task.tenant,
+        "plan": task.plan,
+        "key": task.key,
+        "digest": submission.digest,
+        "status": task.status,
+        "error": task.failure.fingerprint if task.failure else None,
+        "suspended_at": repr(task.updated_at) if task.suspended else None,
+        "version": str(task.version),
+        "day": record.day(task.created_at),
+        "fields": record.flat(record.newborn(task)),
+        "payload": submission.payload,
+        "held": submission.held,
+        "events": None if said == record.created(task) else _encode_events(said),
+    }
+    return _packed(facts)
+
+
+_INSERTIONS: dict[bytes, Callable[[str], Insertion]] = {
+    b"inserted": Inserted,
+    b"existing": Existing,
+    b"conflict": Conflict,
+    b"full": Full,
+}
+
+
+def _packed_transition(transition: Transition) -> bytes:
+    after, checkpoint = transition.after, transition.checkpoint
+    facts: dict[str, Any] = {
+        "id": after.id,
+        "expects": str(transition.expects),
+        "version": str(after.version),
+        "request": transition.request,
+        "lease": transition.lease,
+        "next": transition.next,
+        "at": repr(after.updated_at),
+        "status": after.status,
+        "fields": record.flat(record.changed(after)),
+        "events": _encode_events(transition.events),
+        "error": after.failure.fingerprint if after.failure else None,
+        "suspended_at": repr(after.updated_at) if after.suspended else None,
+        "not_if_moved_on": transition.not_if_moved_on or None,
+        "drop_checkpoint": transition.drop_checkpoint or None,
+        "drop_stages": transition.drop_stages or None,
+        "result": transition.result,
+        "data": transition.data,
+        "audit": codec.encode(transition.audit) if transition.audit else None,
+        "stage": record.encode_stage(transition.stage) if transition.stage else None,
+    }
+    if transition.next is Next.LATER:
+        facts["delay"] = repr(transition.delay_seconds)
+    if after.settled_at is not None:
+        facts |= {"settled_at": repr(after.settled_at), "keep": repr(after.keep_seconds)}
+    if checkpoint is not None:
+        facts |= {
+            "checkpoint": ckpt.encode(checkpoint),
+            "checkpoint_version": str(checkpoint.version),
+            "checkpoint_meta": record.checkpoint_meta(checkpoint),
+        }
+    return _packed(facts)
+
+
+def _shown(task_id: str, shown: Any) -> Task:
+    fields, until = shown
+    return record.decode(task_id, record.texts(fields), float(until) if until else None)
+
+
+def _id_in(fields: Sequence[bytes]) -> bytes:
+    return dict(zip(fields[::2], fields[1::2], strict=True)).get(b"taskId", b"")
+
+
+def _claimed(fields: list[bytes], until: float, newer_ran: int, bodies: list[Any]) -> Claimed:
+    said = record.texts(fields)
+    task = record.decode(said["taskId"], said, until)
+    payload, checkpoint, data, stages = [*bodies, None, None, None][:4]
+    if payload is None:
+        raise SerialisationError(f"task {task.id}: its payload is gone")
+    return Claimed(
+        task=task,
+        payload=payload,
+        checkpoint=checkpoint,
+        data=data,
+        stages=record.decode_stages(stages or []),
+        moved_on=bool(newer_ran),
+    )

@@ -1,0 +1,94 @@
+"""Through everything that a partition holds, in pages that keep the server from nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from holdfast.domain.errors import StoreError
+from holdfast.stores.redis.keys import GROUP, TEMPLATES
+from holdfast.stores.redis.partition import Partition
+
+PAGE = 100
+
+# The longest beginning first: index:tenant: before index:, ckpt:meta: before ckpt:.
+_KINDS: Mapping[str, str] = {
+    template.partition("{}")[0]: kind
+    for kind, template in sorted(TEMPLATES.items(), key=lambda item: -len(item[1]))
+}
+_SPECIAL = re.compile(r"([*?\[\]\\^])")
+
+
+async def names(part: Partition) -> AsyncIterator[Sequence[tuple[str, str]]]:
+    """Pages of what there is: its kind, and whose it is. One may come twice."""
+    prefix = f"{part.keys.prefix}:"
+    pattern = _SPECIAL.sub(r"\\\1", prefix) + "*"
+    cursor = b"0"
+    while True:
+        scan = ("SCAN", cursor, "MATCH", pattern, "COUNT", PAGE * 5)
+        ((cursor, found),) = await part.link.many(part.keys, [scan])
+        yield [kind_of(name.decode(errors="replace")[len(prefix) :]) for name in found]
+        if cursor == b"0":
+            return
+
+
+def kind_of(name: str) -> tuple[str, str]:
+    for beginning, kind in _KINDS.items():
+        fixed = "{}" not in TEMPLATES[kind]
+        if name == beginning if fixed else name.startswith(beginning):
+            return kind, name[len(beginning) :]
+    return "", name
+
+
+async def members(part: Partition, key: str, scan: str) -> AsyncIterator[Sequence[bytes]]:
+    """Of a sorted set (ZSCAN) or a set (SSCAN); of a key of another type: none."""
+    cursor, step = b"0", 2 if scan == "ZSCAN" else 1
+    while True:
+        command = (scan, key, cursor, "COUNT", PAGE)
+        (reply,) = await part.link.many(part.keys, [command])
+        if isinstance(reply, Exception):
+            return
+        cursor, found = reply
+        for start in range(0, len(found), PAGE * step):
+            yield found[start : start + PAGE * step : step]
+        if cursor == b"0":
+            return
+
+
+async def entries(part: Partition, stream: str) -> AsyncIterator[Sequence[bytes]]:
+    start = "-"
+    while True:
+        command = ("XRANGE", stream, start, "+", "COUNT", PAGE)
+        (found,) = await part.link.many(part.keys, [command])
+        if isinstance(found, Exception) or not found:
+            return
+        yield [entry for entry, _ in found]
+        start = f"({found[-1][0].decode()}"
+
+
+async def pending(part: Partition, stream: str) -> AsyncIterator[Sequence[bytes]]:
+    start = "-"
+    while True:
+        command = ("XPENDING", stream, GROUP, start, "+", PAGE)
+        try:
+            (found,) = await part.link.many(part.keys, [command])
+        except StoreError:
+            return  # nobody has read it yet
+        if isinstance(found, Exception) or not found:
+            return
+        yield [entry for entry, *_ in found]
+        start = f"({found[-1][0].decode()}"
+
+
+async def tasks_of(part: Partition, stream: str, of: Sequence[bytes]) -> list[bytes]:
+    """The tasks that entries name; of one that is gone: nothing."""
+    replies = await part.link.many(part.keys, [("XRANGE", stream, e, e) for e in of])
+    return [_named(reply) for reply in replies]
+
+
+def _named(reply: Any) -> bytes:
+    if not isinstance(reply, list) or not reply:
+        return b""
+    fields: list[bytes] = reply[0][1] or []
+    return dict(zip(fields[::2], fields[1::2], strict=True)).get(b"taskId", b"")

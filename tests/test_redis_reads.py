@@ -1,0 +1,237 @@
+"""Reads of Redis beyond the contract: what is damaged, what is bounded, which index is walked."""
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+import pytest_asyncio
+import redis
+
+from holdfast.domain import decide
+from holdfast.domain.state import SUSPENDED, Status
+from holdfast.domain.task import By, Task
+from holdfast.domain.transition import Audit, Next, Submission, Transition
+from holdfast.ports import Filter
+from holdfast.stores.redis import address, find, reads, verbs
+from holdfast.stores.redis.counts import stats
+from holdfast.stores.redis.keys import Keys
+from holdfast.stores.redis.link import Link
+from holdfast.stores.redis.partition import Partition, Terms
+from holdfast.testing.servers import RedisServer
+
+NOW = 1_700_000_000.0
+
+
+def made(task_id: str, at: float = NOW, **fields: Any) -> Task:
+    facts = {
+        "id": task_id,
+        "type": "test.work",
+        "stages": ("one",),
+        "created_at": at,
+        "status": Status.PENDING,
+        "status_since": at,
+        "updated_at": at,
+    }
+    return msgspec.convert(facts | fields, Task)
+
+
+def entry(task_id: str, at: float) -> Audit:
+    return Audit(
+        task_id=task_id, command="cancel", by=By(actor="ada"), at=at, before="A", after="B"
+    )
+
+
+@pytest_asyncio.fixture
+async def part(redis_server: RedisServer, redis_namespace: str) -> AsyncIterator[Partition]:
+    link = Link(address.parse(redis_server.url))
+    await link.open()
+    yield Partition(link, Keys(redis_namespace), Terms(), lambda: (NOW, NOW))
+    await link.close()
+
+
+@pytest.fixture
+def client(redis_server: RedisServer) -> redis.Redis:
+    return redis_server.client()
+
+
+def submission(task_id: str, **fields: Any) -> Submission:
+    return decide.submit(made(task_id, **fields), b"null", "digest", held=False)
+
+
+async def submit(part: Partition, *names: str, **fields: Any) -> None:
+    await verbs.insert(part, [submission(name, **fields) for name in names], 10_000)
+
+
+def warned(caplog: pytest.LogCaptureFixture) -> Sequence[str]:
+    return [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+
+
+async def damage(part: Partition, client: redis.Redis) -> None:
+    """Of five tasks only the first and the last can be read."""
+    await submit(part, "a", "b", "c", "d", "e")
+    client.hset(part.keys("task", "b"), "createdAt", "yesterday")
+    client.hdel(part.keys("task", "c"), "type", "stageNames")
+    client.delete(part.keys("task", "d"))
+    client.rpush(part.keys("task", "d"), "not a hash")
+
+
+async def test_a_damaged_record_hides_none_of_its_neighbours(
+    part: Partition, client: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    await damage(part, client)
+    found = await reads.load(part, ["a", "b", "c", "d", "e", "unknown"])
+    assert [task and task.id for task in found] == ["a", None, None, None, "e", None]
+    said = warned(caplog)
+    assert len(said) == 3
+    assert all("holdfast doctor" in text for text in said)
+
+
+async def test_damaged_records_are_left_out_of_a_page(part: Partition, client: redis.Redis) -> None:
+    await damage(part, client)
+    page = await find.find(part, Filter(), 10, None)
+    assert ([task.id for task in page.tasks], page.cursor) == (["e", "a"], None)
+    page = await find.find(part, Filter(), 1, None)
+    assert ([task.id for task in page.tasks], page.cursor) == (["e"], "e")
+
+
+async def test_damaged_records_have_no_peek_and_no_detail(
+    part: Partition, client: redis.Redis
+) -> None:
+    await damage(part, client)
+    peeks = await reads.peek(part, ["a", "b", "c", "d"])
+    assert [peek is not None for peek in peeks] == [True, False, False, False]
+    assert [await reads.detail(part, task_id) for task_id in "bcd"] == [None] * 3
+
+
+async def test_a_record_that_ran_out_of_time_is_not_there_and_nobody_is_warned(
+    part: Partition, client: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    await submit(part, "a", "b")
+    client.delete(part.keys("task", "a"))
+    assert (await reads.load(part, ["a"])) == [None]
+    assert [task.id for task in (await find.find(part, Filter(), 10, None)).tasks] == ["b"]
+    assert (await reads.detail(part, "a"), await reads.checkpoint(part, "a")) == (None, None)
+    assert not warned(caplog)
+
+
+async def test_a_detail_shows_what_is_left_when_a_part_of_it_is_damaged(
+    part: Partition, client: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    await submit(part, "a")
+    client.set(part.keys("stages", "a"), "not a hash")
+    client.rpush(part.keys("events", "a"), "2\nr\nnonsense", "nonsense")
+    client.hset(part.keys("task", "a"), "progress", "nonsense")
+    found = await reads.detail(part, "a")
+    assert found is not None
+    assert (found.payload, found.stages, found.progress) == (b"null", (), None)
+    assert [type(event).__name__ for event in found.events] == ["TaskCreated"]
+    assert len(warned(caplog)) == 4
+
+
+async def test_an_unreadable_audit_hides_no_other(part: Partition, client: redis.Redis) -> None:
+    await verbs.audit(part, entry("a", NOW))
+    client.rpush(part.keys("audit"), "nonsense")
+    await verbs.audit(part, entry("b", NOW))
+    assert [one.task_id for one in await reads.audits(part, 10, 0)] == ["b", "a"]
+    assert await reads.audits(part, 10, 3) == []
+
+
+async def test_a_look_is_bounded_and_goes_on_at_its_cursor(
+    part: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(find, "LOOK_LIMIT", 120)
+    names = [f"task-{n:03}" for n in range(300)]
+    await submit(part, *names)
+    await submit(part, "task-000-rare", type="rare")
+    seen: list[str] = []
+    pages, cursor = 0, None
+    while pages == 0 or cursor is not None:
+        page = await find.find(part, Filter(type="rare"), 2, cursor)
+        seen += [task.id for task in page.tasks]
+        pages, cursor = pages + 1, page.cursor
+    assert (seen, pages) == (["task-000-rare"], 3)
+
+
+async def test_more_ids_than_one_script_takes_are_loaded_in_order(part: Partition) -> None:
+    names = [f"task-{n:03}" for n in range(250)]
+    await submit(part, *names)
+    assert [task and task.id for task in await reads.load(part, names[::-1])] == names[::-1]
+    assert all(await reads.peek(part, names))
+    assert len((await find.find(part, Filter(), 250, None)).tasks) == 250
+
+
+async def test_the_head_of_a_queue_is_what_the_next_claim_hands_out(part: Partition) -> None:
+    await submit(part, "a", "b", "c")
+    for expected in ("a", "b", "c"):
+        assert (await stats(part)).heads["default"].id == expected
+        (claimed,) = await verbs.claim(
+            part, "w", request=expected, queues=["default"], limit=1, lease_seconds=-1
+        )
+        assert claimed.task.id == expected
+    assert (await stats(part)).heads == {}
+    await verbs.expire(part, 10, count_crashes=False)
+    (claimed,) = await verbs.claim(
+        part, "w", request="x", queues=["default"], limit=1, lease_seconds=30
+    )
+    assert (await stats(part)).heads["default"].id != claimed.task.id
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        Filter(tenant="t"),
+        Filter(plan="p"),
+        Filter(statuses=(Status.PENDING,), tenant="t"),
+        Filter(tenant="t", plan="p", queue="default"),
+    ],
+)
+async def test_whichever_index_is_the_narrowest_the_same_is_found(
+    part: Partition, where: Filter
+) -> None:
+    await submit(part, "a", "b", tenant="t", plan="p")
+    await submit(part, "c", "d", "e")
+    page = await find.find(part, where, 10, None)
+    assert [task.id for task in page.tasks] == ["b", "a"]
+
+
+async def suspend(part: Partition, task_id: str, at: float) -> None:
+    (task,) = await reads.load(part, [task_id])
+    assert task is not None
+    changes = {"status": Status.FAILED, "version": task.version + 1, "updated_at": at}
+    after = msgspec.structs.replace(task, **changes)
+    await verbs.apply(part, [Transition(after=after, request="r", next=Next.PARKED, events=())])
+
+
+@pytest.mark.parametrize("dated_limit", [0, 100])
+async def test_suspended_tasks_are_found_by_time_with_and_without_the_index_of_times(
+    part: Partition, monkeypatch: pytest.MonkeyPatch, dated_limit: int
+) -> None:
+    monkeypatch.setattr(find, "DATED_LIMIT", dated_limit)
+    names = ["b", "a", "d", "c", "e"]
+    await submit(part, *names)
+    for n, name in enumerate(names):
+        await suspend(part, name, NOW + n + 0.123_456_7)  # finer than a record tells it
+    after, before = NOW + 0.5, NOW + 3.5
+    where = Filter(statuses=tuple(SUSPENDED), updated_after=after, updated_before=before)
+    first = await find.find(part, where, 2, None)
+    assert ([task.id for task in first.tasks], first.cursor) == (["d", "c"], "c")
+    second = await find.find(part, where, 2, first.cursor)
+    assert ([task.id for task in second.tasks], second.cursor) == (["a"], None)
+
+
+async def test_a_peek_is_answered_from_the_tombstone(part: Partition) -> None:
+    await submit(part, "a")
+    (task,) = await reads.load(part, ["a"])
+    assert task is not None
+    changes = {"status": Status.COMPLETED, "version": 2, "settled_at": NOW}
+    after = msgspec.structs.replace(task, **changes)
+    result = '["ä"]'.encode()
+    await verbs.apply(
+        part, [Transition(after=after, request="r", next=Next.GONE, events=(), result=result)]
+    )
+    assert await reads.load(part, ["a"]) == [None]
+    (peek,) = await reads.peek(part, ["a"])
+    assert peek is not None
+    assert (peek.status, peek.result) == (Status.COMPLETED, result)
