@@ -166,13 +166,13 @@ async def test_the_head_of_a_queue_is_what_the_next_claim_hands_out(part: Partit
     await submit(part, "a", "b", "c")
     for expected in ("a", "b", "c"):
         assert (await stats(part)).heads["default"].id == expected
-        (claimed,) = await verbs.claim(
+        [claimed], _ = await verbs.claim(
             part, "w", request=expected, queues=["default"], limit=1, lease_seconds=-1
         )
         assert claimed.task.id == expected
     assert (await stats(part)).heads == {}
     await verbs.expire(part, 10, count_crashes=False)
-    (claimed,) = await verbs.claim(
+    [claimed], _ = await verbs.claim(
         part, "w", request="x", queues=["default"], limit=1, lease_seconds=30
     )
     assert (await stats(part)).heads["default"].id != claimed.task.id

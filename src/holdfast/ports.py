@@ -230,6 +230,9 @@ class Store(Protocol):
     ) -> int:
         """Delete what ended longer ago than that; for TASKS at least each one's own ``keep``."""
 
+    async def reconcile(self, *, every_seconds: float) -> Sequence[Finding]:
+        """Mend what does not agree, unless somebody has within that time; what was found."""
+
     async def audit(self, entry: Audit) -> None:
         """Write down a refusal. What is done is written with its transition."""
 

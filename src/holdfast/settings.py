@@ -50,6 +50,7 @@ class Settings(BaseSettings):
     checkpoint_ttl: Duration = Field(default=7 * 86_400.0, gt=0)
     keep: Duration = 30 * 86_400.0
     audit_keep: Duration = 365 * 86_400.0
+    reconcile: Duration = 3600.0  # how often the workers compare and mend a Redis store; 0: never
     payload_limit: int = Field(default=1024 * 1024, ge=1)  # bytes of JSON
     queue_limit: int = Field(default=1_000_000, ge=1)  # waiting tasks per queue
     crash_limit: int = Field(default=3, ge=1)

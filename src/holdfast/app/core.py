@@ -29,6 +29,7 @@ from holdfast.domain.errors import (
     KeyConflict,
     QueueFull,
     StoreError,
+    StoreFull,
     StoreUnavailable,
 )
 from holdfast.domain.events import TaskProgress
@@ -262,11 +263,14 @@ class Holdfast:
     async def _open_store(self) -> Store:
         if self._given is not None:
             return self._given
-        store = store_from_url(self.settings.store, self.clock, self.settings.namespace)
+        given, self.degraded = self.settings, False
+        store = store_from_url(
+            given.store, self.clock, given.namespace, checkpoint_seconds=given.checkpoint_ttl
+        )
         try:
             await store.open()
         except StoreUnavailable as error:  # what a person must mend is not papered over
-            if self.settings.fallback != "memory":
+            if given.fallback != "memory" or isinstance(error, StoreFull):  # full is in reach
                 raise
             log.warning("starting on memory, nothing will be kept: %s", error)
             self.degraded = True
@@ -310,6 +314,7 @@ class Holdfast:
                 lease_seconds=given.lease,
                 drain_seconds=given.drain,
                 audit_seconds=given.audit_keep,
+                reconcile_seconds=given.reconcile,
                 heartbeat_thread=heartbeat_thread,
                 rules=Rules(
                     checkpoint_ttl_seconds=given.checkpoint_ttl,
@@ -366,7 +371,8 @@ class Holdfast:
         try:
             insertion = await self._insert(submission)
         except StoreUnavailable as error:
-            log.critical("a submit was refused, the store is out of reach: %s", error)
+            why = "full" if isinstance(error, StoreFull) else "out of reach"
+            log.critical("a submit was refused, the store is %s: %s", why, error)
             raise
         match insertion:
             case Conflict(first):

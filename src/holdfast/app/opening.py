@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from urllib.parse import unquote, urlsplit
 
 from holdfast.domain.errors import InvalidSetting
@@ -13,9 +14,12 @@ FILES = "sqlite:///relative/path.db or sqlite:////absolute/path.db"
 FORMS = f"memory://, {FILES}, {address.FORMS}"
 
 
-def store_from_url(url: str, clock: Clock, namespace: str) -> Store:
+def store_from_url(
+    url: str, clock: Clock, namespace: str, *, checkpoint_seconds: float | None = None
+) -> Store:
+    """``checkpoint_seconds``: for stores that let a settled task's checkpoint go by themselves."""
     if url.partition("://")[0] in address.SCHEMES:
-        return _redis_store(url, clock, namespace)
+        return _redis_store(url, clock, namespace, checkpoint_seconds)
     try:
         parts = urlsplit(url)
     except ValueError as error:  # brackets that do not close
@@ -34,13 +38,17 @@ def store_from_url(url: str, clock: Clock, namespace: str) -> Store:
     raise InvalidSetting("HOLDFAST_STORE", address.redacted(url), f"unknown store; write {FORMS}")
 
 
-def _redis_store(url: str, clock: Clock, namespace: str) -> Store:
+def _redis_store(url: str, clock: Clock, namespace: str, checkpoint_seconds: float | None) -> Store:
     shown = address.parse(url).shown
     try:
+        from holdfast.stores.redis.partition import Terms
         from holdfast.stores.redis.store import RedisStore
     except ModuleNotFoundError as error:
         if error.name != "redis":
             raise
         reason = "Redis needs its driver: pip install 'holdfast[redis]'"
         raise InvalidSetting("HOLDFAST_STORE", shown, reason) from error
-    return RedisStore(url, clock, namespace=namespace)
+    terms = Terms()
+    if checkpoint_seconds is not None:
+        terms = Terms(checkpoint_seconds=math.ceil(checkpoint_seconds))
+    return RedisStore(url, clock, namespace=namespace, terms=terms)

@@ -64,7 +64,9 @@ def run(context: typer.Context, command: Callable[[Session], Awaitable[T]]) -> T
 @asynccontextmanager
 async def opened(url: str | None) -> AsyncIterator[Session]:
     settings, clock = load(store=url, fallback="none"), SystemClock()
-    store = store_from_url(settings.store, clock, settings.namespace)
+    store = store_from_url(
+        settings.store, clock, settings.namespace, checkpoint_seconds=settings.checkpoint_ttl
+    )
     _check_is_there(store, settings.store)
     await store.open()
     try:

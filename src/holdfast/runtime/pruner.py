@@ -1,10 +1,14 @@
-"""Retention: what has ended and outlived its time goes, in small bites."""
+"""Looks after the store: what has outlived its time goes, what does not agree is mended."""
 
 from __future__ import annotations
+
+import logging
 
 from holdfast.domain.errors import StoreError
 from holdfast.ports import Clock, Kept, Store
 from holdfast.runtime.timing import sleep
+
+log = logging.getLogger("holdfast.pruner")
 
 EVERY_SECONDS = 60.0
 BATCH = 500
@@ -19,9 +23,11 @@ class Pruner:
         clock: Clock,
         checkpoint_seconds: float,
         audit_seconds: float,
+        reconcile_seconds: float,
     ) -> None:
         self._store = store
         self._clock = clock
+        self._reconcile_seconds = reconcile_seconds
         self._ages: dict[Kept, float] = {
             Kept.TASKS: 0.0,  # each has its own ``keep``
             Kept.CHECKPOINTS: checkpoint_seconds,
@@ -46,3 +52,12 @@ class Pruner:
                 )
                 if pruned < BATCH:
                     break
+        if self._reconcile_seconds > 0:
+            for finding in await self._store.reconcile(every_seconds=self._reconcile_seconds):
+                log.warning(
+                    "%s %s %s%s",
+                    finding.invariant,
+                    finding.task_id or "-",
+                    finding.says,
+                    " (mended)" if finding.mended else "",
+                )

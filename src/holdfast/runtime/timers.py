@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+
 from holdfast.domain.errors import StoreError
 from holdfast.ports import Clock, Store
 from holdfast.runtime.outages import Outages
 from holdfast.runtime.timing import sleep
+
+log = logging.getLogger("holdfast.timers")
 
 TICK_SECONDS = 0.5
 BATCH = 500
@@ -26,6 +30,7 @@ class Timers:
         while True:
             try:
                 wait_seconds = await self.tick()
+                self._outages.over()
             except StoreError as error:
                 self._outages.note(error)
                 wait_seconds = TICK_SECONDS
@@ -43,6 +48,8 @@ class Timers:
         """Sweep once; how long until the next sweep."""
         counted = not self._outages.within(2 * self._lease_seconds)
         lost = await self._store.expire(limit=BATCH, count_crashes=counted)
+        if lost:
+            log.info("leases had lapsed: %d tasks are ready to be taken over", lost)
         due = await self._store.promote(limit=BATCH)
         if BATCH in (lost, due.count):
             return 0.0

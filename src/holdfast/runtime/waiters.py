@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import defaultdict
 
-from holdfast.domain.errors import HoldfastError, StoreError, TaskNotFound
+from holdfast.domain.errors import HoldfastError, StoreError, StoreUnavailable, TaskNotFound
 from holdfast.domain.state import SETTLED, SUSPENDED
 from holdfast.ports import Peek, Store, Topic
 
@@ -23,8 +23,8 @@ class Waiters:
         self._watcher: asyncio.Task[None] | None = None
 
     async def rested(self, task_id: str) -> Peek:
-        """Until the task has settled or waits for a person."""
-        if peek := self._ended(await self._look(task_id)):
+        """Until the task has settled or waits for a person; an outage is waited out."""
+        if (peek := await self._look(task_id)) is not None:
             return peek
         future: asyncio.Future[Peek] = asyncio.get_running_loop().create_future()
         self._waiting[task_id].append(future)
@@ -35,11 +35,16 @@ class Waiters:
         finally:
             self._forget(task_id, future)
 
-    async def _look(self, task_id: str) -> Peek:
-        [peek] = await self._store.peek([task_id])
+    async def _look(self, task_id: str) -> Peek | None:
+        """None: it goes on, or nobody can tell now."""
+        try:
+            [peek] = await self._store.peek([task_id])
+        except StoreUnavailable as error:
+            log.warning("cannot look for results: %s", error)
+            return None
         if peek is None:
             raise TaskNotFound(task_id)
-        return peek
+        return self._ended(peek)
 
     def _ended(self, peek: Peek) -> Peek | None:
         return peek if peek.status in SETTLED | SUSPENDED else None

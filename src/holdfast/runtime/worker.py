@@ -48,6 +48,7 @@ class WorkerOptions:
     lease_seconds: float = 30.0
     drain_seconds: float = 30.0
     audit_seconds: float = 365 * 86_400
+    reconcile_seconds: float = 3600
     rules: Rules = field(default_factory=Rules)
     heartbeat_thread: bool = True  # False: on the worker's own loop, for simulations
 
@@ -131,6 +132,7 @@ class Worker:
             clock=self._clock,
             checkpoint_seconds=self._options.rules.checkpoint_ttl_seconds,
             audit_seconds=self._options.audit_seconds,
+            reconcile_seconds=self._options.reconcile_seconds,
         )
         services = [timers.run, pruner.run]
         if self._options.heartbeat_thread:

@@ -300,6 +300,11 @@ class FaultyStore:
             ),
         )
 
+    async def reconcile(self, *, every_seconds: float) -> Sequence[Finding]:
+        return await self._line.call(
+            "reconcile", lambda to: to.reconcile(every_seconds=every_seconds)
+        )
+
     async def audit(self, entry: Audit) -> None:
         await self._line.call("audit", lambda to: to.audit(entry))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from bisect import insort
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -13,7 +13,7 @@ from holdfast.domain import events as ev
 from holdfast.domain.state import Move, Status
 from holdfast.domain.task import Place, Progress, StageRecord, Task
 from holdfast.domain.transition import Audit
-from holdfast.ports import Beat, Claimed, Clock, Topic
+from holdfast.ports import Beat, Check, Claimed, Clock, Finding, Topic
 from holdfast.stores.signals import Signals
 
 TOMBSTONE_SECONDS = 24 * 3600
@@ -75,6 +75,25 @@ class Shelves:
     def _now(self) -> float:
         """The store's clock, which judges leases and due times: a wall clock nobody can set."""
         return self._clock.steady() + self._offset_seconds
+
+    # -- verbs for which there is nothing to do
+
+    async def open(self) -> None:
+        pass
+
+    close = detach = open
+
+    def home(self, task_id: str, *, tenant: str | None, key: str | None) -> str:
+        del tenant, key
+        return task_id
+
+    async def reconcile(self, *, every_seconds: float) -> Sequence[Finding]:
+        del every_seconds
+        return ()
+
+    async def checks(self) -> Sequence[Check]:
+        says = "nothing is kept across a restart of this process"
+        return [Check(name="persistence", good=False, says=says)]
 
     # -- places and lines
 

@@ -33,7 +33,6 @@ from holdfast.domain.transition import (
 )
 from holdfast.ports import (
     Beat,
-    Check,
     Claimed,
     Detail,
     Due,
@@ -56,15 +55,6 @@ from holdfast.stores.memory.state import Bodies, Shelves, Tenant
 class MemoryStore(Shelves):
     durable = False
     url = "memory://"
-
-    async def open(self) -> None:
-        pass
-
-    close = detach = open
-
-    def home(self, task_id: str, *, tenant: str | None, key: str | None) -> str:
-        del tenant, key
-        return task_id
 
     # -- writes
 
@@ -488,10 +478,6 @@ class MemoryStore(Shelves):
 
         with self._lock:
             return examine(self, fix=fix)[:limit]
-
-    async def checks(self) -> Sequence[Check]:
-        says = "nothing is kept across a restart of this process"
-        return [Check(name="persistence", good=False, says=says)]
 
     # -- signals
 

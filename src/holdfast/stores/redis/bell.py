@@ -14,6 +14,7 @@ from holdfast.domain.errors import StoreError
 from holdfast.ports import Topic
 from holdfast.stores.redis.keys import Keys
 from holdfast.stores.redis.link import Link
+from holdfast.stores.redis.reads import unless_foreign
 
 BLOCK_SECONDS = 5.0
 RETRY_SECONDS = 0.5
@@ -44,7 +45,8 @@ class Bells:
 
     async def _newest(self, keys: Keys) -> str:
         (found,) = await self._link.many(keys, [("XREVRANGE", keys("bell"), "+", "-", "COUNT", 1)])
-        return str(found[0][0].decode()) if found else "0-0"
+        newest = unless_foreign(found)
+        return str(newest[0][0].decode()) if newest else "0-0"
 
     async def _hear(self, keys: Keys) -> None:
         lost = False

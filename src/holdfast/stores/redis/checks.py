@@ -18,6 +18,7 @@ from holdfast.stores.redis import faults
 from holdfast.stores.redis.address import Address, Kind
 from holdfast.stores.redis.keys import Keys
 from holdfast.stores.redis.link import Link
+from holdfast.stores.redis.reads import unless_foreign
 
 REDIS_LEAST = (6, 2)
 VALKEY_LEAST = (7, 2)
@@ -36,6 +37,12 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     time: float | str
 
 
+class Lost(msgspec.Struct, frozen=True, kw_only=True):
+    key: str
+    writes: int
+    at: str
+
+
 async def look(link: Link, keys_list: Sequence[Keys], clock: Clock) -> list[Check]:
     """All checks; raises `StoreUnusable` for what must not be used as it is."""
     servers = [_seen(where, replies) for where, replies in await link.each(list(_questions()))]
@@ -49,6 +56,7 @@ async def look(link: Link, keys_list: Sequence[Keys], clock: Clock) -> list[Chec
     for keys in keys_list:
         if wrong := await link.wrong_types(keys):
             raise faults.foreign(wrong, link.address.shown)
+    checks.append(lost_check([await _lost(link, keys) for keys in keys_list]))
     return [check for check in checks if check.says]
 
 
@@ -188,6 +196,28 @@ def clock_check(seen: Seen, now: float) -> Check:
         good=False,
         says=f"{abs(skew):.0f} s {side} ours: times that are shown do not fit; set both by NTP",
     )
+
+
+def lost_check(lost: Sequence[Lost]) -> Check:
+    """What workers have found to be gone that they had been told was written."""
+    some = [one for one in lost if one.writes]
+    if not some:
+        return Check(name="lost writes", good=True, says="")
+    forget = "; ".join(f"HDEL {one.key} lostWrites lostAt" for one in some)
+    return Check(
+        name="lost writes",
+        good=False,
+        says=f"{sum(one.writes for one in some)} writes that had been answered were lost by a "
+        f"failover or a restart, the last time at {max(one.at for one in some)}; to forget it: "
+        f"{forget}",
+    )
+
+
+async def _lost(link: Link, keys: Keys) -> Lost:
+    key = keys("meta")
+    [found] = await link.many(keys, [("HMGET", key, "lostWrites", "lostAt")])
+    writes, at = unless_foreign(found)
+    return Lost(key=key, writes=int(writes or 0), at=(at or b"").decode())
 
 
 def _appending(fsync: str | None) -> Check:

@@ -13,14 +13,16 @@ from typing import Any
 
 import msgspec
 
-from holdfast.domain.errors import SerialisationError
+from holdfast.domain.errors import SerialisationError, StoreForeign
 from holdfast.domain.state import LOSE
 from holdfast.domain.task import Place, Task
 from holdfast.ports import Finding
 from holdfast.stores.redis import record, recount, salvage, scripts, walks
+from holdfast.stores.redis.keys import TYPES
 from holdfast.stores.redis.partition import Partition
 
-PAGE = 25  # tasks of one step: each costs some twenty commands
+PAGE = 20  # tasks of one step: each costs some twenty commands
+AT_ONCE = 1000  # findings of one reconciliation
 ROUNDS = 3  # what one mends may uncover something for the next
 SOON_SECONDS = 3600.0  # the look takes less
 
@@ -40,14 +42,39 @@ SETS = {
     "line": "the line of",
     "resting": "the resting of",
 }
+TYPES_OF = TYPES | {
+    **dict.fromkeys(SETS, "zset"),
+    **dict.fromkeys(("active", "lock", "key", "payload", "result", "data", "ckpt"), "string"),
+    **dict.fromkeys(("task", "ckpt_meta", "stages", "tombstone"), "hash"),
+    "by_day": "set",
+    "events": "list",
+    "tasks_of": "stream",
+}
 STREAMS = {"tasks": "default", "tasks_of": None}
+OF_A_TASK = ("key", "payload")
 OF_A_TENANT = frozenset({"active", "lock", "line", "resting"})
+OTHERS = OF_A_TENANT | SETS.keys() | STREAMS.keys()
 _LOSES = msgspec.msgpack.encode({**LOSE.to})
 
 Said = Iterator[tuple[str, str]]
 
 
+async def is_time(part: Partition, every_seconds: float) -> bool:
+    """Nobody has reconciled for so long; from now on the caller has."""
+    key, lasts_ms = part.keys("reconciled"), max(1, round(every_seconds * 1000))
+    (first,) = await part.link.many(part.keys, [("SET", key, "1", "PX", lasts_ms, "NX")])
+    return bool(first)
+
+
 async def examine(part: Partition, *, fix: bool, limit: int) -> list[Finding]:
+    try:
+        return await _rounds(part, fix=fix, limit=limit)
+    except StoreForeign as error:
+        foreign = [finding async for finding in _foreign(part)]
+        return foreign[:limit] or [_finding("I11", None, str(error), False)]
+
+
+async def _rounds(part: Partition, *, fix: bool, limit: int) -> list[Finding]:
     found: dict[Finding, None] = {}
     for _ in range(ROUNDS if fix else 1):
         before = len(found)
@@ -69,15 +96,15 @@ async def _everything(part: Partition, fix: bool) -> AsyncIterator[Finding]:
         for ids in _pages([of for kind, of in page if kind == "task"], PAGE):
             async for finding in _tasks(part, ids, fix):
                 yield finding
-        others |= dict.fromkeys(one for one in page if one[0] != "task")
+        for kind in OF_A_TASK:
+            mine = [of for k, of in page if k == kind and of not in leaving]
+            for names in _pages(mine, walks.PAGE):
+                async for finding in _strays(part, kind, "", names, fix):
+                    yield finding
+        others |= dict.fromkeys(one for one in page if one[0] in OTHERS)
     for kind, of in others:
         async for finding in _members(part, kind, of, leaving, fix):
             yield finding
-    for kind in ("key", "payload"):
-        mine = [of for k, of in others if k == kind and of not in leaving]
-        for names in _pages(mine, walks.PAGE):
-            async for finding in _strays(part, kind, "", names, fix):
-                yield finding
     tenants = sorted({of for kind, of in others if kind in OF_A_TENANT})
     for names in _pages(tenants, PAGE):
         for tenant, says, mended in await part.call(
@@ -108,6 +135,17 @@ async def _leaving(part: Partition) -> set[str]:
         start, passed = last, same + (passed if last == start else 0)
 
 
+async def _foreign(part: Partition) -> AsyncIterator[Finding]:
+    """With one of these in the way, nothing else can be told."""
+    async for page in walks.names(part):
+        names = [(part.keys(k, of) if of else part.keys(k), TYPES_OF.get(k)) for k, of in page if k]
+        types = await part.link.many(part.keys, [("TYPE", name) for name, _ in names])
+        for (name, wanted), kind in zip(names, types, strict=True):
+            if wanted and kind.decode() not in (wanted, "none"):
+                says = f"{name} is a {kind.decode()}, not a {wanted}: rename it"
+                yield _finding("I11", None, says, False)
+
+
 # -- from the records
 
 
@@ -133,6 +171,8 @@ async def _tasks(part: Partition, ids: Sequence[str], fix: bool) -> AsyncIterato
             task = record.decode(task_id, record.texts(fields), float(until) if until else None)
             if not kept:
                 raise SerialisationError(f"task {task_id}: its record is incomplete")
+            if not complaints and salvage.contradicts_itself(task):
+                raise SerialisationError(f"task {task_id}: is {task.place}, and {task.status}")
         except SerialisationError as error:
             aside = fix and not runs and await salvage.set_aside(part, [task_id.encode()])
             yield _finding("I11", task_id, str(error), bool(aside))
@@ -141,14 +181,16 @@ async def _tasks(part: Partition, ids: Sequence[str], fix: bool) -> AsyncIterato
             yield _finding(invariant, task_id, says, False)
 
 
-def _rules(task: Task, kept: int, checkpoint: bytes, payload: int) -> Said:
+def _rules(task: Task, kept: int, checkpoint: bytes, payload: bytes, events: bytes) -> Said:
     if task.pause_requested and task.place in (Place.PARKED, Place.SETTLED):
         yield "I14", "rests with a pause still asked for"
     # Both were written by its last failure: a limit that was lowered since then is not meant.
     if 0 < task.retry_max <= task.failures and task.place in RUNNABLE:
         yield "I16", f"is tried again after failure {task.failures} of {task.retry_max}"
-    if not payload:
-        yield "I11", "its payload is gone"
+    if payload != b"string":
+        yield "I11", "its payload is gone" if payload == b"none" else "its payload is not ours"
+    if events not in (b"list", b"none"):
+        yield "I11", "its events are not ours"
     done = task.last_completed + 1
     if done > 0 and task.fence > 0:
         if kept != done:

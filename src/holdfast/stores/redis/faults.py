@@ -22,7 +22,7 @@ FULL = {"OOM", "MISCONF"}
 DENIED = {"NOAUTH", "WRONGPASS", "NOPERM", "DENIED"}
 MOVING = {"READONLY", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "ASK", "TRYAGAIN", "UNBLOCKED"}
 WAITING = {"LOADING", "BUSY", "NOREPLICAS"}
-STALE = MOVING | {"LOADING"}  # who answers so is not, or not yet, the one to ask
+STALE = MOVING | {"LOADING", "NOREPLICAS"}  # who answers so is not, or not yet, the one to ask
 
 # Redis 6.2 wraps what a command in a script answers; from 7.0 on it stands first.
 _IN_SCRIPT = re.compile(r"@user_script: ?\d+: -?([A-Z]{3,})\b")
@@ -108,9 +108,23 @@ def away(where: str, address: Address, error: Exception) -> StoreError:
     if "SSL" in str(error) or "certificate" in str(error):
         return StoreUnusable(f"no TLS with {where}: {error}; check ca= in HOLDFAST_STORE")
     if isinstance(error, redis.TimeoutError):
-        hint = " (does it speak TLS?)" if address.tls and "connecting" in str(error) else ""
+        hint = _other_scheme(address) if address.tls and "connecting" in str(error) else ""
         return StoreUnavailable(f"{where} did not answer in time: {error}{hint}")
     return StoreUnavailable(f"{where} cannot be reached: {error}")
+
+
+def at_first(address: Address, error: StoreUnavailable) -> StoreUnavailable:
+    """Who hangs up on the first word may have expected another language."""
+    if address.tls or "closed by server" not in str(error):
+        return error
+    return StoreUnavailable(f"{error}{_other_scheme(address)}")
+
+
+def _other_scheme(address: Address) -> str:
+    scheme = address.shown.partition("://")[0]
+    if address.tls:
+        return f" (does it speak TLS? if not, write {scheme.replace('rediss', 'redis')}://)"
+    return f" (does it speak TLS? then write {scheme.replace('redis', 'rediss')}://)"
 
 
 def refused(where: str, _: Address, error: Exception) -> StoreError:

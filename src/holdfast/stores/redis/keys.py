@@ -28,6 +28,7 @@ TEMPLATES = {
     "payload": "payload:{}",  # string
     "result": "result:{}",  # string
     "data": "data:{}",  # string: customData that outlives its checkpoint
+    "kept": "kept:{}",  # string: a settled task's last checkpoint, for when that has expired
     "stages": "stages:{}",  # hash: one field for each committed stage
     "events": "events:{}",  # list: one element for each version
     "tombstone": "tombstone:{}",  # hash
@@ -55,6 +56,7 @@ TEMPLATES = {
     "workers": "workers",  # hash: worker → its last beat
     "seen": "workers:seen",  # sorted set of workers by their last beat
     "claims": "claims",  # hash: worker → its last claim
+    "reconciled": "reconciled",  # string, while the last reconciliation is recent
     "bell": "bell",  # stream of a few entries: that something may be ready, or has come to rest
 }
 

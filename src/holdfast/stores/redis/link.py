@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import redis
 
+from holdfast.domain.errors import StoreUnavailable
 from holdfast.stores.redis import faults
 from holdfast.stores.redis.address import Address
 from holdfast.stores.redis.keys import TYPES, Keys
@@ -49,6 +50,9 @@ class Link:
             for where, [reply] in await self.each([("PING",)]):
                 if _is_error(reply) and not faults.is_denied(reply):  # an ACL may forbid a PING
                     raise self._told(reply, where)
+        except StoreUnavailable as error:
+            await self.close()
+            raise faults.at_first(self.address, error) from error.__cause__
         except BaseException:
             await self.close()
             raise

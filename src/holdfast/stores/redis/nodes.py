@@ -16,6 +16,7 @@ from typing import Any
 import redis
 from redis.crc import key_slot
 
+from holdfast.domain.errors import StoreError
 from holdfast.stores.redis import faults
 from holdfast.stores.redis.address import Address, Host, Kind
 from holdfast.stores.redis.wires import (
@@ -30,6 +31,8 @@ from holdfast.stores.redis.wires import (
 
 POOL_MAX = 32  # connections of a loop to a server
 EARS_MAX = 1024  # those that only listen: one for each partition
+# A primary that was replaced takes writes, which are lost, until Sentinel has told it: ten seconds.
+TRUST_SECONDS = 2.0
 
 
 class Fault(Exception):
@@ -85,6 +88,8 @@ class Nodes:
         self._closed = False
         self._doubted: set[Host] = set()
         self._looking: asyncio.Task[tuple[list[int], list[Host]]] | None = None
+        self._looked_at = 0.0
+        self._looking_over: asyncio.Task[None] | None = None
         self._starts: list[int] = []  # the first slot of each range
         self._owners: list[Host] = []  # who has it
 
@@ -139,15 +144,17 @@ class Nodes:
     async def close(self) -> None:
         self._closed = True
         self.forget()
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+        looking = [task for task in (self._looking, self._looking_over) if task is not None]
+        for task in looking:
+            task.cancel()
+        await asyncio.gather(*looking, return_exceptions=True)
         nodes, self._nodes = self._nodes, {}
         await asyncio.gather(*(node.close(wait=True) for node in nodes.values()))
 
     async def _look(self) -> None:
         """All who need to know wait for the same answer, also if it is that there is none."""
         if self._owners:
+            self._look_over_at_times()
             return
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._found_in_time())
@@ -156,6 +163,22 @@ class Nodes:
             self._starts, self._owners = await asyncio.shield(self._looking)
         except redis.RedisError as error:
             raise Fault(error, self._address.shown) from error
+        self._looked_at = asyncio.get_running_loop().time()
+
+    def _look_over_at_times(self) -> None:
+        """Has Sentinel another primary by now? Nobody waits for the answer."""
+        now = asyncio.get_running_loop().time()
+        if self._address.kind is Kind.SENTINEL and now - self._looked_at > TRUST_SECONDS:
+            self._looked_at = now
+            self._looking_over = asyncio.create_task(self._look_over())
+
+    async def _look_over(self) -> None:
+        try:
+            host = await self._primary()
+        except (redis.RedisError, StoreError):
+            return  # the old one is asked until it fails
+        for node in [node for node in self._nodes.values() if node.host != host]:
+            await self.drop(node)
 
     async def _found_in_time(self) -> tuple[list[int], list[Host]]:
         try:

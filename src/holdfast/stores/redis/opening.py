@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.domain.errors import StoreForeign, StoreTooNew
 from holdfast.stores.redis.partition import Partition
+from holdfast.stores.redis.reads import unless_foreign
 
 FORMAT = 1
 
@@ -19,7 +20,7 @@ async def make_ours(part: Partition, partitions: int) -> None:
             ("HMGET", meta, "format", "partitions"),
         ],
     )
-    known, divided = (int(text) for text in found)
+    known, divided = (int(text) for text in unless_foreign(found))
     if known > FORMAT:
         raise StoreTooNew(
             f"{where} has format {known}, this Holdfast knows up to {FORMAT}: upgrade Holdfast"

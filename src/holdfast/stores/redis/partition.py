@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.domain.errors import StoreError
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.keys import Keys
 from holdfast.stores.redis.link import Link, Script
@@ -45,15 +46,18 @@ class Partition:
         """A call whose answer tells how much had been written before it."""
         answered = self._writes
         answer, writes, written = await self.call(script, *args)
-        if written:
+        before = writes - written
+        if written and before < answered:
+            await self._note_loss(answered, before)
+        elif written:
             self._writes = max(self._writes, writes)
-            if writes - written < answered:
-                await self._note_loss(answered)
         return answer
 
-    async def _note_loss(self, answered: int) -> None:
-        self._writes = 0
-        lost = await self.call(scripts.GONE_BACK, answered)
+    async def _note_loss(self, answered: int, before: int) -> None:
+        try:
+            lost, self._writes = await self.call(scripts.GONE_BACK, answered, before)
+        except StoreError:
+            return  # the next write will notice
         if lost:
             log.error(
                 "%s: %d writes that had been answered are gone: a failover or a restart lost them",

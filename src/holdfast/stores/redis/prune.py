@@ -99,7 +99,7 @@ _Body = tuple[bytes, bytes, bytes | None]  # task, version, checkpoint
 async def _read_checkpoints(part: Partition, ids: Sequence[bytes]) -> list[_Body]:
     names = [task_id.decode() for task_id in ids]
     versions = [("HGET", part.keys("ckpt_meta", name), "version") for name in names]
-    bodies = [("GET", part.keys("ckpt", name)) for name in names]
+    bodies = [("GET", part.keys("kept", name)) for name in names]
     replies = await part.link.many(part.keys, [*versions, *bodies])
     found = zip(ids, replies[: len(ids)], replies[len(ids) :], strict=True)
     return [(task_id, _bytes(version) or b"", _bytes(body)) for task_id, version, body in found]

@@ -1,9 +1,9 @@
 """Are the counts of tasks by queue and place right?
 
-They cannot be compared in one step, as only a walk tells who waits in the lines. So all are counted
-by a walk, between two looks at the counts; what differs is counted once more, and is reported only
-if it differs by the same, while nobody changed that count during either walk. It is mended by the
-difference: whatever is counted meanwhile stays counted. On a busy queue nothing is said of it.
+Only a walk tells who waits in which line, so all are counted by a walk. It is believed if nothing
+was written while it went, and what differs is mended by the difference: whatever is counted
+meanwhile stays counted. A store that is never quiet is compared where one step can do it: the sums
+over all queues of those that have an index of their own. These are told, and mended when it is.
 """
 
 from __future__ import annotations
@@ -11,42 +11,53 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator
 
+import msgspec
+
 from holdfast.ports import Finding
-from holdfast.stores.redis import walks
+from holdfast.stores.redis import scripts, walks
 from holdfast.stores.redis.partition import Partition
+
+WALKS = 3  # until one is not disturbed
+
+
+class Said(msgspec.Struct, frozen=True):
+    counts: dict[str, int]
+    writes: bytes | None
 
 
 async def examine(part: Partition, *, fix: bool) -> AsyncIterator[Finding]:
-    suspected = await _differences(part)
-    if not suspected:
+    for _ in range(WALKS):
+        before = await _said(part)
+        walked = await _walked(part)
+        if await _said(part) == before:
+            break
+    else:
+        for place, says, is_ in await part.call(scripts.TALLY):
+            if says != is_:
+                yield _told(f"{place.decode()} in all queues", says, is_, mended=False)
         return
-    confirmed = await _differences(part)
-    for field, (says, is_) in suspected.items():
-        if confirmed.get(field) != (says, is_):
+    for field in sorted(before.counts.keys() | walked.keys()):
+        says, is_ = before.counts.get(field, 0), walked[field]
+        if says == is_:
             continue
         if fix:
             by = ("HINCRBY", part.keys("counts"), field, is_ - says)
             await part.link.many(part.keys, [by])
-        told = f"{field} is counted as {says}, there are {is_}"
-        yield Finding(invariant="I11", task_id=None, says=told, mended=fix)
+        yield _told(field, says, is_, mended=fix)
 
 
-async def _differences(part: Partition) -> dict[str, tuple[int, int]]:
-    """What is said and what is, of those counts that stood still."""
-    before = await _said(part)
-    walked = await _walked(part)
-    after = await _said(part)
-    return {
-        field: (before[field], walked[field])
-        for field in sorted(before.keys() | walked.keys())
-        if before[field] == after[field] != walked[field]
-    }
+def _told(what: str, says: int, is_: int, *, mended: bool) -> Finding:
+    told = f"{what} is counted as {says}, there are {is_}"
+    return Finding(invariant="I11", task_id=None, says=told, mended=mended)
 
 
-async def _said(part: Partition) -> Counter[str]:
-    (found,) = await part.link.many(part.keys, [("HGETALL", part.keys("counts"))])
-    pairs = zip(found[::2], found[1::2], strict=True)
-    return Counter({name.decode(): int(number) for name, number in pairs})
+async def _said(part: Partition) -> Said:
+    counts, writes = await part.link.many(
+        part.keys,
+        [("HGETALL", part.keys("counts")), ("HGET", part.keys("meta"), "writes")],
+    )
+    pairs = zip(counts[::2], counts[1::2], strict=True)
+    return Said({name.decode(): int(number) for name, number in pairs}, writes)
 
 
 async def _walked(part: Partition) -> Counter[str]:

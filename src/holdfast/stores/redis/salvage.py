@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.domain import events as ev
 from holdfast.domain.errors import SerialisationError
-from holdfast.domain.state import Status
+from holdfast.domain.state import DUE, LOSE, SETTLED, START, SUSPENDED, Status
 from holdfast.domain.task import Failure, Kind, Place, Task
 from holdfast.stores.redis import record, scripts, walks
 from holdfast.stores.redis.partition import Partition
@@ -24,6 +24,17 @@ from holdfast.stores.redis.partition import Partition
 ATTEMPTS = 3  # it may change while it is looked at
 UNREADABLE = "unreadable"  # in the place of a name
 BODIES = {"payload": "string", "ckpt": "string", "data": "string", "stages": "hash"}
+
+# In which place a status can be: what says otherwise would be stuck there.
+STATUSES_IN: Mapping[Place, frozenset[Status]] = {
+    Place.HELD: frozenset({Status.CREATED}),
+    Place.READY: frozenset(START.to),
+    Place.LINE: frozenset(START.to),
+    Place.LATER: frozenset(DUE.to),
+    Place.LEASED: frozenset(LOSE.to),
+    Place.PARKED: SUSPENDED | {Status.PAUSED},
+    Place.SETTLED: SETTLED,
+}
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +90,8 @@ async def _set_aside(part: Partition, task_id: str) -> bool:
 async def _suspend(part: Partition, task_id: str, remains: Remains, now: float) -> bytes:
     fields, bad = readable(task_id, remains, now)
     before = record.decode(task_id, fields)
+    if not bad and contradicts_itself(before):
+        bad = ["status", "place"]
     after = _failed(before, [*bad, *remains.damaged], now)
     known = before.status if "status" not in bad else None
     order = fields["order"] if "order" not in bad else None
@@ -94,6 +107,10 @@ async def _suspend(part: Partition, task_id: str, remains: Remains, now: float) 
         assert after.failure is not None
         log.error("task %s is suspended: %s", task_id, after.failure.message)
     return answer
+
+
+def contradicts_itself(task: Task) -> bool:
+    return task.status not in STATUSES_IN[task.place]
 
 
 # -- what is left

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import re
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NoReturn, TypeVar
 
@@ -136,8 +136,10 @@ class RedisStore:
         return self._partitions[number] if 0 <= number < len(self._partitions) else None
 
     def _part_with(self, task: Task) -> Partition:
-        part = self._part_of(task.id)
-        if part is None or (task.tenant and part is not self._part_of_tenant(task.tenant)):
+        part, own = self._part_of(task.id), task.id
+        if len(self._partitions) > 1:
+            own = self.home(task.id.rpartition(".p")[0], tenant=task.tenant, key=task.key)
+        if part is None or own != task.id:
             raise InvalidInput(f"task id {task.id!r} was not made by this store's home()")
         return part
 
@@ -182,36 +184,44 @@ class RedisStore:
         if self._empty_claims.get(worker) == request:
             return []
         claimed: list[Claimed] = []
-        for part in await self._worth_asking(worker, request, queues):
-            claimed += await verbs.claim(
+        got: Counter[Partition] = Counter()
+        for part, wanted in await self._worth_asking(worker, request, queues):
+            if len(claimed) >= limit:
+                break
+            more, got[part] = await verbs.claim(
                 part,
                 worker,
                 request=request,
-                queues=queues,
+                queues=wanted,
                 limit=limit - len(claimed),
                 lease_seconds=lease_seconds,
+                got=got[part],
             )
-            if len(claimed) >= limit:
-                break
+            claimed += more
         if not claimed:
             self._empty_claims[worker] = request
         return claimed
 
     async def _worth_asking(
         self, worker: str, request: str, queues: Sequence[str]
-    ) -> Sequence[Partition]:
-        """Those that have something, the most wanted queue first. A repeat asks all of them."""
+    ) -> list[tuple[Partition, Sequence[str]]]:
+        """Each queue in the partitions that have something in it, then the next queue. A repeat
+        asks all of them for everything."""
         if len(self._partitions) == 1:
-            return self._partitions
+            return [(self._first, queues)]
         repeated = self._last_claims.get(worker) == request
         self._last_claims[worker] = request
         start = self._number(request)
         rotated = self._partitions[start:] + self._partitions[:start]
         if repeated:
-            return rotated
-        wanted = await _all(verbs.most_wanted(part, queues) for part in rotated)
-        ranked = [(rank, n) for n, rank in enumerate(wanted) if rank is not None]
-        return [rotated[n] for _, n in sorted(ranked)]
+            return [(part, queues) for part in rotated]
+        found = await _all(verbs.waiting(part, queues) for part in rotated)
+        return [
+            (part, [queue])
+            for n, queue in enumerate(queues)
+            for part, waiting in zip(rotated, found, strict=True)
+            if waiting[n]
+        ]
 
     async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
         for transition in batch:
@@ -262,6 +272,13 @@ class RedisStore:
             if kind is Kept.WORKERS and live is None:
                 live = await prune.live_workers(self._first)
         return pruned
+
+    async def reconcile(self, *, every_seconds: float) -> Sequence[Finding]:
+        found: list[Finding] = []
+        for part in self._partitions:
+            if await doctor.is_time(part, every_seconds):
+                found += await doctor.examine(part, fix=True, limit=doctor.AT_ONCE)
+        return found
 
     async def audit(self, entry: Audit) -> None:
         await verbs.audit(self._part_of(entry.task_id) or self._first, entry)

@@ -32,6 +32,7 @@ from holdfast.ports import Beat, Claimed, Due, Renewal
 from holdfast.stores import codec
 from holdfast.stores.redis import record, scripts
 from holdfast.stores.redis.partition import BATCH, Partition
+from holdfast.stores.redis.reads import unless_foreign
 from holdfast.stores.redis.salvage import set_aside
 
 log = logging.getLogger(__name__)
@@ -64,12 +65,16 @@ async def claim(
     queues: Sequence[str],
     limit: int,
     lease_seconds: float,
-) -> list[Claimed]:
+    got: int = 0,
+) -> tuple[list[Claimed], int]:
+    """What is handed out, after the ``got`` that this request has got here already; and how many
+    it has got then."""
     claimed: list[Claimed] = []
-    got, secret = 0, secrets.token_hex(8)
-    while len(claimed) < limit:
+    secret = secrets.token_hex(8)
+    repeated: list[int] = []
+    while repeated or len(claimed) < limit:
         asked = min(limit - len(claimed), BATCH)
-        handed_out, unreadable, upto = await part.write(
+        handed_out, unreadable, upto, *repeated = await part.write(
             scripts.CLAIM,
             worker,
             request,
@@ -83,32 +88,34 @@ async def claim(
             *queues,
         )
         claimed += await _readable(part, handed_out, unreadable)
-        if upto - got < asked:
+        got, before = upto, got
+        if got >= repeated[0] if repeated else got - before < asked:
             break
-        got = upto
-    return claimed
+    return claimed, got
 
 
 async def _readable(
     part: Partition, handed_out: Sequence[Any], unreadable: list[bytes]
 ) -> list[Claimed]:
     claimed = []
-    for fields, changes, until, newer_ran, bodies in handed_out:
+    for task_id, fields, changes, until, newer_ran, bodies in handed_out:
         try:
-            claimed.append(_claimed([*fields, *changes], float(until), newer_ran, bodies))
+            claimed.append(
+                _claimed(task_id.decode(), [*fields, *changes], float(until), newer_ran, bodies)
+            )
         except SerialisationError as error:
-            unreadable.append(_id_in([*fields, *changes]))
+            unreadable.append(task_id)
             log.error("%s", error)
     await set_aside(part, unreadable)
     return claimed
 
 
-async def most_wanted(part: Partition, queues: Sequence[str]) -> int | None:
-    """The first of these queues in which something is ready; None: in none of them."""
+async def waiting(part: Partition, queues: Sequence[str]) -> list[bool]:
+    """In which of these queues something is ready."""
     (found,) = await part.link.many(
         part.keys, [("HMGET", part.keys("counts"), *(f"{queue} ready" for queue in queues))]
     )
-    return next((n for n, count in enumerate(found) if count and int(count) > 0), None)
+    return [count is not None and int(count) > 0 for count in unless_foreign(found)]
 
 
 # -- transitions
@@ -292,13 +299,10 @@ def _shown(task_id: str, shown: Any) -> Task:
     return record.decode(task_id, record.texts(fields), float(until) if until else None)
 
 
-def _id_in(fields: Sequence[bytes]) -> bytes:
-    return dict(zip(fields[::2], fields[1::2], strict=True)).get(b"taskId", b"")
-
-
-def _claimed(fields: list[bytes], until: float, newer_ran: int, bodies: list[Any]) -> Claimed:
-    said = record.texts(fields)
-    task = record.decode(said["taskId"], said, until)
+def _claimed(
+    task_id: str, fields: list[bytes], until: float, newer_ran: int, bodies: list[Any]
+) -> Claimed:
+    task = record.decode(task_id, record.texts(fields), until)
     payload, checkpoint, data, stages = [*bodies, None, None, None][:4]
     if payload is None:
         raise SerialisationError(f"task {task.id}: its payload is gone")

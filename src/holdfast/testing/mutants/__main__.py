@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from functools import partial
 
 from holdfast.testing.mutants import MUTANTS, Catch, Mutant, hunt
-from holdfast.testing.mutants.hunt import in_contract
+from holdfast.testing.mutants.hunt import in_contract, in_lua
 from holdfast.testing.simulation.report import failure, say
 from holdfast.testing.simulation.world import run
 
@@ -19,13 +19,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     if given.contract is not None:
         return _contract(given.contract)
+    if given.lua is not None:
+        return _contract_on_redis(given.lua)
+    if given.store == "redis":
+        return _hunt_in_lua(given)
     chosen = [m.name for m in MUTANTS if given.only in (None, m.name)]
     with ProcessPoolExecutor(given.processes) as pool:
         if not _sound(pool, given.baseline):
             return 1
         catches = pool.map(partial(_hunt, seeds=given.seeds), chosen)
-        survivors = _table(zip(chosen, catches, strict=True))
-    say(f"{len(chosen)} mutants, {len(survivors)} survived: {', '.join(survivors) or 'none'}")
+        says = {mutant.name: mutant.says for mutant in MUTANTS}
+        survivors = _table(zip(chosen, catches, strict=True), says)
+    return _conclude(len(chosen), survivors)
+
+
+def _conclude(chosen: int, survivors: Sequence[str]) -> int:
+    say(f"{chosen} mutants, {len(survivors)} survived: {', '.join(survivors) or 'none'}")
     return 1 if survivors or not chosen else 0
 
 
@@ -45,9 +54,8 @@ def _hunt(name: str, *, seeds: int) -> Catch | None:
     return hunt(_named(name), range(seeds))
 
 
-def _table(rows: Iterable[tuple[str, Catch | None]]) -> list[str]:
+def _table(rows: Iterable[tuple[str, Catch | None]], says: Mapping[str, str]) -> list[str]:
     """Said row by row; the names of those that nothing caught."""
-    says = {mutant.name: mutant.says for mutant in MUTANTS}
     say(f"{'mutant':<30} {'caught by':<10} {'where':<44} {'steps':>7}  what is wrong")
     survivors = []
     for name, catch in rows:
@@ -65,6 +73,28 @@ def _contract(name: str) -> int:
         return contract()
 
 
+def _hunt_in_lua(given: argparse.Namespace) -> int:
+    from holdfast.testing.mutants.in_lua import LUA_MUTANTS
+
+    says = {one.name: one.says for one in LUA_MUTANTS if given.only in (None, one.name)}
+    baseline = in_lua("")
+    if baseline is not None:
+        say(f"baseline: the contract is broken without a mutant: {baseline.where}")
+        return 1
+    with ProcessPoolExecutor(given.processes) as pool:
+        survivors = _table(zip(says, pool.map(in_lua, says), strict=True), says)
+    return _conclude(len(says), survivors)
+
+
+def _contract_on_redis(name: str) -> int:
+    from holdfast.testing.mutants.in_lua import LUA_MUTANTS
+    from holdfast.testing.mutants.on_redis import contract
+
+    mutants = [one for one in LUA_MUTANTS if one.name == name]
+    with mutants[0].alive() if name else nullcontext():
+        return contract()
+
+
 def _named(name: str) -> Mutant:
     return next(mutant for mutant in MUTANTS if mutant.name == name)
 
@@ -75,7 +105,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--baseline", type=int, default=50, help="seeds without a mutant (50)")
     parser.add_argument("--only", help="the name of one mutant")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--store", choices=["memory", "redis"], default="memory")
     parser.add_argument("--contract", help=argparse.SUPPRESS)
+    parser.add_argument("--lua", help=argparse.SUPPRESS)
     return parser
 
 

@@ -42,15 +42,25 @@ def in_worlds(mutant: Mutant, seeds: Iterable[int]) -> Catch | None:
 
 
 def in_contract(mutant: Mutant | None) -> Catch | None:
+    return _contract("--contract", mutant.name if mutant else "")
+
+
+def in_lua(name: str) -> Catch | None:
+    """A defect of the Redis store's scripts; an empty name: none."""
+    return _contract("--lua", name)
+
+
+def _contract(option: str, name: str) -> Catch | None:
     """In a process of its own: pytest runs once per process."""
-    command = [sys.executable, "-m", "holdfast.testing.mutants", "--contract"]
-    command.append(mutant.name if mutant else "")
+    command = [sys.executable, "-m", "holdfast.testing.mutants", option, name]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=CONTRACT_SECONDS, check=False
     )
     if done.returncode == 0:
         return None
-    lines = [line for line in done.stdout.splitlines() if "::test_" in line]
+    lines = [
+        line for line in done.stdout.splitlines() if "::test_" in line and line.split()[0].isupper()
+    ]
     first = (lines or ["(no test was named)"])[0].rpartition("::")[2]
     test, _, says = first.partition(" - ")
     return Catch(by="contract", where=test, steps=0, says=says)

@@ -18,7 +18,10 @@ class TestMemory(StoreContract):
 
 
 def contract() -> int:
-    here = Path(__file__)
+    return run_contract(Path(__file__))
+
+
+def run_contract(here: Path) -> int:
     plain = ["-c", os.devnull, "--rootdir", str(here.parent), "-p", "no:cacheprovider"]
     plain += ["-o", "asyncio_default_fixture_loop_scope=function"]
     return int(pytest.main(["-q", "-x", "--no-header", "--tb=no", *plain, str(here)]))

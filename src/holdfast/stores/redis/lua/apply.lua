@@ -66,6 +66,7 @@ local function settle(t, r)
   if r.key then call('EXPIRE', K.key_of(r.tenantId or '', r.key), ends) end
   if call('EXPIRE', K.ckpt(t.id), ckpt_seconds) == 1 then
     call('EXPIRE', K.ckpt_meta(t.id), ckpt_seconds)
+    call('SET', K.kept(t.id), call('GET', K.ckpt(t.id)))
     call('ZADD', K.saved, t.settled_at, t.id)
   end
 end

@@ -1,6 +1,7 @@
 -- claim: ARGV 2 worker, 3 request, 4 how many of this request's tasks it has got already, 5 limit,
 -- 6 lease seconds, 7 a secret, 8 the lock's seconds, 9 the statuses of START, 10 its event,
--- 11… queues in order of preference.
+-- 11… queues in order of preference. Answers what is handed out, who cannot be read, how many the
+-- request has got; and of a repeat, how many there are to get.
 
 local worker, request, got, limit = ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local lease_until, secret, lock_seconds = decimal(now + tonumber(ARGV[6])), ARGV[7], ARGV[8]
@@ -8,17 +9,24 @@ local start, event = cmsgpack.unpack(ARGV[9]), ARGV[10]
 local claimed, handed_out, unreadable = {}, {}, {}
 local fence = tonumber(call('HGET', K.meta, 'fence') or '0')
 
+-- Nil: one of them cannot be read.
 local function bodies(id, has_run)
-  if not has_run then return {call('GET', K.payload(id))} end
-  return {call('GET', K.payload(id)), call('GET', K.ckpt(id)), call('GET', K.data(id)),
-    call('HGETALL', K.stages(id))}
+  local found = {try('GET', K.payload(id))}
+  if has_run then
+    add(found, try('GET', K.ckpt(id)), try('GET', K.data(id)), try('HGETALL', K.stages(id)))
+  end
+  for _, body in ipairs(found) do
+    if type(body) == 'table' and body.err then return nil end
+  end
+  return found
 end
 
 local function hand_out(r, fields)
   local newer_ran, has_run, id = moved_on(r), r.fence ~= nil, r.id
+  local belongs = bodies(id, has_run)
   fence = math.max(fence + 1, math.floor(now * 1000000))
   local its_fence = whole(fence)
-  local changes = move(r, start, event, {worker, its_fence})
+  local changes = belongs and move(r, start, event, {worker, its_fence})
   if not changes then
     unreadable[#unreadable + 1] = id
     return
@@ -39,7 +47,7 @@ local function hand_out(r, fields)
   count(r.queue, 'ready', -1)
   count(r.queue, 'leased', 1)
   add(handed_out, id, its_fence, newer_ran and '1' or '0')
-  claimed[#claimed + 1] = {fields, changes, lease_until, newer_ran and 1 or 0, bodies(id, has_run)}
+  claimed[#claimed + 1] = {id, fields, changes, lease_until, newer_ran and 1 or 0, belongs}
 end
 
 -- Another task of its tenant runs: it must not have been here, and goes behind that one.
@@ -54,8 +62,10 @@ local function take(id, entry)
   local r, fields = read(id)
   if not r and fields then
     unreadable[#unreadable + 1] = id
-  elseif not r or r.place ~= 'ready' or r.entry ~= entry or not start[r.status] then
+  elseif not r or r.place ~= 'ready' or r.entry ~= entry then
     return false
+  elseif not start[r.status] then
+    unreadable[#unreadable + 1] = id
   elseif tenant_is_busy(r) then
     take_out(r)
     call('ZADD', K.line(r.tenantId), r.order, id)
@@ -109,7 +119,9 @@ local function take_new(queue, stream)
   end
 end
 
--- What this request was given before: an answer may have been lost.
+-- What this request was given before: an answer may have been lost. All of it, even if there is
+-- less room by now: what its holder does not know of, nobody would run until its lease is over.
+local REPEATED_MAX = 50  -- at once
 local last = call('HGET', K.claims, worker) or ''
 if string.sub(last, 1, #request + 1) == request .. '\n' then
   for word in string.gmatch(string.sub(last, #request + 2), '[^\n]+') do
@@ -118,15 +130,16 @@ if string.sub(last, 1, #request + 1) == request .. '\n' then
 end
 local before = #handed_out / 3
 if before > got then
-  local upto = math.min(before, got + limit)
+  local upto = math.min(before, got + REPEATED_MAX)
   for i = got * 3 + 1, upto * 3, 3 do
     local r, fields = read(handed_out[i])
-    if r and r.place == 'leased' and r.fence == handed_out[i + 1] then
-      claimed[#claimed + 1] = {fields, {}, call('ZSCORE', K.leases, r.id),
-        tonumber(handed_out[i + 2]), bodies(r.id, true)}
+    local belongs = r and r.place == 'leased' and r.fence == handed_out[i + 1] and bodies(r.id, true)
+    if belongs then
+      claimed[#claimed + 1] = {r.id, fields, {}, call('ZSCORE', K.leases, r.id),
+        tonumber(handed_out[i + 2]), belongs}
     end
   end
-  return {{claimed, {}, upto}, 0, 0}
+  return {{claimed, {}, upto, before}, 0, 0}
 end
 
 for i = 11, #ARGV do

@@ -129,8 +129,8 @@ local function rests(place) return place == 'later' or place == 'parked' end
 
 local function line_is_open(active)
   if not active then return true end
-  local a = call('HMGET', K.task(active), 'place', 'hold')
-  return not a[1] or (rests(a[1]) and a[2] ~= 'true')
+  local a = try('HMGET', K.task(active), 'place', 'hold')
+  return a.err or not a[1] or (rests(a[1]) and a[2] ~= 'true')
 end
 
 -- To its queue, or behind its tenant's active task: sets r.place and r.entry, writes no record.
@@ -168,6 +168,17 @@ local function unlock(r)
   end
 end
 
+-- What its stages kept must not go with the checkpoint's time to live: the task may be rolled back.
+local function restore_checkpoint(id)
+  if call('EXISTS', K.ckpt(id)) == 1 then
+    call('PERSIST', K.ckpt(id))
+    call('PERSIST', K.ckpt_meta(id))
+    call('DEL', K.kept(id))
+  elseif call('EXISTS', K.kept(id)) == 1 then
+    call('RENAME', K.kept(id), K.ckpt(id))
+  end
+end
+
 -- Out of the place that it is in, with everything that says so but the record.
 local function take_out(r)
   local place = r.place
@@ -187,8 +198,7 @@ local function take_out(r)
     call('ZREM', K.settled, grave(r))
     call('ZREM', K.saved, r.id)
     call('PERSIST', K.task(r.id))
-    call('PERSIST', K.ckpt(r.id))
-    call('PERSIST', K.ckpt_meta(r.id))
+    restore_checkpoint(r.id)
     if r.key then call('PERSIST', K.key_of(r.tenantId or '', r.key)) end
   end
   if r.tenantId and rests(place) and not r.holds then
@@ -301,6 +311,11 @@ local function free_key(tenant, key, id)
   if owner and string.sub(owner, 1, #id + 1) == id .. ' ' then call('DEL', name) end
 end
 
+local function delete_bodies(id)
+  call('DEL', K.payload(id), K.result(id), K.data(id), K.stages(id), K.events(id), K.ckpt(id),
+    K.ckpt_meta(id), K.kept(id), K.damaged(id), K.damaged(id .. ':events'))
+end
+
 -- A settled record and all that belongs to it; while its key still answers, a tombstone stays.
 local function bury(r, request, settled_at, tombstone_seconds)
   local id, till = r.id, settled_at + tombstone_seconds
@@ -324,6 +339,5 @@ local function bury(r, request, settled_at, tombstone_seconds)
     call('DEL', K.task(id))
     if r.key then free_key(r.tenantId or '', r.key, id) end
   end
-  call('DEL', K.payload(id), K.result(id), K.data(id), K.stages(id), K.events(id), K.ckpt(id),
-    K.ckpt_meta(id), K.damaged(id), K.damaged(id .. ':events'))
+  delete_bodies(id)
 end

@@ -60,7 +60,7 @@ local function key(r)
   local name = K.key_of(r.tenantId or '', r.key)
   local owner = call('GET', name)
   if not owner then
-    -- With the key the digest is gone, too: a repeated submit will be told that there is a conflict.
+    -- With the key the digest is gone, too: a repeated submit will be told of a conflict.
     complain('I10', 'does not own its key ' .. r.key .. ': nobody does', function()
       call('SET', name, r.id .. ' ')
       local left = call('PTTL', K.task(r.id))
@@ -218,7 +218,8 @@ local function bodies(r)
     if (tonumber(index) or 0) <= last then kept = kept + 1 end
   end
   local at = try('HGET', K.ckpt_meta(r.id), 'lastCompletedStageIndex')
-  return {kept, type(at) == 'string' and at or '', call('EXISTS', K.payload(r.id))}
+  return {kept, type(at) == 'string' and at or '', call('TYPE', K.payload(r.id)).ok,
+    call('TYPE', K.events(r.id)).ok}
 end
 
 local function examine(r)

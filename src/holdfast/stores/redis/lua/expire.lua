@@ -7,6 +7,16 @@ local taken, unreadable = 0, {}
 
 get_through()
 
+local function in_order(ids)
+  local found = {}
+  for i, id in ipairs(ids) do
+    local r, wrong = read(id)
+    found[i] = {id, r or false, wrong, order = r and tonumber(r.order) or 0}
+  end
+  table.sort(found, function(a, b) return a.order < b.order end)
+  return found
+end
+
 local function lost(r)
   local changes = move(r, lose, event, {r.leaseOwner or '', r.fence or '0', ARGV[3]})
   if not changes then return false end
@@ -26,8 +36,10 @@ local function lost(r)
   return true
 end
 
-for _, id in ipairs(call('ZRANGEBYSCORE', K.leases, '-inf', decimal(now), 'LIMIT', 0, ARGV[2])) do
-  local r, wrong = read(id)
+-- In the order of their submits, as in every store: leases of one claim lapse in one moment.
+for _, found in ipairs(in_order(call('ZRANGEBYSCORE', K.leases, '-inf', decimal(now),
+    'LIMIT', 0, ARGV[2]))) do
+  local id, r, wrong = unpack(found, 1, 3)
   if not r and wrong or r and r.place == 'leased' and not (lose[r.status] and lost(r)) then
     unreadable[#unreadable + 1] = id
   else

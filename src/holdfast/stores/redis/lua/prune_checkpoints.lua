@@ -1,17 +1,18 @@
 -- prune_checkpoints: ARGV 2… for each its task, the version that was read, and what the stages
 -- kept in it. Answers how many are gone, and how many stay: one that was written since then does.
 
+get_through()
 local gone, stay = 0, 0
 for i = 2, #ARGV, 3 do
   local id, version, data = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   local place = try('HGET', K.task(id), 'place')
-  if place ~= 'settled' or call('EXISTS', K.ckpt(id)) == 0 then
+  if place ~= 'settled' then
     call('ZREM', K.saved, id)
   elseif (call('HGET', K.ckpt_meta(id), 'version') or '') ~= version then
     stay = stay + 1
   else
     if data ~= '' then call('SET', K.data(id), data, 'NX') end
-    call('DEL', K.ckpt(id), K.ckpt_meta(id))
+    call('DEL', K.ckpt(id), K.ckpt_meta(id), K.kept(id))
     call('ZREM', K.saved, id)
     gone = gone + 1
   end

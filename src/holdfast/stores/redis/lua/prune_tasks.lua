@@ -20,8 +20,7 @@ local function sweep(member)
   count(queue, 'settled', -1)
   unindex(id, tenant, plan, status, fingerprint, day)
   if key ~= '' then free_key(tenant, key, id) end
-  call('DEL', K.payload(id), K.result(id), K.data(id), K.stages(id), K.events(id), K.ckpt(id),
-    K.ckpt_meta(id), K.damaged(id), K.damaged(id .. ':events'))
+  delete_bodies(id)
 end
 
 -- True if it stays where it is.

@@ -1,5 +1,5 @@
--- salvage: ARGV 2 the task, 3 the digest of its record as it was read, 4 all statuses, 5 whether the
--- record as it was is kept, 6 what is left of it. Answers "done", "changed", or "gone".
+-- salvage: ARGV 2 the task, 3 the digest of its record as it was read, 4 all statuses, 5 whether
+-- the record as it was is kept, 6 what is left of it. Answers "done", "changed", or "gone".
 -- The old record may lack anything, so it is looked for in every place.
 
 local id, statuses, keep, t = ARGV[2], cmsgpack.unpack(ARGV[4]), ARGV[5], cmsgpack.unpack(ARGV[6])

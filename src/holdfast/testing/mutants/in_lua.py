@@ -1,0 +1,190 @@
+"""Defects of the scripts of the Redis store: a text in one of them, and what stands there instead.
+
+The store contract must catch each of them, on a real server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from holdfast.stores.redis import scripts
+from holdfast.stores.redis.link import Script
+
+
+@dataclass(frozen=True, slots=True)
+class LuaMutant:
+    name: str
+    says: str
+    text: str
+    instead: str
+
+    @contextmanager
+    def alive(self) -> Iterator[None]:
+        real = {name: one for name, one in vars(scripts).items() if isinstance(one, Script)}
+        broken = {name: self._broken(one) for name, one in real.items()}
+        if all(broken[name].source == one.source for name, one in real.items()):
+            raise LookupError(f"{self.name}: no script has the text {self.text!r}")
+        vars(scripts).update(broken)
+        try:
+            yield
+        finally:
+            vars(scripts).update(real)
+
+    def _broken(self, script: Script) -> Script:
+        return Script(script.name, script.source.replace(self.text, self.instead))
+
+
+LUA_MUTANTS = [
+    LuaMutant(*row)
+    for row in (
+        ("no-version", "a stale version is written over", "r.version ~= t.expects", "false"),
+        ("no-lease", "a lease is not compared", "r.leaseId ~= t.lease or", "false and"),
+        (
+            "operator-moves-leased",
+            "an operator moves a task that runs",
+            "elseif r.place == 'leased' and t.next ~= 'stay' then",
+            "elseif false then",
+        ),
+        ("no-repeats", "a repeated request is stale", "known and 'repeated'", "false and 'x'"),
+        (
+            "no-tombstone-repeat",
+            "the last repeat of all is stale",
+            "== t.request then",
+            "== 0 then",
+        ),
+        ("no-moved-on", "newer work of the tenant is ignored", "> fence\nend", "> fence * 2\nend"),
+        ("old-checkpoint", "an older checkpoint replaces a newer", "if version >=", "if 0 >"),
+        (
+            "line-always-open",
+            "a tenant's tasks run side by side",
+            "not line_is_open(active)",
+            "false",
+        ),
+        ("hold-ignored", "a resting workflow lets others pass", "and a[2] ~= 'true')", ")"),
+        (
+            "line-not-advanced",
+            "the next in line is not let through",
+            "if head then",
+            "if false then",
+        ),
+        ("line-last-in-first-out", "the line is a stack", "'ZPOPMIN'", "'ZPOPMAX'"),
+        ("active-kept", "the tenant's index is not cleared", "r.place ~= 'settled' and", ""),
+        (
+            "no-resting",
+            "a resting task is not shown again",
+            "'ZREVRANGE', K.resting",
+            "'ZREVRANGE', K.line",
+        ),
+        ("lock-kept", "the tenant's lock stays after the end", "\n    unlock(r)\n", "\n"),
+        ("entry-kept", "the entry stays in the stream", "call('XDEL', stream, r.entry)", ""),
+        ("not-acknowledged", "the entry stays pending", "try('XACK', stream, GROUP, r.entry)", ""),
+        (
+            "lost-at-the-end",
+            "a lost task goes behind all others",
+            "if #claimed < limit then take_back(queue, stream) end",
+            "",
+        ),
+        (
+            "lost-not-counted",
+            "a crash is not counted",
+            "whole(tonumber(r.crashes or '0') + 1)",
+            "'0'",
+        ),
+        (
+            "lost-keeps-lease",
+            "a lost lease can still be renewed",
+            "'leaseId', 'leaseOwner', 'progress')",
+            "'progress')",
+        ),
+        (
+            "no-lapse",
+            "a lease is taken over too early",
+            "'-inf', decimal(now), 'LIMIT', 0, ARGV[2]",
+            "'-inf', '+inf', 'LIMIT', 0, ARGV[2]",
+        ),
+        (
+            "claim-not-repeated",
+            "a lost answer loses its tasks",
+            "if before > got then",
+            "if false then",
+        ),
+        (
+            "fence-stands-still",
+            "fences do not rise",
+            "fence = math.max(fence + 1, math.floor(now * 1000000))",
+            "fence = 7",
+        ),
+        ("no-depth", "a full queue takes more", "depth(s.queue) >= limit", "false"),
+        (
+            "depth-not-counted",
+            "a batch goes past the limit",
+            "depths[s.queue] + 1",
+            "depths[s.queue]",
+        ),
+        (
+            "no-key",
+            "a key is taken twice",
+            "if id then return {digest",
+            "if false then return {digest",
+        ),
+        ("no-digest", "another payload under the same key", "digest == s.digest and", "true and"),
+        (
+            "no-insert-repeat",
+            "a submit sent again is a second task",
+            "> 0 then return {'inserted', s.id} end",
+            "> 9 then return {} end",
+        ),
+        (
+            "status-not-indexed",
+            "the index of status is not kept",
+            "if after then call('ZADD', K.by_status(after), 0, id) end",
+            "",
+        ),
+        (
+            "no-moves",
+            "transitions are not counted",
+            "moves[field] = (moves[field] or 0) + 1",
+            "moves[field] = 0",
+        ),
+        (
+            "no-counts",
+            "places are not counted",
+            "counts[field] = (counts[field] or 0) + by",
+            "counts[field] = 0",
+        ),
+        ("no-bell", "nobody is told", "if #bell > 0 then", "if false then"),
+        (
+            "no-optional",
+            "what was said once is said for ever",
+            "if #gone > 0 then call('HDEL'",
+            "if false then call('HDEL'",
+        ),
+        (
+            "due-at-once",
+            "a retry does not wait",
+            "decimal(now + tonumber(t.delay))",
+            "decimal(now)",
+        ),
+        (
+            "wall-clock-leases",
+            "a jump of the wall clock takes leases",
+            "now, wall = tonumber(a), tonumber(b)",
+            "now, wall = tonumber(b), tonumber(b)",
+        ),
+        ("renew-any", "any lease renews", "found[1] == lease", "found[1]"),
+        (
+            "stages-kept",
+            "a start from scratch keeps old results",
+            "if t.drop_stages then",
+            "if false then",
+        ),
+        (
+            "no-tombstone",
+            "a key is free as soon as the record is gone",
+            "if till > wall then",
+            "if false then",
+        ),
+    )
+]
