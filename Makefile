@@ -24,7 +24,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PIP_USER PIP_TARGET PIP_PREFIX
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-full lint types format lock sim mutants chaos clean
+.PHONY: help venv demo test test-full lint types format lock sim mutants chaos chaos-long clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -49,14 +49,19 @@ format: $(DEV_READY) ## format the code and mend what can be mended
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format .
 
-sim: $(DEV_READY) ## simulate faults from seeds (SEEDS=200)
-	@$(BIN)/python -m holdfast.testing.simulation --seeds $(SEEDS)
+sim: $(DEV_READY) $(if $(filter redis,$(STORE)),$(REDIS_READY)) ## simulate faults from seeds (SEEDS=200 STORE=redis)
+	@$(BIN)/python -m holdfast.testing.simulation --seeds $(SEEDS) --shadow $(or $(STORE),memory)
 
-mutants: $(DEV_READY) ## break the rules on purpose: every break must be caught
-	@$(BIN)/python -m holdfast.testing.mutants
+mutants: $(DEV_READY) $(REDIS_READY) ## break the rules on purpose: every break must be caught
+	@$(BIN)/python -m holdfast.testing.mutants $(if $(STORE),--store $(STORE))
 
-chaos: $(DEV_READY) $(REDIS_READY) ## kill real workers and count what is lost
-	@$(BIN)/python -m holdfast.testing.chaos
+chaos: $(DEV_READY) $(REDIS_READY) ## kill real workers and count what is lost (STORE=redis)
+	@$(BIN)/python -m holdfast.testing.chaos $(if $(STORE),--store $(STORE))
+
+chaos-long: $(DEV_READY) $(REDIS_READY) ## 10 000 kills for each store; writes docs/reliability.md
+	@for store in $(or $(STORE),sqlite redis); do \
+		$(BIN)/python -m holdfast.testing.chaos --long --store $$store \
+			--report docs/reliability.md || exit 1; done
 
 venv: $(DEV_READY) $(REDIS_READY) ## set up .venv only
 

@@ -4,6 +4,8 @@ import pytest
 
 from holdfast.testing.mutants import MUTANTS, Mutant, hunt
 from holdfast.testing.mutants.__main__ import main
+from holdfast.testing.mutants.hunt import in_lua
+from holdfast.testing.mutants.in_lua import LUA_MUTANTS, LuaMutant
 from holdfast.testing.simulation import run
 from holdfast.testing.simulation.report import failure
 
@@ -42,3 +44,23 @@ def test_the_table_names_each_mutant_and_what_caught_it(
     assert "no-tenant-lock" in said
     assert "I2" in said
     assert "1 mutants, 0 survived: none" in said
+
+
+QUICK = {"no-lease", "line-always-open"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(one.name, marks=() if one.name in QUICK else pytest.mark.slow)
+        for one in LUA_MUTANTS
+    ],
+)
+def test_a_defect_of_the_redis_scripts_is_caught_by_the_contract(name: str) -> None:
+    assert in_lua(name) is not None
+
+
+@pytest.mark.parametrize("mutant", LUA_MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_defect_of_the_redis_scripts_is_where_it_says(mutant: LuaMutant) -> None:
+    with mutant.alive():
+        pass

@@ -30,6 +30,7 @@ BURST = 5
 SENT_AGAIN = 30  # orders before the first that was not answered
 AHEAD_SHARE = 0.2  # of all orders: so far the submits run ahead of the harm
 PAUSE_SHARE = 0.5  # of the operator's looks
+PROXIED_OF = 3  # one in three reaches the store directly
 ORPHANED_EXIT = 4
 ZOMBIE_EXIT = 5
 
@@ -55,7 +56,11 @@ class Witness:
         self, beat: Beat, batch: Sequence[Renewal], *, lease_seconds: float
     ) -> Sequence[bool]:
         asked = time.time()
-        kept = await self._store.renew(beat, batch, lease_seconds=lease_seconds)
+        try:
+            kept = await self._store.renew(beat, batch, lease_seconds=lease_seconds)
+        except BaseException:
+            self._ledger.write(Kind.UNANSWERED, asked=asked)
+            raise
         self._ledger.write(Kind.BEAT, asked=asked)
         return kept
 
@@ -67,16 +72,27 @@ def _lease_is_lost(transition: Transition, task: Task | None) -> bool:
 
 
 async def opened(plan: Plan, name: str) -> tuple[Declared, Ledger]:
+    plan.sabotage()
     book = Ledger(plan.folder, name)
-    witness = cast(Store, Witness(await plan.open_store(), book))
+    witness = cast(Store, Witness(await _open_store(plan, name), book))
     return declare(witness, book, lease_seconds=plan.lease_seconds), book
+
+
+async def _open_store(plan: Plan, name: str) -> Store:
+    """Some of each kind go through the proxy. If the store is away, it is tried again."""
+    parent = os.getppid()
+    while True:
+        try:
+            return await plan.open_store(proxied=int(name[-1]) % PROXIED_OF != 0)
+        except StoreUnavailable:
+            _end_if_orphaned(parent)
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 # -- the worker
 
 
 async def work(plan: Plan, name: str) -> None:
-    plan.sabotage()
     declared, _ = await opened(plan, name)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)

@@ -2,79 +2,90 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
-import logging
 import os
 import random
 import signal
-import sys
 import time
-import traceback
-from collections.abc import Awaitable, Callable
+from collections import Counter
 from dataclasses import dataclass, field
-from typing import NoReturn
 
-from holdfast.testing.chaos import children, ledger
+from holdfast.testing.chaos import children, ledger, wire
 from holdfast.testing.chaos.plan import Plan
-
-Role = Callable[[Plan, str], Awaitable[None]]
+from holdfast.testing.chaos.processes import Child, Role, fork
+from holdfast.testing.chaos.server import Server
+from holdfast.testing.chaos.wire import Wire
+from holdfast.testing.proxy import REPLIES_LOST, Harm
 
 TICK_SECONDS = 0.01
-KILL_EVERY_SECONDS = 0.1  # on average; a kill waits for a worker that has begun something
 INSIDE_SHARE = 0.7  # of the victims; the others may be anywhere, in the store's code too
+PATIENCE_SECONDS = 1.0  # for one that is inside: there may be no work before more harm is done
 FREEZE_LEASES = (1.3, 2.5)
-FROZEN_AT_ONCE = 2
+FROZEN_AT_ONCE = 3
 THAWED_SECONDS = 0.5  # a zombie is left alive so long, to do its worst
 END_SECONDS = 10.0
-
-
-@dataclass(slots=True)
-class Child:
-    name: str
-    pid: int
-    frozen_until: float | None = None
-    spared_until: float = 0.0
+FAILED_MAX = 20  # then it is not chaos that ends them
 
 
 @dataclass(slots=True)
 class Tally:
     kills: int = 0
+    inside: int = 0  # of the kills: the victim was inside a stage
     zombies: int = 0
     submitter_kills: int = 0
     operator_kills: int = 0
+    server_kills: int = 0
+    server_away_seconds: float = 0.0
+    wire: Counter[Harm] = field(default_factory=Counter)
     ended_themselves: int = 0  # workers whose plain function had lost its lease
     failed: list[str] = field(default_factory=list)  # children that ended as none should
     settled: bool = False
+    calm_after_seconds: float = 0.0
+
+    @property
+    def replies_lost(self) -> int:
+        return sum(self.wire[harm] for harm in REPLIES_LOST)
 
 
 class Crew:
-    def __init__(self, plan: Plan) -> None:
+    def __init__(
+        self, plan: Plan, *, server: Server | None = None, line: Wire | None = None
+    ) -> None:
         self._plan = plan
+        self._server = server
+        self._line = line
+        self._proxy: Child | None = None
         self._chance = random.Random(plan.seed)
         self._workers: list[Child] = []
         self._submitter: Child | None = None
         self._operator: Child | None = None
         self._born = 0
-        self._ends = time.monotonic() + plan.seconds
-        self._next_kill = 0.0
+        self._began = time.monotonic()
+        self._next_kill = self._began
+        self._wants_inside = True
         self.tally = Tally()
 
     def run(self) -> Tally:
         gc.collect()
         gc.freeze()  # shared with the children: they need not copy it
+        ends = self._began + self._plan.seconds
         try:
-            while time.monotonic() < self._ends and not self._plan.settled.is_set():
+            self._lay_the_line()
+            while time.monotonic() < ends and not self._is_over():
                 self._reap()
                 self._staff()
-                self._thaw()
+                self._revive()
                 self._strike()
                 time.sleep(TICK_SECONDS)
             self.tally.settled = self._plan.settled.is_set()
             self._dismiss()
         finally:
             self._kill_all()
+            gc.unfreeze()
         return self.tally
+
+    def _is_over(self) -> bool:
+        return self._plan.settled.is_set() or len(self.tally.failed) > FAILED_MAX
 
     # -- births and deaths
 
@@ -86,22 +97,21 @@ class Crew:
         if self._operator is None:
             self._operator = self._fork("operator", children.operate)
 
+    def _lay_the_line(self) -> None:
+        if self._line is not None:
+            self._proxy = self._fork("proxy", self._line.serve)
+            self._line.close()
+
     def _fork(self, role: str, run: Role) -> Child:
         self._born += 1
-        name = f"{role}-{self._born:04d}"
-        sys.stdout.flush()
-        sys.stderr.flush()
-        pid = os.fork()
-        if pid == 0:
-            _live(run, self._plan, name)
-        return Child(name, pid)
+        return fork(self._plan, f"{role}-{self._born:04d}", run)
 
     def _reap(self) -> None:
         for child in self._children():
-            pid, status = os.waitpid(child.pid, os.WNOHANG)
-            if pid:
+            code = child.exit_code()
+            if code is not None:
                 self._forget(child)
-                self._note_exit(child, os.waitstatus_to_exitcode(status))
+                self._note_exit(child, code)
 
     def _note_exit(self, child: Child, code: int) -> None:
         if code == children.ZOMBIE_EXIT:
@@ -125,41 +135,59 @@ class Crew:
 
     def _strike(self) -> None:
         now = time.monotonic()
+        self._strike_beside()
         if self._share() >= 1:
-            if not self._frozen():
-                self._plan.calm.set()
+            self._calm_down(now)
             return
         if now < self._next_kill:
             return
-        self._next_kill = now + self._chance.expovariate(1 / KILL_EVERY_SECONDS)
         victim = self._victim(now)
         if victim is None:
             return
+        self._next_kill = now + self._chance.expovariate(1 / self._plan.kill_every_seconds)
         if self._wants_zombie():
             self._freeze(victim, now)
         elif self.tally.kills < self._plan.kills:
-            self._kill(victim)
             self.tally.kills += 1
+            self.tally.inside += self._is_inside(victim)
+            self._kill(victim)
         self._plan.harm.set(self._share())
-        self._strike_beside()
+
+    def _calm_down(self, now: float) -> None:
+        """Once all that was planned has been dealt, and nobody is still under it."""
+        plan, tally, server = self._plan, self.tally, self._server
+        tally.wire = plan.dealt.read()
+        if plan.calm.is_set() or self._frozen() or not wire.is_done(plan, tally.wire):
+            return
+        if server is not None and (server.is_away or server.kills < plan.server_kills):
+            return
+        tally.calm_after_seconds = now - self._began
+        plan.calm.set()
 
     def _share(self) -> float:
         """Of the harm that was planned."""
-        dealt = self.tally.kills + self.tally.zombies
-        return dealt / max(self._plan.kills + self._plan.zombies, 1)
+        planned = self._plan.kills + self._plan.zombies
+        return (self.tally.kills + self.tally.zombies) / planned if planned else 1.0
 
     def _victim(self, now: float) -> Child | None:
-        """One that has begun its work, and rather one that is inside a stage."""
-        last = {
-            child.name: ledger.last_of(self._plan.folder, child.name)
+        """One that has begun its work; mostly one that is inside a stage, or none for now."""
+        begun = [
+            child
             for child in self._workers
-            if child.frozen_until is None and child.spared_until < now
-        }
-        begun = [child for child in self._workers if last.get(child.name)]
-        inside = [child for child in begun if last[child.name] is ledger.Kind.BEGIN]
-        if inside and self._chance.random() < INSIDE_SHARE:
-            return self._chance.choice(inside)
-        return self._chance.choice(begun) if begun else None
+            if child.frozen_until is None and child.spared_until < now and self._has_begun(child)
+        ]
+        if self._wants_inside and now < self._next_kill + PATIENCE_SECONDS:
+            begun = [child for child in begun if self._is_inside(child)]
+        if not begun:
+            return None
+        self._wants_inside = self._chance.random() < INSIDE_SHARE
+        return self._chance.choice(begun)
+
+    def _has_begun(self, child: Child) -> bool:
+        return ledger.has_begun(self._plan.folder, child.name)
+
+    def _is_inside(self, child: Child) -> bool:
+        return ledger.is_inside(self._plan.folder, child.name)
 
     def _wants_zombie(self) -> bool:
         """Spread over the kills, so that both kinds of harm meet."""
@@ -169,23 +197,25 @@ class Crew:
         return tally.kills >= plan.kills or tally.zombies * plan.kills <= plan.zombies * tally.kills
 
     def _strike_beside(self) -> None:
-        """The submitter and the operator are mortal too."""
+        """The submitter, the operator and the server are mortal too."""
         plan, tally, share = self._plan, self.tally, self._share()
-        submitter, operator = self._submitter, self._operator
+        submitter, operator, server = self._submitter, self._operator, self._server
         if (
             submitter is not None
             and tally.submitter_kills < plan.submitter_kills * share
-            and ledger.last_of(plan.folder, submitter.name)
+            and self._has_begun(submitter)
         ):
             self._kill(submitter)
             tally.submitter_kills += 1
         if operator is not None and tally.operator_kills < plan.operator_kills * share:
             self._kill(operator)
             tally.operator_kills += 1
+        if server is not None and server.kills < plan.server_kills * share:
+            server.strike()
+            tally.server_kills = server.kills
 
     def _kill(self, child: Child) -> None:
-        os.kill(child.pid, signal.SIGKILL)
-        os.waitpid(child.pid, 0)
+        child.kill()
         self._forget(child)
 
     def _freeze(self, child: Child, now: float) -> None:
@@ -193,12 +223,15 @@ class Crew:
         child.frozen_until = now + self._plan.lease_seconds * self._chance.uniform(*FREEZE_LEASES)
         self.tally.zombies += 1
 
-    def _thaw(self) -> None:
+    def _revive(self) -> None:
         now = time.monotonic()
         for child in self._frozen():
             if child.frozen_until is not None and child.frozen_until <= now:
                 os.kill(child.pid, signal.SIGCONT)
                 child.frozen_until, child.spared_until = None, now + THAWED_SECONDS
+        if self._server is not None:
+            self._server.come_back()
+            self.tally.server_away_seconds = self._server.away_seconds
 
     def _frozen(self) -> list[Child]:
         return [child for child in self._workers if child.frozen_until is not None]
@@ -221,25 +254,5 @@ class Crew:
     def _kill_all(self) -> None:
         for child in self._children():
             self._kill(child)
-
-
-def _live(run: Role, plan: Plan, name: str) -> NoReturn:
-    """In the child. It never returns into the parent's stack."""
-    code = 1
-    try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's business
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        logging.basicConfig(
-            filename=plan.folder / "log", format=f"%(asctime)s {name} %(name)s %(message)s"
-        )
-        asyncio.run(_awaited(run(plan, name)))
-        code = 0
-    except BaseException:
-        with (plan.folder / "log").open("a", encoding="utf-8") as log:
-            traceback.print_exc(file=log)
-    finally:
-        os._exit(code)
-
-
-async def _awaited(run: Awaitable[None]) -> None:
-    await run
+        if self._proxy is not None:
+            self._proxy.kill()

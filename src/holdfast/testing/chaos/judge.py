@@ -319,6 +319,8 @@ def _take_overs(
     for line in history.lines:
         if line.kind is Kind.BEAT:
             beats[line.by].append(line.asked)
+        elif line.kind is Kind.UNANSWERED:  # at the latest
+            beats[line.by].append(line.at)
     following = _following(claims)
     swept, taken_over, late = [], [], 0
     for claim in claims:

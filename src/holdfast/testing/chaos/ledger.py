@@ -19,7 +19,9 @@ from holdfast import Context
 class Kind(StrEnum):
     BEGIN = "begin"  # a stage's effect begins
     END = "end"  # it is done, and its commit is about to be asked for
+    STOPPED = "stopped"  # it was told to end before it was done
     BEAT = "beat"  # the store has renewed this worker's leases; ``asked`` is from when it counts
+    UNANSWERED = "unanswered"  # such a beat failed; whether the leases were renewed is not known
     STALE = "stale"  # the store has refused a write of a lost lease
     ACK = "ack"  # a submit was answered
 
@@ -49,14 +51,26 @@ class Ledger:
         self.write(kind, task=ctx.task_id, key=ctx.key, fence=ctx.fence)
 
 
-def last_of(folder: Path, name: str) -> Kind | None:
-    """What that process wrote last; None: nothing yet."""
+def has_begun(folder: Path, name: str) -> bool:
+    """Whether that process has written anything."""
+    return b"\n" in _written(folder, name)
+
+
+def is_inside(folder: Path, name: str) -> bool:
+    """Whether that process is inside a stage, as far as it has written."""
+    written = b"\n" + _written(folder, name)
+    return _count(written, Kind.BEGIN) > _count(written, Kind.END) + _count(written, Kind.STOPPED)
+
+
+def _written(folder: Path, name: str) -> bytes:
     try:
-        written = _path(folder, name).read_bytes()
+        return _path(folder, name).read_bytes()
     except FileNotFoundError:
-        return None
-    lines = written.rsplit(b"\n", 2)
-    return msgspec.json.decode(lines[-2], type=Line).kind if len(lines) > 1 else None
+        return b""
+
+
+def _count(written: bytes, kind: Kind) -> int:
+    return written.count(f'\n["{kind}",'.encode())
 
 
 def read(folder: Path, pattern: str = "*") -> Iterator[Line]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from holdfast import StoreUnavailable
 from holdfast.app.opening import store_from_url
 from holdfast.clock import SystemClock
 from holdfast.ports import Store
 from holdfast.testing.chaos import tasks
 from holdfast.testing.chaos.tasks import Order
+from holdfast.testing.proxy import Harm
 
 
 def _nothing() -> None:
@@ -28,10 +31,15 @@ class Plan:
     tasks: int
     seed: int
     seconds: float  # the round ends then, whatever has happened
+    server_kills: int = 0
+    wire: Mapping[Harm, int] = field(default_factory=dict)  # what the proxy has to deal
+    proxied: str | None = None  # URL of the same store through the proxy
     lease_seconds: float = 1.0
-    workers: int = 6
+    workers: int = 12
     slots: int = 4
-    sabotage: Callable[[], None] = _nothing  # run in each worker before it starts, for tests
+    kill_every_seconds: float = 0.03  # on average; a kill waits for a worker that has begun
+    sabotage: Callable[[], None] = _nothing  # run in each child before it starts, for tests
+    durable: bool = True  # False, for tests: a server of our own keeps nothing when it is killed
 
     @property
     def orders(self) -> list[Order]:
@@ -60,12 +68,26 @@ class Plan:
         return Gauge(self.folder / "harm")
 
     @property
+    def dealt(self) -> Counts:
+        """What the proxy has dealt."""
+        return Counts(self.folder / "dealt")
+
+    @property
     def settled(self) -> Mark:
         return Mark(self.folder / "settled")
 
-    async def open_store(self) -> Store:
-        store = store_from_url(self.store, SystemClock(), "chaos")
-        await store.open()
+    def preload(self) -> None:
+        """Import what a store needs: once here, instead of in each child."""
+        store_from_url(self.store, SystemClock(), "chaos")
+
+    async def open_store(self, *, proxied: bool = False) -> Store:
+        url = self.proxied if proxied and self.proxied else self.store
+        store = store_from_url(url, SystemClock(), "chaos")
+        try:
+            await store.open()
+        except StoreUnavailable:
+            await store.close()
+            raise
         return store
 
 
@@ -89,12 +111,35 @@ class Gauge:
     path: Path
 
     def set(self, value: float) -> None:
-        fresh = self.path.with_suffix(".new")
-        fresh.write_text(str(value), encoding="ascii")
-        fresh.replace(self.path)
+        _replace(self.path, str(value))
 
     def read(self) -> float:
-        try:
-            return float(self.path.read_text(encoding="ascii"))
-        except FileNotFoundError:
-            return 0.0
+        return float(_text(self.path) or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How often each kind of harm was dealt, as one process tells the others."""
+
+    path: Path
+
+    def set(self, counts: Mapping[Harm, int]) -> None:
+        _replace(self.path, " ".join(f"{harm}={count}" for harm, count in counts.items()))
+
+    def read(self) -> Counter[Harm]:
+        pairs = (pair.split("=") for pair in _text(self.path).split())
+        return Counter({Harm(name): int(count) for name, count in pairs})
+
+
+def _replace(path: Path, text: str) -> None:
+    """At once: nobody reads half of it."""
+    fresh = path.with_suffix(".new")
+    fresh.write_text(text, encoding="ascii")
+    fresh.replace(path)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii")
+    except FileNotFoundError:
+        return ""

@@ -126,7 +126,11 @@ def declare(store: Store, ledger: Ledger, *, lease_seconds: float) -> Declared:
 
     async def effect(ctx: Context, value: int) -> int:
         ledger.note(Kind.BEGIN, ctx)
-        await asyncio.sleep(random.uniform(*EFFECT_SECONDS))
+        try:
+            await asyncio.sleep(random.uniform(*EFFECT_SECONDS))
+        except asyncio.CancelledError:
+            ledger.note(Kind.STOPPED, ctx)
+            raise
         ledger.note(Kind.END, ctx)
         return value
 

@@ -1,0 +1,85 @@
+"""What chaos is asked for, and the page it writes."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from holdfast.testing.chaos import document
+from holdfast.testing.chaos.__main__ import main
+from holdfast.testing.chaos.amounts import LONG, REDIS, ROUND_KILLS_MAX, SHORT, SQLITE, Amount
+from holdfast.testing.chaos.crew import Tally
+from holdfast.testing.chaos.judge import History, judge
+from holdfast.testing.chaos.plan import Plan
+from holdfast.testing.chaos.report import rows
+from holdfast.testing.chaos.rounds import Round
+from holdfast.testing.chaos.wire import harms_for
+from holdfast.testing.proxy import REPLIES_LOST, Harm
+
+NOTHING = judge(History(expected={}, records={}, lines=[], findings=[], lease_seconds=1.0))
+
+
+def one_round(*, tenants: int = 5, kills: int = 3, store: str = "sqlite") -> Round:
+    plan = Plan(
+        name="round-1",
+        store=store,
+        folder=Path("nowhere"),
+        tenants=tenants,
+        kills=kills,
+        zombies=0,
+        tasks=0,
+        seed=7,
+        seconds=1.0,
+    )
+    tally = Tally(kills=kills, settled=True, calm_after_seconds=2.0)
+    return Round(plan=plan, tally=tally, verdict=NOTHING, seconds=4.0, version="SQLite 3")
+
+
+def section(store: str, kills: int) -> document.Section:
+    one = one_round(kills=kills, store=store)
+    return document.Section(store=store, version=store, arguments=["--long"], rounds=[one])
+
+
+def test_a_store_s_figures_replace_its_own_and_leave_the_other_s(tmp_path: Path) -> None:
+    page = tmp_path / "reliability.md"
+    for store, kills in ((SQLITE, 11), (REDIS, 22), (SQLITE, 33)):
+        document.write(page, section(store, kills))
+    text = page.read_text()
+    assert [text.count(f"|workers killed|{kills}|") for kills in (11, 22, 33)] == [0, 1, 1]
+    assert text.index("## sqlite") < text.index("## redis")
+    assert text.count("# Reliability") == 1
+
+
+def test_rounds_over_as_many_tenants_are_counted_together() -> None:
+    rounds = [one_round(tenants=5), one_round(tenants=400), one_round(tenants=5, kills=4)]
+    assert rows(rounds)["workers killed"] == ["7", "3"]
+    assert rows(rounds)["seconds"] == ["8.0", "4.0"]
+
+
+def test_harm_that_was_planned_and_not_dealt_is_a_complaint() -> None:
+    good = one_round()
+    assert good.complaints == []
+    planned = replace(good.plan, server_kills=1, wire=harms_for(10))
+    short = replace(good, plan=planned, tally=replace(good.tally, wire=Counter({Harm.LOSE: 9})))
+    assert "only 0 kills of the server" in str(short.complaints)
+
+
+def test_of_the_lost_replies_that_are_asked_for_none_is_missing() -> None:
+    for lost in (0, 1, 7, 200):
+        harms = harms_for(lost)
+        assert sum(harms.get(harm, 0) for harm in REPLIES_LOST) == lost
+
+
+@pytest.mark.parametrize("amount", [*SHORT.values(), *LONG.values()])
+def test_the_parts_make_up_the_whole_and_none_is_too_large(amount: Amount) -> None:
+    count = amount.rounds(2)
+    parts = [amount.part(number, count) for number in range(count)]
+    assert count % 2 == 0
+    assert max(part.kills for part in parts) <= ROUND_KILLS_MAX
+    assert sum(part.lost_replies for part in parts) == amount.lost_replies
+
+
+def test_a_store_without_a_server_has_none_to_kill() -> None:
+    with pytest.raises(SystemExit, match="need --store redis"):
+        main(["--server-kills", "1"])
