@@ -185,6 +185,8 @@ def answering(info: str) -> AbstractAsyncContextManager[FakeRedis]:
                 return b"*2\r\n$1\r\n1\r\n$1\r\n0\r\n"
             case [b"TYPE", _]:
                 return b"+none\r\n"
+            case [b"HMGET", *_]:
+                return b"*2\r\n$-1\r\n$-1\r\n"
         return b"-NOPERM not you\r\n"
 
     return fake_redis(answer)

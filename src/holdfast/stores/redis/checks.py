@@ -49,9 +49,7 @@ async def look(link: Link, keys_list: Sequence[Keys], clock: Clock) -> list[Chec
     now = clock.now()
     for seen in servers:
         refuse_mode(seen, link.address)
-    checks = [
-        _joined(servers, [judge(seen, link.address) for seen in servers]) for judge in _JUDGES
-    ]
+    checks = [_joined(servers, [judge(seen, link.address) for seen in servers]) for judge in JUDGES]
     checks.append(_joined(servers, [clock_check(seen, now) for seen in servers]))
     for keys in keys_list:
         if wrong := await link.wrong_types(keys):
@@ -231,7 +229,7 @@ def _appending(fsync: str | None) -> Check:
     return Check(name="persistence", good=fsync != "no", says=says)
 
 
-_JUDGES: tuple[Callable[[Seen, Address], Check], ...] = (
+JUDGES: tuple[Callable[[Seen, Address], Check], ...] = (
     version_check,
     commands_check,
     role_check,

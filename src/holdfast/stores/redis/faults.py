@@ -176,8 +176,8 @@ def not_open(address: Address) -> StoreUnavailable:
 
 def said(error: Exception | None) -> str:
     """The server's own words, with the code that the driver takes away."""
-    code = getattr(error, "status_code", None)
-    return f"{code} {error}" if code and code != "ERR" else str(error)
+    code, text = getattr(error, "status_code", None), str(error)
+    return f"{code} {text}" if code and code != "ERR" and not text.startswith(code) else text
 
 
 def _is_login(error: BaseException) -> bool:

@@ -80,6 +80,7 @@ TYPES = {
     "workers": "hash",
     "seen": "zset",
     "claims": "hash",
+    "reconciled": "string",
     "bell": "stream",
 }
 

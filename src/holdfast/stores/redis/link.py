@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import redis
 
 from holdfast.domain.errors import StoreUnavailable
+from holdfast.domain.state import Status
 from holdfast.stores.redis import faults
 from holdfast.stores.redis.address import Address
 from holdfast.stores.redis.keys import TYPES, Keys
@@ -135,8 +136,9 @@ class Link:
         return await self._again(ask, repeatable=True)
 
     async def wrong_types(self, keys: Keys) -> list[str]:
-        """Which of the keys with fixed names are not of our types, and what they are."""
+        """Which of the keys whose names are known are not of our types, and what they are."""
         names = [(keys(kind), wanted) for kind, wanted in TYPES.items()]
+        names += [(keys("by_status", status), "zset") for status in Status]
         replies = await self.many(keys, [("TYPE", name) for name, _ in names])
         return [
             f"{name} is a {found.decode()}, not a {wanted}"

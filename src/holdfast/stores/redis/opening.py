@@ -20,7 +20,11 @@ async def make_ours(part: Partition, partitions: int) -> None:
             ("HMGET", meta, "format", "partitions"),
         ],
     )
-    known, divided = (int(text) for text in unless_foreign(found))
+    known, divided = (_number(text) for text in unless_foreign(found))
+    if known is None or divided is None:
+        raise StoreForeign(
+            f"{where} has {meta} of another program: rename it, or set HOLDFAST_NAMESPACE"
+        )
     if known > FORMAT:
         raise StoreTooNew(
             f"{where} has format {known}, this Holdfast knows up to {FORMAT}: upgrade Holdfast"
@@ -30,3 +34,7 @@ async def make_ours(part: Partition, partitions: int) -> None:
             f"{where} was made with {divided} partitions, not {partitions}: "
             f"add ?partitions={divided} to the URL, or choose another namespace"
         )
+
+
+def _number(text: bytes | None) -> int | None:
+    return int(text) if text is not None and text.isdigit() else None

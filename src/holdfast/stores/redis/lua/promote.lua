@@ -16,8 +16,21 @@ local function promote(r)
   return true
 end
 
-for _, id in ipairs(call('ZRANGEBYSCORE', K.retry, '-inf', decimal(now), 'LIMIT', 0, ARGV[2])) do
-  local r, wrong = read(id)
+-- What is due in one moment goes in the order of the submits, as in every store.
+local function in_order(ids)
+  local found = {}
+  for i = 1, #ids, 2 do
+    local r, wrong = read(ids[i])
+    local order = r and tonumber(r.order) or 0
+    found[#found + 1] = {ids[i], r or false, wrong, due = tonumber(ids[i + 1]), order = order}
+  end
+  table.sort(found, function(a, b) return a.due < b.due or a.due == b.due and a.order < b.order end)
+  return found
+end
+
+for _, found in ipairs(in_order(call('ZRANGEBYSCORE', K.retry, '-inf', decimal(now), 'WITHSCORES',
+    'LIMIT', 0, ARGV[2]))) do
+  local id, r, wrong = unpack(found, 1, 3)
   if not r and wrong or r and r.place == 'later' and not promote(r) then
     unreadable[#unreadable + 1] = id
   else

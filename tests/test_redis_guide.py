@@ -1,0 +1,75 @@
+"""docs/redis.md says what is true: its tables are compared with the code and with a server."""
+
+import re
+from typing import NamedTuple
+
+from holdfast.domain.state import Command
+from holdfast.stores.redis import checks
+from holdfast.stores.redis.keys import TEMPLATES, TYPES
+from holdfast.stores.redis.walks import kind_of
+from holdfast.testing.servers import RedisServer
+from tests.redis_stores import Bench, benched
+from tests.source_tree import ROOT, text_of
+
+DOCUMENT = ROOT / "docs" / "redis.md"
+NONE = "–"
+
+
+class Row(NamedTuple):
+    name: str
+    type: str
+    ttl: str
+
+
+def keys_told() -> dict[str, Row]:
+    """By kind."""
+    _, _, rest = text_of(DOCUMENT).partition("| key | type | TTL | what |")
+    found = re.findall(r"^\| `(\S+)` \| (\w+) \| (.+?) \| .+ \|$", rest, re.MULTILINE)
+    kinds = {template: kind for kind, template in TEMPLATES.items()}
+    rows = [Row(re.sub(r"[A-Z]+(\\\|[A-Z]+)?", "{}", name), *others) for name, *others in found]
+    return {kinds[row.name]: row for row in rows}
+
+
+def test_every_key_is_told_and_no_other() -> None:
+    told = keys_told()
+    assert set(told) == set(TEMPLATES)
+    assert {kind: told[kind].type for kind in TYPES} == TYPES
+
+
+def test_every_check_is_told() -> None:
+    _, _, rest = text_of(DOCUMENT).partition("| check | refused | warned about |")
+    told = re.findall(r"^\| ([a-z ]+?)(?: \(.*?\))? \|", rest.partition("\n\n")[0], re.MULTILINE)
+    judged = [judge.__name__.removesuffix("_check") for judge in checks.JUDGES]
+    assert told == [*judged, "clock", "lost writes"]
+
+
+async def test_types_and_times_to_live_are_as_told(
+    redis_server: RedisServer, redis_namespace: str
+) -> None:
+    async with benched(redis_server, redis_namespace) as bench:
+        await live(bench)
+        told, seen = keys_told(), set()
+        for name in bench.names():
+            kind, _ = kind_of(name)
+            seen.add(kind)
+            assert bench.ask("TYPE", name) == told[kind].type, name
+            if told[kind].ttl == NONE:
+                assert bench.ask("TTL", name) == -1, name
+        expiring = {kind for kind, row in told.items() if row.ttl != NONE}
+        assert seen >= {"task", "ckpt", "stages", "events", "line", "lock", "leases", "retry"}
+        for kind in expiring & seen - {"task", "ckpt", "ckpt_meta", "key"}:  # these: once settled
+            ttls = [bench.ask("TTL", name) for name in bench.names() if kind_of(name)[0] == kind]
+            assert min(ttls) > 0, kind
+
+
+async def live(bench: Bench) -> None:
+    hands = bench.hands
+    await hands.complete(await hands.start(tenant="a", key="k", plan="p"))
+    await hands.complete(await hands.start(key="gone", keep_seconds=0))
+    await hands.suspend(await hands.finish_stage(await hands.start(tenant="b"), seen=1))
+    await hands.fail(await hands.start(tenant="c"))
+    await hands.start(tenant="d", queue="other")
+    await hands.submit_many(2, tenant="d")
+    await hands.ask(Command.CANCEL, await hands.submit())
+    running = await hands.start(tenant="e")
+    await hands.renew(running)
