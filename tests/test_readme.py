@@ -4,7 +4,15 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from holdfast.app.opening import store_from_url
+from holdfast.cli.root import cli
+from holdfast.clock import SystemClock
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -43,3 +51,25 @@ def test_every_make_target_it_names_exists() -> None:
 def test_every_page_and_picture_it_names_exists() -> None:
     for path in re.findall(r"\]\(([^)]+)\)", README):
         assert (ROOT / path).exists(), path
+
+
+def test_every_extra_it_names_exists() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = set(re.findall(r"holdfast\[([a-z]+)\]", README))
+    assert "redis" in named
+    assert named <= set(project["optional-dependencies"])
+
+
+def test_every_store_it_names_can_be_opened() -> None:
+    urls = re.findall(r"\b(?:sqlite|memory|redis)://[^\s`|]*", README)
+    assert {url.partition("://")[0] for url in urls} == {"sqlite", "memory", "redis"}
+    for url in urls:
+        store_from_url(url, SystemClock(), "executor")
+
+
+def test_every_command_it_names_exists() -> None:
+    named = set(re.findall(r"\bholdfast ([a-z]+)", README.replace(example(), "")))
+    assert {"worker", "doctor"} <= named
+    command = get_command(cli)
+    assert isinstance(command, TyperGroup)
+    assert named <= set(command.commands)

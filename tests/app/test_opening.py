@@ -33,7 +33,7 @@ class Away(MemoryStore):
 async def test_with_the_fallback_it_starts_on_memory_and_says_so(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(core, "store_from_url", lambda _, clock, __: Away(clock))
+    monkeypatch.setattr(core, "store_from_url", lambda _, clock, *__, **___: Away(clock))
     app = Holdfast("sqlite:///holdfast.db", fallback="memory")
 
     @app.task("echo")

@@ -68,6 +68,19 @@ def test_an_outage_is_said_once_in_ten_seconds(caplog: pytest.LogCaptureFixture)
     assert len(caplog.messages) == 3
 
 
+def test_who_was_told_of_an_outage_is_told_of_its_end_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    outages = Outages(ManualClock())
+    outages.over()
+    assert caplog.messages == []
+    for _ in range(2):
+        outages.note(StoreUnavailable("away"))
+    for _ in range(2):
+        outages.over()
+    assert caplog.messages == ["the store is out of reach: away", "the store answers again"]
+
+
 async def test_a_deadline_does_not_touch_what_ends_in_time() -> None:
     clock = ManualClock()
     async with deadline(clock, 5):

@@ -132,3 +132,16 @@ async def test_a_result_is_awaited_no_longer_than_asked(bench: Bench) -> None:
 async def test_a_task_nobody_knows_is_not_waited_for(bench: Bench) -> None:
     with pytest.raises(TaskNotFound):
         await within_bounds(bench.engine.app.handle("no-such-task").result())
+
+
+async def test_who_asks_for_a_result_during_an_outage_waits_for_its_end(bench: Bench) -> None:
+    handle = await bench.stand.submit(7)
+    bench.store.down.add("peek")
+    waiting = asyncio.create_task(handle.result())
+    await turns()
+    assert not waiting.done()
+    await bench.engine.start()
+    bench.gate.open()
+    bench.store.down.clear()
+    await bench.clock.elapse("2s")
+    assert await within_bounds(waiting) == 7

@@ -19,6 +19,7 @@ HoldfastError
 │   └── TaskNotFound
 ├── StoreError
 │   ├── StoreUnavailable        passing: try again
+│   │   ├── PartlyUnavailable   some of it answers
 │   │   └── StoreFull
 │   ├── StoreUnusable           lasting: a person must act
 │   │   ├── StoreForeign
@@ -41,10 +42,10 @@ Each class has a stable ``code``: what the API, the CLI and the runbook call it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from holdfast.domain.state import Command, Status
     from holdfast.domain.task import Failure
@@ -176,6 +177,17 @@ class StoreError(HoldfastError):
 
 class StoreUnavailable(StoreError):
     code = "store-unavailable"
+
+
+class PartlyUnavailable(StoreUnavailable):
+    """``answers``: what the rest of the store said. For a batch one for each of its elements, with
+    the error in the place of those that got none; whoever does not look may ask again for all."""
+
+    code = "store-partly-unavailable"
+
+    def __init__(self, error: StoreError, answers: Sequence[Any]) -> None:
+        super().__init__(str(error))
+        self.answers = answers
 
 
 class StoreFull(StoreUnavailable):

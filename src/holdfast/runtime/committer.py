@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-from holdfast.domain.errors import StoreError
+from holdfast.domain.errors import PartlyUnavailable, StoreError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -50,6 +50,8 @@ class Gather(Generic[T, R]):
             return
         try:
             answers = await self._send([item for item, _ in wanted])
+        except PartlyUnavailable as error:
+            answers = error.answers
         except StoreError as error:
             _fail(wanted, error)
             return
@@ -63,9 +65,11 @@ class Gather(Generic[T, R]):
         except BaseException as error:
             _fail(wanted, error)
             raise
-        for (_, future), answer in zip(wanted, answers, strict=True):
-            if not future.done():
-                future.set_result(answer)
+        for one, answer in zip(wanted, answers, strict=True):
+            if isinstance(answer, StoreError):
+                _fail([one], answer)
+            elif not one[1].done():
+                one[1].set_result(answer)
 
 
 def _fail(batch: Sequence[tuple[T, asyncio.Future[R]]], error: BaseException) -> None:

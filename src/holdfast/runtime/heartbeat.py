@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from holdfast.domain.errors import StoreError
+from holdfast.domain.errors import PartlyUnavailable, StoreError
 from holdfast.ports import Beat, Clock, Renewal, Store
 from holdfast.runtime.held import Held, Stop
 from holdfast.runtime.outages import Outages
@@ -111,11 +111,16 @@ class Heartbeat:
         try:
             async with deadline(self._clock, self._patience_seconds(asked_at)):
                 kept = await self._renewed(renewals)
+        except PartlyUnavailable as error:
+            self._outages.note(error)
+            kept = error.answers
         except (StoreError, TimeoutError) as error:
             self._outages.note(error)
             return
         self._last_beat = asked_at
         for h, is_kept in zip(held, kept, strict=True):
+            if isinstance(is_kept, StoreError):
+                continue  # nobody knows: it ends by our own clock
             if is_kept:
                 h.safe_until = self.safe_until(asked_at)
                 self._publish(h)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from holdfast.domain.errors import StoreError
+from holdfast.domain.errors import PartlyUnavailable, StoreError
 from holdfast.ports import Clock, Store
 from holdfast.runtime.outages import Outages
 from holdfast.runtime.timing import sleep
@@ -44,10 +44,18 @@ class Timers:
             self._outages.stood_still()
             await sleep(self._clock, 2 * TICK_SECONDS)
 
+    async def _expire(self, *, count_crashes: bool) -> int:
+        """What is due elsewhere does not wait for a part of the store that is away."""
+        try:
+            return await self._store.expire(limit=BATCH, count_crashes=count_crashes)
+        except PartlyUnavailable as error:
+            self._outages.note(error)
+            return sum(n for n in error.answers if not isinstance(n, StoreError))
+
     async def tick(self) -> float:
         """Sweep once; how long until the next sweep."""
         counted = not self._outages.within(2 * self._lease_seconds)
-        lost = await self._store.expire(limit=BATCH, count_crashes=counted)
+        lost = await self._expire(count_crashes=counted)
         if lost:
             log.info("leases had lapsed: %d tasks are ready to be taken over", lost)
         due = await self._store.promote(limit=BATCH)

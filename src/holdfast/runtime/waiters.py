@@ -39,9 +39,8 @@ class Waiters:
         """None: it goes on, or nobody can tell now."""
         try:
             [peek] = await self._store.peek([task_id])
-        except StoreUnavailable as error:
-            log.warning("cannot look for results: %s", error)
-            return None
+        except StoreUnavailable:
+            return None  # the watcher says so, once for all
         if peek is None:
             raise TaskNotFound(task_id)
         return self._ended(peek)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from holdfast.domain import decide
-from holdfast.domain.errors import StoreError
+from holdfast.domain.errors import PartlyUnavailable, StoreError
 from holdfast.domain.events import TaskProgress
 from holdfast.domain.task import Task
 from holdfast.domain.transition import Outcome, Transition
@@ -223,6 +223,9 @@ class Worker:
                     limit=min(free, self._appetite),
                     lease_seconds=self._options.lease_seconds,
                 )
+            except PartlyUnavailable as error:
+                self._outages.note(error)
+                claimed = error.answers
             except StoreError as error:
                 self._outages.note(error)
                 await self._pause(1)

@@ -221,7 +221,7 @@ async def _lost(link: Link, keys: Keys) -> Lost:
 def _appending(fsync: str | None) -> Check:
     loses = {
         "always": "a crash loses nothing",
-        "everysec": "a crash of the server loses nothing, one of its machine about two seconds",
+        "everysec": "a crash may lose about the last two seconds",
         "no": "a crash of its machine loses what the system had not written, about 30 seconds",
         None: "appendfsync is unknown, as CONFIG may not be asked",
     }

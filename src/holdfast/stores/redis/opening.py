@@ -12,14 +12,14 @@ FORMAT = 1
 async def make_ours(part: Partition, partitions: int) -> None:
     keys, where = part.keys, f"{part.keys.prefix} on {part.link.address.shown}"
     meta = keys("meta")
-    *_, found = await part.link.many(
-        keys,
-        [
+    ask = ("HMGET", meta, "format", "partitions")
+    (found,) = await part.link.many(keys, [ask])
+    if None in unless_foreign(found):  # only then: a full server can be worked on, not written to
+        made = [
             ("HSETNX", meta, "format", FORMAT),
             ("HSETNX", meta, "partitions", partitions),
-            ("HMGET", meta, "format", "partitions"),
-        ],
-    )
+        ]
+        *_, found = await part.link.many(keys, [*made, ask])
     known, divided = (_number(text) for text in unless_foreign(found))
     if known is None or divided is None:
         raise StoreForeign(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time as clocks
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from holdfast.stores.redis.link import Link, Script
 TOMBSTONE_SECONDS = 24 * 3600
 LOCK_SECONDS = 9000
 CHECKPOINT_SECONDS = 7 * 86_400
+LATE_SECONDS = 1.0  # on its way: the server, or the way to it, has stood still
 BATCH = 50  # elements of one script: the server does nothing else meanwhile
 
 log = logging.getLogger(__name__)
@@ -34,9 +36,17 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 class Partition:
     """``time``: a test's clock in the place of the server's."""
 
-    def __init__(self, link: Link, keys: Keys, terms: Terms, time: Time | None = None) -> None:
+    def __init__(
+        self,
+        link: Link,
+        keys: Keys,
+        terms: Terms,
+        time: Time | None = None,
+        steady: Callable[[], float] = clocks.monotonic,
+    ) -> None:
         self.link, self.keys, self.terms = link, keys, terms
-        self._time = time
+        self._time, self.steady = time, steady
+        self._ahead: float | None = None  # the server's time minus our steady one, as last heard
         self._writes = 0  # of the server, as far as it was answered
 
     async def call(self, script: Script, *args: str | bytes | float, again: bool = True) -> Any:
@@ -65,6 +75,15 @@ class Partition:
                 lost,
             )
 
+    def heard(self, server_now: float, asked_at: float) -> None:
+        """From before it was asked: that errs on the side of the longer lease."""
+        self._ahead = server_now - asked_at
+
     def now(self) -> str:
-        """What the scripts are told about the time: nothing, they have the server's."""
-        return "" if self._time is None else "{:.6f} {:.6f}".format(*self._time())
+        """What the scripts are told about the time: they have the server's, and learn from us
+        by when they should have been run (see common.lua)."""
+        if self._time is not None:
+            return "{:.6f} {:.6f}".format(*self._time())
+        if self._ahead is None:
+            return ""
+        return f"by {self.steady() + self._ahead + LATE_SECONDS:.6f}"

@@ -12,11 +12,16 @@ import re
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from holdfast.domain import names
 from holdfast.domain.checkpoint import Checkpoint
-from holdfast.domain.errors import InvalidInput
+from holdfast.domain.errors import (
+    InvalidInput,
+    PartlyUnavailable,
+    StoreError,
+    StoreUnavailable,
+)
 from holdfast.domain.task import Task
 from holdfast.domain.transition import Audit, Insertion, Outcome, Submission, Transition
 from holdfast.ports import (
@@ -82,7 +87,7 @@ class RedisStore:
         self._link = Link(self._address)
         clustered = self._address.clustered
         self._partitions = [
-            Partition(self._link, Keys(prefix), terms or Terms(), time)
+            Partition(self._link, Keys(prefix), terms or Terms(), time, clock.steady)
             for prefix in prefixes(namespace, self._address.partitions, clustered=clustered)
         ]
         self._first = self._partitions[0]  # what belongs to no task is kept there
@@ -162,10 +167,15 @@ class RedisStore:
                 answers[place] = otherwise(one)
             else:
                 places[part].append(place)
-        found = await _all(ask(part, [batch[i] for i in at]) for part, at in places.items())
+        asked = (ask(part, [batch[i] for i in at]) for part, at in places.items())
+        found, missed = await _tried(asked)
         for at, some in zip(places.values(), found, strict=True):
-            answers.update(zip(at, some, strict=True))
-        return [answers[place] for place in range(len(batch))]
+            told: Sequence[Any] = [some] * len(at) if isinstance(some, StoreError) else some
+            answers.update(zip(at, told, strict=True))
+        answered = [answers[place] for place in range(len(batch))]
+        if missed is not None:
+            raise PartlyUnavailable(missed, answered)
+        return answered
 
     # -- writes
 
@@ -184,20 +194,27 @@ class RedisStore:
         if self._empty_claims.get(worker) == request:
             return []
         claimed: list[Claimed] = []
+        missed: StoreUnavailable | None = None
         got: Counter[Partition] = Counter()
         for part, wanted in await self._worth_asking(worker, request, queues):
             if len(claimed) >= limit:
                 break
-            more, got[part] = await verbs.claim(
-                part,
-                worker,
-                request=request,
-                queues=wanted,
-                limit=limit - len(claimed),
-                lease_seconds=lease_seconds,
-                got=got[part],
-            )
+            try:
+                more, got[part] = await verbs.claim(
+                    part,
+                    worker,
+                    request=request,
+                    queues=wanted,
+                    limit=limit - len(claimed),
+                    lease_seconds=lease_seconds,
+                    got=got[part],
+                )
+            except StoreUnavailable as error:
+                missed = error
+                continue
             claimed += more
+        if missed is not None:
+            raise PartlyUnavailable(missed, claimed) if claimed else missed
         if not claimed:
             self._empty_claims[worker] = request
         return claimed
@@ -215,12 +232,12 @@ class RedisStore:
         rotated = self._partitions[start:] + self._partitions[:start]
         if repeated:
             return [(part, queues) for part in rotated]
-        found = await _all(verbs.waiting(part, queues) for part in rotated)
+        found, _ = await _tried(verbs.waiting(part, queues) for part in rotated)
         return [
             (part, [queue])
             for n, queue in enumerate(queues)
             for part, waiting in zip(rotated, found, strict=True)
-            if waiting[n]
+            if not isinstance(waiting, StoreError) and waiting[n]
         ]
 
     async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
@@ -245,11 +262,13 @@ class RedisStore:
         await _all(verbs.leave(part, worker) for part in self._partitions)
 
     async def expire(self, *, limit: int, count_crashes: bool) -> int:
-        return sum(
-            await _all(
-                verbs.expire(p, limit, count_crashes=count_crashes) for p in self._partitions
-            )
+        parts = self._partitions
+        found, missed = await _tried(
+            verbs.expire(part, limit, count_crashes=count_crashes) for part in parts
         )
+        if missed is not None:
+            raise PartlyUnavailable(missed, found)
+        return sum(n for n in found if not isinstance(n, StoreError))
 
     async def promote(self, *, limit: int) -> Due:
         found = await _all(verbs.promote(part, limit) for part in self._partitions)
@@ -345,6 +364,25 @@ class RedisStore:
 
 def _nowhere(one: object) -> NoReturn:
     raise AssertionError(f"{one} has no partition")
+
+
+async def _tried(
+    asked: Iterable[Awaitable[T]],
+) -> tuple[list[T | StoreUnavailable], StoreUnavailable | None]:
+    """Every answer, with errors in place, and the last of these. Raised if there is nothing else,
+    and at once if it is not that a server is away."""
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    answers: list[T | StoreUnavailable] = []
+    missed = None
+    for one in found:
+        if isinstance(one, StoreUnavailable):
+            missed = one
+        elif isinstance(one, BaseException):
+            raise one
+        answers.append(one)
+    if missed is not None and all(isinstance(one, StoreUnavailable) for one in found):
+        raise missed
+    return answers, missed
 
 
 async def _all(asked: Iterable[Awaitable[T]]) -> list[T]:

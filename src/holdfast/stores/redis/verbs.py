@@ -185,7 +185,9 @@ async def expire(part: Partition, limit: int, *, count_crashes: bool) -> int:
     for _ in range(-(-limit // BATCH)):
         asked = min(limit - taken, BATCH)
         counted = "1" if count_crashes else "0"
-        found, unreadable = await part.write(scripts.EXPIRE, asked, counted, _LOSES, LOSE.event)
+        asked_at = part.steady()
+        found, unreadable, at = await part.write(scripts.EXPIRE, asked, counted, _LOSES, LOSE.event)
+        part.heard(float(at), asked_at)
         await set_aside(part, unreadable)
         taken += found
         if found + len(unreadable) < asked:

@@ -4,7 +4,7 @@
 -- request has got; and of a repeat, how many there are to get.
 
 local worker, request, got, limit = ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
-local lease_until, secret, lock_seconds = decimal(now + tonumber(ARGV[6])), ARGV[7], ARGV[8]
+local lease_until, secret, lock_seconds = decimal(asked + tonumber(ARGV[6])), ARGV[7], ARGV[8]
 local start, event = cmsgpack.unpack(ARGV[9]), ARGV[10]
 local claimed, handed_out, unreadable = {}, {}, {}
 local fence = tonumber(call('HGET', K.meta, 'fence') or '0')

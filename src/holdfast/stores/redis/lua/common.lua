@@ -5,14 +5,20 @@ local call, try = redis.call, redis.pcall
 
 -- The time: the server's, or the one given by a test as "now wall". Leases and due times are judged
 -- by `now`, everything else by `wall`.
-local now, wall
-if ARGV[1] == '' then
+--
+-- A server that was frozen, or a way to it that was, carries out late what was sent before: who sent
+-- it has given up by then. So leases run from `asked`, the latest time at which this should have
+-- been run ("by ..."): what comes too late gives nobody a lease that nobody keeps.
+local now, wall, asked
+if ARGV[1] == '' or string.sub(ARGV[1], 1, 3) == 'by ' then
   local time = call('TIME')
   now = tonumber(time[1]) + tonumber(time[2]) / 1000000
   wall = now
+  asked = math.min(now, tonumber(string.sub(ARGV[1], 4)) or now)
 else
   local a, b = string.match(ARGV[1], '^(%S+) (%S+)$')
   now, wall = tonumber(a), tonumber(b)
+  asked = now
 end
 
 local function decimal(number) return string.format('%.6f', number) end

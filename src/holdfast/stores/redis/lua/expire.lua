@@ -1,8 +1,9 @@
 -- expire: ARGV 2 limit, 3 whether crashes count, 4 the statuses of LOSE, 5 its event.
+-- One that comes too late counts nobody: the leases lapsed while the server stood still.
 -- Lost tasks go to the head of their queue: they have waited once, and their tenants with them.
 -- Their entries stay pending with the one who is gone, until the next claim takes them over.
 
-local counted, lose, event = ARGV[3] == '1', cmsgpack.unpack(ARGV[4]), ARGV[5]
+local counted, lose, event = ARGV[3] == '1' and now <= asked, cmsgpack.unpack(ARGV[4]), ARGV[5]
 local taken, unreadable = 0, {}
 
 get_through()
@@ -18,7 +19,7 @@ local function in_order(ids)
 end
 
 local function lost(r)
-  local changes = move(r, lose, event, {r.leaseOwner or '', r.fence or '0', ARGV[3]})
+  local changes = move(r, lose, event, {r.leaseOwner or '', r.fence or '0', counted and '1' or '0'})
   if not changes then return false end
   unlock(r)
   if counted then
@@ -48,4 +49,4 @@ for _, found in ipairs(in_order(call('ZRANGEBYSCORE', K.leases, '-inf', decimal(
   end
 end
 finish()
-return {{taken, unreadable}, writes, written}
+return {{taken, unreadable, decimal(now)}, writes, written}

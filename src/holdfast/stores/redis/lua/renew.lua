@@ -1,7 +1,7 @@
 -- renew: ARGV 2 worker, 3 its beat, 4 lease seconds, 5 the lock's seconds, then for each lease the
 -- task's id, the lease's id and its progress.
 
-local worker, lease_until, lock_seconds = ARGV[2], decimal(now + tonumber(ARGV[4])), ARGV[5]
+local worker, lease_until, lock_seconds = ARGV[2], decimal(asked + tonumber(ARGV[4])), ARGV[5]
 local kept = {}
 
 get_through()
@@ -12,7 +12,7 @@ for i = 6, #ARGV, 3 do
   local found = try('HMGET', K.task(id), 'leaseId', 'tenantId')
   local mine = not found.err and found[1] == lease
   if mine then
-    call('ZADD', K.leases, lease_until, id)
+    call('ZADD', K.leases, 'GT', lease_until, id)  -- a late one takes nothing away
     local tenant = found[2]
     if tenant and tenant ~= '' then call('SET', K.lock(tenant), id, 'EX', lock_seconds) end
     if progress ~= '' then call('HSET', K.task(id), 'progress', progress) end

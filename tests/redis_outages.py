@@ -1,0 +1,134 @@
+"""The ways in which a Redis server can be gone, and an app under load that lives through one."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast import Context, Handle, Holdfast
+from holdfast.domain.events import Event, LeaseLost, StageCompleted
+from holdfast.ports import Filter
+from holdfast.testing.proxy import Harm, Proxy
+from holdfast.testing.servers import RedisServer
+
+BOUND_SECONDS = 60.0
+EVERY_ONE = 1_000_000  # of what passes through the proxy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """``port``: where the app connects to; ``begin`` and ``end`` return when it is so."""
+
+    port: int
+    begin: Callable[[], None]
+    end: Callable[[], None]
+
+
+@asynccontextmanager
+async def killed(server: RedisServer) -> AsyncIterator[Outage]:
+    yield Outage(port=server.port, begin=server.kill, end=lambda: void(server.start()))
+
+
+@asynccontextmanager
+async def frozen(server: RedisServer) -> AsyncIterator[Outage]:
+    yield Outage(port=server.port, begin=server.pause, end=server.resume)
+
+
+@asynccontextmanager
+async def _harmed(server: RedisServer, harm: Harm) -> AsyncIterator[Outage]:
+    async with Proxy("127.0.0.1", server.port) as proxy:
+
+        def end() -> None:
+            proxy.wanted.clear()
+            proxy.cut_all()
+
+        yield Outage(port=proxy.port, begin=lambda: proxy.deal(harm, EVERY_ONE), end=end)
+
+
+def deaf(server: RedisServer) -> AbstractAsyncContextManager[Outage]:
+    """Connections hang, and nothing that is said on them arrives."""
+    return _harmed(server, Harm.DEAF)
+
+
+def mute(server: RedisServer) -> AbstractAsyncContextManager[Outage]:
+    """Connections hang: what is asked is done, and every answer is lost."""
+    return _harmed(server, Harm.MUTE)
+
+
+def void(_: object) -> None: ...
+
+
+class Crew:
+    """An app whose first stage waits at a gate that the test opens, and whose second does not."""
+
+    def __init__(self, port: int, *, timeout: str | None = None, **settings: Any) -> None:
+        query = f"?timeout={timeout}" if timeout else ""
+        self.app = Holdfast(f"redis://127.0.0.1:{port}{query}", **settings)
+        self.gate = asyncio.Event()
+        self.reached: set[str] = set()
+        self.stopped: set[str] = set()
+        self.log: list[str] = []
+        self.runs: Counter[tuple[str, str]] = Counter()
+        self.work = self.app.workflow("work", payload=int, result=int)
+        self._changed = asyncio.Event()
+
+        @self.work.stage
+        async def hold(ctx: Context, number: int) -> None:
+            self.runs[ctx.task_id, "hold"] += 1
+            self.reached.add(ctx.task_id)
+            self._change()
+            try:
+                await self.gate.wait()
+            except asyncio.CancelledError:
+                self.stopped.add(ctx.task_id)
+                self.log.append("stopped")
+                self._change()
+                raise
+
+        @self.work.stage
+        async def answer(ctx: Context, number: int) -> int:
+            self.runs[ctx.task_id, "answer"] += 1
+            return number * 2
+
+    def _change(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def submit(self, number: int) -> Handle[int]:
+        return await self.work.submit(number, tenant=f"t-{number}", key=f"k-{number}")
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Looked at after each thing that a stage does."""
+        async with asyncio.timeout(BOUND_SECONDS):
+            while not holds():
+                await self._changed.wait()
+
+    async def events(self, task_id: str) -> list[Event]:
+        detail = await self.app.store.detail(task_id)
+        assert detail is not None
+        return list(detail.events)
+
+    async def ids(self) -> set[str]:
+        page = await self.app.store.find(Filter(), limit=1000)
+        return {task.id for task in page.tasks}
+
+
+async def assert_nothing_doubled(crew: Crew, task_ids: set[str]) -> None:
+    """Each stage was committed once in its epoch, and each version has its events."""
+    for task_id in task_ids:
+        events = await crew.events(task_id)
+        commits = Counter((e.stage, e.epoch) for e in events if isinstance(e, StageCompleted))
+        assert set(commits.values()) == {1}, (task_id, commits)
+        versions = [event.version for event in events]
+        assert sorted(set(versions)) == list(range(1, max(versions) + 1)), (task_id, versions)
+
+
+async def counted_losses(crew: Crew, task_ids: set[str]) -> list[LeaseLost]:
+    return [
+        event
+        for task_id in task_ids
+        for event in await crew.events(task_id)
+        if isinstance(event, LeaseLost) and event.counted
+    ]

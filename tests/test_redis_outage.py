@@ -1,0 +1,269 @@
+"""Redis gone under load (Q2, Q6): nothing is accepted, nothing is doubled, all comes back.
+
+The lease is 4 s here, the time-out 1 s: the outage of 30 s and more that a lease of 30 s must
+live through, scaled down. The last test is the whole of it, with the settings as they come.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+
+from holdfast import StoreUnavailable
+from holdfast.clock import SystemClock
+from holdfast.domain.events import LeaseLost, TaskStarted
+from holdfast.domain.task import Task
+from holdfast.ports import Topic
+from holdfast.stores.redis.partition import LATE_SECONDS
+from holdfast.stores.redis.store import RedisStore
+from holdfast.testing import ManualClock
+from holdfast.testing.contract.hands import LEASE_SECONDS as HELD_SECONDS
+from holdfast.testing.contract.hands import Hands
+from holdfast.testing.servers import RedisServer
+from tests.redis_outages import (
+    BOUND_SECONDS,
+    Crew,
+    Outage,
+    assert_nothing_doubled,
+    counted_losses,
+    deaf,
+    frozen,
+    killed,
+    mute,
+)
+from tests.redis_servers import StartRedis
+
+LEASE_SECONDS = 4.0
+TASKS = 30
+SERVER_TIMEOUT_SECONDS = 1.5
+MUCH_TOO_LATE_SECONDS = SERVER_TIMEOUT_SECONDS - LATE_SECONDS - 0.1  # given up when it is run
+
+Way = Callable[[RedisServer], AbstractAsyncContextManager[Outage]]
+
+
+@pytest.fixture
+def server(start_redis: StartRedis) -> RedisServer:
+    # With everysec a write waits for a sync that is under way: kill -9 may lose it.
+    return start_redis(appendonly=True, appendfsync="always")
+
+
+def crew_on(outage: Outage) -> Crew:
+    return Crew(outage.port, timeout="1s", lease=LEASE_SECONDS)
+
+
+def critical(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.levelno == logging.CRITICAL]
+
+
+async def refused(crew: Crew, number: int) -> None:
+    """The store is away for as long as the test wants: that this returns is that it is told."""
+    async with asyncio.timeout(BOUND_SECONDS):
+        with pytest.raises(StoreUnavailable):
+            await crew.submit(number)
+
+
+@pytest.mark.parametrize("way", [killed, frozen, deaf, mute])
+async def test_an_outage_longer_than_the_lease_doubles_nothing_and_ends_by_itself(
+    server: RedisServer, way: Way, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with way(server) as outage:
+        crew = crew_on(outage)
+        async with crew.app.running(workers=2, slots=TASKS // 3):
+            handles = [await crew.submit(number) for number in range(TASKS)]
+            results = [asyncio.create_task(handle.result()) for handle in handles]
+            accepted = {handle.id for handle in handles}
+            await crew.until(lambda: len(crew.reached) == 2 * (TASKS // 3))
+
+            outage.begin()
+            await refused(crew, TASKS)
+            crew.log.append("told")
+            assert len(critical(caplog)) == 1
+            await crew.until(lambda: crew.stopped == crew.reached)
+            assert crew.log[0] == "told"  # the stages had gone on, until their lease's own time
+            crew.gate.set()
+            outage.end()
+
+            async with asyncio.timeout(BOUND_SECONDS):
+                assert await asyncio.gather(*results) == [2 * n for n in range(TASKS)]
+            again = await crew.submit(TASKS)
+            async with asyncio.timeout(BOUND_SECONDS):
+                assert await again.result() == 2 * TASKS
+            assert await crew.ids() == accepted | {again.id}
+            await assert_nothing_doubled(crew, accepted | {again.id})
+            assert await counted_losses(crew, accepted) == []
+            assert await crew.app.store.doctor(fix=False, limit=10) == []
+            assert "the store answers again" in caplog.messages
+
+
+@pytest.mark.parametrize("way", [killed, deaf])
+async def test_what_was_refused_while_nothing_arrives_was_not_accepted(
+    server: RedisServer, way: Way
+) -> None:
+    async with way(server) as outage:
+        crew = crew_on(outage)
+        async with crew.app:
+            outage.begin()
+            await refused(crew, 1)
+            outage.end()
+            assert await crew.ids() == set()
+
+
+async def test_what_was_accepted_and_not_answered_is_found_by_its_key(
+    server: RedisServer,
+) -> None:
+    async with mute(server) as outage:
+        crew = crew_on(outage)
+        async with crew.app:
+            other = (await crew.submit(0)).id  # the server knows the script from now on
+            outage.begin()
+            await refused(crew, 1)
+            outage.end()
+            [first] = await crew.ids() - {other}
+            assert (await crew.submit(1)).id == first
+            assert await crew.ids() == {first, other}
+
+
+@pytest.mark.parametrize("way", [killed, frozen])
+async def test_an_outage_shorter_than_the_lease_costs_no_stage(
+    server: RedisServer, way: Way
+) -> None:
+    async with way(server) as outage:
+        crew = Crew(outage.port, timeout="1s", lease=60)
+        async with crew.app.running(workers=2):
+            handles = [await crew.submit(number) for number in range(TASKS)]
+            results = [asyncio.create_task(handle.result()) for handle in handles]
+            await crew.until(lambda: len(crew.reached) == TASKS)
+            outage.begin()
+            await refused(crew, TASKS)
+            crew.gate.set()  # their commits wait for the store
+            await refused(crew, TASKS + 1)
+            outage.end()
+            async with asyncio.timeout(BOUND_SECONDS):
+                assert await asyncio.gather(*results) == [2 * n for n in range(TASKS)]
+            assert set(crew.runs.values()) == {1}
+            assert not crew.stopped
+            await assert_nothing_doubled(crew, {handle.id for handle in handles})
+
+
+@pytest.mark.parametrize("way", [killed, frozen, deaf])
+async def test_who_waits_hears_the_bell_again_after_an_outage(
+    server: RedisServer, way: Way
+) -> None:
+    async with way(server) as outage:
+        here, there = crew_on(outage), Crew(server.port, lease=LEASE_SECONDS)
+        async with here.app:
+            waiting = asyncio.create_task(until_ready(here))
+            outage.begin()
+            await refused(here, 1)
+            outage.end()
+            for number in range(2, 5):
+                async with there.app:
+                    await there.submit(number)
+                async with asyncio.timeout(BOUND_SECONDS / 2):
+                    await waiting
+                waiting = asyncio.create_task(until_ready(here))
+                await asyncio.sleep(0)
+            waiting.cancel()
+
+
+async def until_ready(crew: Crew) -> None:
+    store = crew.app.store
+    await store.wait(Topic.READY, store.ticket(Topic.READY), timeout=BOUND_SECONDS)
+
+
+@pytest.fixture
+async def store(server: RedisServer) -> AsyncIterator[RedisStore]:
+    """It knows the server's time, as a worker's does after its first sweep."""
+    store = RedisStore(f"{server.url}?timeout={SERVER_TIMEOUT_SECONDS}s", SystemClock())
+    await store.open()
+    await store.expire(limit=10, count_crashes=True)
+    yield store
+    await store.close()
+
+
+async def test_a_sweep_that_comes_too_late_counts_nobody(
+    server: RedisServer, store: RedisStore
+) -> None:
+    hands = Hands(store, ManualClock())
+    task = await hands.submit()
+    await hands.claim(lease_seconds=0.2)
+    server.pause()
+    with pytest.raises(StoreUnavailable):  # and done all the same, when the server goes on
+        await store.expire(limit=10, count_crashes=True)
+    server.resume()
+    async with asyncio.timeout(BOUND_SECONDS):
+        while not isinstance(lost := await hands.last_event(task), LeaseLost):
+            pass
+    assert not lost.counted
+
+
+async def test_the_lease_of_a_claim_that_comes_too_late_runs_from_when_it_was_asked_for(
+    server: RedisServer, store: RedisStore
+) -> None:
+    hands = Hands(store, ManualClock())
+    await hands.claim()  # the server knows the script from now on
+    task = await hands.submit()
+    server.pause()
+    with pytest.raises(StoreUnavailable):
+        await hands.claim("gone")
+    server.resume()
+    async with asyncio.timeout(BOUND_SECONDS):
+        while not isinstance(started := await hands.last_event(task), TaskStarted):
+            pass
+    assert await until_of(hands, task) < started.at + HELD_SECONDS - MUCH_TOO_LATE_SECONDS
+
+
+async def test_the_lease_of_a_beat_that_comes_too_late_runs_from_when_it_was_asked_for(
+    server: RedisServer, store: RedisStore
+) -> None:
+    hands = Hands(store, ManualClock())
+    task = await hands.start()
+    await hands.renew(task)
+    before = await until_of(hands, task)
+    server.pause()
+    with pytest.raises(StoreUnavailable):
+        await hands.renew(task)
+    server.resume()
+    async with asyncio.timeout(BOUND_SECONDS):
+        while await until_of(hands, task) == before:
+            pass
+    now = (await store.stats()).now
+    assert await until_of(hands, task) < now + HELD_SECONDS - MUCH_TOO_LATE_SECONDS
+
+
+async def until_of(hands: Hands, task: Task) -> float:
+    lease = (await hands.load(task.id)).lease
+    assert lease is not None
+    return lease.until
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", [killed, frozen])
+async def test_thirty_seconds_without_redis_with_the_settings_as_they_come(
+    server: RedisServer, way: Way
+) -> None:
+    async with way(server) as outage:
+        crew = Crew(outage.port)
+        async with crew.app.running(workers=2, slots=TASKS // 3):
+            handles = [await crew.submit(number) for number in range(TASKS)]
+            results = [asyncio.create_task(handle.result()) for handle in handles]
+            await crew.until(lambda: len(crew.reached) == 2 * (TASKS // 3))
+            began = crew.app.clock.steady()
+            outage.begin()
+            await refused(crew, TASKS)
+            await crew.until(lambda: crew.stopped == crew.reached)
+            never = crew.app.store.ticket(Topic.READY)
+            while crew.app.clock.steady() - began < 31:
+                await refused(crew, TASKS)
+                await crew.app.store.wait(Topic.READY, never, timeout=1)
+            crew.gate.set()
+            outage.end()
+            async with asyncio.timeout(BOUND_SECONDS):
+                assert await asyncio.gather(*results) == [2 * n for n in range(TASKS)]
+            accepted = {handle.id for handle in handles}
+            await assert_nothing_doubled(crew, accepted)
+            assert await counted_losses(crew, accepted) == []
+            assert (await crew.submit(TASKS)).id in await crew.ids()
+            assert len(await crew.ids()) == TASKS + 1
