@@ -24,7 +24,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PIP_USER PIP_TARGET PIP_PREFIX
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-full lint types format lock sim mutants chaos chaos-long clean
+.PHONY: help venv demo test test-full lint types format lock sim mutants chaos chaos-long bench-redis clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -63,6 +63,9 @@ chaos-long: $(DEV_READY) $(REDIS_READY) ## 10 000 kills for each store; writes d
 		$(BIN)/python -m holdfast.testing.chaos --long --store $$store \
 			--report docs/reliability.md || exit 1; done
 
+bench-redis: $(DEV_READY) $(REDIS_READY) ## measure memory and script times with a million waiting tasks
+	@$(BIN)/python -m bench.redis_growth
+
 venv: $(DEV_READY) $(REDIS_READY) ## set up .venv only
 
 lock: ## write requirements/*.txt anew (UPGRADE=1 takes newer versions)
@@ -81,7 +84,7 @@ COMPILE = $(LOCK)/bin/uv pip compile --quiet --universal --python-version 3.11 -
 
 clean: ## remove .venv, caches and build output
 	@rm -rf $(VENV) $(LOCK) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	@find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
+	@find src tests bench -type d -name __pycache__ -prune -exec rm -rf {} +
 
 define CHECK_PYTHON
 command -v "$(PYTHON)" >/dev/null || \

@@ -14,6 +14,7 @@ from holdfast.domain.state import Command, Status
 from holdfast.domain.task import Failure, Kind, Task
 from holdfast.domain.transition import Transition
 from holdfast.ports import Store
+from holdfast.stores.redis.store import RedisStore
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.hands import ASKER, OPERATE, Hands
@@ -131,23 +132,38 @@ async def race_on(
 def race_in_threads(stores: list[Store], seed: int, *, racers: int, steps: int) -> list[Operation]:
     """Each store in a thread with a loop of its own; the same store may be given more than once."""
 
+    async def race_and_leave(n: int, store: Store) -> list[Operation]:
+        try:
+            return await race_on(store, f"thread-{n}", seed + n, racers=racers, steps=steps)
+        finally:
+            await store.detach()
+
     def race(n: int, store: Store) -> list[Operation]:
-        return asyncio.run(race_on(store, f"thread-{n}", seed + n, racers=racers, steps=steps))
+        return asyncio.run(race_and_leave(n, store))
 
     with ThreadPoolExecutor(len(stores)) as pool:
         histories = pool.map(race, range(len(stores)), stores)
         return [operation for history in histories for operation in history]
 
 
-def race_in_process(path: Path, name: str, seed: int, racers: int, steps: int) -> list[Operation]:
+def race_on_sqlite(path: Path, name: str, seed: int, racers: int, steps: int) -> list[Operation]:
     """For a process of its own: opens the file, races, closes it."""
+    return asyncio.run(_race_alone(SqliteStore(path, CLOCK), name, seed, racers, steps))
 
-    async def race() -> list[Operation]:
-        store = SqliteStore(path, CLOCK)
-        await store.open()
-        try:
-            return await race_on(store, name, seed, racers=racers, steps=steps)
-        finally:
-            await store.close()
 
-    return asyncio.run(race())
+def race_on_redis(
+    where: tuple[str, str], name: str, seed: int, racers: int, steps: int
+) -> list[Operation]:
+    """The same; ``where``: address and namespace."""
+    store = RedisStore(where[0], CLOCK, where[1], time=CLOCK.times)
+    return asyncio.run(_race_alone(store, name, seed, racers, steps))
+
+
+async def _race_alone(
+    store: Store, name: str, seed: int, racers: int, steps: int
+) -> list[Operation]:
+    await store.open()
+    try:
+        return await race_on(store, name, seed, racers=racers, steps=steps)
+    finally:
+        await store.close()

@@ -2,8 +2,9 @@
 
 import asyncio
 import multiprocessing
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import pytest
 from holdfast.domain import decide
 from holdfast.domain.task import Task
 from holdfast.domain.transition import Inserted, Submission, Transition
+from holdfast.ports import Store
 from holdfast.stores.memory import MemoryStore
+from holdfast.stores.redis.store import RedisStore
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing.contract.hands import Hands
 from holdfast.testing.linearizability import (
@@ -25,74 +28,111 @@ from holdfast.testing.linearizability import (
     Verdict,
     check,
 )
-from tests.racing import CLOCK, race_in_process, race_in_threads, race_on
+from holdfast.testing.servers import RedisServer
+from tests.racing import CLOCK, race_in_threads, race_on, race_on_redis, race_on_sqlite
 
 SEEDS = range(10)
 
 
-def judged(history: list[Operation]) -> Verdict:
-    return check(history, lambda: StoreModel(CLOCK))
+def judged(history: list[Operation], new_model: Callable[[], StoreModel] | None = None) -> Verdict:
+    return check(history, new_model or (lambda: StoreModel(CLOCK)))
 
 
 # -- stores
 
 
-@pytest.fixture
-async def sqlite(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(tmp_path / "holdfast.db", CLOCK)
-    await store.open()
-    yield store
-    await store.close()
+class RedisModel(StoreModel):
+    """Redis takes its first fence from the time, which stands still here."""
+
+    def __init__(self) -> None:
+        super().__init__(CLOCK)
+        self._store._fence = int(CLOCK.now() * 1_000_000) - 1
+
+
+class Shared:
+    """One store's data, opened as often as a test likes."""
+
+    def __init__(self, make: Callable[[], Store], new_model: Callable[[], StoreModel]) -> None:
+        self._make, self._new_model = make, new_model
+        self._opened: list[Store] = []
+
+    async def open(self) -> Store:
+        store = self._make()
+        await store.open()
+        self._opened.append(store)
+        return store
+
+    async def close(self) -> None:
+        for store in self._opened:
+            await store.close()
+
+    def judge(self, history: list[Operation]) -> None:
+        verdict = judged(history, self._new_model)
+        assert verdict.linearizable, str(verdict)
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+async def shared(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Shared]:
+    if request.param == "sqlite":
+        path = tmp_path / "holdfast.db"
+        shared = Shared(lambda: SqliteStore(path, CLOCK), lambda: StoreModel(CLOCK))
+    else:
+        server: RedisServer = request.getfixturevalue("redis_server")
+        name: str = request.getfixturevalue("redis_namespace")
+        shared = Shared(lambda: RedisStore(server.url, CLOCK, name, time=CLOCK.times), RedisModel)
+    yield shared
+    await shared.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_clients_on_one_loop_see_one_order(sqlite: SqliteStore, seed: int) -> None:
-    history = await race_on(sqlite, "loop", seed, racers=6, steps=15)
-    verdict = judged(history)
-    assert verdict.linearizable, str(verdict)
-    assert not await sqlite.doctor(fix=False, limit=10)
+async def test_clients_on_one_loop_see_one_order(shared: Shared, seed: int) -> None:
+    store = await shared.open()
+    shared.judge(await race_on(store, "loop", seed, racers=6, steps=15))
+    assert not await store.doctor(fix=False, limit=10)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_clients_in_several_threads_see_one_order(sqlite: SqliteStore, seed: int) -> None:
-    history = await asyncio.to_thread(race_in_threads, [sqlite] * 3, seed, racers=2, steps=15)
-    verdict = judged(history)
-    assert verdict.linearizable, str(verdict)
+async def test_clients_in_several_threads_see_one_order(shared: Shared, seed: int) -> None:
+    store = await shared.open()
+    shared.judge(await asyncio.to_thread(race_in_threads, [store] * 3, seed, racers=2, steps=15))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_two_that_have_the_file_open_see_one_order(
-    sqlite: SqliteStore, tmp_path: Path, seed: int
-) -> None:
-    other = SqliteStore(tmp_path / "holdfast.db", CLOCK)
-    await other.open()
-    try:
-        history = await asyncio.to_thread(
-            race_in_threads, [sqlite, other], seed, racers=2, steps=15
-        )
-    finally:
-        await other.close()
-    verdict = judged(history)
-    assert verdict.linearizable, str(verdict)
+async def test_two_that_have_it_open_see_one_order(shared: Shared, seed: int) -> None:
+    stores = [await shared.open(), await shared.open()]
+    shared.judge(await asyncio.to_thread(race_in_threads, stores, seed, racers=2, steps=15))
+    assert not await stores[0].doctor(fix=False, limit=10)
 
 
 @pytest.mark.slow
 def test_processes_that_share_the_file_see_one_order(tmp_path: Path) -> None:
+    for seed in range(5):
+        verdict = judged(raced_apart(partial(race_on_sqlite, tmp_path / f"{seed}.db"), seed))
+        assert verdict.linearizable, str(verdict)
+
+
+@pytest.mark.slow
+def test_processes_that_share_the_server_see_one_order(
+    redis_server: RedisServer, redis_namespace: str
+) -> None:
+    for seed in range(5):
+        race = partial(race_on_redis, (redis_server.url, f"{redis_namespace}-{seed}"))
+        verdict = judged(raced_apart(race, seed), RedisModel)
+        assert verdict.linearizable, str(verdict)
+
+
+def raced_apart(race: Callable[..., list[Operation]], seed: int) -> list[Operation]:
+    """In three processes."""
     spawning = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(3, mp_context=spawning) as pool:
-        for seed in range(5):
-            path = tmp_path / f"{seed}.db"
-            racing = [
-                pool.submit(race_in_process, path, f"process-{n}", seed * 10 + n, 2, 12)
-                for n in range(3)
-            ]
-            verdict = judged([op for race in racing for op in race.result()])
-            assert verdict.linearizable, str(verdict)
+        racing = [pool.submit(race, f"process-{n}", seed * 10 + n, 2, 12) for n in range(3)]
+        return [operation for one in racing for operation in one.result()]
 
 
-async def test_the_races_are_races(sqlite: SqliteStore) -> None:
+async def test_the_races_are_races(shared: Shared) -> None:
     """Else the tests above would prove little."""
-    history = await asyncio.to_thread(race_in_threads, [sqlite] * 3, 1, racers=2, steps=40)
+    store = await shared.open()
+    history = await asyncio.to_thread(race_in_threads, [store] * 3, 1, racers=2, steps=40)
     answers = [str(operation.answer) for operation in history]
     assert any("Applied" in answer for answer in answers)
     assert any("Stale" in answer for answer in answers)

@@ -344,3 +344,15 @@ def replica_of(cluster: Cluster, master: RedisServer) -> RedisServer:
 
 def holds(cluster: Cluster, server: RedisServer, task_id: str) -> bool:
     return cluster.master_of(f"{{ns-{partition_of(task_id)}}}:meta") is server
+
+
+async def test_a_claim_sent_again_gets_all_of_it_from_all_partitions_and_nothing_new(
+    hands: Hands,
+) -> None:
+    given = {task.id for task in [await hands.submit(tenant=tenant) for tenant in TENANTS]}
+    claimed = await hands.claim(request="r", limit=30)
+    assert len({partition_of(one.task.id) for one in claimed}) > 1
+    again = await hands.claim(request="r", limit=5)
+    assert {one.task.id for one in again} == {one.task.id for one in claimed}
+    rest = await hands.claim_ids(request="s")
+    assert given == {one.task.id for one in claimed} | set(rest)

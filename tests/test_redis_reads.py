@@ -60,6 +60,10 @@ def submission(task_id: str, **fields: Any) -> Submission:
     return decide.submit(made(task_id, **fields), b"null", "digest", held=False)
 
 
+def asked(request: str, lease_seconds: float) -> verbs.Claim:
+    return verbs.Claim(worker="w", request=request, queues=["default"], lease_seconds=lease_seconds)
+
+
 async def submit(part: Partition, *names: str, **fields: Any) -> None:
     await verbs.insert(part, [submission(name, **fields) for name in names], 10_000)
 
@@ -166,15 +170,11 @@ async def test_the_head_of_a_queue_is_what_the_next_claim_hands_out(part: Partit
     await submit(part, "a", "b", "c")
     for expected in ("a", "b", "c"):
         assert (await stats(part)).heads["default"].id == expected
-        [claimed], _ = await verbs.claim(
-            part, "w", request=expected, queues=["default"], limit=1, lease_seconds=-1
-        )
+        [claimed], _ = await verbs.claim(part, asked(expected, -1), limit=1)
         assert claimed.task.id == expected
     assert (await stats(part)).heads == {}
     await verbs.expire(part, 10, count_crashes=False)
-    [claimed], _ = await verbs.claim(
-        part, "w", request="x", queues=["default"], limit=1, lease_seconds=30
-    )
+    [claimed], _ = await verbs.claim(part, asked("x", 30), limit=1)
     assert (await stats(part)).heads["default"].id != claimed.task.id
 
 

@@ -1,9 +1,8 @@
-"""Random operations on SQLite and on the memory store: same answers, same state, every step."""
+"""Random operations on a store and on the memory store: same answers, same state, every step."""
 
 import hashlib
-import shutil
-import tempfile
-from collections.abc import Callable
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,17 @@ from hypothesis.stateful import (
 from holdfast.domain import decide, operate
 from holdfast.domain.checkpoint import Checkpoint
 from holdfast.domain.errors import HoldfastError
-from holdfast.domain.retry import Retry
 from holdfast.domain.state import OPERATOR, Command, Status, legal
-from holdfast.domain.task import Failure, Kind, Progress, Task
+from holdfast.domain.task import Progress, Task
 from holdfast.domain.transition import Submission, Transition
 from holdfast.ports import Kept, Renewal
+from holdfast.stores.redis.store import RedisStore
+from holdfast.stores.sqlite import SqliteStore
+from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.hands import ASKER, OPERATE, beat
-from tests.twin_stores import Twins
+from holdfast.testing.servers import RedisServer
+from tests.twin_moves import HOLDER, Decision, finish, undo
+from tests.twin_stores import Open, Twins
 
 TENANTS = ["a", "b"]
 QUEUES = ["q", "r"]
@@ -51,75 +54,6 @@ submits = st.fixed_dictionaries(
 )
 Pair = tuple[Transition, Transition]
 Step = st.SearchStrategy[tuple[str, dict[str, Any]]]
-Decision = Callable[[Task, Checkpoint | None, float], Transition]
-
-
-def done(task: Task) -> decide.Done:
-    result = msgspec.json.encode([task.id, task.version])
-    return decide.Done(
-        result=result, data={"at": task.version}, started_at=0.0, duration_seconds=0.25
-    )
-
-
-def failed(task: Task, retry_seconds: float | None, now: float) -> decide.Failed:
-    failure = Failure(
-        kind=Kind.STAGE, error="E", message="m", stage="s", attempt=task.attempt, at=now
-    )
-    return decide.Failed(failure=failure, started_at=0.0, retry_seconds=retry_seconds)
-
-
-def finish(task: Task, checkpoint: Checkpoint | None, now: float) -> Transition:
-    if task.last_completed + 1 == len(task.stages) - 1:
-        return decide.complete(task, done(task), now=now)
-    return decide.stage_done(task, done(task), checkpoint=checkpoint, now=now)
-
-
-def fail(task: Task, checkpoint: Checkpoint | None, now: float) -> Transition:
-    if task.status is Status.ROLLING_BACK:
-        return decide.undo_failed(task, failed(task, 10.0, now), Retry(), now=now)
-    gone_wrong = failed(task, 10.0, now)
-    return decide.stage_failed(task, gone_wrong, Retry(), checkpoint=checkpoint, now=now)
-
-
-def fail_for_good(task: Task, checkpoint: Checkpoint | None, now: float) -> Transition:
-    if task.status is Status.ROLLING_BACK:
-        return decide.undo_failed(task, failed(task, None, now), Retry(), now=now)
-    gone_wrong = failed(task, None, now)
-    return decide.stage_failed(task, gone_wrong, Retry(), checkpoint=checkpoint, now=now)
-
-
-def meet_request(task: Task, checkpoint: Checkpoint | None, now: float) -> Transition:
-    return decide.boundary(task, now=now)
-
-
-def start_over(task: Task, checkpoint: Checkpoint | None, now: float) -> Transition:
-    return decide.start_over(task, "invalid", now=now)
-
-
-def give_back(task: Task, checkpoint: Checkpoint | None, now: float) -> Transition:
-    return decide.give_back(task, "stopping", now=now, interrupted=False)
-
-
-def give_back_for_a_while(task: Task, checkpoint: Checkpoint | None, now: float) -> Transition:
-    return decide.give_back(task, "unknown", now=now, interrupted=True, delay_seconds=5.0)
-
-
-def undo(task: Task, checkpoint: Checkpoint | None, now: float) -> Transition:
-    if task.next_undo < 0:
-        return decide.rolled_back(task, now=now)
-    return decide.undone(task, had_undo=False, data={"u": 1}, duration_seconds=0.0, now=now)
-
-
-HOLDER: list[Decision] = [
-    finish,
-    fail,
-    fail_for_good,
-    meet_request,
-    start_over,
-    give_back,
-    give_back_for_a_while,
-    undo,
-]
 
 
 def action(name: str, **arguments: st.SearchStrategy[Any]) -> Step:
@@ -153,7 +87,7 @@ steps: Step = st.one_of(
     action("move_as_a_zombie_might", pick=picks, decision=st.sampled_from(HOLDER)),
     action("move_with_a_wrong_lease", pick=picks, decision=st.sampled_from(HOLDER)),
     action("ask_as_if_nobody_held_it", pick=picks),
-    action("claim_again", worker=st.sampled_from(WORKERS)),
+    action("claim_again", worker=st.sampled_from(WORKERS), limit=st.integers(1, 4)),
     action("ask_too_late", pick=picks, command=st.sampled_from(sorted(OPERATOR))),
     action("write_again", picked=st.lists(picks, min_size=1, max_size=3)),
     action("renew", pick=picks, worker=st.sampled_from(WORKERS), says=st.booleans()),
@@ -185,10 +119,9 @@ NEEDS = {
 
 
 class TwinStores(RuleBasedStateMachine):
-    def __init__(self) -> None:
+    def __init__(self, make: Open) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="holdfast-model-"))
-        self.twins = Twins(self.folder)
+        self.twins = Twins(make)
         self.submissions: list[Submission] = []
         self.written: list[Pair] = []
         self.tasks: list[tuple[Task, Task]] = []  # the records as they are
@@ -203,7 +136,6 @@ class TwinStores(RuleBasedStateMachine):
             self.twins.examine()
         finally:
             self.twins.close()
-            shutil.rmtree(self.folder)
 
     @property
     def ids(self) -> list[str]:
@@ -264,12 +196,12 @@ class TwinStores(RuleBasedStateMachine):
         self.touched = [claimed.task.id for claimed in claims[0]]
         self.old += [(a.task, b.task) for a, b in zip(*claims, strict=True)]
 
-    def claim_again(self, worker: str) -> None:
-        """A repeat of the worker's last claim: what of it is still held."""
+    def claim_again(self, worker: str, limit: int) -> None:
+        """A repeat of the worker's last claim: all of it that is still held, room or not."""
         request = self.last_claims.get(worker, "none")
         self.twins.both(
             lambda store: store.claim(
-                worker, request=request, queues=[], limit=4, lease_seconds=10.0
+                worker, request=request, queues=[], limit=limit, lease_seconds=10.0
             )
         )
 
@@ -307,11 +239,11 @@ class TwinStores(RuleBasedStateMachine):
         self.ask_for(command, self.old[pick % len(self.old)], force=True, from_checkpoint=True)
 
     def ask_as_if_nobody_held_it(self, pick: int) -> None:
-        memory, sqlite = (
+        model, other = (
             msgspec.structs.replace(task, lease=None, status=Status.PENDING)
             for task in self.held[pick % len(self.held)]
         )
-        self.ask_for(Command.CANCEL, (memory, sqlite), force=True, from_checkpoint=True)
+        self.ask_for(Command.CANCEL, (model, other), force=True, from_checkpoint=True)
 
     def ask_for(
         self, command: Command, pair: tuple[Task, Task], force: bool, from_checkpoint: bool
@@ -342,9 +274,9 @@ class TwinStores(RuleBasedStateMachine):
         self.write([self.written[pick % len(self.written)] for pick in picked])
 
     def write(self, pairs: list[Pair]) -> None:
-        memory, sqlite = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-        self.touched = [transition.task_id for transition in memory]
-        self.twins.both(lambda store: store.apply(memory), lambda store: store.apply(sqlite))
+        model, other = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        self.touched = [transition.task_id for transition in model]
+        self.twins.both(lambda store: store.apply(model), lambda store: store.apply(other))
 
     # -- leases, times, ages
 
@@ -404,11 +336,46 @@ def profile(examples: int, steps: int) -> settings:
     )
 
 
-TestTwinStores = TwinStores.TestCase
-TestTwinStores.settings = profile(examples=40, steps=80)
+def machine(make: Open) -> type[TwinStores]:
+    class Machine(TwinStores):
+        def __init__(self) -> None:
+            super().__init__(make)
+
+    return Machine
+
+
+EXAMPLES = {"sqlite": 40, "redis": 8}  # of the quick form: a server far away takes its time
+
+
+@pytest.fixture(params=EXAMPLES)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def make(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
+    """Each example gets a store of its own."""
+    numbers = count(1)
+    if kind == "sqlite":
+        yield lambda clock: SqliteStore(tmp_path / f"{next(numbers)}.db", clock)
+        return
+    server: RedisServer = request.getfixturevalue("redis_server")
+    namespace: str = request.getfixturevalue("redis_namespace")
+
+    def on_redis(clock: ManualClock) -> RedisStore:
+        name = f"{namespace}-{next(numbers)}"
+        return RedisStore(server.url, clock, name, time=clock.times)
+
+    yield on_redis
+    with server.client() as client:
+        client.unlink("none", *client.scan_iter(f"{namespace}-*", count=1_000))
+
+
+def test_twin_stores(make: Open, kind: str) -> None:
+    run_state_machine_as_test(machine(make), settings=profile(EXAMPLES[kind], steps=80))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(3))
-def test_twin_stores_for_long(part: int) -> None:
-    run_state_machine_as_test(TwinStores, settings=profile(examples=150, steps=120))
+def test_twin_stores_for_long(make: Open, part: int) -> None:
+    run_state_machine_as_test(machine(make), settings=profile(examples=150, steps=120))

@@ -14,6 +14,8 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NoReturn, TypeVar
 
+import msgspec
+
 from holdfast.domain import names
 from holdfast.domain.checkpoint import Checkpoint
 from holdfast.domain.errors import (
@@ -193,20 +195,36 @@ class RedisStore:
     ) -> Sequence[Claimed]:
         if self._empty_claims.get(worker) == request:
             return []
+        asked = verbs.Claim(
+            worker=worker, request=request, queues=queues, lease_seconds=lease_seconds
+        )
+        claimed = await self._given_before(asked) or await self._claim(asked, limit)
+        if not claimed:
+            self._empty_claims[worker] = request
+        return claimed
+
+    async def _given_before(self, asked: verbs.Claim) -> list[Claimed]:
+        """By any partition, when the request is sent again. One partition sees to that itself."""
+        repeated = self._last_claims.get(asked.worker) == asked.request
+        self._last_claims[asked.worker] = asked.request
+        if len(self._partitions) == 1 or not repeated:
+            return []
+        nothing_new = msgspec.structs.replace(asked, queues=())
+        found = await _all(verbs.claim(part, nothing_new, limit=0) for part in self._partitions)
+        return [one for some, _ in found for one in some]
+
+    async def _claim(self, asked: verbs.Claim, limit: int) -> list[Claimed]:
         claimed: list[Claimed] = []
         missed: StoreUnavailable | None = None
         got: Counter[Partition] = Counter()
-        for part, wanted in await self._worth_asking(worker, request, queues):
+        for part, queues in await self._worth_asking(asked):
             if len(claimed) >= limit:
                 break
             try:
                 more, got[part] = await verbs.claim(
                     part,
-                    worker,
-                    request=request,
-                    queues=wanted,
+                    msgspec.structs.replace(asked, queues=queues),
                     limit=limit - len(claimed),
-                    lease_seconds=lease_seconds,
                     got=got[part],
                 )
             except StoreUnavailable as error:
@@ -215,27 +233,18 @@ class RedisStore:
             claimed += more
         if missed is not None:
             raise PartlyUnavailable(missed, claimed) if claimed else missed
-        if not claimed:
-            self._empty_claims[worker] = request
         return claimed
 
-    async def _worth_asking(
-        self, worker: str, request: str, queues: Sequence[str]
-    ) -> list[tuple[Partition, Sequence[str]]]:
-        """Each queue in the partitions that have something in it, then the next queue. A repeat
-        asks all of them for everything."""
+    async def _worth_asking(self, asked: verbs.Claim) -> list[tuple[Partition, Sequence[str]]]:
+        """Each queue in the partitions that have something in it, then the next queue."""
         if len(self._partitions) == 1:
-            return [(self._first, queues)]
-        repeated = self._last_claims.get(worker) == request
-        self._last_claims[worker] = request
-        start = self._number(request)
+            return [(self._first, asked.queues)]
+        start = self._number(asked.request)
         rotated = self._partitions[start:] + self._partitions[:start]
-        if repeated:
-            return [(part, queues) for part in rotated]
-        found, _ = await _tried(verbs.waiting(part, queues) for part in rotated)
+        found, _ = await _tried(verbs.waiting(part, asked.queues) for part in rotated)
         return [
             (part, [queue])
-            for n, queue in enumerate(queues)
+            for n, queue in enumerate(asked.queues)
             for part, waiting in zip(rotated, found, strict=True)
             if not isinstance(waiting, StoreError) and waiting[n]
         ]

@@ -31,7 +31,7 @@ from holdfast.domain.transition import (
 from holdfast.ports import Beat, Claimed, Due, Renewal
 from holdfast.stores import codec
 from holdfast.stores.redis import record, scripts
-from holdfast.stores.redis.partition import BATCH, Partition
+from holdfast.stores.redis.partition import BATCH, MOVES, Partition
 from holdfast.stores.redis.reads import unless_foreign
 from holdfast.stores.redis.salvage import set_aside
 
@@ -48,7 +48,7 @@ _STARTS, _LOSES, _DUES = (_pack({**move.to}) for move in (START, LOSE, DUE))
 async def insert(part: Partition, batch: Sequence[Submission], depth_limit: int) -> list[Insertion]:
     packed = [_packed_submission(submission) for submission in batch]
     answers: list[Insertion] = []
-    for some in _parts(packed):
+    for some in _parts(packed, BATCH):
         found = await part.write(scripts.INSERT, depth_limit, *some)
         answers += [_INSERTIONS[word](name.decode()) for word, name in found]
     return answers
@@ -57,39 +57,41 @@ async def insert(part: Partition, batch: Sequence[Submission], depth_limit: int)
 # -- claims
 
 
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    worker: str
+    request: str
+    queues: Sequence[str]
+    lease_seconds: float
+
+
 async def claim(
-    part: Partition,
-    worker: str,
-    *,
-    request: str,
-    queues: Sequence[str],
-    limit: int,
-    lease_seconds: float,
-    got: int = 0,
+    part: Partition, asked: Claim, *, limit: int, got: int = 0
 ) -> tuple[list[Claimed], int]:
     """What is handed out, after the ``got`` that this request has got here already; and how many
-    it has got then."""
+    it has got then. A repeat gets all that it was given before, and nothing new."""
     claimed: list[Claimed] = []
     secret = secrets.token_hex(8)
-    repeated: list[int] = []
-    while repeated or len(claimed) < limit:
-        asked = min(limit - len(claimed), BATCH)
+    while True:
+        wanted = max(0, min(limit - len(claimed), MOVES))
         handed_out, unreadable, upto, *repeated = await part.write(
             scripts.CLAIM,
-            worker,
-            request,
+            asked.worker,
+            asked.request,
             got,
-            asked,
-            lease_seconds,
+            wanted,
+            asked.lease_seconds,
             secret,
             part.terms.lock_seconds,
             _STARTS,
             START.event,
-            *queues,
+            *asked.queues,
         )
         claimed += await _readable(part, handed_out, unreadable)
         got, before = upto, got
-        if got >= repeated[0] if repeated else got - before < asked:
+        if repeated:
+            if got >= repeated[0]:
+                break
+        elif got - before < wanted or len(claimed) >= limit:
             break
     return claimed, got
 
@@ -125,7 +127,7 @@ async def apply(part: Partition, batch: Sequence[Transition]) -> list[Outcome]:
     packed = [_packed_transition(transition) for transition in batch]
     kept = part.terms.tombstone_seconds, part.terms.checkpoint_seconds
     answers: list[Any] = []
-    for some in _parts(packed):
+    for some in _parts(packed, MOVES):
         answers += await part.write(scripts.APPLY, *kept, *some)
     return [
         _outcome(transition, *answer) for transition, answer in zip(batch, answers, strict=True)
@@ -182,8 +184,8 @@ async def leave(part: Partition, worker: str) -> None:
 
 async def expire(part: Partition, limit: int, *, count_crashes: bool) -> int:
     taken = 0
-    for _ in range(-(-limit // BATCH)):
-        asked = min(limit - taken, BATCH)
+    for _ in range(-(-limit // MOVES)):
+        asked = min(limit - taken, MOVES)
         counted = "1" if count_crashes else "0"
         asked_at = part.steady()
         found, unreadable, at = await part.write(scripts.EXPIRE, asked, counted, _LOSES, LOSE.event)
@@ -197,8 +199,8 @@ async def expire(part: Partition, limit: int, *, count_crashes: bool) -> int:
 
 async def promote(part: Partition, limit: int) -> Due:
     moved, following = 0, b""
-    for _ in range(-(-limit // BATCH)):
-        asked = min(limit - moved, BATCH)
+    for _ in range(-(-limit // MOVES)):
+        asked = min(limit - moved, MOVES)
         found, following, unreadable = await part.write(scripts.PROMOTE, asked, _DUES, DUE.event)
         await set_aside(part, unreadable)
         moved += found
@@ -212,9 +214,8 @@ async def audit(part: Partition, entry: Audit) -> None:
     await part.call(scripts.AUDIT, codec.encode(entry), refused, again=False)
 
 
-def _parts(packed: Sequence[bytes]) -> Iterable[Sequence[bytes]]:
-    for start in range(0, len(packed), BATCH):
-        yield packed[start : start + BATCH]
+def _parts(packed: Sequence[bytes], size: int) -> Iterable[Sequence[bytes]]:
+    return (packed[start : start + size] for start in range(0, len(packed), size))
 
 
 def _packed(facts: dict[str, Any]) -> bytes:

@@ -141,6 +141,15 @@ class Claiming(Contract):
         assert again.task == task
         assert [stage.name for stage in again.stages] == ["one"]
 
+    async def test_a_claim_sent_again_with_less_room_hands_out_all_of_it_and_nothing_new(
+        self, hands: Hands
+    ) -> None:
+        given = await hands.submit_many(3)
+        assert await hands.claim_ids(request="r", limit=3) == given
+        await hands.submit_many(3)
+        assert await hands.claim_ids(request="r", limit=1) == given
+        assert await hands.claim_ids(request="r", limit=100) == given
+
     async def test_an_empty_claim_sent_again_is_empty_again(self, hands: Hands) -> None:
         assert await hands.claim_ids("w-1", request="c-1") == []
         task = await hands.submit()

@@ -4,6 +4,10 @@
 
 runs 200 worlds and checks after each step of the store what must always hold. A failure prints
 its seed and the command that replays it: the same seed gives the same run, step by step.
+
+    python -m holdfast.testing.simulation --seeds 200 --shadow redis
+
+tells another store the same, which must answer the same at every step.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import argparse
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 
 from holdfast.testing.simulation.report import Totals, failure, say
@@ -13,18 +14,36 @@ from holdfast.testing.simulation.world import Result, run
 
 CHUNK = 10
 SAID_EVERY = 1_000
+SAID_EVERY_SHADOWED = 50  # they take ten times as long
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
-    if given.seed is not None:
-        return _replay(given.seed, given.tenants)
+    with _shadow(given.shadow) as shadow:
+        if given.seed is not None:
+            return _replay(given, shadow)
+        return _run_all(given, shadow)
+
+
+@contextmanager
+def _shadow(kind: str) -> Iterator[str | None]:
+    """What `run` takes for one."""
+    if kind != "redis":
+        yield None if kind == "memory" else kind
+        return
+    from holdfast.testing.servers import RedisServer
+
+    with RedisServer() as server:
+        yield server.url
+
+
+def _run_all(given: argparse.Namespace, shadow: str | None) -> int:
     totals = Totals()
-    for result in _results(range(given.start, given.start + given.seeds), given):
+    for result in _results(given, shadow):
         totals.add(result)
         if result.broken is not None:
-            say(failure(result, given.tenants))
-        if totals.seeds % SAID_EVERY == 0:
+            say(failure(result, given.tenants, given.shadow))
+        if totals.seeds % (SAID_EVERY if shadow is None else SAID_EVERY_SHADOWED) == 0:
             say(totals.summary())
     if given.coverage:
         say(totals.coverage())
@@ -35,8 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if totals.broken or missing else 0
 
 
-def _results(seeds: range, given: argparse.Namespace) -> Iterator[Result]:
-    one = partial(run, tenants=given.tenants)
+def _results(given: argparse.Namespace, shadow: str | None) -> Iterator[Result]:
+    seeds = range(given.start, given.start + given.seeds)
+    one = partial(run, tenants=given.tenants, shadow=shadow)
     if given.processes == 1:
         yield from map(one, seeds)
         return
@@ -44,15 +64,16 @@ def _results(seeds: range, given: argparse.Namespace) -> Iterator[Result]:
         yield from pool.map(one, seeds, chunksize=CHUNK)
 
 
-def _replay(seed: int, tenants: str | None) -> int:
+def _replay(given: argparse.Namespace, shadow: str | None) -> int:
     """Twice: the same seed must give the same run."""
-    first, second = run(seed, tenants), run(seed, tenants)
+    seed = given.seed
+    first, second = (run(seed, given.tenants, shadow) for _ in range(2))
     same = first.digest == second.digest
     say(f"seed {seed}: {first.steps} steps, {first.tasks} tasks, trace {first.digest}")
     if not same:
         say(f"seed {seed} does not replay: its second trace is {second.digest}")
     if first.broken is not None:
-        say(failure(first, tenants))
+        say(failure(first, given.tenants, given.shadow))
     return 0 if same and first.broken is None else 1
 
 
@@ -66,6 +87,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help="only this one, twice, with its trace's hash")
     parser.add_argument(
         "--tenants", choices=("few", "many"), help="else one world in four has many"
+    )
+    parser.add_argument(
+        "--shadow",
+        choices=("memory", "sqlite", "redis"),
+        default="memory",
+        help="a store that is told the same and must answer the same; redis brings its own server",
     )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument(

@@ -56,7 +56,7 @@ class Actor(Process, ABC):
         self.silent = False  # what it has sent and is still on its way never arrives
         self.chance = random.Random(f"{world.seed}/{name}")
         self.line = FaultyLine(
-            world.store,
+            world.front,
             self.clock,
             random.Random(f"{world.seed}/{name}/line"),
             outside=self._outside,

@@ -9,12 +9,13 @@ from holdfast.testing.simulation.coverage import ENOUGH_SEEDS, missing
 from holdfast.testing.simulation.world import Result
 
 
-def replay_command(seed: int, tenants: str | None) -> str:
+def replay_command(seed: int, tenants: str | None, shadow: str) -> str:
     chosen = f" --tenants {tenants}" if tenants else ""
+    chosen += f" --shadow {shadow}" if shadow != "memory" else ""
     return f"python -m holdfast.testing.simulation --seed {seed}{chosen}"
 
 
-def failure(result: Result, tenants: str | None = None) -> str:
+def failure(result: Result, tenants: str | None = None, shadow: str = "memory") -> str:
     broken = result.broken
     assert broken is not None
     lines = [
@@ -23,7 +24,7 @@ def failure(result: Result, tenants: str | None = None) -> str:
         *(f"    {event}" for event in broken.events),
         "  the last steps",
         *(f"    {step}" for step in broken.steps),
-        f"  again: {replay_command(result.seed, tenants)}",
+        f"  again: {replay_command(result.seed, tenants, shadow)}",
     ]
     return "\n".join(lines)
 

@@ -15,6 +15,7 @@ from itertools import count
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.state import Command, Status
 from holdfast.domain.task import Place, Task
+from holdfast.ports import Store
 from holdfast.testing.clock import START_STEADY
 from holdfast.testing.simulation import liveness
 from holdfast.testing.simulation.actors import (
@@ -29,6 +30,7 @@ from holdfast.testing.simulation.book import Book, Broken
 from holdfast.testing.simulation.ledger import Ledger
 from holdfast.testing.simulation.loop import VirtualClock, VirtualLoop
 from holdfast.testing.simulation.profile import Profile, draw
+from holdfast.testing.simulation.shadow import Shadow, cast_by
 from holdfast.testing.simulation.watched import WatchedStore
 from holdfast.testing.simulation.workload import QUEUES, SHAPES, Trouble
 
@@ -49,9 +51,10 @@ class Result:
     broken: Broken | None
 
 
-def run(seed: int, tenants: str | None = None) -> Result:
+def run(seed: int, tenants: str | None = None, shadow: str | None = None) -> Result:
+    """``shadow``: the store that is compared at every step (see `shadow`)."""
     world = World(seed, draw(seed, tenants))
-    with _engine_watched(world):
+    with _engine_watched(world), cast_by(world, shadow):
         world.run()
     return world.result()
 
@@ -64,6 +67,8 @@ class World:
         self.book = Book(self.loop.stop)
         self.store = WatchedStore(VirtualClock(self.loop), self.book)
         self.store.wrongly_lost = partial(liveness.wrongly_lost, self)
+        self.front: Store = self.store  # what lines lead to
+        self.shadow: Shadow | None = None
         self.ledger = Ledger(self.book, self.store)
         self.chance = random.Random(f"world/{seed}")
         self.rates = profile.rates
@@ -194,6 +199,8 @@ class World:
 
     def _judge_the_end(self) -> None:
         self.store.examine()
+        if self.shadow is not None:
+            self.shadow.judge_the_end()
         for task_id in self.accepted:
             kept = self.store._tasks.get(task_id) or self.book.gone.get(task_id)
             if kept is None or not kept.settled:

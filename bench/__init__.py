@@ -1,0 +1,1 @@
+"""Measurements against real servers. They print figures; what must hold is in tests/."""
