@@ -9,16 +9,20 @@ from collections import defaultdict
 from holdfast.domain.errors import HoldfastError, StoreError, StoreUnavailable, TaskNotFound
 from holdfast.domain.state import SETTLED, SUSPENDED
 from holdfast.ports import Peek, Store, Topic
+from holdfast.runtime.committer import Gather
 
 log = logging.getLogger("holdfast.waiters")
 
 LOOK_SECONDS = 1.0  # when nothing signals
 PAGE = 500
+MANY = 100
+SECONDS_EACH = 50e-6  # between two looks at many: the store has other things to do
 
 
 class Waiters:
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._peek = Gather[str, Peek | None](store.peek)  # many begin to wait at once
         self._waiting: defaultdict[str, list[asyncio.Future[Peek]]] = defaultdict(list)
         self._watcher: asyncio.Task[None] | None = None
 
@@ -38,7 +42,7 @@ class Waiters:
     async def _look(self, task_id: str) -> Peek | None:
         """None: it goes on, or nobody can tell now."""
         try:
-            [peek] = await self._store.peek([task_id])
+            peek = await self._peek(task_id)
         except StoreUnavailable:
             return None  # the watcher says so, once for all
         if peek is None:
@@ -53,6 +57,8 @@ class Waiters:
             while self._waiting:
                 ticket = self._store.ticket(Topic.RESTED)
                 await self._look_at_all()
+                if len(self._waiting) > MANY:
+                    await asyncio.sleep(len(self._waiting) * SECONDS_EACH)
                 if self._waiting:
                     await self._store.wait(Topic.RESTED, ticket, timeout=LOOK_SECONDS)
         except Exception as error:
