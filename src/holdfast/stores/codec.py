@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -12,9 +13,12 @@ from holdfast.domain import events as ev
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task import Progress, Task
 from holdfast.domain.transition import Audit
-from holdfast.ports import Beat
+from holdfast.ports import Beat, Peek
 
+S = TypeVar("S")
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 encode = msgspec.json.Encoder().encode
 
@@ -75,6 +79,25 @@ def decode_leased(body: bytes, until: float | None) -> Task:
     if task.lease is None or until is None or task.lease.until == until:
         return task
     return msgspec.structs.replace(task, lease=msgspec.structs.replace(task.lease, until=until))
+
+
+def or_none(decode: Callable[[S], T], body: S) -> T | None:
+    """None: it cannot be read, and a line in the log says so."""
+    try:
+        return decode(body)
+    except SerialisationError as error:
+        log.warning("%s", error)
+        return None
+
+
+def peek_at(task: Task, result: bytes | None) -> Peek:
+    return Peek(
+        task_id=task.id,
+        status=task.status,
+        result=result,
+        failure=task.failure,
+        reason=task.reason,
+    )
 
 
 def custom_data(checkpoint: bytes) -> bytes | None:

@@ -380,13 +380,7 @@ class MemoryStore(Shelves):
             task, result = found, self._bodies[task_id].result
         else:
             return None
-        return Peek(
-            task_id=task.id,
-            status=task.status,
-            result=result,
-            failure=task.failure,
-            reason=task.reason,
-        )
+        return codec.peek_at(task, result)
 
     async def detail(self, task_id: str) -> Detail | None:
         with self._lock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import islice
 from typing import Any, TypeVar
@@ -36,14 +36,6 @@ def readable(task_id: str, found: list[bytes] | bytes, until: bytes | None = Non
         return record.decode(task_id, fields, float(until) if until is not None else None)
     except SerialisationError as error:
         log.warning("task %s is unreadable; see `holdfast doctor`: %s", task_id, error)
-        return None
-
-
-def _or_none(decode: Callable[[T], U], body: T) -> U | None:
-    try:
-        return decode(body)
-    except SerialisationError as error:
-        log.warning("%s", error)
         return None
 
 
@@ -88,13 +80,7 @@ def _peeked(task_id: str, found: Any) -> Peek | None:
     task = readable(task_id, pairs)
     if task is None:
         return None
-    return Peek(
-        task_id=task.id,
-        status=task.status,
-        result=result,
-        failure=task.failure,
-        reason=task.reason,
-    )
+    return codec.peek_at(task, result)
 
 
 async def detail(part: Partition, task_id: str) -> Detail | None:
@@ -117,12 +103,12 @@ async def detail(part: Partition, task_id: str) -> Detail | None:
         checkpoint=checkpoint,
         stages=_stages(stages),
         events=tuple(_events(task, events or [])),
-        progress=_or_none(record.decode_progress, progress) if progress else None,
+        progress=codec.or_none(record.decode_progress, progress) if progress else None,
     )
 
 
 def _stages(pairs: list[bytes] | None) -> tuple[StageRecord, ...]:
-    return _or_none(record.decode_stages, pairs or []) or ()
+    return codec.or_none(record.decode_stages, pairs or []) or ()
 
 
 def _events(task: Task, elements: Sequence[bytes]) -> Iterator[Event]:
@@ -181,7 +167,7 @@ async def workers(part: Partition, live_within_seconds: float) -> list[WorkerInf
     return [
         WorkerInfo(beat=beat, seen_seconds_ago=seen[name], live=seen[name] <= live_within_seconds)
         for name, body in pairs_of(beats)
-        if name in seen and (beat := _or_none(codec.decode_beat, body)) is not None
+        if name in seen and (beat := codec.or_none(codec.decode_beat, body)) is not None
     ]
 
 
@@ -193,7 +179,7 @@ async def audits(part: Partition, limit: int, start: int) -> list[Audit]:
         return []
     newest = ("LRANGE", part.keys("audit"), -start - limit, -start - 1)
     [found] = await part.link.many(part.keys, [newest])
-    entries = (_or_none(codec.decode_audit, body) for body in reversed(unless_foreign(found)))
+    entries = (codec.or_none(codec.decode_audit, body) for body in reversed(unless_foreign(found)))
     return [entry for entry in entries if entry is not None]
 
 

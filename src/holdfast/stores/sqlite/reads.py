@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -35,14 +35,6 @@ def readable(task_id: str, record: bytes, until: float | None = None) -> Task | 
         return None
 
 
-def _or_none(decode: Callable[[bytes], T], body: bytes) -> T | None:
-    try:
-        return decode(body)
-    except SerialisationError as error:
-        log.warning("%s", error)
-        return None
-
-
 def load(look: Look, ids: Sequence[str]) -> list[Task | None]:
     return [_load(look, task_id) for task_id in ids]
 
@@ -66,13 +58,7 @@ def _peek(look: Look, task_id: str) -> Peek | None:
     task = readable(task_id, record)
     if task is None:
         return None
-    return Peek(
-        task_id=task.id,
-        status=task.status,
-        result=result,
-        failure=task.failure,
-        reason=task.reason,
-    )
+    return codec.peek_at(task, result)
 
 
 def detail(look: Look, task_id: str) -> Detail | None:
@@ -94,7 +80,7 @@ def detail(look: Look, task_id: str) -> Detail | None:
         checkpoint=checkpoint[0] if checkpoint else None,
         stages=stages_of(look.rows("stages_get", n)),
         events=tuple(_events(look, task_id, n)),
-        progress=_or_none(codec.decode_progress, progress) if progress else None,
+        progress=codec.or_none(codec.decode_progress, progress) if progress else None,
     )
 
 
@@ -141,7 +127,7 @@ def workers(look: Look, now: float, live_within_seconds: float) -> list[WorkerIn
     return [
         WorkerInfo(beat=beat, seen_seconds_ago=now - seen, live=now - seen <= live_within_seconds)
         for body, seen in look.rows("workers_all")
-        if (beat := _or_none(codec.decode_beat, body)) is not None
+        if (beat := codec.or_none(codec.decode_beat, body)) is not None
     ]
 
 
@@ -178,5 +164,5 @@ def audits(look: Look, limit: int, cursor: str | None) -> list[Audit]:
     return [
         entry
         for (body,) in look.rows("audits_newest", int(cursor or 0), limit)
-        if (entry := _or_none(codec.decode_audit, body)) is not None
+        if (entry := codec.or_none(codec.decode_audit, body)) is not None
     ]

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import Any, Self, Unpack
 
 from holdfast.testing.servers.config import Config
+from holdfast.testing.servers.running import Running
 from holdfast.testing.servers.server import HOST, RedisServer
 from holdfast.testing.servers.waiting import until
 
@@ -22,7 +23,7 @@ LINES = (
 )
 
 
-class Cluster:
+class Cluster(Running):
     """``with Cluster() as cluster: cluster.kill(cluster.master_of("k")); cluster.wait_ok()``"""
 
     def __init__(self, *, replicas: bool = True, **config: Unpack[Config]) -> None:
@@ -30,16 +31,6 @@ class Cluster:
         self.servers: list[RedisServer] = []
         self._size = MASTERS * 2 if replicas else MASTERS
         self._running = ExitStack()
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     @property
     def url(self) -> str:

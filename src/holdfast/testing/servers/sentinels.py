@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import Self, Unpack
 
 from holdfast.testing.servers.config import Config
+from holdfast.testing.servers.running import Running
 from holdfast.testing.servers.server import HOST, RedisServer
 from holdfast.testing.servers.waiting import until
 
@@ -18,7 +19,7 @@ FORMED_SECONDS = 30.0
 PROMOTED_SECONDS = 60.0
 
 
-class Sentinels:
+class Sentinels(Running):
     """``with Sentinels() as group: group.kill_primary(); group.promoted()``
 
     What is asked for goes to primary and replica, not to the Sentinels.
@@ -31,16 +32,6 @@ class Sentinels:
         self.primary: RedisServer
         self.replica: RedisServer
         self._running = ExitStack()
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     @property
     def url(self) -> str:

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from holdfast.testing.servers.binary import find_server
 from holdfast.testing.servers.config import Config, config_text
 from holdfast.testing.servers.lifeline import Lifeline
+from holdfast.testing.servers.running import Running
 from holdfast.testing.servers.waiting import NotInTime, until
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class NotStarted(RuntimeError):
     """The server ended or did not get ready; the message ends as its log does."""
 
 
-class RedisServer:
+class RedisServer(Running):
     """``with RedisServer(appendonly=True) as server: ...``
 
     Outside of ``with``: ``start()``, and ``close()`` in the end. Without a folder it works in a
@@ -58,16 +59,6 @@ class RedisServer:
         self._port: int | None = None
         self._life: Lifeline | None = None
         self._log_from = 0
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<RedisServer on {self._port} {'alive' if self.alive else 'down'}>"
