@@ -54,7 +54,8 @@ def test_a_wrong_url_is_an_invalid_setting(url: str, says: str) -> None:
 
 
 def test_nobody_at_the_address_is_a_store_error() -> None:
-    assert "127.0.0.1:1 cannot be reached" in told(ran("redis://127.0.0.1:1"), Exit.STORE)
+    line = told(ran("redis://127.0.0.1:1"), Exit.STORE)
+    assert "error: 127.0.0.1:1 cannot be reached: connection refused" in line
 
 
 @pytest.mark.parametrize(
@@ -146,6 +147,11 @@ def test_a_single_server_is_no_cluster(redis_server: RedisServer) -> None:
     assert "is no Cluster: write redis://" in told(ran(url), Exit.STORE)
 
 
+def test_a_single_server_is_no_sentinel(redis_server: RedisServer) -> None:
+    url = f"{redis_server.url.replace('redis:', 'redis+sentinel:')}/main"
+    assert "is no Sentinel: write redis:// in" in told(ran(url), Exit.STORE)
+
+
 async def test_the_fallback_is_not_for_what_a_person_must_mend(
     redis_server: RedisServer, redis_namespace: str
 ) -> None:
@@ -157,7 +163,7 @@ async def test_the_fallback_is_not_for_what_a_person_must_mend(
             pass
 
 
-@pytest.mark.parametrize("name", ["queue:tasks", "counts", "bell", "index:status:PENDING"])
+@pytest.mark.parametrize("name", ["queue:tasks", "counts", "bell"])
 async def test_a_foreign_key_that_appears_later_is_told_and_work_goes_on_without_it(
     redis_server: RedisServer, redis_namespace: str, name: str
 ) -> None:
@@ -174,7 +180,7 @@ async def test_a_foreign_key_that_appears_later_is_told_and_work_goes_on_without
             put_in_place(client, key)
             with pytest.raises(StoreForeign, match="of another program under our names") as found:
                 await echo.submit("b")
-            assert f"{key} is a string" in str(found.value)
+            assert key in str(found.value)
             client.delete(key)
             await app.store.doctor(fix=True, limit=100)
             assert await (await echo.submit("c")).result(timeout=BOUND_SECONDS) == "c"

@@ -1,9 +1,11 @@
 import asyncio
 import gc
 import os
+import socket
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import NoReturn
 
 import pytest
 
@@ -283,7 +285,7 @@ async def test_what_an_acl_forbids_is_named_with_the_user(start_redis: StartRedi
         ("redis://127.0.0.1:{port}", "NOAUTH"),
         ("redis://:pw@127.0.0.1:{port}/99", "no such database"),
         ("redis+cluster://:pw@127.0.0.1:{port}", "is no Cluster"),
-        ("redis+sentinel://:pw@127.0.0.1:{port}/main?sentinel_password=pw", "SENTINEL|sentinel"),
+        ("redis+sentinel://:pw@127.0.0.1:{port}/main?sentinel_password=pw", "is no Sentinel"),
     ],
 )
 async def test_a_door_that_stays_shut_is_told_at_once(
@@ -295,10 +297,56 @@ async def test_a_door_that_stays_shut_is_told_at_once(
     assert "wr0ng" not in str(refused.value)
 
 
-@pytest.mark.parametrize("url", ["redis://127.0.0.1:1", "redis://no-such-host.invalid"])
-async def test_a_server_that_is_not_there_is_named(url: str) -> None:
-    with pytest.raises(StoreUnavailable, match=url.removeprefix("redis://")):
+async def unreached(url: str) -> str:
+    with pytest.raises(StoreUnavailable) as found:
         await Link(parse(url)).open()
+    return str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("redis://127.0.0.1:1", "127.0.0.1:1 cannot be reached: connection refused"),
+        ("redis://localhost:1", "localhost:1 cannot be reached: connection refused"),
+        (
+            "redis+cluster://127.0.0.1:1,localhost:2",
+            "127.0.0.1:1,localhost:2 cannot be reached: none of them answers: connection refused",
+        ),
+    ],
+)
+async def test_a_server_that_is_not_there_is_named_once_with_the_cause(url: str, told: str) -> None:
+    said = await unreached(url)
+    assert said.removeprefix("redis+cluster://") == told
+
+
+async def test_a_name_that_nobody_knows_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> NoReturn:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    assert await unreached("redis://nobody") == "nobody:6379 cannot be reached: name not known"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "told"),
+    [
+        ("redis", "{} did not answer in time: nothing came in 0.1 s"),
+        ("rediss", "{} cannot be reached: no answer in 0.1 s (does it speak TLS? if not, "),
+        ("redis+cluster", "{}?timeout=0.1s cannot be reached: none of them answers: no answer in"),
+    ],
+)
+async def test_who_takes_calls_and_is_silent_is_told_with_the_time(scheme: str, told: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        host = f"127.0.0.1:{silent.getsockname()[1]}"
+        said = await unreached(f"{scheme}://{host}?timeout=0.1s")
+    assert told.format(host) in said
+    assert said.count(host) == 1
+
+
+async def test_a_primary_that_sentinel_names_and_nobody_reaches_is_named() -> None:
+    async with fake_redis(lambda _: b"*2\r\n$9\r\n127.0.0.1\r\n$1\r\n1\r\n") as sentinel:
+        said = await unreached(f"redis+sentinel://127.0.0.1:{sentinel.port}/main")
+    assert said == "the primary 127.0.0.1:1 cannot be reached: connection refused"
 
 
 async def test_what_is_no_redis_is_told() -> None:

@@ -21,7 +21,7 @@ from holdfast.stores.redis.store import RedisStore
 from holdfast.testing import ManualClock
 from holdfast.testing.contract.hands import LEASE_SECONDS as HELD_SECONDS
 from holdfast.testing.contract.hands import Hands
-from holdfast.testing.servers import RedisServer
+from holdfast.testing.servers import RedisServer, until
 from tests.redis_outages import (
     BOUND_SECONDS,
     Crew,
@@ -97,7 +97,7 @@ async def test_an_outage_longer_than_the_lease_doubles_nothing_and_ends_by_itsel
             assert "the store answers again" in caplog.messages
 
 
-@pytest.mark.parametrize("way", [killed, deaf])
+@pytest.mark.parametrize("way", [killed, deaf, frozen])
 async def test_what_was_refused_while_nothing_arrives_was_not_accepted(
     server: RedisServer, way: Way
 ) -> None:
@@ -183,20 +183,33 @@ async def store(server: RedisServer) -> AsyncIterator[RedisStore]:
     await store.close()
 
 
-async def test_a_sweep_that_comes_too_late_counts_nobody(
+async def test_a_sweep_that_comes_too_late_takes_nothing_and_leaves_time_for_a_beat(
     server: RedisServer, store: RedisStore
 ) -> None:
     hands = Hands(store, ManualClock())
-    task = await hands.submit()
-    await hands.claim(lease_seconds=0.2)
+    await hands.submit()
+    (claimed,) = await hands.claim(lease_seconds=0.2)
     server.pause()
     with pytest.raises(StoreUnavailable):  # and done all the same, when the server goes on
         await store.expire(limit=10, count_crashes=True)
     server.resume()
+    with server.client() as client:
+        until(lambda: client.hget("executor:meta", "grace"), "a late sweep was noticed")
+    assert await store.expire(limit=10, count_crashes=True) == 0
+    assert await hands.renew(claimed.task) == [True]
+
+
+async def test_a_grace_that_is_far_away_is_none(server: RedisServer, store: RedisStore) -> None:
+    """The server's clock was set back."""
+    hands = Hands(store, ManualClock())
+    task = await hands.submit()
+    await hands.claim(lease_seconds=0.001)
+    with server.client() as client:
+        client.hset("executor:meta", "grace", "9999999999")
     async with asyncio.timeout(BOUND_SECONDS):
-        while not isinstance(lost := await hands.last_event(task), LeaseLost):
+        while await store.expire(limit=10, count_crashes=True) == 0:
             pass
-    assert not lost.counted
+    assert isinstance(await hands.last_event(task), LeaseLost)
 
 
 async def test_the_lease_of_a_claim_that_comes_too_late_runs_from_when_it_was_asked_for(

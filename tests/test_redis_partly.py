@@ -42,6 +42,9 @@ async def test_the_others_are_served_while_a_master_is_away(cluster: Cluster) ->
         for task, kept in zip(running, renewed.value.answers, strict=True):
             assert isinstance(kept, StoreUnavailable) if task.id in away else kept is True
 
+        healthy = [task for task in running if task.id not in away]
+        assert await hands.renew(*healthy) == [True] * len(healthy)  # partition 00 is away
+
         with pytest.raises(PartlyUnavailable) as inserted:
             await hands.insert(*waiting)
         got = [a for a in inserted.value.answers if isinstance(a, Inserted)]

@@ -1,5 +1,6 @@
 """Queues as Redis sees them (Q3): entries, who has them, and that none is left behind."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -7,9 +8,9 @@ import pytest
 import redis
 
 from holdfast.domain.state import Command
-from holdfast.ports import Kept
+from holdfast.ports import Kept, Topic
 from holdfast.stores.redis import prune as pruning
-from holdfast.stores.redis.keys import GROUP
+from holdfast.stores.redis.keys import GROUP, RINGS
 from holdfast.testing.contract.hands import LEASE_SECONDS, beat
 from holdfast.testing.servers import RedisServer
 from tests.redis_stores import Bench, benched
@@ -205,3 +206,15 @@ async def test_an_entry_of_nobody_is_dropped_on_the_way(bench: Bench) -> None:
     assert await bench.hands.claim_ids() == [task.id]
     assert [owner for owner, _ in pending(bench)] == ["w-1"]
     assert bench.ask("XLEN", "queue:tasks") == 1
+
+
+async def test_a_ring_that_others_have_pushed_off_the_bell_is_not_missed(bench: Bench) -> None:
+    ticket = bench.store.ticket(Topic.READY)
+    waiting = asyncio.create_task(bench.store.wait(Topic.READY, ticket, timeout=1e6))
+    with redis.Redis.from_url(bench.store.url) as client, client.pipeline() as pipe:
+        pipe.xadd(bench.name("bell"), {"ready": "1"}, maxlen=RINGS, approximate=False)
+        for _ in range(RINGS):
+            pipe.xadd(bench.name("bell"), {"rested": "1"}, maxlen=RINGS, approximate=False)
+        pipe.execute()
+    async with asyncio.timeout(30):
+        await waiting

@@ -1,9 +1,12 @@
 """Tenants, health, counts, who did what, and cleaning up."""
 
+import logging
+
 import pytest
 
 from holdfast.app.phrases import count, some, span
 from holdfast.cli.exits import Exit
+from holdfast.cli.show import PIPE_WIDTH
 from holdfast.domain.state import Status
 from holdfast.ports import Beat, Check, Kept
 from holdfast.stores.sqlite import SqliteStore
@@ -70,6 +73,50 @@ def test_doctor_marks_a_setting_and_only_what_may_lose_tasks_is_not_clean(
     monkeypatch.setattr(SqliteStore, "durable", False)
     health = world.json("doctor", code=Exit.FAILED)
     assert (health["clean"], health["durable"]) == (False, False)
+
+
+def test_doctor_fits_80_columns_and_says_all_in_a_pipe_on_one_line(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says = "only snapshots, so that " + "a crash may lose what came after the last of them, " * 3
+    address = "a-word-that-is-longer-than-the-terminal-is-wide/" * 2
+
+    async def checks(_: SqliteStore) -> list[Check]:
+        return [
+            Check(name="persistence", good=False, says=says.strip()),
+            Check(name="clock", good=False, says=f"see {address} there"),
+        ]
+
+    world.upgrade(tenant="t-1")
+    monkeypatch.setattr(SqliteStore, "checks", checks)
+    told = world.cli("doctor").stdout.splitlines()
+    long = {word for line in told if len(line) > 80 for word in line.split()}
+    assert address in long
+    assert long <= {address, "store", world.url}
+    first = next(number for number, line in enumerate(told) if line.startswith("setting"))
+    assert told[first].startswith("setting  persistence: NOT GOOD: only snapshots")
+    assert told[first + 1].startswith("         ")
+    stuck = next(number for number, line in enumerate(told) if line.startswith("stuck"))
+    assert told[stuck + 1].startswith("       ")
+    piped = world.cli("doctor", columns=PIPE_WIDTH).stdout
+    assert f"setting  persistence: NOT GOOD: {says.strip()}\n" in piped
+
+
+def test_doctor_says_a_setting_once_and_others_warn_of_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    opens = SqliteStore.open
+
+    async def open_and_warn(store: SqliteStore) -> None:
+        await opens(store)
+        logging.getLogger("holdfast.stores").warning("persistence: only snapshots")
+
+    world.send()
+    monkeypatch.setattr(SqliteStore, "open", open_and_warn)
+    world.cli("doctor")
+    assert caplog.messages == []
+    world.cli("stats")
+    assert caplog.messages == ["persistence: only snapshots"]
 
 
 def test_doctor_tells_of_work_that_nobody_serves(world: World) -> None:
@@ -151,6 +198,15 @@ def test_stats_count_tasks_moves_and_refusals(world: World) -> None:
     told = world.cli("stats").stdout
     assert max(map(len, told.splitlines())) <= 80
     assert f"{Status.COMPLETED} pause" in told
+
+
+def test_stats_say_when_the_store_is_not_durable(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.send()
+    assert "durable" not in world.cli("stats").stdout
+    monkeypatch.setattr(SqliteStore, "durable", False)
+    assert "durable  NO: a crash may lose tasks" in world.cli("stats").stdout
 
 
 def test_audit_fits_80_columns_and_tells_the_outcome(world: World) -> None:

@@ -228,7 +228,9 @@ async def test_a_task_that_hung_is_not_given_back_with_the_others(scene: Scene) 
 
 
 def test_a_worker_refuses_to_work_on_a_memory_of_its_own(start: Start, tmp_path: Path) -> None:
-    (tmp_path / "fallen.py").write_text(f"{APP}\napp.degraded = True  # as its opening says it\n")
+    away = 'import os\nos.environ["HOLDFAST_STORE"] = "redis://127.0.0.1:1"\n'
+    falls = 'os.environ["HOLDFAST_FALLBACK"] = "memory"\n'
+    (tmp_path / "fallen.py").write_text(f"{away}{falls}{APP}")
     code, said = start("fallen:app").ended()
     assert code == Exit.STORE
     assert said.endswith('fallback = "memory" is not for workers [store-unavailable]\n')

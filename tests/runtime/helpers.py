@@ -1,16 +1,19 @@
 """What the tests of the runtime share."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from holdfast import Handle, StoreUnavailable
+from holdfast.domain.errors import PartlyUnavailable, StoreError
 from holdfast.domain.events import Event, name_of
 from holdfast.domain.task import Task
-from holdfast.ports import Detail, Store
+from holdfast.domain.transition import Outcome, Transition
+from holdfast.ports import Beat, Claimed, Detail, Peek, Renewal, Store
 from holdfast.testing import Engine
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 BOUND_SECONDS = 10.0  # real ones: a test that waits for what never comes fails instead of hanging
 
@@ -79,3 +82,51 @@ class FlakyStore:
     @property
     def as_store(self) -> Store:
         return cast(Store, self)
+
+
+class PartedStore(FlakyStore):
+    """Of some tasks it has only errors to tell; of the others it answers."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.errors: dict[str, StoreError] = {}  # by the id of the task
+        self.claims_miss_a_part = False
+        self.requests: list[str] = []  # of claims
+        self.renewed: list[list[str]] = []  # of which tasks, in each beat
+
+    async def peek(self, ids: Sequence[str]) -> Sequence[Peek | None]:
+        self.calls.append("peek")
+        return await self._spread(ids, lambda task_id: task_id, self._store.peek)
+
+    async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
+        self.calls.append("apply")
+        return await self._spread(batch, lambda one: one.after.id, self._store.apply)
+
+    async def renew(
+        self, beat: Beat, batch: Sequence[Renewal], *, lease_seconds: float
+    ) -> Sequence[bool]:
+        async def renew(some: Sequence[Renewal]) -> Sequence[bool]:
+            return await self._store.renew(beat, some, lease_seconds=lease_seconds)
+
+        self.renewed.append([one.task_id for one in batch])
+        return await self._spread(batch, lambda one: one.task_id, renew)
+
+    async def claim(self, worker: str, *, request: str, **options: Any) -> Sequence[Claimed]:
+        self.requests.append(request)
+        claimed = await self._store.claim(worker, request=request, **options)
+        if self.claims_miss_a_part:
+            raise PartlyUnavailable(StoreUnavailable("a part is away"), claimed)
+        return claimed
+
+    async def _spread(
+        self,
+        batch: Sequence[T],
+        id_of: Callable[[T], str],
+        ask: Callable[[Sequence[T]], Awaitable[Sequence[U]]],
+    ) -> Sequence[U]:
+        answered = iter(await ask([one for one in batch if id_of(one) not in self.errors]))
+        answers = [self.errors.get(id_of(one)) or next(answered) for one in batch]
+        for answer in answers:
+            if isinstance(answer, StoreError):
+                raise PartlyUnavailable(answer, answers)
+        return cast(Sequence[U], answers)

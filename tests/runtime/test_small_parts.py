@@ -10,6 +10,12 @@ import pytest
 
 from holdfast import Context, Holdfast, StoreUnavailable
 from holdfast.clock import SystemClock
+from holdfast.domain.errors import (
+    PartlyUnavailable,
+    SerialisationError,
+    StoreError,
+    StoreForeign,
+)
 from holdfast.ports import Kept
 from holdfast.runtime.ids import new_id
 from holdfast.runtime.outages import Outages
@@ -79,6 +85,39 @@ def test_who_was_told_of_an_outage_is_told_of_its_end_once(
     for _ in range(2):
         outages.over()
     assert caplog.messages == ["the store is out of reach: away", "the store answers again"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SerialisationError("not legible"),
+        StoreForeign("not ours"),
+        PartlyUnavailable(StoreForeign("not ours"), [1, StoreForeign("not ours")]),
+    ],
+)
+def test_what_a_store_within_reach_says_is_no_outage(
+    error: StoreError, caplog: pytest.LogCaptureFixture
+) -> None:
+    outages = Outages(ManualClock())
+    for _ in range(2):
+        outages.note(error)
+    outages.over()
+    assert not outages.within(60)
+    assert caplog.messages == [str(error)], "by its own text, once in a while"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TimeoutError("late"),
+        PartlyUnavailable(StoreUnavailable("away"), []),
+        PartlyUnavailable(StoreForeign("not ours"), [StoreForeign("x"), StoreUnavailable("y")]),
+    ],
+)
+def test_no_answer_in_time_or_of_a_part_is_an_outage(error: StoreError | TimeoutError) -> None:
+    outages = Outages(ManualClock())
+    outages.note(error)
+    assert outages.within(60)
 
 
 async def test_a_deadline_does_not_touch_what_ends_in_time() -> None:

@@ -13,11 +13,12 @@ from holdfast.app.why import LIVE_LEASES, seen
 from holdfast.cli import options as opt
 from holdfast.cli.exits import Exit
 from holdfast.cli.session import Session, run
-from holdfast.cli.show import print_fields, print_json, say
+from holdfast.cli.show import item, print_fields, print_json, say
 from holdfast.domain.state import START
 from holdfast.domain.task import Place, Task
 from holdfast.ports import Check, Filter, Finding, Stats, WorkerInfo
 
+NOT_DURABLE = "NO: a crash may lose tasks"
 FINDINGS = 1000
 PAGE = 500
 LEASES_LOOKED_AT = 10_000
@@ -88,7 +89,7 @@ def doctor(
     async def examine(session: Session) -> tuple[Health, float]:
         return await _examine(session, fix=fix), session.now
 
-    health, now = run(context, examine)
+    health, now = run(context, examine, shows_settings=True)
     if json:
         print_json(health.shape(now))
     else:
@@ -172,7 +173,7 @@ def _print(health: Health, now: float) -> None:
     print_fields(
         {
             "store": health.store,
-            "durable": "yes" if health.durable else "NO: a crash may lose tasks",
+            "durable": "yes" if health.durable else NOT_DURABLE,
             "workers": f"{len(live)} live, {running} of {slots} slots busy: {names}"
             if live
             else f"none alive; {names}"
@@ -185,13 +186,14 @@ def _print(health: Health, now: float) -> None:
     )
     for check in health.checks:
         marked = "" if check.good else "NOT GOOD: "
-        say(f"setting  {check.name}: {marked}{check.says}", style=None if check.good else "yellow")
+        style = None if check.good else "yellow"
+        item("setting", f"{check.name}: {marked}{check.says}", style=style)
     for finding in health.findings:
         mended = " (mended)" if finding.mended else ""
         where = f"task {finding.task_id}: " if finding.task_id else ""
-        say(f"{finding.invariant}  {where}{finding.says}{mended}")
+        item(finding.invariant, f"{where}{finding.says}{mended}")
     for told in health.stuck:
-        say(f"stuck  {told}")
+        item("stuck", told)
     left = len(health.stuck) + sum(not one.mended for one in health.findings)
     if health.clean:
         say("everything agrees, nothing is stuck", style="green")

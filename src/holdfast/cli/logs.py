@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from holdfast.cli.plain import plain, plain_line
 
@@ -31,6 +33,17 @@ def log_everything() -> None:
 
 def log_warnings() -> None:
     _to_stderr(logging.WARNING, "%(levelname)s: %(message)s")
+
+
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """For who says the same in its answer."""
+    before = logging.root.manager.disable
+    logging.disable(max(before, logging.WARNING))
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def _to_stderr(level: int, form: str) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import getpass
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -16,7 +16,7 @@ import typer
 from holdfast.app import Holdfast
 from holdfast.app.control import Control
 from holdfast.app.opening import store_from_url
-from holdfast.cli.logs import log_warnings
+from holdfast.cli.logs import log_warnings, without_warnings
 from holdfast.clock import SystemClock
 from holdfast.domain.errors import InvalidSetting, StoreUnavailable
 from holdfast.domain.task import By
@@ -49,26 +49,33 @@ def given_store(context: typer.Context) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def run(context: typer.Context, command: Callable[[Session], Awaitable[T]]) -> T:
-    """Open the store, do it, close the store."""
+def run(
+    context: typer.Context,
+    command: Callable[[Session], Awaitable[T]],
+    *,
+    shows_settings: bool = False,
+) -> T:
+    """Open the store, do it, close the store. ``shows_settings``: it tells of those itself."""
 
     log_warnings()
 
     async def whole() -> T:
-        async with opened(given_store(context)) as session:
+        url = given_store(context)
+        async with opened(url, shows_settings=shows_settings) as session:
             return await command(session)
 
     return asyncio.run(whole())
 
 
 @asynccontextmanager
-async def opened(url: str | None) -> AsyncIterator[Session]:
+async def opened(url: str | None, *, shows_settings: bool = False) -> AsyncIterator[Session]:
     settings, clock = load(store=url, fallback="none"), SystemClock()
     store = store_from_url(
         settings.store, clock, settings.namespace, checkpoint_seconds=settings.checkpoint_ttl
     )
     _check_is_there(store, settings.store)
-    await store.open()
+    with without_warnings() if shows_settings else nullcontext():
+        await store.open()
     try:
         app = Holdfast(store, clock=clock, fallback="none")
         async with app:

@@ -47,6 +47,31 @@ def prose(text: str) -> None:
     target.print(Text(plain_line(text)), soft_wrap=target.width == PIPE_WIDTH)
 
 
+def item(label: str, text: Cell, *, style: str | None = None, label_style: str = "") -> None:
+    """A line of a list. Where somebody reads it, it goes on below itself, not below its label;
+    no word is cut: it may be there to be copied."""
+    target, head = console(), Text(f"{label}  ", style=label_style)
+    lines: Sequence[Cell] = [text]
+    if isinstance(text, str):
+        lines = [plain_line(text)]
+        if target.width != PIPE_WIDTH:
+            lines = _folded(plain_line(text), target.width - head.cell_len)
+    for number, line in enumerate(lines):
+        before = Text(" " * head.cell_len) if number else head
+        target.print(before + Text("").append(line), style=style, soft_wrap=True)
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """Ours, as Rich's own folding cuts words that are too long."""
+    lines: list[str] = []
+    for word in text.split(" "):
+        if lines and cell_len(lines[-1]) + 1 + cell_len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
+
+
 def hint(text: str) -> None:
     """A word beside the answer; it must not end up in a pipe."""
     console(stderr=True).print(Text(plain_line(text)), style="dim", soft_wrap=True)
@@ -106,12 +131,11 @@ def _cell(value: Cell) -> Text:
 
 
 def print_fields(fields: Mapping[str, Cell | None]) -> None:
-    """Name and value, one per line; what is empty is left out."""
+    """Name and value, an item for each; what is empty is left out."""
     given = {name: value for name, value in fields.items() if value}
     wide = max(map(len, given), default=0)
     for name, value in given.items():
-        line = Text(f"{name:<{wide}}  ", style="dim")
-        say(line + (value if isinstance(value, Text) else Text(plain_line(value), style="")))
+        item(f"{name:<{wide}}", value, label_style="dim")
 
 
 _STYLES = {Status.RUNNING: "cyan", Status.ROLLING_BACK: "cyan", Status.COMPLETED: "green"}

@@ -8,8 +8,9 @@ import typer
 
 from holdfast.app.phrases import span
 from holdfast.cli import options as opt
+from holdfast.cli.doctor import NOT_DURABLE
 from holdfast.cli.session import Session, run
-from holdfast.cli.show import Row, hint, print_json, print_table, say, status_text
+from holdfast.cli.show import Row, hint, item, print_json, print_table, say, status_text
 from holdfast.domain.state import Status
 from holdfast.domain.task import Place
 from holdfast.ports import Moves, Stats
@@ -42,6 +43,9 @@ def stats(context: typer.Context, json: opt.Json = False) -> None:
     _print_part("queues", [_queue_row(name, found) for name in sorted(found.by_queue)])
     _print_part("transitions", [_move_row(move) for move in found.moves])
     _print_part("refused", [_refusal_row(*one) for one in sorted(found.refused.items())])
+    if not durable:
+        say()
+        item("durable", f"{NOT_DURABLE}; `holdfast doctor` says why", style="yellow")
 
 
 def _print_part(name: str, rows: list[Row]) -> None:

@@ -44,6 +44,7 @@ class Heartbeat:
         self._publish = publish
         self._held: dict[str, Held] = {}
         self._last_beat = -PROGRESS_SECONDS
+        self._unsure: frozenset[str] = frozenset()  # leases whose part of the store was away
         self._stop_asked = False
         self._wake: Callable[[], None] | None = None
         self._thread: threading.Thread | None = None
@@ -97,8 +98,12 @@ class Heartbeat:
         now = self._clock.steady()
         held = list(self._held.values())
         is_time = now - self._last_beat >= self._every_seconds
+        renewable = [h for h in held if h.may_renew(now)]
         if is_time or any(h.progress_is_new for h in held):
-            await self._beat([h for h in held if h.may_renew(now)], now)
+            if await self._beat(renewable, now):
+                self._last_beat = now
+        elif unsure := [h for h in renewable if h.lease_id in self._unsure]:
+            await self._beat(unsure, now)  # no beat of all: the others' time runs on
         for h in held:
             if self._clock.steady() >= h.safe_until:
                 self._lost(h)
@@ -106,7 +111,8 @@ class Heartbeat:
                 h.told = True
                 self._on_zombie(h)
 
-    async def _beat(self, held: list[Held], asked_at: float) -> None:
+    async def _beat(self, held: list[Held], asked_at: float) -> bool:
+        """False: nothing of the store has answered."""
         renewals = [h.renewal() for h in held]
         try:
             async with deadline(self._clock, self._patience_seconds(asked_at)):
@@ -116,18 +122,20 @@ class Heartbeat:
             kept = error.answers
         except (StoreError, TimeoutError) as error:
             self._outages.note(error)
-            return
-        self._last_beat = asked_at
+            return False
+        unsure = set[str]()
         for h, is_kept in zip(held, kept, strict=True):
             if isinstance(is_kept, StoreError):
-                continue  # nobody knows: it ends by our own clock
-            if is_kept:
+                unsure.add(h.lease_id)  # asked again soon; else it ends by our own clock
+            elif is_kept:
                 h.safe_until = self.safe_until(asked_at)
                 self._publish(h)
             elif h.lease_id in self._held and not h.ending:
                 self._lost(h)
+        self._unsure = frozenset(unsure)
+        return True
 
-    async def _renewed(self, renewals: list[Renewal]) -> Sequence[bool]:
+    async def _renewed(self, renewals: list[Renewal]) -> Sequence[bool | StoreError]:
         """What one stage says about itself must not cost all the others their lease."""
         seconds = self._lease_seconds
         try:

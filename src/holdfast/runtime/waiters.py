@@ -5,8 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
+from collections.abc import Sequence
 
-from holdfast.domain.errors import HoldfastError, StoreError, StoreUnavailable, TaskNotFound
+from holdfast.domain.errors import (
+    HoldfastError,
+    PartlyUnavailable,
+    StoreError,
+    StoreUnavailable,
+    TaskNotFound,
+)
 from holdfast.domain.state import SETTLED, SUSPENDED
 from holdfast.ports import Peek, Store, Topic
 from holdfast.runtime.committer import Gather
@@ -71,12 +78,21 @@ class Waiters:
         for start in range(0, len(ids), PAGE):
             page = ids[start : start + PAGE]
             try:
-                peeks = await self._store.peek(page)
+                peeks = await self._peeks(page)
             except StoreError as error:
                 log.warning("cannot look for results: %s", error)
                 return
             for task_id, peek in zip(page, peeks, strict=True):
-                self._tell(task_id, peek)
+                if not isinstance(peek, StoreError):
+                    self._tell(task_id, peek)
+
+    async def _peeks(self, page: list[str]) -> Sequence[Peek | StoreError | None]:
+        """A part of the store that is away does not hide the results in the rest."""
+        try:
+            return await self._store.peek(page)
+        except PartlyUnavailable as error:
+            log.warning("cannot look for some results: %s", error)
+            return error.answers
 
     def _tell(self, task_id: str, peek: Peek | None) -> None:
         if peek is not None and self._ended(peek) is None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from holdfast.domain import decide
-from holdfast.domain.errors import PartlyUnavailable, StoreError
+from holdfast.domain.errors import PartlyUnavailable, SerialisationError, StoreError
 from holdfast.domain.events import TaskProgress
 from holdfast.domain.task import Task
 from holdfast.domain.transition import Outcome, Transition
@@ -267,6 +267,11 @@ class Worker:
                 await self._executor.run(claimed, held)
         except LeaseGone:
             log.info("task %s was taken over", held.task_id)
+        except SerialisationError as error:
+            # As good as lost: the lease lapses, and the store's sweep sees to the record.
+            log.error(
+                "task %s: its run is stopped, nothing can be written: %s", held.task_id, error
+            )
         except asyncio.CancelledError:
             if held.stop is None:
                 raise
@@ -308,11 +313,20 @@ class Worker:
         tries = 0
         while True:
             try:
-                return await self._write(transition)
+                return await self._write_once(transition)
+            except SerialisationError:
+                raise  # it would be answered for ever
             except StoreError as error:
                 self._outages.note(error)
             tries += 1
             await self._pause(tries)
+
+    async def _write_once(self, transition: Transition) -> Outcome:
+        """A batch may fail for a record that is another's: only alone it is known to be ours."""
+        try:
+            return await self._write(transition)
+        except SerialisationError:
+            return await Gather[Transition, Outcome](self._store.apply)(transition)
 
     async def _type_is_served(self, name: str) -> bool:
         within = 2 * self._options.lease_seconds

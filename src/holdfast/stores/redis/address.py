@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import NoReturn
@@ -41,6 +42,8 @@ SCHEMES = {
 }
 PORTS = {Kind.SINGLE: 6379, Kind.SENTINEL: 26379, Kind.CLUSTER: 6379}
 NOT_SECRET = {"ca", "cert", "key", "verify", "partitions", "timeout"}
+SECRET = {"sentinel_user", "sentinel_password"}
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,39}")
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::(\d+))?")
 
 
@@ -177,7 +180,8 @@ def _options(url: str, kind: Kind, query: str, *, tls: bool) -> dict[str, str]:
     options: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in known:
-            refuse(url, f"there is no such setting here; known: {', '.join(sorted(known))}")
+            named = f"setting {name}" if _may_be_told(name, query, options) else "such setting"
+            refuse(url, f"there is no {named} here; known: {', '.join(sorted(known))}")
         if name in options or not value:
             refuse(url, f"write {name}= once, and a value after it")
         options[name] = value
@@ -191,6 +195,12 @@ def _options(url: str, kind: Kind, query: str, *, tls: bool) -> dict[str, str]:
     if "sentinel_user" in options and "sentinel_password" not in options:
         refuse(url, "sentinel_user= needs sentinel_password= beside it")
     return options
+
+
+def _may_be_told(name: str, query: str, before: Iterable[str]) -> bool:
+    """Not what may be the rest of a password with a ? or & in it."""
+    whole = "@" not in query and not SECRET.intersection(before)
+    return whole and _NAME.fullmatch(name) is not None
 
 
 def _partitions(url: str, options: dict[str, str]) -> int:

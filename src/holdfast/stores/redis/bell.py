@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from holdfast.domain.errors import StoreError
 from holdfast.ports import Topic
-from holdfast.stores.redis.keys import Keys
+from holdfast.stores.redis.keys import RINGS, Keys
 from holdfast.stores.redis.link import Link
 from holdfast.stores.redis.reads import unless_foreign
 
@@ -34,7 +34,7 @@ class Bells:
 
     def listen(self) -> None:
         """From now on, on the loop that calls; at most once."""
-        if not self._ears:
+        if not self._ears or self._ears[0].get_loop().is_closed():
             self._ears = [asyncio.create_task(self._hear(keys)) for keys in self._of]
 
     async def close(self) -> None:
@@ -64,9 +64,12 @@ class Bells:
 
     async def _hear_once(self, keys: Keys) -> None:
         last = self._last[keys.prefix]
-        for entry, said in await self._link.listen(keys, last, block_seconds=BLOCK_SECONDS):
+        heard = await self._link.listen(keys, last, block_seconds=BLOCK_SECONDS)
+        for entry, said in heard:
             self._last[keys.prefix] = entry
             self._ring(topic for topic in Topic if topic.encode() in said)
+        if len(heard) >= RINGS:  # there may have been more, which are gone
+            self._ring(Topic)
 
     def _ring(self, topics: Iterable[Topic]) -> None:
         for topic in topics:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 from collections.abc import Callable, Sequence
 
 import redis
@@ -15,8 +17,13 @@ from holdfast.domain.errors import (
     StoreUnusable,
 )
 from holdfast.stores.redis.address import Address
+from holdfast.stores.redis.wires import CONNECT_SECONDS_MAX
 
 ACL_HELP = "docs/redis.md has the ACL line that Holdfast needs"
+
+CONNECTING = "Timeout connecting"  # the driver's words
+ASKING = "Timeout asking"  # ours, for the first question on a connection for only that
+AT_FIRST = (CONNECTING, ASKING)
 
 FULL = {"OOM", "MISCONF"}
 DENIED = {"NOAUTH", "WRONGPASS", "NOPERM", "DENIED"}
@@ -29,6 +36,9 @@ _IN_SCRIPT = re.compile(r"@user_script: ?\d+: -?([A-Z]{3,})\b")
 _FIRST = re.compile(r"-?([A-Z]{3,})\b")
 _LINE = re.compile(r",? ?(?:script: [0-9a-f]{40}, on )?@user_script: ?(\d+):?\.?")
 _DENIED_IN_SCRIPT = re.compile(r"ACL failure in script|executing the script can't run")
+_CONNECTING = re.compile(r"^Error \S+ connecting to \S+\. ?")  # the driver's words
+_ERRNO = re.compile(r"\[Errno (\d+)\]")
+_NO_SENTINEL = re.compile(r"unknown command .sentinel\b", re.IGNORECASE)
 _NOT_LOCAL = "non local key"  # a script met a key that a resharding had moved already
 
 
@@ -105,12 +115,38 @@ def denied(where: str, address: Address, error: Exception) -> StoreUnusable:
 
 
 def away(where: str, address: Address, error: Exception) -> StoreError:
-    if "SSL" in str(error) or "certificate" in str(error):
-        return StoreUnusable(f"no TLS with {where}: {error}; check ca= in HOLDFAST_STORE")
-    if isinstance(error, redis.TimeoutError):
-        hint = _other_scheme(address) if address.tls and "connecting" in str(error) else ""
-        return StoreUnavailable(f"{where} did not answer in time: {error}{hint}")
-    return StoreUnavailable(f"{where} cannot be reached: {error}")
+    below = error.__cause__
+    last = below if isinstance(below, redis.RedisError) else error  # of several that were asked
+    text, before = str(last), "" if last is error else f"{error}: "
+    if "SSL" in text or "certificate" in text:
+        said_of_tls = _CONNECTING.sub("", text).rstrip(".")
+        return StoreUnusable(f"no TLS with {where}: {said_of_tls}; check ca= in HOLDFAST_STORE")
+    reason = f"{before}{_reason(last, address)}"
+    if isinstance(error, redis.TimeoutError) and not text.startswith(AT_FIRST):
+        return StoreUnavailable(f"{where} did not answer in time: {reason}")
+    hint = _other_scheme(address) if address.tls and text.startswith(CONNECTING) else ""
+    return StoreUnavailable(f"{where} cannot be reached: {reason}{hint}")
+
+
+def _reason(error: Exception, address: Address) -> str:
+    """In plain words, and without the host, which has been named."""
+    text = str(error)
+    if text.startswith(AT_FIRST):
+        return f"no answer in {min(CONNECT_SECONDS_MAX, address.timeout_seconds):g} s"
+    if text.startswith("Timeout "):
+        return f"nothing came in {address.timeout_seconds:g} s"
+    below = error.__cause__ or error.__context__
+    if text.startswith("Error ") and isinstance(below, OSError):
+        text = _of_the_system(below) or text
+    return f"{text[:1].lower()}{text[1:]}".rstrip(".")
+
+
+def _of_the_system(error: OSError) -> str:
+    """Of an address with several meanings (localhost) there may be several."""
+    if isinstance(error, socket.gaierror):
+        return "name not known" if error.errno == socket.EAI_NONAME else error.strerror or ""
+    numbers = {error.errno} if error.errno else {int(n) for n in _ERRNO.findall(str(error))}
+    return ", ".join(os.strerror(number).lower() for number in sorted(numbers))
 
 
 def at_first(address: Address, error: StoreUnavailable) -> StoreUnavailable:
@@ -127,14 +163,20 @@ def _other_scheme(address: Address) -> str:
     return f" (does it speak TLS? then write {scheme.replace('redis', 'rediss')}://)"
 
 
-def refused(where: str, _: Address, error: Exception) -> StoreError:
+def refused(where: str, address: Address, error: Exception) -> StoreError:
+    if _NO_SENTINEL.search(str(error)):
+        return StoreUnusable(f"{where} is no Sentinel: write {_single(address)} in HOLDFAST_STORE")
     if "unknown command" in str(error).lower():
         return StoreUnusable(f"{where} lacks a command that Holdfast needs: {said(error)}")
     if "cluster support disabled" in str(error):
-        return StoreUnusable(f"{where} is no Cluster: write redis:// in HOLDFAST_STORE")
+        return StoreUnusable(f"{where} is no Cluster: write {_single(address)} in HOLDFAST_STORE")
     if "DB index" in str(error):
         return StoreUnusable(f"{where} has no such database: {said(error)}")
     return StoreError(f"{where}: {said(error)}")
+
+
+def _single(address: Address) -> str:
+    return "rediss://" if address.tls else "redis://"
 
 
 def moving(where: str, _: Address, error: Exception) -> StoreUnavailable:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 GROUP = "workers"  # of consumers, on every queue's stream
+RINGS = 8  # entries of the bell
 
-# What the documents name, with the types that they name.
+# What the documents name, with the types that they name but for two: their indexes by plan and by
+# status are sets, ours are sorted sets (docs/decisions/0008 says why).
 TEMPLATES = {
     "task": "task:{}",  # hash: the record
     "ckpt": "ckpt:{}",  # string: the checkpoint's JSON
@@ -118,7 +120,7 @@ def in_lua() -> str:
 
 def _functions() -> Iterable[str]:
     yield f"local P = string.sub(KEYS[1], 1, -{len(TEMPLATES['meta']) + 1})"
-    yield f"local GROUP = '{GROUP}'"
+    yield f"local GROUP, RINGS = '{GROUP}', '{RINGS}'"
     yield "local K = {}"
     for kind, template in TEMPLATES.items():
         head, slot, tail = template.partition("{}")

@@ -188,7 +188,7 @@ class Link:
             raise faults.after_fork(self.address)
         loop = asyncio.get_running_loop()
         if loop not in self._loops:
-            for old in [old for old in self._loops if old.is_closed()]:
+            for old in [old for old in list(self._loops) if old.is_closed()]:
                 del self._loops[old]
             self._loops[loop] = Nodes(self.address)
         return self._loops[loop]

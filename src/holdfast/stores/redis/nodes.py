@@ -175,7 +175,7 @@ class Nodes:
     async def _look_over(self) -> None:
         try:
             host = await self._primary()
-        except (redis.RedisError, StoreError):
+        except (Fault, redis.RedisError, StoreError):
             return  # the old one is asked until it fails
         for node in [node for node in self._nodes.values() if node.host != host]:
             await self.drop(node)
@@ -207,9 +207,11 @@ class Nodes:
 
     async def _check_role(self, host: Host) -> None:
         try:
-            role = await ask_once(self._wire(host), ("ROLE",))
+            role = await self._ask_once(host, ("ROLE",))
         except redis.ResponseError:
             return  # may be forbidden; then READONLY tells us
+        except redis.RedisError as error:
+            raise Fault(error, f"the primary {host[0]}:{host[1]}") from error
         if role[0] != b"master":
             raise redis.ConnectionError(f"Sentinel names {host[0]}:{host[1]}, still a replica")
 
@@ -230,7 +232,7 @@ class Nodes:
         asked, reply = self._address.hosts[0], None
         for host in sorted(hosts, key=self._doubted.__contains__):
             try:
-                reply = await ask_once(self._wire(host, sentinel=sentinel), command)
+                reply = await self._ask_once(host, command, sentinel=sentinel)
             except redis.AuthenticationError:
                 raise
             except (redis.ConnectionError, redis.TimeoutError) as error:
@@ -241,11 +243,18 @@ class Nodes:
             if reply:
                 return host, reply
         if missed is not None:
-            raise redis.ConnectionError(f"none of them answers: {missed}")
+            raise redis.ConnectionError("none of them answers") from missed
         return asked, reply
 
-    def _wire(self, host: Host, *, sentinel: bool = False) -> Wire:
-        return make_wire(self._address, host, tls_of(self._address), sentinel=sentinel, once=True)
+    async def _ask_once(self, host: Host, command: Command, *, sentinel: bool = False) -> Any:
+        tls = tls_of(self._address)
+        wire = make_wire(self._address, host, tls, sentinel=sentinel, once=True)
+        try:
+            return await ask_once(wire, command)
+        except redis.TimeoutError as error:
+            if str(error).startswith(faults.CONNECTING):
+                raise
+            raise redis.TimeoutError(faults.ASKING) from None
 
 
 def _named(owner: list[Any], asked: Host) -> Host:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time as clocks
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -19,8 +19,8 @@ LOCK_SECONDS = 9000
 CHECKPOINT_SECONDS = 7 * 86_400
 LATE_SECONDS = 1.0  # on its way: the server, or the way to it, has stood still
 # Elements of one script: the server does nothing else meanwhile, for 5 ms at most.
-BATCH = 50
-MOVES = 25  # those that claim, finish or take back cost twice as much
+BATCH = 40
+MOVES = 20  # those that claim, finish or take back cost twice as much
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +49,7 @@ class Partition:
         self.link, self.keys, self.terms = link, keys, terms
         self._time, self.steady = time, steady
         self._ahead: float | None = None  # the server's time minus our steady one, as last heard
+        self._strangers: set[str] = set()
         self._writes = 0  # of the server, as far as it was answered
 
     async def call(self, script: Script, *args: str | bytes | float, again: bool = True) -> Any:
@@ -57,13 +58,25 @@ class Partition:
     async def write(self, script: Script, *args: str | bytes | float) -> Any:
         """A call whose answer tells how much had been written before it."""
         answered = self._writes
-        answer, writes, written = await self.call(script, *args)
+        answer, writes, written, *told = await self.call(script, *args)
+        self._tell(told)
         before = writes - written
         if written and before < answered:
             await self._note_loss(answered, before)
         elif written:
             self._writes = max(self._writes, writes)
         return answer
+
+    def _tell(self, told: Sequence[Sequence[bytes]]) -> None:
+        """Keys of another program where our indexes belong; once for each."""
+        names = {name.decode(errors="replace") for some in told for name in some}
+        for name in sorted(names - self._strangers):
+            log.error(
+                "%s holds something of another program: what belongs there is left out; "
+                "rename it, then run `holdfast doctor --fix`",
+                name,
+            )
+        self._strangers |= names
 
     async def _note_loss(self, answered: int, before: int) -> None:
         try:
@@ -76,6 +89,18 @@ class Partition:
                 self.keys.prefix,
                 lost,
             )
+
+    async def hear(self) -> None:
+        """Learn the server's time."""
+        asked_at = self.steady()
+        now, _ = await self.call(scripts.CLOCK)
+        self.heard(float(now), asked_at)
+
+    def gives_up(self) -> str:
+        """Shortly before, by the server's time, a call sent now is not waited for any more."""
+        if self._time is not None or self._ahead is None:
+            return ""
+        return f"{self.steady() + self._ahead + 0.9 * self.link.address.timeout_seconds:.6f}"
 
     def heard(self, server_now: float, asked_at: float) -> None:
         """From before it was asked: that errs on the side of the longer lease."""

@@ -68,9 +68,7 @@ def _json(value: object) -> str:
 _BORN = {
     "type": _Field("type", _text, _text),
     "queue": _Field("queue", _text, _text),
-    "stages": _Field("stageNames", _json, _decode_names),
     "keep_seconds": _Field("keepSeconds", repr, float),
-    "retry_max": _Field("retryMax", str, int),
     "created_at": _Field("createdAt", iso, _from_iso),
 }
 _BORN_OPTIONAL = {
@@ -87,6 +85,8 @@ _KEPT = {
     "status": _Field("status", str, Status),
     "status_since": _Field("statusSince", repr, float),
     "version": _Field("version", str, int),
+    "stages": _Field("stageNames", _json, _decode_names),  # the code's, when it last ran
+    "retry_max": _Field("retryMax", str, int),
 }
 _COMPLETED = {  # by the first claim
     "id": _Field("taskId", _text, _text),

@@ -64,6 +64,9 @@ from holdfast.stores.signals import Signals
 
 log = logging.getLogger(__name__)
 
+ASK_ALL_SECONDS = 5.0
+BEAT_SHARE = 0.15  # of a lease: a worker beats at least every third of it
+
 T = TypeVar("T")
 U = TypeVar("U")
 
@@ -97,6 +100,7 @@ class RedisStore:
         self._bells = Bells(self._link, [p.keys for p in self._partitions], self._signals.notify)
         self._last_claims: dict[str, str] = {}
         self._empty_claims: dict[str, str] = {}
+        self._asked_all_at = -ASK_ALL_SECONDS
         self._checks: list[Check] = []
 
     async def open(self) -> None:
@@ -105,6 +109,7 @@ class RedisStore:
             self._checks = await checks.look(self._link, self._keys(), self._clock)
             for part in self._partitions:
                 await opening.make_ours(part, len(self._partitions))
+                await part.hear()
             await self._bells.open()
         except BaseException:
             await self._link.close()
@@ -172,7 +177,9 @@ class RedisStore:
         asked = (ask(part, [batch[i] for i in at]) for part, at in places.items())
         found, missed = await _tried(asked)
         for at, some in zip(places.values(), found, strict=True):
-            told: Sequence[Any] = [some] * len(at) if isinstance(some, StoreError) else some
+            told: Sequence[Any] = some if not isinstance(some, StoreError) else [some] * len(at)
+            if isinstance(some, PartlyUnavailable):
+                told = some.answers
             answers.update(zip(at, told, strict=True))
         answered = [answers[place] for place in range(len(batch))]
         if missed is not None:
@@ -210,8 +217,9 @@ class RedisStore:
         if len(self._partitions) == 1 or not repeated:
             return []
         nothing_new = msgspec.structs.replace(asked, queues=())
-        found = await _all(verbs.claim(part, nothing_new, limit=0) for part in self._partitions)
-        return [one for some, _ in found for one in some]
+        asking = (verbs.claim(part, nothing_new, limit=0) for part in self._partitions)
+        found, _ = await _tried(asking)
+        return [one for some in found if not isinstance(some, StoreError) for one in some[0]]
 
     async def _claim(self, asked: verbs.Claim, limit: int) -> list[Claimed]:
         claimed: list[Claimed] = []
@@ -241,6 +249,10 @@ class RedisStore:
             return [(self._first, asked.queues)]
         start = self._number(asked.request)
         rotated = self._partitions[start:] + self._partitions[:start]
+        now = self._clock.steady()
+        if now - self._asked_all_at > ASK_ALL_SECONDS:  # counts follow; the queues are the truth
+            self._asked_all_at = now
+            return [(part, [queue]) for queue in asked.queues for part in rotated]
         found, _ = await _tried(verbs.waiting(part, asked.queues) for part in rotated)
         return [
             (part, [queue])
@@ -258,12 +270,22 @@ class RedisStore:
         self, beat: Beat, batch: Sequence[Renewal], *, lease_seconds: float
     ) -> Sequence[bool]:
         async def ask(part: Partition, some: list[Renewal]) -> list[bool]:
-            return await verbs.renew(part, beat, some, lease_seconds)
+            """One that hangs must not keep the others' answers back for too long."""
+            try:
+                async with asyncio.timeout(lease_seconds * BEAT_SHARE if many else None):
+                    return await verbs.renew(part, beat, some, lease_seconds)
+            except TimeoutError:
+                raise StoreUnavailable(f"{part.keys.prefix} does not answer") from None
 
-        kept = await self._spread(batch, lambda r: self._part_of(r.task_id), ask, lambda _: False)
+        many = len(self._partitions) > 1
         if not any(self._part_of(r.task_id) is self._first for r in batch):
-            await verbs.renew(self._first, beat, [], lease_seconds)
-        return kept
+            try:
+                await ask(self._first, [])
+            except StoreUnavailable as error:
+                if not batch:
+                    raise
+                log.warning("%s: a worker's beat is not seen: %s", self.url, error)
+        return await self._spread(batch, lambda r: self._part_of(r.task_id), ask, lambda _: False)
 
     async def leave(self, worker: str) -> None:
         self._last_claims.pop(worker, None)

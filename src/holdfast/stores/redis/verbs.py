@@ -5,12 +5,17 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from holdfast.domain import checkpoint as ckpt
-from holdfast.domain.errors import SerialisationError
+from holdfast.domain.errors import (
+    PartlyUnavailable,
+    SerialisationError,
+    StoreError,
+    StoreUnavailable,
+)
 from holdfast.domain.state import DUE, LOSE, START
 from holdfast.domain.task import Place, Task
 from holdfast.domain.transition import (
@@ -30,12 +35,17 @@ from holdfast.domain.transition import (
 )
 from holdfast.ports import Beat, Claimed, Due, Renewal
 from holdfast.stores import codec
-from holdfast.stores.redis import record, scripts
+from holdfast.stores.redis import faults, record, scripts
 from holdfast.stores.redis.partition import BATCH, MOVES, Partition
 from holdfast.stores.redis.reads import unless_foreign
 from holdfast.stores.redis.salvage import set_aside
 
+INSERT_TRIES = 2
+RENEWALS = 100  # of one script
+
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _pack = msgspec.msgpack.Encoder().encode
 _encode_events = msgspec.json.Encoder().encode
@@ -47,11 +57,38 @@ _STARTS, _LOSES, _DUES = (_pack({**move.to}) for move in (START, LOSE, DUE))
 
 async def insert(part: Partition, batch: Sequence[Submission], depth_limit: int) -> list[Insertion]:
     packed = [_packed_submission(submission) for submission in batch]
-    answers: list[Insertion] = []
+    answers: list[Insertion | StoreError] = []
     for some in _parts(packed, BATCH):
-        found = await part.write(scripts.INSERT, depth_limit, *some)
-        answers += [_INSERTIONS[word](name.decode()) for word, name in found]
-    return answers
+        found = await _insert_in_time(part, some, depth_limit)
+        answers += [_insertion(part, word, name.decode()) for word, name in found]
+    return _unless_failed(answers)
+
+
+async def _insert_in_time(part: Partition, some: Sequence[bytes], depth_limit: int) -> Any:
+    """What the server comes to only when we have given up must not be accepted. It may also be
+    that its clock was set: then we learn the time and ask again."""
+    for _ in range(INSERT_TRIES):
+        asked_at = part.steady()
+        found = await part.write(scripts.INSERT, depth_limit, part.gives_up(), *some)
+        if found[0] != b"late":
+            return found
+        part.heard(float(found[1]), asked_at)
+    raise StoreUnavailable(
+        f"{part.link.address.shown} answers too late: submit it again with the same key"
+    )
+
+
+def _insertion(part: Partition, word: bytes, name: str) -> Insertion | StoreError:
+    if word == b"foreign":
+        return faults.foreign([name], part.link.address.shown)
+    return _INSERTIONS[word](name)
+
+
+def _unless_failed(answers: Sequence[T | StoreError]) -> list[T]:
+    errors = [answer for answer in answers if isinstance(answer, StoreError)]
+    if not errors:
+        return [answer for answer in answers if not isinstance(answer, StoreError)]
+    raise errors[0] if len(errors) == len(answers) else PartlyUnavailable(errors[0], answers)
 
 
 # -- claims
@@ -129,9 +166,15 @@ async def apply(part: Partition, batch: Sequence[Transition]) -> list[Outcome]:
     answers: list[Any] = []
     for some in _parts(packed, MOVES):
         answers += await part.write(scripts.APPLY, *kept, *some)
-    return [
-        _outcome(transition, *answer) for transition, answer in zip(batch, answers, strict=True)
-    ]
+    told = zip(batch, answers, strict=True)
+    return _unless_failed([_outcome_or_error(transition, answer) for transition, answer in told])
+
+
+def _outcome_or_error(transition: Transition, answer: Sequence[Any]) -> Outcome | StoreError:
+    try:
+        return _outcome(transition, *answer)
+    except SerialisationError as error:
+        return error
 
 
 def _outcome(transition: Transition, word: bytes, *facts: Any) -> Outcome:
@@ -167,15 +210,20 @@ def _outcome(transition: Transition, word: bytes, *facts: Any) -> Outcome:
 async def renew(
     part: Partition, beat: Beat, batch: Sequence[Renewal], lease_seconds: float
 ) -> list[bool]:
-    args: list[str | bytes | float] = []
-    for renewal in batch:
-        said = codec.encode(renewal.progress) if renewal.progress is not None else b""
-        args += [renewal.task_id, renewal.lease_id, said]
-    lock_seconds = part.terms.lock_seconds
-    found = await part.call(
-        scripts.RENEW, beat.worker, codec.encode(beat), lease_seconds, lock_seconds, *args
-    )
-    return [bool(kept) for kept in found]
+    kept: list[bool] = []
+    said, lock_seconds = codec.encode(beat), part.terms.lock_seconds
+    for some in _parts(batch, RENEWALS) if batch else [batch]:
+        args = [text for renewal in some for text in _packed_renewal(renewal)]
+        found = await part.call(
+            scripts.RENEW, beat.worker, said, lease_seconds, lock_seconds, *args
+        )
+        kept += [bool(one) for one in found]
+    return kept
+
+
+def _packed_renewal(renewal: Renewal) -> tuple[str, str, bytes]:
+    said = codec.encode(renewal.progress) if renewal.progress is not None else b""
+    return renewal.task_id, renewal.lease_id, said
 
 
 async def leave(part: Partition, worker: str) -> None:
@@ -214,8 +262,8 @@ async def audit(part: Partition, entry: Audit) -> None:
     await part.call(scripts.AUDIT, codec.encode(entry), refused, again=False)
 
 
-def _parts(packed: Sequence[bytes], size: int) -> Iterable[Sequence[bytes]]:
-    return (packed[start : start + size] for start in range(0, len(packed), size))
+def _parts(batch: Sequence[T], size: int) -> Iterable[Sequence[T]]:
+    return (batch[start : start + size] for start in range(0, len(batch), size))
 
 
 def _packed(facts: dict[str, Any]) -> bytes:

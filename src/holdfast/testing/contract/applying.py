@@ -25,6 +25,38 @@ class Applying(Contract):
         assert after == transition.after
         assert await hands.load(task.id) == after
 
+    @pytest.mark.parametrize("then", [Next.PARKED, Next.READY])
+    async def test_all_that_a_decision_may_change_is_written(
+        self, hands: Hands, then: Next
+    ) -> None:
+        """A deploy may have changed the stages and the retries of a task that was submitted."""
+        task = await hands.start()
+        transition = await hands.failed(task)
+        after = msgspec.structs.replace(
+            transition.after,
+            status=Status.FAILED if then is Next.PARKED else Status.PENDING,
+            stages=("one", "new", "two", "three"),
+            retry_max=9,
+            run=2,
+            epoch=3,
+            next_undo=1,
+            pause_requested=then is Next.READY,
+            cancel_requested=True,
+            reason="because",
+            failures=4,
+            crashes=2,
+            forced=True,
+            interrupted=True,
+            unknown_since=hands.clock.now(),
+        )
+        written = msgspec.structs.replace(transition, after=after, next=then)
+        found = await hands.commit(written)
+        kept = msgspec.structs.replace(after, place=found.place, lease=None)
+        assert found == kept
+        assert await hands.load(task.id) == kept
+        if then is Next.READY:
+            await hands.complete(await hands.take())
+
     async def test_the_version_rises_by_one_with_each_write(self, hands: Hands) -> None:
         task = await hands.submit()
         versions = [task.version]

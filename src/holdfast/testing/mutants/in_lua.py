@@ -78,7 +78,7 @@ LUA_MUTANTS = [
             "'ZREVRANGE', K.line",
         ),
         ("lock-kept", "the tenant's lock stays after the end", "\n    unlock(r)\n", "\n"),
-        ("entry-kept", "the entry stays in the stream", "call('XDEL', stream, r.entry)", ""),
+        ("entry-kept", "the entry stays in the stream", "try('XDEL', stream, r.entry)", ""),
         ("not-acknowledged", "the entry stays pending", "try('XACK', stream, GROUP, r.entry)", ""),
         (
             "lost-at-the-end",
@@ -89,7 +89,7 @@ LUA_MUTANTS = [
         (
             "lost-not-counted",
             "a crash is not counted",
-            "whole(tonumber(r.crashes or '0') + 1)",
+            "whole((tonumber(r.crashes or '0') or 0) + 1)",
             "'0'",
         ),
         (
@@ -139,7 +139,7 @@ LUA_MUTANTS = [
         (
             "status-not-indexed",
             "the index of status is not kept",
-            "if after then call('ZADD', K.by_status(after), 0, id) end",
+            "if after then follow('ZADD', K.by_status(after), 0, id) end",
             "",
         ),
         (

@@ -23,15 +23,20 @@ local function refuse(t, r, wrong)
     return answer('stale', t.id)
   end
   if t.not_if_moved_on and moved_on(r) then return answer('moved-on', t.id) end
+  if t.stage and type(try('HLEN', K.stages(t.id))) ~= 'number' then
+    return {'unreadable', K.stages(t.id) .. ' is of another type'}
+  end
   if t.checkpoint and not t.drop_checkpoint then
-    local version = tonumber(call('HGET', K.ckpt_meta(t.id), 'version') or '0')
+    local version = try('HGET', K.ckpt_meta(t.id), 'version')
+    if type(version) == 'table' then return {'unreadable', version.err} end
+    version = tonumber(version or '0')
     if version >= tonumber(t.checkpoint_version) then return answer('stale', t.id) end
   end
 end
 
 local function write_bodies(t)
   local id = t.id
-  if t.drop_checkpoint then call('DEL', K.ckpt(id), K.ckpt_meta(id)) end
+  if t.drop_checkpoint then call('DEL', K.ckpt(id), K.ckpt_meta(id), K.kept(id)) end
   if t.drop_stages then call('DEL', K.stages(id), K.data(id)) end
   if t.checkpoint then
     call('SET', K.ckpt(id), t.checkpoint)
@@ -46,8 +51,8 @@ end
 local function index(t, r)
   index_status(t.id, r.status, t.status)
   if r.error ~= t.error then
-    if r.error then call('ZREM', K.by_error(r.error), t.id) end
-    if t.error then call('ZADD', K.by_error(t.error), 0, t.id) end
+    if r.error then follow('ZREM', K.by_error(r.error), t.id) end
+    if t.error then follow('ZADD', K.by_error(t.error), 0, t.id) end
   end
   if t.suspended_at then
     call('ZADD', K.suspended, t.suspended_at, t.id)
@@ -123,6 +128,12 @@ local function apply(t)
 end
 
 local answers = {}
-for i = 4, #ARGV do answers[#answers + 1] = apply(cmsgpack.unpack(ARGV[i])) end
+for i = 4, #ARGV do
+  local done, answer = pcall(apply, cmsgpack.unpack(ARGV[i]))
+  if not done then
+    answer = {'unreadable', type(answer) == 'table' and answer.err or tostring(answer)}
+  end
+  answers[#answers + 1] = answer
+end
 finish()
-return {answers, writes, written}
+return {answers, writes, written, told()}

@@ -41,7 +41,9 @@ local function hand_out(r, fields)
   set(r, changes)
   call('ZADD', K.leases, lease_until, id)
   if r.tenantId then
-    call('SET', K.lock(r.tenantId), id, 'EX', lock_seconds)
+    if not strangers[K.lock(r.tenantId)] then
+      call('SET', K.lock(r.tenantId), id, 'EX', lock_seconds)
+    end
     call('HSET', K.fences, r.tenantId, its_fence)
   end
   count(r.queue, 'ready', -1)
@@ -51,11 +53,11 @@ local function hand_out(r, fields)
 end
 
 -- Another task of its tenant runs: it must not have been here, and goes behind that one.
-local function tenant_is_busy(r)
+local function busy_with(r)
   if not r.tenantId then return false end
-  local holder = call('GET', K.lock(r.tenantId))
+  local holder = follow('GET', K.lock(r.tenantId))
   if not holder or holder == r.id then return false end
-  return call('HGET', K.task(holder), 'place') == 'leased'
+  return try('HGET', K.task(holder), 'place') == 'leased' and holder
 end
 
 local function take(id, entry)
@@ -66,9 +68,10 @@ local function take(id, entry)
     return false
   elseif not start[r.status] then
     unreadable[#unreadable + 1] = id
-  elseif tenant_is_busy(r) then
+  elseif busy_with(r) then
+    set_active(r.tenantId, busy_with(r))
     take_out(r)
-    call('ZADD', K.line(r.tenantId), r.order, id)
+    follow('ZADD', K.line(r.tenantId), r.order, id)
     count(r.queue, 'line', 1)
     set(r, {'place', 'line', 'entry', ''})
   else
@@ -84,7 +87,7 @@ end
 
 -- Lost tasks come first. Their entries are still pending, with whoever had them.
 local function take_back(queue, stream)
-  for _, id in ipairs(call('ZRANGE', K.back(queue), 0, limit - #claimed - 1)) do
+  for _, id in ipairs(follow('ZRANGE', K.back(queue), 0, limit - #claimed - 1) or {}) do
     call('ZREM', K.back(queue), id)
     local entry = try('HGET', K.task(id), 'entry')
     if type(entry) == 'string' and entry ~= '' then
@@ -156,4 +159,4 @@ if #claimed > 0 then
   call('HSET', K.claims, worker, request .. '\n' .. table.concat(handed_out, '\n') .. '\n')
 end
 finish()
-return {{claimed, unreadable, #handed_out / 3}, writes, written}
+return {{claimed, unreadable, #handed_out / 3}, writes, written, told()}

@@ -3,6 +3,10 @@
 
 local call, try = redis.call, redis.pcall
 
+-- Two keys, one of which never exists: while a Cluster moves the slot this is refused on both sides,
+-- before anything is written where half of the keys are missing.
+call('EXISTS', K.meta, K.meta .. ':none')
+
 -- The time: the server's, or the one given by a test as "now wall". Leases and due times are judged
 -- by `now`, everything else by `wall`.
 --
@@ -47,6 +51,30 @@ end
 -- work must get through, or nothing would ever be freed; submits must not.
 local function get_through() call('DEL', K.meta .. ':none') end
 
+-- A key whose name carries a name may be of another program. What follows from the records is then
+-- left out, told (see told()), and for the doctor to mend: the task itself must not suffer.
+local strangers = {}
+
+-- Whether the reply is that the key is of another type. Any other error is raised.
+local function is_strange(reply)
+  if type(reply) ~= 'table' or not reply.err then return false end
+  if string.find(reply.err, 'WRONGTYPE', 1, true) then return true end
+  error(reply.err)
+end
+
+local function follow(command, key, ...)
+  local reply = try(command, key, ...)
+  if not is_strange(reply) then return reply or nil end
+  strangers[key] = true
+  return nil
+end
+
+local function told()
+  local names = {}
+  for name in pairs(strangers) do names[#names + 1] = name end
+  return names
+end
+
 -- Counts are gathered and written once, by finish().
 local counts, moves, dwell, queues = {}, {}, {}, {}
 local rings = {}
@@ -79,7 +107,7 @@ local function finish()
     bell[#bell + 1] = topic
     bell[#bell + 1] = '1'
   end
-  if #bell > 0 then call('XADD', K.bell, 'MAXLEN', '4', '*', unpack(bell)) end
+  if #bell > 0 then call('XADD', K.bell, 'MAXLEN', RINGS, '*', unpack(bell)) end
 end
 
 -- Records.
@@ -124,8 +152,8 @@ end
 
 local function index_status(id, before, after)
   if before ~= after then
-    if before then call('ZREM', K.by_status(before), id) end
-    if after then call('ZADD', K.by_status(after), 0, id) end
+    if before then follow('ZREM', K.by_status(before), id) end
+    if after then follow('ZADD', K.by_status(after), 0, id) end
   end
 end
 
@@ -139,22 +167,30 @@ local function line_is_open(active)
   return a.err or not a[1] or (rests(a[1]) and a[2] ~= 'true')
 end
 
+local function active_of(tenant) return follow('GET', K.active(tenant)) end
+
+local function set_active(tenant, id)
+  local name = K.active(tenant)
+  if strangers[name] then return end
+  if id then call('SET', name, id) else call('DEL', name) end
+end
+
 -- To its queue, or behind its tenant's active task: sets r.place and r.entry, writes no record.
 local function enter(r)
   if r.tenantId then
-    local active = call('GET', K.active(r.tenantId))
+    local active = active_of(r.tenantId)
     if active ~= r.id then
       if not line_is_open(active) then
-        call('ZADD', K.line(r.tenantId), r.order, r.id)
+        follow('ZADD', K.line(r.tenantId), r.order, r.id)
         r.place, r.entry = 'line', nil
         count(r.queue, 'line', 1)
         return
       end
-      call('SET', K.active(r.tenantId), r.id)
+      set_active(r.tenantId, r.id)
     end
   end
   r.place = 'ready'
-  r.entry = call('XADD', K.stream(r.queue), '*', 'taskId', r.id, 'type', r.type or '')
+  r.entry = follow('XADD', K.stream(r.queue), '*', 'taskId', r.id, 'type', r.type or '')
   count(r.queue, 'ready', 1)
   rings.ready = true
 end
@@ -163,13 +199,13 @@ local function forget_entry(r)
   if r.entry then
     local stream = K.stream(r.queue)
     try('XACK', stream, GROUP, r.entry)
-    call('XDEL', stream, r.entry)
+    try('XDEL', stream, r.entry)
     r.entry = nil
   end
 end
 
 local function unlock(r)
-  if r.tenantId and call('GET', K.lock(r.tenantId)) == r.id then
+  if r.tenantId and follow('GET', K.lock(r.tenantId)) == r.id then
     call('DEL', K.lock(r.tenantId))
   end
 end
@@ -195,9 +231,9 @@ local function take_out(r)
     unlock(r)
   elseif place == 'ready' then
     forget_entry(r)
-    call('ZREM', K.back(r.queue), r.id)
+    follow('ZREM', K.back(r.queue), r.id)
   elseif place == 'line' then
-    call('ZREM', K.line(r.tenantId), r.id)
+    if r.tenantId then follow('ZREM', K.line(r.tenantId), r.id) end
   elseif place == 'later' then
     call('ZREM', K.retry, r.id)
   elseif place == 'settled' then
@@ -208,15 +244,15 @@ local function take_out(r)
     if r.key then call('PERSIST', K.key_of(r.tenantId or '', r.key)) end
   end
   if r.tenantId and rests(place) and not r.holds then
-    call('ZREM', K.resting(r.tenantId), r.id)
+    follow('ZREM', K.resting(r.tenantId), r.id)
   end
 end
 
 -- The head of the line, and all that is unreadable before it, which is left to the doctor.
 local function next_in_line(tenant)
   for _ = 1, 100 do
-    local popped = call('ZPOPMIN', K.line(tenant))
-    if #popped == 0 then return nil end
+    local popped = follow('ZPOPMIN', K.line(tenant))
+    if not popped or #popped == 0 then return nil end
     local r = read(popped[1])
     if r and r.place == 'line' then
       count(r.queue, 'line', -1)
@@ -230,19 +266,15 @@ local function advance(tenant, active)
   if line_is_open(active) then
     local head = next_in_line(tenant)
     if head then
-      call('DEL', K.active(tenant))
+      set_active(tenant, nil)
       enter(head)
-      call('HSET', K.task(head.id), 'place', head.place, 'entry', head.entry)
+      call('HSET', K.task(head.id), 'place', head.place, 'entry', head.entry or '')
       return
     end
   end
   if not active then
-    local newest = call('ZREVRANGE', K.resting(tenant), 0, 0)
-    if newest[1] then
-      call('SET', K.active(tenant), newest[1])
-    else
-      call('DEL', K.active(tenant))
-    end
+    local newest = follow('ZREVRANGE', K.resting(tenant), 0, 0)
+    set_active(tenant, newest and newest[1])
   end
 end
 
@@ -251,9 +283,9 @@ local function rest(r)
   rings.rested = true
   if not r.tenantId then return end
   if rests(r.place) and not r.holds then
-    call('ZADD', K.resting(r.tenantId), r.order, r.id)
+    follow('ZADD', K.resting(r.tenantId), r.order, r.id)
   end
-  local active = call('GET', K.active(r.tenantId))
+  local active = active_of(r.tenantId)
   if active == r.id then advance(r.tenantId, r.place ~= 'settled' and active) end
 end
 
@@ -301,19 +333,19 @@ local function with_optional(r, name)
 end
 
 local function unindex(id, tenant, plan, status, fingerprint, day)
-  call('ZREM', K.by_status(status), id)
-  call('SREM', K.by_day(day), id)
-  if plan ~= '' then call('ZREM', K.by_plan(plan), id) end
-  if fingerprint ~= '' then call('ZREM', K.by_error(fingerprint), id) end
+  follow('ZREM', K.by_status(status), id)
+  follow('SREM', K.by_day(day), id)
+  if plan ~= '' then follow('ZREM', K.by_plan(plan), id) end
+  if fingerprint ~= '' then follow('ZREM', K.by_error(fingerprint), id) end
   if tenant ~= '' then
-    call('ZREM', K.by_tenant(tenant), id)
+    follow('ZREM', K.by_tenant(tenant), id)
     if call('EXISTS', K.by_tenant(tenant)) == 0 then call('HDEL', K.fences, tenant) end
   end
 end
 
 local function free_key(tenant, key, id)
   local name = K.key_of(tenant, key)
-  local owner = call('GET', name)
+  local owner = follow('GET', name)
   if owner and string.sub(owner, 1, #id + 1) == id .. ' ' then call('DEL', name) end
 end
 
@@ -346,4 +378,45 @@ local function bury(r, request, settled_at, tombstone_seconds)
     if r.key then free_key(r.tenantId or '', r.key, id) end
   end
   delete_bodies(id)
+end
+
+-- Records of these ids in the order of their submits, as every store moves those of one moment;
+-- with scores, in the order of these first. Each is its id, its record, and what is wrong with it.
+local function in_order(ids, scored)
+  local found = {}
+  for i = 1, #ids, scored and 2 or 1 do
+    local r, wrong = read(ids[i])
+    local order = r and tonumber(r.order) or 0
+    local score = scored and tonumber(ids[i + 1]) or 0
+    found[#found + 1] = {id = ids[i], record = r, wrong = not r and wrong, score = score,
+      order = order}
+  end
+  table.sort(found, function(a, b)
+    return a.score < b.score or a.score == b.score and a.order < b.order
+  end)
+  return found
+end
+
+-- Its lease is over: to the head of its queue. Its entry stays pending with the one who is gone.
+local function lose_lease(r, to, event, counted)
+  if not to[r.status] then return false end
+  local crashes = whole((tonumber(r.crashes or '0') or 0) + 1)
+  local facts = {r.leaseOwner or '', r.fence or '0', counted and '1' or '0'}
+  local changes = move(r, to, event, facts)
+  if not changes then return false end
+  unlock(r)
+  call('ZREM', K.leases, r.id)
+  if counted then
+    add(changes, 'crashes', crashes)
+    r.optional = with_optional(r, 'crashes')
+  end
+  r.optional = with_optional(r, 'interrupted')
+  add(changes, 'interrupted', 'true', 'optional', r.optional, 'place', 'ready')
+  call('HDEL', K.task(r.id), 'leaseId', 'leaseOwner', 'progress')
+  set(r, changes)
+  follow('ZADD', K.back(r.queue), whole(-call('HINCRBY', K.meta, 'lost', 1)), r.id)
+  count(r.queue, 'leased', -1)
+  count(r.queue, 'ready', 1)
+  rings.ready = true
+  return true
 end

@@ -1,7 +1,18 @@
--- insert: ARGV 2 the depth limit, 3… one submission each.
+-- insert: ARGV 2 the depth limit, 3 when the sender gives up (empty: nobody knows), 4… one
+-- submission each. What comes later than that is not accepted: its sender has been told so.
 
-local limit = tonumber(ARGV[2])
-local depths, answers = {}, {}
+local limit, gives_up = tonumber(ARGV[2]), tonumber(ARGV[3])
+local depths, usable, answers = {}, {}, {}
+
+if gives_up and now > gives_up then return {{'late', decimal(now)}, 0, 0} end
+
+-- Looked at before anything is written: what nobody could find must not be accepted.
+local function is_usable(key, command)
+  if usable[key] == nil then
+    usable[key] = not is_strange(try(command, key))
+  end
+  return usable[key]
+end
 
 local function depth(queue)
   if not depths[queue] then
@@ -26,7 +37,10 @@ end
 
 local function insert(s)
   if call('EXISTS', K.task(s.id), K.tombstone(s.id)) > 0 then return {'inserted', s.id} end
+  if not is_usable(K.stream(s.queue), 'XLEN') then return {'foreign', K.stream(s.queue)} end
   if s.key then
+    local name = K.key_of(s.tenant or '', s.key)
+    if not is_usable(name, 'GET') then return {'foreign', name} end
     local id, digest = first_of(s.tenant or '', s.key)
     if id then return {digest == s.digest and 'existing' or 'conflict', id} end
   end
@@ -50,14 +64,14 @@ local function insert(s)
   if s.key then call('SET', K.key_of(s.tenant or '', s.key), s.id .. ' ' .. s.digest) end
   if not s.events then written = written + 1 end
   index_status(s.id, nil, s.status)
-  call('SADD', K.by_day(s.day), s.id)
-  if s.error then call('ZADD', K.by_error(s.error), 0, s.id) end
+  follow('SADD', K.by_day(s.day), s.id)
+  if s.error then follow('ZADD', K.by_error(s.error), 0, s.id) end
   if s.suspended_at then call('ZADD', K.suspended, s.suspended_at, s.id) end
-  if s.tenant then call('ZADD', K.by_tenant(s.tenant), 0, s.id) end
-  if s.plan then call('ZADD', K.by_plan(s.plan), 0, s.id) end
+  if s.tenant then follow('ZADD', K.by_tenant(s.tenant), 0, s.id) end
+  if s.plan then follow('ZADD', K.by_plan(s.plan), 0, s.id) end
   return {'inserted', s.id}
 end
 
-for i = 3, #ARGV do answers[#answers + 1] = insert(cmsgpack.unpack(ARGV[i])) end
+for i = 4, #ARGV do answers[#answers + 1] = insert(cmsgpack.unpack(ARGV[i])) end
 finish()
-return {answers, writes, written}
+return {answers, writes, written, told()}
