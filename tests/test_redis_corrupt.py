@@ -1,13 +1,15 @@
 """A record that cannot be read: that task is suspended, and its neighbours go on."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from holdfast.domain.state import Command, Status
 from holdfast.domain.task import Kind, Place
 from holdfast.ports import Kept
-from holdfast.stores.redis import salvage
+from holdfast.stores.redis import salvage, scripts
 from holdfast.testing.servers import RedisServer
 from tests.redis_stores import Bench, benched
 
@@ -242,11 +244,13 @@ async def test_a_stage_that_cannot_be_read_is_named(bench: Bench) -> None:
 async def test_a_record_that_changed_since_it_was_read_is_left_alone(bench: Bench) -> None:
     task = await bench.hands.submit()
     part = bench.store._first
+    bench.ask("HSET", f"task:{task.id}", "hold", "perhaps")
     remains = await salvage._read(part, task.id)
     assert remains is not None
+    bench.ask("HSET", f"task:{task.id}", "hold", "true")
     await bench.hands.take()
     before = bench.ask("HGETALL", f"task:{task.id}")
-    assert await salvage._suspend(part, task.id, remains, bench.clock.now()) == b"changed"
+    assert await salvage._mend(part, task.id, remains, bench.clock.now()) == b"changed"
     assert bench.ask("HGETALL", f"task:{task.id}") == before
 
 
@@ -270,3 +274,134 @@ async def test_the_doctor_suspends_an_unreadable_task_that_rests(bench: Bench) -
     (found,) = await bench.store.doctor(fix=True, limit=LIMIT)
     assert (found.task_id, found.mended) == (resting.id, True)
     await is_suspended(bench, resting.id, "stageNames")
+
+
+# -- reports that come late, or twice
+
+
+async def reported(bench: Bench, task_id: str) -> list[str]:
+    return await salvage.set_aside(bench.store._first, [task_id.encode()])
+
+
+async def failures(bench: Bench, task_id: str) -> int:
+    return (await bench.hands.events(await bench.hands.load(task_id))).count("TaskFailed")
+
+
+@pytest.mark.parametrize("place", [*Place])
+async def test_a_healthy_task_that_was_reported_is_left_alone(bench: Bench, place: Place) -> None:
+    hands = bench.hands
+    if place is Place.LINE:
+        await hands.start(tenant="t")
+    task = await hands.submit(tenant="t", held=place is Place.HELD)
+    if place not in (Place.HELD, Place.READY, Place.LINE):
+        task = await hands.take()
+    if place is Place.LATER:
+        await hands.fail(task)
+    elif place is Place.PARKED:
+        await hands.suspend(task)
+    elif place is Place.SETTLED:
+        await hands.complete(task)
+    before = bench.ask("HGETALL", f"task:{task.id}"), await hands.events(task)
+    assert before[0]["place"] == place
+    assert await reported(bench, task.id) == []
+    assert (bench.ask("HGETALL", f"task:{task.id}"), await hands.events(task)) == before
+    assert await bench.store.doctor(fix=False, limit=LIMIT) == []
+
+
+@pytest.mark.parametrize("damage", ["field", "payload", "stages", "events"])
+async def test_many_who_report_it_suspend_it_once(bench: Bench, damage: str) -> None:
+    hands = bench.hands
+    task = await hands.finish_stage(await hands.start())
+    if damage == "field":
+        bench.ask("HSET", f"task:{task.id}", "user", "{")
+    else:
+        bench.ask("SET", f"{damage}:{task.id}", "theirs")
+        bench.ask("DEL", "payload:" + (task.id if damage == "payload" else ""))
+    done = await asyncio.gather(*(reported(bench, task.id) for _ in range(5)))
+    assert [one for one in done if one] == [[task.id]]
+    assert await reported(bench, task.id) == []
+    assert await failures(bench, task.id) == 1
+
+
+async def test_a_sweeper_that_comes_after_the_retry_leaves_the_running_task_alone(
+    bench: Bench,
+) -> None:
+    hands = bench.hands
+    task = await hands.fail(await hands.start(tenant="t"))
+    bench.ask("HSET", f"task:{task.id}", "version", "x")
+    bench.clock.advance(100)
+    await bench.store.promote(limit=LIMIT)
+    await is_suspended(bench, task.id, "version")
+    await hands.ask(Command.RETRY, await hands.load(task.id))
+    running = await hands.take()
+    assert await reported(bench, task.id) == []
+    assert (await hands.complete(running)).settled
+
+
+async def test_a_lost_answer_suspends_it_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await bench.hands.submit()
+    bench.ask("HSET", f"task:{task.id}", "user", "{")
+    part = bench.store._first
+    call = part.call
+
+    async def twice(script: Any, *args: Any, **options: Any) -> Any:
+        if script is scripts.SALVAGE:
+            assert await call(script, *args, **options) == b"done"
+        return await call(script, *args, **options)
+
+    monkeypatch.setattr(part, "call", twice)
+    await reported(bench, task.id)
+    assert await failures(bench, task.id) == 1
+    await is_suspended(bench, task.id, "user")
+
+
+# -- what has ended stays so
+
+
+OF_THE_ENDED: dict[str, str | bytes] = BROKEN | {
+    "place": "odd",
+    "status": "ODD",
+    "settledAt": "then",
+    "statusSince": "then",
+    "updatedAt": "then",
+    "queue": b"\xff",
+    "tenantId": b"\xff",
+    "optional": b"\xff",
+}
+
+
+@pytest.mark.parametrize("field", OF_THE_ENDED)
+async def test_a_settled_task_stays_settled_and_can_be_pruned(bench: Bench, field: str) -> None:
+    hands = bench.hands
+    ended = await hands.complete(await hands.start(tenant="t", key="k", keep_seconds=5))
+    events = await hands.events(ended)
+    bench.ask("HSET", f"task:{ended.id}", field, OF_THE_ENDED[field])
+    lasts = bench.ask("PTTL", f"task:{ended.id}")
+    found = await bench.store.doctor(fix=True, limit=LIMIT)
+    assert (ended.id, True) in {(finding.task_id, finding.mended) for finding in found}
+    assert await bench.store.doctor(fix=False, limit=LIMIT) == []
+    kept = await hands.load(ended.id)
+    assert (kept.status, kept.place) == (Status.COMPLETED, Place.SETTLED)
+    assert kept.version == ended.version
+    assert await hands.events(kept) == events
+    assert 0 < bench.ask("PTTL", f"task:{ended.id}") <= lasts
+    assert bench.raw("HGET", f"damaged:{ended.id}", field) == as_bytes(OF_THE_ENDED[field])
+    assert bench.ask("HLEN", f"damaged:{ended.id}") == 1
+    bench.clock.advance(100 * DAY)
+    for kind in (Kept.TASKS, Kept.TOMBSTONES):
+        await bench.store.prune(kind, older_than_seconds=0, limit=9, dry_run=False)
+    assert bench.ask("EXISTS", f"task:{ended.id}", bench.name(f"damaged:{ended.id}")) == 0
+
+
+async def test_a_name_that_is_no_text_is_put_aside(bench: Bench) -> None:
+    hands = bench.hands
+    ended = await hands.complete(await hands.start(tenant="t"))
+    waits = await hands.submit()
+    for task in (waits, ended):
+        bench.ask("HSET", f"task:{task.id}", b"\xff", "x")
+    await bench.store.doctor(fix=True, limit=LIMIT)
+    assert await bench.store.doctor(fix=False, limit=LIMIT) == []
+    assert (await hands.load(ended.id)).status is Status.COMPLETED
+    assert bench.raw("HGET", f"damaged:{ended.id}", b"\xff") == b"x"

@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
+from holdfast.domain.errors import StoreUnusable
 from holdfast.domain.state import Command
 from holdfast.ports import Finding
-from holdfast.stores.redis import recount
+from holdfast.stores.redis import doctor, recount, scripts, walks
 from holdfast.testing.servers import RedisServer
+from tests.redis_servers import StartRedis
 from tests.redis_stores import Bench, benched
 
 LIMIT = 100
@@ -285,6 +288,99 @@ async def test_the_sums_of_a_store_that_is_never_quiet_are_told(
         "leased in all queues is counted as 3, there are 1",
         False,
     )
+
+
+async def test_a_walk_over_a_restart_is_not_believed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its cursor means nothing to the server that came back."""
+    runs = iter(f"run-{n}".encode() for n in range(100))
+
+    async def another_run(_: object) -> bytes:
+        return next(runs)
+
+    bench.ask("HINCRBY", "counts", "default ready", 3)
+    monkeypatch.setattr(recount, "_run", another_run)
+    assert await mended(bench) == []
+    assert bench.ask("HGET", "counts", "default ready") == "5"
+
+
+async def test_each_start_of_a_server_has_a_name(start_redis: StartRedis) -> None:
+    server = start_redis()
+    async with benched(server, "executor") as bench:
+        part = bench.store._first
+        before = await recount._run(part)
+        assert before is not None
+        assert await recount._run(part) == before
+        server.stop()
+        server.start()
+        assert await recount._run(part) not in (None, before)
+
+
+async def test_without_leave_to_ask_who_it_is_the_counts_are_only_told(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = bench.store._link.many
+
+    async def denied(keys: Any, commands: Any) -> Any:
+        if commands[0][0] == "INFO":
+            raise StoreUnusable("NOPERM")
+        return await many(keys, commands)
+
+    monkeypatch.setattr(bench.store._link, "many", denied)
+    bench.ask("HINCRBY", "counts", "default leased", 2)
+    (found,) = await mended(bench)
+    assert (found.says, found.mended) == (
+        "leased in all queues is counted as 3, there are 1",
+        False,
+    )
+
+
+async def test_counts_that_someone_else_has_mended_are_not_mended_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.ask("HINCRBY", "counts", "default ready", 3)
+    compare = recount._compared
+
+    async def compare_late(*args: Any) -> Any:
+        bench.ask("HINCRBY", "counts", "default ready", -3)
+        async for finding in compare(*args):
+            yield finding
+
+    monkeypatch.setattr(recount, "_compared", compare_late)
+    monkeypatch.setattr(doctor, "ROUNDS", 1)
+    await mended(bench)
+    assert bench.ask("HGET", "counts", "default ready") == "2"
+
+
+@pytest.mark.parametrize("table", ["counts", "meta"])
+async def test_counts_that_have_changed_since_the_walk_stay(bench: Bench, table: str) -> None:
+    field = "default line" if table == "counts" else "writes"
+    bench.ask("HINCRBY", "counts", "default ready", 3)
+    part = bench.store._first
+    before = await recount._said(part)
+    walked = await recount._walked(part, walks.at_once)
+    bench.ask("HINCRBY", table, field, 1)
+    found = [finding async for finding in recount._compared(part, before, walked, True)]
+    assert [finding.mended for finding in found] == [False]
+    assert bench.ask("HGET", "counts", "default ready") == "5"
+
+
+async def test_a_repair_that_is_sent_twice_counts_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = bench.store._link._ask
+
+    async def twice(key: Any, commands: Any, repeatable: bool) -> Any:
+        if commands[0][:2] == ("EVALSHA", scripts.RECOUNT.sha):
+            await ask(key, commands, repeatable)
+        return await ask(key, commands, repeatable)
+
+    monkeypatch.setattr(bench.store._link, "_ask", twice)
+    bench.ask("HINCRBY", "counts", "default ready", 3)
+    (found,) = await mended(bench)
+    assert found.mended
+    assert bench.ask("HGET", "counts", "default ready") == "2"
 
 
 async def test_a_large_store_is_looked_through_in_pages(bench: Bench) -> None:

@@ -1,6 +1,7 @@
 """What is cleaned up leaves nothing behind on the server, and nothing is lost with it."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -176,8 +177,9 @@ async def test_unreadable_records_do_not_stop_the_clean_up_and_are_not_deleted(
     bench.ask("HDEL", f"task:{ids[0]}", "version")
     bench.clock.advance(10)
     assert await pruned(bench, Kept.TASKS) == 3
-    assert bench.ask("ZRANGE", "queue:suspended", 0, -1) == [ids[0]]
-    assert bench.ask("TTL", f"task:{ids[0]}") == -1
+    assert (await hands.load(ids[0])).settled  # it can be read now
+    assert await clean(bench)
+    assert await pruned(bench, Kept.TASKS) == 1
     assert await clean(bench)
 
 
@@ -256,3 +258,41 @@ async def test_a_consumer_that_has_read_something_since_the_look_stays(bench: Be
     assert await part.call(scripts.PRUNE_CONSUMERS, "default", "w-1") == 0
     assert consumers(bench) == {"w-1"}
     assert (await bench.hands.complete(task)).settled
+
+
+async def test_a_live_worker_that_holds_nothing_here_may_repeat_its_claim(bench: Bench) -> None:
+    """In a Cluster: only the first partition hears all its beats."""
+    hands, part = bench.hands, bench.store._first
+    for worker in ("lives", "gone"):
+        task = await hands.start(worker)
+        await bench.store.renew(beat(worker), [], lease_seconds=30)
+        await hands.complete(task)
+    bench.clock.advance(100)
+    await pruning.prune(
+        part, Kept.WORKERS, older_than_seconds=50, limit=10, dry_run=False, live={"lives"}
+    )
+    assert bench.ask("HKEYS", "claims") == ["lives"]
+
+
+@pytest.mark.parametrize("claims_before", [False, True])
+async def test_a_claim_that_is_made_during_the_look_may_be_repeated(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, claims_before: bool
+) -> None:
+    monkeypatch.setattr(pruning, "IDLE_SECONDS", 0.0)
+    hands = bench.hands
+    if claims_before:
+        await hands.complete(await hands.start("w-1"))
+    ids = await hands.submit_many(2)
+    link = bench.store._link
+    ask = link.many
+
+    async def ask_just_before_a_claim(keys: Any, commands: Any) -> Any:
+        try:
+            return await ask(keys, commands)
+        finally:
+            if commands[0][0] == "XINFO":
+                assert await hands.claim_ids("w-1", request="r") == ids
+
+    monkeypatch.setattr(link, "many", ask_just_before_a_claim)
+    await pruned(bench, Kept.WORKERS)
+    assert await hands.claim_ids("w-1", request="r") == ids

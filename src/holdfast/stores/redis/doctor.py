@@ -8,22 +8,27 @@ at once, so that a task which moves meanwhile is neither suspected nor harmed.
 
 from __future__ import annotations
 
+import logging
+import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from holdfast.domain.errors import SerialisationError, StoreForeign
+from holdfast.domain.errors import SerialisationError, StoreError, StoreForeign
 from holdfast.domain.state import LOSE
 from holdfast.domain.task import Place, Task
 from holdfast.ports import Finding
 from holdfast.stores.redis import record, recount, salvage, scripts, walks
 from holdfast.stores.redis.keys import TYPES
 from holdfast.stores.redis.partition import Partition
+from holdfast.stores.redis.walks import Pace
 
 PAGE = 20  # tasks of one step: each costs some twenty commands
 AT_ONCE = 1000  # findings of one reconciliation
 ROUNDS = 3  # what one mends may uncover something for the next
+LOOKING_SECONDS = 600.0  # a mark lasts so long that nobody renews
 SOON_SECONDS = 3600.0  # the look takes less
 
 RUNNABLE = frozenset({Place.READY, Place.LINE, Place.LATER, Place.LEASED})
@@ -56,29 +61,95 @@ OF_A_TENANT = frozenset({"active", "lock", "line", "resting"})
 OTHERS = OF_A_TENANT | SETS.keys() | STREAMS.keys()
 _LOSES = msgspec.msgpack.encode({**LOSE.to})
 
+log = logging.getLogger(__name__)
+
 Said = Iterator[tuple[str, str]]
 
 
-async def is_time(part: Partition, every_seconds: float) -> bool:
-    """Nobody has reconciled for so long; from now on the caller has."""
-    key, lasts_ms = part.keys("reconciled"), max(1, round(every_seconds * 1000))
-    (first,) = await part.link.many(part.keys, [("SET", key, "1", "PX", lasts_ms, "NX")])
-    return bool(first)
+async def reconcile(parts: Sequence[Partition], every_seconds: float) -> list[Finding]:
+    """Mend those that nobody has looked at for so long. One that fails keeps no other from it."""
+    found: list[Finding] = []
+    missed: StoreError | None = None
+    for part in parts:
+        try:
+            found += await _reconcile(part, every_seconds)
+        except StoreError as error:
+            missed = error
+            log.warning("%s was not reconciled: %s", part.keys.prefix, error)
+    if missed is not None and not found:
+        raise missed
+    return found
 
 
-async def examine(part: Partition, *, fix: bool, limit: int) -> list[Finding]:
+async def _reconcile(part: Partition, every_seconds: float) -> list[Finding]:
+    """Marked for a short while: if we do not come to an end, somebody else will look soon."""
+    token = secrets.token_hex(8)
+    if not await _is_first(part, token, min(LOOKING_SECONDS, every_seconds)):
+        return []
     try:
-        return await _rounds(part, fix=fix, limit=limit)
+        pace = _marking(part, token, walks.half_of_the_time(part.steady))
+        found = await examine(part, fix=True, limit=AT_ONCE, pace=pace)
+    except StoreError:
+        with suppress(StoreError):
+            await _unmark(part, token)
+        raise
+    await part.link.many(part.keys, [_mark(part, token, every_seconds)])
+    return found
+
+
+def _mark(part: Partition, token: str, seconds: float) -> tuple[str | int, ...]:
+    return "SET", part.keys("reconciled"), token, "PX", max(1, round(seconds * 1000))
+
+
+async def _is_first(part: Partition, token: str, seconds: float) -> bool:
+    """Told by the token: what is sent again finds its own mark."""
+    asked = [(*_mark(part, token, seconds), "NX"), ("GET", part.keys("reconciled"))]
+    _, marked = await part.link.many(part.keys, asked)
+    return bool(marked == token.encode())
+
+
+async def _unmark(part: Partition, token: str) -> None:
+    key = part.keys("reconciled")
+    (marked,) = await part.link.many(part.keys, [("GET", key)])
+    if marked == token.encode():
+        await part.link.many(part.keys, [("DEL", key)])
+
+
+def _marking(part: Partition, token: str, pace: Pace) -> Pace:
+    """A look that takes long keeps its mark."""
+    marked_at = part.steady()
+
+    async def paced() -> None:
+        nonlocal marked_at
+        await pace()
+        if part.steady() - marked_at > LOOKING_SECONDS / 3:
+            await part.link.many(part.keys, [_mark(part, token, LOOKING_SECONDS)])
+            marked_at = part.steady()
+
+    return paced
+
+
+async def examine(
+    part: Partition, *, fix: bool, limit: int, pace: Pace = walks.at_once
+) -> list[Finding]:
+    try:
+        return await _rounds(Look(part, fix, pace), limit)
     except StoreForeign as error:
         foreign = [finding async for finding in _foreign(part)]
         return foreign[:limit] or [_finding("I11", None, str(error), False)]
 
 
-async def _rounds(part: Partition, *, fix: bool, limit: int) -> list[Finding]:
+class Look(msgspec.Struct, frozen=True):
+    part: Partition
+    fix: bool
+    pace: Pace
+
+
+async def _rounds(look: Look, limit: int) -> list[Finding]:
     found: dict[Finding, None] = {}
-    for _ in range(ROUNDS if fix else 1):
+    for _ in range(ROUNDS if look.fix else 1):
         before = len(found)
-        async for finding in _everything(part, fix):
+        async for finding in _everything(look):
             known = msgspec.structs.replace(finding, mended=not finding.mended)
             if known not in found:
                 found[finding] = None
@@ -89,21 +160,25 @@ async def _rounds(part: Partition, *, fix: bool, limit: int) -> list[Finding]:
     return [*found]
 
 
-async def _everything(part: Partition, fix: bool) -> AsyncIterator[Finding]:
+async def _everything(look: Look) -> AsyncIterator[Finding]:
+    part, fix, pace = look.part, look.fix, look.pace
     leaving = await _leaving(part)
     others: dict[tuple[str, str], None] = {}
     async for page in walks.names(part):
         for ids in _pages([of for kind, of in page if kind == "task"], PAGE):
             async for finding in _tasks(part, ids, fix):
                 yield finding
+            await pace()
         for kind in OF_A_TASK:
             mine = [of for k, of in page if k == kind and of not in leaving]
             for names in _pages(mine, walks.PAGE):
                 async for finding in _strays(part, kind, "", names, fix):
                     yield finding
+                await pace()
         others |= dict.fromkeys(one for one in page if one[0] in OTHERS)
+        await pace()
     for kind, of in others:
-        async for finding in _members(part, kind, of, leaving, fix):
+        async for finding in _members(look, kind, of, leaving):
             yield finding
     tenants = sorted({of for kind, of in others if kind in OF_A_TENANT})
     for names in _pages(tenants, PAGE):
@@ -111,7 +186,8 @@ async def _everything(part: Partition, fix: bool) -> AsyncIterator[Finding]:
             scripts.EXAMINE_TENANTS, "1" if fix else "0", *names
         ):
             yield _finding("I11", None, f"{_text(tenant)} {_text(says)}", mended)
-    async for finding in recount.examine(part, fix=fix):
+        await pace()
+    async for finding in recount.examine(part, fix=fix, pace=pace):
         yield finding
 
 
@@ -203,9 +279,8 @@ def _rules(task: Task, kept: int, checkpoint: bytes, payload: bytes, events: byt
 # -- from the other side
 
 
-async def _members(
-    part: Partition, kind: str, of: str, leaving: set[str], fix: bool
-) -> AsyncIterator[Finding]:
+async def _members(look: Look, kind: str, of: str, leaving: set[str]) -> AsyncIterator[Finding]:
+    part, fix = look.part, look.fix
     if kind in STREAMS:
         queue = STREAMS[kind] or of
         stream = part.keys.stream(queue)
@@ -213,6 +288,7 @@ async def _members(
             async for page in walk(part, stream):
                 async for finding in _strays(part, "stream", queue, page, fix):
                     yield finding
+                await look.pace()
     elif kind in SETS:
         key = part.keys(kind, of) if of else part.keys(kind)
         scan = "SSCAN" if kind == "by_day" else "ZSCAN"
@@ -220,6 +296,7 @@ async def _members(
             names = [name for name in page if kind == "settled" or _text(name) not in leaving]
             async for finding in _strays(part, kind, of, names, fix):
                 yield finding
+            await look.pace()
 
 
 async def _strays(

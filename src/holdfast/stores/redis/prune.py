@@ -1,8 +1,9 @@
-"""Cleaning up by kind and age, a hundred at a time. Nothing unsettled is ever trimmed."""
+"""Cleaning up by kind and age, in steps of at most `BATCH`. Nothing unsettled is ever trimmed."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+import hashlib
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from holdfast.stores import codec
 from holdfast.stores.redis import salvage, scripts
 from holdfast.stores.redis.keys import GROUP
 from holdfast.stores.redis.partition import BATCH, Partition
+from holdfast.stores.redis.reads import unless_foreign
 
 IDLE_SECONDS = 60.0  # a consumer that has just been born has no beat yet
 
@@ -168,20 +170,25 @@ def _old(entries: Sequence[bytes], before: float) -> int:
 
 
 async def _workers(part: Partition, asked: Asked, live: Collection[str] | None) -> int:
-    """Beats that count are those of the partition which hears them all."""
-    before = asked.steady_before
+    """Beats that count are those of the partition which hears them all: the others hear a worker
+    only while it holds a task of theirs."""
+    before, claims = asked.steady_before, await _last_claims(part)
     gone = await _older(part, "seen", before, 0, asked.limit)
     if asked.dry_run:
         return len(gone) if live is None else 0
+    if live is not None:
+        gone = [name for name in gone if name.decode(errors="replace") not in live]
     forgotten = 0
     for names in parts(gone):
         forgotten += await part.call(scripts.PRUNE_WORKERS, repr(before), *names)
-    await _consumers(part, await live_workers(part) if live is None else live)
+    kept = await _consumers(part, await live_workers(part) if live is None else live)
+    await _forget_claims(part, {name: said for name, said in claims.items() if name not in kept})
     return forgotten if live is None else 0
 
 
-async def _consumers(part: Partition, live: Collection[str]) -> None:
-    """Those of workers that are gone. Whoever has pending entries stays until they are taken."""
+async def _consumers(part: Partition, live: Collection[str]) -> set[str]:
+    """Those of workers that are gone. Whoever has pending entries stays until they are taken.
+    Answers who stays."""
     keys, kept = part.keys, set(live)
     (queues,) = await part.link.many(keys, [("SMEMBERS", keys("queues"))])
     for queue in queues:
@@ -197,7 +204,7 @@ async def _consumers(part: Partition, live: Collection[str]) -> None:
         }
         for names in parts(gone):
             await part.call(scripts.PRUNE_CONSUMERS, queue, *names)
-    await _claims(part, kept)
+    return kept
 
 
 def _is_gone(consumer: dict[bytes, Any], live: Collection[str]) -> bool:
@@ -208,12 +215,23 @@ def _is_gone(consumer: dict[bytes, Any], live: Collection[str]) -> bool:
     )
 
 
-async def _claims(part: Partition, kept: Collection[str]) -> None:
-    """The last claims of those who will not repeat them."""
-    (found,) = await part.link.many(part.keys, [("HKEYS", part.keys("claims"))])
-    gone = [name for name in found if name.decode(errors="replace") not in kept]
-    for names in parts(gone):
-        await part.link.many(part.keys, [("HDEL", part.keys("claims"), *names)])
+async def _last_claims(part: Partition) -> dict[str, bytes]:
+    """Read before the consumers are: whoever claims for the first time meanwhile is not in it."""
+    (found,) = await part.link.many(part.keys, [("HGETALL", part.keys("claims"))])
+    said_by = unless_foreign(found)
+    pairs = zip(said_by[::2], said_by[1::2], strict=True)
+    return {name.decode(errors="replace"): said for name, said in pairs}
+
+
+async def _forget_claims(part: Partition, claims: Mapping[str, bytes]) -> None:
+    """Of those who will not repeat them."""
+    for names in parts([name.encode() for name in claims]):
+        pairs = [word for name in names for word in (name, _digest(claims[name.decode()]))]
+        await part.call(scripts.PRUNE_CLAIMS, *pairs)
+
+
+def _digest(said: bytes) -> str:
+    return hashlib.sha1(said, usedforsecurity=False).hexdigest()
 
 
 async def _older(part: Partition, kind: str, before: float, passed: int, limit: int) -> list[bytes]:

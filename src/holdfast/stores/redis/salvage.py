@@ -1,7 +1,11 @@
 """A record that cannot be read: what is left of it is suspended, and its neighbours go on.
 
 Every field that can still be read is kept; the others get what can be derived, or something
-harmless. The record as it was stays under ``damaged:ID`` for as long as the task does.
+harmless. The record as it was stays under ``damaged:ID`` for as long as the task does. A task that
+has ended stays as it ended: only what cannot be read is put aside.
+
+Many report the same task, some of them late. So what was reported is looked at again, and where
+nothing is wrong any more, nothing is written.
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ STATUSES_IN: Mapping[Place, frozenset[Status]] = {
     Place.PARKED: SUSPENDED | {Status.PAUSED},
     Place.SETTLED: SETTLED,
 }
+AT_REST = frozenset({Place.PARKED, Place.SETTLED})
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +58,7 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
     completed: int | None  # the last stage, by its checkpoint
     stages: list[bytes]
     damaged: list[str]  # those of its bodies that cannot be used
+    ended_as: Status | None  # by the indexes
 
     @property
     def digest(self) -> str:
@@ -61,7 +67,7 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def set_aside(part: Partition, ids: Iterable[bytes]) -> list[str]:
-    """Suspend each with what is left of it; those for which that was done."""
+    """Suspend each that is still unreadable, with what is left of it; those that were written."""
     done = []
     for task_id in {*ids} - {b""}:
         try:
@@ -81,32 +87,50 @@ async def _set_aside(part: Partition, task_id: str) -> bool:
             await _leave_alone(part, task_id)
             return False
         _, wall = await part.call(scripts.CLOCK)
-        answer = await _suspend(part, task_id, remains, float(wall))
+        answer = await _mend(part, task_id, remains, float(wall))
         if answer != b"changed":
             return bool(answer == b"done")
     return False
 
 
-async def _suspend(part: Partition, task_id: str, remains: Remains, now: float) -> bytes:
+async def _mend(part: Partition, task_id: str, remains: Remains, now: float) -> bytes:
     fields, bad = readable(task_id, remains, now)
     before = record.decode(task_id, fields)
-    if not bad and contradicts_itself(before):
-        bad = ["status", "place"]
-    after = _failed(before, [*bad, *remains.damaged], now)
-    known = before.status if "status" not in bad else None
+    wrong = _wrong(before, bad, remains.damaged)
+    if not wrong:
+        return b"fine"
     order = fields["order"] if "order" not in bad else None
+    if has_ended(before, bad):
+        facts = _facts_of_the_ended(before, remains, bad, order)
+        says = f"is {before.status} and stays so; put aside: {', '.join(wrong)}"
+    else:
+        after = _failed(before, wrong, now)
+        known = before.status if "status" not in wrong else None
+        facts = _facts(after, known, order)
+        says = f"is suspended: {_cannot_be_read(wrong)}"
+    keep = "0" if wrong == remains.damaged else "1"
     answer: bytes = await part.call(
-        scripts.SALVAGE,
-        task_id,
-        remains.digest,
-        _STATUSES,
-        "1" if bad else "0",
-        _pack(_facts(after, known, order)),
+        scripts.SALVAGE, task_id, remains.digest, _STATUSES, keep, _pack(facts)
     )
     if answer == b"done":
-        assert after.failure is not None
-        log.error("task %s is suspended: %s", task_id, after.failure.message)
+        log.error("task %s %s", task_id, says)
     return answer
+
+
+def _wrong(task: Task, bad: list[str], damaged: list[str]) -> list[str]:
+    """What keeps it from being read or run. A body that is damaged is no harm to a task at rest:
+    else it would be suspended again by everyone who has heard of it."""
+    if has_ended(task, bad):
+        return bad
+    if not bad and contradicts_itself(task):
+        bad = ["status", "place"]
+    if not bad and task.place in AT_REST:
+        return []
+    return [*bad, *damaged]
+
+
+def has_ended(task: Task, bad: Sequence[str]) -> bool:
+    return task.status in SETTLED and (task.place is Place.SETTLED or "place" in bad)
 
 
 def contradicts_itself(task: Task) -> bool:
@@ -131,6 +155,9 @@ async def _read(part: Partition, task_id: str) -> Remains | None:
     if not isinstance(fields, list) or not fields:
         return None
     types = await part.link.many(keys, [("TYPE", keys(kind, task_id)) for kind in BODIES])
+    ended = [("ZSCORE", keys("by_status", status), task_id) for status in sorted(SETTLED)]
+    scores = zip(sorted(SETTLED), await part.link.many(keys, ended), strict=True)
+    endings = [status for status, score in scores if isinstance(score, bytes)]
     found = dict(zip(BODIES, (name.decode() for name in types), strict=True))
     damaged = [k for k, wanted in BODIES.items() if found[k] not in (wanted, "none")]
     if found["payload"] == "none":
@@ -145,6 +172,7 @@ async def _read(part: Partition, task_id: str) -> Remains | None:
         completed=_whole(completed),
         stages=stages if isinstance(stages, list) else [],
         damaged=damaged,
+        ended_as=endings[0] if len(endings) == 1 else None,
     )
 
 
@@ -165,9 +193,9 @@ def readable(task_id: str, remains: Remains, now: float) -> tuple[dict[str, str]
     base = record.newborn(_placeholder(task_id, remains, now))
     good: dict[str, str] = {}
     bad: list[str] = []
-    pairs = zip(remains.fields[::2], remains.fields[1::2], strict=True)
-    for name, text in ((name.decode(errors="replace"), text) for name, text in pairs):
-        if _is_good(task_id, base, name, text):
+    for word, text in zip(remains.fields[::2], remains.fields[1::2], strict=True):
+        name = word.decode(errors="replace")
+        if name.encode() == word and _is_good(task_id, base, name, text):
             good[name] = text.decode()
         else:
             bad.append(name)
@@ -195,7 +223,7 @@ def _placeholder(task_id: str, remains: Remains, now: float) -> Task:
         type=UNREADABLE,
         stages=(UNREADABLE,),
         created_at=now,
-        status=Status.PENDING,
+        status=remains.ended_as or Status.PENDING,
         status_since=now,
         updated_at=now,
         version=_whole(version) or 1,
@@ -208,7 +236,7 @@ def _failed(task: Task, bad: Sequence[str], now: float) -> Task:
     failure = Failure(
         kind=Kind.SERIALISATION,
         error=SerialisationError.__name__,
-        message=f"its record cannot be read: {', '.join(bad) or 'nobody knows why'}",
+        message=_cannot_be_read(bad),
         stage=_stage(task),
         attempt=1,
         at=now,
@@ -231,6 +259,10 @@ def _failed(task: Task, bad: Sequence[str], now: float) -> Task:
     )
 
 
+def _cannot_be_read(wrong: Sequence[str]) -> str:
+    return f"its record cannot be read: {', '.join(wrong)}"
+
+
 def _stage(task: Task) -> str:
     index = task.last_completed + 1
     return task.stages[index if 0 <= index < len(task.stages) else -1]
@@ -240,26 +272,40 @@ def _facts(after: Task, before: Status | None, order: str | None) -> dict[str, A
     assert after.failure is not None
     kind = ev.TaskFailed if after.status is Status.FAILED else ev.TaskRollbackFailed
     said = kind(task_id=after.id, version=after.version, at=after.updated_at, failure=after.failure)
-    fields = record.newborn(after) | record.changed(after)
-    if after.fence:
-        fields["fence"] = str(after.fence)
     facts: dict[str, Any] = {
-        "fields": record.flat(fields),
+        "fields": _fields(after),
+        "place": after.place,
+        "queue": after.queue,
         "status": after.status,
         "before": before,
         "version": str(after.version),
-        "error": after.failure.fingerprint,
         "suspended_at": repr(after.updated_at),
         "events": record.encode([said]).decode(),
-        "day": record.day(after.created_at),
-        "tenant": after.tenant,
-        "plan": after.plan,
-        "key": after.key,
-        "queue": after.queue,
-        "holds": after.hold,
         "order": order,
     }
     return {name: value for name, value in facts.items() if value is not None}
+
+
+def _facts_of_the_ended(
+    task: Task, remains: Remains, bad: Sequence[str], order: str | None
+) -> dict[str, Any]:
+    settled_at = task.settled_at if task.settled_at is not None else task.status_since
+    after = replace(task, place=Place.SETTLED, settled_at=settled_at)
+    names = {name.decode(errors="replace") for name in remains.fields[::2]}
+    facts: dict[str, Any] = {
+        "fields": _fields(after),
+        "place": after.place,
+        "queue": after.queue,
+        "good": sorted(names - {*bad}),
+    }
+    return facts | ({"order": order} if order is not None else {})
+
+
+def _fields(task: Task) -> list[str]:
+    fields = record.newborn(task) | record.changed(task)
+    if task.fence:
+        fields["fence"] = str(task.fence)
+    return record.flat(fields)
 
 
 # -- where nothing is left

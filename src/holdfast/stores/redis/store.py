@@ -324,11 +324,7 @@ class RedisStore:
         return pruned
 
     async def reconcile(self, *, every_seconds: float) -> Sequence[Finding]:
-        found: list[Finding] = []
-        for part in self._partitions:
-            if await doctor.is_time(part, every_seconds):
-                found += await doctor.examine(part, fix=True, limit=doctor.AT_ONCE)
-        return found
+        return await doctor.reconcile(self._partitions, every_seconds)
 
     async def audit(self, entry: Audit) -> None:
         await verbs.audit(self._part_of(entry.task_id) or self._first, entry)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from holdfast.domain.errors import StoreError
@@ -11,6 +12,7 @@ from holdfast.stores.redis.keys import GROUP, TEMPLATES
 from holdfast.stores.redis.partition import Partition
 
 PAGE = 100
+PAUSE_MAX_SECONDS = 5.0  # it may be us who stood still
 
 # The longest beginning first: index:tenant: before index:, ckpt:meta: before ckpt:.
 _KINDS: Mapping[str, str] = {
@@ -18,6 +20,24 @@ _KINDS: Mapping[str, str] = {
     for kind, template in sorted(TEMPLATES.items(), key=lambda item: -len(item[1]))
 }
 _SPECIAL = re.compile(r"([*?\[\]\\^])")
+
+Pace = Callable[[], Awaitable[None]]  # called after each page
+
+
+async def at_once() -> None:
+    """The pace of somebody who waits for the answer."""
+
+
+def half_of_the_time(steady: Callable[[], float]) -> Pace:
+    """Waits as long as the page took: who works goes first."""
+    since = steady()
+
+    async def pace() -> None:
+        nonlocal since
+        await asyncio.sleep(min(max(0.0, steady() - since), PAUSE_MAX_SECONDS))
+        since = steady()
+
+    return pace
 
 
 async def names(part: Partition) -> AsyncIterator[Sequence[tuple[str, str]]]:

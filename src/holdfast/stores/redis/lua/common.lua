@@ -136,8 +136,11 @@ end
 
 -- The first write of every change. False: the key is of another type, and nothing was written.
 local function log_event(id, version, request, body)
+  if is_strange(try('RPUSH', K.events(id), version .. '\n' .. request .. '\n' .. body)) then
+    return false
+  end
   written = written + 1
-  return type(try('RPUSH', K.events(id), version .. '\n' .. request .. '\n' .. body)) == 'number'
+  return true
 end
 
 -- The request that made a version: each version has one element, the newest is the last.

@@ -75,19 +75,7 @@ end
 
 -- Places that move it come last: what they change has been looked at by then.
 
-local function lost(r)
-  local changes = lose[r.status] and move(r, lose, event, {r.leaseOwner or '', r.fence or '0', '0'})
-  if not changes then return false end
-  unlock(r)
-  call('ZREM', K.leases, r.id)
-  call('HDEL', K.task(r.id), 'leaseId', 'leaseOwner', 'progress')
-  add(changes, 'interrupted', 'true', 'optional', with_optional(r, 'interrupted'), 'place', 'ready')
-  set(r, changes)
-  call('ZADD', K.back(r.queue), whole(-call('HINCRBY', K.meta, 'lost', 1)), r.id)
-  count(r.queue, 'leased', -1)
-  count(r.queue, 'ready', 1)
-  rings.ready = true
-end
+local function lost(r) return lose_lease(r, lose, event, false) end
 
 local function is_leased(id, tenant)
   local a = try('HMGET', K.task(id), 'place', 'tenantId')
@@ -209,7 +197,10 @@ local function settled(r)
   member_of(K.settled, grave(r), decimal(ended + keep), 'the list of the settled')
 end
 
-local places = {leased = leased, ready = ready, line = line, later = later, settled = settled}
+local function anywhere() end
+
+local places = {leased = leased, ready = ready, line = line, later = later, settled = settled,
+  held = anywhere, parked = anywhere}
 
 local function bodies(r)
   local last, kept = tonumber(r.lastCompletedStageIndex or '-1') or -1, 0
@@ -223,6 +214,7 @@ local function bodies(r)
 end
 
 local function examine(r)
+  if not places[r.place] then return end  -- it is left to salvage
   if r.place ~= 'settled' and r.settledAt then
     complain('I1', 'is ' .. r.place .. ', and settled at ' .. r.settledAt)
   end
@@ -234,7 +226,7 @@ local function examine(r)
   indexes(r)
   numbers(r)
   key(r)
-  if places[r.place] then places[r.place](r) end
+  places[r.place](r)
 end
 
 local answers = {}

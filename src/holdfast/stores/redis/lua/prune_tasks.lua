@@ -33,8 +33,9 @@ local function prune(member)
     return dry_run
   elseif not r then
     unreadable[#unreadable + 1] = id
-    if not dry_run then call('ZREM', K.settled, member) end
-    return dry_run
+    if dry_run or wrong == 'incomplete' then return true end  -- salvage will find it here
+    call('ZREM', K.settled, member)
+    return false
   elseif r.place ~= 'settled' then
     if not dry_run then call('ZREM', K.settled, member) end
     return dry_run

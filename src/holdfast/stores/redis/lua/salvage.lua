@@ -1,6 +1,7 @@
 -- salvage: ARGV 2 the task, 3 the digest of its record as it was read, 4 all statuses, 5 whether
 -- the record as it was is kept, 6 what is left of it. Answers "done", "changed", or "gone".
 -- The old record may lack anything, so it is looked for in every place.
+-- One that has ended (it comes with what is good of it) stays so: only the rest is put aside.
 
 local id, statuses, keep, t = ARGV[2], cmsgpack.unpack(ARGV[4]), ARGV[5], cmsgpack.unpack(ARGV[6])
 local found = try('HGETALL', K.task(id))
@@ -22,7 +23,7 @@ local function take_out_of_everything()
   end
   from('leased', call('ZREM', K.leases, id))
   from('later', call('ZREM', K.retry, id))
-  from('ready', call('ZREM', K.back(old.queue), id))
+  from('ready', follow('ZREM', K.back(old.queue), id))
   if old.entry then
     local stream = K.stream(old.queue)
     try('XACK', stream, GROUP, old.entry)
@@ -30,41 +31,47 @@ local function take_out_of_everything()
     from('ready', type(removed) == 'number' and removed or 0)
   end
   if old.tenantId then
-    from('line', call('ZREM', K.line(old.tenantId), id))
-    call('ZREM', K.resting(old.tenantId), id)
+    from('line', follow('ZREM', K.line(old.tenantId), id))
+    follow('ZREM', K.resting(old.tenantId), id)
     unlock(old)
   end
   from('settled', old.status and call('ZREM', K.settled, grave(old)) or 0)
   from('parked', call('ZREM', K.suspended, id))
-  call('ZREM', K.saved, id)
   was = places[old.place] and old.place or was
-  if was then count(old.queue, was, -1) end
+  if was then count(t.queue, was, -1) end
 end
 
 local function take_out_of_indexes()
-  for _, status in ipairs(statuses) do call('ZREM', K.by_status(status), id) end
-  if old.error then call('ZREM', K.by_error(old.error), id) end
-  if old.planId then call('ZREM', K.by_plan(old.planId), id) end
-  if old.tenantId then call('ZREM', K.by_tenant(old.tenantId), id) end
-  call('SREM', K.by_day(string.sub(old.createdAt or '', 1, 10)), id)
+  for _, status in ipairs(statuses) do follow('ZREM', K.by_status(status), id) end
+  if old.error then follow('ZREM', K.by_error(old.error), id) end
+  if old.planId then follow('ZREM', K.by_plan(old.planId), id) end
+  if old.tenantId then follow('ZREM', K.by_tenant(old.tenantId), id) end
+  follow('SREM', K.by_day(string.sub(old.createdAt or '', 1, 10)), id)
 end
 
-local function put()
-  local fields = t.fields
-  local r = {id = id, tenantId = t.tenant, queue = t.queue, place = 'parked', holds = t.holds}
-  r.order = t.order or whole(call('HINCRBY', K.meta, 'order', 1))
-  add(fields, 'place', r.place, 'order', r.order, 'entry', '')
+local function put_into_indexes(r)
+  follow('ZADD', K.by_status(r.status), 0, id)
+  if r.error then follow('ZADD', K.by_error(r.error), 0, id) end
+  if r.planId then follow('ZADD', K.by_plan(r.planId), 0, id) end
+  if r.tenantId then follow('ZADD', K.by_tenant(r.tenantId), 0, id) end
+  follow('SADD', K.by_day(string.sub(r.createdAt, 1, 10)), id)
+end
+
+local function written_down()
+  set({id = id}, t.fields)
+  local r = read(id)
+  count(r.queue, r.place, 1)
+  put_into_indexes(r)
+  return r
+end
+
+local function suspend()
   call('PERSIST', K.task(id))
   if keep == '1' then call('RENAME', K.task(id), K.damaged(id)) else call('DEL', K.task(id)) end
-  set(r, fields)
-  count(r.queue, r.place, 1)
-  call('ZADD', K.by_status(t.status), 0, id)
-  call('ZADD', K.by_error(t.error), 0, id)
+  local r = written_down()
   call('ZADD', K.suspended, t.suspended_at, id)
-  call('SADD', K.by_day(t.day), id)
-  if t.tenant then call('ZADD', K.by_tenant(t.tenant), 0, id) end
-  if t.plan then call('ZADD', K.by_plan(t.plan), 0, id) end
-  if t.key then call('PERSIST', K.key_of(t.tenant or '', t.key)) end
+  call('ZREM', K.saved, id)
+  if r.key then call('PERSIST', K.key_of(r.tenantId or '', r.key)) end
   call('PERSIST', K.ckpt(id))
   call('PERSIST', K.ckpt_meta(id))
   return r
@@ -77,16 +84,39 @@ local function log_it()
   end
 end
 
+-- In place, as the server lets the record go at its time.
+local function stay_settled()
+  local good, bad = {}, {}
+  for _, name in ipairs(t.good) do good[name] = true end
+  for i = 1, #found, 2 do
+    if not good[found[i]] then
+      call('HSET', K.damaged(id), found[i], found[i + 1])
+      bad[found[i]] = true
+    end
+  end
+  for i = 1, #t.fields, 2 do bad[t.fields[i]] = nil end
+  local r = written_down()
+  for name in pairs(bad) do call('HDEL', K.task(id), name) end
+  call('ZADD', K.settled, decimal(tonumber(r.settledAt) + tonumber(r.keepSeconds)), grave(r))
+  written = written + 1
+end
+
 take_out_of_everything()
 take_out_of_indexes()
-local r = put()
-log_it()
-if t.before and t.before ~= t.status then
-  count_move(t.before, t.status, wall - (tonumber(old.statusSince) or wall))
-end
-rest(r)
-if old.tenantId and old.tenantId ~= t.tenant and call('GET', K.active(old.tenantId)) == id then
-  advance(old.tenantId, nil)
+local order = t.order or whole(call('HINCRBY', K.meta, 'order', 1))
+add(t.fields, 'place', t.place, 'order', order, 'entry', '')
+if t.good then
+  stay_settled()
+else
+  local r = suspend()
+  log_it()
+  if t.before and t.before ~= t.status then
+    count_move(t.before, t.status, wall - (tonumber(old.statusSince) or wall))
+  end
+  rest(r)
+  if old.tenantId and old.tenantId ~= r.tenantId and active_of(old.tenantId) == id then
+    advance(old.tenantId, nil)
+  end
 end
 finish()
 return 'done'
