@@ -69,7 +69,7 @@ async def test_it_can_be_turned_off(bench: Bench) -> None:
 
 
 async def reconciled(bench: Bench, *parts: Partition) -> list[Finding]:
-    return await doctor.reconcile(parts or [bench.store._first], 3600)
+    return await doctor.reconcile(parts or [bench.store._parts.first], 3600)
 
 
 async def fall_out_of_its_queue(bench: Bench) -> str:
@@ -157,7 +157,7 @@ async def test_who_looks_marks_it_for_a_short_while_and_who_has_looked_for_the_w
 
 
 async def test_a_look_that_takes_long_keeps_its_mark(bench: Bench) -> None:
-    part = bench.store._first
+    part = bench.store._parts.first
     paced = doctor._marking(part, "token", walks.at_once)
     await paced()
     assert "reconciled" not in bench.names()
@@ -170,7 +170,7 @@ async def test_a_look_that_takes_long_keeps_its_mark(bench: Bench) -> None:
 async def test_a_partition_that_fails_keeps_no_other_from_being_mended(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, error: StoreError
 ) -> None:
-    part = bench.store._first
+    part = bench.store._parts.first
     prefix = f"{bench.namespace}-other"
     other = Partition(part.link, Keys(prefix), part.terms, bench.clock.times, bench.clock.steady)
     bench.ask("HINCRBY", "counts", "default ready", 3)

@@ -243,7 +243,7 @@ async def test_a_stage_that_cannot_be_read_is_named(bench: Bench) -> None:
 
 async def test_a_record_that_changed_since_it_was_read_is_left_alone(bench: Bench) -> None:
     task = await bench.hands.submit()
-    part = bench.store._first
+    part = bench.store._parts.first
     bench.ask("HSET", f"task:{task.id}", "hold", "perhaps")
     remains = await salvage._read(part, task.id)
     assert remains is not None
@@ -280,7 +280,7 @@ async def test_the_doctor_suspends_an_unreadable_task_that_rests(bench: Bench) -
 
 
 async def reported(bench: Bench, task_id: str) -> list[str]:
-    return await salvage.set_aside(bench.store._first, [task_id.encode()])
+    return await salvage.set_aside(bench.store._parts.first, [task_id.encode()])
 
 
 async def failures(bench: Bench, task_id: str) -> int:
@@ -343,7 +343,7 @@ async def test_a_lost_answer_suspends_it_once(
 ) -> None:
     task = await bench.hands.submit()
     bench.ask("HSET", f"task:{task.id}", "user", "{")
-    part = bench.store._first
+    part = bench.store._parts.first
     call = part.call
 
     async def twice(script: Any, *args: Any, **options: Any) -> Any:

@@ -308,7 +308,7 @@ async def test_a_walk_over_a_restart_is_not_believed(
 async def test_each_start_of_a_server_has_a_name(start_redis: StartRedis) -> None:
     server = start_redis()
     async with benched(server, "executor") as bench:
-        part = bench.store._first
+        part = bench.store._parts.first
         before = await recount._run(part)
         assert before is not None
         assert await recount._run(part) == before
@@ -357,7 +357,7 @@ async def test_counts_that_someone_else_has_mended_are_not_mended_again(
 async def test_counts_that_have_changed_since_the_walk_stay(bench: Bench, table: str) -> None:
     field = "default line" if table == "counts" else "writes"
     bench.ask("HINCRBY", "counts", "default ready", 3)
-    part = bench.store._first
+    part = bench.store._parts.first
     before = await recount._said(part)
     walked = await recount._walked(part, walks.at_once)
     bench.ask("HINCRBY", table, field, 1)

@@ -213,7 +213,7 @@ async def test_the_beats_of_another_partition_tell_who_lives(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pruning, "IDLE_SECONDS", 0.0)
-    hands, part = bench.hands, bench.store._first
+    hands, part = bench.hands, bench.store._parts.first
     for worker in ("lives", "gone"):
         await hands.complete(await hands.start(worker))
     found = await pruning.prune(
@@ -254,7 +254,7 @@ async def test_a_consumer_with_pending_entries_is_never_deleted(
 async def test_a_consumer_that_has_read_something_since_the_look_stays(bench: Bench) -> None:
     """The script looks again by itself."""
     task = await bench.hands.start("w-1")
-    part = bench.store._first
+    part = bench.store._parts.first
     assert await part.call(scripts.PRUNE_CONSUMERS, "default", "w-1") == 0
     assert consumers(bench) == {"w-1"}
     assert (await bench.hands.complete(task)).settled
@@ -262,7 +262,7 @@ async def test_a_consumer_that_has_read_something_since_the_look_stays(bench: Be
 
 async def test_a_live_worker_that_holds_nothing_here_may_repeat_its_claim(bench: Bench) -> None:
     """In a Cluster: only the first partition hears all its beats."""
-    hands, part = bench.hands, bench.store._first
+    hands, part = bench.hands, bench.store._parts.first
     for worker in ("lives", "gone"):
         task = await hands.start(worker)
         await bench.store.renew(beat(worker), [], lease_seconds=30)

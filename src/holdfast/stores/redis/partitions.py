@@ -1,0 +1,129 @@
+"""All partitions of a store: where a task is, and how a verb is spread over them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import zlib
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any, NoReturn, TypeVar
+
+from holdfast.domain.errors import InvalidInput, PartlyUnavailable, StoreError
+from holdfast.domain.task import Task
+from holdfast.stores.redis.keys import number_of
+from holdfast.stores.redis.partition import Partition
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Partitions:
+    """One on a single server or behind Sentinel, many in a Cluster."""
+
+    def __init__(self, parts: Sequence[Partition]) -> None:
+        self._parts = list(parts)
+        self.first = self._parts[0]  # what belongs to no task is kept there
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def home(self, task_id: str, *, tenant: str | None, key: str | None) -> str:
+        if len(self) == 1:
+            return task_id
+        return f"{task_id}.p{number_of(self._number(tenant or key or task_id))}"
+
+    def _number(self, name: str) -> int:
+        return zlib.crc32(name.encode()) % len(self)
+
+    def of_tenant(self, tenant: str) -> Partition:
+        return self._parts[self._number(tenant)]
+
+    def of_task(self, task_id: str) -> Partition | None:
+        """None: no task here can have that id."""
+        if len(self) == 1:
+            return self.first
+        found = re.search(r"\.p(\d+)$", task_id)
+        number = int(found[1]) if found else -1
+        return self._parts[number] if 0 <= number < len(self) else None
+
+    def with_task(self, task: Task) -> Partition:
+        part, own = self.of_task(task.id), task.id
+        if len(self) > 1:
+            own = self.home(task.id.rpartition(".p")[0], tenant=task.tenant, key=task.key)
+        if part is None or own != task.id:
+            raise InvalidInput(f"task id {task.id!r} was not made by this store's home()")
+        return part
+
+    def beginning_at(self, name: str) -> list[Partition]:
+        """All of them; who comes first follows from the name."""
+        start = self._number(name)
+        return self._parts[start:] + self._parts[:start]
+
+    async def spread(
+        self,
+        batch: Sequence[T],
+        part_of: Callable[[T], Partition | None],
+        ask: Callable[[Partition, list[T]], Awaitable[Sequence[U]]],
+        otherwise: Callable[[T], U],
+    ) -> list[U]:
+        """Each element asked of its partition, the answers in the order of the batch."""
+        places: defaultdict[Partition, list[int]] = defaultdict(list)
+        answers: dict[int, U] = {}
+        for place, one in enumerate(batch):
+            part = part_of(one)
+            if part is None:
+                answers[place] = otherwise(one)
+            else:
+                places[part].append(place)
+        asked = (ask(part, [batch[i] for i in at]) for part, at in places.items())
+        found, missed = await tried(asked)
+        for at, some in zip(places.values(), found, strict=True):
+            answers.update(zip(at, _each(some, len(at)), strict=True))
+        answered = [answers[place] for place in range(len(batch))]
+        if missed is not None:
+            raise PartlyUnavailable(missed, answered)
+        return answered
+
+
+def _each(some: Sequence[Any] | StoreError, number: int) -> Sequence[Any]:
+    if isinstance(some, PartlyUnavailable):
+        return some.answers
+    return [some] * number if isinstance(some, StoreError) else some
+
+
+def nowhere(one: object) -> NoReturn:
+    raise AssertionError(f"{one} has no partition")
+
+
+async def tried(
+    asked: Iterable[Awaitable[T]],
+) -> tuple[list[T | StoreError], StoreError | None]:
+    """Every answer, with errors in place, and the last of these; raised if there is no other."""
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    answers: list[T | StoreError] = []
+    missed: StoreError | None = None
+    for one in found:
+        if isinstance(one, StoreError):
+            missed = one
+        elif isinstance(one, BaseException):
+            raise one
+        answers.append(one)
+    whole_failures = sum(
+        isinstance(one, StoreError) and not isinstance(one, PartlyUnavailable) for one in found
+    )
+    if missed is not None and whole_failures == len(found):
+        raise missed
+    return answers, missed
+
+
+async def everything(asked: Iterable[Awaitable[T]]) -> list[T]:
+    """Every answer is waited for, then the first error is raised: nothing is left running."""
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    for one in found:
+        if isinstance(one, BaseException):
+            raise one
+    return [one for one in found if not isinstance(one, BaseException)]
