@@ -1,15 +1,14 @@
-"""The verbs that write, on one partition: what is sent to a script, and what its answer means."""
+"""The verbs that write, on one partition."""
 
 from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast.domain import checkpoint as ckpt
 from holdfast.domain.errors import (
     PartlyUnavailable,
     SerialisationError,
@@ -17,25 +16,16 @@ from holdfast.domain.errors import (
     StoreUnavailable,
 )
 from holdfast.domain.state import DUE, LOSE, START
-from holdfast.domain.task import Place, Task
 from holdfast.domain.transition import (
-    Applied,
     Audit,
-    Conflict,
-    Existing,
-    Full,
-    Inserted,
     Insertion,
-    MovedOn,
-    Next,
     Outcome,
-    Stale,
     Submission,
     Transition,
 )
 from holdfast.ports import Beat, Claimed, Due, Renewal
 from holdfast.stores import codec
-from holdfast.stores.redis import faults, record, scripts
+from holdfast.stores.redis import messages, scripts
 from holdfast.stores.redis.partition import BATCH, MOVES, Partition
 from holdfast.stores.redis.reads import unless_foreign
 from holdfast.stores.redis.salvage import set_aside
@@ -47,20 +37,19 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_pack = msgspec.msgpack.Encoder().encode
-_encode_events = msgspec.json.Encoder().encode
-_STARTS, _LOSES, _DUES = (_pack({**move.to}) for move in (START, LOSE, DUE))
+_STARTS, _LOSES, _DUES = (messages.pack({**move.to}) for move in (START, LOSE, DUE))
 
 
 # -- submits
 
 
 async def insert(part: Partition, batch: Sequence[Submission], depth_limit: int) -> list[Insertion]:
-    packed = [_packed_submission(submission) for submission in batch]
+    where = part.link.address.shown
+    packed = [messages.packed_submission(submission) for submission in batch]
     answers: list[Insertion | StoreError] = []
     for some in _parts(packed, BATCH):
         found = await _insert_in_time(part, some, depth_limit)
-        answers += [_insertion(part, word, name.decode()) for word, name in found]
+        answers += [messages.insertion_of(word, name.decode(), where) for word, name in found]
     return _unless_failed(answers)
 
 
@@ -76,12 +65,6 @@ async def _insert_in_time(part: Partition, some: Sequence[bytes], depth_limit: i
     raise StoreUnavailable(
         f"{part.link.address.shown} answers too late: submit it again with the same key"
     )
-
-
-def _insertion(part: Partition, word: bytes, name: str) -> Insertion | StoreError:
-    if word == b"foreign":
-        return faults.foreign([name], part.link.address.shown)
-    return _INSERTIONS[word](name)
 
 
 def _unless_failed(answers: Sequence[T | StoreError]) -> list[T]:
@@ -140,7 +123,9 @@ async def _readable(
     for task_id, fields, changes, until, newer_ran, bodies in handed_out:
         try:
             claimed.append(
-                _claimed(task_id.decode(), [*fields, *changes], float(until), newer_ran, bodies)
+                messages.claimed_of(
+                    task_id.decode(), [*fields, *changes], float(until), newer_ran, bodies
+                )
             )
         except SerialisationError as error:
             unreadable.append(task_id)
@@ -161,47 +146,13 @@ async def waiting(part: Partition, queues: Sequence[str]) -> list[bool]:
 
 
 async def apply(part: Partition, batch: Sequence[Transition]) -> list[Outcome]:
-    packed = [_packed_transition(transition) for transition in batch]
+    packed = [messages.packed_transition(transition) for transition in batch]
     kept = part.terms.tombstone_seconds, part.terms.checkpoint_seconds
     answers: list[Any] = []
     for some in _parts(packed, MOVES):
         answers += await part.write(scripts.APPLY, *kept, *some)
     told = zip(batch, answers, strict=True)
-    return _unless_failed([_outcome_or_error(transition, answer) for transition, answer in told])
-
-
-def _outcome_or_error(transition: Transition, answer: Sequence[Any]) -> Outcome | StoreError:
-    try:
-        return _outcome(transition, *answer)
-    except SerialisationError as error:
-        return error
-
-
-def _outcome(transition: Transition, word: bytes, *facts: Any) -> Outcome:
-    after = transition.after
-    match word:
-        case b"applied":
-            place, order, due, fence = facts
-            return Applied(
-                msgspec.structs.replace(
-                    after,
-                    place=Place(place.decode()),
-                    order=int(order),
-                    due=float(due) if due else None,
-                    fence=int(fence),
-                    lease=None,
-                )
-            )
-        case b"gone":
-            return Applied(after)
-        case b"unreadable":
-            raise SerialisationError(f"task {after.id}: {facts[0].decode()}")
-        case b"stayed" | b"repeated":
-            return Applied(_shown(after.id, facts[0]))
-        case b"moved-on":
-            return MovedOn(_shown(after.id, facts[0]))
-        case _:
-            return Stale(_shown(after.id, facts[0]) if facts[0] else None)
+    return _unless_failed([messages.outcome_of(*one) for one in told])
 
 
 # -- leases and times
@@ -213,17 +164,12 @@ async def renew(
     kept: list[bool] = []
     said, lock_seconds = codec.encode(beat), part.terms.lock_seconds
     for some in _parts(batch, RENEWALS) if batch else [batch]:
-        args = [text for renewal in some for text in _packed_renewal(renewal)]
+        args = [text for renewal in some for text in messages.packed_renewal(renewal)]
         found = await part.call(
             scripts.RENEW, beat.worker, said, lease_seconds, lock_seconds, *args
         )
         kept += [bool(one) for one in found]
     return kept
-
-
-def _packed_renewal(renewal: Renewal) -> tuple[str, str, bytes]:
-    said = codec.encode(renewal.progress) if renewal.progress is not None else b""
-    return renewal.task_id, renewal.lease_id, said
 
 
 async def leave(part: Partition, worker: str) -> None:
@@ -264,104 +210,3 @@ async def audit(part: Partition, entry: Audit) -> None:
 
 def _parts(batch: Sequence[T], size: int) -> Iterable[Sequence[T]]:
     return (batch[start : start + size] for start in range(0, len(batch), size))
-
-
-def _packed(facts: dict[str, Any]) -> bytes:
-    """As the scripts can unpack it: no absent facts, and bytes (which are JSON) as text."""
-    return _pack(
-        {
-            name: value.decode() if isinstance(value, bytes) else value
-            for name, value in facts.items()
-            if value is not None
-        }
-    )
-
-
-def _packed_submission(submission: Submission) -> bytes:
-    task = submission.task
-    said = submission.events
-    facts: dict[str, Any] = {
-        "id": task.id,
-        "type": task.type,
-        "queue": task.queue,
-        "tenant": task.tenant,
-        "plan": task.plan,
-        "key": task.key,
-        "digest": submission.digest,
-        "status": task.status,
-        "error": task.failure.fingerprint if task.failure else None,
-        "suspended_at": repr(task.updated_at) if task.suspended else None,
-        "version": str(task.version),
-        "day": record.day(task.created_at),
-        "fields": record.flat(record.newborn(task)),
-        "payload": submission.payload,
-        "held": submission.held,
-        "events": None if said == record.created(task) else _encode_events(said),
-    }
-    return _packed(facts)
-
-
-_INSERTIONS: dict[bytes, Callable[[str], Insertion]] = {
-    b"inserted": Inserted,
-    b"existing": Existing,
-    b"conflict": Conflict,
-    b"full": Full,
-}
-
-
-def _packed_transition(transition: Transition) -> bytes:
-    after, checkpoint = transition.after, transition.checkpoint
-    facts: dict[str, Any] = {
-        "id": after.id,
-        "expects": str(transition.expects),
-        "version": str(after.version),
-        "request": transition.request,
-        "lease": transition.lease,
-        "next": transition.next,
-        "at": repr(after.updated_at),
-        "status": after.status,
-        "fields": record.flat(record.changed(after)),
-        "events": _encode_events(transition.events),
-        "error": after.failure.fingerprint if after.failure else None,
-        "suspended_at": repr(after.updated_at) if after.suspended else None,
-        "not_if_moved_on": transition.not_if_moved_on or None,
-        "drop_checkpoint": transition.drop_checkpoint or None,
-        "drop_stages": transition.drop_stages or None,
-        "result": transition.result,
-        "data": transition.data,
-        "audit": codec.encode(transition.audit) if transition.audit else None,
-        "stage": record.encode_stage(transition.stage) if transition.stage else None,
-    }
-    if transition.next is Next.LATER:
-        facts["delay"] = repr(transition.delay_seconds)
-    if after.settled_at is not None:
-        facts |= {"settled_at": repr(after.settled_at), "keep": repr(after.keep_seconds)}
-    if checkpoint is not None:
-        facts |= {
-            "checkpoint": ckpt.encode(checkpoint),
-            "checkpoint_version": str(checkpoint.version),
-            "checkpoint_meta": record.checkpoint_meta(checkpoint),
-        }
-    return _packed(facts)
-
-
-def _shown(task_id: str, shown: Any) -> Task:
-    fields, until = shown
-    return record.decode(task_id, record.texts(fields), float(until) if until else None)
-
-
-def _claimed(
-    task_id: str, fields: list[bytes], until: float, newer_ran: int, bodies: list[Any]
-) -> Claimed:
-    task = record.decode(task_id, record.texts(fields), until)
-    payload, checkpoint, data, stages = [*bodies, None, None, None][:4]
-    if payload is None:
-        raise SerialisationError(f"task {task.id}: its payload is gone")
-    return Claimed(
-        task=task,
-        payload=payload,
-        checkpoint=checkpoint,
-        data=data,
-        stages=record.decode_stages(stages or []),
-        moved_on=bool(newer_ran),
-    )
