@@ -23,6 +23,7 @@ import os
 from pathlib import Path
 
 from holdfast import Context, Holdfast
+from holdfast.testing.servers import until
 
 app = Holdfast()
 order = app.workflow("shop.order", payload=int, result=str)
@@ -37,8 +38,7 @@ async def pay(ctx: Context, number: int) -> str:
 async def ship(ctx: Context, number: int) -> str:
     with open("shipping.log", "a") as log:
         log.write(f"{os.getpid()} {ctx.task_id}\\n")
-    while not Path("harbour-is-open").exists():
-        await asyncio.sleep(0.05)
+    await asyncio.to_thread(until, Path("harbour-is-open").exists, "it is open", seconds=60)
     return f"{ctx.result_of(pay)}, shipped"
 '''
 SUBMIT = """
