@@ -1,34 +1,16 @@
 """Answers of several partitions as one: no task is skipped, none is shown twice."""
 
-from typing import Any
-
-import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.state import Status
-from holdfast.domain.task import By, Place, Task
+from holdfast.domain.task import Place, Task
 from holdfast.domain.transition import Audit
 from holdfast.ports import Moves, Page, Stats
 from holdfast.stores.redis import reads
 from holdfast.stores.redis.counts import merge_stats
 from holdfast.stores.redis.find import merge_pages
-
-NOW = 1_700_000_000.0
-
-
-def made(task_id: str, at: float = NOW, **fields: Any) -> Task:
-    facts = {
-        "id": task_id,
-        "type": "test.work",
-        "stages": ("one",),
-        "created_at": at,
-        "status": Status.PENDING,
-        "status_since": at,
-        "updated_at": at,
-    }
-    return msgspec.convert(facts | fields, Task)
-
+from tests.redis_records import NOW, entry, made
 
 # -- pages
 
@@ -82,12 +64,6 @@ def test_merged_pages_hold_every_match_once_newest_first(
 
 
 # -- audits and counts
-
-
-def entry(task_id: str, at: float) -> Audit:
-    return Audit(
-        task_id=task_id, command="cancel", by=By(actor="ada"), at=at, before="A", after="B"
-    )
 
 
 @given(times=st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=4), limit=st.integers(1, 4))

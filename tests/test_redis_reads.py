@@ -11,8 +11,7 @@ import redis
 
 from holdfast.domain import decide
 from holdfast.domain.state import SUSPENDED, Status
-from holdfast.domain.task import By, Task
-from holdfast.domain.transition import Audit, Next, Submission, Transition
+from holdfast.domain.transition import Next, Submission, Transition
 from holdfast.ports import Filter
 from holdfast.stores.redis import address, find, reads, verbs
 from holdfast.stores.redis.counts import stats
@@ -20,27 +19,7 @@ from holdfast.stores.redis.keys import Keys
 from holdfast.stores.redis.link import Link
 from holdfast.stores.redis.partition import Partition, Terms
 from holdfast.testing.servers import RedisServer
-
-NOW = 1_700_000_000.0
-
-
-def made(task_id: str, at: float = NOW, **fields: Any) -> Task:
-    facts = {
-        "id": task_id,
-        "type": "test.work",
-        "stages": ("one",),
-        "created_at": at,
-        "status": Status.PENDING,
-        "status_since": at,
-        "updated_at": at,
-    }
-    return msgspec.convert(facts | fields, Task)
-
-
-def entry(task_id: str, at: float) -> Audit:
-    return Audit(
-        task_id=task_id, command="cancel", by=By(actor="ada"), at=at, before="A", after="B"
-    )
+from tests.redis_records import NOW, entry, made
 
 
 @pytest_asyncio.fixture
