@@ -180,7 +180,8 @@ async def suspend(part: Partition, task_id: str, at: float) -> None:
     assert task is not None
     changes = {"status": Status.FAILED, "version": task.version + 1, "updated_at": at}
     after = msgspec.structs.replace(task, **changes)
-    await verbs.apply(part, [Transition(after=after, request="r", next=Next.PARKED, events=())])
+    parked = Transition(before=task, after=after, request="r", next=Next.PARKED, events=())
+    await verbs.apply(part, [parked])
 
 
 @pytest.mark.parametrize("dated_limit", [0, 100])
@@ -207,9 +208,10 @@ async def test_a_peek_is_answered_from_the_tombstone(part: Partition) -> None:
     changes = {"status": Status.COMPLETED, "version": 2, "settled_at": NOW}
     after = msgspec.structs.replace(task, **changes)
     result = '["ä"]'.encode()
-    await verbs.apply(
-        part, [Transition(after=after, request="r", next=Next.GONE, events=(), result=result)]
+    gone = Transition(
+        before=task, after=after, request="r", next=Next.GONE, events=(), result=result
     )
+    await verbs.apply(part, [gone])
     assert await reads.load(part, ["a"]) == [None]
     (peek,) = await reads.peek(part, ["a"])
     assert peek is not None

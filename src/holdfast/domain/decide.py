@@ -309,6 +309,7 @@ def _held(
 ) -> Transition:
     lease = lease_of(task)
     return Transition(
+        before=task,
         after=moved(task, command, now=now, **changes),
         # One holder writes once per version, so this names the write and a resend of it.
         request=f"{lease.id}:{task.version}",

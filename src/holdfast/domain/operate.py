@@ -152,6 +152,7 @@ def _at_once(
     changes = NO_REQUESTS | {"unknown_since": None, "forced": bool(force)} | changes
     after = moved(task, command, now=ask.now, **changes)
     return Transition(
+        before=task,
         after=after,
         request=ask.request,
         next=next,
@@ -168,6 +169,7 @@ def _request(task: Task, command: Command, ask: Ask, event: ev.Event, **flags: A
     moved(task, command, now=ask.now)
     after = moved(task, Command.CHECKPOINT, now=ask.now, **flags)
     return Transition(
+        before=task,
         after=after,
         request=ask.request,
         next=Next.STAY,

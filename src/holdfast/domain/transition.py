@@ -37,11 +37,13 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Transition(msgspec.Struct, frozen=True, kw_only=True):
     """One write, whole or not at all.
 
-    It is applied only to the version that was read (``after.version - 1``) and, with ``lease``
-    set, only while that very lease is on the record. Without ``lease`` it is an operator's: on a
-    leased record it may only STAY.
+    It is applied only to the version that was read and, with ``lease`` set, only while that very
+    lease is on the record: the record is then what its holder saw, so ``before`` may be trusted.
+    Without ``lease`` it is an operator's: on a leased record it may only STAY, and the store's own
+    fields of ``before`` may be out of date.
     """
 
+    before: Task
     after: Task
     request: str  # a repeat of the same request is answered as the first was
     next: Next
@@ -63,7 +65,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def expects(self) -> int:
-        return self.after.version - 1
+        return self.before.version
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
