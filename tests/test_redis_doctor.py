@@ -224,7 +224,7 @@ async def only_told(bench: Bench, invariant: str) -> None:
 async def test_two_running_tasks_of_a_tenant_are_told(bench: Bench) -> None:
     bench.ask("ZREM", "line:t", LINED)
     bench.ask("ZADD", "leases", 9e12, LINED)
-    bench.ask("HSET", f"task:{LINED}", "place", "leased", "status", "RUNNING", "leaseId", "x")
+    bench.ask("HSET", f"task:{LINED}", "place", "leased", "status", "RUNNING", "leaseId", ":x:1:9")
     await mended(bench)
     assert {finding.invariant for finding in await looked(bench)} == {"I2"}
 

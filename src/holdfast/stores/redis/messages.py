@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil
+from typing import Any, Protocol
 
 import msgspec
 
 from holdfast.domain import checkpoint as ckpt
 from holdfast.domain.errors import SerialisationError, StoreError
-from holdfast.domain.task import Place, Task
+from holdfast.domain.task import Lease, Place, Task
 from holdfast.domain.transition import (
     Applied,
     Conflict,
@@ -30,82 +31,212 @@ from holdfast.stores.redis import faults, record
 
 pack = msgspec.msgpack.Encoder().encode
 
+_PLACES = {place.encode(): place for place in Place}
+
+
+class Kept(Protocol):
+    """For how long (see `partition.Terms`)."""
+
+    @property
+    def tombstone_seconds(self) -> int: ...
+
+
+FIRST = 3  # facts about a task that was handed out for the first time, beside its id
+INLINE_BYTES = 64  # what is longer would cost a hash its compact form, and gets a key of its own
 
 # -- to the scripts
 
 
-def _packed(facts: dict[str, Any]) -> bytes:
-    """As the scripts can unpack it: no absent facts, and bytes (which are JSON) as text."""
-    try:
-        return pack(
-            {
-                name: value.decode() if isinstance(value, bytes) else value
-                for name, value in facts.items()
-                if value is not None
-            }
-        )
-    except UnicodeDecodeError as error:
-        raise SerialisationError(f"task {facts['id']!r} cannot be written: {error}") from error
+class _Submission(msgspec.Struct, omit_defaults=True):
+    """What insert.lua is told. Absent facts are left out, and JSON is text: so Lua can unpack it."""
+
+    id: str
+    type: str
+    queue: str
+    digest: str
+    status: str
+    version: str
+    day: str
+    fields: list[str]
+    payload: str
+    tenant: str | None = None
+    plan: str | None = None
+    key: str | None = None
+    error: str | None = None
+    suspended_at: str | None = None
+    held: bool = False
+    events: str | None = None
 
 
 def packed_submission(submission: Submission) -> bytes:
-    task = submission.task
-    said = submission.events
-    facts: dict[str, Any] = {
-        "id": task.id,
-        "type": task.type,
-        "queue": task.queue,
-        "tenant": task.tenant,
-        "plan": task.plan,
-        "key": task.key,
-        "digest": submission.digest,
-        "status": task.status,
-        "error": task.failure.fingerprint if task.failure else None,
-        "suspended_at": repr(task.updated_at) if task.suspended else None,
-        "version": str(task.version),
-        "day": record.day(task.created_at),
-        "fields": record.flat(record.newborn(task)),
-        "payload": submission.payload,
-        "held": submission.held,
-        "events": None if said == record.created(task) else codec.encode(said),
-    }
-    return _packed(facts)
+    task, said = submission.task, submission.events
+    body = b"%b\n%b" % (record.born(task), submission.payload)
+    return pack(
+        _Submission(
+            id=task.id,
+            type=task.type,
+            queue=task.queue,
+            digest=submission.digest,
+            status=task.status,
+            version=str(task.version),
+            day=record.day(task.created_at),
+            fields=record.flat(record.newborn(task)),
+            payload=_text(task, body),
+            tenant=task.tenant,
+            plan=task.plan,
+            key=task.key,
+            error=task.failure.fingerprint if task.failure else None,
+            suspended_at=repr(task.updated_at) if task.suspended else None,
+            held=submission.held,
+            events=None if said == record.created(task) else record.encode_events(said),
+        )
+    )
 
 
-def packed_transition(transition: Transition) -> bytes:
-    after, checkpoint = transition.after, transition.checkpoint
-    facts: dict[str, Any] = {
-        "id": after.id,
-        "expects": str(transition.expects),
-        "version": str(after.version),
-        "request": transition.request,
-        "lease": transition.lease,
-        "next": transition.next,
-        "at": repr(after.updated_at),
-        "status": after.status,
-        "fields": record.flat(record.changed(after)),
-        "events": codec.encode(transition.events),
-        "error": after.failure.fingerprint if after.failure else None,
-        "suspended_at": repr(after.updated_at) if after.suspended else None,
-        "not_if_moved_on": transition.not_if_moved_on or None,
-        "drop_checkpoint": transition.drop_checkpoint or None,
-        "drop_stages": transition.drop_stages or None,
-        "result": transition.result,
-        "data": transition.data,
-        "audit": codec.encode(transition.audit) if transition.audit else None,
-        "stage": record.encode_stage(transition.stage) if transition.stage else None,
-    }
+class _Was(msgspec.Struct, omit_defaults=True, rename="camel"):
+    """What a holder knows of the record and a script may need, by the names of its fields."""
+
+    status: str
+    entry: str = ""
+    queue: str = "default"
+    fence: str | None = None  # these are of use among a tenant's tasks only
+    order: str | None = None
+    tenant_id: str | None = None
+    type: str | None = None
+    key: str | None = None
+    error: str | None = None
+    plan_id: str | None = None
+    created_at: str | None = None
+    holds: bool = False
+
+
+class _Transition(msgspec.Struct, omit_defaults=True):
+    """What apply.lua is told."""
+
+    id: str
+    expects: str
+    version: str
+    request: str
+    next: str
+    status: str
+    fields: list[str]
+    said: list[str]  # elements of its list of events
+    dwelt: float  # in the status before
+    was: _Was | None = None
+    lease: str | None = None
+    gone: list[str] | None = None
+    error: str | None = None
+    suspended_at: str | None = None
+    not_if_moved_on: bool = False
+    checkpoints: str | None = None  # "drop": delete it; "none": there cannot be one
+    checkpoint: str | None = None
+    checkpoint_version: str | None = None
+    checkpoint_meta: list[str] | None = None
+    drop_stages: bool = False
+    stage: tuple[str, str] | None = None
+    result: str | None = None
+    data: str | None = None
+    audit: str | None = None
+    delay: str | None = None
+    settled_at: str | None = None
+    grave: str | None = None  # how the list of the settled names it,
+    till: str | None = None  # until when, and for how long its record stays at least
+    seconds: str | None = None
+
+
+def packed_transition(transition: Transition, kept: Kept) -> bytes:
+    before, after, lease = transition.before, transition.after, transition.before.lease
+    if before.fence:
+        fields, gone = record.changed(before, after)
+    else:  # the short record of a task that has never run is completed
+        fields, gone = record.flat(record.full(after)), record.changed(before, after)[1]
+    version = str(after.version)
+    said = f"{version}\n{transition.request}\n{record.encode_events(transition.events)}"
+    told = _Transition(
+        id=after.id,
+        expects=str(before.version),
+        version=version,
+        request=transition.request,
+        next=transition.next,
+        status=after.status,
+        fields=fields,
+        said=[said],
+        dwelt=after.updated_at - before.status_since,
+        lease=transition.lease,
+        error=after.failure.fingerprint if after.failure else None,
+        suspended_at=repr(after.updated_at) if after.suspended else None,
+        not_if_moved_on=transition.not_if_moved_on,
+        drop_stages=transition.drop_stages,
+        audit=codec.encode(transition.audit).decode() if transition.audit else None,
+    )
+    if lease is not None and transition.lease == lease.id:
+        told.was = _known(before, lease, transition.next)
+        if record.is_unsaid(before, lease.id):
+            told.said = [record.started(before, lease.owner), said]
     if transition.next is Next.LATER:
-        facts["delay"] = repr(transition.delay_seconds)
+        told.delay = repr(transition.delay_seconds)
     if after.settled_at is not None:
-        facts |= {"settled_at": repr(after.settled_at), "keep": repr(after.keep_seconds)}
+        told.settled_at = repr(after.settled_at)
+        told.grave = record.grave(after)
+        told.till = f"{after.settled_at + after.keep_seconds:.6f}"
+        told.seconds = str(ceil(max(after.keep_seconds, kept.tombstone_seconds)))
+    _tell_bodies(told, transition, gone)
+    if gone:
+        told.gone = gone
+    return pack(told)
+
+
+def _known(task: Task, lease: Lease, following: Next) -> _Was:
+    was = _Was(
+        status=task.status,
+        entry=record.entry_in(lease.id),
+        queue=task.queue,
+        key=task.key,
+        error=task.failure.fingerprint if task.failure else None,
+    )
+    if task.tenant is not None:
+        was.tenant_id, was.holds = task.tenant, task.hold
+        was.order, was.fence = str(task.order), str(task.fence)
+    if following is Next.READY:
+        was.type = task.type
+    elif following is Next.GONE:
+        was.plan_id, was.created_at = task.plan, record.iso(task.created_at)
+    return was
+
+
+def _tell_bodies(told: _Transition, transition: Transition, gone: list[str]) -> None:
+    """Small ones go with the record, which takes no more than the record does."""
+    after, checkpoint, stage = transition.after, transition.checkpoint, transition.stage
+    if transition.drop_stages:
+        gone += ("stage0", "data")
+    if transition.drop_checkpoint:
+        told.checkpoints = "none" if len(after.stages) == 1 and transition.lease else "drop"
     if checkpoint is not None:
-        facts |= {
-            "checkpoint": ckpt.encode(checkpoint),
-            "checkpoint_version": str(checkpoint.version),
-            "checkpoint_meta": record.checkpoint_meta(checkpoint),
-        }
-    return _packed(facts)
+        told.checkpoint = _text(after, ckpt.encode(checkpoint))
+        told.checkpoint_version = str(checkpoint.version)
+        told.checkpoint_meta = record.checkpoint_meta(checkpoint)
+    if stage is not None:
+        index, body = record.encode_stage(stage)
+        if len(after.stages) > 1 or not _inline(told, gone, "stage0", body):
+            told.stage = index, body
+    for name, value in (("result", transition.result), ("data", transition.data)):
+        if value is not None and not _inline(told, gone, name, text := _text(after, value)):
+            setattr(told, name, text)
+
+
+def _inline(told: _Transition, gone: list[str], name: str, text: str) -> bool:
+    if len(text.encode()) > INLINE_BYTES:
+        gone.append(name)
+        return False
+    told.fields += (name, text)
+    return True
+
+
+def _text(task: Task, body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        raise SerialisationError(f"task {task.id!r} cannot be written: {error}") from error
 
 
 def packed_renewal(renewal: Renewal) -> tuple[str, str, bytes]:
@@ -130,21 +261,60 @@ def insertion_of(word: bytes, name: str, where: str) -> Insertion | StoreError:
     return _INSERTIONS[word](name)
 
 
-def claimed_of(
-    task_id: str, fields: list[bytes], until: float, newer_ran: int, bodies: list[Any]
+class Given(msgspec.Struct, frozen=True):
+    """What a claim's leases have in common."""
+
+    owner: str
+    until: float
+    wall: float
+
+
+def first_claimed_of(
+    given: Given, task_id: str, body: bytes, lease_id: bytes, order: bytes
 ) -> Claimed:
-    task = record.decode(task_id, record.texts(fields), until)
+    """A task that was handed out for the first time, as it was born."""
+    line, _, payload = body.partition(b"\n")
+    name = lease_id.decode()
+    fence, _ = record.lease_facts(task_id, name)
+    lease = Lease(owner=given.owner, fence=fence, id=name, until=given.until)
+    task = record.first_claimed(task_id, line, lease=lease, order=int(order), wall=given.wall)
+    return Claimed(
+        task=task, payload=payload, checkpoint=None, data=None, stages=(), moved_on=False
+    )
+
+
+def claimed_of(
+    task_id: str,
+    fields: list[bytes],
+    changes: list[bytes],
+    until: bytes,
+    newer_ran: bytes,
+    bodies: list[Any],
+) -> Claimed:
+    said = record.texts([*fields, *changes])
+    task = record.decode(task_id, said, float(until))
     payload, checkpoint, data, stages = [*bodies, None, None, None][:4]
     if payload is None:
         raise SerialisationError(f"task {task.id}: its payload is gone")
     return Claimed(
         task=task,
-        payload=payload,
+        payload=submitted(payload),
         checkpoint=checkpoint,
-        data=data,
-        stages=record.decode_stages(stages or []),
-        moved_on=bool(newer_ran),
+        data=small(said, "data", data),
+        stages=record.decode_stages(stages or [], said),
+        moved_on=newer_ran == b"1",
     )
+
+
+def submitted(body: bytes) -> bytes:
+    """The payload, behind the line with what the task was born as."""
+    return body.partition(b"\n")[2]
+
+
+def small(fields: Mapping[str, str], name: str, kept: bytes | None) -> bytes | None:
+    """What went with the record, or into a key of its own."""
+    text = fields.get(name)
+    return text.encode() if text else kept
 
 
 def outcome_of(transition: Transition, answer: Sequence[Any]) -> Outcome | StoreError:
@@ -158,17 +328,17 @@ def _outcome(transition: Transition, word: bytes, *facts: Any) -> Outcome:
     after = transition.after
     match word:
         case b"applied":
-            place, order, due, fence = facts
+            place, due = facts
             return Applied(
                 msgspec.structs.replace(
                     after,
-                    place=Place(place.decode()),
-                    order=int(order),
+                    place=_PLACES[place],
                     due=float(due) if due else None,
-                    fence=int(fence),
                     lease=None,
                 )
             )
+        case b"stayed" if facts[0] is None:  # to whom held it, nothing is new
+            return Applied(after)
         case b"gone":
             return Applied(after)
         case b"unreadable":

@@ -19,8 +19,8 @@ LOCK_SECONDS = 9000
 CHECKPOINT_SECONDS = 7 * 86_400
 LATE_SECONDS = 1.0  # on its way: the server, or the way to it, has stood still
 # Elements of one script: the server does nothing else meanwhile, for 5 ms at most.
-BATCH = 25
-MOVES = 12  # those that claim, finish or take back cost twice as much
+BATCH = 64
+MOVES = 64  # those that claim, finish or take back
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from holdfast.domain.task import Place, StageRecord, Task
 from holdfast.domain.transition import Audit
 from holdfast.ports import Detail, Peek, TenantView, WorkerInfo
 from holdfast.stores import codec
-from holdfast.stores.redis import record, scripts
+from holdfast.stores.redis import messages, record, scripts
 from holdfast.stores.redis.link import Script
 from holdfast.stores.redis.partition import BATCH, Partition
 
@@ -80,7 +80,7 @@ def _peeked(task_id: str, found: Any) -> Peek | None:
     task = readable(task_id, pairs)
     if task is None:
         return None
-    return codec.peek_at(task, result)
+    return codec.peek_at(task, messages.small(record.texts(pairs), "result", result))
 
 
 async def detail(part: Partition, task_id: str) -> Detail | None:
@@ -94,21 +94,22 @@ async def detail(part: Partition, task_id: str) -> Detail | None:
     payload, result, data, checkpoint, stages, events, wrong = bodies
     for said in wrong:
         log.warning("task %s has something unreadable: %s", task_id, said.decode())
-    progress = record.texts(pairs).get("progress")
+    said = record.texts(pairs)
+    progress = said.get("progress") if task.lease is not None else None
     return Detail(
         task=task,
-        payload=payload or b"",
-        result=result,
-        data=data,
+        payload=messages.submitted(payload or b""),
+        result=messages.small(said, "result", result),
+        data=messages.small(said, "data", data),
         checkpoint=checkpoint,
-        stages=_stages(stages),
-        events=tuple(_events(task, events or [])),
+        stages=_stages(stages, said),
+        events=(*_events(task, events or []), *record.unsaid(task, said)),
         progress=codec.or_none(record.decode_progress, progress) if progress else None,
     )
 
 
-def _stages(pairs: list[bytes] | None) -> tuple[StageRecord, ...]:
-    return codec.or_none(record.decode_stages, pairs or []) or ()
+def _stages(pairs: list[bytes] | None, fields: record.Fields) -> tuple[StageRecord, ...]:
+    return codec.or_none(lambda found: record.decode_stages(found, fields), pairs or []) or ()
 
 
 def _events(task: Task, elements: Sequence[bytes]) -> Iterator[Event]:
@@ -128,7 +129,7 @@ async def checkpoint(part: Partition, task_id: str) -> Checkpoint | None:
     body, stages = found
     return msgspec.structs.replace(
         ckpt.decode(body),
-        stage_durations={s.name: round(s.duration_seconds * 1000) for s in _stages(stages)},
+        stage_durations={s.name: round(s.duration_seconds * 1000) for s in _stages(stages, {})},
     )
 
 

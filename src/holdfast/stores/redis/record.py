@@ -1,35 +1,42 @@
 """A task as a hash: the fields that the documents name, and one for each other fact.
 
 What a task that has never run can do without is left out until its first claim (see claim.lua), so
-that a million waiting tasks are small. Fields that most records lack are named in the field
-``optional``: the next write takes them away without having to know what was there.
+that a million waiting tasks are small. All of it stands in one line before its payload, too: the
+first claim hands that line out and need not read the record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from functools import lru_cache
+from typing import Any, Union
 
 import msgspec
 
 from holdfast.domain import events as ev
 from holdfast.domain.checkpoint import Checkpoint
 from holdfast.domain.errors import SerialisationError
-from holdfast.domain.state import Status
+from holdfast.domain.state import START, Status
 from holdfast.domain.task import Failure, Lease, Place, Progress, StageRecord, Task
 from holdfast.stores import codec
 
 Fields = dict[str, str]
 
 encode = msgspec.json.Encoder().encode
-_decode_names = msgspec.json.Decoder(tuple[str, ...]).decode
+_read_names = lru_cache(maxsize=1024)(msgspec.json.Decoder(tuple[str, ...]).decode)
 _decode_failure = msgspec.json.Decoder(Failure).decode
 _decode_any = msgspec.json.Decoder().decode
 
 
 def iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+    whole, micros = divmod(round(seconds * 1_000_000), 1_000_000)
+    return f"{_iso_second(whole)}.{micros:06d}Z"
+
+
+@lru_cache(maxsize=64)
+def _iso_second(whole: int) -> str:
+    return datetime.fromtimestamp(whole, UTC).isoformat()[:-6]
 
 
 def day(seconds: float) -> str:
@@ -64,14 +71,23 @@ def _json(value: object) -> str:
     return encode(value).decode()
 
 
+@lru_cache(maxsize=1024)
+def _names(stages: tuple[str, ...]) -> str:
+    return _json(stages)
+
+
+# Left out where they say this, whatever the defaults of the code are by then.
+KEEP_SECONDS = 30 * 86_400.0
+_SILENT: dict[str, Any] = {"queue": "default", "keep_seconds": KEEP_SECONDS, "retry_max": 3}
+
 # What never changes after the submit.
 _BORN = {
     "type": _Field("type", _text, _text),
-    "queue": _Field("queue", _text, _text),
-    "keep_seconds": _Field("keepSeconds", repr, float),
     "created_at": _Field("createdAt", iso, _from_iso),
 }
 _BORN_OPTIONAL = {
+    "queue": _Field("queue", _text, _text),
+    "keep_seconds": _Field("keepSeconds", repr, float),
     "tenant": _Field("tenantId", _text, _text),
     "plan": _Field("planId", _text, _text),
     "key": _Field("key", _text, _text),
@@ -85,8 +101,7 @@ _KEPT = {
     "status": _Field("status", str, Status),
     "status_since": _Field("statusSince", repr, float),
     "version": _Field("version", str, int),
-    "stages": _Field("stageNames", _json, _decode_names),  # the code's, when it last ran
-    "retry_max": _Field("retryMax", str, int),
+    "stages": _Field("stageNames", _names, _read_names),  # the code's, when it last ran
 }
 _COMPLETED = {  # by the first claim
     "id": _Field("taskId", _text, _text),
@@ -95,6 +110,7 @@ _COMPLETED = {  # by the first claim
     "pause_requested": _Field("pauseRequested", _told, _flag),
 }
 _OPTIONAL = {
+    "retry_max": _Field("retryMax", str, int),
     "settled_at": _Field("settledAt", repr, float),
     "run": _Field("run", str, int),
     "epoch": _Field("epoch", str, int),
@@ -113,7 +129,7 @@ _PLACED = {
     "place": _Field("place", str, Place),
     "order": _Field("order", str, int),
     "due": _Field("due", repr, float),
-    "fence": _Field("fence", str, int),
+    "fence": _Field("fence", str, int),  # only where no lease tells it
 }
 _ALL = _BORN | _BORN_OPTIONAL | _KEPT | _COMPLETED | _OPTIONAL | _PLACED
 _MAY_BE_EMPTY = frozenset({"reason"})
@@ -122,7 +138,7 @@ _DEFAULTS: Mapping[str, Any] = {
     field.name: field.default
     for field in msgspec.structs.fields(Task)
     if field.default is not msgspec.NODEFAULT
-}
+} | _SILENT
 
 
 def _given(task: Task, fields: Mapping[str, _Field]) -> Fields:
@@ -137,7 +153,7 @@ def _given(task: Task, fields: Mapping[str, _Field]) -> Fields:
 def newborn(task: Task) -> Fields:
     """The record of a task that waits for the first time."""
     fields = {field.name: field.write(getattr(task, name)) for name, field in _BORN.items()}
-    fields |= _given(task, _BORN_OPTIONAL) | changed(task)
+    fields |= _given(task, _BORN_OPTIONAL) | full(task)
     del fields["taskId"]
     if task.updated_at == task.created_at:
         del fields["updatedAt"]
@@ -147,18 +163,62 @@ def newborn(task: Task) -> Fields:
     return fields
 
 
-def changed(task: Task) -> Fields:
-    """What a transition writes."""
+def full(task: Task) -> Fields:
+    """All that decisions may have changed."""
     fields = {field.name: field.write(getattr(task, name)) for name, field in _KEPT.items()}
     fields |= {field.name: field.write(getattr(task, name)) for name, field in _COMPLETED.items()}
-    optional = _given(task, _OPTIONAL)
+    fields |= _given(task, _OPTIONAL)
+    if task.settled_at == task.status_since:
+        fields.pop("settledAt", None)
     if task.failure is not None:
-        optional["error"] = task.failure.fingerprint
+        fields["error"] = task.failure.fingerprint
     if task.suspended:
-        optional["suspendedAt"] = repr(task.updated_at)
-    if optional:
-        fields |= optional | {"optional": " ".join(optional)}
+        fields["suspendedAt"] = repr(task.updated_at)
     return fields
+
+
+def changed(before: Task, after: Task) -> tuple[list[str], list[str]]:
+    """What a transition writes, as names and values, and the names of what it takes away.
+
+    The stages are always written: the record follows the code's (see `Executor`), and what was
+    decided on had the code's already.
+    """
+    was, will = msgspec.structs.astuple(before), msgspec.structs.astuple(after)
+    fields, gone = ["stageNames", _names(after.stages)], list[str]()
+    for at, field, default in _CHANGING:
+        value = will[at]
+        if value is was[at] or value == was[at]:
+            continue
+        if value == default or (field is _SETTLED_AT and value == after.status_since):
+            gone.append(field.name)
+        else:
+            fields += (field.name, field.write(value))
+    if after.failure != before.failure:
+        if after.failure is not None:
+            fields += ("error", after.failure.fingerprint)
+        else:
+            gone.append("error")
+    if after.suspended:
+        fields += ("suspendedAt", repr(after.updated_at))
+    elif before.suspended:
+        gone.append("suspendedAt")
+    return fields, gone
+
+
+_SETTLED_AT = _OPTIONAL["settled_at"]  # left out where the status says it
+_PLACES = {name: at for at, name in enumerate(Task.__struct_fields__)}
+_CHANGING = [
+    (_PLACES[name], field, _DEFAULTS[name] if name in _OPTIONAL else msgspec.NODEFAULT)
+    for name, field in (_KEPT | _COMPLETED | _OPTIONAL).items()
+    if name != "stages"
+]
+
+
+def grave(task: Task) -> str:
+    """How the list of the settled names it: all that the sweep needs (grave() in common.lua)."""
+    error = task.failure.fingerprint if task.failure else ""
+    facts = task.id, task.tenant or "", task.plan or "", task.status, task.queue, error
+    return "|".join((*facts, day(task.created_at), task.key or ""))
 
 
 def flat(fields: Mapping[str, str]) -> list[str]:
@@ -193,20 +253,129 @@ def decode(task_id: str, fields: Mapping[str, str], until: float | None = None) 
 def _built(
     task_id: str, fields: Mapping[str, str], values: dict[str, Any], until: float | None
 ) -> Task:
+    values = _SILENT | values
     values.setdefault("updated_at", values.get("created_at"))
     if values["id"] != task_id:
         raise SerialisationError(f"task {task_id}: its record is that of {values['id']}")
+    if values.get("place") is Place.SETTLED:
+        values.setdefault("settled_at", values.get("status_since"))
     if lease_id := fields.get("leaseId"):
-        values["lease"] = Lease(
-            owner=fields.get("leaseOwner", ""),
-            fence=values.get("fence", 0),
-            id=lease_id,
-            until=until if until is not None else 0.0,
-        )
+        values["fence"], _ = lease_facts(task_id, lease_id)
+        if values.get("place") is Place.LEASED:
+            values["lease"] = Lease(
+                owner=fields.get("leaseOwner", ""),
+                fence=values["fence"],
+                id=lease_id,
+                until=until if until is not None else 0.0,
+            )
     missing = [field.name for name, field in (_BORN | _KEPT).items() if name not in values]
     if missing:
         raise SerialisationError(f"task {task_id}: its record lacks {', '.join(missing)}")
     return Task(**values)
+
+
+# -- a task as it was born, in one line
+
+
+class _Born(msgspec.Struct, array_like=True, frozen=True):
+    type: str
+    status: Status
+    created_at: float
+    stages: tuple[str, ...]
+    tenant: str | None
+    plan: str | None
+    queue: str
+    key: str | None
+    trace_id: str | None
+    user: Any
+    workflow: bool
+    hold: bool
+    keep_seconds: float
+    retry_max: int
+
+
+FIRST_CLAIMED = 2  # the version that the first claim of a task as it was born makes
+
+_decode_born = msgspec.json.Decoder(_Born).decode
+_LATER = slice(_PLACES["settled_at"], _PLACES["place"])  # what says nothing of a task just born
+_NOTHING = tuple(_DEFAULTS[name] for name in Task.__struct_fields__[_LATER])
+
+
+def born(task: Task) -> bytes:
+    """One line, or none if the task is not as a submit makes it."""
+    if msgspec.structs.astuple(task)[_LATER] != _NOTHING:
+        return b""
+    if not task.created_at == task.updated_at == task.status_since:
+        return b""
+    return encode(
+        _Born(
+            task.type,
+            task.status,
+            round(task.created_at, 6),  # as the record says it
+            task.stages,
+            task.tenant,
+            task.plan,
+            task.queue,
+            task.key,
+            task.trace_id,
+            task.user,
+            task.workflow,
+            task.hold,
+            task.keep_seconds,
+            task.retry_max,
+        )
+    )
+
+
+def first_claimed(task_id: str, line: bytes, *, lease: Lease, order: int, wall: float) -> Task:
+    """The record as its first claim has made it."""
+    try:
+        of = _decode_born(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SerialisationError(
+            f"task {task_id}: its first line cannot be read: {error}"
+        ) from error
+    status = START.to[of.status]
+    return Task(
+        id=task_id,
+        type=of.type,
+        tenant=of.tenant,
+        plan=of.plan,
+        queue=of.queue,
+        key=of.key,
+        trace_id=of.trace_id,
+        user=of.user,
+        stages=of.stages,
+        workflow=of.workflow,
+        hold=of.hold,
+        keep_seconds=of.keep_seconds,
+        retry_max=of.retry_max,
+        created_at=of.created_at,
+        status=status,
+        status_since=wall if status is not of.status else of.created_at,
+        updated_at=wall,
+        version=FIRST_CLAIMED,
+        place=Place.LEASED,
+        order=order,
+        lease=lease,
+        fence=lease.fence,
+    )
+
+
+# -- leases
+
+
+def entry_in(lease_id: str) -> str:
+    return lease_id.partition(":")[0]
+
+
+def lease_facts(task_id: str, lease_id: str) -> tuple[int, int]:
+    """The fence, and the version that the claim made (claim.lua makes the id of them)."""
+    try:
+        _, _, fence, version = lease_id.split(":")
+        return int(fence, 16), int(version)
+    except ValueError:
+        raise SerialisationError(f"task {task_id}: field leaseId cannot be read") from None
 
 
 # -- what belongs to a task
@@ -218,8 +387,13 @@ def encode_stage(stage: StageRecord) -> tuple[str, str]:
     return str(stage.index), f"{_json(facts)}\n{stage.result.decode()}"
 
 
-def decode_stages(pairs: list[bytes]) -> tuple[StageRecord, ...]:
-    found = (_stage(index, body) for index, body in zip(pairs[::2], pairs[1::2], strict=True))
+def decode_stages(pairs: list[bytes], fields: Mapping[str, str]) -> tuple[StageRecord, ...]:
+    """The only stage of a task may stand in its record."""
+    if not pairs and not fields.get("stage0"):
+        return ()
+    found = [_stage(index, body) for index, body in zip(pairs[::2], pairs[1::2], strict=True)]
+    if only := fields.get("stage0"):
+        found.append(_stage(b"0", only.encode()))
     return tuple(sorted(found, key=lambda stage: stage.index))
 
 
@@ -262,21 +436,78 @@ _MADE_BY_STORE = {
 }
 
 
+# An event in the list of its task, without what the list says already: its task and its version.
+_SHORT = {
+    kind: msgspec.defstruct(
+        kind.__name__,
+        [(f.name, f.type, f.default) for f in msgspec.structs.fields(kind)[2:]],
+        array_like=True,
+        tag=kind.__name__,
+        tag_field="event",
+    )
+    for kind in ev.KINDS.values()
+}
+_decode_short = msgspec.json.Decoder(list[Union[tuple(_SHORT.values())]]).decode
+
+
+def encode_events(events: Sequence[ev.Event]) -> str:
+    short = [_SHORT[type(event)](*msgspec.structs.astuple(event)[2:]) for event in events]
+    return encode(short).decode()
+
+
 def decode_events(task_id: str, element: bytes) -> list[ev.Event]:
     """One element of a task's list of events: those of one version."""
     try:
         version, _, body = element.split(b"\n", 2)
         if body.startswith(b"["):
-            return list(codec.decode_events(body))
+            return [
+                ev.KINDS[type(short).__name__](
+                    task_id=task_id, version=int(version), **msgspec.structs.asdict(short)
+                )
+                for short in _decode_short(body)
+            ]
         name, at, *facts = body.decode().split("\n")
         said: dict[str, Any] = dict(zip(_MADE_BY_STORE[name], facts, strict=True))
         if "fence" in said:
             said["fence"] = int(said["fence"])
         if "counted" in said:
             said["counted"] = said["counted"] == "1"
-        return [ev.made_by_store(name, task_id=task_id, version=int(version), at=float(at), **said)]
-    except (ValueError, KeyError) as error:
+        return [
+            ev.made_by_store(name, task_id=task_id, version=int(version), at=_moment(at), **said)
+        ]
+    except (ValueError, KeyError, msgspec.DecodeError) as error:
         raise SerialisationError(f"task {task_id}: an event cannot be read: {error}") from error
+
+
+def _moment(text: str) -> float:
+    return _from_iso(text) if text.endswith("Z") else float(text)
+
+
+def is_unsaid(task: Task, lease_id: str) -> bool:
+    """That it was started: as long as the record has the version that its claim made."""
+    return lease_id.rpartition(":")[2] == str(task.version)
+
+
+def started(task: Task, owner: str) -> str:
+    """The element for that, as common.lua makes it."""
+    facts = str(task.version), "", START.event, iso(task.updated_at), owner, str(task.fence)
+    return "\n".join(facts)
+
+
+def unsaid(task: Task, fields: Mapping[str, str]) -> list[ev.Event]:
+    lease_id = fields.get("leaseId")
+    if not lease_id or not is_unsaid(task, lease_id):
+        return []
+    return [
+        ev.made_by_store(
+            START.event,
+            task_id=task.id,
+            version=task.version,
+            at=task.updated_at,
+            worker=fields.get("leaseOwner", ""),
+            fence=task.fence,
+        )
+    ]
 
 
 def decode_progress(text: str) -> Progress:

@@ -178,7 +178,7 @@ async def _read(part: Partition, task_id: str) -> Remains | None:
 
 def _are_stages(pairs: list[bytes]) -> bool:
     try:
-        record.decode_stages(pairs)
+        record.decode_stages(pairs, {})
     except SerialisationError:
         return False
     return True
@@ -280,7 +280,7 @@ def _facts(after: Task, before: Status | None, order: str | None) -> dict[str, A
         "before": before,
         "version": str(after.version),
         "suspended_at": repr(after.updated_at),
-        "events": record.encode([said]).decode(),
+        "events": record.encode_events([said]),
         "order": order,
     }
     return {name: value for name, value in facts.items() if value is not None}
@@ -302,7 +302,7 @@ def _facts_of_the_ended(
 
 
 def _fields(task: Task) -> list[str]:
-    fields = record.newborn(task) | record.changed(task)
+    fields = record.newborn(task) | record.full(task)
     if task.fence:
         fields["fence"] = str(task.fence)
     return record.flat(fields)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from importlib.resources import files
 
+from holdfast.domain.state import START
 from holdfast.stores.redis.keys import in_lua
 from holdfast.stores.redis.link import Script
+from holdfast.stores.redis.record import KEEP_SECONDS
 
 _FOLDER = files("holdfast.stores.redis") / "lua"
 
@@ -14,7 +16,7 @@ def _read(name: str) -> str:
     return (_FOLDER / f"{name}.lua").read_text(encoding="utf-8")
 
 
-_COMMON = f"{in_lua()}\n{_read('common')}"
+_COMMON = f"{in_lua()}\nlocal STARTED, KEEP = '{START.event}', '{KEEP_SECONDS}'\n{_read('common')}"
 
 
 def script(name: str) -> Script:

@@ -93,7 +93,7 @@ async def claim(
     secret = secrets.token_hex(8)
     while True:
         wanted = max(0, min(limit - len(claimed), MOVES))
-        handed_out, unreadable, upto, *repeated = await part.write(
+        handed_out, unreadable, upto, until, wall, *repeated = await part.write(
             scripts.CLAIM,
             asked.worker,
             asked.request,
@@ -103,10 +103,10 @@ async def claim(
             secret,
             part.terms.lock_seconds,
             _STARTS,
-            START.event,
             *asked.queues,
         )
-        claimed += await _readable(part, handed_out, unreadable)
+        given = messages.Given(asked.worker, float(until), float(wall))
+        claimed += await _readable(part, given, handed_out, unreadable)
         got, before = upto, got
         if repeated:
             if got >= repeated[0]:
@@ -117,20 +117,20 @@ async def claim(
 
 
 async def _readable(
-    part: Partition, handed_out: Sequence[Any], unreadable: list[bytes]
+    part: Partition, given: messages.Given, handed_out: Sequence[Any], unreadable: list[bytes]
 ) -> list[Claimed]:
     claimed = []
-    for task_id, fields, changes, until, newer_ran, bodies in handed_out:
+    for name, *told in handed_out:
         try:
-            claimed.append(
-                messages.claimed_of(
-                    task_id.decode(), [*fields, *changes], float(until), newer_ran, bodies
-                )
-            )
+            if len(told) == messages.FIRST:
+                claimed.append(messages.first_claimed_of(given, name.decode(), *told))
+            else:
+                claimed.append(messages.claimed_of(name.decode(), *told))
         except SerialisationError as error:
-            unreadable.append(task_id)
+            unreadable.append(name)
             log.error("%s", error)
-    await set_aside(part, unreadable)
+    if unreadable:
+        await set_aside(part, unreadable)
     return claimed
 
 
@@ -146,7 +146,7 @@ async def waiting(part: Partition, queues: Sequence[str]) -> list[bool]:
 
 
 async def apply(part: Partition, batch: Sequence[Transition]) -> list[Outcome]:
-    packed = [messages.packed_transition(transition) for transition in batch]
+    packed = [messages.packed_transition(transition, part.terms) for transition in batch]
     kept = part.terms.tombstone_seconds, part.terms.checkpoint_seconds
     answers: list[Any] = []
     for some in _parts(packed, MOVES):

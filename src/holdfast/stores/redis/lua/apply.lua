@@ -1,5 +1,7 @@
 -- apply: ARGV 2 the seconds that a tombstone stays, 3 the checkpoint's time to live, 4… one
 -- transition each. Everything is compared before the first write.
+-- A holder sends what it knows of the record (`was`): while its version and its lease are on it,
+-- the record is that, and need not be read.
 
 local tombstone_seconds, ckpt_seconds = tonumber(ARGV[2]), ARGV[3]
 
@@ -26,7 +28,7 @@ local function refuse(t, r, wrong)
   if t.stage and type(try('HLEN', K.stages(t.id))) ~= 'number' then
     return {'unreadable', K.stages(t.id) .. ' is of another type'}
   end
-  if t.checkpoint and not t.drop_checkpoint then
+  if t.checkpoint and t.checkpoints ~= 'drop' then
     local version = try('HGET', K.ckpt_meta(t.id), 'version')
     if type(version) == 'table' then return {'unreadable', version.err} end
     version = tonumber(version or '0')
@@ -36,7 +38,7 @@ end
 
 local function write_bodies(t)
   local id = t.id
-  if t.drop_checkpoint then call('DEL', K.ckpt(id), K.ckpt_meta(id), K.kept(id)) end
+  if t.checkpoints == 'drop' then call('DEL', K.ckpt(id), K.ckpt_meta(id), K.kept(id)) end
   if t.drop_stages then call('DEL', K.stages(id), K.data(id)) end
   if t.checkpoint then
     call('SET', K.ckpt(id), t.checkpoint)
@@ -51,25 +53,22 @@ end
 local function index(t, r)
   index_status(t.id, r.status, t.status)
   if r.error ~= t.error then
-    if r.error then follow('ZREM', K.by_error(r.error), t.id) end
-    if t.error then follow('ZADD', K.by_error(t.error), 0, t.id) end
+    if r.error then take_from(K.by_error(r.error), t.id) end
+    if t.error then put_in(K.by_error(t.error), t.id) end
   end
   if t.suspended_at then
-    call('ZADD', K.suspended, t.suspended_at, t.id)
+    put_in(K.suspended, t.id, t.suspended_at)
   elseif r.suspendedAt then
-    call('ZREM', K.suspended, t.id)
+    take_from(K.suspended, t.id)
   end
-  if r.status ~= t.status then
-    count_move(r.status, t.status, tonumber(t.at) - (tonumber(r.statusSince) or tonumber(t.at)))
-  end
+  if r.status ~= t.status then count_move(r.status, t.status, t.dwelt) end
 end
 
 local function settle(t, r)
-  local ends = whole(math.ceil(math.max(tonumber(t.keep), tombstone_seconds)))
-  call('ZADD', K.settled, decimal(tonumber(t.settled_at) + tonumber(t.keep)), grave(r))
-  call('EXPIRE', K.task(t.id), ends)
-  if r.key then call('EXPIRE', K.key_of(r.tenantId or '', r.key), ends) end
-  if call('EXPIRE', K.ckpt(t.id), ckpt_seconds) == 1 then
+  put_in(K.settled, t.grave, t.till)
+  call('EXPIRE', K.task(t.id), t.seconds)
+  if r.key then call('EXPIRE', K.key_of(r.tenantId or '', r.key), t.seconds) end
+  if t.checkpoints ~= 'none' and call('EXPIRE', K.ckpt(t.id), ckpt_seconds) == 1 then
     call('EXPIRE', K.ckpt_meta(t.id), ckpt_seconds)
     call('SET', K.kept(t.id), call('GET', K.ckpt(t.id)))
     call('ZADD', K.saved, t.settled_at, t.id)
@@ -78,19 +77,16 @@ end
 
 -- The record, in its place.
 local function put(t, r)
-  local fields, before = t.fields, r.place
-  local gone = {}
-  for name in string.gmatch(r.optional or '', '%S+') do gone[#gone + 1] = name end
-  if r.optional then gone[#gone + 1] = 'optional' end
+  local fields, gone = t.fields, t.gone
   if t.next ~= 'stay' then
-    take_out(r)
-    if before == 'leased' then add(gone, 'leaseId', 'leaseOwner', 'progress') end
-    if before == 'later' then
-      add(gone, 'due')
+    if r.place == 'later' then
+      gone = gone or {}
+      gone[#gone + 1] = 'due'
       r.due = nil
     end
+    take_out(r)
   end
-  if #gone > 0 then call('HDEL', K.task(t.id), unpack(gone)) end
+  if gone then call('HDEL', K.task(t.id), unpack(gone)) end
   r.status, r.error = t.status, t.error
   if t.next == 'ready' then
     enter(r)
@@ -98,7 +94,11 @@ local function put(t, r)
     r.place = t.next == 'gone' and 'settled' or t.next
     count(r.queue, r.place, 1)
   end
-  if t.next ~= 'stay' then add(fields, 'place', r.place, 'entry', r.entry or '') end
+  if t.next ~= 'stay' then
+    local n = #fields
+    fields[n + 1], fields[n + 2] = 'place', r.place
+  end
+  if r.entry and t.next == 'ready' then add(fields, 'entry', r.entry) end
   if t.next == 'later' then
     r.due = decimal(now + tonumber(t.delay))
     add(fields, 'due', r.due)
@@ -111,20 +111,33 @@ local function put(t, r)
   if t.next == 'gone' then bury(r, t.request, tonumber(t.settled_at), tombstone_seconds) end
 end
 
+local function as_known(t)
+  local found = try('HMGET', K.task(t.id), 'version', 'leaseId')
+  if found.err or found[1] ~= t.expects or found[2] ~= t.lease then return nil end
+  local r = t.was
+  r.id, r.version, r.leaseId, r.place = t.id, t.expects, t.lease, 'leased'
+  r.queue = r.queue or 'default'
+  return r
+end
+
 local function apply(t)
-  local r, wrong = read(t.id)
+  local known = t.was and as_known(t)
+  local r, wrong = known, nil
+  if not r then r, wrong = read(t.id) end
   if not r then return refuse(t, nil, wrong) end
   local refused = refuse(t, r)
   if refused then return refused end
-  if not log_event(t.id, t.version, t.request, t.events) then
+  -- That it was started is still unsaid where an operator was faster than its holder.
+  if r.unsaid then table.insert(t.said, 1, started(r)) end
+  if not log_elements(t.id, unpack(t.said)) then
     return {'unreadable', 'its events are of another type'}
   end
   write_bodies(t)
   index(t, r)
   put(t, r)
   if t.next == 'gone' then return {'gone'} end
-  if t.next ~= 'stay' then return {'applied', r.place, r.order, r.due or '', r.fence or '0'} end
-  return {'stayed', shown(t.id)}
+  if t.next ~= 'stay' then return {'applied', r.place, r.due or ''} end
+  return {'stayed', not known and shown(t.id)}
 end
 
 local answers = {}

@@ -1,12 +1,14 @@
 -- claim: ARGV 2 worker, 3 request, 4 how many of this request's tasks it has got already, 5 limit,
--- 6 lease seconds, 7 a secret, 8 the lock's seconds, 9 the statuses of START, 10 its event,
--- 11… queues in order of preference. Answers what is handed out, who cannot be read, how many the
--- request has got; and of a repeat, how many there are to get.
+-- 6 lease seconds, 7 a secret, 8 the lock's seconds, 9 the statuses of START, 10… queues in order of
+-- preference. Answers what is handed out (each first run: id, payload, lease, order; each
+-- other: id, fields, changes, whether newer work ran, bodies), who cannot be read, how many the
+-- request has got, the end of the leases and the time; and of a repeat, how many there are to get.
 
 local worker, request, got, limit = ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local lease_until, secret, lock_seconds = decimal(asked + tonumber(ARGV[6])), ARGV[7], ARGV[8]
-local start, event = cmsgpack.unpack(ARGV[9]), ARGV[10]
+local start, stamp = cmsgpack.unpack(ARGV[9]), decimal(wall)
 local claimed, handed_out, unreadable = {}, {}, {}
+local fences = {}
 local fence = tonumber(call('HGET', K.meta, 'fence') or '0')
 
 -- Nil: one of them cannot be read.
@@ -21,35 +23,54 @@ local function bodies(id, has_run)
   return found
 end
 
-local function hand_out(r, fields)
-  local newer_ran, has_run, id = moved_on(r), r.fence ~= nil, r.id
-  local belongs = bodies(id, has_run)
+-- A new lease on it: its id says where the entry is, which fence it has and which version it made.
+local function lease(r, version)
   fence = math.max(fence + 1, math.floor(now * 1000000))
-  local its_fence = whole(fence)
-  local changes = belongs and move(r, start, event, {worker, its_fence})
-  if not changes then
-    unreadable[#unreadable + 1] = id
+  written = written + 1
+  put_in(K.leases, r.id, lease_until)
+  if r.tenantId then
+    local lock = K.lock(r.tenantId)
+    if not strangers[lock] then call('SET', lock, r.id, 'EX', lock_seconds) end
+    fences[r.tenantId] = fence
+  end
+  count(r.queue, 'ready', -1)
+  count(r.queue, 'leased', 1)
+  return (r.entry or '') .. ':' .. secret .. ':' .. string.format('%x', fence) .. ':' .. version
+end
+
+-- The short record of a task that has only waited is completed; its payload tells all else.
+local function hand_out_first(r, key, payload)
+  local before, after, id = r.status, start[r.status], r.id
+  local lease_id = lease(r, '2')
+  count_move(before, after, wall - (tonumber(r.statusSince) or wall))
+  index_status(id, before, after)
+  call('HSET', key, 'status', after, 'version', '2', 'updatedAt', iso(wall), 'statusSince', stamp,
+    'place', 'leased', 'leaseOwner', worker, 'leaseId', lease_id, 'taskId', id,
+    'tenantId', r.tenantId or '', 'planId', r.planId or '', 'pauseRequested', 'false',
+    'lastCompletedStageIndex', '-1')
+  local n = #handed_out
+  handed_out[n + 1], handed_out[n + 2], handed_out[n + 3] = id, lease_id, '0'
+  claimed[#claimed + 1] = {id, payload, lease_id, r.order}
+end
+
+local function hand_out(r, fields)
+  local newer_ran, has_run = moved_on(r) and '1' or '0', r.fence ~= nil
+  local belongs = bodies(r.id, has_run)
+  if not belongs then
+    unreadable[#unreadable + 1] = r.id
     return
   end
-  add(changes, 'place', 'leased', 'leaseOwner', worker, 'fence', its_fence,
-    'leaseId', secret .. string.format('%x', fence))
-  if not has_run then  -- the short record of a task that waits is completed
-    add(changes, 'taskId', id, 'tenantId', r.tenantId or '', 'planId', r.planId or '',
+  local changes = step(r, start)
+  local lease_id = lease(r, r.version)
+  add(changes, 'place', 'leased', 'leaseOwner', worker, 'leaseId', lease_id)
+  if not has_run then
+    add(changes, 'taskId', r.id, 'tenantId', r.tenantId or '', 'planId', r.planId or '',
       'pauseRequested', r.pauseRequested or 'false',
       'lastCompletedStageIndex', r.lastCompletedStageIndex or '-1')
   end
   set(r, changes)
-  call('ZADD', K.leases, lease_until, id)
-  if r.tenantId then
-    if not strangers[K.lock(r.tenantId)] then
-      call('SET', K.lock(r.tenantId), id, 'EX', lock_seconds)
-    end
-    call('HSET', K.fences, r.tenantId, its_fence)
-  end
-  count(r.queue, 'ready', -1)
-  count(r.queue, 'leased', 1)
-  add(handed_out, id, its_fence, newer_ran and '1' or '0')
-  claimed[#claimed + 1] = {id, fields, changes, lease_until, newer_ran and 1 or 0, belongs}
+  add(handed_out, r.id, lease_id, newer_ran)
+  claimed[#claimed + 1] = {r.id, fields, changes, lease_until, newer_ran, belongs}
 end
 
 -- Another task of its tenant runs: it must not have been here, and goes behind that one.
@@ -60,7 +81,25 @@ local function busy_with(r)
   return try('HGET', K.task(holder), 'place') == 'leased' and holder
 end
 
-local function take(id, entry)
+-- As it was born: its payload has all that its first holder must know, and the record is not read.
+local function take_newborn(id, entry, queue)
+  local key = K.task(id)
+  local found = try('HMGET', key, 'version', 'place', 'entry', 'leaseId', 'status', 'tenantId',
+    'statusSince', 'order', 'planId')
+  if found.err or found[1] ~= '1' or found[2] ~= 'ready' or found[3] ~= entry or found[4]
+    or (start[found[5]] or found[5]) == found[5] or not tonumber(found[8]) then return false end
+  local payload = try('GET', K.payload(id))
+  if type(payload) ~= 'string' or string.byte(payload) == 10 then return false end
+  local r = {id = id, queue = queue, version = found[1], place = found[2], entry = entry,
+    status = found[5], tenantId = found[6], statusSince = found[7], order = found[8],
+    planId = found[9]}
+  if busy_with(r) then return false end
+  hand_out_first(r, key, payload)
+  return true
+end
+
+local function take(id, entry, queue)
+  if entry and take_newborn(id, entry, queue) then return true end
   local r, fields = read(id)
   if not r and fields then
     unreadable[#unreadable + 1] = id
@@ -92,9 +131,9 @@ local function take_back(queue, stream)
     local entry = try('HGET', K.task(id), 'entry')
     if type(entry) == 'string' and entry ~= '' then
       try('XCLAIM', stream, GROUP, worker, 0, entry, 'JUSTID')
-      if not take(id, entry) then drop(stream, entry) end
+      if not take(id, entry, queue) then drop(stream, entry) end
     else
-      take(id, nil)
+      take(id, nil, queue)
     end
   end
 end
@@ -116,7 +155,7 @@ local function take_new(queue, stream)
       local entries = got[1][2]
       for _, found in ipairs(entries) do
         local values = found[2]
-        if not values or values[1] ~= 'taskId' or not take(values[2], found[1]) then
+        if not values or values[1] ~= 'taskId' or not take(values[2], found[1], queue) then
           drop(stream, found[1])  -- of nobody, or of a task that is elsewhere by now
         end
       end
@@ -139,24 +178,27 @@ if before > got then
   local upto = math.min(before, got + REPEATED_MAX)
   for i = got * 3 + 1, upto * 3, 3 do
     local r, fields = read(handed_out[i])
-    local belongs = r and r.place == 'leased' and r.fence == handed_out[i + 1] and bodies(r.id, true)
+    local belongs = r and r.place == 'leased' and r.leaseId == handed_out[i + 1] and bodies(r.id, true)
     if belongs then
       claimed[#claimed + 1] = {r.id, fields, {}, call('ZSCORE', K.leases, r.id),
-        tonumber(handed_out[i + 2]), belongs}
+        handed_out[i + 2], belongs}
     end
   end
-  return {{claimed, {}, upto, before}, 0, 0}
+  return {{claimed, {}, upto, lease_until, decimal(wall), before}, 0, 0}
 end
 
-for i = 11, #ARGV do
+for i = 10, #ARGV do
   local queue = ARGV[i]
   local stream = K.stream(queue)
   if #claimed < limit then take_back(queue, stream) end
   if #claimed < limit and call('EXISTS', stream) == 1 then take_new(queue, stream) end
 end
+local given = {}
+for tenant, number in pairs(fences) do add(given, tenant, whole(number)) end
+if #given > 0 then call('HSET', K.fences, unpack(given)) end
 if #claimed > 0 then
   call('HSET', K.meta, 'fence', whole(fence))
   call('HSET', K.claims, worker, request .. '\n' .. table.concat(handed_out, '\n') .. '\n')
 end
 finish()
-return {{claimed, unreadable, #handed_out / 3}, writes, written, told()}
+return {{claimed, unreadable, #handed_out / 3, lease_until, decimal(wall)}, writes, written, told()}

@@ -28,7 +28,10 @@ end
 local function decimal(number) return string.format('%.6f', number) end
 local function whole(number) return string.format('%.0f', number) end
 
+local isos = {}
+
 local function iso(seconds)
+  if isos[seconds] then return isos[seconds] end
   local us = math.floor(seconds * 1000000 + 0.5)
   local days = math.floor(us / 86400000000)
   us = us - days * 86400000000
@@ -43,8 +46,9 @@ local function iso(seconds)
   local month = mp < 10 and mp + 3 or mp - 9
   local year = yoe + era * 400 + (month <= 2 and 1 or 0)
   local s = math.floor(us / 1000000)
-  return string.format('%04d-%02d-%02dT%02d:%02d:%02d.%06dZ', year, month, day,
+  isos[seconds] = string.format('%04d-%02d-%02dT%02d:%02d:%02d.%06dZ', year, month, day,
     math.floor(s / 3600), math.floor(s / 60) % 60, s % 60, us % 1000000)
+  return isos[seconds]
 end
 
 -- With the memory full, a script may write if its first write takes none. What finishes or keeps
@@ -75,33 +79,70 @@ local function told()
   return names
 end
 
--- Counts are gathered and written once, by finish().
-local counts, moves, dwell, queues = {}, {}, {}, {}
+-- What follows from many tasks is gathered and written once, by finish(): counts, members of sorted
+-- sets (the last word about one is what counts), and entries that leave their streams.
+local counts, moves, members, entries = {}, {}, {}, {}
 local rings = {}
 local written, writes = 0, 0  -- versions of records: by this script, and ever
 
+local function within(table, name)
+  local of = table[name]
+  if not of then
+    of = {}
+    table[name] = of
+  end
+  return of
+end
+
 local function count(queue, place, by)
-  local field = queue .. ' ' .. place
-  counts[field] = (counts[field] or 0) + by
-  if by > 0 then queues[queue] = true end
+  local of = within(counts, queue)
+  of[place] = (of[place] or 0) + by
 end
 
 local function count_move(before, after, seconds)
-  local field = before .. ' ' .. after
-  moves[field] = (moves[field] or 0) + 1
-  dwell[field] = (dwell[field] or 0) + math.max(0, seconds)
+  local of = within(moves, before)
+  local so_far = within(of, after)
+  so_far.times = (so_far.times or 0) + 1
+  so_far.seconds = (so_far.seconds or 0) + math.max(0, seconds)
+end
+
+local function put_in(key, id, score) within(members, key)[id] = score or 0 end
+local function take_from(key, id) within(members, key)[id] = false end
+
+local function write_members(key, of)
+  local gone, come = {}, {}
+  for id, score in pairs(of) do
+    if score then
+      come[#come + 1] = score
+      come[#come + 1] = id
+    else
+      gone[#gone + 1] = id
+    end
+  end
+  if #gone > 0 then follow('ZREM', key, unpack(gone)) end
+  if #come > 0 then follow('ZADD', key, unpack(come)) end
 end
 
 local function finish()
+  for key, of in pairs(members) do write_members(key, of) end
+  for stream, of in pairs(entries) do
+    try('XACK', stream, GROUP, unpack(of))
+    try('XDEL', stream, unpack(of))
+  end
   if written > 0 then writes = call('HINCRBY', K.meta, 'writes', written) end
-  for field, by in pairs(counts) do
-    if by ~= 0 then call('HINCRBY', K.counts, field, by) end
+  for queue, places in pairs(counts) do
+    for place, by in pairs(places) do
+      if by ~= 0 then call('HINCRBY', K.counts, queue .. ' ' .. place, by) end
+    end
+    call('SADD', K.queues, queue)
   end
-  for field, by in pairs(moves) do
-    call('HINCRBY', K.moves, field, by)
-    call('HINCRBY', K.moves, field .. ' us', whole(dwell[field] * 1000000))
+  for before, of in pairs(moves) do
+    for after, so_far in pairs(of) do
+      local field = before .. ' ' .. after
+      call('HINCRBY', K.moves, field, so_far.times)
+      call('HINCRBY', K.moves, field .. ' us', whole(so_far.seconds * 1000000))
+    end
   end
-  for queue in pairs(queues) do call('SADD', K.queues, queue) end
   local bell = {}
   for topic in pairs(rings) do
     bell[#bell + 1] = topic
@@ -111,6 +152,21 @@ local function finish()
 end
 
 -- Records.
+
+-- The last lease says which fence it had, and which version it made. It is in force while the place
+-- is 'leased'. As long as the record has that version, only the lease says that it was started.
+local function know_lease(r)
+  local fence, version = string.match(r.leaseId or '', ':(%x+):(%d+)$')
+  if fence then
+    r.fence = whole(tonumber(fence, 16))
+    r.unsaid = version == r.version
+  end
+end
+
+local function started(r)
+  local facts = {r.version, '', STARTED, r.updatedAt or '', r.leaseOwner or '', r.fence}
+  return table.concat(facts, '\n')
+end
 
 -- A record and its fields as they are, or nil and what is wrong: nil (there is none) or a text.
 local function read(id)
@@ -125,6 +181,9 @@ local function read(id)
     return nil, 'incomplete'
   end
   r.id, r.queue, r.holds = id, r.queue or 'default', r.hold == 'true'
+  r.keepSeconds = r.keepSeconds or KEEP
+  if r.place == 'settled' then r.settledAt = r.settledAt or r.statusSince end
+  know_lease(r)
   return r, fields
 end
 
@@ -135,17 +194,23 @@ local function grave(r)
 end
 
 -- The first write of every change. False: the key is of another type, and nothing was written.
-local function log_event(id, version, request, body)
-  if is_strange(try('RPUSH', K.events(id), version .. '\n' .. request .. '\n' .. body)) then
-    return false
-  end
+-- That a task was started is told by its lease until something else happens.
+local function log_elements(id, ...)
+  if is_strange(try('RPUSH', K.events(id), ...)) then return false end
   written = written + 1
   return true
+end
+
+local function log_event(r, version, request, body)
+  local element = version .. '\n' .. request .. '\n' .. body
+  if r.unsaid then return log_elements(r.id, started(r), element) end
+  return log_elements(r.id, element)
 end
 
 -- The request that made a version: each version has one element, the newest is the last.
 local function request_of(r, version)
   local behind = tonumber(r.version) - tonumber(version)
+  if r.unsaid then behind = behind - 1 end
   if behind < 0 then return nil end
   local found = call('LINDEX', K.events(r.id), whole(-behind - 1))
   if not found then return nil end
@@ -153,10 +218,21 @@ local function request_of(r, version)
   return of == whole(tonumber(version)) and request or nil
 end
 
+local status_keys = {}
+
+local function with_status(status)
+  local key = status_keys[status]
+  if not key then
+    key = K.by_status(status)
+    status_keys[status] = key
+  end
+  return key
+end
+
 local function index_status(id, before, after)
   if before ~= after then
-    if before then follow('ZREM', K.by_status(before), id) end
-    if after then follow('ZADD', K.by_status(after), 0, id) end
+    if before then take_from(with_status(before), id) end
+    if after then put_in(with_status(after), id) end
   end
 end
 
@@ -178,7 +254,16 @@ local function set_active(tenant, id)
   if id then call('SET', name, id) else call('DEL', name) end
 end
 
--- To its queue, or behind its tenant's active task: sets r.place and r.entry, writes no record.
+-- As its tenant's active task: sets r.place and r.entry, writes no record.
+local function to_queue(r)
+  if r.tenantId then set_active(r.tenantId, r.id) end
+  r.place = 'ready'
+  r.entry = follow('XADD', K.stream(r.queue), '*', 'taskId', r.id, 'type', r.type or '')
+  count(r.queue, 'ready', 1)
+  rings.ready = true
+end
+
+-- To its queue, or behind its tenant's active task.
 local function enter(r)
   if r.tenantId then
     local active = active_of(r.tenantId)
@@ -189,20 +274,15 @@ local function enter(r)
         count(r.queue, 'line', 1)
         return
       end
-      set_active(r.tenantId, r.id)
     end
   end
-  r.place = 'ready'
-  r.entry = follow('XADD', K.stream(r.queue), '*', 'taskId', r.id, 'type', r.type or '')
-  count(r.queue, 'ready', 1)
-  rings.ready = true
+  to_queue(r)
 end
 
 local function forget_entry(r)
   if r.entry then
-    local stream = K.stream(r.queue)
-    try('XACK', stream, GROUP, r.entry)
-    try('XDEL', stream, r.entry)
+    local of = within(entries, K.stream(r.queue))
+    of[#of + 1] = r.entry
     r.entry = nil
   end
 end
@@ -229,7 +309,7 @@ local function take_out(r)
   local place = r.place
   count(r.queue, place, -1)
   if place == 'leased' then
-    call('ZREM', K.leases, r.id)
+    take_from(K.leases, r.id)
     forget_entry(r)
     unlock(r)
   elseif place == 'ready' then
@@ -240,7 +320,7 @@ local function take_out(r)
   elseif place == 'later' then
     call('ZREM', K.retry, r.id)
   elseif place == 'settled' then
-    call('ZREM', K.settled, grave(r))
+    take_from(K.settled, grave(r))
     call('ZREM', K.saved, r.id)
     call('PERSIST', K.task(r.id))
     restore_checkpoint(r.id)
@@ -256,10 +336,12 @@ local function next_in_line(tenant)
   for _ = 1, 100 do
     local popped = follow('ZPOPMIN', K.line(tenant))
     if not popped or #popped == 0 then return nil end
-    local r = read(popped[1])
-    if r and r.place == 'line' then
-      count(r.queue, 'line', -1)
-      return r
+    local id = popped[1]
+    local found = try('HMGET', K.task(id), 'place', 'queue', 'type', 'version', 'status', 'order')
+    if found[1] == 'line' and tonumber(found[4]) and found[5] and tonumber(found[6]) then
+      local queue = found[2] or 'default'
+      count(queue, 'line', -1)
+      return {id = id, tenantId = tenant, queue = queue, type = found[3], order = found[6]}
     end
   end
 end
@@ -269,8 +351,7 @@ local function advance(tenant, active)
   if line_is_open(active) then
     local head = next_in_line(tenant)
     if head then
-      set_active(tenant, nil)
-      enter(head)
+      to_queue(head)
       call('HSET', K.task(head.id), 'place', head.place, 'entry', head.entry or '')
       return
     end
@@ -298,12 +379,15 @@ local function moved_on(r)
   return tonumber(call('HGET', K.fences, r.tenantId) or '0') > fence
 end
 
--- One of the store's own moves: its event, its status, and the fields that follow from them.
-local function move(r, to, event, facts)
+local function add(list, ...)
+  local more, n = {...}, #list
+  for i = 1, #more do list[n + i] = more[i] end
+end
+
+-- The status after one of the store's own moves, and the fields that follow from it.
+local function step(r, to)
   local status = to[r.status]
   local version = whole(tonumber(r.version) + 1)
-  local body = table.concat({event, decimal(wall), unpack(facts)}, '\n')
-  if not log_event(r.id, version, '', body) then return nil end
   local changes = {'status', status, 'version', version, 'updatedAt', iso(wall)}
   if status ~= r.status then
     changes[7], changes[8] = 'statusSince', decimal(wall)
@@ -314,12 +398,15 @@ local function move(r, to, event, facts)
   return changes
 end
 
-local function set(r, changes) call('HSET', K.task(r.id), unpack(changes)) end
-
-local function add(changes, ...)
-  local more = {...}
-  for i = 1, #more do changes[#changes + 1] = more[i] end
+-- The same with its event. Nil: the event cannot be written, so nothing was.
+local function move(r, to, event, facts)
+  local version = whole(tonumber(r.version) + 1)
+  local body = table.concat({event, decimal(wall), unpack(facts)}, '\n')
+  if not log_event(r, version, '', body) then return nil end
+  return step(r, to)
 end
+
+local function set(r, changes) call('HSET', K.task(r.id), unpack(changes)) end
 
 -- A record as it is, for those whose write was refused: fields, and the end of its lease.
 local function shown(id)
@@ -328,18 +415,11 @@ local function shown(id)
   return {fields, call('ZSCORE', K.leases, id)}
 end
 
--- Optional fields are listed in the record, so that the next write can take them away.
-local function with_optional(r, name)
-  local listed = ' ' .. (r.optional or '') .. ' '
-  if string.find(listed, ' ' .. name .. ' ', 1, true) then return r.optional end
-  return (r.optional and r.optional .. ' ' or '') .. name
-end
-
 local function unindex(id, tenant, plan, status, fingerprint, day)
-  follow('ZREM', K.by_status(status), id)
+  take_from(K.by_status(status), id)
   follow('SREM', K.by_day(day), id)
-  if plan ~= '' then follow('ZREM', K.by_plan(plan), id) end
-  if fingerprint ~= '' then follow('ZREM', K.by_error(fingerprint), id) end
+  if plan ~= '' then take_from(K.by_plan(plan), id) end
+  if fingerprint ~= '' then take_from(K.by_error(fingerprint), id) end
   if tenant ~= '' then
     follow('ZREM', K.by_tenant(tenant), id)
     if call('EXISTS', K.by_tenant(tenant)) == 0 then call('HDEL', K.fences, tenant) end
@@ -361,7 +441,7 @@ end
 local function bury(r, request, settled_at, tombstone_seconds)
   local id, till = r.id, settled_at + tombstone_seconds
   count(r.queue, 'settled', -1)
-  call('ZREM', K.settled, grave(r))
+  take_from(K.settled, grave(r))
   call('ZREM', K.saved, id)
   unindex(id, r.tenantId or '', r.planId or '', r.status, r.error or '',
     string.sub(r.createdAt or '', 1, 10))
@@ -408,14 +488,9 @@ local function lose_lease(r, to, event, counted)
   local changes = move(r, to, event, facts)
   if not changes then return false end
   unlock(r)
-  call('ZREM', K.leases, r.id)
-  if counted then
-    add(changes, 'crashes', crashes)
-    r.optional = with_optional(r, 'crashes')
-  end
-  r.optional = with_optional(r, 'interrupted')
-  add(changes, 'interrupted', 'true', 'optional', r.optional, 'place', 'ready')
-  call('HDEL', K.task(r.id), 'leaseId', 'leaseOwner', 'progress')
+  take_from(K.leases, r.id)
+  if counted then add(changes, 'crashes', crashes) end
+  add(changes, 'interrupted', 'true', 'place', 'ready')
   set(r, changes)
   follow('ZADD', K.back(r.queue), whole(-call('HINCRBY', K.meta, 'lost', 1)), r.id)
   count(r.queue, 'leased', -1)

@@ -203,7 +203,7 @@ local places = {leased = leased, ready = ready, line = line, later = later, sett
   held = anywhere, parked = anywhere}
 
 local function bodies(r)
-  local last, kept = tonumber(r.lastCompletedStageIndex or '-1') or -1, 0
+  local last, kept = tonumber(r.lastCompletedStageIndex or '-1') or -1, r.stage0 and 1 or 0
   local found = try('HKEYS', K.stages(r.id))
   for _, index in ipairs(found.err and {} or found) do
     if (tonumber(index) or 0) <= last then kept = kept + 1 end

@@ -2,7 +2,7 @@
 -- submission each. What comes later than that is not accepted: its sender has been told so.
 
 local limit, gives_up = tonumber(ARGV[2]), tonumber(ARGV[3])
-local depths, usable, answers = {}, {}, {}
+local depths, usable, days, answers = {}, {}, {}, {}
 
 if gives_up and now > gives_up then return {{'late', decimal(now)}, 0, 0} end
 
@@ -35,6 +35,14 @@ local function first_of(tenant, key)
   if till and tonumber(till) > wall then return id, digest end
 end
 
+-- Numbers are taken for all at once, by the first that needs one.
+local order
+local function next_order()
+  order = order or call('HINCRBY', K.meta, 'order', #ARGV - 3) - (#ARGV - 3)
+  order = order + 1
+  return whole(order)
+end
+
 local function insert(s)
   if call('EXISTS', K.task(s.id), K.tombstone(s.id)) > 0 then return {'inserted', s.id} end
   if not is_usable(K.stream(s.queue), 'XLEN') then return {'foreign', K.stream(s.queue)} end
@@ -47,7 +55,7 @@ local function insert(s)
   if depth(s.queue) >= limit then return {'full', s.queue} end
 
   local r = {id = s.id, tenantId = s.tenant, queue = s.queue, type = s.type}
-  r.order = call('HINCRBY', K.meta, 'order', 1)
+  r.order = next_order()
   if s.held then
     r.place = 'held'
     count(r.queue, 'held', 1)
@@ -60,18 +68,20 @@ local function insert(s)
   if r.entry then add(fields, 'entry', r.entry) end
   call('HSET', K.task(s.id), unpack(fields))
   call('SET', K.payload(s.id), s.payload)
-  if s.events then log_event(s.id, s.version, s.id, s.events) end
+  if s.events then log_event(r, s.version, s.id, s.events) end
   if s.key then call('SET', K.key_of(s.tenant or '', s.key), s.id .. ' ' .. s.digest) end
   if not s.events then written = written + 1 end
   index_status(s.id, nil, s.status)
-  follow('SADD', K.by_day(s.day), s.id)
-  if s.error then follow('ZADD', K.by_error(s.error), 0, s.id) end
-  if s.suspended_at then call('ZADD', K.suspended, s.suspended_at, s.id) end
-  if s.tenant then follow('ZADD', K.by_tenant(s.tenant), 0, s.id) end
-  if s.plan then follow('ZADD', K.by_plan(s.plan), 0, s.id) end
+  days[s.day] = days[s.day] or {}
+  add(days[s.day], s.id)
+  if s.error then put_in(K.by_error(s.error), s.id) end
+  if s.suspended_at then put_in(K.suspended, s.id, s.suspended_at) end
+  if s.tenant then put_in(K.by_tenant(s.tenant), s.id) end
+  if s.plan then put_in(K.by_plan(s.plan), s.id) end
   return {'inserted', s.id}
 end
 
 for i = 4, #ARGV do answers[#answers + 1] = insert(cmsgpack.unpack(ARGV[i])) end
+for day, ids in pairs(days) do follow('SADD', K.by_day(day), unpack(ids)) end
 finish()
 return {answers, writes, written, told()}

@@ -11,7 +11,8 @@ for i = 2, #ARGV, 3 do
   elseif (call('HGET', K.ckpt_meta(id), 'version') or '') ~= version then
     stay = stay + 1
   else
-    if data ~= '' then call('SET', K.data(id), data, 'NX') end
+    local is_kept = call('HGET', K.task(id), 'data')
+    if data ~= '' and not is_kept then call('SET', K.data(id), data, 'NX') end
     call('DEL', K.ckpt(id), K.ckpt_meta(id), K.kept(id))
     call('ZREM', K.saved, id)
     gone = gone + 1

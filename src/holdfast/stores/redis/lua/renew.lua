@@ -10,8 +10,8 @@ call('ZADD', K.seen, decimal(now), worker)
 call('HSET', K.workers, worker, ARGV[3])
 for i = 6, #ARGV, 3 do
   local id, lease, progress = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-  local found = try('HMGET', K.task(id), 'leaseId', 'tenantId')
-  local mine = not found.err and found[1] == lease and ends > now
+  local found = try('HMGET', K.task(id), 'leaseId', 'tenantId', 'place')
+  local mine = not found.err and found[1] == lease and found[3] == 'leased' and ends > now
   if mine then
     call('ZADD', K.leases, 'GT', lease_until, id)  -- a late one takes nothing away
     local tenant = found[2]

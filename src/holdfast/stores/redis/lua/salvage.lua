@@ -13,6 +13,7 @@ for i = 1, #found, 2 do
   if found[i + 1] ~= '' then old[found[i]] = found[i + 1] end
 end
 old.queue = old.queue or 'default'
+know_lease(old)
 
 local places = {held = 1, ready = 1, line = 1, later = 1, leased = 1, parked = 1, settled = 1}
 
@@ -78,9 +79,9 @@ local function suspend()
 end
 
 local function log_it()
-  if not log_event(id, t.version, '', t.events) then
+  if not log_event(old, t.version, '', t.events) then
     call('RENAME', K.events(id), K.damaged(id .. ':events'))
-    log_event(id, t.version, '', t.events)
+    log_event(old, t.version, '', t.events)
   end
 end
 
@@ -95,8 +96,8 @@ local function stay_settled()
     end
   end
   for i = 1, #t.fields, 2 do bad[t.fields[i]] = nil end
-  local r = written_down()
   for name in pairs(bad) do call('HDEL', K.task(id), name) end
+  local r = written_down()
   call('ZADD', K.settled, decimal(tonumber(r.settledAt) + tonumber(r.keepSeconds)), grave(r))
   written = written + 1
 end
