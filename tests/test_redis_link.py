@@ -15,7 +15,6 @@ from holdfast.domain.errors import (
     StoreUnavailable,
     StoreUnusable,
 )
-from holdfast.stores.redis import nodes
 from holdfast.stores.redis.address import parse
 from holdfast.stores.redis.keys import TEMPLATES, TYPES, Keys
 from holdfast.stores.redis.link import Link, Script
@@ -118,19 +117,15 @@ async def test_the_late_reply_of_a_cancelled_call_is_nobody_elses() -> None:
         assert await link.call(COUNT, Keys("n"), ["n"]) == b"OK"
 
 
-async def test_more_calls_than_connections_wait_for_one(
-    redis_server: RedisServer, keys: Keys, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(nodes, "POOL_MAX", 2)
+async def test_many_calls_at_once_share_a_connection(start_redis: StartRedis, keys: Keys) -> None:
+    redis_server = start_redis()
     async with linked(redis_server.url) as link:
         counted = await asyncio.gather(*(link.call(COUNT, keys, ["n"]) for _ in range(50)))
-        assert sorted(counted) == list(range(1, 51))
+        assert counted == list(range(1, 51))
+        assert connections(redis_server) == 1
 
 
-async def test_who_waits_for_a_connection_waits_no_longer_than_for_a_reply(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(nodes, "POOL_MAX", 1)
+async def test_who_waits_behind_another_waits_no_longer_than_for_a_reply() -> None:
     async with (
         fake_redis(lambda _: b"") as server,
         linked(f"{server.url}?timeout=0.1s") as link,
@@ -208,9 +203,8 @@ async def test_the_bell_is_heard_from_where_it_was_left(
 
 
 async def test_who_listens_can_be_cancelled_and_keeps_nobody_waiting(
-    start_redis: StartRedis, monkeypatch: pytest.MonkeyPatch
+    start_redis: StartRedis,
 ) -> None:
-    monkeypatch.setattr(nodes, "POOL_MAX", 1)
     server, keys = start_redis(), Keys("n")
     async with linked(server.url) as link:
         ears = [asyncio.create_task(link.listen(keys, "$", block_seconds=60)) for _ in range(3)]

@@ -16,8 +16,8 @@ from holdfast.domain.state import Status
 from holdfast.stores.redis import faults
 from holdfast.stores.redis.address import Address
 from holdfast.stores.redis.keys import TYPES, Keys
+from holdfast.stores.redis.line import Command
 from holdfast.stores.redis.nodes import Fault, Node, Nodes
-from holdfast.stores.redis.wires import Command
 
 REDIRECTS = 3
 BELLS_MAX = 100  # read at once; the others wait

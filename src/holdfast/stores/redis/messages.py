@@ -47,7 +47,7 @@ INLINE_BYTES = 64  # what is longer would cost a hash its compact form, and gets
 # -- to the scripts
 
 
-class _Submission(msgspec.Struct, omit_defaults=True):
+class _Submission(msgspec.Struct, omit_defaults=True, gc=False):
     """What insert.lua is told. Absent facts are left out, and JSON is text: so Lua can unpack it."""
 
     id: str
@@ -70,6 +70,7 @@ class _Submission(msgspec.Struct, omit_defaults=True):
 
 def packed_submission(submission: Submission) -> bytes:
     task, said = submission.task, submission.events
+    codec.check_task(task)
     body = b"%b\n%b" % (record.born(task), submission.payload)
     return pack(
         _Submission(
@@ -93,7 +94,7 @@ def packed_submission(submission: Submission) -> bytes:
     )
 
 
-class _Was(msgspec.Struct, omit_defaults=True, rename="camel"):
+class _Was(msgspec.Struct, omit_defaults=True, rename="camel", gc=False):
     """What a holder knows of the record and a script may need, by the names of its fields."""
 
     status: str
@@ -110,7 +111,7 @@ class _Was(msgspec.Struct, omit_defaults=True, rename="camel"):
     holds: bool = False
 
 
-class _Transition(msgspec.Struct, omit_defaults=True):
+class _Transition(msgspec.Struct, omit_defaults=True, gc=False):
     """What apply.lua is told."""
 
     id: str
@@ -261,7 +262,7 @@ def insertion_of(word: bytes, name: str, where: str) -> Insertion | StoreError:
     return _INSERTIONS[word](name)
 
 
-class Given(msgspec.Struct, frozen=True):
+class Given(msgspec.Struct, frozen=True, gc=False):
     """What a claim's leases have in common."""
 
     owner: str

@@ -19,18 +19,10 @@ from redis.crc import key_slot
 from holdfast.domain.errors import StoreError
 from holdfast.stores.redis import faults
 from holdfast.stores.redis.address import Address, Host, Kind
-from holdfast.stores.redis.wires import (
-    Command,
-    Pool,
-    Wire,
-    ask_once,
-    exchange,
-    make_wire,
-    tls_of,
-)
+from holdfast.stores.redis.line import Command, Line
+from holdfast.stores.redis.wires import Pool, Wire, ask_once, make_wire, open_line, tls_of
 
-POOL_MAX = 32  # connections of a loop to a server
-EARS_MAX = 1024  # those that only listen: one for each partition
+EARS_MAX = 1024  # connections that only listen: one for each partition
 # A primary that was replaced takes writes, which are lost, until Sentinel has told it: ten seconds.
 TRUST_SECONDS = 2.0
 
@@ -55,15 +47,27 @@ class Node:
         def make() -> Wire:
             return make_wire(address, host, tls)
 
-        wait = address.timeout_seconds
-        self._timeout_seconds = wait
-        self._pool = Pool(make, limit=POOL_MAX, wait_seconds=wait)
-        self._ears = Pool(make, limit=EARS_MAX, wait_seconds=wait)
+        self._make = make
+        self._timeout_seconds = address.timeout_seconds
+        self._line: Line | None = None
+        self._connecting = asyncio.Lock()
+        self._closed = False
+        self._ears = Pool(make, limit=EARS_MAX, wait_seconds=address.timeout_seconds)
 
     async def ask(self, commands: Sequence[Command]) -> list[Any]:
         """The reply of each, or its error in its place."""
-        async with self._pool.wire() as wire:
-            return await exchange(wire, commands)
+        line = self._line
+        if line is None or not line.usable:
+            line = await self._connected()
+        return await line.ask(commands)
+
+    async def _connected(self) -> Line:
+        async with self._connecting:  # all who need one wait for the same
+            if self._line is None or not self._line.usable:
+                self._line = await open_line(self._make(), self._timeout_seconds)
+            if self._closed:
+                self._line.close()
+            return self._line
 
     async def hear(self, command: Command, block_seconds: float) -> Any:
         async with self._ears.wire() as wire:
@@ -75,7 +79,10 @@ class Node:
                 raise redis.TimeoutError("nothing came, not even that there is nothing") from None
 
     async def close(self, *, wait: bool) -> None:
-        await self._pool.close(wait=wait)
+        self._closed = True
+        if self._line is not None:
+            self._line.close() if wait else self._line.retire()
+            await asyncio.sleep(0)  # the loop closes it in its next turn
         await self._ears.close(wait=wait)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Union
 
 import msgspec
@@ -40,7 +41,7 @@ def _iso_second(whole: int) -> str:
 
 
 def day(seconds: float) -> str:
-    return iso(seconds)[:10]
+    return _iso_second(int(seconds) // 86_400 * 86_400)[:10]
 
 
 def _from_iso(text: str) -> float:
@@ -152,14 +153,17 @@ def _given(task: Task, fields: Mapping[str, _Field]) -> Fields:
 
 def newborn(task: Task) -> Fields:
     """The record of a task that waits for the first time."""
-    fields = {field.name: field.write(getattr(task, name)) for name, field in _BORN.items()}
-    fields |= _given(task, _BORN_OPTIONAL) | full(task)
-    del fields["taskId"]
-    if task.updated_at == task.created_at:
-        del fields["updatedAt"]
-    for name in ("last_completed", "pause_requested"):
-        if getattr(task, name) == _DEFAULTS[name]:
-            del fields[_COMPLETED[name].name]
+    fields = {
+        "type": task.type,
+        "createdAt": iso(task.created_at),
+        "status": str(task.status),
+        "statusSince": repr(task.status_since),
+        "version": str(task.version),
+        "stageNames": _names(task.stages),
+    } | _given(task, _BORN_OPTIONAL)
+    if not is_just_born(task):
+        fields |= full(task)
+        del fields["taskId"]
     return fields
 
 
@@ -169,7 +173,7 @@ def full(task: Task) -> Fields:
     fields |= {field.name: field.write(getattr(task, name)) for name, field in _COMPLETED.items()}
     fields |= _given(task, _OPTIONAL)
     if task.settled_at == task.status_since:
-        fields.pop("settledAt", None)
+        fields.pop("settledAt", None)  # left out where the status says it
     if task.failure is not None:
         fields["error"] = task.failure.fingerprint
     if task.suspended:
@@ -183,16 +187,34 @@ def changed(before: Task, after: Task) -> tuple[list[str], list[str]]:
     The stages are always written: the record follows the code's (see `Executor`), and what was
     decided on had the code's already.
     """
-    was, will = msgspec.structs.astuple(before), msgspec.structs.astuple(after)
-    fields, gone = ["stageNames", _names(after.stages)], list[str]()
-    for at, field, default in _CHANGING:
-        value = will[at]
-        if value is was[at] or value == was[at]:
-            continue
-        if value == default or (field is _SETTLED_AT and value == after.status_since):
-            gone.append(field.name)
-        else:
-            fields += (field.name, field.write(value))
+    fields = [
+        *("stageNames", _names(after.stages), "version", str(after.version)),
+        *("updatedAt", iso(after.updated_at)),
+    ]
+    if after.last_completed != before.last_completed:
+        fields += ("lastCompletedStageIndex", str(after.last_completed))
+    if after.status_since != before.status_since or after.status is not before.status:
+        fields += ("status", after.status, "statusSince", repr(after.status_since))
+    gone = list[str]()
+    if after.settled_at != before.settled_at:
+        if after.settled_at is None:
+            gone.append("settledAt")
+        elif after.settled_at != after.status_since:
+            fields += ("settledAt", repr(after.settled_at))
+    if _rarely(after) != _rarely(before) or after.suspended or before.suspended:
+        _add_rare(before, after, fields, gone)
+    return fields, gone
+
+
+def _add_rare(before: Task, after: Task, fields: list[str], gone: list[str]) -> None:
+    codec.check_task(after)
+    for name, was, value in zip(_RARE, _rarely(before), _rarely(after), strict=True):
+        if value != was:
+            field = _ALL[name]
+            if name in _OPTIONAL and value == _DEFAULTS[name]:
+                gone.append(field.name)
+            else:
+                fields += (field.name, field.write(value))
     if after.failure != before.failure:
         if after.failure is not None:
             fields += ("error", after.failure.fingerprint)
@@ -202,16 +224,10 @@ def changed(before: Task, after: Task) -> tuple[list[str], list[str]]:
         fields += ("suspendedAt", repr(after.updated_at))
     elif before.suspended:
         gone.append("suspendedAt")
-    return fields, gone
 
 
-_SETTLED_AT = _OPTIONAL["settled_at"]  # left out where the status says it
-_PLACES = {name: at for at, name in enumerate(Task.__struct_fields__)}
-_CHANGING = [
-    (_PLACES[name], field, _DEFAULTS[name] if name in _OPTIONAL else msgspec.NODEFAULT)
-    for name, field in (_KEPT | _COMPLETED | _OPTIONAL).items()
-    if name != "stages"
-]
+_RARE = [*(name for name in _OPTIONAL if name != "settled_at"), "pause_requested"]
+_rarely = attrgetter(*_RARE)
 
 
 def grave(task: Task) -> str:
@@ -277,7 +293,7 @@ def _built(
 # -- a task as it was born, in one line
 
 
-class _Born(msgspec.Struct, array_like=True, frozen=True):
+class _Born(msgspec.Struct, array_like=True, frozen=True, gc=False):
     type: str
     status: Status
     created_at: float
@@ -297,15 +313,19 @@ class _Born(msgspec.Struct, array_like=True, frozen=True):
 FIRST_CLAIMED = 2  # the version that the first claim of a task as it was born makes
 
 _decode_born = msgspec.json.Decoder(_Born).decode
-_LATER = slice(_PLACES["settled_at"], _PLACES["place"])  # what says nothing of a task just born
+_LATER = slice(*map(Task.__struct_fields__.index, ("settled_at", "place")))
 _NOTHING = tuple(_DEFAULTS[name] for name in Task.__struct_fields__[_LATER])
 
 
+def is_just_born(task: Task) -> bool:
+    """As a submit makes it."""
+    nothing = msgspec.structs.astuple(task)[_LATER] == _NOTHING
+    return nothing and task.created_at == task.updated_at == task.status_since
+
+
 def born(task: Task) -> bytes:
-    """One line, or none if the task is not as a submit makes it."""
-    if msgspec.structs.astuple(task)[_LATER] != _NOTHING:
-        return b""
-    if not task.created_at == task.updated_at == task.status_since:
+    """One line, or none if there is more to be told."""
+    if not is_just_born(task):
         return b""
     return encode(
         _Born(
@@ -442,12 +462,15 @@ _SHORT = {
         kind.__name__,
         [(f.name, f.type, f.default) for f in msgspec.structs.fields(kind)[2:]],
         array_like=True,
+        gc=False,
         tag=kind.__name__,
         tag_field="event",
     )
     for kind in ev.KINDS.values()
 }
-_decode_short = msgspec.json.Decoder(list[Union[tuple(_SHORT.values())]]).decode
+_decode_short: Callable[[bytes], list[msgspec.Struct]] = msgspec.json.Decoder(
+    list[Union[tuple(_SHORT.values())]]  # type: ignore[misc]  # noqa: UP007
+).decode
 
 
 def encode_events(events: Sequence[ev.Event]) -> str:

@@ -122,9 +122,6 @@ class RedisStore:
     # -- writes
 
     async def insert(self, batch: Sequence[Submission], *, depth_limit: int) -> Sequence[Insertion]:
-        for submission in batch:
-            codec.check_task(submission.task)
-
         async def ask(part: Partition, some: list[Submission]) -> list[Insertion]:
             return await verbs.insert(part, some, depth_limit)
 
@@ -141,8 +138,6 @@ class RedisStore:
         return await self._claims.claim(asked, limit)
 
     async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
-        for transition in batch:
-            codec.check_task(transition.after)
         return await self._parts.spread(
             batch, lambda t: self._parts.with_task(t.after), verbs.apply, nowhere
         )

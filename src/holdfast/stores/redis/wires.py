@@ -11,15 +11,19 @@ from contextlib import asynccontextmanager
 from typing import Any, Protocol, cast
 
 import redis
-from redis.asyncio.connection import Connection, RedisSSLContext, SSLConnection
+from redis.asyncio.connection import (
+    AbstractConnection,
+    Connection,
+    RedisSSLContext,
+    SSLConnection,
+)
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from holdfast.stores.redis.address import Address, Host
+from holdfast.stores.redis.line import Command, Line
 
 CONNECT_SECONDS_MAX = 2.0
-
-Command = Sequence[str | bytes | int | float]
 
 
 class Wire(Protocol):
@@ -122,6 +126,15 @@ def make_wire(
     wire = SSLConnection(**options)
     wire.ssl_context = tls
     return cast("Wire", wire)
+
+
+async def open_line(wire: Wire, timeout_seconds: float) -> Line:
+    try:
+        await wire.connect()
+    except BaseException:
+        await wire.disconnect(nowait=True)
+        raise
+    return Line(cast("AbstractConnection", wire), timeout_seconds)
 
 
 async def ask_once(wire: Wire, command: Command) -> Any:
