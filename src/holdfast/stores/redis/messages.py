@@ -48,7 +48,7 @@ INLINE_BYTES = 64  # what is longer would cost a hash its compact form, and gets
 
 
 class _Submission(msgspec.Struct, omit_defaults=True, gc=False):
-    """What insert.lua is told. Absent facts are left out, and JSON is text: so Lua can unpack it."""
+    """What insert.lua is told: no absent facts, and JSON as text, so that it can unpack them."""
 
     id: str
     type: str
@@ -270,10 +270,9 @@ class Given(msgspec.Struct, frozen=True, gc=False):
     wall: float
 
 
-def first_claimed_of(
-    given: Given, task_id: str, body: bytes, lease_id: bytes, order: bytes
-) -> Claimed:
+def first_claimed_of(task_id: str, told: Sequence[bytes], given: Given) -> Claimed:
     """A task that was handed out for the first time, as it was born."""
+    body, lease_id, order = told
     line, _, payload = body.partition(b"\n")
     name = lease_id.decode()
     fence, _ = record.lease_facts(task_id, name)
@@ -284,14 +283,8 @@ def first_claimed_of(
     )
 
 
-def claimed_of(
-    task_id: str,
-    fields: list[bytes],
-    changes: list[bytes],
-    until: bytes,
-    newer_ran: bytes,
-    bodies: list[Any],
-) -> Claimed:
+def claimed_of(task_id: str, told: Sequence[Any]) -> Claimed:
+    fields, changes, until, newer_ran, bodies = told
     said = record.texts([*fields, *changes])
     task = record.decode(task_id, said, float(until))
     payload, checkpoint, data, stages = [*bodies, None, None, None][:4]

@@ -36,7 +36,6 @@ from holdfast.ports import (
     Topic,
     WorkerInfo,
 )
-from holdfast.stores import codec
 from holdfast.stores.redis import (
     address,
     checks,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -46,11 +47,12 @@ _STARTS, _LOSES, _DUES = (messages.pack({**move.to}) for move in (START, LOSE, D
 async def insert(part: Partition, batch: Sequence[Submission], depth_limit: int) -> list[Insertion]:
     where = part.link.address.shown
     packed = [messages.packed_submission(submission) for submission in batch]
-    answers: list[Insertion | StoreError] = []
-    for some in _parts(packed, BATCH):
-        found = await _insert_in_time(part, some, depth_limit)
-        answers += [messages.insertion_of(word, name.decode(), where) for word, name in found]
-    return _unless_failed(answers)
+    found = await all_at_once(
+        _insert_in_time(part, some, depth_limit) for some in _parts(packed, BATCH)
+    )
+    return _unless_failed(
+        [messages.insertion_of(word, name.decode(), where) for word, name in found]
+    )
 
 
 async def _insert_in_time(part: Partition, some: Sequence[bytes], depth_limit: int) -> Any:
@@ -123,9 +125,9 @@ async def _readable(
     for name, *told in handed_out:
         try:
             if len(told) == messages.FIRST:
-                claimed.append(messages.first_claimed_of(given, name.decode(), *told))
+                claimed.append(messages.first_claimed_of(name.decode(), told, given))
             else:
-                claimed.append(messages.claimed_of(name.decode(), *told))
+                claimed.append(messages.claimed_of(name.decode(), told))
         except SerialisationError as error:
             unreadable.append(name)
             log.error("%s", error)
@@ -148,9 +150,9 @@ async def waiting(part: Partition, queues: Sequence[str]) -> list[bool]:
 async def apply(part: Partition, batch: Sequence[Transition]) -> list[Outcome]:
     packed = [messages.packed_transition(transition, part.terms) for transition in batch]
     kept = part.terms.tombstone_seconds, part.terms.checkpoint_seconds
-    answers: list[Any] = []
-    for some in _parts(packed, MOVES):
-        answers += await part.write(scripts.APPLY, *kept, *some)
+    answers = await all_at_once(
+        part.write(scripts.APPLY, *kept, *some) for some in _parts(packed, MOVES)
+    )
     told = zip(batch, answers, strict=True)
     return _unless_failed([messages.outcome_of(*one) for one in told])
 
@@ -206,6 +208,18 @@ async def promote(part: Partition, limit: int) -> Due:
 async def audit(part: Partition, entry: Audit) -> None:
     refused = f"{entry.before} {entry.command}"
     await part.call(scripts.AUDIT, codec.encode(entry), refused, again=False)
+
+
+async def all_at_once(calls: Iterable[Awaitable[Sequence[T]]]) -> list[T]:
+    """Sent one behind the other on one connection, so that the server does not wait for us.
+
+    If one fails, so does the whole; a repeat of the others does no harm.
+    """
+    first, *others = calls
+    if not others:
+        return list(await first)
+    found = await asyncio.gather(first, *others)
+    return [one for some in found for one in some]
 
 
 def _parts(batch: Sequence[T], size: int) -> Iterable[Sequence[T]]:

@@ -78,8 +78,8 @@ LUA_MUTANTS = [
             "'ZREVRANGE', K.line",
         ),
         ("lock-kept", "the tenant's lock stays after the end", "\n    unlock(r)\n", "\n"),
-        ("entry-kept", "the entry stays in the stream", "try('XDEL', stream, r.entry)", ""),
-        ("not-acknowledged", "the entry stays pending", "try('XACK', stream, GROUP, r.entry)", ""),
+        ("entry-kept", "the entry stays in the stream", "try('XDEL', stream, unpack(of))", ""),
+        ("not-acknowledged", "the entry stays pending", "try('XACK', stream, GROUP, unpack(of))", ""),
         (
             "lost-at-the-end",
             "a lost task goes behind all others",
@@ -95,8 +95,8 @@ LUA_MUTANTS = [
         (
             "lost-keeps-lease",
             "a lost lease can still be renewed",
-            "'leaseId', 'leaseOwner', 'progress')",
-            "'progress')",
+            "found[1] == lease and found[3] == 'leased'",
+            "found[1] == lease",
         ),
         (
             "no-lapse",
@@ -139,26 +139,26 @@ LUA_MUTANTS = [
         (
             "status-not-indexed",
             "the index of status is not kept",
-            "if after then follow('ZADD', K.by_status(after), 0, id) end",
+            "if after then put_in(with_status(after), id) end",
             "",
         ),
         (
             "no-moves",
             "transitions are not counted",
-            "moves[field] = (moves[field] or 0) + 1",
-            "moves[field] = 0",
+            "so_far.times = (so_far.times or 0) + 1",
+            "so_far.times = 0",
         ),
         (
             "no-counts",
             "places are not counted",
-            "counts[field] = (counts[field] or 0) + by",
-            "counts[field] = 0",
+            "of[place] = (of[place] or 0) + by",
+            "of[place] = 0",
         ),
         ("no-bell", "nobody is told", "if #bell > 0 then", "if false then"),
         (
             "no-optional",
             "what was said once is said for ever",
-            "if #gone > 0 then call('HDEL'",
+            "if gone then call('HDEL'",
             "if false then call('HDEL'",
         ),
         (
@@ -179,6 +179,24 @@ LUA_MUTANTS = [
             "a start from scratch keeps old results",
             "if t.drop_stages then",
             "if false then",
+        ),
+        (
+            "known-without-version",
+            "a holder's old write is taken for its next",
+            "found[1] ~= t.expects or found[2] ~= t.lease",
+            "found[2] ~= t.lease",
+        ),
+        (
+            "known-without-lease",
+            "whoever knows the version may write",
+            "found[1] ~= t.expects or found[2] ~= t.lease",
+            "found[1] ~= t.expects",
+        ),
+        (
+            "start-never-said",
+            "that a task was started is forgotten",
+            "r.unsaid = version == r.version",
+            "r.unsaid = false",
         ),
         (
             "no-tombstone",
