@@ -22,10 +22,10 @@ _NOTHING = object()
 
 
 class _Call:
-    __slots__ = ("commands", "future", "replies", "sent_at")
+    __slots__ = ("commands", "ends_at", "future", "replies")
 
-    def __init__(self, commands: int, future: asyncio.Future[list[Any]], sent_at: float) -> None:
-        self.commands, self.future, self.sent_at = commands, future, sent_at
+    def __init__(self, commands: int, future: asyncio.Future[list[Any]], ends_at: float) -> None:
+        self.commands, self.future, self.ends_at = commands, future, ends_at
         self.replies: list[Any] = []
 
 
@@ -52,8 +52,8 @@ class Line(asyncio.Protocol):
         self._transport.set_protocol(self)
         self.usable = not reader.at_eof()
 
-    async def ask(self, commands: Sequence[Command]) -> list[Any]:
-        """The reply of each, or its error in its place."""
+    async def ask(self, commands: Sequence[Command], *, block_seconds: float = 0.0) -> list[Any]:
+        """The reply of each, or its error in its place. ``block_seconds``: the server's own wait."""
         if len(self._calls) >= CALLS_MAX:
             raise redis.TimeoutError(f"{CALLS_MAX} calls wait for their answers already")
         packed = b"".join([_packed(command) for command in commands])
@@ -62,10 +62,11 @@ class Line(asyncio.Protocol):
         if self._transport.is_closing():
             raise redis.ConnectionError("the connection was closed")
         future: asyncio.Future[list[Any]] = self._loop.create_future()
-        self._calls.append(_Call(len(commands), future, self._loop.time()))
+        patience = self._timeout_seconds + block_seconds
+        self._calls.append(_Call(len(commands), future, self._loop.time() + patience))
         self._transport.write(packed)
         if self._timer is None:
-            self._timer = self._loop.call_later(self._timeout_seconds, self._look)
+            self._timer = self._loop.call_later(patience, self._look)
         try:
             return await future
         except asyncio.CancelledError:
@@ -87,7 +88,7 @@ class Line(asyncio.Protocol):
         self._timer = None
         if not self._calls:
             return
-        left = self._calls[0].sent_at + self._timeout_seconds - self._loop.time()
+        left = self._calls[0].ends_at - self._loop.time()
         if left > 0:
             self._timer = self._loop.call_later(left, self._look)
         else:

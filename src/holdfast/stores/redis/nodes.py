@@ -7,7 +7,6 @@ themselves what may have been done already, and keep their connections to a demo
 from __future__ import annotations
 
 import asyncio
-import math
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -20,7 +19,7 @@ from holdfast.domain.errors import StoreError
 from holdfast.stores.redis import faults
 from holdfast.stores.redis.address import Address, Host, Kind
 from holdfast.stores.redis.line import Command, Line
-from holdfast.stores.redis.wires import Pool, Wire, ask_once, make_wire, open_line, tls_of
+from holdfast.stores.redis.wires import Wire, ask_once, make_wire, open_line, tls_of
 
 EARS_MAX = 1024  # connections that only listen: one for each partition
 # A primary that was replaced takes writes, which are lost, until Sentinel has told it: ten seconds.
@@ -52,7 +51,8 @@ class Node:
         self._line: Line | None = None
         self._connecting = asyncio.Lock()
         self._closed = False
-        self._ears = Pool(make, limit=EARS_MAX, wait_seconds=address.timeout_seconds)
+        self._ears: list[Line] = []  # idle ones
+        self._hearing = 0
 
     async def ask(self, commands: Sequence[Command]) -> list[Any]:
         """The reply of each, or its error in its place."""
@@ -70,20 +70,32 @@ class Node:
             return self._line
 
     async def hear(self, command: Command, block_seconds: float) -> Any:
-        async with self._ears.wire() as wire:
-            await wire.send_packed_command(wire.pack_commands([command]))
-            try:
-                async with asyncio.timeout(block_seconds + self._timeout_seconds):
-                    return await wire.read_response(timeout=math.inf)
-            except TimeoutError:
-                raise redis.TimeoutError("nothing came, not even that there is nothing") from None
+        """On a connection of its own: whoever asks on it would wait with us."""
+        if self._hearing >= EARS_MAX:
+            raise redis.TimeoutError(f"{EARS_MAX} connections listen already")
+        self._hearing += 1
+        try:
+            ear = self._ears.pop() if self._ears else None
+            if ear is None or not ear.usable:
+                ear = await open_line(self._make(), self._timeout_seconds)
+            [reply] = await ear.ask([command], block_seconds=block_seconds)
+        finally:
+            self._hearing -= 1
+        if self._closed:
+            ear.close()
+        else:
+            self._ears.append(ear)
+        if isinstance(reply, redis.ResponseError):
+            raise reply
+        return reply
 
     async def close(self, *, wait: bool) -> None:
         self._closed = True
         if self._line is not None:
             self._line.close() if wait else self._line.retire()
-            await asyncio.sleep(0)  # the loop closes it in its next turn
-        await self._ears.close(wait=wait)
+        for ear in self._ears:
+            ear.close()
+        await asyncio.sleep(0)  # the loop closes them in its next turn
 
 
 class Nodes:

@@ -1,13 +1,11 @@
-"""Connections to a server: made, kept ready, and asked.
+"""Connections to a server: made, and asked once.
 
 Nothing here sends anything twice: the driver's own resending is off.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, cast
 
 import redis
@@ -29,61 +27,11 @@ CONNECT_SECONDS_MAX = 2.0
 class Wire(Protocol):
     """What we use of the driver's connection."""
 
-    @property
-    def is_connected(self) -> bool: ...
     async def connect(self) -> None: ...
     async def disconnect(self, nowait: bool = False) -> None: ...
-    async def can_read(self) -> bool: ...
     def pack_commands(self, commands: Iterable[Command]) -> list[bytes]: ...
     async def send_packed_command(self, command: list[bytes]) -> None: ...
     async def read_response(self, *, timeout: float | None = None) -> Any: ...
-
-
-class Pool:
-    """A few connections to one server.
-
-    Ours, as the driver's gives a place back with an await, which a cancelled call may not reach.
-    """
-
-    def __init__(self, make: Callable[[], Wire], *, limit: int, wait_seconds: float) -> None:
-        self._make = make
-        self._wait_seconds = wait_seconds
-        self._room = asyncio.Semaphore(limit)
-        self._idle: list[Wire] = []
-        self._closed = False
-
-    @asynccontextmanager
-    async def wire(self) -> AsyncIterator[Wire]:
-        await self._enter()
-        wire = self._idle.pop() if self._idle else self._make()
-        sound = False
-        try:
-            await _connected(wire)
-            yield wire
-            sound = True
-        finally:
-            self._room.release()
-            if sound and not self._closed:
-                self._idle.append(wire)
-            else:  # a reply may still be on its way
-                await wire.disconnect(nowait=True)
-
-    async def _enter(self) -> None:
-        if not self._room.locked():
-            await self._room.acquire()
-            return
-        try:
-            async with asyncio.timeout(self._wait_seconds):
-                await self._room.acquire()
-        except TimeoutError:
-            raise redis.TimeoutError("all connections are busy") from None
-
-    async def close(self, *, wait: bool) -> None:
-        """Those in use are closed when they come back."""
-        self._closed = True
-        idle, self._idle = self._idle, []
-        closing = (wire.disconnect(nowait=not wait) for wire in idle)
-        await asyncio.gather(*closing, return_exceptions=True)
 
 
 def tls_of(address: Address) -> RedisSSLContext | None:
@@ -146,12 +94,6 @@ async def ask_once(wire: Wire, command: Command) -> Any:
     if isinstance(reply, redis.ResponseError):
         raise reply
     return reply
-
-
-async def _connected(wire: Wire) -> None:
-    if wire.is_connected and await wire.can_read():  # the server has closed it meanwhile
-        await wire.disconnect(nowait=True)
-    await wire.connect()
 
 
 async def exchange(wire: Wire, commands: Sequence[Command]) -> list[Any]:
