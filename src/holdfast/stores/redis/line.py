@@ -53,7 +53,7 @@ class Line(asyncio.Protocol):
         self.usable = not reader.at_eof()
 
     async def ask(self, commands: Sequence[Command], *, block_seconds: float = 0.0) -> list[Any]:
-        """The reply of each, or its error in its place. ``block_seconds``: the server's own wait."""
+        """The reply of each, or its error in its place. The server itself may wait, too."""
         if len(self._calls) >= CALLS_MAX:
             raise redis.TimeoutError(f"{CALLS_MAX} calls wait for their answers already")
         packed = b"".join([_packed(command) for command in commands])

@@ -30,6 +30,7 @@ from holdfast.stores import codec
 from holdfast.stores.redis import faults, record
 
 pack = msgspec.msgpack.Encoder().encode
+replace = msgspec.structs.replace
 
 _PLACES = {place.encode(): place for place in Place}
 
@@ -311,7 +312,9 @@ def small(fields: Mapping[str, str], name: str, kept: bytes | None) -> bytes | N
     return text.encode() if text else kept
 
 
-def outcome_of(transition: Transition, answer: Sequence[Any]) -> Outcome | StoreError:
+def outcome_of(transition: Transition, answer: bytes | Sequence[Any]) -> Outcome | StoreError:
+    if answer == b"settled":
+        return Applied(replace(transition.after, place=Place.SETTLED, due=None, lease=None))
     try:
         return _outcome(transition, *answer)
     except SerialisationError as error:
@@ -323,14 +326,8 @@ def _outcome(transition: Transition, word: bytes, *facts: Any) -> Outcome:
     match word:
         case b"applied":
             place, due = facts
-            return Applied(
-                msgspec.structs.replace(
-                    after,
-                    place=_PLACES[place],
-                    due=float(due) if due else None,
-                    lease=None,
-                )
-            )
+            due_at = float(due) if due else None
+            return Applied(replace(after, place=_PLACES[place], due=due_at, lease=None))
         case b"stayed" if facts[0] is None:  # to whom held it, nothing is new
             return Applied(after)
         case b"gone":

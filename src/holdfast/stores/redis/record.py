@@ -86,11 +86,13 @@ _BORN = {
     "type": _Field("type", _text, _text),
     "created_at": _Field("createdAt", iso, _from_iso),
 }
+_BORN_OR_EMPTY = {
+    "tenant": _Field("tenantId", _text, _text),
+    "plan": _Field("planId", _text, _text),
+}
 _BORN_OPTIONAL = {
     "queue": _Field("queue", _text, _text),
     "keep_seconds": _Field("keepSeconds", repr, float),
-    "tenant": _Field("tenantId", _text, _text),
-    "plan": _Field("planId", _text, _text),
     "key": _Field("key", _text, _text),
     "trace_id": _Field("traceId", _text, _text),
     "user": _Field("user", _json, _decode_any),
@@ -132,7 +134,7 @@ _PLACED = {
     "due": _Field("due", repr, float),
     "fence": _Field("fence", str, int),  # only where no lease tells it
 }
-_ALL = _BORN | _BORN_OPTIONAL | _KEPT | _COMPLETED | _OPTIONAL | _PLACED
+_ALL = _BORN | _BORN_OR_EMPTY | _BORN_OPTIONAL | _KEPT | _COMPLETED | _OPTIONAL | _PLACED
 _MAY_BE_EMPTY = frozenset({"reason"})
 
 _DEFAULTS: Mapping[str, Any] = {
@@ -155,6 +157,8 @@ def newborn(task: Task) -> Fields:
     """The record of a task that waits for the first time."""
     fields = {
         "type": task.type,
+        "tenantId": task.tenant or "",
+        "planId": task.plan or "",
         "createdAt": iso(task.created_at),
         "status": str(task.status),
         "statusSince": repr(task.status_since),

@@ -200,7 +200,8 @@ def readable(task_id: str, remains: Remains, now: float) -> tuple[dict[str, str]
         else:
             bad.append(name)
     given = {name for name, text in good.items() if text != ""}
-    bad += sorted({*base, "place", "order"} - given - {*bad})
+    wanted = {name for name, text in base.items() if text != ""}
+    bad += sorted((wanted | {"place", "order"}) - given - {*bad})
     return {**base, **{name: good[name] for name in given}}, bad
 
 

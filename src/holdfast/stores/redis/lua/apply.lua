@@ -66,7 +66,7 @@ end
 
 local function settle(t, r)
   put_in(K.settled, t.grave, t.till)
-  call('EXPIRE', K.task(t.id), t.seconds)
+  call('EXPIRE', t.record, t.seconds)
   if r.key then call('EXPIRE', K.key_of(r.tenantId or '', r.key), t.seconds) end
   if t.checkpoints ~= 'none' and call('EXPIRE', K.ckpt(t.id), ckpt_seconds) == 1 then
     call('EXPIRE', K.ckpt_meta(t.id), ckpt_seconds)
@@ -86,7 +86,7 @@ local function put(t, r)
     end
     take_out(r)
   end
-  if gone then call('HDEL', K.task(t.id), unpack(gone)) end
+  if gone then call('HDEL', t.record, unpack(gone)) end
   r.status, r.error = t.status, t.error
   if t.next == 'ready' then
     enter(r)
@@ -105,14 +105,14 @@ local function put(t, r)
     call('ZADD', K.retry, r.due, t.id)
     rings.ready = true
   end
-  set(r, fields)
+  call('HSET', t.record, unpack(fields))
   if t.next == 'settled' then settle(t, r) end
   if t.next ~= 'stay' and t.next ~= 'ready' then rest(r) end
   if t.next == 'gone' then bury(r, t.request, tonumber(t.settled_at), tombstone_seconds) end
 end
 
 local function as_known(t)
-  local found = try('HMGET', K.task(t.id), 'version', 'leaseId')
+  local found = try('HMGET', t.record, 'version', 'leaseId')
   if found.err or found[1] ~= t.expects or found[2] ~= t.lease then return nil end
   local r = t.was
   r.id, r.version, r.leaseId, r.place = t.id, t.expects, t.lease, 'leased'
@@ -121,6 +121,7 @@ local function as_known(t)
 end
 
 local function apply(t)
+  t.record = K.task(t.id)
   local known = t.was and as_known(t)
   local r, wrong = known, nil
   if not r then r, wrong = read(t.id) end
@@ -136,6 +137,7 @@ local function apply(t)
   index(t, r)
   put(t, r)
   if t.next == 'gone' then return {'gone'} end
+  if t.next == 'settled' then return 'settled' end
   if t.next ~= 'stay' then return {'applied', r.place, r.due or ''} end
   return {'stayed', not known and shown(t.id)}
 end

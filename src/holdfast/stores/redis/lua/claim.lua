@@ -46,8 +46,7 @@ local function hand_out_first(r, key, payload)
   index_status(id, before, after)
   call('HSET', key, 'status', after, 'version', '2', 'updatedAt', iso(wall), 'statusSince', stamp,
     'place', 'leased', 'leaseOwner', worker, 'leaseId', lease_id, 'taskId', id,
-    'tenantId', r.tenantId or '', 'planId', r.planId or '', 'pauseRequested', 'false',
-    'lastCompletedStageIndex', '-1')
+    'pauseRequested', 'false', 'lastCompletedStageIndex', '-1')
   local n = #handed_out
   handed_out[n + 1], handed_out[n + 2], handed_out[n + 3] = id, lease_id, '0'
   claimed[#claimed + 1] = {id, payload, lease_id, r.order}
@@ -64,8 +63,7 @@ local function hand_out(r, fields)
   local lease_id = lease(r, r.version)
   add(changes, 'place', 'leased', 'leaseOwner', worker, 'leaseId', lease_id)
   if not has_run then
-    add(changes, 'taskId', r.id, 'tenantId', r.tenantId or '', 'planId', r.planId or '',
-      'pauseRequested', r.pauseRequested or 'false',
+    add(changes, 'taskId', r.id, 'pauseRequested', r.pauseRequested or 'false',
       'lastCompletedStageIndex', r.lastCompletedStageIndex or '-1')
   end
   set(r, changes)
@@ -84,15 +82,15 @@ end
 -- As it was born: its payload has all that its first holder must know, and the record is not read.
 local function take_newborn(id, entry, queue)
   local key = K.task(id)
-  local found = try('HMGET', key, 'version', 'place', 'entry', 'leaseId', 'status', 'tenantId',
-    'statusSince', 'order', 'planId')
-  if found.err or found[1] ~= '1' or found[2] ~= 'ready' or found[3] ~= entry or found[4]
-    or (start[found[5]] or found[5]) == found[5] or not tonumber(found[8]) then return false end
+  local found = try('HMGET', key, 'version', 'place', 'entry', 'status', 'tenantId', 'statusSince',
+    'order')
+  local status = found[4]
+  if found.err or found[1] ~= '1' or found[2] ~= 'ready' or found[3] ~= entry
+    or (start[status] or status) == status or not tonumber(found[7]) then return false end
   local payload = try('GET', K.payload(id))
   if type(payload) ~= 'string' or string.byte(payload) == 10 then return false end
-  local r = {id = id, queue = queue, version = found[1], place = found[2], entry = entry,
-    status = found[5], tenantId = found[6], statusSince = found[7], order = found[8],
-    planId = found[9]}
+  local r = {id = id, queue = queue, entry = entry, status = status, statusSince = found[6],
+    tenantId = found[5] ~= '' and found[5] or nil, order = found[7]}
   if busy_with(r) then return false end
   hand_out_first(r, key, payload)
   return true
