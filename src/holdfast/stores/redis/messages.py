@@ -54,7 +54,6 @@ class _Submission(msgspec.Struct, omit_defaults=True, gc=False):
     id: str
     type: str
     queue: str
-    digest: str
     status: str
     version: str
     day: str
@@ -63,6 +62,7 @@ class _Submission(msgspec.Struct, omit_defaults=True, gc=False):
     tenant: str | None = None
     plan: str | None = None
     key: str | None = None
+    digest: str | None = None
     error: str | None = None
     suspended_at: str | None = None
     held: bool = False
@@ -71,19 +71,23 @@ class _Submission(msgspec.Struct, omit_defaults=True, gc=False):
 
 def packed_submission(submission: Submission) -> bytes:
     task, said = submission.task, submission.events
-    codec.check_task(task)
-    body = b"%b\n%b" % (record.born(task), submission.payload)
+    try:
+        line = record.born(task)
+        if not line:
+            codec.check_task(task)
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+        raise SerialisationError(f"task {task.id!r} cannot be written: {error}") from error
     return pack(
         _Submission(
             id=task.id,
             type=task.type,
             queue=task.queue,
-            digest=submission.digest,
+            digest=submission.digest if task.key is not None else None,
             status=task.status,
             version=str(task.version),
             day=record.day(task.created_at),
-            fields=record.flat(record.newborn(task)),
-            payload=_text(task, body),
+            fields=record.waiting(task) if line else record.flat(record.newborn(task)),
+            payload=_text(task, b"%b\n%b" % (line, submission.payload)),
             tenant=task.tenant,
             plan=task.plan,
             key=task.key,
@@ -221,13 +225,18 @@ def _tell_bodies(told: _Transition, transition: Transition, gone: list[str]) -> 
         index, body = record.encode_stage(stage)
         if len(after.stages) > 1 or not _inline(told, gone, "stage0", body):
             told.stage = index, body
-    for name, value in (("result", transition.result), ("data", transition.data)):
-        if value is not None and not _inline(told, gone, name, text := _text(after, value)):
-            setattr(told, name, text)
+    if transition.result is not None:
+        result = _text(after, transition.result)
+        if not _inline(told, gone, "result", result):
+            told.result = result
+    if transition.data is not None:
+        data = _text(after, transition.data)
+        if not _inline(told, gone, "data", data):
+            told.data = data
 
 
 def _inline(told: _Transition, gone: list[str], name: str, text: str) -> bool:
-    if len(text.encode()) > INLINE_BYTES:
+    if len(text) > INLINE_BYTES or not text.isascii():
         gone.append(name)
         return False
     told.fields += (name, text)

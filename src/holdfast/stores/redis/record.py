@@ -155,20 +155,32 @@ def _given(task: Task, fields: Mapping[str, _Field]) -> Fields:
 
 def newborn(task: Task) -> Fields:
     """The record of a task that waits for the first time."""
-    fields = {
-        "type": task.type,
-        "tenantId": task.tenant or "",
-        "planId": task.plan or "",
-        "createdAt": iso(task.created_at),
-        "status": str(task.status),
-        "statusSince": repr(task.status_since),
-        "version": str(task.version),
-        "stageNames": _names(task.stages),
-    } | _given(task, _BORN_OPTIONAL)
-    if not is_just_born(task):
-        fields |= full(task)
-        del fields["taskId"]
+    fields = waiting(task)
+    more = full(task)
+    del more["taskId"]
+    if task.updated_at == task.created_at:
+        del more["updatedAt"]
+    for name in ("last_completed", "pause_requested"):
+        if getattr(task, name) == _DEFAULTS[name]:
+            del more[_COMPLETED[name].name]
+    return dict(zip(fields[::2], fields[1::2], strict=True)) | more
+
+
+def waiting(task: Task) -> list[str]:
+    """The same of a task that is as a submit makes it."""
+    fields = [
+        *("type", task.type, "tenantId", task.tenant or "", "planId", task.plan or ""),
+        *("createdAt", iso(task.created_at), "status", task.status),
+        *("statusSince", repr(task.status_since), "version", str(task.version)),
+        *("stageNames", _names(task.stages)),
+    ]
+    if _seldom(task) != _AS_EVER:
+        fields += flat(_given(task, _BORN_OPTIONAL))
     return fields
+
+
+_seldom = attrgetter(*_BORN_OPTIONAL)
+_AS_EVER = tuple(_DEFAULTS[name] for name in _BORN_OPTIONAL)
 
 
 def full(task: Task) -> Fields:
@@ -328,10 +340,10 @@ def is_just_born(task: Task) -> bool:
 
 
 def born(task: Task) -> bytes:
-    """One line, or none if there is more to be told."""
+    """One line, which can be read again, or none if there is more to be told."""
     if not is_just_born(task):
         return b""
-    return encode(
+    line = encode(
         _Born(
             task.type,
             task.status,
@@ -349,16 +361,20 @@ def born(task: Task) -> bytes:
             task.retry_max,
         )
     )
+    _read_born(task.id, line)  # constructors check no types
+    return line
+
+
+def _read_born(task_id: str, line: bytes) -> _Born:
+    try:
+        return _decode_born(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SerialisationError(f"task {task_id}: its line cannot be read: {error}") from error
 
 
 def first_claimed(task_id: str, line: bytes, *, lease: Lease, order: int, wall: float) -> Task:
     """The record as its first claim has made it."""
-    try:
-        of = _decode_born(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise SerialisationError(
-            f"task {task_id}: its first line cannot be read: {error}"
-        ) from error
+    of = _read_born(task_id, line)
     status = START.to[of.status]
     return Task(
         id=task_id,
