@@ -76,7 +76,7 @@ def broken(name: str, right: str, wrong: str) -> Iterator[None]:
     [
         ("INSERT", "if not line_is_open(active) then", "if false then"),
         ("APPLY", "if r.version ~= t.expects then", "if false then"),
-        ("CLAIM", "call('SET', K.lock(r.tenantId), id, 'EX', lock_seconds)", ""),
+        ("CLAIM", "call('SET', lock, r.id, 'EX', lock_seconds)", ""),
     ],
 )
 def test_a_store_that_is_broken_on_purpose_is_found(

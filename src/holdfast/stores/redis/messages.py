@@ -27,7 +27,7 @@ from holdfast.domain.transition import (
 )
 from holdfast.ports import Claimed, Renewal
 from holdfast.stores import codec
-from holdfast.stores.redis import faults, record
+from holdfast.stores.redis import born, elements, faults, record
 
 pack = msgspec.msgpack.Encoder().encode
 replace = msgspec.structs.replace
@@ -72,7 +72,7 @@ class _Submission(msgspec.Struct, omit_defaults=True, gc=False):
 def packed_submission(submission: Submission) -> bytes:
     task, said = submission.task, submission.events
     try:
-        line = record.born(task)
+        line = born.line_of(task)
         if not line:
             codec.check_task(task)
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
@@ -94,7 +94,7 @@ def packed_submission(submission: Submission) -> bytes:
             error=task.failure.fingerprint if task.failure else None,
             suspended_at=repr(task.updated_at) if task.suspended else None,
             held=submission.held,
-            events=None if said == record.created(task) else record.encode_events(said),
+            events=None if said == elements.created(task) else elements.encode_events(said),
         )
     )
 
@@ -157,7 +157,7 @@ def packed_transition(transition: Transition, kept: Kept) -> bytes:
     else:  # the short record of a task that has never run is completed
         fields, gone = record.flat(record.full(after)), record.changed(before, after)[1]
     version = str(after.version)
-    said = f"{version}\n{transition.request}\n{record.encode_events(transition.events)}"
+    said = f"{version}\n{transition.request}\n{elements.encode_events(transition.events)}"
     told = _Transition(
         id=after.id,
         expects=str(before.version),
@@ -177,8 +177,8 @@ def packed_transition(transition: Transition, kept: Kept) -> bytes:
     )
     if lease is not None and transition.lease == lease.id:
         told.was = _known(before, lease, transition.next)
-        if record.is_unsaid(before, lease.id):
-            told.said = [record.started(before, lease.owner), said]
+        if elements.is_unsaid(before, lease.id):
+            told.said = [elements.started(before, lease.owner), said]
     if transition.next is Next.LATER:
         told.delay = repr(transition.delay_seconds)
     if after.settled_at is not None:
@@ -287,7 +287,7 @@ def first_claimed_of(task_id: str, told: Sequence[bytes], given: Given) -> Claim
     name = lease_id.decode()
     fence, _ = record.lease_facts(task_id, name)
     lease = Lease(owner=given.owner, fence=fence, id=name, until=given.until)
-    task = record.first_claimed(task_id, line, lease=lease, order=int(order), wall=given.wall)
+    task = born.first_claimed(task_id, line, lease=lease, order=int(order), wall=given.wall)
     return Claimed(
         task=task, payload=payload, checkpoint=None, data=None, stages=(), moved_on=False
     )

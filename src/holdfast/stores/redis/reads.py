@@ -18,7 +18,7 @@ from holdfast.domain.task import Place, StageRecord, Task
 from holdfast.domain.transition import Audit
 from holdfast.ports import Detail, Peek, TenantView, WorkerInfo
 from holdfast.stores import codec
-from holdfast.stores.redis import messages, record, scripts
+from holdfast.stores.redis import elements, messages, record, scripts
 from holdfast.stores.redis.link import Script
 from holdfast.stores.redis.partition import BATCH, Partition
 
@@ -103,7 +103,7 @@ async def detail(part: Partition, task_id: str) -> Detail | None:
         data=messages.small(said, "data", data),
         checkpoint=checkpoint,
         stages=_stages(stages, said),
-        events=(*_events(task, events or []), *record.unsaid(task, said)),
+        events=(*_events(task, events or []), *elements.unsaid(task, said)),
         progress=codec.or_none(record.decode_progress, progress) if progress else None,
     )
 
@@ -112,12 +112,12 @@ def _stages(pairs: list[bytes] | None, fields: record.Fields) -> tuple[StageReco
     return codec.or_none(lambda found: record.decode_stages(found, fields), pairs or []) or ()
 
 
-def _events(task: Task, elements: Sequence[bytes]) -> Iterator[Event]:
-    if not elements or not elements[0].startswith(b"1\n"):
-        yield from record.created(task)
-    for element in elements:
+def _events(task: Task, found: Sequence[bytes]) -> Iterator[Event]:
+    if not found or not found[0].startswith(b"1\n"):
+        yield from elements.created(task)
+    for element in found:
         try:
-            yield from record.decode_events(task.id, element)
+            yield from elements.decode_events(task.id, element)
         except SerialisationError as error:
             log.warning("task %s has an unreadable event: %s", task.id, error)
 

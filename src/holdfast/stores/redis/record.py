@@ -7,18 +7,17 @@ first claim hands that line out and need not read the record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, Union
+from typing import Any
 
 import msgspec
 
-from holdfast.domain import events as ev
 from holdfast.domain.checkpoint import Checkpoint
 from holdfast.domain.errors import SerialisationError
-from holdfast.domain.state import START, Status
+from holdfast.domain.state import Status
 from holdfast.domain.task import Failure, Lease, Place, Progress, StageRecord, Task
 from holdfast.stores import codec
 
@@ -44,7 +43,7 @@ def day(seconds: float) -> str:
     return _iso_second(int(seconds) // 86_400 * 86_400)[:10]
 
 
-def _from_iso(text: str) -> float:
+def from_iso(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
@@ -84,7 +83,7 @@ _SILENT: dict[str, Any] = {"queue": "default", "keep_seconds": KEEP_SECONDS, "re
 # What never changes after the submit.
 _BORN = {
     "type": _Field("type", _text, _text),
-    "created_at": _Field("createdAt", iso, _from_iso),
+    "created_at": _Field("createdAt", iso, from_iso),
 }
 _BORN_OR_EMPTY = {
     "tenant": _Field("tenantId", _text, _text),
@@ -108,7 +107,7 @@ _KEPT = {
 }
 _COMPLETED = {  # by the first claim
     "id": _Field("taskId", _text, _text),
-    "updated_at": _Field("updatedAt", iso, _from_iso),
+    "updated_at": _Field("updatedAt", iso, from_iso),
     "last_completed": _Field("lastCompletedStageIndex", str, int),
     "pause_requested": _Field("pauseRequested", _told, _flag),
 }
@@ -137,7 +136,7 @@ _PLACED = {
 _ALL = _BORN | _BORN_OR_EMPTY | _BORN_OPTIONAL | _KEPT | _COMPLETED | _OPTIONAL | _PLACED
 _MAY_BE_EMPTY = frozenset({"reason"})
 
-_DEFAULTS: Mapping[str, Any] = {
+DEFAULTS: Mapping[str, Any] = {
     field.name: field.default
     for field in msgspec.structs.fields(Task)
     if field.default is not msgspec.NODEFAULT
@@ -149,7 +148,7 @@ def _given(task: Task, fields: Mapping[str, _Field]) -> Fields:
     return {
         field.name: field.write(value)
         for name, field in fields.items()
-        if (value := getattr(task, name)) != _DEFAULTS[name]
+        if (value := getattr(task, name)) != DEFAULTS[name]
     }
 
 
@@ -161,7 +160,7 @@ def newborn(task: Task) -> Fields:
     if task.updated_at == task.created_at:
         del more["updatedAt"]
     for name in ("last_completed", "pause_requested"):
-        if getattr(task, name) == _DEFAULTS[name]:
+        if getattr(task, name) == DEFAULTS[name]:
             del more[_COMPLETED[name].name]
     return dict(zip(fields[::2], fields[1::2], strict=True)) | more
 
@@ -180,7 +179,7 @@ def waiting(task: Task) -> list[str]:
 
 
 _seldom = attrgetter(*_BORN_OPTIONAL)
-_AS_EVER = tuple(_DEFAULTS[name] for name in _BORN_OPTIONAL)
+_AS_EVER = tuple(DEFAULTS[name] for name in _BORN_OPTIONAL)
 
 
 def full(task: Task) -> Fields:
@@ -227,7 +226,7 @@ def _add_rare(before: Task, after: Task, fields: list[str], gone: list[str]) -> 
     for name, was, value in zip(_RARE, _rarely(before), _rarely(after), strict=True):
         if value != was:
             field = _ALL[name]
-            if name in _OPTIONAL and value == _DEFAULTS[name]:
+            if name in _OPTIONAL and value == DEFAULTS[name]:
                 gone.append(field.name)
             else:
                 fields += (field.name, field.write(value))
@@ -306,102 +305,6 @@ def _built(
     return Task(**values)
 
 
-# -- a task as it was born, in one line
-
-
-class _Born(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    type: str
-    status: Status
-    created_at: float
-    stages: tuple[str, ...]
-    tenant: str | None
-    plan: str | None
-    queue: str
-    key: str | None
-    trace_id: str | None
-    user: Any
-    workflow: bool
-    hold: bool
-    keep_seconds: float
-    retry_max: int
-
-
-FIRST_CLAIMED = 2  # the version that the first claim of a task as it was born makes
-
-_decode_born = msgspec.json.Decoder(_Born).decode
-_LATER = slice(*map(Task.__struct_fields__.index, ("settled_at", "place")))
-_NOTHING = tuple(_DEFAULTS[name] for name in Task.__struct_fields__[_LATER])
-
-
-def is_just_born(task: Task) -> bool:
-    """As a submit makes it."""
-    nothing = msgspec.structs.astuple(task)[_LATER] == _NOTHING
-    return nothing and task.created_at == task.updated_at == task.status_since
-
-
-def born(task: Task) -> bytes:
-    """One line, which can be read again, or none if there is more to be told."""
-    if not is_just_born(task):
-        return b""
-    line = encode(
-        _Born(
-            task.type,
-            task.status,
-            round(task.created_at, 6),  # as the record says it
-            task.stages,
-            task.tenant,
-            task.plan,
-            task.queue,
-            task.key,
-            task.trace_id,
-            task.user,
-            task.workflow,
-            task.hold,
-            task.keep_seconds,
-            task.retry_max,
-        )
-    )
-    _read_born(task.id, line)  # constructors check no types
-    return line
-
-
-def _read_born(task_id: str, line: bytes) -> _Born:
-    try:
-        return _decode_born(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise SerialisationError(f"task {task_id}: its line cannot be read: {error}") from error
-
-
-def first_claimed(task_id: str, line: bytes, *, lease: Lease, order: int, wall: float) -> Task:
-    """The record as its first claim has made it."""
-    of = _read_born(task_id, line)
-    status = START.to[of.status]
-    return Task(
-        id=task_id,
-        type=of.type,
-        tenant=of.tenant,
-        plan=of.plan,
-        queue=of.queue,
-        key=of.key,
-        trace_id=of.trace_id,
-        user=of.user,
-        stages=of.stages,
-        workflow=of.workflow,
-        hold=of.hold,
-        keep_seconds=of.keep_seconds,
-        retry_max=of.retry_max,
-        created_at=of.created_at,
-        status=status,
-        status_since=wall if status is not of.status else of.created_at,
-        updated_at=wall,
-        version=FIRST_CLAIMED,
-        place=Place.LEASED,
-        order=order,
-        lease=lease,
-        fence=lease.fence,
-    )
-
-
 # -- leases
 
 
@@ -454,103 +357,6 @@ def _stage(index: bytes, body: bytes) -> StageRecord:
         )
     except (ValueError, msgspec.DecodeError) as error:
         raise SerialisationError(f"stage {index!r} cannot be read: {error}") from error
-
-
-def created(task: Task) -> tuple[ev.Event, ...]:
-    """The events of the first version, where they say no more than the record does."""
-    return (
-        ev.TaskCreated(
-            task_id=task.id,
-            version=1,
-            at=task.created_at,
-            type=task.type,
-            tenant=task.tenant,
-        ),
-    )
-
-
-_MADE_BY_STORE = {
-    "TaskStarted": ("worker", "fence"),
-    "LeaseLost": ("worker", "fence", "counted"),
-    "TaskDue": (),
-}
-
-
-# An event in the list of its task, without what the list says already: its task and its version.
-_SHORT = {
-    kind: msgspec.defstruct(
-        kind.__name__,
-        [(f.name, f.type, f.default) for f in msgspec.structs.fields(kind)[2:]],
-        array_like=True,
-        gc=False,
-        tag=kind.__name__,
-        tag_field="event",
-    )
-    for kind in ev.KINDS.values()
-}
-_decode_short: Callable[[bytes], list[msgspec.Struct]] = msgspec.json.Decoder(
-    list[Union[tuple(_SHORT.values())]]  # type: ignore[misc]  # noqa: UP007
-).decode
-
-
-def encode_events(events: Sequence[ev.Event]) -> str:
-    short = [_SHORT[type(event)](*msgspec.structs.astuple(event)[2:]) for event in events]
-    return encode(short).decode()
-
-
-def decode_events(task_id: str, element: bytes) -> list[ev.Event]:
-    """One element of a task's list of events: those of one version."""
-    try:
-        version, _, body = element.split(b"\n", 2)
-        if body.startswith(b"["):
-            return [
-                ev.KINDS[type(short).__name__](
-                    task_id=task_id, version=int(version), **msgspec.structs.asdict(short)
-                )
-                for short in _decode_short(body)
-            ]
-        name, at, *facts = body.decode().split("\n")
-        said: dict[str, Any] = dict(zip(_MADE_BY_STORE[name], facts, strict=True))
-        if "fence" in said:
-            said["fence"] = int(said["fence"])
-        if "counted" in said:
-            said["counted"] = said["counted"] == "1"
-        return [
-            ev.made_by_store(name, task_id=task_id, version=int(version), at=_moment(at), **said)
-        ]
-    except (ValueError, KeyError, msgspec.DecodeError) as error:
-        raise SerialisationError(f"task {task_id}: an event cannot be read: {error}") from error
-
-
-def _moment(text: str) -> float:
-    return _from_iso(text) if text.endswith("Z") else float(text)
-
-
-def is_unsaid(task: Task, lease_id: str) -> bool:
-    """That it was started: as long as the record has the version that its claim made."""
-    return lease_id.rpartition(":")[2] == str(task.version)
-
-
-def started(task: Task, owner: str) -> str:
-    """The element for that, as common.lua makes it."""
-    facts = str(task.version), "", START.event, iso(task.updated_at), owner, str(task.fence)
-    return "\n".join(facts)
-
-
-def unsaid(task: Task, fields: Mapping[str, str]) -> list[ev.Event]:
-    lease_id = fields.get("leaseId")
-    if not lease_id or not is_unsaid(task, lease_id):
-        return []
-    return [
-        ev.made_by_store(
-            START.event,
-            task_id=task.id,
-            version=task.version,
-            at=task.updated_at,
-            worker=fields.get("leaseOwner", ""),
-            fence=task.fence,
-        )
-    ]
 
 
 def decode_progress(text: str) -> Progress:

@@ -22,7 +22,7 @@ from holdfast.domain import events as ev
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.state import DUE, LOSE, SETTLED, START, SUSPENDED, Status
 from holdfast.domain.task import Failure, Kind, Place, Task
-from holdfast.stores.redis import record, scripts, walks
+from holdfast.stores.redis import elements, record, scripts, walks
 from holdfast.stores.redis.partition import Partition
 
 ATTEMPTS = 3  # it may change while it is looked at
@@ -281,7 +281,7 @@ def _facts(after: Task, before: Status | None, order: str | None) -> dict[str, A
         "before": before,
         "version": str(after.version),
         "suspended_at": repr(after.updated_at),
-        "events": record.encode_events([said]),
+        "events": elements.encode_events([said]),
         "order": order,
     }
     return {name: value for name, value in facts.items() if value is not None}

@@ -35,11 +35,11 @@ local function first_of(tenant, key)
   if till and tonumber(till) > wall then return id, digest end
 end
 
--- Numbers are taken for all at once, by the first that needs one.
-local order
+-- Numbers are taken for all at once, by the first that needs one; the rest is given back.
+local order, last
 local function next_order()
-  order = order or call('HINCRBY', K.meta, 'order', #ARGV - 3) - (#ARGV - 3)
-  order = order + 1
+  last = last or call('HINCRBY', K.meta, 'order', #ARGV - 3)
+  order = (order or last - (#ARGV - 3)) + 1
   return whole(order)
 end
 
@@ -82,6 +82,7 @@ local function insert(s)
 end
 
 for i = 4, #ARGV do answers[#answers + 1] = insert(cmsgpack.unpack(ARGV[i])) end
+if order and order < last then call('HINCRBY', K.meta, 'order', order - last) end
 for day, ids in pairs(days) do follow('SADD', K.by_day(day), unpack(ids)) end
 finish()
 return {answers, writes, written, told()}

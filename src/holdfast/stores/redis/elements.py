@@ -1,0 +1,111 @@
+"""The elements of a task's list of events: one for each version, with the request that made it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Union
+
+import msgspec
+
+from holdfast.domain import events as ev
+from holdfast.domain.errors import SerialisationError
+from holdfast.domain.state import START
+from holdfast.domain.task import Task
+from holdfast.stores.redis import record
+
+
+def created(task: Task) -> tuple[ev.Event, ...]:
+    """The events of the first version, where they say no more than the record does."""
+    return (
+        ev.TaskCreated(
+            task_id=task.id,
+            version=1,
+            at=task.created_at,
+            type=task.type,
+            tenant=task.tenant,
+        ),
+    )
+
+
+_MADE_BY_STORE = {
+    "TaskStarted": ("worker", "fence"),
+    "LeaseLost": ("worker", "fence", "counted"),
+    "TaskDue": (),
+}
+
+
+# An event in the list of its task, without what the list says already: its task and its version.
+_SHORT = {
+    kind: msgspec.defstruct(
+        kind.__name__,
+        [(f.name, f.type, f.default) for f in msgspec.structs.fields(kind)[2:]],
+        array_like=True,
+        gc=False,
+        tag=kind.__name__,
+        tag_field="event",
+    )
+    for kind in ev.KINDS.values()
+}
+_decode_short: Callable[[bytes], list[msgspec.Struct]] = msgspec.json.Decoder(
+    list[Union[tuple(_SHORT.values())]]  # type: ignore[misc]  # noqa: UP007
+).decode
+
+
+def encode_events(events: Sequence[ev.Event]) -> str:
+    short = [_SHORT[type(event)](*msgspec.structs.astuple(event)[2:]) for event in events]
+    return record.encode(short).decode()
+
+
+def decode_events(task_id: str, element: bytes) -> list[ev.Event]:
+    """One element of a task's list of events: those of one version."""
+    try:
+        version, _, body = element.split(b"\n", 2)
+        if body.startswith(b"["):
+            return [
+                ev.KINDS[type(short).__name__](
+                    task_id=task_id, version=int(version), **msgspec.structs.asdict(short)
+                )
+                for short in _decode_short(body)
+            ]
+        name, at, *facts = body.decode().split("\n")
+        said: dict[str, Any] = dict(zip(_MADE_BY_STORE[name], facts, strict=True))
+        if "fence" in said:
+            said["fence"] = int(said["fence"])
+        if "counted" in said:
+            said["counted"] = said["counted"] == "1"
+        return [
+            ev.made_by_store(name, task_id=task_id, version=int(version), at=_moment(at), **said)
+        ]
+    except (ValueError, KeyError, msgspec.DecodeError) as error:
+        raise SerialisationError(f"task {task_id}: an event cannot be read: {error}") from error
+
+
+def _moment(text: str) -> float:
+    return record.from_iso(text) if text.endswith("Z") else float(text)
+
+
+def is_unsaid(task: Task, lease_id: str) -> bool:
+    """That it was started: as long as the record has the version that its claim made."""
+    return lease_id.rpartition(":")[2] == str(task.version)
+
+
+def started(task: Task, owner: str) -> str:
+    """The element for that, as common.lua makes it."""
+    facts = str(task.version), "", START.event, record.iso(task.updated_at), owner, str(task.fence)
+    return "\n".join(facts)
+
+
+def unsaid(task: Task, fields: Mapping[str, str]) -> list[ev.Event]:
+    lease_id = fields.get("leaseId")
+    if not lease_id or not is_unsaid(task, lease_id):
+        return []
+    return [
+        ev.made_by_store(
+            START.event,
+            task_id=task.id,
+            version=task.version,
+            at=task.updated_at,
+            worker=fields.get("leaseOwner", ""),
+            fence=task.fence,
+        )
+    ]
