@@ -32,31 +32,40 @@ _INT_LIMIT = 2**63
 class Codec(Generic[T]):
     """For one declared type: pydantic model, dataclass, msgspec Struct or plain JSON types."""
 
-    def __init__(self, declared: type[T] | Any, *, limit_bytes: int = 1024 * 1024) -> None:
+    def __init__(
+        self, declared: type[T] | Any, *, limit_bytes: int = 1024 * 1024, what: str = "payload"
+    ) -> None:
         self.declared = declared
         self.limit_bytes = limit_bytes
-        self._struct = isinstance(declared, type) and issubclass(declared, msgspec.Struct)
+        self.what = what
+        self._untyped = _is_untyped(declared)
+        self._scalar = declared in (str, int, float, bool)
+        self._as_they_are = _as_they_are(declared)
         self._adapter: TypeAdapter[Any] | None = None
-        if not self._struct:
+        if not (isinstance(declared, type) and issubclass(declared, msgspec.Struct)):
             try:
                 self._adapter = TypeAdapter(declared)
             except Exception as error:
                 raise DeclarationError(f"{declared!r} cannot be read from JSON: {error}") from error
 
-    def encode(self, value: T, *, what: str = "payload") -> bytes:
+    def encode(self, value: T, *, what: str | None = None) -> bytes:
         """Validated, bounded JSON, or an InvalidPayload that names the field."""
+        what = what or self.what
+        if type(value) in self._as_they_are:
+            _check_scalar(value, what)
+            return _bounded(value, what, self.limit_bytes)
         return encode_plain(self._plain(value, what), what, limit_bytes=self.limit_bytes)
 
     def decode(self, body: bytes) -> T:
         try:
             if self._adapter is None:
                 return cast(T, msgspec.json.decode(body, type=self.declared))
-            return cast(T, self._adapter.validate_json(body))
+            return cast(T, self._adapter.validator.validate_json(body))
         except Exception as error:  # the type's own code, too, may raise anything
             raise SerialisationError(f"stored value is no {self.declared!r}: {error}") from error
 
     def _plain(self, value: Any, what: str) -> Any:
-        if _is_untyped(self.declared):  # nothing would say what to make of it again
+        if self._untyped:  # nothing would say what to make of it again
             check_json(value, what)
         try:
             if self._adapter is None:
@@ -73,10 +82,9 @@ class Codec(Generic[T]):
             raise InvalidPayload(what, f"{type(error).__name__}: {error}") from error
 
     def _plain_typed(self, adapter: TypeAdapter[Any], value: Any, what: str) -> Any:
-        scalar = _is_scalar(self.declared)
-        valid = adapter.validate_python(value, strict=scalar or None)
+        valid = adapter.validate_python(value, strict=self._scalar or None)
         check_floats(valid, what)
-        return valid if scalar else self._round_trip(adapter, valid)
+        return valid if self._scalar else self._round_trip(adapter, valid)
 
     def _round_trip(self, adapter: TypeAdapter[Any], valid: Any) -> Any:
         """As JSON that can be read again: pydantic takes an instance of a model as it is, however
@@ -111,6 +119,10 @@ def _dump(adapter: TypeAdapter[Any], valid: Any, *, by_alias: bool) -> Any:
 
 def encode_plain(plain: Any, what: str, *, limit_bytes: int) -> bytes:
     check_json(plain, what)
+    return _bounded(plain, what, limit_bytes)
+
+
+def _bounded(plain: Any, what: str, limit_bytes: int) -> bytes:
     try:
         body = msgspec.json.encode(plain)
     except TypeError as error:  # a subclass of str or float
@@ -130,7 +142,7 @@ def check_json(value: Any, what: str, depth: int = 0) -> None:
                 raise NotJson(what, f"key {key!r} is not a string")
             _check_text(key, what)
             check_json(item, f"{what}.{key}", depth + 1)
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
             check_json(item, f"{what}.{index}", depth + 1)
     else:
@@ -176,14 +188,20 @@ def _items(value: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def _check_text(value: str, what: str) -> None:
+    if value.isascii():
+        return
     try:
         value.encode()
     except UnicodeEncodeError:
         raise NotJson(what, "text with a lone surrogate") from None
 
 
-def _is_scalar(declared: Any) -> bool:
-    return declared in (str, int, float, bool)
+def _as_they_are(declared: Any) -> frozenset[type]:
+    """The types whose values are valid and plain already: validating them changes nothing."""
+    plain = (str, int, float, bool, type(None))
+    return frozenset(
+        plain if declared in (Any, object) else (one for one in plain if one is declared)
+    )
 
 
 def _is_untyped(declared: Any) -> bool:

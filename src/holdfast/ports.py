@@ -34,7 +34,7 @@ class Clock(Protocol):
     def call_later(self, seconds: float, call: Callable[[], None]) -> Timer: ...
 
 
-class Claimed(msgspec.Struct, frozen=True, kw_only=True):
+class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A task handed out, with all that its holder needs to run it."""
 
     task: Task  # with its lease
@@ -58,7 +58,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float
 
 
-class Renewal(msgspec.Struct, frozen=True, kw_only=True):
+class Renewal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     task_id: str
     lease_id: str
     progress: Progress | None = None
@@ -70,7 +70,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     live: bool
 
 
-class Peek(msgspec.Struct, frozen=True, kw_only=True):
+class Peek(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How a task stands, for those who wait for its end. Answered from the tombstone, too."""
 
     task_id: str

@@ -42,16 +42,14 @@ class TaskType:
     keep_seconds: float
     suspend_on_invalid: bool
     stages: list[StageDef] = field(default_factory=list)
-
-    @property
-    def stage_names(self) -> tuple[str, ...]:
-        return tuple(stage.name for stage in self.stages)
+    stage_names: tuple[str, ...] = ()  # of ``stages``, as every task carries them
 
     def add(self, stage: StageDef) -> None:
         names.check("stage", stage.name)
         if stage.name in self.stage_names:
             raise DeclarationError(f"{self.name} has two stages named {stage.name!r}")
         self.stages.append(stage)
+        self.stage_names += (stage.name,)
 
     def stage(self, name: str) -> StageDef | None:
         return next((stage for stage in self.stages if stage.name == name), None)
@@ -60,6 +58,7 @@ class TaskType:
 class Registry:
     def __init__(self) -> None:
         self._types: dict[str, TaskType] = {}
+        self._checked = 0  # how many of them: stages are added, never taken away
 
     def add(self, declared: TaskType) -> None:
         names.check("task type", declared.name)
@@ -75,6 +74,9 @@ class Registry:
 
     def check(self) -> None:
         """Before anything is submitted or run."""
+        if self._checked == len(self._types):
+            return
         for declared in self._types.values():
             if not declared.stages:
                 raise DeclarationError(f"workflow {declared.name!r} has no stages")
+        self._checked = len(self._types)

@@ -43,7 +43,7 @@ class Settings(BaseSettings):
     namespace: str = "executor"
     fallback: Literal["none", "memory"] = "none"
     lease: Duration = Field(default=30.0, ge=0.1, le=3600)
-    slots: int = Field(default=100, ge=1, le=10_000)
+    slots: int = Field(default=128, ge=1, le=10_000)
     queues: str = "default"  # comma-separated, in order of preference
     drain: Duration = 30.0
     stage_timeout: Duration = Field(default=9000.0, gt=0)

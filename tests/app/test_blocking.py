@@ -47,6 +47,12 @@ def test_submitting_and_waiting_with_workers(app: Holdfast, greet: SyncTask[str,
             handle.result(10)
 
 
+def test_many_are_submitted_at_once(app: Holdfast, greet: SyncTask[str, str]) -> None:
+    with app.blocking.running(workers=1) as face:
+        handles = face.submit_many(greet, ["ann", "bob"], keys=["a", "b"])
+        assert [handle.result(10) for handle in handles] == ["hello ann", "hello bob"]
+
+
 def test_every_command_without_workers(app: Holdfast, greet: SyncTask[str, str]) -> None:
     with app.blocking as face:
         handle = face.submit(greet, "ann")
@@ -173,7 +179,7 @@ def test_its_workers_take_the_same_options(app: Holdfast, greet: SyncTask[str, s
 )
 def test_it_is_the_same_face(face: type, twin: type) -> None:
     def public(cls: type) -> set[str]:
-        return {name for name in vars(cls) if not name.startswith("_")}
+        return {name for name, it in vars(cls).items() if callable(it) and name[0] != "_"}
 
     assert public(face) == public(twin)
     for name in public(face):

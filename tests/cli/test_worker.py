@@ -1,6 +1,5 @@
 """`holdfast worker` as people run it: a process, signals, a file."""
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -220,8 +219,8 @@ async def test_a_task_that_hung_is_not_given_back_with_the_others(scene: Scene) 
     worker = scene.app.worker(name="w-1")
     for task in (hung, innocent):
         held = Held(task.id, decide.lease_of(task).id, safe_until=0.0)
-        worker._running[held.lease_id] = (held, asyncio.create_task(asyncio.sleep(0)))
-    lost, _ = worker._running[decide.lease_of(hung).id]
+        worker._running[held.lease_id] = held
+    lost = worker._running[decide.lease_of(hung).id]
     await worker.give_back_rest(but=lost)
     after = await scene.store.load([hung.id, innocent.id, foreign.id])
     assert [task and task.place for task in after] == [Place.LEASED, Place.READY, Place.LEASED]

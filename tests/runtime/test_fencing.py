@@ -1,15 +1,13 @@
 """A holder that was overtaken writes nothing, whatever it still believes."""
 
-import random
-
 import msgspec
 import pytest
 
 from holdfast import Context, Handle, Holdfast, Retry, Status
 from holdfast.domain.task import Lease
-from holdfast.runtime.attempt import Attempt, LeaseGone
+from holdfast.runtime.attempt import LeaseGone
+from holdfast.runtime.executor import Run
 from holdfast.runtime.held import Held, Stop
-from holdfast.runtime.threads import DaemonThreads
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import Engine, ManualClock
 from holdfast.testing.plugin import MakeEngine
@@ -112,25 +110,16 @@ async def test_no_stage_begins_under_a_lease_that_may_be_anothers(bench: Bench, 
         "frozen", request="r-1", queues=("default",), limit=1, lease_seconds=30
     )
     held = Held(handle.id, "lease-1", safe_until=bench.clock.steady() + 27)
-    attempt = Attempt(
-        clock=bench.clock,
-        chance=random.Random(1),
-        threads=DaemonThreads(),
-        grace_seconds=10,
-        held=held,
-        task=claimed.task,
-        payload=None,
-        data={},
-        results={},
-    )
+    executor = bench.engine.app.worker(heartbeat_thread=False)._executor
+    run = Run(executor, claimed, held, bench.flow.declared)
     if why == "its time is over":
         bench.clock.advance("27s")
     else:
         held.stop = Stop.LEASE_LOST
-    stage = bench.flow.declared.stages[0]
+    called = executor.attempts.run(bench.flow.declared.stages[0], run)
     if why == "its time is over":
-        assert await within_bounds(attempt.run(stage)) is None, "it is to be given back"
+        assert await within_bounds(called) is None, "it is to be given back"
     else:
         with pytest.raises(LeaseGone):
-            await within_bounds(attempt.run(stage))
+            await within_bounds(called)
     assert not bench.gate.reached.is_set()

@@ -41,9 +41,9 @@ async def test_a_single_item_is_sent_at_once() -> None:
 async def test_items_gather_behind_the_write_under_way() -> None:
     writes = Writes()
     gather = Gather(writes.send)
-    first = asyncio.create_task(gather(1))
+    first = asyncio.ensure_future(gather(1))
     await turns()
-    rest = [asyncio.create_task(gather(n)) for n in (2, 3, 4)]
+    rest = [asyncio.ensure_future(gather(n)) for n in (2, 3, 4)]
     await turns()
     assert writes.batches == [[1]]
     writes.let_through.release()
@@ -56,7 +56,7 @@ async def test_items_gather_behind_the_write_under_way() -> None:
 async def test_a_batch_is_bounded() -> None:
     writes = Writes()
     gather = Gather(writes.send)
-    sent = [asyncio.create_task(gather(n)) for n in range(2 * BATCH_LIMIT + 5)]
+    sent = [asyncio.ensure_future(gather(n)) for n in range(2 * BATCH_LIMIT + 5)]
     for _ in range(10):
         writes.let_through.release()
     await within_bounds(asyncio.gather(*sent))
@@ -68,9 +68,9 @@ async def test_a_failed_batch_fails_each_of_its_items_and_no_other() -> None:
     writes = Writes()
     gather = Gather(writes.send)
     writes.fails = StoreUnavailable("away")
-    failing = [asyncio.create_task(gather(n)) for n in (1, 2)]
+    failing = [asyncio.ensure_future(gather(n)) for n in (1, 2)]
     await turns()
-    next_one = asyncio.create_task(gather(3))
+    next_one = asyncio.ensure_future(gather(3))
     await turns()
     writes.let_through.release()
     for task in failing:
@@ -84,9 +84,9 @@ async def test_a_failed_batch_fails_each_of_its_items_and_no_other() -> None:
 async def test_an_item_whose_sender_went_away_is_not_sent() -> None:
     writes = Writes()
     gather = Gather(writes.send)
-    first = asyncio.create_task(gather(1))
+    first = asyncio.ensure_future(gather(1))
     await turns()
-    gone, stays = asyncio.create_task(gather(2)), asyncio.create_task(gather(3))
+    gone, stays = asyncio.ensure_future(gather(2)), asyncio.ensure_future(gather(3))
     await turns()
     gone.cancel()
     await turns()
@@ -99,7 +99,7 @@ async def test_an_item_whose_sender_went_away_is_not_sent() -> None:
 async def test_a_write_goes_on_when_one_of_its_senders_goes_away() -> None:
     writes = Writes()
     gather = Gather(writes.send)
-    gone, stays = asyncio.create_task(gather(1)), asyncio.create_task(gather(2))
+    gone, stays = asyncio.ensure_future(gather(1)), asyncio.ensure_future(gather(2))
     await turns()
     gone.cancel()
     writes.let_through.release()

@@ -140,7 +140,7 @@ async def test_one_item_that_cannot_be_sent_fails_alone() -> None:
         return batch
 
     gather = Gather(send)
-    asked = [asyncio.create_task(gather(n)) for n in range(5)]
+    asked = [asyncio.ensure_future(gather(n)) for n in range(5)]
     answers = await within_bounds(asyncio.gather(*asked, return_exceptions=True))
     assert [a for a in answers if not isinstance(a, TypeError)] == [0, 1, 3, 4]
     assert isinstance(answers[2], TypeError)
@@ -151,9 +151,9 @@ async def test_what_waits_behind_a_cancelled_sender_is_told() -> None:
         return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
 
     gather = Gather(send)
-    first = asyncio.create_task(gather(1))
+    first = asyncio.ensure_future(gather(1))
     await asyncio.sleep(0)
-    second = asyncio.create_task(gather(2))
+    second = asyncio.ensure_future(gather(2))
     await asyncio.sleep(0)
     assert gather._sender is not None
     gather._sender.cancel()

@@ -61,6 +61,28 @@ async def test_a_worker_never_claims_more_than_its_slots(
     assert (crowd.most, crowd.done) == (3, 10)
 
 
+async def test_the_next_half_is_claimed_while_the_first_runs(
+    app: Holdfast, holdfast_engine: MakeEngine
+) -> None:
+    crowd = Crowd()
+
+    @app.task("crowd.visit")
+    async def visit(ctx: Context) -> None:
+        await crowd.visit()
+
+    clock = ManualClock()
+    store = FlakyStore(MemoryStore(clock))
+    engine = holdfast_engine(app, slots=7, store=store.as_store, clock=clock)
+    await visit.submit_many([None] * 20)
+    worker = await engine.start()
+    await crowd.until(inside=7, done=0)
+    assert store.calls.count("claim") == 2, "four and three"
+    for _ in range(20):
+        crowd.exits.release()
+    await engine.drain()
+    assert (crowd.most, crowd.done, worker.running) == (7, 20, 0)
+
+
 async def test_a_full_worker_does_not_ask_the_store(
     app: Holdfast, holdfast_engine: MakeEngine
 ) -> None:

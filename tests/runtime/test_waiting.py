@@ -1,22 +1,36 @@
 """Those who wait for results: one look serves them all."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
 from holdfast import Context, Holdfast, HoldfastError, ResultTimeout, Status, TaskNotFound
-from holdfast.ports import Topic
+from holdfast.ports import Peek, Topic
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import Engine, ManualClock
 from holdfast.testing.plugin import MakeEngine
 from tests.runtime.helpers import FlakyStore, Gate, within_bounds
 
 
+class Slow(MemoryStore):
+    """A look's answer may be on its way for a while."""
+
+    answers_late: Gate | None = None
+
+    async def peek(self, ids: Sequence[str]) -> Sequence[Peek | None]:
+        seen = await super().peek(ids)
+        gate, self.answers_late = self.answers_late, None
+        if gate is not None:
+            await gate.stand()
+        return seen
+
+
 class Bench:
     def __init__(self, app: Holdfast, make: MakeEngine) -> None:
         self.gate = Gate()
         self.clock = ManualClock()
-        self.memory = MemoryStore(self.clock)
+        self.memory = Slow(self.clock)
         self.store = FlakyStore(self.memory)
 
         @app.task("stand")
@@ -51,6 +65,35 @@ async def test_one_look_serves_all_who_wait(bench: Bench) -> None:
     results = await within_bounds(asyncio.gather(*waiting))
     assert results == [n for n in range(20) for _ in range(5)]
     assert bench.looks() <= 20, "not one look per waiter"
+
+
+async def test_a_result_takes_one_look_before_and_one_behind_the_signal(bench: Bench) -> None:
+    waiting = asyncio.create_task((await bench.stand.submit(1)).result())
+    await bench.engine.start()
+    await bench.gate.wait_until_reached()
+    await turns()
+    assert bench.looks() == 1
+    bench.gate.open()
+    assert await within_bounds(waiting) == 1
+    assert bench.looks() == 2
+
+
+async def test_what_comes_to_rest_behind_the_first_look_is_told_without_delay(bench: Bench) -> None:
+    """It signals before the one who looked hears that it still runs."""
+    first, second = await bench.stand.submit(1), await bench.stand.submit(2)
+    await bench.engine.start()
+    await bench.gate.wait_until_reached()
+    await turns()
+    slow = bench.memory.answers_late = Gate()
+    waiting = asyncio.create_task(first.result())
+    await slow.wait_until_reached()
+    bench.gate.open()
+    await turns()
+    other = asyncio.create_task(second.result())
+    slow.open()
+    await turns()
+    assert waiting.done(), "the clock has not moved"
+    assert (await waiting, await within_bounds(other)) == (1, 2)
 
 
 async def test_without_a_signal_there_is_at_most_one_look_a_second(bench: Bench) -> None:

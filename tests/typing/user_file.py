@@ -86,12 +86,16 @@ async def use() -> None:
     reveal_type((await upgraded.info()).status)  # → Status
     reveal_type(await upgraded.rollback())  # → Status
     reveal_type(await (await loose.submit({"any": "thing"})).result())  # → Any
+    reveal_type(await send.submit_many(["ann", "bob"], keys=["a", "b"]))  # → list[Handle[str]]
+    reveal_type(await upgrade.submit_many([Upgrade(7)], tenant="t"))  # → list[Handle[Report]]
 
     await send.submit(7)  # ✗
     await send.submit()  # ✗
     await count.submit("seven")  # ✗
     await tidy.submit("something")  # ✗
     await upgrade.submit(Report(rows=1))  # ✗
+    await send.submit_many([7])  # ✗
+    await send.submit_many(["ann"], key="a")  # ✗
     await upgrade.submit(Upgrade(7), tennant="t-001")  # ✗
     app.workflow("odd", payload=Upgrade, hald=True)  # ✗
 
@@ -111,6 +115,7 @@ def block() -> None:
         reveal_type(face.submit(send, "ann").result(30))  # → str
         reveal_type(face.submit(upgrade, Upgrade(7)).result())  # → Report
         reveal_type(face.submit(tidy).result())  # → Report
+        reveal_type(face.submit_many(send, ["ann"]))  # → list[BlockingHandle[str]]
         reveal_type(face.handle("x").envelope().status)  # → str
         reveal_type(face.control.pause("x", reason="lunch").status)  # → Status
         reveal_type(face.control.acting_as("ann").can("x", Command.PAUSE))  # → bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
@@ -78,6 +78,12 @@ class Blocking:
         handle = self.call(what.submit(payload, **options))
         return BlockingHandle(self, handle)
 
+    def submit_many(
+        self, what: Submittable[P, R], payloads: Iterable[P], **options: Any
+    ) -> list[BlockingHandle[R]]:
+        handles = self.call(what.submit_many(payloads, **options))
+        return [BlockingHandle(self, handle) for handle in handles]
+
     def handle(self, task_id: str) -> BlockingHandle[Any]:
         """A handle for a task that was submitted elsewhere; its result is plain JSON."""
         return BlockingHandle(self, self._app.handle(task_id))
@@ -123,6 +129,8 @@ class Blocking:
 
 
 class BlockingHandle(Generic[R]):
+    __slots__ = ("_face", "_handle", "id")
+
     def __init__(self, face: Blocking, handle: Handle[R]) -> None:
         self._face = face
         self._handle = handle

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
-
-import msgspec
 
 from holdfast.app import declare
 from holdfast.app.control import Control
@@ -18,31 +15,26 @@ from holdfast.app.declare import AsyncTask, SyncTask, TaskDecorator, Workflow, W
 from holdfast.app.handle import Handle
 from holdfast.app.opening import store_from_url
 from holdfast.app.query import Query
+from holdfast.app.submitting import Submitter, Terms
 from holdfast.app.why import explain
 from holdfast.clock import SystemClock
-from holdfast.codec import Codec, encode_plain
-from holdfast.domain import decide, names
+from holdfast.codec import Codec
+from holdfast.domain import names
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import (
     DeclarationError,
     HoldfastError,
-    KeyConflict,
-    QueueFull,
     StoreError,
     StoreFull,
     StoreUnavailable,
 )
 from holdfast.domain.events import TaskProgress
 from holdfast.domain.retry import Retry
-from holdfast.domain.state import Status
-from holdfast.domain.task import By, Task
-from holdfast.domain.transition import Conflict, Full, Insertion, Submission
+from holdfast.domain.task import By
 from holdfast.ports import Clock, Store
 from holdfast.registry import Registry, TaskType
-from holdfast.runtime.committer import Gather
 from holdfast.runtime.executor import Rules
 from holdfast.runtime.held import Held
-from holdfast.runtime.ids import new_id
 from holdfast.runtime.waiters import Waiters
 from holdfast.runtime.worker import Worker, WorkerOptions
 from holdfast.settings import load
@@ -55,8 +47,6 @@ log = logging.getLogger("holdfast")
 
 P = TypeVar("P")
 R = TypeVar("R")
-
-USER_LIMIT_BYTES = 16 * 1024  # it is part of the record, which is read again and again
 
 
 class Holdfast:
@@ -83,7 +73,7 @@ class Holdfast:
         self.degraded = False  # on the memory store because the real one was out of reach
         self._store: Store | None = None
         self._waiters: Waiters | None = None
-        self._insert: Gather[Submission, Insertion] | None = None
+        self._submitter: Submitter | None = None
         self._opened = 0
         self._blocking: Blocking | None = None
 
@@ -226,13 +216,14 @@ class Holdfast:
         return self
 
     def _attach(self, store: Store) -> None:
-        limit = self.settings.queue_limit
         self._store = store
         self._waiters = Waiters(store)
-        self._insert = Gather(lambda batch: store.insert(batch, depth_limit=limit))
+        self._submitter = Submitter(
+            store, clock=self.clock, chance=self.chance, queue_limit=self.settings.queue_limit
+        )
 
     def _detach(self) -> None:
-        self._store = self._waiters = self._insert = None
+        self._store = self._waiters = self._submitter = None
 
     async def __aexit__(self, *_: object) -> None:
         self._opened -= 1
@@ -338,49 +329,28 @@ class Holdfast:
         user: Any = None,
     ) -> Handle[Any]:
         """The way in for every task; use `submit` of the task or workflow itself."""
-        self.registry.check()
-        body = declared.payload.encode(payload)
-        whom = encode_plain(user, "user", limit_bytes=USER_LIMIT_BYTES)
-        now = self.clock.now()
-        tenant = None if tenant is None else names.check("tenant", tenant)
-        key = None if key is None else names.check("key", key)
-        task = Task(
-            id=self.store.home(new_id(self.clock, self.chance), tenant=tenant, key=key),
-            type=declared.name,
-            tenant=tenant,
-            key=key,
-            queue=declared.queue if queue is None else names.check("queue", queue),
-            trace_id=None if trace_id is None else names.check_text("trace_id", trace_id),
-            user=msgspec.json.decode(whom),
-            stages=declared.stage_names,
-            workflow=declared.workflow,
-            hold=declared.hold,
-            keep_seconds=declared.keep_seconds,
-            retry_max=declared.stages[0].retry.max,
-            created_at=now,
-            updated_at=now,
-            status_since=now,
-            status=Status.PENDING,
+        task_id = await self._submits().one(
+            declared, payload, key, tenant=tenant, queue=queue, trace_id=trace_id, user=user
         )
-        inserted = await self._put(decide.submit(task, body, _digest(declared.name, body)))
-        return Handle(self, inserted, declared.result)
+        return Handle(self, task_id, declared.result)
 
-    async def _put(self, submission: Submission) -> str:
-        if self._insert is None:
+    async def submit_many(
+        self,
+        declared: TaskType,
+        payloads: Iterable[Any],
+        *,
+        keys: Iterable[str] | None = None,
+        **terms: Unpack[Terms],
+    ) -> list[Handle[Any]]:
+        """The way in for many; use `submit_many` of the task or workflow itself."""
+        ids = await self._submits().many(declared, payloads, keys, **terms)
+        return [Handle(self, task_id, declared.result) for task_id in ids]
+
+    def _submits(self) -> Submitter:
+        if self._submitter is None:
             raise HoldfastError("the app is not open: use 'async with app:' or app.running()")
-        try:
-            insertion = await self._insert(submission)
-        except StoreUnavailable as error:
-            why = "full" if isinstance(error, StoreFull) else "out of reach"
-            log.critical("a submit was refused, the store is %s: %s", why, error)
-            raise
-        match insertion:
-            case Conflict(first):
-                task = submission.task
-                raise KeyConflict(task.tenant, task.key or "", first)
-            case Full(queue):
-                raise QueueFull(queue, self.settings.queue_limit)
-        return insertion.task_id
+        self.registry.check()
+        return self._submitter
 
     def handle(self, task_id: str) -> Handle[Any]:
         """A handle for a task that was submitted elsewhere; its result is plain JSON."""
@@ -410,8 +380,3 @@ async def _end(worker: Worker) -> None:
         await worker.give_back_rest()
     except StoreError as error:
         log.error("could not give back, the leases will lapse: %s", error)
-
-
-def _digest(name: str, body: bytes) -> str:
-    ordered = msgspec.json.encode(msgspec.json.decode(body), order="sorted")
-    return hashlib.blake2b(name.encode() + b"\n" + ordered, digest_size=16).hexdigest()

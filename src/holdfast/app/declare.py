@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -12,7 +12,6 @@ from typing import (
     TypeAlias,
     TypedDict,
     TypeVar,
-    cast,
     get_type_hints,
     overload,
 )
@@ -79,9 +78,34 @@ class Submittable(Generic[P, R]):
         user: Any = None,
     ) -> Handle[R]: ...
 
-    async def submit(self, payload: Any = None, **options: Any) -> Handle[R]:
+    def submit(self, payload: Any = None, **options: Any) -> Coroutine[Any, Any, Handle[R]]:
         """Durable when this returns. The same tenant and key give the first task again."""
-        return cast("Handle[R]", await self._app.submit(self.declared, payload, **options))
+        return self._app.submit(self.declared, payload, **options)
+
+    async def submit_many(
+        self,
+        payloads: Iterable[P],
+        *,
+        keys: Iterable[str] | None = None,
+        tenant: str | None = None,
+        queue: str | None = None,
+        trace_id: str | None = None,
+        user: Any = None,
+    ) -> list[Handle[R]]:
+        """One task for each payload, in their order; ``keys`` has one for each.
+
+        A payload that is no good refuses the whole call. SubmittedInPart says which ones were
+        accepted when others were not.
+        """
+        return await self._app.submit_many(
+            self.declared,
+            payloads,
+            keys=keys,
+            tenant=tenant,
+            queue=queue,
+            trace_id=trace_id,
+            user=user,
+        )
 
 
 class AsyncTask(Submittable[P, R]):
@@ -261,14 +285,20 @@ def define_stage(
 ) -> StageDef:
     takes_payload = _takes_payload(call)
     returned = _hints(call).get("return", Any)
+    name = name or _name_of(call)
+    result: Codec[Any] = Codec(
+        type(None) if returned is None else returned,
+        limit_bytes=result_limit_bytes,
+        what=f"result of {name}",
+    )
     return StageDef(
-        name=name or _name_of(call),
+        name=name,
         call=call,
         is_async=inspect.iscoroutinefunction(call),
         takes_payload=takes_payload,
         retry=retry,
         timeout_seconds=timeout_seconds,
-        result=Codec(type(None) if returned is None else returned, limit_bytes=result_limit_bytes),
+        result=result,
     )
 
 

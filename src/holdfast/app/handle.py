@@ -47,6 +47,8 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Handle(Generic[R]):
+    __slots__ = ("_app", "_result", "id")
+
     def __init__(self, app: Holdfast, task_id: str, result: Codec[R]) -> None:
         self._app = app
         self._result = result

@@ -23,7 +23,7 @@ _ALIASES = {
 }
 
 
-class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     last_completed_stage_index: int
     completed_stage_names: tuple[str, ...]
     custom_data: dict[str, Any] = {}
@@ -34,6 +34,9 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     failure_history: tuple[Failure, ...] = ()
 
 
+_encode = msgspec.json.Encoder().encode
+
+
 class Verdict(StrEnum):
     GOOD = "good"
     INVALID = "invalid"  # discard it and start at stage 0
@@ -41,10 +44,11 @@ class Verdict(StrEnum):
 
 
 def encode(checkpoint: Checkpoint) -> bytes:
-    data = msgspec.json.encode(checkpoint.custom_data)
-    if len(data) > DATA_LIMIT_BYTES:
-        raise CheckpointTooLarge(len(data), DATA_LIMIT_BYTES)
-    return msgspec.json.encode(checkpoint)
+    if checkpoint.custom_data:
+        size = len(_encode(checkpoint.custom_data))
+        if size > DATA_LIMIT_BYTES:
+            raise CheckpointTooLarge(size, DATA_LIMIT_BYTES)
+    return _encode(checkpoint)
 
 
 def decode(body: bytes) -> Checkpoint:

@@ -26,6 +26,7 @@ HoldfastError
 │   │   ├── StoreTooNew
 │   │   └── StoreNotWritable
 │   └── SerialisationError
+├── SubmittedInPart             of ``submit_many``: some were accepted, some were not
 ├── TaskEnded                   raised by ``handle.result()``
 │   ├── TaskFailed
 │   ├── TaskCancelled
@@ -45,7 +46,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from holdfast.domain.state import Command, Status
     from holdfast.domain.task import Failure
@@ -212,6 +213,21 @@ class StoreNotWritable(StoreUnusable):
 
 class SerialisationError(StoreError):
     code = "serialisation"
+
+
+class SubmittedInPart(HoldfastError):
+    """By the number of the payload, from 0: ``accepted`` has the ids of the tasks that are kept,
+    ``errors`` what was said of others. The rest was not sent. A StoreUnavailable among the errors
+    may have been accepted all the same: with keys, submit all of them again."""
+
+    code = "submitted-in-part"
+
+    def __init__(
+        self, total: int, accepted: Mapping[int, str], errors: Mapping[int, Exception]
+    ) -> None:
+        number, error = next(iter(errors.items()))
+        super().__init__(f"{len(accepted)} of {total} were accepted; number {number}: {error}")
+        self.total, self.accepted, self.errors = total, accepted, errors
 
 
 class TaskEnded(HoldfastError):

@@ -15,7 +15,9 @@ from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task import By, Failure
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="event", rename="camel"):
+class Event(
+    msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="event", rename="camel", gc=False
+):
     task_id: str
     version: int  # of the record, after the transition
     at: float

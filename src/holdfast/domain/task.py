@@ -1,4 +1,8 @@
-"""The record of a task, and the facts that belong to it."""
+"""The record of a task, and the facts that belong to it.
+
+Here and in the other records ``gc=False``: they hold JSON and each other, never in a circle, so the
+collector of garbage need not look at the thousands of them that a busy worker makes.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,9 @@ class Kind(StrEnum):
     TENANT_MOVED_ON = "tenant-moved-on"
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class Failure(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False
+):
     """A failure as text: it must outlive the code that raised it."""
 
     kind: Kind
@@ -60,14 +66,14 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
         ).hexdigest()
 
 
-class Lease(msgspec.Struct, frozen=True, kw_only=True):
+class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     owner: str
     fence: int
     id: str
     until: float  # by the store's clock
 
 
-class By(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class By(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Who asked, from where and why."""
 
     actor: str
@@ -75,7 +81,7 @@ class By(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str = ""
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True):
+class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     id: str
     type: str
     tenant: str | None = None
@@ -154,7 +160,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         return can(self.status, command)
 
 
-class StageRecord(msgspec.Struct, frozen=True, kw_only=True):
+class StageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a committed stage left behind."""
 
     index: int
@@ -165,7 +171,7 @@ class StageRecord(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
+class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Volatile: the last word of a running stage."""
 
     fraction: float  # of the stage

@@ -22,7 +22,7 @@ class Next(StrEnum):
     GONE = "gone"  # settled and not kept: only a tombstone stays
 
 
-class Audit(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Audit(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """An operator's action, done or refused."""
 
     task_id: str
@@ -34,7 +34,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     refused: str | None = None  # the error's code
 
 
-class Transition(msgspec.Struct, frozen=True, kw_only=True):
+class Transition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One write, whole or not at all.
 
     It is applied only to the version that was read and, with ``lease`` set, only while that very
@@ -68,7 +68,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
         return self.before.version
 
 
-class Submission(msgspec.Struct, frozen=True, kw_only=True):
+class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     task: Task
     payload: bytes  # JSON
     digest: str  # of type and payload: the same key with another digest is a conflict
@@ -76,17 +76,17 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     held: bool = False
 
 
-class Applied(msgspec.Struct, frozen=True):
+class Applied(msgspec.Struct, frozen=True, gc=False):
     task: Task
 
 
-class Stale(msgspec.Struct, frozen=True):
+class Stale(msgspec.Struct, frozen=True, gc=False):
     """Not written: the record has another version or lease. ``task`` is the record as it is."""
 
     task: Task | None
 
 
-class MovedOn(msgspec.Struct, frozen=True):
+class MovedOn(msgspec.Struct, frozen=True, gc=False):
     """Not written: newer work has run for the tenant."""
 
     task: Task
@@ -95,23 +95,23 @@ class MovedOn(msgspec.Struct, frozen=True):
 Outcome = Applied | Stale | MovedOn
 
 
-class Inserted(msgspec.Struct, frozen=True):
+class Inserted(msgspec.Struct, frozen=True, gc=False):
     task_id: str
 
 
-class Existing(msgspec.Struct, frozen=True):
+class Existing(msgspec.Struct, frozen=True, gc=False):
     """The key was used before, with the same payload."""
 
     task_id: str
 
 
-class Conflict(msgspec.Struct, frozen=True):
+class Conflict(msgspec.Struct, frozen=True, gc=False):
     """The key was used before, with another payload."""
 
     task_id: str
 
 
-class Full(msgspec.Struct, frozen=True):
+class Full(msgspec.Struct, frozen=True, gc=False):
     queue: str
 
 

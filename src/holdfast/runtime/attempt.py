@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any
+from math import inf
+from typing import Any, Protocol
 
 import msgspec
 
@@ -22,14 +22,14 @@ from holdfast.domain.errors import (
     SerialisationError,
     StageTimeout,
 )
-from holdfast.domain.task import Progress, Task
+from holdfast.domain.task import Task
 from holdfast.ports import Clock
 from holdfast.registry import StageDef, UndoDef
 from holdfast.runtime import failures
 from holdfast.runtime.context import Context
 from holdfast.runtime.held import Held, Stop
 from holdfast.runtime.threads import Threads
-from holdfast.runtime.timing import deadline
+from holdfast.runtime.timing import Deadlines
 
 log = logging.getLogger("holdfast.executor")
 
@@ -41,135 +41,176 @@ class LeaseGone(Exception):
     """The task is another's now. Nothing more may be written."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    clock: Clock
-    chance: random.Random
-    threads: Threads
-    grace_seconds: float
+class Standing(Protocol):
+    """Where a run stands when it calls a function."""
+
     held: Held
     task: Task
     payload: Any
     data: Mapping[str, Any]
-    results: Mapping[str, bytes]
+    results: dict[str, bytes]
 
-    async def run(self, stage: StageDef) -> Done | Failed | None:
+
+class Attempts:
+    """Calls the users' functions, for all runs of a worker."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        chance: random.Random,
+        threads: Threads,
+        deadlines: Deadlines,
+        grace_seconds: float,
+    ) -> None:
+        self._clock = clock
+        self._chance = chance
+        self._threads = threads
+        self._deadlines = deadlines
+        self._grace_seconds = grace_seconds
+
+    def run(self, stage: StageDef, at: Standing) -> Coroutine[Any, Any, Done | Failed | None]:
         """Call the stage's function. None: it was stopped because the worker stops."""
-        return await self._outcome(stage, stage, key=self._key(stage))
+        return self._outcome(stage, stage, at, key=_key(stage, at))
 
-    async def undo(self, stage: StageDef) -> Done | Failed | None:
+    def undo(self, stage: StageDef, at: Standing) -> Coroutine[Any, Any, Done | Failed | None]:
         """Call the stage's undo; a stage without one has nothing to undo."""
-        return await self._outcome(stage, stage.undo, key=f"{self._key(stage)}/undo")
+        return self._outcome(stage, stage.undo, at, key=f"{_key(stage, at)}/undo")
 
     async def _outcome(
-        self, stage: StageDef, function: StageDef | UndoDef | None, *, key: str
+        self, stage: StageDef, function: StageDef | UndoDef | None, at: Standing, *, key: str
     ) -> Done | Failed | None:
-        started_at, started = self.clock.now(), self.clock.steady()
-        if self.held.stop is Stop.LEASE_LOST:
-            raise LeaseGone(self.task.id)
-        if started >= self.held.safe_until:
+        held, clock = at.held, self._clock
+        started_at, started = clock.now(), clock.steady()
+        if held.stop is Stop.LEASE_LOST:
+            raise LeaseGone(held.task_id)
+        if started >= held.safe_until:
             return None  # a process that was stopped for a while wakes up here
-        context = self._context(stage, key)
+        ends = started + stage.timeout_seconds
+        if function is not None:
+            held.begin(stage.name, at=started_at, renew_until=ends + self._grace_seconds)
+        context = self._context(stage, at, key)
         try:
-            value = await self._marked(stage, function, context) if function else None
-            codec = stage.result if function is stage else None
-            result = codec.encode(value, what=f"result of {stage.name}") if codec else b"null"
+            value = await self._returned(stage, function, context, at, ends) if function else None
+            result = stage.result.encode(value) if function is stage else b"null"
             data = dict(context.data)
-            _check_data(data)
+            if data:
+                _check_data(data)
         except asyncio.CancelledError as error:
-            return self._stopped(error, stage, started_at)
+            return self._stopped(error, stage, at, started_at)
         except (Exception, SystemExit) as error:
-            if self.held.stop is not None:  # it may be what became of our own cancel
-                return self._stopped(error, stage, started_at)
-            return self._failed(error, stage, started_at)
+            if held.stop is not None:  # it may be what became of our own cancel
+                return self._stopped(error, stage, at, started_at)
+            return self._failed(error, stage, at.task, started_at)
         return Done(
             result=result,
             data=data,
             started_at=started_at,
-            duration_seconds=self.clock.steady() - started,
+            duration_seconds=clock.steady() - started,
         )
 
-    async def _marked(self, stage: StageDef, function: StageDef | UndoDef, context: Context) -> Any:
+    def _returned(
+        self,
+        stage: StageDef,
+        function: StageDef | UndoDef,
+        context: Context,
+        at: Standing,
+        ends: float,
+    ) -> Coroutine[Any, Any, Any]:
+        arguments = (context, at.payload) if function.takes_payload else (context,)
+        if function.is_async:
+            return self._awaited(stage, function.call(*arguments), at.held, ends)
+        return self._in_thread(stage, partial(function.call, *arguments), at.held, ends)
+
+    async def _awaited(self, stage: StageDef, call: Awaitable[Any], held: Held, ends: float) -> Any:
         """While the mark stands, the run may be stopped from outside."""
-        self.held.in_stage, self.held.in_thread = True, not function.is_async
+        held.in_stage = True
+        self._deadlines.begin(held, ends)
         try:
-            return await self._call(stage, function, context)
-        finally:
-            self.held.in_stage = self.held.in_thread = False
-
-    async def _call(self, stage: StageDef, function: StageDef | UndoDef, context: Context) -> Any:
-        arguments = (context, self.payload) if function.takes_payload else (context,)
-        ends = self.clock.steady() + stage.timeout_seconds
-        self.held.renew_until = ends + self.grace_seconds
-        self._report_start(stage)
-        if not function.is_async:
-            value = await self.threads.run(partial(function.call, *arguments))
-            if self.clock.steady() > ends:
-                raise StageTimeout(stage.name, stage.timeout_seconds)
+            value = await call
+            if held.out_of_time:
+                raise TimeoutError  # it has swallowed the cancel
             return value
-        try:
-            async with deadline(self.clock, stage.timeout_seconds):
-                return await function.call(*arguments)
+        except asyncio.CancelledError:
+            if held.out_of_time and held.take_back():
+                raise StageTimeout(stage.name, stage.timeout_seconds) from None
+            raise
         except TimeoutError as error:
-            if self.clock.steady() < ends:
-                raise  # the user's own
-            raise StageTimeout(stage.name, stage.timeout_seconds) from error
+            if held.out_of_time or self._clock.steady() >= ends:
+                raise StageTimeout(stage.name, stage.timeout_seconds) from error
+            raise  # the user's own
+        finally:
+            held.in_stage, held.ends = False, inf
+            if held.out_of_time:
+                held.take_back()
 
-    def _context(self, stage: StageDef, key: str) -> Context:
+    async def _in_thread(
+        self, stage: StageDef, call: Callable[[], Any], held: Held, ends: float
+    ) -> Any:
+        held.in_stage = held.in_thread = True
+        try:
+            value = await self._threads.run(call)
+        finally:
+            held.in_stage = held.in_thread = False
+        if self._clock.steady() > ends:
+            raise StageTimeout(stage.name, stage.timeout_seconds)
+        return value
+
+    def _context(self, stage: StageDef, at: Standing, key: str) -> Context:
         """The data is a copy: a failed stage leaves none of what it wrote there."""
-        copy = msgspec.json.decode(msgspec.json.encode(self.data)) if self.data else {}
+        task, data = at.task, at.data
         return Context(
-            task_id=self.task.id,
-            tenant=self.task.tenant,
+            task_id=task.id,
+            tenant=task.tenant,
             stage=stage.name,
-            attempt=self.task.attempt,
+            attempt=task.attempt,
             key=key,
-            fence=self.task.fence,
-            data=copy,
-            results=self.results,
-            report=self.held.report,
-            now=self.clock.now,
+            fence=task.fence,
+            data=msgspec.json.decode(msgspec.json.encode(data)) if data else {},
+            results=at.results,
+            report=at.held.report,
+            now=self._clock.now,
         )
 
-    def _key(self, stage: StageDef) -> str:
-        return f"{self.task.id}/{self.task.epoch}/{stage.name}"
-
-    def _report_start(self, stage: StageDef) -> None:
-        self.held.report(Progress(fraction=0.0, stage=stage.name, at=self.clock.now()))
-
-    def _stopped(self, error: BaseException, stage: StageDef, started_at: float) -> Failed | None:
+    def _stopped(
+        self, error: BaseException, stage: StageDef, at: Standing, started_at: float
+    ) -> Failed | None:
         current = asyncio.current_task()
         assert current is not None
-        if self.held.stop is Stop.LEASE_LOST:
-            raise LeaseGone(self.task.id)
-        if self.held.stop is Stop.DRAIN:
+        if at.held.stop is Stop.LEASE_LOST:
+            raise LeaseGone(at.task.id)
+        if at.held.stop is Stop.DRAIN:
             if current.cancelling():
                 current.uncancel()
             return None
         if current.cancelling():
             raise error  # the loop itself is closing
-        return self._failed(error, stage, started_at)
+        return self._failed(error, stage, at.task, started_at)
 
-    def _failed(self, error: BaseException, stage: StageDef, started_at: float) -> Failed:
-        failure = failures.describe(error, self.task, stage.name, now=self.clock.now())
-        log.info("task %s: stage %s failed: %s", self.task.id, stage.name, failure.summary)
+    def _failed(
+        self, error: BaseException, stage: StageDef, task: Task, started_at: float
+    ) -> Failed:
+        failure = failures.describe(error, task, stage.name, now=self._clock.now())
+        log.info("task %s: stage %s failed: %s", task.id, stage.name, failure.summary)
         return Failed(
             failure=failure,
             started_at=started_at,
-            retry_seconds=self._retry_seconds(error, stage),
+            retry_seconds=self._retry_seconds(error, stage, task),
         )
 
-    def _retry_seconds(self, error: BaseException, stage: StageDef) -> float | None:
+    def _retry_seconds(self, error: BaseException, stage: StageDef, task: Task) -> float | None:
         if isinstance(error, RetryAfter):
             return error.delay_seconds
         if stage.retry.gives_up(error) or isinstance(error, UNCHANGING):
             return None
-        return stage.retry.delay_seconds(self.task.failures + 1, self.chance.random())
+        return stage.retry.delay_seconds(task.failures + 1, self._chance.random())
+
+
+def _key(stage: StageDef, at: Standing) -> str:
+    return f"{at.task.id}/{at.task.epoch}/{stage.name}"
 
 
 def _check_data(data: dict[str, Any]) -> None:
-    if not data:
-        return
     check_json(data, "ctx.data")
     size = len(msgspec.json.encode(data))
     if size > ckpt.DATA_LIMIT_BYTES:

@@ -26,13 +26,16 @@ class Gather(Generic[T, R]):
         self._send = send
         self._waiting: deque[tuple[T, asyncio.Future[R]]] = deque()
         self._sender: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop  # the sender's; to ask for it costs a system call
 
-    async def __call__(self, item: T) -> R:
-        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        self._waiting.append((item, future))
+    def __call__(self, item: T) -> asyncio.Future[R]:
+        """To be awaited; whoever is cancelled while he waits has sent it all the same, or not."""
         if self._sender is None:
-            self._sender = asyncio.create_task(self._send_all())
-        return await future
+            self._loop = asyncio.get_running_loop()
+            self._sender = self._loop.create_task(self._send_all())
+        future: asyncio.Future[R] = self._loop.create_future()
+        self._waiting.append((item, future))
+        return future
 
     async def _send_all(self) -> None:
         try:
@@ -62,8 +65,9 @@ class Gather(Generic[T, R]):
             for one in wanted:  # one of them spoils it; a repeat of the others does no harm
                 await self._send_batch([one])
             return
-        except BaseException as error:
-            _fail(wanted, error)
+        except BaseException:  # the sender was cancelled: whether it was written, nobody can tell
+            for _, future in wanted:
+                future.cancel()
             raise
         for one, answer in zip(wanted, answers, strict=True):
             if isinstance(answer, StoreError):
@@ -72,7 +76,7 @@ class Gather(Generic[T, R]):
                 one[1].set_result(answer)
 
 
-def _fail(batch: Sequence[tuple[T, asyncio.Future[R]]], error: BaseException) -> None:
+def _fail(batch: Sequence[tuple[T, asyncio.Future[R]]], error: Exception) -> None:
     for _, future in batch:
         if not future.done():
             future.set_exception(error)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable
 from enum import StrEnum
+from math import inf
 
 from holdfast.domain.events import TaskProgress
 from holdfast.domain.task import Progress
@@ -20,26 +19,44 @@ class Stop(StrEnum):
 class Held:
     """The heartbeat reads and writes this from its own thread; each field is set whole."""
 
-    def __init__(self, task_id: str, lease_id: str, *, safe_until: float) -> None:
+    renew_until = inf  # a hung stage must lose its lease
+    ends = inf  # when the stage that runs is interrupted
+    out_of_time = False  # and was
+    in_stage = False  # the user's code runs, not a commit
+    in_thread = False  # a plain function runs: it cannot be stopped
+    ending = False  # its last write is under way: the lease may be gone by our own hand
+    stop: Stop | None = None
+    told = False  # that it was lost while a plain function ran
+    last_chance = False  # one more crash and it is suspended as poison
+    progress_is_new = False
+    run: asyncio.Task[None] | None = None
+    _begun: tuple[str, float] | None = None
+    _said: Progress | None = None
+    _cancels_before = 0
+
+    def __init__(self, task_id: str, lease_id: str, *, safe_until: float, version: int = 0) -> None:
         self.task_id = task_id
         self.lease_id = lease_id
+        self.version = version  # of the record, when it was claimed
         self.safe_until = safe_until  # by our own clock: past it the lease may be another's
-        self.renew_until: float | None = None  # a hung stage must lose its lease
-        self.in_stage = False  # the user's code runs, not a commit
-        self.in_thread = False  # a plain function runs: it cannot be stopped
-        self.ending = False  # its last write is under way: the lease may be gone by our own hand
-        self.stop: Stop | None = None
-        self.told = False  # that it was lost while a plain function ran
-        self.last_chance = False  # one more crash and it is suspended as poison
-        self.version = 0  # of the record, when it was claimed
-        self.progress: Progress | None = None
-        self.progress_is_new = False
-        self.on_stop: Callable[[], None] = lambda: None
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
+
+    # -- what it says of itself
+
+    def begin(self, stage: str, *, at: float, renew_until: float) -> None:
+        """A stage starts; that it has done nothing yet is all there is to say of it."""
+        self._begun, self._said, self.progress_is_new = (stage, at), None, True
+        self.renew_until = renew_until
 
     def report(self, progress: Progress) -> None:
-        self.progress, self.progress_is_new = progress, True
+        self._said, self.progress_is_new = progress, True
+
+    @property
+    def progress(self) -> Progress | None:
+        """Made when somebody looks: most stages end before anybody does."""
+        if self._said is None and self._begun is not None:
+            stage, at = self._begun
+            return Progress(fraction=0.0, stage=stage, at=at)
+        return self._said
 
     def renewal(self) -> Renewal:
         fresh = self.progress if self.progress_is_new else None
@@ -47,29 +64,48 @@ class Held:
         return Renewal(task_id=self.task_id, lease_id=self.lease_id, progress=fresh)
 
     def event(self) -> TaskProgress | None:
-        if self.progress is None:
+        progress = self.progress
+        if progress is None:
             return None
         return TaskProgress(
             task_id=self.task_id,
             version=self.version,
-            at=self.progress.at,
-            fraction=self.progress.fraction,
-            stage=self.progress.stage,
-            message=self.progress.message,
+            at=progress.at,
+            fraction=progress.fraction,
+            stage=progress.stage,
+            message=progress.message,
         )
 
+    # -- being stopped
+
     def may_renew(self, now: float) -> bool:
-        return self.stop is not Stop.LEASE_LOST and (
-            self.renew_until is None or now < self.renew_until
-        )
+        return self.stop is not Stop.LEASE_LOST and now < self.renew_until
 
     def ask_to_stop(self, why: Stop) -> None:
         """Callable from any thread; the first reason stands, but a lost lease beats a drain."""
         if self.stop is None or why is Stop.LEASE_LOST:
             self.stop = why
-            self._loop.call_soon_threadsafe(self._stop)
+            if self.run is not None:
+                self.run.get_loop().call_soon_threadsafe(self._stop)
 
     def _stop(self) -> None:
         """A drain interrupts the user's code only: a commit that was begun is awaited."""
         if self.stop is Stop.LEASE_LOST or self.in_stage:
-            self.on_stop()
+            self.interrupt()
+
+    def interrupt(self) -> None:
+        if self.run is not None:
+            self.run.cancel()
+
+    def time_is_up(self) -> None:
+        """Interrupt the stage that runs; `take_back` is then called when it has ended."""
+        if self.run is not None:
+            self.ends, self.out_of_time = inf, True
+            self._cancels_before = self.run.cancelling()
+            self.run.cancel()
+
+    def take_back(self) -> bool:
+        """The interruption of a stage that had run out of time; False: it was not the only one."""
+        assert self.run is not None
+        self.out_of_time = False
+        return self.run.uncancel() <= self._cancels_before

@@ -6,11 +6,19 @@ import random
 
 from holdfast.ports import Clock
 
+_VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
+
 
 def new_id(clock: Clock, chance: random.Random) -> str:
-    milliseconds = int(clock.now() * 1000) & (1 << 48) - 1
-    bits = milliseconds << 80 | chance.getrandbits(80)
-    bits = bits & ~(0xF << 76) | 0x7 << 76
-    bits = bits & ~(0x3 << 62) | 0x2 << 62
-    text = f"{bits:032x}"
-    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+    return new_ids(clock, chance, 1)[0]
+
+
+def new_ids(clock: Clock, chance: random.Random, count: int) -> list[str]:
+    born = f"{int(clock.now() * 1000) & (1 << 48) - 1:012x}"
+    start = f"{born[:8]}-{born[8:]}-7"
+    drawn = chance.randbytes(10 * count).hex()
+    return [
+        f"{start}{drawn[i + 1 : i + 4]}-{_VARIANT[drawn[i + 4]]}{drawn[i + 5 : i + 8]}"
+        f"-{drawn[i + 8 : i + 20]}"
+        for i in range(0, 20 * count, 20)
+    ]

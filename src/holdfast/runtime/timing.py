@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from math import inf
 
-from holdfast.ports import Clock
+from holdfast.ports import Clock, Timer
+from holdfast.runtime.held import Held
+
+EARLY_SECONDS = 0.001  # a loop's timer may ring so much before its time
 
 
 async def sleep(clock: Clock, seconds: float) -> None:
@@ -51,3 +55,40 @@ async def deadline(clock: Clock, seconds: float) -> AsyncIterator[None]:
             raise TimeoutError
     finally:
         timer.cancel()
+
+
+class Deadlines:
+    """The ends of a worker's stages, under one timer: it is set for the first that may be due.
+
+    A stage that ends in time costs nothing more; the timer rings all the same, once, and is set
+    for the first of those that run then.
+    """
+
+    def __init__(self, clock: Clock, running: Callable[[], Iterable[Held]]) -> None:
+        self._clock = clock
+        self._running = running
+        self._rings_at = inf
+        self._timer: Timer | None = None
+
+    def begin(self, held: Held, ends: float) -> None:
+        held.ends = ends
+        if ends < self._rings_at:
+            self._set(ends)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _set(self, rings_at: float) -> None:
+        self.close()
+        seconds = max(0.0, rings_at - self._clock.steady())
+        self._rings_at, self._timer = rings_at, self._clock.call_later(seconds, self._ring)
+
+    def _ring(self) -> None:
+        self._rings_at, due = inf, self._clock.steady() + EARLY_SECONDS
+        for held in self._running():
+            if held.ends <= due:
+                held.time_is_up()
+        first = min((held.ends for held in self._running()), default=inf)
+        if first < inf:
+            self._set(first)

@@ -22,6 +22,7 @@ log = logging.getLogger("holdfast.waiters")
 
 LOOK_SECONDS = 1.0  # when nothing signals
 PAGE = 500
+ENDED = SETTLED | SUSPENDED
 MANY = 100
 SECONDS_EACH = 50e-6  # between two looks at many: the store has other things to do
 
@@ -31,17 +32,20 @@ class Waiters:
         self._store = store
         self._peek = Gather[str, Peek | None](store.peek)  # many begin to wait at once
         self._waiting: defaultdict[str, list[asyncio.Future[Peek]]] = defaultdict(list)
+        self._ticket = 0
         self._watcher: asyncio.Task[None] | None = None
 
     async def rested(self, task_id: str) -> Peek:
         """Until the task has settled or waits for a person; an outage is waited out."""
-        if (peek := await self._look(task_id)) is not None:
-            return peek
         future: asyncio.Future[Peek] = asyncio.get_running_loop().create_future()
+        if not self._waiting:
+            self._ticket = self._store.ticket(Topic.RESTED)  # before the look: nothing is missed
         self._waiting[task_id].append(future)
-        if self._watcher is None:
-            self._watcher = asyncio.create_task(self._watch())
         try:
+            if (peek := await self._look(task_id)) is not None:
+                return peek
+            if self._watcher is None:
+                self._watcher = asyncio.create_task(self._watch())
             return await future
         finally:
             self._forget(task_id, future)
@@ -54,20 +58,16 @@ class Waiters:
             return None  # the watcher says so, once for all
         if peek is None:
             raise TaskNotFound(task_id)
-        return self._ended(peek)
-
-    def _ended(self, peek: Peek) -> Peek | None:
-        return peek if peek.status in SETTLED | SUSPENDED else None
+        return peek if peek.status in ENDED else None
 
     async def _watch(self) -> None:
         try:
             while self._waiting:
-                ticket = self._store.ticket(Topic.RESTED)
+                await self._store.wait(Topic.RESTED, self._ticket, timeout=LOOK_SECONDS)
+                self._ticket = self._store.ticket(Topic.RESTED)
                 await self._look_at_all()
                 if len(self._waiting) > MANY:
                     await asyncio.sleep(len(self._waiting) * SECONDS_EACH)
-                if self._waiting:
-                    await self._store.wait(Topic.RESTED, ticket, timeout=LOOK_SECONDS)
         except Exception as error:
             self._fail_all(error)  # nobody may wait for a watcher that is gone
         finally:
@@ -95,7 +95,7 @@ class Waiters:
             return error.answers
 
     def _tell(self, task_id: str, peek: Peek | None) -> None:
-        if peek is not None and self._ended(peek) is None:
+        if peek is not None and peek.status not in ENDED:
             return
         for future in self._waiting.pop(task_id, []):
             if future.done():
@@ -106,6 +106,8 @@ class Waiters:
                 future.set_result(peek)
 
     def _forget(self, task_id: str, future: asyncio.Future[Peek]) -> None:
+        if not future.cancel() and not future.cancelled():
+            future.exception()  # the watcher and the first look may both have told
         waiting = self._waiting.get(task_id)
         if waiting is None:
             return

@@ -14,11 +14,10 @@ from itertools import count
 from holdfast.domain import decide
 from holdfast.domain.errors import PartlyUnavailable, SerialisationError, StoreError
 from holdfast.domain.events import TaskProgress
-from holdfast.domain.task import Task
 from holdfast.domain.transition import Outcome, Transition
 from holdfast.ports import Beat, Claimed, Clock, Store, Topic
 from holdfast.registry import Registry
-from holdfast.runtime.attempt import LeaseGone
+from holdfast.runtime.attempt import Attempts, LeaseGone
 from holdfast.runtime.committer import Gather
 from holdfast.runtime.executor import Executor, Rules
 from holdfast.runtime.heartbeat import Heartbeat
@@ -28,11 +27,11 @@ from holdfast.runtime.outages import Outages
 from holdfast.runtime.pruner import Pruner
 from holdfast.runtime.threads import DaemonThreads, Threads
 from holdfast.runtime.timers import Timers
-from holdfast.runtime.timing import sleep
+from holdfast.runtime.timing import Deadlines, sleep
 
 log = logging.getLogger("holdfast.worker")
 
-CLAIM_LIMIT = 100  # a larger batch is no quicker
+CLAIM_LIMIT = 64  # a larger batch is hardly quicker
 IDLE_SECONDS = 5.0  # a look without a signal: only a lost wake-up needs it
 TRY_AGAIN_SECONDS = (0.05, 1.0)
 SERVICE_REST_SECONDS = 1.0
@@ -43,7 +42,7 @@ STOP_SECONDS = 1.0  # for a run that was told that its lease is lost
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    slots: int = 100
+    slots: int = 128
     queues: tuple[str, ...] = ("default",)
     lease_seconds: float = 30.0
     drain_seconds: float = 30.0
@@ -77,17 +76,21 @@ class Worker:
         self._chance = chance
         self._options = options
         self._resend_seconds = options.lease_seconds / 2  # then a lease would be too short to use
+        self._last_chance = options.rules.crash_limit - 1
         self._started_at = clock.now()
         self._on_progress = on_progress
         self._loop = asyncio.get_running_loop()
-        self._running: dict[str, tuple[Held, asyncio.Task[None]]] = {}
-        self._appetite = CLAIM_LIMIT
+        self._running: dict[str, Held] = {}
+        # Claims of half the slots: while one half runs and commits, the next is on its way.
+        self._portion = min(CLAIM_LIMIT, (options.slots + 1) // 2)
+        self._appetite = self._portion
         self._queues = options.queues
         self._put_offs = 0
         self._slot_freed = asyncio.Event()
         self._drain_asked = asyncio.Event()
         self._services: list[asyncio.Task[None]] = []
         self._claimer: asyncio.Task[None] | None = None
+        self._is_idle = False  # the claimer waits for the bell
         self._outages = Outages(clock)
         self._write = Gather[Transition, Outcome](store.apply)
         self._heartbeat = Heartbeat(
@@ -99,12 +102,18 @@ class Worker:
             on_zombie=on_zombie or _leave_it,
             publish=self._publish,
         )
+        self._deadlines = Deadlines(clock, self._running.values)
         self._executor = Executor(
             registry=registry,
             clock=clock,
-            chance=chance,
             rules=options.rules,
-            threads=threads or DaemonThreads(),
+            attempts=Attempts(
+                clock=clock,
+                chance=chance,
+                threads=threads or DaemonThreads(),
+                deadlines=self._deadlines,
+                grace_seconds=options.rules.stage_grace_seconds,
+            ),
             write=self._write_until_lost,
             type_is_served=self._type_is_served,
             draining=self._drain_asked.is_set,
@@ -118,7 +127,7 @@ class Worker:
     @property
     def in_threads(self) -> frozenset[str]:
         """The leases under which plain functions run now."""
-        return frozenset(lease for lease, (held, _) in self._running.items() if held.in_thread)
+        return frozenset(lease for lease, held in self._running.items() if held.in_thread)
 
     async def start(self) -> None:
         timers = Timers(
@@ -149,6 +158,8 @@ class Worker:
         """
         self._drain_asked.set()
         self._slot_freed.set()
+        if self._claimer is not None and self._is_idle:
+            self._claimer.cancel()
         if self._claimer is not None:  # a claim that was sent may have been carried out
             await asyncio.wait((self._claimer,), timeout=self._options.lease_seconds)
         await self._until_idle(self._options.drain_seconds)
@@ -159,25 +170,25 @@ class Worker:
                 service.cancel()
         await asyncio.gather(*self._services, return_exceptions=True)
         await self._heartbeat.stop()
-        for held, _ in self._running.values():
+        self._deadlines.close()
+        for held in self._running.values():
             held.ask_to_stop(Stop.LEASE_LOST)  # nothing more is written, whatever they return
         try:
             await self._store.leave(self.name)
         except StoreError as error:
             self._outages.note(error)
-        return [held.task_id for held, _ in self._running.values()]
+        return [held.task_id for held in self._running.values()]
 
     async def _stop_runs(self, why: Stop, *, wait_seconds: float) -> None:
-        stoppable = [(held, run) for held, run in self._running.values() if not held.in_thread]
-        for held, _ in stoppable:
+        stoppable = [held for held in self._running.values() if not held.in_thread]
+        for held in stoppable:
             held.ask_to_stop(why)
-        if stoppable:
-            await asyncio.wait([run for _, run in stoppable], timeout=wait_seconds)
+        if runs := _runs(stoppable):
+            await asyncio.wait(runs, timeout=wait_seconds)
 
     def abandon(self) -> None:
         """As if the process had died here: nothing more is claimed or written."""
-        runs = [run for _, run in self._running.values()]
-        for task in (*self._services, self._claimer, *runs):
+        for task in (*self._services, self._claimer, *_runs(self._running.values())):
             if task is not None:
                 task.cancel()
 
@@ -186,7 +197,7 @@ class Worker:
 
         ``but``: the one that hung. Its lease lapses and counts, or it would hang for ever anew.
         """
-        rest = {held.lease_id: held for held, _ in self._running.values() if held is not but}
+        rest = {held.lease_id: held for held in self._running.values() if held is not but}
         if self._claimer is not None:
             self._claimer.cancel()  # else it would claim again what is given back
         reason, now = "the worker's process ends", self._clock.now()
@@ -208,7 +219,7 @@ class Worker:
             if asked_at is not None and self._clock.steady() - asked_at > self._resend_seconds:
                 request, asked_at = new_id(self._clock, self._chance), None
                 continue
-            free = min(self._options.slots - len(self._running), CLAIM_LIMIT)
+            free = self._options.slots - len(self._running)
             if free == 0:
                 self._slot_freed.clear()
                 await self._slot_freed.wait()
@@ -230,8 +241,7 @@ class Worker:
                 self._outages.note(error)
                 await self._pause(1)
                 continue
-            for one in claimed:
-                self._begin(one, asked_at)
+            self._begin(claimed, asked_at)
             request, asked_at = new_id(self._clock, self._chance), None
             if not claimed:
                 await self._until_ready(ticket)
@@ -241,30 +251,29 @@ class Worker:
     def _knew_any(self, claimed: Sequence[Claimed]) -> bool:
         """Among types it does not know a worker takes little: it would take others' work away."""
         known = sum(self._registry.find(one.task.type) is not None for one in claimed)
-        self._appetite = CLAIM_LIMIT if known == len(claimed) else max(1, 2 * known)
+        self._appetite = self._portion if known == len(claimed) else max(1, 2 * known)
         # What nobody here knows in the first queue must not hide what waits in the next.
         first, *others = self._queues
         self._queues = self._options.queues if known else (*others, first)
         return known > 0
 
-    def _begin(self, claimed: Claimed, asked_at: float) -> None:
-        lease = claimed.task.lease
-        assert lease is not None
-        held = Held(claimed.task.id, lease.id, safe_until=self._heartbeat.safe_until(asked_at))
-        held.version = claimed.task.version
-        task = asyncio.create_task(self._run(claimed, held))
-        held.on_stop = lambda: _cancel(task)
-        self._running[lease.id] = (held, task)
-        if self._clock.steady() < held.safe_until:  # else there is nothing to keep: given back
-            self._heartbeat.add(held)
+    def _begin(self, claimed: Sequence[Claimed], asked_at: float) -> None:
+        safe_until = self._heartbeat.safe_until(asked_at)
+        is_late = self._clock.steady() >= safe_until  # there is nothing to keep: given back
+        for one in claimed:
+            task, lease = one.task, decide.lease_of(one.task)
+            held = Held(task.id, lease.id, safe_until=safe_until, version=task.version)
+            held.run = self._loop.create_task(self._run(one, held))
+            self._running[lease.id] = held
+            if not is_late:
+                self._heartbeat.add(held)
 
     async def _run(self, claimed: Claimed, held: Held) -> None:
         try:
-            if self._endangers(claimed.task, held):
-                await self._put_off(claimed, held)
-            else:
-                await self._others_are_put_off(held)
-                await self._executor.run(claimed, held)
+            held.last_chance = 0 < self._last_chance == claimed.task.crashes
+            if held.last_chance and await self._put_off(claimed, held):
+                return
+            await self._executor.run(claimed, held)
         except LeaseGone:
             log.info("task %s was taken over", held.task_id)
         except SerialisationError as error:
@@ -283,50 +292,39 @@ class Worker:
             del self._running[held.lease_id]
             self._slot_freed.set()
 
-    def _endangers(self, task: Task, held: Held) -> bool:
+    async def _put_off(self, claimed: Claimed, held: Held) -> bool:
         """A task on its last chance runs beside no other such: if the worker dies, the one that
         ran is the one to blame, and the others are in nobody's hands."""
-        last_chance = self._options.rules.crash_limit - 1
-        held.last_chance = 0 < last_chance == task.crashes
-        return held.last_chance and any(
-            other.last_chance for other, _ in self._running.values() if other is not held
-        )
-
-    async def _put_off(self, claimed: Claimed, held: Held) -> None:
-        self._put_offs += 1
-        try:
-            await self._executor.put_off(claimed, held)
-        finally:
-            self._put_offs -= 1
-
-    async def _others_are_put_off(self, held: Held) -> None:
-        """Before the one begins that may end this process."""
-        if held.last_chance:
-            await asyncio.sleep(0)  # those of the same claim have begun
-        while held.last_chance and self._put_offs:
+        if any(other.last_chance for other in self._running.values() if other is not held):
+            self._put_offs += 1
+            try:
+                await self._executor.put_off(claimed, held)
+            finally:
+                self._put_offs -= 1
+            return True
+        await asyncio.sleep(0)  # those of the same claim have begun
+        while self._put_offs:
             await sleep(self._clock, PUT_OFF_SECONDS)
+        return False
 
     # -- the store, from a run
 
     async def _write_until_lost(self, transition: Transition) -> Outcome:
         """An outage does not fail a stage: the same write again, until the lease's own time."""
-        tries = 0
+        write, tries = self._write, 0
         while True:
             try:
-                return await self._write_once(transition)
+                return await write(transition)
             except SerialisationError:
-                raise  # it would be answered for ever
+                # A batch may fail for another's record: only alone it is known to be for ours.
+                if write is not self._write:
+                    raise  # it would be answered for ever
+                write = Gather(self._store.apply)
+                continue
             except StoreError as error:
                 self._outages.note(error)
             tries += 1
             await self._pause(tries)
-
-    async def _write_once(self, transition: Transition) -> Outcome:
-        """A batch may fail for a record that is another's: only alone it is known to be ours."""
-        try:
-            return await self._write(transition)
-        except SerialisationError:
-            return await Gather[Transition, Outcome](self._store.apply)(transition)
 
     async def _type_is_served(self, name: str) -> bool:
         within = 2 * self._options.lease_seconds
@@ -343,15 +341,17 @@ class Worker:
     # -- waiting
 
     async def _until_ready(self, ticket: int) -> None:
-        bell = asyncio.create_task(self._store.wait(Topic.READY, ticket, timeout=IDLE_SECONDS))
-        drain = asyncio.create_task(self._drain_asked.wait())
-        await asyncio.wait((bell, drain), return_when=asyncio.FIRST_COMPLETED)
-        for task in (bell, drain):
-            task.cancel()
-        await asyncio.gather(bell, drain, return_exceptions=True)
+        self._is_idle = True
+        try:
+            await self._store.wait(Topic.READY, ticket, timeout=IDLE_SECONDS)
+        except asyncio.CancelledError:
+            if not self._drain_asked.is_set():
+                raise
+        finally:
+            self._is_idle = False
 
     async def _until_idle(self, seconds: float) -> None:
-        running = [task for _, task in self._running.values()]
+        running = _runs(self._running.values())
         if not running:
             return
         timer = asyncio.create_task(sleep(self._clock, seconds))
@@ -396,8 +396,8 @@ class Worker:
         )
 
 
-def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
+def _runs(held: Iterable[Held]) -> list[asyncio.Task[None]]:
+    return [one.run for one in held if one.run is not None]
 
 
 async def _wait(tasks: Iterable[asyncio.Task[None]]) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.domain import checkpoint as ckpt
 from holdfast.domain import decide, operate
 from holdfast.domain.decide import Done, Failed
-from holdfast.domain.task import Task
+from holdfast.domain.task import Failure, Task
 from holdfast.domain.transition import Applied, Next, Outcome, Transition
 from holdfast.ports import Store
 from holdfast.registry import StageDef
@@ -71,11 +71,12 @@ async def rollback_forward(_: Real, run: Run) -> None:
     last = run.task.next_undo
     while run.task.next_undo >= 0:
         stage = run.declared.stages[last - run.task.next_undo]
-        outcome = await run.attempt().undo(stage)
+        outcome = await run.executor.attempts.undo(stage, run)
         if not isinstance(outcome, Done):
             return await run.give_back("it was stopped", interrupted=True)
         await run.commit_undo(stage, outcome)
-    return await run.commit(partial(decide.rolled_back, now=run.now))
+    await run.commit(partial(decide.rolled_back, now=run.now))
+    return None
 
 
 @mutant(Run, "commit_undo")
@@ -99,7 +100,7 @@ async def pause_runs_the_stage_again(_: Real, run: Run, stage: StageDef, done: D
     decision = partial(decide.stage_done, done=done, checkpoint=run.checkpoint, now=run.now)
     saved = decision(run.task).checkpoint
     while not await run.committed(decision(run.task)):
-        again = await run.attempt().run(stage)
+        again = await run.executor.attempts.run(stage, run)
         if not isinstance(again, Done):
             return await run.give_back("it was stopped", interrupted=True)
         decision = partial(decide.stage_done, done=again, checkpoint=run.checkpoint, now=run.now)
@@ -159,11 +160,11 @@ async def outage_fails_the_run(_: Real, worker: Worker, name: str) -> bool:
     return any(one.live and name in one.beat.types for one in live)
 
 
-@mutant(Run, "refused")
-async def poison_never_stops(real: Real, run: Run) -> bool:
+@mutant(Run, "refusal")
+def poison_never_stops(real: Real, run: Run) -> Failure | None:
     """A task that kills its workers is run again and again."""
     run.task = msgspec.structs.replace(run.task, crashes=0)
-    return bool(await real(run))
+    return real(run)  # type: ignore[no-any-return]
 
 
 @mutant(Run, "give_back")
@@ -175,7 +176,7 @@ async def drain_loses_the_task(*_: Any, **__: Any) -> None:
 def drain_interrupts_commits(_: Real, held: Held) -> None:
     """A worker that stops cancels a run in the middle of its write."""
     if held.stop in (Stop.LEASE_LOST, Stop.DRAIN):
-        held.on_stop()
+        held.interrupt()
 
 
 @mutant(operate, "retry")

@@ -1,0 +1,223 @@
+"""The way in: payloads are checked and made into records, singly or in bulk, and inserted."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import random
+from collections.abc import Iterable, Sequence
+from typing import Any, TypedDict, Unpack
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.codec import encode_plain
+from holdfast.domain import decide, names
+from holdfast.domain.errors import (
+    InvalidInput,
+    InvalidPayload,
+    KeyConflict,
+    PartlyUnavailable,
+    QueueFull,
+    Refused,
+    StoreFull,
+    StoreUnavailable,
+    SubmittedInPart,
+)
+from holdfast.domain.state import Status
+from holdfast.domain.task import Task
+from holdfast.domain.transition import Conflict, Full, Insertion, Submission
+from holdfast.ports import Clock, Store
+from holdfast.registry import TaskType
+from holdfast.runtime.committer import Gather
+from holdfast.runtime.ids import new_ids
+
+log = logging.getLogger("holdfast")
+
+USER_LIMIT_BYTES = 16 * 1024  # it is part of the record, which is read again and again
+PART = 200  # tasks of a bulk in one insert
+
+
+class Terms(TypedDict, total=False):
+    """What may be said beside the payload, for one task or for many alike."""
+
+    tenant: str | None
+    queue: str | None
+    trace_id: str | None
+    user: Any
+
+
+class Submitter:
+    def __init__(
+        self, store: Store, *, clock: Clock, chance: random.Random, queue_limit: int
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._chance = chance
+        self._queue_limit = queue_limit
+        self._put = Gather[Submission, Insertion](self._insert)
+
+    async def one(
+        self, declared: TaskType, payload: Any, key: str | None, **terms: Unpack[Terms]
+    ) -> str:
+        """The task's id; it is durable then."""
+        body = declared.payload.encode(payload)
+        keys = None if key is None else [names.check("key", key)]
+        [submission] = self._made(self._record(declared, **terms), [body], keys)
+        return self._accepted(submission, await self._put(submission))
+
+    async def many(
+        self,
+        declared: TaskType,
+        payloads: Iterable[Any],
+        keys: Iterable[str] | None,
+        **terms: Unpack[Terms],
+    ) -> list[str]:
+        """The ids, in the order of the payloads, which are all checked before the first goes in.
+
+        Each part is made while the one before it is on its way. Behind a part of which something
+        was not accepted nothing more is sent.
+        """
+        record = self._record(declared, **terms)
+        bodies = await _encoded(declared, payloads)
+        given = None if keys is None else [names.check("key", key) for key in keys]
+        if given is not None and len(given) != len(bodies):
+            raise InvalidInput(f"{len(given)} keys for {len(bodies)} payloads")
+        bulk, sending = _Bulk(), None
+        for start in range(0, len(bodies), PART):
+            part = slice(start, start + PART)
+            made = self._made(record, bodies[part], None if given is None else given[part])
+            if sending is not None:
+                await sending
+            if bulk.errors:
+                break
+            sending = asyncio.create_task(self._send(bulk, start, made))
+            await _turns()
+        if sending is not None:
+            await sending
+        return bulk.ids(len(bodies))
+
+    async def _send(self, bulk: _Bulk, start: int, batch: Sequence[Submission]) -> None:
+        try:
+            answers: Sequence[Insertion | Exception] = await self._insert(batch)
+        except PartlyUnavailable as error:
+            answers = error.answers
+        except Exception as error:
+            answers = [error] * len(batch)
+        for number, (submission, answer) in enumerate(zip(batch, answers, strict=True), start):
+            if isinstance(answer, Exception):
+                bulk.errors[number] = answer
+                continue
+            try:
+                bulk.accepted[number] = self._accepted(submission, answer)
+            except Refused as error:
+                bulk.errors[number] = error
+
+    async def _insert(self, batch: Sequence[Submission]) -> Sequence[Insertion]:
+        try:
+            return await self._store.insert(batch, depth_limit=self._queue_limit)
+        except StoreUnavailable as error:
+            why = "full" if isinstance(error, StoreFull) else "out of reach"
+            log.critical("submits were refused, the store is %s: %s", why, error)
+            raise
+
+    def _accepted(self, submission: Submission, answer: Insertion) -> str:
+        if isinstance(answer, Conflict):
+            task = submission.task
+            raise KeyConflict(task.tenant, task.key or "", answer.task_id)
+        if isinstance(answer, Full):
+            raise QueueFull(answer.queue, self._queue_limit)
+        return answer.task_id
+
+    def _record(
+        self,
+        declared: TaskType,
+        *,
+        tenant: str | None = None,
+        queue: str | None = None,
+        trace_id: str | None = None,
+        user: Any = None,
+    ) -> Task:
+        """What the tasks of one call have in common; each gets an id and a key of its own."""
+        if user is not None:  # as it is now, whatever becomes of it
+            whom = encode_plain(user, "user", limit_bytes=USER_LIMIT_BYTES)
+            user = msgspec.json.decode(whom)
+        now = self._clock.now()
+        return Task(
+            id="",
+            type=declared.name,
+            tenant=None if tenant is None else names.check("tenant", tenant),
+            queue=declared.queue if queue is None else names.check("queue", queue),
+            trace_id=None if trace_id is None else names.check_text("trace_id", trace_id),
+            user=user,
+            stages=declared.stage_names,
+            workflow=declared.workflow,
+            hold=declared.hold,
+            keep_seconds=declared.keep_seconds,
+            retry_max=declared.stages[0].retry.max,
+            created_at=now,
+            updated_at=now,
+            status_since=now,
+            status=Status.PENDING,
+        )
+
+    def _made(
+        self, record: Task, bodies: Sequence[bytes], keys: Sequence[str] | None
+    ) -> list[Submission]:
+        ids = new_ids(self._clock, self._chance, len(bodies))
+        tenant, home = record.tenant, self._store.home
+        if keys is None:
+            return [
+                decide.submit(replace(record, id=home(made, tenant=tenant, key=None)), body, "")
+                for made, body in zip(ids, bodies, strict=True)
+            ]
+        return [
+            decide.submit(
+                replace(record, id=home(made, tenant=tenant, key=key), key=key),
+                body,
+                _digest(record.type, body),
+            )
+            for made, body, key in zip(ids, bodies, keys, strict=True)
+        ]
+
+
+class _Bulk:
+    """What has become of the tasks of one call, by number."""
+
+    def __init__(self) -> None:
+        self.accepted: dict[int, str] = {}
+        self.errors: dict[int, Exception] = {}
+
+    def ids(self, total: int) -> list[str]:
+        if not self.errors:
+            return list(self.accepted.values())
+        if self.accepted:
+            raise SubmittedInPart(total, self.accepted, self.errors)
+        raise next(iter(self.errors.values()))
+
+
+async def _encoded(declared: TaskType, payloads: Iterable[Any]) -> list[bytes]:
+    encode, bodies = declared.payload.encode, list[bytes]()
+    for number, payload in enumerate(payloads):
+        try:
+            bodies.append(encode(payload))
+        except InvalidPayload:
+            encode(payload, what=f"payloads.{number}")  # the same error, with its number
+            raise
+        if number % PART == PART - 1:
+            await asyncio.sleep(0)  # others want to run, too
+    return bodies
+
+
+async def _turns() -> None:
+    """Of the loop, until what was begun is on its way to the store."""
+    for _ in range(2):
+        await asyncio.sleep(0)
+
+
+def _digest(name: str, body: bytes) -> str:
+    """The same for the same payload, in whatever order its fields are written."""
+    if b"{" in body:
+        body = msgspec.json.encode(msgspec.json.decode(body), order="sorted")
+    return hashlib.blake2b(name.encode() + b"\n" + body, digest_size=16).hexdigest()
