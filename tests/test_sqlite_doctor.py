@@ -17,6 +17,7 @@ from holdfast.testing.contract.hands import Hands
 from tests.sqlite_files import ask, opened
 
 LIMIT = 100
+UNREADABLE = "UPDATE tasks SET head = '{' WHERE n = ?"
 
 
 @pytest.fixture
@@ -42,14 +43,20 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
 
 
 DAMAGE = {
-    "a column differs from its record": "UPDATE tasks SET status = 'ODD' WHERE n = 6",
-    "a ready task is in no queue": "UPDATE tasks SET ready = NULL WHERE n = 6",
-    "a leased task is in a queue": "UPDATE tasks SET ready = 99 WHERE n = 3",
-    "a waiting task is in no line": "UPDATE tasks SET line = NULL WHERE n = 4",
-    "a lease is missing": """
-        UPDATE tasks SET lease_id = NULL, lease_boot = NULL, lease_until = NULL,
-            record = CAST(json_set(CAST(record AS TEXT), '$.lease', NULL) AS BLOB)
-        WHERE n = 3""",
+    "a column differs from its record": "UPDATE states SET type = 'odd' WHERE n = 6",
+    "a task is in another queue": "UPDATE states SET queue = 'odd' WHERE n = 6",
+    "a ready task is in no queue": "DELETE FROM ready WHERE n = 6",
+    "a ready task is said to rest": "UPDATE states SET place = 'parked' WHERE n = 6",
+    "a leased task is in a queue": "INSERT INTO ready VALUES ('default', 99, 3)",
+    "a task is in a queue twice": "INSERT INTO ready VALUES ('default', 99, 6)",
+    "a task that is not there is in a queue": "INSERT INTO ready VALUES ('default', 99, 777)",
+    "a task that is not there is leased":
+        "INSERT INTO leases SELECT 777, version, at, id, owner, fence, boot, until, NULL"
+        " FROM leases",
+    "a waiting task is in no line": "UPDATE states SET line = NULL WHERE n = 4",
+    "a waiting task is leased":
+        "INSERT INTO leases SELECT 4, version, at, id, owner, fence, boot, until, NULL FROM leases",
+    "a lease is missing": "DELETE FROM leases",
     "a tenant's line is miscounted": "UPDATE tenants SET waiting = 7 WHERE tenant = 't'",
     "a tenant has lost its active task": "UPDATE tenants SET active = NULL WHERE tenant = 't'",
     "a tenant says that a task is active which is gone":
@@ -59,6 +66,7 @@ DAMAGE = {
     "a total is gone": "DELETE FROM totals",
     "a key is gone": "DELETE FROM keys",
     "a number may be given out twice": "UPDATE sequences SET task = 1, fence = 0",
+    "a place in a queue may be given out twice": "UPDATE sequences SET ready = 0",
 }  # fmt: skip
 
 
@@ -81,23 +89,23 @@ async def test_planted_damage_is_found_and_mended(
 @pytest.mark.parametrize(
     ("change", "n", "invariant"),
     [
-        (("$.failures", "9"), 6, "I16"),
-        (("$.pause_requested", "true"), 2, "I14"),
-        (("$.last_completed", "1"), 3, "I7"),
+        ('{"failures": 9}', 6, "I16"),
+        ('{"pause_requested": true}', 2, "I14"),
+        ('{"last_completed": 1}', 3, "I7"),
     ],
 )
 async def test_a_broken_rule_is_only_told(
-    store: SqliteStore, path: Path, change: tuple[str, str], n: int, invariant: str
+    store: SqliteStore, path: Path, change: str, n: int, invariant: str
 ) -> None:
-    sql = "UPDATE tasks SET record = CAST(json_set(CAST(record AS TEXT), ?, json(?)) AS BLOB)"
-    ask(path, f"{sql} WHERE n = ?", *change, n)
+    ask(path, "UPDATE states SET rest = ? WHERE n = ?", change, n)
     await only_told(store, invariant)
 
 
 @pytest.mark.parametrize(
     ("damage", "invariant"),
     [
-        ("UPDATE tasks SET record = CAST('{' AS BLOB) WHERE n = 6", "I11"),
+        ("UPDATE tasks SET head = '{' WHERE n = 6", "I11"),
+        ("UPDATE states SET rest = '{' WHERE n = 2", "I11"),
         ("UPDATE keys SET task_id = 'another'", "I10"),
     ],
 )
@@ -117,11 +125,9 @@ async def only_told(store: SqliteStore, invariant: str) -> None:
 async def test_two_running_tasks_of_a_tenant_are_told(store: SqliteStore, path: Path) -> None:
     ask(
         path,
-        "UPDATE tasks SET lease_id = 'x', lease_boot = 1, lease_until = 9e9, line = NULL,"
-        " place = 'leased', record = CAST(json_set(CAST(record AS TEXT), '$.place', 'leased',"
-        ' \'$.lease\', json(\'{"owner":"w","fence":1,"id":"x","until":9e9}\')) AS BLOB)'
-        " WHERE n = 4",
+        "INSERT INTO leases SELECT 4, version, at, id, owner, fence, boot, until, NULL FROM leases",
     )
+    ask(path, "UPDATE states SET line = NULL, place = 'ready' WHERE n = 4")
     assert "I2" in kinds(await store.doctor(fix=True, limit=LIMIT))
     assert kinds(await store.doctor(fix=False, limit=LIMIT)) == {"I2"}
 
@@ -132,21 +138,21 @@ def kinds(findings: object) -> set[str]:
 
 
 async def test_the_doctor_stops_at_its_limit(store: SqliteStore, path: Path) -> None:
-    ask(path, "UPDATE tasks SET version = 99")
+    ask(path, "UPDATE states SET type = 'odd'")
     assert len(await store.doctor(fix=False, limit=3)) == 3
 
 
 async def test_an_unreadable_record_does_not_stop_its_neighbours(
     store: SqliteStore, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    ask(path, "UPDATE tasks SET record = CAST('{' AS BLOB) WHERE n = 6")
+    ask(path, UNREADABLE, 6)
     claimed = await Hands(store, ManualClock()).claim(limit=10)
     assert [c.task.order for c in claimed] == [7]
     assert "unreadable" in caplog.text
     page = await store.find(Filter(), limit=LIMIT)
     assert len(page.tasks) == 6
     assert (await store.load(["task-000006", "task-000007"]))[0] is None
-    assert ask(path, "SELECT place FROM tasks WHERE n = 6") == [(Place.PARKED.value,)]
+    assert ask(path, "SELECT place FROM states WHERE n = 6") == [(Place.PARKED.value,)]
     assert len(await store.doctor(fix=True, limit=LIMIT)) == 1
 
 
@@ -155,14 +161,11 @@ async def test_an_unreadable_head_of_a_line_lets_the_next_through(path: Path) ->
     async with opened(path, clock) as store:
         hands = Hands(store, clock)
         first, _, third = [await hands.submit(tenant="t", stages=("only",)) for _ in range(3)]
-        ask(path, "UPDATE tasks SET record = CAST('{' AS BLOB) WHERE n = 2")
+        ask(path, UNREADABLE, 2)
         await hands.complete(await hands.take())
         assert first.id != third.id
         assert await hands.claim_ids() == [third.id]
         assert (await hands.tenant("t")).waiting == 0
-
-
-UNREADABLE = "UPDATE tasks SET record = CAST('{' AS BLOB) WHERE n = ?"
 
 
 @pytest.mark.parametrize("place", [Place.READY, Place.LEASED, Place.LATER])
@@ -216,7 +219,7 @@ async def test_the_doctor_leaves_an_unreadable_task_to_the_worker_that_has_it(pa
 async def test_no_read_fails_for_an_unreadable_row(store: SqliteStore, path: Path) -> None:
     hands = Hands(store, ManualClock())
     await hands.renew()
-    ask(path, "UPDATE tasks SET record = CAST('{' AS BLOB)")
+    ask(path, "UPDATE tasks SET head = '{'")
     ask(path, "UPDATE audits SET body = CAST('{' AS BLOB)")
     ask(path, "UPDATE workers SET beat = CAST('{' AS BLOB)")
     assert await store.load(["task-000003"]) == [None]

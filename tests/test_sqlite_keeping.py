@@ -10,7 +10,7 @@ from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.hands import Hands
 from tests.sqlite_files import ask, opened
 
-PER_TASK = "tasks payloads outcomes checkpoints stages events keys tombstones tenants".split()
+PER_TASK = "tasks states ready leases checkpoints journal keys tombstones tenants".split()
 DAY = 86_400.0
 
 
@@ -73,7 +73,7 @@ async def test_a_large_clean_up_is_done_in_bounded_steps(
         assert await prune(limit=500, dry_run=True) == 60
         assert await prune(limit=35, dry_run=False) == 35
         assert await prune(limit=500, dry_run=False) == 25
-        assert ask(path, "SELECT count(*) FROM events") == [(0,)]
+        assert ask(path, "SELECT count(*) FROM journal") == [(0,)]
 
 
 async def test_unreadable_rows_do_not_stop_the_clean_up_and_are_not_deleted(
@@ -85,7 +85,7 @@ async def test_unreadable_rows_do_not_stop_the_clean_up_and_are_not_deleted(
         await hands.submit_many(6, stages=("only",), keep_seconds=1)
         for claimed in await hands.claim():
             await hands.complete(claimed.task)
-        ask(path, "UPDATE tasks SET record = CAST('{' AS BLOB) WHERE n <= 3")
+        ask(path, "UPDATE tasks SET head = '{' WHERE n <= 3")
         clock.advance(3 * DAY)
         assert await store.prune(Kept.TASKS, older_than_seconds=0, limit=2, dry_run=False) == 2
         assert await store.prune(Kept.TASKS, older_than_seconds=0, limit=2, dry_run=False) == 1

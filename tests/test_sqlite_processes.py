@@ -92,5 +92,4 @@ async def test_a_killed_writer_leaves_what_it_was_answered_and_nothing_half_done
         assert None not in await store.load(answered)
         assert await store.doctor(fix=False, limit=PAGE) == []
     assert ask(path, "PRAGMA integrity_check") == [("ok",)]
-    assert ask(path, "SELECT count(*) FROM tasks") == ask(path, "SELECT count(*) FROM payloads")
-    assert ask(path, "SELECT count(*) FROM tasks") == ask(path, "SELECT count(*) FROM events")
+    assert ask(path, "SELECT count(*) FROM tasks") == ask(path, "SELECT count(*) FROM states")

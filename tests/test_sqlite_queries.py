@@ -11,8 +11,9 @@ import pytest
 from holdfast.domain.state import SUSPENDED, Status
 from holdfast.domain.task import Task
 from holdfast.ports import Filter
-from holdfast.stores.sqlite import find, schema
+from holdfast.stores.sqlite import find, schema, txn
 from holdfast.stores.sqlite.reads import readable
+from holdfast.stores.sqlite.records import Row
 from holdfast.stores.sqlite.statements import SQL
 from holdfast.testing.clock import START_NOW, ManualClock
 from holdfast.testing.contract.hands import Hands
@@ -21,8 +22,10 @@ from tests.sqlite_files import opened
 
 # A row per queue and place, per pair of statuses, per refusal, per worker: read whole, on purpose.
 SMALL = {"totals", "moves", "refusals", "workers", "sqlite_schema", "CONSTANT"}
+# What a statement was given, and a row per task that runs, of which there are no more than slots.
+SMALL |= {"e", "json_each", "jsonb_each", "leases", "l"}
 # Ids of a span of time, put in the order of pages: no more of them than `find.DATED_LIMIT`.
-SORTED = {"find_suspended"}
+SORTED = {"find_suspended", "find_leased"}
 SETTINGS = re.compile(r"PRAGMA|BEGIN|COMMIT|ROLLBACK|CREATE", re.IGNORECASE)
 QUERIES = sorted(name for name, text in SQL.items() if not SETTINGS.match(text))
 PLACEHOLDER = re.compile(r"\?(\d*)")
@@ -48,8 +51,8 @@ def test_no_query_scans_a_table(db: apsw.Connection, name: str) -> None:
 def test_a_span_of_time_is_read_from_its_index_alone(db: apsw.Connection) -> None:
     plan = "\n".join(plan_of(db, "find_suspended"))
     span = "(status=? AND suspended_at>? AND suspended_at<?)"
-    assert f"USING COVERING INDEX tasks_suspended {span}" in plan
-    assert "SEARCH tasks USING INDEX tasks_id (id=?)" in plan
+    assert f"USING COVERING INDEX states_suspended {span}" in plan
+    assert "SEARCH s USING INDEX states_id (id=?)" in plan
 
 
 def plan_of(db: apsw.Connection, name: str) -> list[str]:
@@ -65,21 +68,24 @@ def scanned(step: str) -> str:
 @pytest.mark.parametrize(
     ("name", "index"),
     [
-        ("ready_of_queue", "tasks_ready"),
-        ("line_head", "tasks_line"),
-        ("due_now", "tasks_due"),
-        ("leases_lapsed", "tasks_leased"),
-        ("leases_of_other_boots", "tasks_leased"),
-        ("outdated_tasks", "tasks_kept"),
-        ("event_request", "events_version"),
-        ("find_group", "tasks_group (status=? AND type=? AND queue=? AND id<?)"),
-        ("find_next_group", "tasks_group ((status,type,queue)>(?,?,?))"),
-        ("find_tenant", "tasks_tenant"),
-        ("find_plan", "tasks_plan"),
-        ("find_error", "tasks_error (error=? AND status=? AND id<?)"),
-        ("find_suspended_tenant", "tasks_suspended_tenant (tenant=? AND status=? AND id<?)"),
-        ("find_many_suspended", "tasks_suspended (status=? AND suspended_at>? AND suspended_at<?)"),
-        ("find_any", "tasks_id"),
+        ("ready_of_queue", "q USING PRIMARY KEY (queue=?)"),
+        ("ready_head", "q USING PRIMARY KEY (queue=?)"),
+        ("ready_delete", "PRIMARY KEY (queue=? AND number=?)"),
+        ("line_ids", "states_line"),
+        ("due_now", "states_due"),
+        ("outdated_tasks", "states_kept"),
+        ("journal_request", "journal_version (n=? AND version=?)"),
+        ("find_group", "states_group (status=? AND type=? AND queue=? AND id<?)"),
+        ("find_next_group", "states_group ((status,type,queue)>(?,?,?))"),
+        ("find_tenant", "states_tenant"),
+        ("find_plan", "states_plan"),
+        ("find_error", "states_error (error=? AND status=? AND id<?)"),
+        ("find_suspended_tenant", "states_suspended_tenant (tenant=? AND status=? AND id<?)"),
+        (
+            "find_many_suspended",
+            "states_suspended (status=? AND suspended_at>? AND suspended_at<?)",
+        ),
+        ("find_any", "states_id"),
     ],
 )
 def test_a_question_is_answered_by_its_own_index(
@@ -88,9 +94,25 @@ def test_a_question_is_answered_by_its_own_index(
     assert index in plan_of(db, name)[0]
 
 
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [
+        ("standings_of", "s USING INDEX states_id (id=?)"),
+        ("state_put", "states USING INTEGER PRIMARY KEY (rowid=?)"),
+        ("state_stay", "states USING INTEGER PRIMARY KEY (rowid=?)"),
+        ("lease_delete", "leases USING INTEGER PRIMARY KEY (rowid=?)"),
+        ("line_heads", "states USING COVERING INDEX states_line (tenant=? AND line>?)"),
+        ("tenants_get", "v USING PRIMARY KEY (tenant=?)"),
+        ("find_leased", "s USING INTEGER PRIMARY KEY (rowid=?)"),
+    ],
+)
+def test_each_of_a_set_is_found_by_an_index(db: apsw.Connection, name: str, index: str) -> None:
+    assert f"SEARCH {index}" in plan_of(db, name)
+
+
 def test_every_statement_is_used() -> None:
     code = "".join(p.read_text() for p in (PACKAGE / "stores" / "sqlite").glob("*.py"))
-    made = {f"{table}_delete" for table in re.findall(r'"(\w+)"', code)}
+    made = {f"{table}_delete" for table in re.findall(r'"(\w+)"', code)} | set(txn.WRITES)
     steps = {f"v{n}" for n in range(1, schema.VERSION + 1)}
     unused = {name for name in SQL if f'"{name}"' not in code} - made - steps
     assert unused == set()
@@ -135,9 +157,9 @@ class Reads:
         self.count = 0
         monkeypatch.setattr(find, "readable", self._readable)
 
-    def _readable(self, task_id: str, record: bytes, until: float | None) -> Task | None:
+    def _readable(self, row: Row) -> Task | None:
         self.count += 1
-        return readable(task_id, record, until)
+        return readable(row)
 
 
 @pytest.mark.parametrize("asked", ONE_OF_MANY)

@@ -12,7 +12,7 @@ import pytest
 from holdfast.domain.errors import StoreError, StoreUnavailable, StoreUnusable
 from holdfast.domain.transition import Inserted
 from holdfast.ports import Renewal, Topic
-from holdfast.stores.sqlite import SqliteStore, writer
+from holdfast.stores.sqlite import SqliteStore, txn, writer
 from holdfast.stores.sqlite.statements import SQL
 from holdfast.stores.sqlite.txn import Txn
 from holdfast.testing.clock import ManualClock
@@ -94,7 +94,7 @@ async def test_one_failing_write_of_a_group_spoils_no_other(
     store: SqliteStore, hands: Hands
 ) -> None:
     def fails(txn: Txn) -> None:
-        txn.run("payload_add", 999, b"half")
+        txn.run("key_put", '[["", "half", "a"]]')
         raise ValueError("no")
 
     async with Hold(store):
@@ -105,7 +105,8 @@ async def test_one_failing_write_of_a_group_spoils_no_other(
         await failing
     assert await before == [Inserted("a")]
     assert await after == [Inserted("b")]
-    assert ask(store.path, "SELECT count(*) FROM payloads") == [(2,)]
+    assert ask(store.path, "SELECT count(*) FROM tasks") == [(2,)]
+    assert ask(store.path, "SELECT count(*) FROM keys") == [(0,)]
 
 
 async def test_a_commit_that_fails_fails_for_its_whole_group_and_leaves_nothing(
@@ -125,9 +126,21 @@ async def test_a_commit_that_fails_fails_for_its_whole_group_and_leaves_nothing(
     assert task.order == 1
 
 
+async def test_what_is_large_is_written_in_parts(
+    hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(txn, "SIZE_LIMIT", 100)
+    batch = [hands.submission(payload="x" * 90, tenant="t") for _ in range(5)]
+    assert len(await hands.insert(*batch)) == 5
+    for submission in batch:
+        task = await hands.complete(await hands.take())
+        assert (await hands.detail(task)).payload == submission.payload
+    assert await hands.store.doctor(fix=False, limit=10) == []
+
+
 async def test_an_answer_means_committed(path: Path, hands: Hands) -> None:
     await hands.insert(hands.submission(id="a"))
-    assert ask(path, "SELECT id FROM tasks") == [("a",)]
+    assert ask(path, "SELECT id FROM states") == [("a",)]
 
 
 async def test_what_was_written_is_read_at_once(hands: Hands) -> None:

@@ -6,135 +6,199 @@ from collections.abc import Sequence
 
 import msgspec
 
+from holdfast.domain import checkpoint as ckpt
+from holdfast.domain.checkpoint import Checkpoint
 from holdfast.domain.task import Place, Task
 from holdfast.domain.transition import Applied, MovedOn, Next, Outcome, Stale, Transition
 from holdfast.ports import Topic
 from holdfast.stores import codec
-from holdfast.stores.sqlite.places import enter, moved_on, rest, take_out
+from holdfast.stores.sqlite.places import entered, leave, moved_on, rest
+from holdfast.stores.sqlite.records import (
+    PLACES,
+    Standing,
+    rest_of,
+    row_of,
+    short,
+    short_stage,
+)
 from holdfast.stores.sqlite.txn import Txn
 from holdfast.stores.sqlite.verbs import write_audit
 
 TOMBSTONE_SECONDS = 24 * 3600
 
+STAY, LEASED = Next.STAY, Place.LEASED
+REST = {
+    Next.LATER: Place.LATER,
+    Next.PARKED: Place.PARKED,
+    Next.SETTLED: Place.SETTLED,
+    Next.GONE: Place.SETTLED,
+}
+
 replace = msgspec.structs.replace
 
 
 class Write(msgspec.Struct, frozen=True):
-    """A transition and its checkpoint, encoded before the writer's time is spent on it."""
+    """A transition, encoded before the writer's time is spent on it."""
 
     transition: Transition
-    checkpoint: bytes | None
+    rest: msgspec.Raw
+    checkpoint: str | None
+
+
+def write(transition: Transition) -> Write:
+    checkpoint = transition.checkpoint
+    return Write(
+        transition,
+        rest_of(transition.after),
+        None if checkpoint is None else ckpt.encode(checkpoint).decode(),
+    )
 
 
 def apply(txn: Txn, batch: Sequence[Write]) -> list[Outcome]:
-    return [_apply(txn, write) for write in batch]
+    rows = txn.look([write.transition.task_id for write in batch])
+    txn.meet(_tenants_left(batch), heads=True)
+    return [_apply(txn, write, rows.get(write.transition.task_id)) for write in batch]
 
 
-def _apply(txn: Txn, write: Write) -> Outcome:
+def _tenants_left(batch: Sequence[Write]) -> set[str]:
+    """The tenants whose lines may go on."""
+    return {
+        name
+        for write in batch
+        if (name := write.transition.after.tenant) is not None and write.transition.next is not STAY
+    }
+
+
+def _apply(txn: Txn, write: Write, row: Standing | None) -> Outcome:
     transition = write.transition
-    task = txn.find(transition.task_id)
-    if _was_applied(txn, task, transition):
-        return Applied(task or transition.after)
-    if task is None or not _may_write(task, transition):
-        return Stale(task)
-    if transition.not_if_moved_on and moved_on(txn, task):
-        return MovedOn(task)
-    if not _write_checkpoint(txn, task, write):
-        return Stale(task)
-    _write_bodies(txn, task, transition)
-    txn.count_move(task, transition.after)
-    after = _put(txn, task, transition)
+    if row is not None and txn.was_written(row.n):
+        row = txn.look((row.id,)).get(row.id)
+    if row is None or not _may_write(row, transition):
+        return _refused(txn, row, transition)
+    if transition.not_if_moved_on and moved_on(txn, transition.before.tenant, row.fence):
+        return MovedOn(_record(txn, row) or transition.before)
+    _write_bodies(txn, row, write)
+    if transition.next is STAY:
+        return Applied(_stay(txn, row, write))
+    after = _move(txn, row, write)
     if transition.next is Next.GONE:
         delete(txn, after)
         return Applied(transition.after)
     return Applied(after)
 
 
-def _was_applied(txn: Txn, task: Task | None, transition: Transition) -> bool:
-    if task is None:
-        found = txn.row("tombstone_request", transition.task_id)
-    elif task.version == transition.expects:
-        return False  # its version is yet to come
-    else:
-        found = txn.row("event_request", task.order, transition.after.version)
-    return found is not None and found[0] == transition.request
-
-
-def _may_write(task: Task, transition: Transition) -> bool:
-    if task.version != transition.expects:
+def _may_write(row: Standing, transition: Transition) -> bool:
+    if row.present != transition.before.version or row.place not in PLACES:
+        return False
+    checkpoint = transition.checkpoint
+    if checkpoint is not None and not _is_newer(checkpoint, row) and not transition.drop_checkpoint:
         return False
     if transition.lease is None:
-        return task.lease is None or transition.next is Next.STAY
-    return task.lease is not None and task.lease.id == transition.lease
+        return row.lease_id is None or transition.next is STAY
+    return row.lease_id == transition.lease
 
 
-def _write_checkpoint(txn: Txn, task: Task, write: Write) -> bool:
-    """The first write of a transition. False: one as new is there, and nothing was written."""
-    transition = write.transition
-    if transition.drop_checkpoint:
-        txn.run("checkpoint_delete", task.order)
-    if transition.checkpoint is None:
-        return True
-    txn.run("checkpoint_put", task.order, transition.checkpoint.version, write.checkpoint)
-    return txn.db.changes() > 0
+def _is_newer(checkpoint: Checkpoint, row: Standing) -> bool:
+    return row.checkpoint is None or checkpoint.version > row.checkpoint
 
 
-def _write_bodies(txn: Txn, task: Task, transition: Transition) -> None:
-    n, stage = task.order, transition.stage
+def _refused(txn: Txn, row: Standing | None, transition: Transition) -> Outcome:
+    """The same write, sent again, is answered as it was; any other is stale."""
+    if row is None:
+        found, task = txn.row("tombstone_request", transition.task_id), None
+    else:
+        found = txn.row("journal_request", row.n, transition.after.version)
+        task = _record(txn, row)
+    if found is not None and found[0] == transition.request:
+        return Applied(task or transition.after)
+    return Stale(task)
+
+
+def _record(txn: Txn, row: Standing) -> Task | None:
+    return txn.read(row_of(txn.row("record_at", row.n)))
+
+
+def _write_bodies(txn: Txn, row: Standing, write: Write) -> None:
+    transition, n = write.transition, row.n
+    stage, result, data = transition.stage, transition.result, transition.data
+    if row.checkpoint is not None:
+        if transition.drop_checkpoint:
+            txn.add("checkpoint_delete", n)
+        elif transition.after.settled_at != row.settled_at:
+            txn.add("checkpoint_settled", (n, transition.after.settled_at))
+    if transition.checkpoint is not None:
+        txn.add("checkpoint_put", (n, transition.checkpoint.version, write.checkpoint))
     if transition.drop_stages:
-        txn.run("stages_delete", n)
-        txn.run("outcome_forget_data", n)
-    if stage is not None:
-        txn.run(
-            "stage_put",
-            n,
-            stage.index,
-            stage.name,
-            stage.result,
-            stage.duration_seconds,
-            stage.run,
-            stage.epoch,
-        )
-    if transition.result is not None or transition.data is not None:
-        txn.run("outcome_put", n, transition.result, transition.data)
+        txn.run("stages_forget", n)
     if transition.audit is not None:
         write_audit(txn, transition.audit)
-    if transition.after.settled_at != task.settled_at and not transition.drop_checkpoint:
-        txn.run("checkpoint_settled", transition.after.settled_at, n)
-    txn.log(n, transition.after.version, transition.request, transition.events)
+    txn.add(
+        "journal_add",
+        (
+            n,
+            transition.after.version,
+            transition.request,
+            row.started,
+            short(transition.events),
+            None if stage is None else short_stage(stage),
+            None if stage is None else stage.result.decode(),
+            None if result is None else result.decode(),
+            None if data is None else data.decode(),
+        ),
+        size=len(stage.result if stage else b"") + len(result or b"") + len(data or b""),
+    )
 
 
-def _put(txn: Txn, before: Task, transition: Transition) -> Task:
-    """Write the record and put it in its place."""
-    after = replace(transition.after, order=before.order, fence=before.fence)
-    if transition.next is Next.STAY:
-        after = replace(after, place=before.place, lease=before.lease, due=before.due)
-        txn.stay(before, after)
-        return after
-    take_out(txn, before)
-    after = replace(after, lease=None, due=None)
-    match transition.next:
-        case Next.READY:
-            return enter(txn, before, after)
-        case Next.LATER:
+def _stay(txn: Txn, row: Standing, write: Write) -> Task:
+    before, after, lease = write.transition.before, write.transition.after, row.lease
+    _write_head(txn, row.n, before, after)
+    if lease is None:
+        place, fence = PLACES[row.place], row.fence
+    else:
+        place, fence = LEASED, lease.fence
+    after = replace(after, order=row.n, fence=fence, place=place, lease=lease, due=row.due)
+    txn.stay(before, after, write.rest)
+    return after
+
+
+def _move(txn: Txn, row: Standing, write: Write) -> Task:
+    """Write the record and put it in its new place."""
+    transition, n = write.transition, row.n
+    before, after = transition.before, transition.after
+    _write_head(txn, n, before, after)
+    leave(txn, row, after.tenant)
+    due = ready = line = None
+    if transition.next is Next.READY:
+        place, ready, line = entered(txn, after.tenant, n)
+    else:
+        place = REST[transition.next]
+        if place is Place.LATER:
             due = round(txn.now + transition.delay_seconds, 6)
             txn.topics.add(Topic.READY)
-            return rest(txn, before, replace(after, place=Place.LATER, due=due))
-        case Next.PARKED:
-            return rest(txn, before, replace(after, place=Place.PARKED))
-        case _:
-            return rest(txn, before, replace(after, place=Place.SETTLED))
+    if row.lease_id is None:
+        left, fence = PLACES[row.place], row.fence
+    else:
+        left, fence = LEASED, row.lease_fence
+    after = replace(after, order=n, fence=fence, place=place, lease=None, due=due)
+    txn.put(before, left, after, write.rest, ready=ready, line=line)
+    if ready is None and line is None:
+        rest(txn, after)
+    return after
+
+
+def _write_head(txn: Txn, n: int, before: Task, after: Task) -> None:
+    """What seldom changes: a deploy may have changed the stages and the retries."""
+    if after.stages != before.stages or after.retry_max != before.retry_max:
+        txn.add("task_head", (n, msgspec.Raw(codec.encode_task(after))))
 
 
 def delete(txn: Txn, task: Task) -> None:
     """The record and all that belongs to it; while its key still answers, a tombstone stays."""
     n, until = task.order, (task.settled_at or 0.0) + TOMBSTONE_SECONDS
     if until > txn.wall:
-        request = txn.row("event_last_request", n) or ("",)
-        result, _ = txn.row("outcome_get", n) or (None, None)
-        txn.run("tombstone_put", n, task.key, request[0], until, result, codec.encode_task(task))
+        txn.add("tombstone_put", (n, task.key, until, msgspec.Raw(codec.encode_task(task))))
     elif task.key is not None:
         txn.run("key_delete", task.tenant or "", task.key, task.id)
-    for table in ("task", "payload", "outcome", "checkpoint", "stages", "events"):
-        txn.run(f"{table}_delete", n)
-    txn.count_place(task, -1)
+    for table in ("task", "state", "checkpoint", "journal"):
+        txn.add(f"{table}_delete", n)
+    txn.count(task.queue, task.place, task.status, -1)

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
-from collections.abc import Iterable, MutableMapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
 import msgspec
 
+from holdfast.domain.errors import SerialisationError
 from holdfast.domain.state import START
-from holdfast.domain.task import Lease, Place, StageRecord, Task
+from holdfast.domain.task import Lease, Place, Task
 from holdfast.ports import Beat, Claimed, Renewal
 from holdfast.stores import codec
-from holdfast.stores.sqlite.places import moved, moved_on, set_aside
-from holdfast.stores.sqlite.txn import Txn
+from holdfast.stores.sqlite.places import moved_on, set_aside
+from holdfast.stores.sqlite.records import STATUSES, bodies_of, changed, row_of
+from holdfast.stores.sqlite.txn import Txn, listed
+
+LEASED = Place.LEASED
+
+log = logging.getLogger(__name__)
+replace = msgspec.structs.replace
 
 _decode_handed_out = msgspec.json.Decoder(list[tuple[int, int, bool]]).decode
 
@@ -49,46 +58,77 @@ def _take(txn: Txn, asked: Claim) -> list[Claimed]:
             found = txn.rows("ready_of_queue", queue, asked.limit - len(claimed))
             if not found:
                 break
-            claimed += _hand_out_all(txn, found, asked)
+            claimed += _hand_out_all(txn, queue, found, asked)
     return claimed
 
 
-def _hand_out_all(txn: Txn, rows: Iterable[Any], asked: Claim) -> Iterable[Claimed]:
-    until = round(txn.now + asked.lease_seconds, 6)
+def _hand_out_all(txn: Txn, queue: str, rows: Sequence[Any], asked: Claim) -> list[Claimed]:
+    now, until = txn.wall, round(txn.now + asked.lease_seconds, 6)
     secret = secrets.token_hex(8)  # asked of the system once for all; the fence makes each its own
-    for n, record, payload in rows:
-        task = txn.read(n, record)
-        if task is None or payload is None:
-            set_aside(txn, n)
-        else:
-            fence = txn.next_fence()
-            lease = Lease(owner=asked.worker, fence=fence, id=f"{secret}{fence:x}", until=until)
-            yield _hand_out(txn, task, payload, lease)
+    claimed, leases, unreadable = [], [], []
+    waited: defaultdict[str, list[float]] = defaultdict(list)
+    for _, n, version, status, since, ran, rest, head, payload in rows:
+        fence = txn.next_fence()
+        lease = Lease(owner=asked.worker, fence=fence, id=f"{secret}{fence:x}", until=until)
+        try:
+            before = STATUSES[status]
+            after = START.to[before]
+            task = replace(
+                codec.decode_task(head),
+                status=after,
+                status_since=since if after is before else now,
+                updated_at=now,
+                settled_at=None,
+                version=version + 1,
+                place=LEASED,
+                order=n,
+                due=None,
+                lease=lease,
+                fence=fence,
+                **changed(rest),
+            )
+        except (SerialisationError, KeyError) as error:
+            log.warning("task number %d is unreadable; see `holdfast doctor`: %s", n, error)
+            unreadable.append(n)
+            continue
+        leases.append((n, version + 1, lease.id, fence))
+        claimed.append(_claimed(txn, task, payload, ran))
+        waited[status].append(now - since)
+    txn.run("ready_take", queue, rows[-1][0])
+    txn.run("lease_add", listed(leases), now, asked.worker, txn.boot, until)
+    _count(txn, queue, waited)
+    for n in unreadable:
+        set_aside(txn, n)
+    return claimed
 
 
-def _hand_out(txn: Txn, task: Task, payload: bytes, lease: Lease) -> Claimed:
-    newer_ran = moved_on(txn, task)
-    if task.tenant is not None:
-        txn.tenant(task.tenant).fence = lease.fence
-    place, fence, worker = Place.LEASED, lease.fence, lease.owner
-    after = moved(txn, task, START, place=place, lease=lease, fence=fence, worker=worker)
-    txn.lease(task, after)
-    if task.fence > 0:
-        return _with_bodies(txn, after, payload, newer_ran)
-    return Claimed(  # never run: nothing was left behind
-        task=after, payload=payload, checkpoint=None, data=None, stages=(), moved_on=newer_ran
+def _count(txn: Txn, queue: str, waited: Mapping[str, Sequence[float]]) -> None:
+    """``waited``: by status, how long each that was handed out had it."""
+    for status, seconds in waited.items():
+        before, count = STATUSES[status], len(seconds)
+        after = START.to[before]
+        txn.count_shift((queue, Place.READY, before, LEASED, after), count)
+        txn.count_dwell(before, after, sum(max(0.0, dwelt) for dwelt in seconds))
+
+
+def _claimed(txn: Txn, task: Task, payload: str, ran: int) -> Claimed:
+    """``ran``: the fence of its last run; without one, nothing was left behind."""
+    if ran > 0:
+        return _with_bodies(txn, task, payload, moved_on(txn, task.tenant, ran))
+    return Claimed(
+        task=task, payload=payload.encode(), checkpoint=None, data=None, stages=(), moved_on=False
     )
 
 
-def _with_bodies(txn: Txn, task: Task, payload: bytes, newer_ran: bool) -> Claimed:
-    _, data = txn.row("outcome_get", task.order) or (None, None)
+def _with_bodies(txn: Txn, task: Task, payload: str, newer_ran: bool) -> Claimed:
     checkpoint = txn.row("checkpoint_get", task.order)
+    bodies = bodies_of(txn.rows("bodies_get", task.order))
     return Claimed(
         task=task,
-        payload=payload,
-        checkpoint=checkpoint[0] if checkpoint else None,
-        data=data,
-        stages=stages_of(txn.rows("stages_get", task.order)),
+        payload=payload.encode(),
+        checkpoint=checkpoint[0].encode() if checkpoint else None,
+        data=bodies.data,
+        stages=bodies.stages,
         moved_on=newer_ran,
     )
 
@@ -97,20 +137,11 @@ def _once_more(txn: Txn, handed_out: bytes) -> list[Claimed]:
     """What of the last claim is still held; as it is now."""
     again = []
     for n, fence, newer_ran in _decode_handed_out(handed_out):
-        found, payload = txn.row("task_at", n), txn.row("payload_get", n)
-        task = txn.read(*found) if found else None
+        found, payload = txn.row("record_at", n), txn.row("payload_get", n)
+        task = txn.read(row_of(found)) if found else None
         if task is not None and task.lease is not None and task.fence == fence:
             again.append(_with_bodies(txn, task, payload[0], newer_ran))
     return again
-
-
-def stages_of(rows: Sequence[tuple[Any, ...]]) -> tuple[StageRecord, ...]:
-    return tuple(
-        StageRecord(
-            index=index, name=name, result=result, duration_seconds=seconds, run=run, epoch=epoch
-        )
-        for index, name, result, seconds, run, epoch in rows
-    )
 
 
 def renew(txn: Txn, beat: Beat, batch: Sequence[Renewal], lease_seconds: float) -> list[bool]:
@@ -120,7 +151,7 @@ def renew(txn: Txn, beat: Beat, batch: Sequence[Renewal], lease_seconds: float) 
 
 
 def _renew(txn: Txn, renewal: Renewal, until: float) -> bool:
-    progress = codec.encode(renewal.progress) if renewal.progress else None
+    progress = codec.encode(renewal.progress).decode() if renewal.progress else None
     txn.run("lease_renew", until, txn.boot, progress, renewal.task_id, renewal.lease_id)
     return txn.db.changes() > 0
 

@@ -7,7 +7,7 @@ mended afterwards by `mending.py`, in small steps that look again before they wr
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -16,7 +16,7 @@ from holdfast.domain import checkpoint as ckpt
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task import Place, Task
 from holdfast.ports import Finding
-from holdfast.stores import codec
+from holdfast.stores.sqlite.records import Row, Standing, bodies_of, row_of, shown, task_of
 
 PAGE = 500
 RUNNABLE = frozenset({Place.READY, Place.LINE, Place.LATER, Place.LEASED})
@@ -29,29 +29,49 @@ class Source(Protocol):
     def rows(self, name: str, *values: Any) -> list[Any]: ...
 
 
-class Row(msgspec.Struct, frozen=True):
+class Found(msgspec.Struct, frozen=True):
     """A row of `doctor_tasks`."""
 
-    n: int
-    id: str
     tenant: str | None
     plan: str | None
-    queue: str
     type: str
     hold: int
-    status: str
-    place: str
-    version: int
-    error: str | None
-    ready: int | None
     line: int | None
-    due: float | None
-    lease_id: str | None
-    lease_until: float | None
-    settled_at: float | None
+    error: str | None
     keep_until: float | None
     suspended_at: float | None
-    record: bytes
+    queued: int | None  # who has its number in its queue
+    row: Row
+
+    @property
+    def at(self) -> Standing:
+        return self.row.standing
+
+    @property
+    def leased(self) -> bool:
+        return self.at.lease_id is not None
+
+    @property
+    def total(self) -> tuple[str, str, str]:
+        """What it counts as."""
+        return self.at.queue, *shown(self.at.place, self.row.status, self.leased)
+
+
+def found_in(values: Sequence[Any]) -> Found:
+    *columns, _ = Found.__struct_fields__
+    return Found(**dict(zip(columns, values, strict=False)), row=row_of(values[len(columns) :]))
+
+
+class Numbers(msgspec.Struct):
+    """The highest of each kind."""
+
+    task: int = 0
+    ready: int = 0
+    fence: int = 0
+
+    def saw(self, *, task: int = 0, ready: int = 0, fence: int = 0) -> None:
+        self.task, self.ready = max(self.task, task), max(self.ready, ready)
+        self.fence = max(self.fence, fence)
 
 
 class Complaint(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +83,7 @@ class Complaint(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     total: tuple[str, str, str] = ("", "", "")
     by: int = 0
+    numbers: Numbers | None = None
 
 
 def told(complaint: Complaint, *, mended: bool = False) -> Finding:
@@ -86,35 +107,38 @@ def examine(look: Source, limit: int) -> list[Complaint]:
 def _everything(look: Source) -> Iterator[Complaint]:
     totals: Counter[tuple[str, str, str]] = Counter()
     lines: Counter[str] = Counter()
-    last = 0
-    for row in _all_tasks(look):
-        totals[row.queue, row.place, row.status] += 1
-        if row.line is not None and row.tenant is not None:
-            lines[row.tenant] += 1
-        last = row.n
-        yield from of_task(look, row)
-    fence = yield from _of_tenants(look, lines)
+    given = Numbers()
+    for found in _all_tasks(look):
+        totals[found.total] += 1
+        if found.line is not None and found.tenant is not None:
+            lines[found.tenant] += 1
+        row = found.at
+        given.saw(task=row.n, ready=abs(row.ready or 0), fence=max(row.fence, row.lease_fence or 0))
+        yield from of_task(look, found)
+    yield from _of_queues(look)
+    yield from _of_tenants(look, lines, given)
     yield from _of_totals(look, totals)
-    yield from _of_sequences(look, last, fence)
+    yield from _of_numbers(look, given)
 
 
-def _all_tasks(look: Source) -> Iterator[Row]:
+def _all_tasks(look: Source) -> Iterator[Found]:
     last = 0
     while page := look.rows("doctor_tasks", last, PAGE):
-        yield from (Row(*values) for values in page)
-        last = page[-1][0]
+        yield from map(found_in, page)
+        last = page[-1][10]
 
 
-def of_task(look: Source, row: Row) -> Iterator[Complaint]:
+def of_task(look: Source, found: Found) -> Iterator[Complaint]:
+    row = found.at
     try:
-        task = codec.decode_leased(row.record, row.lease_until)
+        task = task_of(found.row)
     except SerialisationError as error:
         says = f"{error}; restore the row from a backup or delete it"
         yield Complaint(invariant="I11", task_id=row.id, says=says, cure="aside", n=row.n)
         return
     for invariant, says, cure in (
-        *_columns(row, task),
-        *_place(row, task),
+        *_columns(found, task),
+        *_place(found, task),
         *_tenant(look, row, task),
         *_key(look, task),
         *_rules(look, task),
@@ -125,53 +149,47 @@ def of_task(look: Source, row: Row) -> Iterator[Complaint]:
 Said = Iterator[tuple[str, str, str | None]]
 
 
-def _columns(row: Row, task: Task) -> Said:
+def _columns(found: Found, task: Task) -> Said:
     for name, value in columns_of(task).items():
-        found = getattr(row, name)
-        if found != value:
-            yield "I11", f"column {name} is {found!r}, the record says {value!r}", "columns"
+        column = getattr(found.at if name in Standing._fields else found, name)
+        if column != value:
+            yield "I11", f"column {name} is {column!r}, the record says {value!r}", "columns"
 
 
 def columns_of(task: Task) -> dict[str, Any]:
     """The columns that follow from the record alone."""
     return {
-        "n": task.order,
         "id": task.id,
         "tenant": task.tenant,
         "plan": task.plan,
         "queue": task.queue,
         "type": task.type,
         "hold": int(task.hold),
-        "status": task.status.value,
-        "place": task.place.value,
-        "version": task.version,
         "error": task.failure.fingerprint if task.failure else None,
-        "due": task.due,
-        "lease_id": task.lease.id if task.lease else None,
-        "settled_at": task.settled_at,
         "keep_until": None if task.settled_at is None else task.settled_at + task.keep_seconds,
         "suspended_at": task.updated_at if task.suspended else None,
     }
 
 
-def _place(row: Row, task: Task) -> Said:
+def _place(found: Found, task: Task) -> Said:
     """In exactly one place, and in the index of that place."""
-    for name, inside, place in (
-        ("a queue", row.ready is not None, Place.READY),
-        ("a line", row.line is not None, Place.LINE),
-        ("the times", task.due is not None, Place.LATER),
-        ("the settled", task.settled_at is not None, Place.SETTLED),
+    place = found.at.place
+    for name, inside, belongs in (
+        ("a queue", found.queued == found.at.n, place == Place.READY and not found.leased),
+        ("a line", found.line is not None, place == Place.LINE),
+        ("the times", task.due is not None, place == Place.LATER),
+        ("the settled", task.settled_at is not None, place == Place.SETTLED),
     ):
-        if inside != (task.place is place):
+        if inside != belongs:
             yield "I1", f"is {task.place} and {'in' if inside else 'not in'} {name}", "place"
-    if (task.lease is not None) != (task.place is Place.LEASED):
-        yield "I3", f"is {task.place} with lease {task.lease}", "place"
+    if found.leased and place != Place.READY:
+        yield "I3", f"is {place} with lease {task.lease}", "place"
 
 
-def _tenant(look: Source, row: Row, task: Task) -> Said:
+def _tenant(look: Source, row: Standing, task: Task) -> Said:
     if task.tenant is None or task.place not in (Place.READY, Place.LEASED):
         return
-    active, _, _ = look.row("tenant_get", task.tenant) or (None, 0, 0)
+    (active,) = look.row("tenant_active", task.tenant) or (None,)
     if active != row.n:
         yield "I2", f"is {task.place}, but number {active} is active for {task.tenant}", "active"
 
@@ -194,7 +212,8 @@ def _rules(look: Source, task: Task) -> Said:
         yield "I16", f"is tried again after failure {task.failures} of {task.retry_max}", None
     done = task.last_completed + 1
     if done > 0 and task.fence > 0:
-        (kept,) = look.row("doctor_stages", task.order, task.last_completed)
+        stages = bodies_of(look.rows("bodies_get", task.order)).stages
+        kept = sum(stage.index <= task.last_completed for stage in stages)
         if kept != done:
             yield "I7", f"{kept} stages are kept, {done} were completed", None
         yield from _checkpoint(look, task)
@@ -205,7 +224,7 @@ def _checkpoint(look: Source, task: Task) -> Said:
     if found is None:
         return
     try:
-        index = ckpt.decode(found[0]).last_completed_stage_index
+        index = ckpt.decode(found[0].encode()).last_completed_stage_index
     except SerialisationError as error:
         yield "I7", f"{error}", None
         return
@@ -213,12 +232,26 @@ def _checkpoint(look: Source, task: Task) -> Said:
         yield "I7", f"the checkpoint is at {index}, the record at {task.last_completed}", None
 
 
-def _of_tenants(look: Source, lines: Counter[str]) -> Generator[Complaint, None, int]:
-    """Yields complaints; returns the highest fence."""
-    highest, last = 0, ""
+def _of_queues(look: Source) -> Iterator[Complaint]:
+    """Numbers in queues, and leases, that belong to no task."""
+    last: tuple[str, int] = ("", -(1 << 62))
+    while page := look.rows("doctor_ready", *last, PAGE):
+        for queue, number, n, own in page:
+            if own != number:
+                says = f"queue {queue} has number {number} for task {n}, which is not there"
+                yield Complaint(
+                    invariant="I11", says=says, cure="queue", n=n, name=queue, by=number
+                )
+        last = page[-1][0], page[-1][1]
+    for (n,) in look.rows("doctor_leases"):
+        yield Complaint(invariant="I11", says=f"a lease is for task {n}", cure="lease", n=n)
+
+
+def _of_tenants(look: Source, lines: Counter[str], given: Numbers) -> Iterator[Complaint]:
+    last = ""
     while page := look.rows("doctor_tenants", last, PAGE):
         for tenant, active, fence, waiting in page:
-            highest = max(highest, fence)
+            given.saw(fence=fence)
             yield from _of_tenant(look, tenant, active, waiting, lines.pop(tenant, 0))
         last = page[-1][0]
     for tenant, count in lines.items():
@@ -228,7 +261,6 @@ def _of_tenants(look: Source, lines: Counter[str]) -> Generator[Complaint, None,
             cure="line",
             name=tenant,
         )
-    return highest
 
 
 def _of_tenant(
@@ -243,9 +275,13 @@ def _of_tenant(
         if lined:
             yield complaint(f"has {lined} in line and no active task")
         return
-    place = look.row("task_place", active)
-    if place is None or place[1] == Place.SETTLED or place[4] != tenant:
+    if not may_be_active(look, active, tenant):
         yield complaint(f"says that number {active} is active, which is gone or settled")
+
+
+def may_be_active(look: Source, n: int, tenant: str) -> bool:
+    found = look.row("state_of", n)
+    return found is not None and found[1] != Place.SETTLED and found[5] == tenant
 
 
 def _of_totals(look: Source, counted: Counter[tuple[str, str, str]]) -> Iterator[Complaint]:
@@ -262,13 +298,12 @@ def _of_totals(look: Source, counted: Counter[tuple[str, str, str]]) -> Iterator
             )
 
 
-def _of_sequences(look: Source, last: int, fence: int) -> Iterator[Complaint]:
-    task, _, given = look.row("sequences_get")
-    if task < last or given < fence:
+def _of_numbers(look: Source, seen: Numbers) -> Iterator[Complaint]:
+    given = Numbers(*look.row("sequences_get"))
+    if given.task < seen.task or given.ready < seen.ready or given.fence < seen.fence:
         yield Complaint(
             invariant="I11",
-            says=f"numbers stand at {task} and fence {given}, {last} and {fence} were given out",
+            says=f"numbers stand at {given}, {seen} were given out",
             cure="numbers",
-            n=last,
-            by=fence,
+            numbers=seen,
         )

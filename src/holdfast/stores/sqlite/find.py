@@ -1,14 +1,15 @@
 """Finding tasks by filter: the narrowest index is walked, the rest is compared on the way.
 
-Pages are in the order of ids. Where several parts of an index match, they are walked side by side
-and merged; rows are read as they are needed.
+Pages are in the order of ids. Where several parts of an index match, they are walked side by
+side and merged; rows are read as they are needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from heapq import merge
-from itertools import islice
+from itertools import groupby, islice
+from operator import attrgetter
 from typing import Any
 
 from holdfast.domain.state import SUSPENDED, Status
@@ -16,6 +17,7 @@ from holdfast.domain.task import Task
 from holdfast.ports import Filter, Page
 from holdfast.stores.sqlite.readers import Look
 from holdfast.stores.sqlite.reads import readable
+from holdfast.stores.sqlite.records import Row, row_of
 
 LOOK_LIMIT = 1000  # records compared for one page, however few of them match
 GROUPS_LIMIT = 200  # parts of an index walked side by side; with more, all tasks are walked
@@ -23,25 +25,25 @@ DATED_LIMIT = 50_000  # ids of a span of time put in order; with more, matches a
 TOP = "\U0010ffff"  # behind every id
 EVER = float("inf")
 
-Rows = Iterator[Any]  # id, record, until when it is leased
+Rows = Iterator[Row]
 
 
 def find(look: Look, where: Filter, limit: int, cursor: str | None) -> Page:
     seen_limit = max(limit + 1, LOOK_LIMIT)
     found: list[Task] = []
     seen, last = 0, ""
-    for task_id, record, until in islice(_newest(look, where, cursor, seen_limit), seen_limit):
-        task = readable(task_id, record, until)
+    for row in islice(_newest(look, where, cursor or TOP, seen_limit), seen_limit):
+        task = readable(row)
         if task is not None and where.matches(task):
             if len(found) == limit:
                 return Page(tasks=tuple(found), cursor=found[-1].id)
             found.append(task)
-        seen, last = seen + 1, task_id
+        seen, last = seen + 1, row.standing.id
     return Page(tasks=tuple(found), cursor=last if seen == seen_limit else None)
 
 
-def _newest(look: Look, where: Filter, cursor: str | None, limit: int) -> Rows:
-    before, statuses = cursor or TOP, tuple(dict.fromkeys(where.statuses or Status))
+def _newest(look: Look, where: Filter, before: str, limit: int) -> Rows:
+    statuses = tuple(dict.fromkeys(where.statuses or Status))
     suspended = SUSPENDED.issuperset(statuses)
     parts: list[tuple[Any, ...]]
     if where.error is not None:
@@ -56,11 +58,13 @@ def _newest(look: Look, where: Filter, cursor: str | None, limit: int) -> Rows:
         parts = [("find_suspended", status, *_span(where)) for status in statuses]
     else:
         parts = _groups(look, where, statuses)
-    return _merged(look.each(*part, before, limit) for part in parts)
+    return _merged(map(row_of, look.each(*part, before, limit)) for part in parts)
 
 
 def _merged(parts: Iterable[Rows]) -> Rows:
-    return merge(*parts, key=lambda row: str(row[0]), reverse=True)
+    """What runs is found twice, under the status that it had before, too."""
+    rows = merge(*parts, key=attrgetter("standing.id"), reverse=True)
+    return (next(same) for _, same in groupby(rows, key=attrgetter("standing.id")))
 
 
 def _groups(look: Look, where: Filter, statuses: Iterable[Status]) -> list[tuple[Any, ...]]:
@@ -68,7 +72,8 @@ def _groups(look: Look, where: Filter, statuses: Iterable[Status]) -> list[tuple
     if where.statuses or where.type is not None or where.queue is not None:
         groups = list(islice(_all_groups(look, where, statuses), GROUPS_LIMIT + 1))
         if len(groups) <= GROUPS_LIMIT:
-            return [("find_group", *group) for group in groups if where.queue in (None, group[2])]
+            named = [("find_group", *group) for group in groups if where.queue in (None, group[2])]
+            return [*named, ("find_leased",)]
     return [("find_any",)]
 
 

@@ -6,36 +6,42 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from holdfast.domain.state import START
 from holdfast.domain.task import Place, Task
 from holdfast.ports import Finding
-from holdfast.stores import codec
-from holdfast.stores.sqlite.doctor import Complaint, Row, columns_of, told
-from holdfast.stores.sqlite.places import advance, enter, set_aside
+from holdfast.stores.sqlite.doctor import (
+    Complaint,
+    Found,
+    columns_of,
+    found_in,
+    may_be_active,
+    told,
+)
+from holdfast.stores.sqlite.places import advance, enter, leave, set_aside
+from holdfast.stores.sqlite.records import shown
 from holdfast.stores.sqlite.txn import Txn
 from holdfast.stores.sqlite.verbs import lose
 
 BATCH = 100  # in one transaction: others must get their turn
-
-replace = msgspec.structs.replace
 
 
 def mend(txn: Txn, complaints: Sequence[Complaint]) -> list[Finding]:
     return [told(c, mended=c.cure is not None and _CURES[c.cure](txn, c)) for c in complaints]
 
 
-def _read(txn: Txn, n: int) -> tuple[Row, Task] | None:
+def _read(txn: Txn, n: int) -> tuple[Found, Task] | None:
     values = txn.row("doctor_task", n)
     if values is None:
         return None
-    row = Row(*values)
-    task = txn.read(n, row.record, row.lease_until)
-    return (row, task) if task else None
+    found = found_in(values)
+    task = txn.read(found.row)
+    return (found, task) if task else None
 
 
 def _aside(txn: Txn, complaint: Complaint) -> bool:
     """Out of the way of others. It still has to be looked at, so it is not mended."""
-    place = txn.row("task_place", complaint.n)
-    leased = place is not None and place[1] == Place.LEASED
+    state = txn.row("state_of", complaint.n)
+    leased = state is not None and state[6]
     if not leased and _read(txn, complaint.n) is None:  # while leased, it may be at work
         set_aside(txn, complaint.n)
     return False
@@ -46,8 +52,7 @@ def _columns(txn: Txn, complaint: Complaint) -> bool:
     found = _read(txn, complaint.n)
     if found is None:
         return False
-    row, task = found
-    _rewrite(txn, row, replace(task, order=row.n))
+    _rewrite(txn, *found, place=Place(found[0].at.place))
     return True
 
 
@@ -55,48 +60,71 @@ def _place(txn: Txn, complaint: Complaint) -> bool:
     found = _read(txn, complaint.n)
     if found is None:
         return False
-    row, task = found
-    if task.place is Place.LEASED and task.lease is None:
-        _rewrite(txn, row, task)
-        lose(txn, task, counted=False)
-        return True
-    if task.place is not Place.LEASED:
-        task = replace(task, lease=None)
-    if task.place is not Place.LATER:
-        task = replace(task, due=None)
-    elif task.due is None:
-        task = replace(task, due=txn.now)
-    if (task.settled_at is not None) != (task.place is Place.SETTLED):
+    there, task = found
+    place, queued = Place(there.at.place), there.queued == there.at.n
+    if queued and task.status in START.to:
+        place = Place.READY
+    if (task.settled_at is not None) != (place is Place.SETTLED):
         return False  # which of the two is right cannot be told
-    _rewrite(txn, row, task)
+    if place is Place.READY and not queued and not there.leased:
+        return _recover(txn, there)
+    if there.leased and place is not Place.READY:
+        txn.add("lease_delete", there.at.n)
+    if queued and (there.leased or place is not Place.READY):
+        txn.add("ready_delete", (there.at.queue, there.at.ready))
+    _rewrite(txn, there, task, place=place)
     return True
 
 
-def _rewrite(txn: Txn, row: Row, task: Task) -> None:
-    """The row as its record wants it, with its number in the queue if it still has one."""
-    ready = (row.ready or txn.next_ready()) if task.place is Place.READY else None
-    columns = columns_of(task)
+def _recover(txn: Txn, there: Found) -> bool:
+    """In no queue and in nobody's hands: as if it had been handed out and its lease lost."""
+    lost = there.at._replace(
+        lease_version=there.at.version + 1,
+        lease_at=txn.wall,
+        lease_id="",
+        owner="",
+        lease_fence=there.at.fence,
+        until=txn.now,
+    )
+    task = txn.read(there.row._replace(standing=lost))
+    if task is None:
+        return False
+    lose(txn, task, lost, counted=False)
+    txn.count(task.queue, task.place, task.status, 1)  # it was never counted as that
+    txn.count(*there.total, -1)
+    return True
+
+
+def _rewrite(txn: Txn, found: Found, task: Task, *, place: Place) -> None:
+    """The row as its record and its place want it."""
+    row, columns = found.at, columns_of(task)
+    leased = found.leased and place is Place.READY
     txn.run(
-        "task_rewrite",
-        *(columns[name] for name in "id tenant plan queue type hold status place".split()),
-        task.version,
-        columns["error"],
-        ready,
-        row.n if task.place is Place.LINE else None,
-        task.due,
-        columns["lease_id"],
-        txn.boot if task.lease else None,
-        task.lease.until if task.lease else None,
-        task.settled_at,
-        columns["keep_until"],
-        columns["suspended_at"],
-        codec.encode_task(task),
+        "state_rewrite",
+        *(columns[name] for name in "id tenant plan queue type hold".split()),
+        place,
+        row.n if place is Place.LINE else None,
+        (txn.now if row.due is None else row.due) if place is Place.LATER else None,
+        *(columns[name] for name in "keep_until suspended_at error".split()),
         row.n,
     )
-    txn.correct_total(row.queue, row.place, row.status, -1)
-    txn.correct_total(task.queue, task.place, task.status, 1)
-    if task.tenant is not None and (row.line is None) != (task.place is not Place.LINE):
-        txn.tenant(task.tenant).waiting += 1 if row.line is None else -1
+    txn.count(*found.total, -1)
+    txn.count(task.queue, *shown(place, found.row.status, leased), 1)
+    if task.tenant is not None and (found.line is None) != (place is not Place.LINE):
+        txn.tenant(task.tenant).waiting += 1 if found.line is None else -1
+
+
+def _queue(txn: Txn, complaint: Complaint) -> bool:
+    queue, number = complaint.name, complaint.by
+    for _, found, _, own in txn.rows("doctor_ready", queue, number - 1, 1):
+        if found == number != own:
+            txn.add("ready_delete", (queue, number))
+    return True
+
+
+def _lease(txn: Txn, complaint: Complaint) -> bool:
+    txn.add("lease_delete", complaint.n)
+    return True
 
 
 def _active(txn: Txn, complaint: Complaint) -> bool:
@@ -104,13 +132,14 @@ def _active(txn: Txn, complaint: Complaint) -> bool:
     found = _read(txn, complaint.n)
     if found is None or found[1].tenant is None:
         return False
-    _, task = found
+    there, task = found
     tenant = txn.tenant(task.tenant)  # type: ignore[arg-type]
-    active = txn.row("task_place", tenant.active) if tenant.active is not None else None
-    if task.place is Place.LEASED and (active is None or active[1] != Place.LEASED):
-        tenant.active = task.order
+    active = txn.row("state_of", tenant.active) if tenant.active is not None else None
+    if there.leased and (active is None or not active[6]):
+        tenant.active, tenant.rests = task.order, False
         return True
     if task.place is Place.READY:
+        leave(txn, there.at, task.tenant)
         enter(txn, task, task)  # to its queue if the line is open, else behind the active task
         return True
     return False
@@ -123,29 +152,29 @@ def _key(txn: Txn, complaint: Complaint) -> bool:
     task = found[1]
     if txn.row("key_owner", task.tenant or "", task.key) is not None:
         return False
-    txn.run("key_put", task.tenant or "", task.key, task.id)
+    txn.add("key_put", (task.tenant or "", task.key, task.id))
     return True
 
 
 def _line(txn: Txn, complaint: Complaint) -> bool:
     tenant = txn.tenant(complaint.name)
     (tenant.waiting,) = txn.row("line_count", complaint.name)
-    if tenant.active is not None:
-        place = txn.row("task_place", tenant.active)
-        if place is None or place[1] == Place.SETTLED or place[4] != complaint.name:
-            tenant.active = None
+    if tenant.active is not None and not may_be_active(txn, tenant.active, complaint.name):
+        tenant.active = None
     advance(txn, complaint.name)
     return True
 
 
 def _total(txn: Txn, complaint: Complaint) -> bool:
     # By difference: whatever was counted since the look stays counted.
-    txn.correct_total(*complaint.total, complaint.by)
+    txn.count(*complaint.total, complaint.by)
     return True
 
 
 def _numbers(txn: Txn, complaint: Complaint) -> bool:
-    txn.raise_numbers(task=complaint.n, fence=complaint.by)
+    if complaint.numbers is None:
+        return False
+    txn.raise_numbers(*msgspec.structs.astuple(complaint.numbers))
     return True
 
 
@@ -153,6 +182,8 @@ _CURES: dict[str, Callable[[Txn, Complaint], bool]] = {
     "aside": _aside,
     "columns": _columns,
     "place": _place,
+    "queue": _queue,
+    "lease": _lease,
     "active": _active,
     "key": _key,
     "line": _line,

@@ -10,72 +10,64 @@ from holdfast.domain import events as ev
 from holdfast.domain.state import Move
 from holdfast.domain.task import Place, Task
 from holdfast.ports import Topic
-from holdfast.stores.sqlite.txn import Tenant, Txn
-
-RESTING = frozenset({Place.LATER, Place.PARKED})
+from holdfast.stores.sqlite.records import Standing, rest_of, short, shown
+from holdfast.stores.sqlite.txn import RESTING, Txn
 
 replace = msgspec.structs.replace
 
 
-def entered(txn: Txn, task: Task) -> tuple[Task, int | None, int | None]:
-    """The record in its queue, or behind its tenant's active task; its number there."""
-    if task.tenant is not None:
-        tenant = txn.tenant(task.tenant)
-        if tenant.active != task.order and not line_is_open(txn, tenant):
-            tenant.waiting += 1
-            return replace(task, place=Place.LINE), None, task.order
-        tenant.active = task.order
+def entered(txn: Txn, tenant_name: str | None, n: int) -> tuple[Place, int | None, int | None]:
+    """Its place in its queue, or behind its tenant's active task; its number there."""
+    if tenant_name is not None:
+        tenant = txn.tenant(tenant_name)
+        if tenant.active != n and not tenant.open:
+            txn.join_line(tenant, tenant_name)
+            return Place.LINE, None, n
+        tenant.active, tenant.rests = n, False
     txn.topics.add(Topic.READY)
-    return replace(task, place=Place.READY), txn.next_ready(), None
+    return Place.READY, txn.next_ready(), None
 
 
 def enter(txn: Txn, before: Task, after: Task) -> Task:
-    task, ready, line = entered(txn, after)
-    txn.put(before, task, ready=ready, line=line)
-    return task
+    place, ready, line = entered(txn, after.tenant, after.order)
+    after = replace(after, place=place)
+    txn.put(before, before.place, after, rest_of(after), ready=ready, line=line)
+    return after
 
 
-def rest(txn: Txn, before: Task, after: Task) -> Task:
+def rest(txn: Txn, after: Task) -> None:
     """It stops being runnable; its tenant's next may be let through."""
-    txn.put(before, after)
     if after.tenant is not None:
         tenant = txn.tenant(after.tenant)
         if tenant.active == after.order:
             if after.settled:
                 tenant.active = None
+            tenant.rests = after.place in RESTING and not after.hold
             advance(txn, after.tenant)
-            if tenant.active is None:
-                newest = txn.row("newest_resting", after.tenant)
-                tenant.active = newest[0] if newest else None
     txn.topics.add(Topic.RESTED)
-    return after
 
 
 def advance(txn: Txn, name: str) -> None:
     """Let the head of the line through, if the line is open."""
     tenant = txn.tenant(name)
-    while tenant.waiting > 0 and line_is_open(txn, tenant):
-        found = txn.row("line_head", name)
-        if found is None:
-            return
-        head = txn.read(*found)
-        if head is not None:
-            take_out(txn, head)
-            enter(txn, head, head)
-            return
-        set_aside(txn, found[0])
+    if tenant.waiting > 0 and tenant.open and (head := txn.line_head(name)):
+        txn.let_through(head)
+        tenant.waiting -= 1
+        tenant.active, tenant.rests = head.n, False
 
 
 def set_aside(txn: Txn, n: int) -> None:
     """Nothing can be done with a record that cannot be read before a person has looked: it leaves
     every queue, and its tenant's line goes on without it."""
-    found = txn.row("task_place", n)
+    found = txn.row("state_of", n)
     if found is None:
         return
-    queue, place, status, line, name = found
-    txn.run("task_set_aside", Place.PARKED, n)
-    txn.correct_total(queue, place, status, -1)
-    txn.correct_total(queue, Place.PARKED, status, 1)
+    queue, place, status, ready, line, name, leased = found
+    txn.add("ready_delete", (queue, ready))
+    txn.add("lease_delete", n)
+    txn.run("state_set_aside", Place.PARKED, n)
+    txn.count(queue, *shown(place, status, leased), -1)
+    txn.count(queue, Place.PARKED, status, 1)
     if name is None:
         return
     tenant = txn.tenant(name)
@@ -86,29 +78,28 @@ def set_aside(txn: Txn, n: int) -> None:
         advance(txn, name)
 
 
-def line_is_open(txn: Txn, tenant: Tenant) -> bool:
-    if tenant.active is None:
-        return True
-    active = txn.row("active_rests", tenant.active)
-    return active is None or (active[0] in RESTING and not active[1])
+def leave(txn: Txn, row: Standing, tenant: str | None) -> None:
+    """Out of the queue or line that it waits in, or out of its holder's hands."""
+    if row.lease_id is not None:
+        txn.add("lease_delete", row.n)
+        if tenant is not None:
+            held = txn.tenant(tenant)
+            held.fence = max(held.fence, row.lease_fence)
+    elif row.place == Place.READY:
+        txn.add("ready_delete", (row.queue, row.ready))
+    elif row.place == Place.LINE and tenant is not None:
+        txn.tenant(tenant).waiting -= 1
 
 
-def take_out(txn: Txn, task: Task) -> None:
-    """Out of the line it waits in; a queue is left by the write itself."""
-    if task.place is Place.LINE and task.tenant is not None:
-        txn.tenant(task.tenant).waiting -= 1
-
-
-def moved_on(txn: Txn, task: Task) -> bool:
+def moved_on(txn: Txn, tenant: str | None, fence: int) -> bool:
     """Newer work has run for its tenant since it last ran."""
-    if task.tenant is None or task.fence == 0:
-        return False
-    return txn.tenant(task.tenant).fence > task.fence
+    return tenant is not None and fence != 0 and txn.tenant(tenant).fence > fence
 
 
 def moved(
     txn: Txn,
     task: Task,
+    row: Standing,
     move: Move,
     *,
     place: Place,
@@ -132,6 +123,6 @@ def moved(
         fence=after.fence,
         counted=counted,
     )
-    txn.log(task.order, after.version, "", (event,))
-    txn.count_move(task, after)
+    journal = (row.n, after.version, "", row.started, short((event,)), None, None, None, None)
+    txn.add("journal_add", journal)
     return after

@@ -12,6 +12,7 @@ from holdfast.stores import codec
 from holdfast.stores.sqlite.applying import delete
 from holdfast.stores.sqlite.claiming import leave
 from holdfast.stores.sqlite.places import set_aside
+from holdfast.stores.sqlite.records import row_of
 from holdfast.stores.sqlite.txn import Txn
 
 BATCH = 500  # in one transaction: others must get their turn
@@ -47,10 +48,11 @@ def _tasks(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
 
 
 def _deleted(txn: Txn, rows: Iterable[Any]) -> Iterator[Task]:
-    for n, record in rows:
-        task = txn.read(n, record)
+    for row in map(row_of, rows):
+        task = txn.read(row)
         if task is None:
-            set_aside(txn, n)  # it is for a person to look at, and would be met here for ever
+            # It is for a person to look at, and would be met here for ever.
+            set_aside(txn, row.standing.n)
         else:
             delete(txn, task)
             yield task
@@ -60,10 +62,10 @@ def _checkpoints(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
     found = txn.rows("outdated_checkpoints", age.before, limit)
     for n, body in () if dry_run else found:
         # What the stages kept in it lives on: a task may still be rolled back.
-        data = codec.custom_data(body)
+        data = codec.custom_data(body.encode())
         if data is not None:
-            txn.run("outcome_keep_data", n, data)
-        txn.run("checkpoint_delete", n)
+            txn.run("data_keep", n, data.decode())
+        txn.add("checkpoint_delete", n)
     return len(found)
 
 

@@ -19,29 +19,37 @@ from holdfast.domain.transition import Audit
 from holdfast.ports import Detail, Moves, Peek, Stats, TenantView, WorkerInfo
 from holdfast.stores import codec
 from holdfast.stores.sqlite.boot import StoreClock
-from holdfast.stores.sqlite.claiming import stages_of
 from holdfast.stores.sqlite.readers import Look
+from holdfast.stores.sqlite.records import (
+    Row,
+    Standing,
+    bodies_of,
+    long,
+    row_of,
+    start_of,
+    task_of,
+)
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-def readable(task_id: str, record: bytes, until: float | None = None) -> Task | None:
+def readable(row: Row) -> Task | None:
     """None: it cannot be read, which `doctor` tells. Its neighbours can."""
     try:
-        return codec.decode_leased(record, until)
+        return task_of(row)
     except SerialisationError as error:
-        log.warning("task %s is unreadable; see `holdfast doctor`: %s", task_id, error)
+        log.warning("task %s is unreadable; see `holdfast doctor`: %s", row.standing.id, error)
         return None
 
 
 def load(look: Look, ids: Sequence[str]) -> list[Task | None]:
-    return [_load(look, task_id) for task_id in ids]
+    return [readable(row) if (row := _row(look, task_id)) else None for task_id in ids]
 
 
-def _load(look: Look, task_id: str) -> Task | None:
-    found = look.row("task_get", task_id)
-    return readable(task_id, found[1], found[2]) if found else None
+def _row(look: Look, task_id: str) -> Row | None:
+    found = look.row("record_of", task_id)
+    return row_of(found) if found else None
 
 
 def peek(look: Look, ids: Sequence[str]) -> list[Peek | None]:
@@ -49,57 +57,66 @@ def peek(look: Look, ids: Sequence[str]) -> list[Peek | None]:
 
 
 def _peek(look: Look, task_id: str) -> Peek | None:
-    if found := look.row("peek_task", task_id):
-        record, _, result = found
+    if row := _row(look, task_id):
+        task = readable(row)
+        found = look.row("outcome_get", row.standing.n)
+        result = found[0] if found else None
     elif buried := look.row("tombstone_get", task_id):
-        record, result = buried
+        task, result = codec.or_none(codec.decode_task, buried[0]), buried[1]
     else:
         return None
-    task = readable(task_id, record)
-    if task is None:
-        return None
-    return codec.peek_at(task, result)
+    return None if task is None else codec.peek_at(task, result.encode() if result else None)
 
 
 def detail(look: Look, task_id: str) -> Detail | None:
-    found = look.row("task_whole", task_id)
-    if found is None:
+    row = _row(look, task_id)
+    task = readable(row) if row else None
+    if row is None or task is None:
         return None
-    n, record, until, progress = found
-    task = readable(task_id, record, until)
-    if task is None:
-        return None
-    payload = look.row("payload_get", n)
-    result, data = look.row("outcome_get", n) or (None, None)
-    checkpoint = look.row("checkpoint_get", n)
+    n = row.standing.n
+    bodies = bodies_of(look.rows("bodies_get", n))
+    checkpoint, progress = look.row("checkpoint_get", n), look.row("progress_get", n)
     return Detail(
         task=task,
-        payload=payload[0] if payload else b"",
-        result=result,
-        data=data,
-        checkpoint=checkpoint[0] if checkpoint else None,
-        stages=stages_of(look.rows("stages_get", n)),
-        events=tuple(_events(look, task_id, n)),
-        progress=codec.or_none(codec.decode_progress, progress) if progress else None,
+        payload=look.row("payload_get", n)[0].encode(),
+        result=bodies.result,
+        data=bodies.data,
+        checkpoint=checkpoint[0].encode() if checkpoint else None,
+        stages=bodies.stages,
+        events=tuple(_events(look, row.standing)),
+        progress=(
+            codec.or_none(codec.decode_progress, progress[0]) if progress and progress[0] else None
+        ),
     )
 
 
-def _events(look: Look, task_id: str, n: int) -> Iterator[Event]:
-    for (body,) in look.rows("events_get", n):
-        try:
-            yield from codec.decode_events(body)
-        except SerialisationError as error:
-            log.warning("task %s has an unreadable event: %s", task_id, error)
+def _events(look: Look, row: Standing) -> Iterator[Event]:
+    """What each write has put down, then its being handed out, which no write has yet."""
+    (first,) = look.row("events_first", row.n)
+    yield from _told(row.id, 1, first)
+    for version, started, events in look.rows("journal_get", row.n):
+        if started is not None:
+            yield start_of(row.id, version - 1, *msgspec.json.decode(started))
+        yield from _told(row.id, version, events)
+    if row.started is not None:
+        yield start_of(row.id, row.present, *row.started)
+
+
+def _told(task_id: str, version: int, events: str) -> Iterator[Event]:
+    try:
+        yield from long(task_id, version, events)
+    except SerialisationError as error:
+        log.warning("task %s has an unreadable event: %s", task_id, error)
 
 
 def checkpoint(look: Look, task_id: str) -> Checkpoint | None:
-    task = look.row("task_get", task_id)
-    found = look.row("checkpoint_get", task[0]) if task else None
-    if found is None:
+    row = _row(look, task_id)
+    found = look.row("checkpoint_get", row.standing.n) if row else None
+    if row is None or found is None:
         return None
-    stages = stages_of(look.rows("stages_get", task[0]))
+    stages = bodies_of(look.rows("bodies_get", row.standing.n)).stages
     return msgspec.structs.replace(
-        ckpt.decode(found[0]),
+        ckpt.decode(found[0].encode()),
         stage_durations={s.name: round(s.duration_seconds * 1000) for s in stages},
     )
 
@@ -109,11 +126,11 @@ def tenants(look: Look, names: Sequence[str]) -> list[TenantView]:
 
 
 def _tenant(look: Look, name: str) -> TenantView:
-    active, place, fence, waiting = look.row("tenant_view", name) or (None, None, 0, 0)
+    active, leased, fence, waiting = look.row("tenant_view", name) or (None, False, 0, 0)
     return TenantView(
         tenant=name,
         active=active,
-        locked_by=active if place == Place.LEASED else None,
+        locked_by=active if leased else None,
         fence=fence,
         waiting=waiting,
     )
@@ -153,8 +170,8 @@ def stats(look: Look, clock: StoreClock) -> Stats:
 def _heads(look: Look, queues: Sequence[str]) -> dict[str, Task]:
     found = {}
     for queue in queues:
-        row = look.row("ready_of_queue", queue, 1)
-        task = readable(queue, row[1]) if row else None
+        first = look.row("ready_head", queue)
+        task = readable(row_of(first)) if first else None
         if task is not None:
             found[queue] = task
     return found

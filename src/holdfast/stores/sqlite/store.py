@@ -12,7 +12,6 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from holdfast.domain import checkpoint as ckpt
 from holdfast.domain.checkpoint import Checkpoint
 from holdfast.domain.task import Task
 from holdfast.domain.transition import Audit, Insertion, Outcome, Submission, Transition
@@ -34,7 +33,6 @@ from holdfast.ports import (
     Topic,
     WorkerInfo,
 )
-from holdfast.stores import codec
 from holdfast.stores.signals import Signals
 from holdfast.stores.sqlite import (
     applying,
@@ -155,9 +153,8 @@ class SqliteStore:
     # -- writes
 
     async def insert(self, batch: Sequence[Submission], *, depth_limit: int) -> Sequence[Insertion]:
-        for submission in batch:
-            codec.check_task(submission.task)
-        work = partial(verbs.insert, batch=batch, depth_limit=depth_limit)
+        new = [verbs.new(submission) for submission in batch]
+        work = partial(verbs.insert, batch=new, depth_limit=depth_limit)
         return await self._writer.do(work, weight=len(batch))
 
     async def claim(
@@ -174,12 +171,7 @@ class SqliteStore:
         return await self._writer.do(work, weight=limit)
 
     async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
-        for transition in batch:
-            codec.check_task(transition.after)
-        writes = [
-            applying.Write(t, None if t.checkpoint is None else ckpt.encode(t.checkpoint))
-            for t in batch
-        ]
+        writes = [applying.write(transition) for transition in batch]
         return await self._writer.do(partial(applying.apply, batch=writes), weight=len(writes))
 
     async def renew(

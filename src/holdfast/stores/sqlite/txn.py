@@ -1,30 +1,45 @@
 """One group of writes: what it has read, counted and promised, until it is committed.
 
-Numbers, tenants and counts are kept here while the group runs and written once at its end. If
-anything goes wrong the whole thing is thrown away and the transaction rolled back, so it never
+Rows to write are gathered and written in sets, one statement for all rows of a kind: SQLite is then
+at work without Python, and Python without SQLite. Whoever reads or runs a statement of his own sees
+what was written before, for it is written out first; so what a batch needs is read for all of it
+at once. Numbers, tenants and counts are kept here while the group runs and written at its end.
+
+If anything goes wrong the whole thing is thrown away and the transaction rolled back, so it never
 has to undo a part of itself.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import apsw
 import msgspec
 
 from holdfast.domain.errors import SerialisationError
-from holdfast.domain.events import Event
 from holdfast.domain.state import Status
 from holdfast.domain.task import Place, Task
 from holdfast.ports import Topic
 from holdfast.stores import codec
 from holdfast.stores.sqlite.boot import StoreClock
+from holdfast.stores.sqlite.records import Row, Standing, task_of
 from holdfast.stores.sqlite.statements import SQL
 
 WAITING = frozenset({Place.READY, Place.LINE, Place.LATER})
+RESTING = frozenset({Place.LATER, Place.PARKED})
+SIZE_LIMIT = 8 << 20  # bytes of payloads and results in one statement
+
+# In this order: out of the old place before into the new one, and a tombstone is dug last.
+WRITES = """
+    ready_delete lease_delete task_add state_add state_put state_stay state_stay_marked state_place
+    task_head ready_add checkpoint_delete checkpoint_put checkpoint_settled journal_add key_put
+    tombstone_put task_delete state_delete journal_delete
+""".split()
+
+Shift = tuple[str, Place, Status, Place, Status]  # queue, place and status left, those taken
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +48,19 @@ class Tenant(msgspec.Struct, kw_only=True):
     active: int | None = None
     fence: int = 0
     waiting: int = 0
+    rests: bool = False  # its active task rests and lets others pass
+
+    @property
+    def open(self) -> bool:
+        return self.active is None or self.rests
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The head of a tenant's line."""
+
+    n: int
+    queue: str
+    status: str
 
 
 class Txn:
@@ -43,12 +71,17 @@ class Txn:
         self.boot = clock.boot
         self.topics: set[Topic] = set()
         self.shrink = False  # pages were freed: give them back after the commit
+        self._pending: defaultdict[str, list[Any]] = defaultdict(list)
+        self._size = 0
+        self._touched: set[int] = set()  # written since the last look for many
+        self._heads: dict[str, Head] = {}
         self._tenants: dict[str, Tenant] = {}
         self._tenants_read: dict[str, tuple[int | None, int, int]] = {}
         self._totals: Counter[tuple[str, str, str]] = Counter()
+        self._shifts: Counter[Shift] = Counter()
         self._depths: dict[str, int] = {}
         self._moves: Counter[tuple[Status, Status]] = Counter()
-        self._dwell: dict[tuple[Status, Status], float] = {}
+        self._dwell: defaultdict[tuple[Status, Status], float] = defaultdict(float)
         self._refused: Counter[str] = Counter()
         numbers: tuple[int, int, int] = self.row("sequences_get")
         self._numbers = self._task, self._ready, self._fence = numbers
@@ -56,13 +89,29 @@ class Txn:
     # -- statements
 
     def run(self, name: str, *values: Any) -> apsw.Cursor:
+        if self._pending:
+            self.write_out()
         return self.db.execute(SQL[name], values)
 
     def row(self, name: str, *values: Any) -> Any:
-        return self.db.execute(SQL[name], values).fetchone()
+        return self.run(name, *values).fetchone()
 
     def rows(self, name: str, *values: Any) -> list[Any]:
-        return self.db.execute(SQL[name], values).fetchall()
+        return self.run(name, *values).fetchall()
+
+    def add(self, name: str, row: Any, *, size: int = 0) -> None:
+        """To be written with others of its kind; ``size``: its bytes, if they may be many."""
+        self._pending[name].append(row)
+        self._size += size
+        if self._size > SIZE_LIMIT:
+            self.write_out()
+
+    def write_out(self) -> None:
+        pending, self._pending, self._size = self._pending, defaultdict(list), 0
+        for name in WRITES:
+            if rows := pending.pop(name, None):
+                self.db.execute(SQL[name], (listed(rows),))
+        assert not pending, f"nobody writes {', '.join(pending)}"
 
     # -- numbers that rise
 
@@ -78,121 +127,145 @@ class Txn:
         self._fence += 1
         return self._fence
 
-    def raise_numbers(self, *, task: int, fence: int) -> None:
-        self._task, self._fence = max(self._task, task), max(self._fence, fence)
+    def raise_numbers(self, task: int, ready: int, fence: int) -> None:
+        self._task, self._ready = max(self._task, task), max(self._ready, ready)
+        self._fence = max(self._fence, fence)
 
     # -- records
 
-    def find(self, task_id: str) -> Task | None:
-        found = self.row("task_get", task_id)
-        return self.read(*found) if found else None
+    def look(self, ids: Collection[str]) -> dict[str, Standing]:
+        """How they stand; to be asked again for one that was written since."""
+        rows = self.rows("standings_of", listed(ids))
+        self._touched.clear()
+        self._heads.clear()
+        return {row[0]: Standing._make(row) for row in rows}
 
-    def read(self, n: int, record: bytes, until: float | None = None) -> Task | None:
+    def was_written(self, n: int) -> bool:
+        """Since the last look."""
+        return n in self._touched
+
+    def read(self, row: Row) -> Task | None:
         """None: it cannot be read. One bad row must not stop its neighbours."""
         try:
-            return codec.decode_leased(record, until)
+            return task_of(row)
         except SerialisationError as error:
+            n = row.standing.n
             log.warning("task number %d is unreadable; see `holdfast doctor`: %s", n, error)
             return None
 
-    def add(self, task: Task, digest: str, *, ready: int | None, line: int | None) -> None:
-        self.run(
-            "task_add",
-            task.order,
-            task.id,
-            task.tenant,
-            task.plan,
-            task.queue,
-            task.type,
-            task.hold,
-            task.status,
-            task.place,
-            task.version,
-            task.failure.fingerprint if task.failure else None,
-            ready,
-            line,
-            digest,
-            codec.encode_task(task),
-        )
-        self.count_place(task, 1)
-
     def put(
-        self, before: Task, after: Task, *, ready: int | None = None, line: int | None = None
+        self,
+        before: Task,
+        left: Place,
+        after: Task,
+        rest: msgspec.Raw,
+        *,
+        ready: int | None = None,
+        line: int | None = None,
     ) -> None:
-        """Write a record that goes to another place."""
-        lease, failure, settled_at = after.lease, after.failure, after.settled_at
-        self.run(
-            "task_put",
-            after.status,
-            after.place,
-            after.version,
-            failure.fingerprint if failure else None,
-            ready,
-            line,
-            after.due,
-            lease.id if lease else None,
-            self.boot if lease else None,
-            lease.until if lease else None,
-            settled_at,
-            None if settled_at is None else settled_at + after.keep_seconds,
-            after.updated_at if after.suspended else None,
-            codec.encode_task(after),
-            after.order,
+        """Write a record that goes to another place from the one that it has left."""
+        n, failure, settled_at = after.order, after.failure, after.settled_at
+        self._touched.add(n)
+        self._pending["state_put"].append(
+            (
+                n,
+                after.version,
+                after.status,
+                after.status_since,
+                after.updated_at,
+                after.place,
+                ready,
+                line,
+                after.due,
+                after.fence,
+                settled_at,
+                None if settled_at is None else settled_at + after.keep_seconds,
+                after.updated_at if after.suspended else None,
+                None if failure is None else failure.fingerprint,
+                rest,
+            )
         )
-        self.count_place(before, -1)
-        self.count_place(after, 1)
+        if ready is not None:
+            self._pending["ready_add"].append((after.queue, ready, n))
+        self.count_shift((after.queue, left, before.status, after.place, after.status))
+        if before.status is not after.status:
+            dwelt = max(0.0, after.updated_at - before.status_since)
+            self.count_dwell(before.status, after.status, dwelt)
 
-    def stay(self, before: Task, after: Task) -> None:
+    def stay(self, before: Task, after: Task, rest: msgspec.Raw) -> None:
         """Write a record that stays where it is, without touching an index if that can be."""
-        same = before.status is after.status and before.failure == after.failure
-        if same and not after.suspended:
-            self.run("task_stay", after.version, codec.encode_task(after), after.order)
+        n, failure, settled_at = after.order, after.failure, after.settled_at
+        self._touched.add(n)
+        if before.status is after.status and failure == before.failure and not after.suspended:
+            self._pending["state_stay"].append((n, after.version, after.updated_at, rest))
             return
-        failure, settled_at = after.failure, after.settled_at
-        self.run(
-            "task_stay_marked",
-            after.version,
-            after.status,
-            failure.fingerprint if failure else None,
-            settled_at,
-            None if settled_at is None else settled_at + after.keep_seconds,
-            after.updated_at if after.suspended else None,
-            codec.encode_task(after),
-            after.order,
+        self._pending["state_stay_marked"].append(
+            (
+                n,
+                after.version,
+                after.status,
+                after.status_since,
+                after.updated_at,
+                settled_at,
+                None if settled_at is None else settled_at + after.keep_seconds,
+                after.updated_at if after.suspended else None,
+                None if failure is None else failure.fingerprint,
+                rest,
+            )
         )
-        self.count_place(before, -1)
-        self.count_place(after, 1)
+        self.count_shift((after.queue, after.place, before.status, after.place, after.status))
+        if before.status is not after.status:
+            dwelt = max(0.0, after.updated_at - before.status_since)
+            self.count_dwell(before.status, after.status, dwelt)
 
-    def lease(self, before: Task, after: Task) -> None:
-        lease = after.lease
-        assert lease is not None
-        self.run(
-            "task_lease",
-            after.status,
-            after.place,
-            after.version,
-            lease.id,
-            self.boot,
-            lease.until,
-            codec.encode_task(after),
-            after.order,
-        )
-        self.count_place(before, -1)
-        self.count_place(after, 1)
+    # -- tenants and their lines
 
-    def log(self, n: int, version: int, request: str, events: Iterable[Event]) -> None:
-        self.run("event_add", n, version, request, codec.encode(events))
-
-    # -- tenants
+    def meet(self, names: Collection[str], *, heads: bool = False) -> None:
+        """Read these tenants, and who heads their lines, for all at once."""
+        new = [name for name in names if name not in self._tenants]
+        if new:
+            for name in new:
+                self._tenants[name], self._tenants_read[name] = Tenant(), (None, 0, 0)
+            for name, active, fence, waiting, place, hold, leased in self.rows(
+                "tenants_get", listed(new)
+            ):
+                rests = place is None or (place in RESTING and not hold)
+                self._tenants[name] = Tenant(
+                    active=active, fence=max(fence, leased or 0), waiting=waiting, rests=rests
+                )
+                self._tenants_read[name] = active, fence, waiting
+        waiting = [name for name in names if heads and self._tenants[name].waiting]
+        if waiting:
+            self._heads |= {
+                name: Head(*head) for name, *head in self.rows("line_heads", listed(waiting))
+            }
 
     def tenant(self, name: str) -> Tenant:
         """To be changed in place; written at the end."""
-        found = self._tenants.get(name)
-        if found is None:
-            read = active, fence, waiting = self.row("tenant_get", name) or (None, 0, 0)
-            found = Tenant(active=active, fence=fence, waiting=waiting)
-            self._tenants[name], self._tenants_read[name] = found, read
+        if name not in self._tenants:
+            self.meet((name,))
+        return self._tenants[name]
+
+    def line_head(self, name: str) -> Head | None:
+        found = self._heads.pop(name, None)
+        if found is None or found.n in self._touched:
+            rows = self.rows("line_heads", listed((name,)))
+            found = Head(*rows[0][1:]) if rows else None
         return found
+
+    def join_line(self, tenant: Tenant, name: str) -> None:
+        tenant.waiting += 1
+        self._heads.pop(name, None)  # it may come to stand before all others
+
+    def let_through(self, head: Head) -> None:
+        """From the line into its queue."""
+        ready = self.next_ready()
+        self._touched.add(head.n)
+        self.add("state_place", (head.n, Place.READY, ready, None))
+        self.add("ready_add", (head.queue, ready, head.n))
+        self.count(head.queue, Place.LINE, head.status, -1)
+        self.count(head.queue, Place.READY, head.status, 1)
+        self.topics.add(Topic.READY)
 
     def forget_tenant(self, name: str) -> None:
         """If no task of it is left."""
@@ -202,21 +275,17 @@ class Txn:
 
     # -- counts
 
-    def count_place(self, task: Task, by: int) -> None:
-        self._totals[task.queue, task.place, task.status] += by
-        if task.place in WAITING and task.queue in self._depths:
-            self._depths[task.queue] += by
-
-    def correct_total(self, queue: str, place: str, status: str, by: int) -> None:
+    def count(self, queue: str, place: str, status: str, by: int) -> None:
         self._totals[queue, place, status] += by
-        self._depths.pop(queue, None)
+        if place in WAITING and queue in self._depths:
+            self._depths[queue] += by
 
-    def count_move(self, before: Task, after: Task) -> None:
-        if before.status is not after.status:
-            move = before.status, after.status
-            dwelt = max(0.0, after.updated_at - before.status_since)
-            self._moves[move] += 1
-            self._dwell[move] = self._dwell.get(move, 0.0) + dwelt
+    def count_shift(self, shift: Shift, count: int = 1) -> None:
+        self._shifts[shift] += count
+
+    def count_dwell(self, before: Status, after: Status, seconds: float) -> None:
+        """How long it had the status that it has left."""
+        self._dwell[before, after] += seconds
 
     def count_refusal(self, says: str) -> None:
         self._refused[says] += 1
@@ -224,7 +293,8 @@ class Txn:
     def depth(self, queue: str) -> int:
         """How many wait in the queue: ready, in a line, or for a time."""
         found = self._depths.get(queue)
-        if found is None:
+        if found is None or self._shifts:
+            self._add_shifts()
             found = sum(n for place, n in self.rows("totals_of_queue", queue) if place in WAITING)
             found += sum(
                 n for (q, place, _), n in self._totals.items() if q == queue and place in WAITING
@@ -232,14 +302,28 @@ class Txn:
             self._depths[queue] = found
         return found
 
+    def _add_shifts(self) -> None:
+        """From one place and status to another: counts of both, and of the move between them."""
+        shifts, self._shifts = self._shifts, Counter()
+        for (queue, left, before, place, after), count in shifts.items():
+            self._totals[queue, left, before] -= count
+            self._totals[queue, place, after] += count
+            if before is not after:
+                self._moves[before, after] += count
+
     def flush(self) -> None:
+        self.write_out()
+        self._add_shifts()
         numbers = self._task, self._ready, self._fence
         if numbers != self._numbers:
             self.run("sequences_put", *numbers)
-        for name, tenant in self._tenants.items():
-            state = tenant.active, tenant.fence, tenant.waiting
-            if state != self._tenants_read[name]:
-                self.run("tenant_put", name, *state)
+        changed = [
+            (name, *state)
+            for name, tenant in self._tenants.items()
+            if (state := (tenant.active, tenant.fence, tenant.waiting)) != self._tenants_read[name]
+        ]
+        if changed:
+            self.run("tenant_put", listed(changed))
         for key, count in self._totals.items():
             if count:
                 self.run("totals_add", *key, count)
@@ -247,3 +331,8 @@ class Txn:
             self.run("moves_add", *move, count, self._dwell[move])
         for says, count in self._refused.items():
             self.run("refusals_add", says, count)
+
+
+def listed(rows: Iterable[Any]) -> str:
+    """Rows for a statement that takes a list."""
+    return codec.encode(rows).decode()

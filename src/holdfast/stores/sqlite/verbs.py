@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -20,48 +19,98 @@ from holdfast.domain.transition import (
 )
 from holdfast.ports import Due, Topic
 from holdfast.stores import codec
-from holdfast.stores.sqlite.places import enter, entered, moved, set_aside
-from holdfast.stores.sqlite.txn import Txn
+from holdfast.stores.sqlite.places import enter, entered, leave, moved, set_aside
+from holdfast.stores.sqlite.records import Standing, head_of, rest_of, row_of, short
+from holdfast.stores.sqlite.txn import Txn, listed
 
-replace = msgspec.structs.replace
-
-
-def insert(txn: Txn, batch: Sequence[Submission], depth_limit: int) -> list[Insertion]:
-    return [_insert(txn, submission, depth_limit) for submission in batch]
+Key = tuple[str, str]  # tenant, key
 
 
-def _insert(txn: Txn, submission: Submission, depth_limit: int) -> Insertion:
+class New(msgspec.Struct, frozen=True):
+    """A submission and its record, encoded before the writer's time is spent on it."""
+
+    submission: Submission
+    head: msgspec.Raw
+
+
+def new(submission: Submission) -> New:
+    return New(submission, head_of(submission.task))
+
+
+def insert(txn: Txn, batch: Sequence[New], depth_limit: int) -> list[Insertion]:
+    tasks = [new.submission.task for new in batch]
+    known = {found for (found,) in txn.rows("tasks_known", listed([task.id for task in tasks]))}
+    owners = _owners(txn, [(t.tenant or "", t.key) for t in tasks if t.key is not None])
+    txn.meet({task.tenant for task in tasks if task.tenant is not None})
+    return [_insert(txn, new, depth_limit, known, owners) for new in batch]
+
+
+def _owners(txn: Txn, keys: Sequence[Key]) -> dict[Key, tuple[str, str]]:
+    """The tasks that these keys belong to, with their digests, if their time is not over."""
+    found = txn.rows("keys_owned", listed(keys), txn.wall) if keys else ()
+    return {(tenant, key): (task_id, digest) for tenant, key, task_id, digest in found}
+
+
+def _insert(
+    txn: Txn, new: New, depth_limit: int, known: set[str], owners: dict[Key, tuple[str, str]]
+) -> Insertion:
+    submission = new.submission
     task = submission.task
-    if txn.row("task_known", task.id)[0]:
+    if task.id in known:
         return Inserted(task.id)  # the same submit, sent again
-    if task.key is not None and (first := _first_of(txn, task.tenant, task.key)):
-        task_id, digest = first
-        return Existing(task_id) if digest == submission.digest else Conflict(task_id)
+    key = None if task.key is None else (task.tenant or "", task.key)
+    if key is not None and (owner := owners.get(key)) is not None:
+        first, digest = owner
+        return Existing(first) if digest == submission.digest else Conflict(first)
     if txn.depth(task.queue) >= depth_limit:
         return Full(task.queue)
-    task = replace(task, order=txn.next_task())
-    ready = line = None
-    if submission.held:
-        task = replace(task, place=Place.HELD)
-    else:
-        task, ready, line = entered(txn, task)
-    txn.add(task, submission.digest, ready=ready, line=line)
-    txn.run("payload_add", task.order, submission.payload)
-    txn.log(task.order, task.version, task.id, submission.events)
-    if task.key is not None:
-        txn.run("key_put", task.tenant or "", task.key, task.id)
+    known.add(task.id)
+    if key is not None:
+        owners[key] = task.id, submission.digest
+        txn.add("key_put", (*key, task.id))
+    _add(txn, task, new)
     return Inserted(task.id)
 
 
-def _first_of(txn: Txn, tenant: str | None, key: str) -> tuple[str, str] | None:
-    """The task that this key belongs to, with its digest, if its time is not over."""
-    owner = txn.row("key_owner", tenant or "", key)
-    if owner is None:
-        return None
-    if found := txn.row("digest_of_task", owner[0]):
-        return owner[0], found[0]
-    buried = txn.row("digest_of_tombstone", owner[0])
-    return (owner[0], buried[0]) if buried and buried[1] > txn.wall else None
+def _add(txn: Txn, task: Task, new: New) -> None:
+    n, submission = txn.next_task(), new.submission
+    place, ready, line = Place.HELD, None, None
+    if not submission.held:
+        place, ready, line = entered(txn, task.tenant, n)
+    txn.add(
+        "task_add",
+        (
+            n,
+            None if task.key is None else submission.digest,
+            new.head,
+            short(submission.events),
+            submission.payload.decode(),
+        ),
+        size=len(submission.payload),
+    )
+    txn.add(
+        "state_add",
+        (
+            n,
+            task.id,
+            task.tenant,
+            task.plan,
+            task.queue,
+            task.type,
+            int(task.hold),
+            task.version,
+            task.status,
+            task.status_since,
+            task.updated_at,
+            place,
+            ready,
+            line,
+            task.failure.fingerprint if task.failure else None,
+        ),
+    )
+    if ready is not None:
+        txn.add("ready_add", (task.queue, ready, n))
+    txn.count(task.queue, place, task.status, 1)
 
 
 def expire(txn: Txn, limit: int, count_crashes: bool) -> int:
@@ -71,21 +120,24 @@ def expire(txn: Txn, limit: int, count_crashes: bool) -> int:
     return taken + _lose_all(txn, lapsed, counted=count_crashes)
 
 
-def _lose_all(txn: Txn, rows: list[Any], *, counted: bool) -> int:
-    for n, record, until in sorted(rows):
-        task = txn.read(n, record, until)
+def _lose_all(txn: Txn, found: Iterable[tuple[int]], *, counted: bool) -> int:
+    numbers = sorted(n for (n,) in found)
+    rows = txn.rows("records_at", listed(numbers)) if numbers else ()
+    for row in map(row_of, rows):
+        task = txn.read(row)
         if task is None:
-            set_aside(txn, n)
+            set_aside(txn, row.standing.n)
         else:
-            lose(txn, task, counted=counted)
+            lose(txn, task, row.standing, counted=counted)
     return len(rows)
 
 
-def lose(txn: Txn, task: Task, *, counted: bool) -> None:
+def lose(txn: Txn, task: Task, row: Standing, *, counted: bool) -> None:
     """Back to the head of its queue: it has waited once, and its tenant's line waits with it."""
     after = moved(
         txn,
         task,
+        row,
         LOSE,
         place=Place.READY,
         lease=None,
@@ -94,18 +146,19 @@ def lose(txn: Txn, task: Task, *, counted: bool) -> None:
         crashes=task.crashes + counted,
         interrupted=True,
     )
-    txn.put(task, after, ready=-txn.next_ready())
+    leave(txn, row, task.tenant)
+    txn.put(task, task.place, after, rest_of(after), ready=-txn.next_ready())
     txn.topics.add(Topic.READY)
 
 
 def promote(txn: Txn, limit: int) -> Due:
     found = txn.rows("due_now", txn.now, limit)
-    for n, record in found:
-        task = txn.read(n, record)
+    for row in map(row_of, found):
+        task = txn.read(row)
         if task is None:
-            set_aside(txn, n)
+            set_aside(txn, row.standing.n)
         else:
-            enter(txn, task, moved(txn, task, DUE, place=Place.READY, due=None))
+            enter(txn, task, moved(txn, task, row.standing, DUE, place=Place.READY, due=None))
     following = txn.row("due_next")
     return Due(
         count=len(found),

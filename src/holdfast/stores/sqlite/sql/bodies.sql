@@ -1,67 +1,51 @@
--- name: payload_add
-INSERT INTO payloads (n, body) VALUES (?, ?);
+-- Rows come and go in sets: each statement takes a JSON list, a row or a number per element.
 
 -- name: payload_get
-SELECT body FROM payloads WHERE n = ?;
-
--- name: payload_delete
-DELETE FROM payloads WHERE n = ?;
-
--- name: outcome_put
-INSERT INTO outcomes (n, result, data) VALUES (?, ?, ?)
-ON CONFLICT (n) DO UPDATE
-SET result = coalesce(excluded.result, result), data = coalesce(excluded.data, data);
-
--- name: outcome_keep_data
-INSERT INTO outcomes (n, data) VALUES (?, ?)
-ON CONFLICT (n) DO UPDATE SET data = coalesce(data, excluded.data);
-
--- name: outcome_get
-SELECT result, data FROM outcomes WHERE n = ?;
-
--- name: outcome_forget_data
-UPDATE outcomes SET data = NULL WHERE n = ?;
-
--- name: outcome_delete
-DELETE FROM outcomes WHERE n = ?;
+SELECT payload FROM tasks WHERE n = ?;
 
 -- name: checkpoint_put
-INSERT INTO checkpoints (n, version, body) VALUES (?, ?, ?)
-ON CONFLICT (n) DO UPDATE SET version = excluded.version, body = excluded.body
-WHERE excluded.version > version;
+INSERT INTO checkpoints (n, version, body)
+SELECT value ->> 0, value ->> 1, value ->> 2 FROM jsonb_each(?) WHERE true
+ON CONFLICT (n) DO UPDATE SET version = excluded.version, body = excluded.body;
 
 -- name: checkpoint_get
 SELECT body FROM checkpoints WHERE n = ?;
 
 -- name: checkpoint_settled
-UPDATE checkpoints SET settled_at = ? WHERE n = ?;
+UPDATE checkpoints SET settled_at = e.value ->> 1
+FROM jsonb_each(?) AS e WHERE checkpoints.n = e.value ->> 0;
 
 -- name: checkpoint_delete
-DELETE FROM checkpoints WHERE n = ?;
+DELETE FROM checkpoints WHERE n IN (SELECT value FROM json_each(?));
 
--- name: stage_put
-INSERT OR REPLACE INTO stages (n, position, name, result, duration_seconds, run, epoch)
-VALUES (?, ?, ?, ?, ?, ?, ?);
+-- name: journal_add
+INSERT INTO journal (n, version, request, started, events, stage, result, outcome, data)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value -> 4, value ->> 5, value ->> 6,
+    value ->> 7, value ->> 8
+FROM jsonb_each(?);
 
--- name: stages_get
-SELECT position, name, result, duration_seconds, run, epoch FROM stages
-WHERE n = ?
-ORDER BY position;
+-- name: journal_request
+SELECT request FROM journal WHERE n = ? AND version = ?;
 
--- name: stages_delete
-DELETE FROM stages WHERE n = ?;
+-- name: journal_get
+SELECT version, started, events FROM journal WHERE n = ? ORDER BY version;
 
--- name: event_add
-INSERT INTO events (n, version, request, body) VALUES (?, ?, ?, ?);
+-- name: events_first
+SELECT events FROM tasks WHERE n = ?;
 
--- name: event_request
-SELECT request FROM events WHERE n = ? AND version = ?;
+-- name: bodies_get
+SELECT stage, result, outcome, data FROM journal WHERE n = ? ORDER BY version;
 
--- name: event_last_request
-SELECT request FROM events WHERE n = ? ORDER BY version DESC LIMIT 1;
+-- name: outcome_get
+SELECT outcome FROM journal WHERE n = ? AND outcome IS NOT NULL ORDER BY version DESC LIMIT 1;
 
--- name: events_get
-SELECT body FROM events WHERE n = ? ORDER BY version;
+-- name: stages_forget
+UPDATE journal SET stage = NULL, result = NULL, data = NULL WHERE n = ?;
 
--- name: events_delete
-DELETE FROM events WHERE n = ?;
+-- name: data_keep
+UPDATE journal SET data = ?2
+WHERE seq = (SELECT seq FROM journal WHERE n = ?1 ORDER BY version DESC LIMIT 1)
+    AND NOT EXISTS (SELECT 1 FROM journal WHERE n = ?1 AND data IS NOT NULL);
+
+-- name: journal_delete
+DELETE FROM journal WHERE n IN (SELECT value FROM json_each(?));

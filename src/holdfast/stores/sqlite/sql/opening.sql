@@ -6,7 +6,7 @@ PRAGMA journal_mode = WAL;
 PRAGMA synchronous = FULL;
 PRAGMA cache_size = -32768;
 PRAGMA journal_size_limit = 67108864;
-PRAGMA wal_autocheckpoint = 1000;
+PRAGMA wal_autocheckpoint = 4000;
 PRAGMA temp_store = MEMORY;
 
 -- name: reading

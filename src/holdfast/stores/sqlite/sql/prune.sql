@@ -1,7 +1,7 @@
 -- name: outdated_tasks
-SELECT n, record FROM tasks
-WHERE keep_until IS NOT NULL AND keep_until <= ? AND settled_at < ?
-ORDER BY keep_until
+SELECT r.* FROM states AS s JOIN records AS r ON r.n = s.n
+WHERE s.keep_until IS NOT NULL AND s.keep_until <= ? AND s.settled_at < ?
+ORDER BY s.keep_until
 LIMIT ?;
 
 -- name: outdated_checkpoints

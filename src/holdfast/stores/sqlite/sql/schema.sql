@@ -24,9 +24,18 @@ CREATE TABLE sequences (
 ) STRICT;
 INSERT INTO sequences VALUES (1, 0, 0, 0);
 
--- `record` is the whole task as JSON; the other columns are what queries look for.
--- Only `lease_until` is newer than the record: renewing a lease leaves the record alone.
+-- What a task was submitted with. Not written again, unless a deploy has changed its stages.
 CREATE TABLE tasks (
+    n INTEGER PRIMARY KEY,
+    digest TEXT,  -- if it has a key
+    head TEXT NOT NULL,  -- the record as it was submitted
+    events TEXT NOT NULL,  -- of its first version
+    payload TEXT NOT NULL
+) STRICT;
+
+-- How it stands, as of its last write. Handing it out writes a lease and leaves this row alone:
+-- while there is a lease, the task is one version on, and its status is the one that follows.
+CREATE TABLE states (
     n INTEGER PRIMARY KEY,
     id TEXT NOT NULL,
     tenant TEXT,
@@ -34,72 +43,84 @@ CREATE TABLE tasks (
     queue TEXT NOT NULL,
     type TEXT NOT NULL,
     hold INTEGER NOT NULL,
-    status TEXT NOT NULL,
-    place TEXT NOT NULL,
     version INTEGER NOT NULL,
-    error TEXT,
-    ready INTEGER,  -- its number in the queue, while it is there
+    status TEXT NOT NULL,
+    since REAL NOT NULL,
+    at REAL NOT NULL,
+    place TEXT NOT NULL,
+    ready INTEGER,  -- its number in the queue, when it was last there
     line INTEGER,  -- its number in its tenant's line, while it is there
     due REAL,
-    lease_id TEXT,
-    lease_boot INTEGER,
-    lease_until REAL,
+    fence INTEGER NOT NULL,
     settled_at REAL,
     keep_until REAL,
     suspended_at REAL,  -- its last change, while it is suspended
-    digest TEXT NOT NULL,
-    progress BLOB,
-    record BLOB NOT NULL
+    error TEXT,
+    rest TEXT  -- the other fields that decisions change; NULL: as it was submitted
 ) STRICT;
-CREATE UNIQUE INDEX tasks_id ON tasks (id);
-CREATE INDEX tasks_ready ON tasks (queue, ready) WHERE ready IS NOT NULL;
-CREATE INDEX tasks_line ON tasks (tenant, line) WHERE line IS NOT NULL;
-CREATE INDEX tasks_resting ON tasks (tenant, n) WHERE hold = 0 AND place IN ('parked', 'later');
-CREATE INDEX tasks_due ON tasks (due, n) WHERE due IS NOT NULL;
-CREATE INDEX tasks_leased ON tasks (lease_boot, lease_until) WHERE lease_boot IS NOT NULL;
-CREATE INDEX tasks_kept ON tasks (keep_until, settled_at) WHERE keep_until IS NOT NULL;
+CREATE UNIQUE INDEX states_id ON states (id);
+CREATE INDEX states_tenant ON states (tenant, id) WHERE tenant IS NOT NULL;
+CREATE INDEX states_plan ON states (plan, id) WHERE plan IS NOT NULL;
 -- Statuses, types and queues are few: any of them is found in one index, group by group.
-CREATE INDEX tasks_group ON tasks (status, type, queue, id);
-CREATE INDEX tasks_tenant ON tasks (tenant, id) WHERE tenant IS NOT NULL;
-CREATE INDEX tasks_plan ON tasks (plan, id) WHERE plan IS NOT NULL;
-CREATE INDEX tasks_error ON tasks (error, status, id) WHERE error IS NOT NULL;
+CREATE INDEX states_group ON states (status, type, queue, id);
+CREATE INDEX states_line ON states (tenant, line) WHERE line IS NOT NULL;
+CREATE INDEX states_resting ON states (tenant) WHERE hold = 0 AND place IN ('parked', 'later');
+CREATE INDEX states_due ON states (due) WHERE due IS NOT NULL;
+CREATE INDEX states_kept ON states (keep_until, settled_at) WHERE keep_until IS NOT NULL;
+CREATE INDEX states_error ON states (error, status, id) WHERE error IS NOT NULL;
 -- For those who look after what is suspended; a task that runs well is never in these.
-CREATE INDEX tasks_suspended ON tasks (status, suspended_at, id) WHERE suspended_at IS NOT NULL;
-CREATE INDEX tasks_suspended_tenant ON tasks (tenant, status, id) WHERE suspended_at IS NOT NULL;
+CREATE INDEX states_suspended ON states (status, suspended_at, id) WHERE suspended_at IS NOT NULL;
+CREATE INDEX states_suspended_tenant ON states (tenant, status, id) WHERE suspended_at IS NOT NULL;
 
-CREATE TABLE payloads (n INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
+CREATE TABLE ready (
+    queue TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    n INTEGER NOT NULL,
+    PRIMARY KEY (queue, number)
+) STRICT, WITHOUT ROWID;
 
-CREATE TABLE outcomes (n INTEGER PRIMARY KEY, result BLOB, data BLOB) STRICT;
+-- A row per task that runs: there are never more of them than workers have slots.
+CREATE TABLE leases (
+    n INTEGER PRIMARY KEY,
+    version INTEGER NOT NULL,  -- that the task had when it was handed out
+    at REAL NOT NULL,
+    id TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    fence INTEGER NOT NULL,
+    boot INTEGER NOT NULL,
+    until REAL NOT NULL,
+    progress TEXT
+) STRICT;
 
 CREATE TABLE checkpoints (
     n INTEGER PRIMARY KEY,
     version INTEGER NOT NULL,
     settled_at REAL,  -- its task's
-    body BLOB NOT NULL
+    body TEXT NOT NULL
 ) STRICT;
 CREATE INDEX checkpoints_settled ON checkpoints (settled_at) WHERE settled_at IS NOT NULL;
 
-CREATE TABLE stages (
-    n INTEGER NOT NULL,
-    position INTEGER NOT NULL,
-    name TEXT NOT NULL,
-    result BLOB NOT NULL,
-    duration_seconds REAL NOT NULL,
-    run INTEGER NOT NULL,
-    epoch INTEGER NOT NULL,
-    PRIMARY KEY (n, position)
-) STRICT, WITHOUT ROWID;
+CREATE VIEW records AS
+SELECT s.id, s.n, s.queue, s.version, s.place, s.ready, s.due, s.fence, s.settled_at,
+    l.version AS lease_version, l.at AS lease_at, l.id AS lease_id, l.owner, l.fence AS lease_fence,
+    l.until, t.head, s.status, s.since, s.at, s.rest
+FROM states AS s JOIN tasks AS t ON t.n = s.n LEFT JOIN leases AS l ON l.n = s.n;
 
--- One row for each version of a record: the request that made it, and its events as a JSON list.
+-- One row for each write after the first: its request, events, and what a stage left behind.
 -- In the order of commits: written at the end only, which is half the cost of writing by task.
-CREATE TABLE events (
+CREATE TABLE journal (
     seq INTEGER PRIMARY KEY,
     n INTEGER NOT NULL,
     version INTEGER NOT NULL,
     request TEXT NOT NULL,
-    body BLOB NOT NULL
+    started TEXT,  -- facts of the version before, when that was the task's being handed out
+    events TEXT NOT NULL,
+    stage TEXT,
+    result TEXT,  -- of the stage
+    outcome TEXT,  -- the task's result
+    data TEXT
 ) STRICT;
-CREATE UNIQUE INDEX events_version ON events (n, version);
+CREATE UNIQUE INDEX journal_version ON journal (n, version);
 
 -- No tenant is the empty name, which no tenant can have.
 CREATE TABLE keys (
@@ -114,11 +135,11 @@ CREATE TABLE tombstones (
     task_id TEXT NOT NULL UNIQUE,
     tenant TEXT,
     key TEXT,
-    digest TEXT NOT NULL,
+    digest TEXT,
     request TEXT NOT NULL,
     until REAL NOT NULL,
-    result BLOB,
-    record BLOB NOT NULL
+    result TEXT,
+    record TEXT NOT NULL
 ) STRICT;
 CREATE INDEX tombstones_until ON tombstones (until);
 
