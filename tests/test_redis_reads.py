@@ -10,7 +10,7 @@ import pytest_asyncio
 import redis
 
 from holdfast.domain import decide
-from holdfast.domain.state import SUSPENDED, Status
+from holdfast.domain.state import SUSPENDED, Command, Status
 from holdfast.domain.transition import Next, Submission, Transition
 from holdfast.ports import Filter
 from holdfast.stores.redis import address, find, reads, verbs
@@ -20,6 +20,7 @@ from holdfast.stores.redis.link import Link
 from holdfast.stores.redis.partition import Partition, Terms
 from holdfast.testing.servers import RedisServer
 from tests.redis_records import NOW, entry, made
+from tests.redis_stores import benched
 
 
 @pytest_asyncio.fixture
@@ -200,6 +201,28 @@ async def test_suspended_tasks_are_found_by_time_with_and_without_the_index_of_t
     assert ([task.id for task in first.tasks], first.cursor) == (["d", "c"], "c")
     second = await find.find(part, where, 2, first.cursor)
     assert ([task.id for task in second.tasks], second.cursor) == (["a"], None)
+
+
+async def test_what_ran_straight_through_tells_its_events_from_the_record_and_then_in_the_list(
+    redis_server: RedisServer, redis_namespace: str
+) -> None:
+    async with benched(redis_server, redis_namespace) as bench:
+        hands = bench.hands
+        task = await hands.complete(await hands.start(stages=("only",)))
+        assert bench.ask("EXISTS", f"events:{task.id}") == 0
+        told = await hands.events(task)
+        assert told == [
+            *("TaskCreated", "TaskStarted", "StageStarted", "StageCompleted", "TaskCompleted")
+        ]
+        before = await bench.store.detail(task.id)
+        again = await hands.ask(Command.ROLLBACK, task)
+        after = await bench.store.detail(task.id)
+        assert before is not None
+        assert after is not None
+        assert after.events[:-1] == before.events
+        assert [event.version for event in after.events] == [1, 2, 3, 3, 3, 4]
+        assert bench.ask("LLEN", f"events:{task.id}") == 3
+        assert again.version == 4
 
 
 async def test_a_peek_is_answered_from_the_tombstone(part: Partition) -> None:

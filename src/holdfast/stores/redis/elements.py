@@ -11,7 +11,9 @@ from holdfast.domain import events as ev
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.state import START
 from holdfast.domain.task import Task
+from holdfast.domain.transition import Transition
 from holdfast.stores.redis import record
+from holdfast.stores.redis.born import FIRST_CLAIMED
 
 
 def created(task: Task) -> tuple[ev.Event, ...]:
@@ -56,10 +58,45 @@ def encode_events(events: Sequence[ev.Event]) -> str:
     return record.encode(short).decode()
 
 
+def straight(transition: Transition) -> str | None:
+    """Of a task that ran straight through: when it was started, and when its only stage was.
+
+    With the lease and the stage that stand in its record, this is all that its events say.
+    """
+    before, events = transition.before, transition.events
+    if before.version != FIRST_CLAIMED or len(before.stages) != 1 or len(events) != 3:
+        return None
+    began, _, completed = events
+    if type(began) is not ev.StageStarted or type(completed) is not ev.TaskCompleted:
+        return None
+    return f"{before.updated_at!r} {began.at!r}"
+
+
+def _straight(task_id: str, version: int, facts: str) -> list[ev.Event]:
+    """The same as events: when its stage began and ended, and the stage."""
+    began_at, ended_at, stage = facts.split("\n", 2)
+    kept = record.decode_stage(b"0", stage.encode())
+    of: dict[str, Any] = {"task_id": task_id, "version": version}
+    return [
+        ev.StageStarted(**of, at=float(began_at), stage=kept.name, attempt=1, run=kept.run),
+        ev.StageCompleted(
+            **of,
+            at=float(ended_at),
+            stage=kept.name,
+            run=kept.run,
+            epoch=kept.epoch,
+            duration_seconds=kept.duration_seconds,
+        ),
+        ev.TaskCompleted(**of, at=float(ended_at)),
+    ]
+
+
 def decode_events(task_id: str, element: bytes) -> list[ev.Event]:
     """One element of a task's list of events: those of one version."""
     try:
         version, _, body = element.split(b"\n", 2)
+        if body.startswith(b"ran\n"):
+            return _straight(task_id, int(version), body[4:].decode())
         if body.startswith(b"["):
             return [
                 ev.KINDS[type(short).__name__](
@@ -96,16 +133,24 @@ def started(task: Task, owner: str) -> str:
 
 
 def unsaid(task: Task, fields: Mapping[str, str]) -> list[ev.Event]:
-    lease_id = fields.get("leaseId")
-    if not lease_id or not is_unsaid(task, lease_id):
-        return []
-    return [
-        ev.made_by_store(
-            START.event,
-            task_id=task.id,
-            version=task.version,
-            at=task.updated_at,
-            worker=fields.get("leaseOwner", ""),
-            fence=task.fence,
-        )
-    ]
+    """What only the record says of its events."""
+    lease_id = fields.get("leaseId", "")
+    if ran := fields.get("ran"):
+        start, _, began = ran.partition(" ")
+        facts = "\n".join((began, fields["statusSince"], fields["stage0"]))
+        started = _started(task, fields, FIRST_CLAIMED, float(start))
+        return [started, *_straight(task.id, task.version, facts)]
+    if is_unsaid(task, lease_id):
+        return [_started(task, fields, task.version, task.updated_at)]
+    return []
+
+
+def _started(task: Task, fields: Mapping[str, str], version: int, at: float) -> ev.Event:
+    return ev.made_by_store(
+        START.event,
+        task_id=task.id,
+        version=version,
+        at=at,
+        worker=fields.get("leaseOwner", ""),
+        fence=task.fence,
+    )

@@ -126,8 +126,8 @@ class _Transition(msgspec.Struct, omit_defaults=True, gc=False):
     next: str
     status: str
     fields: list[str]
-    said: list[str]  # elements of its list of events
     dwelt: float  # in the status before
+    said: list[str] | None = None  # elements of its list of events
     was: _Was | None = None
     lease: str | None = None
     gone: list[str] | None = None
@@ -157,7 +157,6 @@ def packed_transition(transition: Transition, kept: Kept) -> bytes:
     else:  # the short record of a task that has never run is completed
         fields, gone = record.flat(record.full(after)), record.changed(before, after)[1]
     version = str(after.version)
-    said = f"{version}\n{transition.request}\n{elements.encode_events(transition.events)}"
     told = _Transition(
         id=after.id,
         expects=str(before.version),
@@ -166,7 +165,6 @@ def packed_transition(transition: Transition, kept: Kept) -> bytes:
         next=transition.next,
         status=after.status,
         fields=fields,
-        said=[said],
         dwelt=after.updated_at - before.status_since,
         lease=transition.lease,
         error=after.failure.fingerprint if after.failure else None,
@@ -177,8 +175,6 @@ def packed_transition(transition: Transition, kept: Kept) -> bytes:
     )
     if lease is not None and transition.lease == lease.id:
         told.was = _known(before, lease, transition.next)
-        if elements.is_unsaid(before, lease.id):
-            told.said = [elements.started(before, lease.owner), said]
     if transition.next is Next.LATER:
         told.delay = repr(transition.delay_seconds)
     if after.settled_at is not None:
@@ -187,6 +183,7 @@ def packed_transition(transition: Transition, kept: Kept) -> bytes:
         told.till = f"{after.settled_at + after.keep_seconds:.6f}"
         told.seconds = str(ceil(max(after.keep_seconds, kept.tombstone_seconds)))
     _tell_bodies(told, transition, gone)
+    _tell_events(told, transition)
     if gone:
         told.gone = gone
     return pack(told)
@@ -233,6 +230,18 @@ def _tell_bodies(told: _Transition, transition: Transition, gone: list[str]) -> 
         data = _text(after, transition.data)
         if not _inline(told, gone, "data", data):
             told.data = data
+
+
+def _tell_events(told: _Transition, transition: Transition) -> None:
+    before, lease = transition.before, transition.before.lease
+    whole = told.was is not None and transition.next is Next.SETTLED and "stage0" in told.fields
+    if whole and (ran := elements.straight(transition)):
+        told.fields += ("ran", ran)
+        return
+    events = elements.encode_events(transition.events)
+    told.said = [f"{told.version}\n{transition.request}\n{events}"]
+    if lease is not None and told.was is not None and elements.is_unsaid(before, lease.id):
+        told.said.insert(0, elements.started(before, lease.owner))
 
 
 def _inline(told: _Transition, gone: list[str], name: str, text: str) -> bool:

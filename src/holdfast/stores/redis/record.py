@@ -334,16 +334,16 @@ def decode_stages(pairs: list[bytes], fields: Mapping[str, str]) -> tuple[StageR
     """The only stage of a task may stand in its record."""
     if not pairs and not fields.get("stage0"):
         return ()
-    found = [_stage(index, body) for index, body in zip(pairs[::2], pairs[1::2], strict=True)]
+    found = [decode_stage(index, body) for index, body in zip(pairs[::2], pairs[1::2], strict=True)]
     if only := fields.get("stage0"):
-        found.append(_stage(b"0", only.encode()))
+        found.append(decode_stage(b"0", only.encode()))
     return tuple(sorted(found, key=lambda stage: stage.index))
 
 
 _decode_facts = msgspec.json.Decoder(tuple[str, float, int, int]).decode
 
 
-def _stage(index: bytes, body: bytes) -> StageRecord:
+def decode_stage(index: bytes, body: bytes) -> StageRecord:
     facts, _, result = body.partition(b"\n")
     try:
         name, duration, run, epoch = _decode_facts(facts)

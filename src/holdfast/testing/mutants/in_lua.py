@@ -199,6 +199,12 @@ LUA_MUTANTS = [
             "r.unsaid = false",
         ),
         (
+            "straight-runs-forgotten",
+            "a repeat of the only commit is stale",
+            "if r.ran then return behind == 0",
+            "if r.ran then return false",
+        ),
+        (
             "no-tombstone",
             "a key is free as soon as the record is gone",
             "if till > wall then",

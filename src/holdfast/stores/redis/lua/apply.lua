@@ -120,6 +120,18 @@ local function as_known(t)
   return r
 end
 
+-- A holder says what only its record said; of who ran straight through, the record says all.
+local function log_it(t, r)
+  if not t.said then
+    written = written + 1
+    return true
+  end
+  local elements = unsaid_of(r)
+  for _, element in ipairs(t.said) do elements[#elements + 1] = element end
+  if r.ran then add(t.fields, 'ran', '') end
+  return log_elements(t.id, unpack(elements))
+end
+
 local function apply(t)
   t.record = K.task(t.id)
   local known = t.was and as_known(t)
@@ -128,9 +140,7 @@ local function apply(t)
   if not r then return refuse(t, nil, wrong) end
   local refused = refuse(t, r)
   if refused then return refused end
-  -- That it was started is still unsaid where an operator was faster than its holder.
-  if r.unsaid then table.insert(t.said, 1, started(r)) end
-  if not log_elements(t.id, unpack(t.said)) then
+  if not log_it(t, r) then
     return {'unreadable', 'its events are of another type'}
   end
   write_bodies(t)

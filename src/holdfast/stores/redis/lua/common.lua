@@ -163,9 +163,18 @@ local function know_lease(r)
   end
 end
 
-local function started(r)
-  local facts = {r.version, '', STARTED, r.updatedAt or '', r.leaseOwner or '', r.fence}
-  return table.concat(facts, '\n')
+local function started(r, version, at)
+  return table.concat({version, '', STARTED, at, r.leaseOwner or '', r.fence}, '\n')
+end
+
+-- What only the record says of its events, as elements of their list: that it was started, or that it
+-- ran straight through (`ran`: when it was started, and when its only stage was).
+local function unsaid_of(r)
+  if r.unsaid then return {started(r, r.version, r.updatedAt or '')} end
+  if not r.ran then return {} end
+  local start, began = string.match(r.ran, '^(%S+) (%S+)$')
+  local facts = {'3', r.leaseId .. ':2', 'ran', began or '', r.statusSince, r.stage0 or ''}
+  return {started(r, '2', start or ''), table.concat(facts, '\n')}
 end
 
 -- A record and its fields as they are, or nil and what is wrong: nil (there is none) or a text.
@@ -202,15 +211,16 @@ local function log_elements(id, ...)
 end
 
 local function log_event(r, version, request, body)
-  local element = version .. '\n' .. request .. '\n' .. body
-  if r.unsaid then return log_elements(r.id, started(r), element) end
-  return log_elements(r.id, element)
+  local elements = unsaid_of(r)
+  elements[#elements + 1] = version .. '\n' .. request .. '\n' .. body
+  return log_elements(r.id, unpack(elements))
 end
 
 -- The request that made a version: each version has one element, the newest is the last.
 local function request_of(r, version)
   local behind = tonumber(r.version) - tonumber(version)
   if r.unsaid then behind = behind - 1 end
+  if r.ran then return behind == 0 and r.leaseId .. ':2' or nil end
   if behind < 0 then return nil end
   local found = call('LINDEX', K.events(r.id), whole(-behind - 1))
   if not found then return nil end
