@@ -6,7 +6,7 @@ partition's number in braces, so that they all live in one slot (`{executor-07}:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 GROUP = "workers"  # of consumers, on every queue's stream
 RINGS = 8  # entries of the bell
@@ -113,18 +113,23 @@ def prefixes(namespace: str, partitions: int, *, clustered: bool) -> list[str]:
     return [f"{{{namespace}-{number_of(number)}}}" for number in range(partitions)]
 
 
-def in_lua() -> str:
-    """The same as functions of a table ``K``, over the prefix of the script's first key."""
-    return "\n".join(_functions())
+_ALWAYS = {"meta", "tasks", "tasks_of", "key"}  # others are made of these
 
 
-def _functions() -> Iterable[str]:
+def in_lua(used: Set[str]) -> str:
+    """Those that a script uses, as functions of a table ``K``, over the prefix of its first key."""
+    return "\n".join(_functions(used | _ALWAYS))
+
+
+def _functions(used: Set[str]) -> Iterable[str]:
     yield f"local P = string.sub(KEYS[1], 1, -{len(TEMPLATES['meta']) + 1})"
     yield f"local GROUP, RINGS = '{GROUP}', '{RINGS}'"
     yield "local K = {}"
     for kind, template in TEMPLATES.items():
         head, slot, tail = template.partition("{}")
         assert not tail, template
+        if kind not in used:
+            continue
         if slot:
             yield f"function K.{kind}(of) return P .. '{head}' .. of end"
         else:

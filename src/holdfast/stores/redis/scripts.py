@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from importlib.resources import files
 
 from holdfast.domain.state import START
-from holdfast.stores.redis.keys import in_lua
+from holdfast.stores.redis.keys import TEMPLATES, in_lua
 from holdfast.stores.redis.link import Script
 from holdfast.stores.redis.record import KEEP_SECONDS
 
@@ -16,11 +17,39 @@ def _read(name: str) -> str:
     return (_FOLDER / f"{name}.lua").read_text(encoding="utf-8")
 
 
-_COMMON = f"{in_lua()}\nlocal STARTED, KEEP = '{START.event}', '{KEEP_SECONDS}'\n{_read('common')}"
+_COMMON = (
+    f"local STARTED, KEEP = '{START.event}', '{KEEP_SECONDS}'\n{_read('common')}\n{_read('places')}"
+)
+_FUNCTION = re.compile(  # in one line, or up to an "end" that begins one
+    r"^local function (\w+)\((?:[^\n]* end|[^\n]*\n.*?^end)$\n", re.MULTILINE | re.DOTALL
+)
+_COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 
 
 def script(name: str) -> Script:
-    return Script(name, f"{_COMMON}\n{_read(name)}")
+    """A verb over what it needs of what they share: the server makes all of it at each run."""
+    verb = _read(name)
+    common = _needed(_COMMENT.sub("", _COMMON), verb)
+    used = common + verb
+    keys = TEMPLATES.keys() if "K[" in used else set(re.findall(r"\bK\.(\w+)", used))
+    return Script(name, f"{in_lua(keys)}\n{common}\n{verb}")
+
+
+def _needed(common: str, verb: str) -> str:
+    """Without the functions that nothing in the verb leads to."""
+    bodies = {found[1]: found[0] for found in _FUNCTION.finditer(common)}
+    known = _words(_FUNCTION.sub("", common) + verb)
+    waiting = [name for name in bodies if name in known]
+    needed = set(waiting)
+    while waiting:
+        more = (_words(bodies[waiting.pop()]) & bodies.keys()) - needed
+        needed |= more
+        waiting += more
+    return _FUNCTION.sub(lambda found: found[0] if found[1] in needed else "", common)
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text))
 
 
 INSERT = script("insert")

@@ -16,11 +16,8 @@ end
 
 local function depth(queue)
   if not depths[queue] then
-    local n = 0
-    for _, field in ipairs({' ready', ' line', ' later'}) do
-      n = n + tonumber(call('HGET', K.counts, queue .. field) or '0')
-    end
-    depths[queue] = n
+    local n = call('HMGET', K.counts, queue .. ' ready', queue .. ' line', queue .. ' later')
+    depths[queue] = tonumber(n[1] or '0') + tonumber(n[2] or '0') + tonumber(n[3] or '0')
   end
   return depths[queue]
 end

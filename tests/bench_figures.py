@@ -1,0 +1,76 @@
+"""Canned figures, as a run would bring them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.harness.figures import Book, Who
+
+
+def who(engine: str, store: str, settings: str = "best") -> Who:
+    return Who(engine=engine, store=store, settings=settings)
+
+
+def add(
+    book: Book,
+    question: str,
+    one: Who,
+    values: list[float],
+    measure: str = "rate",
+    **case: int,
+) -> None:
+    book.figure(question, one, case, measure, "tasks/s").values.extend(values)
+
+
+def full_book() -> Book:
+    """Every figure that a ratio asks for, in round numbers."""
+    book = Book()
+    ours = who("holdfast", "redis")
+    redis: dict[str, Any] = {"tasks": 10_000, "workers": 1, "tenants": 0}
+    add(book, "drain", ours, [59.0, 61.0, 60.0], **redis)
+    add(book, "drain", ours, [57.0], tasks=200_000, workers=1, tenants=0)
+    add(book, "drain", ours, [45.0], tasks=10_000, workers=1, tenants=10_000)
+    add(book, "drain", who("holdfast", "sqlite"), [80.0], **redis)
+    add(book, "drain", who("repid", "redis"), [20.0], **redis)
+    add(book, "drain", who("arq", "redis", "plain"), [500.0], **redis)  # plain ones do not count
+    add(book, "drain", who("pgqueuer", "postgres"), [40.0], **redis)
+    add(book, "drain", who("huey", "sqlite"), [10.0], **redis)
+    add(book, "floor", ours, [60.0], "drain")
+    add(book, "floor", who("floor", "redis"), [100.0], "drain")
+    for how, rate in (("one", 10.0), ("many", 40.0), ("bulk", 90.0)):
+        add(book, "submit", ours, [rate], how)
+        add(book, "submit", who("repid", "redis"), [10.0], how)
+        add(book, "submit", who("pgqueuer", "postgres"), [rate / 2], how)
+    add(book, "latency", ours, [0.5], "start_p50", samples=200)
+    add(book, "latency", who("repid", "redis"), [1.0], "start_p50", samples=200)
+    add(book, "latency", who("huey", "redis"), [0.8], "start_p50", samples=200)
+    for at_once in (1, 50):
+        add(book, "stages", who("holdfast", "sqlite"), [900.0], stages=5, at_once=at_once)
+        add(book, "stages", who("dbos", "sqlite"), [9.0], stages=5, at_once=at_once)
+    add(book, "stages", ours, [800.0], stages=5, at_once=50)
+    add(book, "stages", who("dbos", "postgres"), [10.0], stages=5, at_once=50)
+    for store, many in (("redis", 90.0), ("sqlite", 70.0)):
+        for what in ("waiting", "settled"):
+            case: dict[str, Any] = {what: 1_000_000}
+            add(book, "growth", who("holdfast", store), [many], **case)
+            add(book, "growth", who("holdfast", store), [100.0], "beside", **case)
+    return book
+
+
+def full_report() -> dict[str, Any]:
+    from bench.harness import ratios
+
+    book = full_book()
+    return {
+        "taken_at": "2030-01-01T00:00:00+00:00",
+        "quick": False,
+        "runs": 3,
+        "seconds": 60.0,
+        "machine": {"system": "Linux", "cores": 2, "processor": "one"},
+        "versions": {"python": "3", "redis": "7", "postgresql": None, "sqlite": "3"},
+        "servers": {"redis": "everysec", "postgresql": "", "sqlite": ""},
+        "engines": {"holdfast": {"version": "1", "settings": {"best": "a | b"}}},
+        "absent": {"celery": "it could not be installed"},
+        "ratios": ratios.told(ratios.ratios(book)),
+        "figures": [figure.told() for figure in book],
+    }

@@ -1,0 +1,143 @@
+"""The protocol of the adapters, played by our own engine; and the board."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from bench.harness import engines, processes
+from bench.harness.bench import Bench, clear, new_board
+from bench.harness.engines import Engine
+from bench.harness.figures import Book
+from bench.harness.places import Places
+from bench.harness.processes import Failed, Process
+from bench.questions.drain import drained
+from bench.questions.floor import Thing, cases
+from bench.questions.waiting import wait_done
+
+TASKS = 50
+
+
+@pytest.fixture(scope="module")
+def ours() -> Engine:
+    return engines.ours()
+
+
+@pytest.fixture
+def bench(ours: Engine) -> Iterator[Bench]:
+    with Places() as places:
+        yield Bench(places, ours, runs=1, quick=True)
+
+
+def test_a_board_counts_starts_and_ends_and_keeps_the_first_start() -> None:
+    with new_board(3) as (path, board):
+        board.mark(0)
+        first = board.started_at(0)
+        board.mark(0)
+        board.start(2)
+
+        assert (board.count_started(), board.count_done()) == (2, 1)
+        assert list(board.dones()) == [2, 0, 0]
+        assert board.started_at(0) == first
+        assert board.started_at(1) is None
+        assert board.span_seconds() > 0
+        clear(path, 3)
+        assert (board.count_started(), board.count_done()) == (0, 0)
+
+
+def test_our_adapter_says_what_it_is_and_what_it_guarantees(ours: Engine) -> None:
+    assert ours.name == "holdfast"
+    assert ours.stores == ("redis", "sqlite")
+    assert "kill -9" in ours.settings["best"]
+    assert {"drain", "submit", "latency", "stages", "recovery"} <= ours.can
+
+
+def test_a_drain_on_sqlite_is_rated_and_verified(bench: Bench) -> None:
+    result = drained(bench, bench.ours.on("sqlite"), tasks=TASKS, tenants=5)
+    assert result.values["rate"][0] > 0
+    assert not result.notes
+
+
+@pytest.mark.parametrize("how", ["one", "many", "bulk"])
+def test_submits_in_every_way_are_all_there(bench: Bench, how: str) -> None:
+    who = bench.ours.on("sqlite")
+    with bench.places.open("sqlite") as place:
+        bench.call(who, "prepare", place)
+        seconds = bench.call(who, "submit", place, tasks=TASKS, how=how, callers=7)["seconds"]
+        assert bench.call(who, "verify", place)["by_status"] == {"PENDING": TASKS}
+    assert seconds > 0
+
+
+def test_latency_has_a_start_and_a_result_for_each_sample(bench: Bench) -> None:
+    who = bench.ours.on("sqlite")
+    with bench.places.open("sqlite") as place, new_board(5) as (path, _):
+        bench.call(who, "prepare", place)
+        with bench.working(who, place, path, 5):
+            found = bench.call(who, "latency", place, board=path, size=5, samples=5)
+    assert len(found["start_ms"]) == len(found["result_ms"]) == 5
+    assert all(start > 0 for start in found["start_ms"])
+
+
+def test_stages_run_to_their_end(bench: Bench) -> None:
+    who = bench.ours.on("sqlite")
+    with bench.places.open("sqlite") as place:
+        asked = {"workflows": 4, "stages": 3, "at_once": 2}
+        assert bench.call(who, "stages", place, **asked)["seconds"] > 0
+        assert bench.call(who, "verify", place)["by_status"] == {"COMPLETED": 4}
+
+
+@pytest.mark.parametrize("store", ["redis", "sqlite"])
+@pytest.mark.parametrize("what", ["drain", "stages"])
+def test_the_floor_leaves_the_store_as_the_engine_does(
+    bench: Bench, tmp_path: Path, what: str, store: str
+) -> None:
+    thing = Thing(what=what, store=store, tasks=TASKS, workflows=10)
+    bench.measure(cases(bench, thing, tmp_path))
+    assert [(f.who.engine, len(f.values), f.problems) for f in bench.book] == [
+        ("holdfast", 1, []),
+        ("floor", 1, []),
+    ]
+
+
+def test_a_call_that_takes_too_long_is_stopped_and_told() -> None:
+    with pytest.raises(Failed, match=r"not done within 0\.2 s, stopped"):
+        processes.call([sys.executable, "-c", WAITS], seconds=0.2)
+
+
+def test_a_call_that_fails_says_why() -> None:
+    with pytest.raises(Failed, match="exit code 3; it said: so it is"):
+        processes.call([sys.executable, "-c", FAILS], seconds=30)
+
+
+def test_what_fails_is_written_down_and_not_tried_for_ever(bench: Bench, tmp_path: Path) -> None:
+    thing = Thing(what="drain", store="sqlite")
+    case = cases(bench, thing, tmp_path)[0]
+
+    def fail() -> None:
+        tried.append(1)
+        raise Failed("no")
+
+    tried: list[int] = []
+    bench.runs = 5
+    bench.book = Book()
+    bench.measure([msgspec.structs.replace(case, run=fail)])
+    assert len(tried) == 2
+    assert [figure.problems for figure in bench.book] == [["Failed: no"]]
+
+
+def test_a_worker_that_ends_by_itself_is_noticed() -> None:
+    with new_board(1) as (_, board), Process([sys.executable, "-c", FAILS]) as process:
+        process.wait(30)
+        with pytest.raises(Failed, match="a worker ended by itself; it said: so it is"):
+            wait_done(board, [process], seconds=30)
+
+
+def test_a_report_names_no_folder_and_no_host() -> None:
+    said = 'File "/usr/lib/python3/site-packages/saq/queue.py", see https://example.org/simple/x'
+    assert processes.without_places(said) == 'File "…/queue.py", see …'
+
+
+WAITS = "import signal; signal.pause()"
+FAILS = "import sys; sys.exit(print('so it is', file=sys.stderr) or 3)"

@@ -1,0 +1,89 @@
+"""The ratios from canned figures: who is compared with whom."""
+
+import pytest
+
+from bench.harness.figures import Book
+from bench.harness.ratios import Ratio, ratios, told
+from tests.bench_figures import add, full_book, who
+
+GOALS = {
+    "drain_redis_vs_fastest_redis_peer": 3,
+    "drain_redis_vs_fastest_peer": 1.5,
+    "drain_redis_200k_vs_10k": 0.9,
+    "drain_redis_vs_floor": 0.5,
+    "drain_sqlite_vs_huey_sqlite": 8,
+    "drain_tenants_vs_plain": 0.7,
+    "submit_one_caller_vs_fastest_peer": 1,
+    "submit_100_callers_vs_fastest_peer": 3,
+    "submit_bulk_vs_fastest_peer": 1.3,
+    "latency_p50_fastest_peer_vs_ours": 1,
+    "stages_sqlite_vs_dbos_sqlite": 100,
+    "stages_redis_vs_dbos_postgres": 100,
+    "stages_one_by_one_vs_dbos_sqlite": 8,
+    "waiting_1m_vs_1k": 0.8,
+    "settled_1m_vs_0": 0.8,
+}
+
+
+def found(book: Book) -> dict[str, Ratio]:
+    return {ratio.name: ratio for ratio in ratios(book)}
+
+
+def test_every_goal_has_its_ratio_and_no_other_is_told() -> None:
+    assert {name: ratio.goal for name, ratio in found(full_book()).items()} == GOALS
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "peer"),
+    [
+        ("drain_redis_vs_fastest_redis_peer", 3.0, "repid redis, best"),
+        ("drain_redis_vs_fastest_peer", 1.5, "pgqueuer postgres, best"),
+        ("drain_redis_200k_vs_10k", 0.95, "holdfast redis"),
+        ("drain_redis_vs_floor", 0.6, "floor redis"),
+        ("drain_sqlite_vs_huey_sqlite", 8.0, "huey sqlite, best"),
+        ("drain_tenants_vs_plain", 0.75, "holdfast redis"),
+        ("submit_one_caller_vs_fastest_peer", 1.0, "repid redis, best"),
+        ("submit_100_callers_vs_fastest_peer", 2.0, "pgqueuer postgres, best"),
+        ("submit_bulk_vs_fastest_peer", 2.0, "pgqueuer postgres, best"),
+        ("latency_p50_fastest_peer_vs_ours", 1.6, "huey redis, best"),
+        ("stages_sqlite_vs_dbos_sqlite", 100.0, "dbos sqlite, best"),
+        ("stages_redis_vs_dbos_postgres", 80.0, "dbos postgres, best"),
+        ("stages_one_by_one_vs_dbos_sqlite", 100.0, "dbos sqlite, best"),
+    ],
+)
+def test_ours_is_compared_with_the_fastest_that_is_meant(
+    name: str, value: float, peer: str
+) -> None:
+    ratio = found(full_book())[name]
+    assert ratio.value == pytest.approx(value)
+    assert ratio.other is not None
+    assert ratio.other.who == peer
+    assert ratio.met is (value >= ratio.goal)
+
+
+def test_growth_is_judged_by_the_worse_store() -> None:
+    ratio = found(full_book())["waiting_1m_vs_1k"]
+    assert ratio.value == pytest.approx(0.7)
+    assert ratio.met is False
+    assert ratio.note == "on sqlite, with 1,000,000: the worse of the stores"
+
+
+def test_a_quick_run_says_how_many_it_had() -> None:
+    book = Book()
+    add(book, "growth", who("holdfast", "redis"), [90.0], waiting=100_000)
+    add(book, "growth", who("holdfast", "redis"), [100.0], "beside", waiting=100_000)
+    said = found(book)["waiting_1m_vs_1k"].note
+    assert said == "on redis, with 100,000: the only store that was measured"
+
+
+def test_a_figure_that_was_cut_short_says_so_beside_the_ratio() -> None:
+    book = full_book()
+    [figure] = book.find("drain", engine="holdfast", tasks=200_000)
+    figure.notes.append("stopped after 15 s")
+    assert found(book)["drain_redis_200k_vs_10k"].note == "stopped after 15 s"
+
+
+def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
+    for ratio in told(ratios(Book())).values():
+        assert (ratio["value"], ratio["met"]) == (None, None)
+        assert ratio["note"] == "not measured in this run"
