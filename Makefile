@@ -24,7 +24,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PIP_USER PIP_TARGET PIP_PREFIX
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-full lint types format lock sim mutants chaos chaos-long bench-redis clean
+.PHONY: help venv demo test test-full lint types format lock sim mutants chaos chaos-long bench check-bench bench-redis clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -63,6 +63,13 @@ chaos-long: $(DEV_READY) $(REDIS_READY) ## 10 000 kills for each store; writes d
 		$(BIN)/python -m holdfast.testing.chaos --long --store $$store \
 			--report docs/reliability.md || exit 1; done
 
+bench: $(DEV_READY) $(REDIS_READY) ## measure ourselves and our peers, 40 minutes (QUICK=1: five)
+	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) \
+		$(if $(PEERS),--peers $(PEERS)) $(if $(RUNS),--runs $(RUNS))
+
+check-bench: $(DEV_READY) $(REDIS_READY) ## has a ratio of ours to the floor got worse?
+	@$(BIN)/python -m bench.harness.guard
+
 bench-redis: $(DEV_READY) $(REDIS_READY) ## measure memory and script times with a million waiting tasks
 	@$(BIN)/python -m bench.redis_growth
 
@@ -82,8 +89,8 @@ COMPILE = $(LOCK)/bin/uv pip compile --quiet --universal --python-version 3.11 -
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
 	$(if $(UPGRADE),--upgrade)
 
-clean: ## remove .venv, caches and build output
-	@rm -rf $(VENV) $(LOCK) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+clean: ## remove .venv, .venv-bench, caches and build output
+	@rm -rf $(VENV) $(LOCK) .venv-bench build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find src tests bench -type d -name __pycache__ -prune -exec rm -rf {} +
 
 define CHECK_PYTHON

@@ -1,0 +1,1 @@
+"""What asks the questions: environments, servers, runs, figures, ratios, report, plots, guard."""

@@ -1,0 +1,206 @@
+"""One run of the benchmark: who takes part, how often, until when; and calls of adapters."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import zip_longest
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+
+from bench.harness import processes
+from bench.harness.engines import Engine
+from bench.harness.figures import Book, Who, note_once
+from bench.harness.places import Place, Places
+from bench.harness.processes import Failed, Process
+from bench.peers.board import Board
+
+CALL_SECONDS = 90.0
+LAST_CALL_SECONDS = 10.0  # what was begun in time may come to its end
+FOR_WORKFLOWS = ("stages", "recovery")
+FAILURES_MAX = 2  # after that a case is not tried again
+
+
+class Result(msgspec.Struct, kw_only=True):
+    """What one run of a case brought: values by measure, each with its unit."""
+
+    values: dict[str, tuple[float, str]]
+    notes: list[str] = []
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """Something to be measured in each run."""
+
+    question: str
+    who: Who
+    case: dict[str, int]
+    run: Callable[[], Result]
+    runs: int | None = None  # at most
+    main: tuple[str, str] = ("rate", "tasks/s")  # where a problem is written down
+
+    def __str__(self) -> str:
+        details = " ".join(f"{name}={value}" for name, value in self.case.items())
+        return f"{self.question}: {self.who.label} ({self.who.settings}) {details}".rstrip()
+
+
+class Bench:
+    def __init__(
+        self,
+        places: Places,
+        ours: Engine,
+        peers: Sequence[Engine] = (),
+        *,
+        runs: int = 3,
+        quick: bool = False,
+        seconds: float = math.inf,
+    ) -> None:
+        self.places, self.ours, self.peers = places, ours, peers
+        self.runs, self.quick = runs, quick
+        self.book = Book()
+        self._ends_at = self._part_ends_at = time.monotonic() + seconds
+
+    # -- measuring
+
+    def allot(self, share: float, *, reserved: float = 0.0) -> None:
+        """What comes next gets this share of the time that is left and not reserved for others."""
+        left = self._ends_at - time.monotonic()
+        self._part_ends_at = time.monotonic() + max(0.0, left - reserved) * share
+
+    def measure(self, cases: Sequence[Case]) -> None:
+        """All cases in each run, ours and others in turn; what fails is written down."""
+        failures: dict[str, int] = {}
+        for run in range(self.runs):
+            wanted = [case for case in cases if run < (case.runs or self.runs)]
+            for case in alternating(wanted):
+                if failures.get(str(case), 0) < FAILURES_MAX and not self._measure(case, run):
+                    failures[str(case)] = failures.get(str(case), 0) + 1
+
+    def _measure(self, case: Case, run: int) -> bool:
+        main = self.book.figure(case.question, case.who, case.case, *case.main)
+        if self.seconds_left <= 0:
+            if not main.values:
+                note_once(main.problems, "not run: the time for it was over")
+            return True
+        begun = time.monotonic()
+        try:
+            result = case.run()
+        except Exception as error:
+            note_once(main.problems, f"{type(error).__name__}: {error}")
+            said = f"failed: {error}"
+        else:
+            for measure, (value, unit) in result.values.items():
+                figure = self.book.figure(case.question, case.who, case.case, measure, unit)
+                figure.values.append(value)
+            for note in result.notes:
+                note_once(main.notes, note)
+            said = ", ".join(f"{m} {v:,.4g} {u}" for m, (v, u) in result.values.items())
+            said += "".join(f" [{note}]" for note in result.notes)
+        took = time.monotonic() - begun
+        print(f"  run {run + 1}  {case}: {said}  ({took:.1f} s)", file=sys.stderr, flush=True)
+        return not said.startswith("failed")
+
+    @property
+    def seconds_left(self) -> float:
+        return self._part_ends_at - time.monotonic()
+
+    # -- adapters
+
+    def engine(self, who: Who) -> Engine:
+        return next(one for one in (self.ours, *self.peers) if one.name == who.engine)
+
+    def whos(self, ability: str, *settings: str) -> list[Who]:
+        """All who can, our own first, on each of their stores.
+
+        In a quick run, peers made for workflows are asked what they were made for.
+        """
+        found = []
+        for engine in (self.ours, *self.peers):
+            beside = self.quick and engine is not self.ours and "stages" in engine.can
+            if ability in engine.can and not (beside and ability not in FOR_WORKFLOWS):
+                wanted = settings[:1] if engine is self.ours else settings
+                found += [engine.on(store, one) for one in wanted for store in engine.stores]
+        return found
+
+    def call(
+        self, who: Who, role: str, place: Place, *, seconds: float = CALL_SECONDS, **options: object
+    ) -> dict[str, Any]:
+        command = self.engine(who).command(
+            role, url=place.url, settings=who.settings, **given(options)
+        )
+        left = self._ends_at - time.monotonic()
+        try:
+            return processes.call(command, seconds=min(seconds, max(left, LAST_CALL_SECONDS)))
+        except Failed as error:
+            raise Failed(f"{role}: {error}") from error
+
+    def start_worker(
+        self, who: Who, place: Place, board: Path, size: int, **more: object
+    ) -> Process:
+        options = {"url": place.url, "settings": who.settings, "board": board, "size": size}
+        return Process(self.engine(who).command("work", **options, **given(more)))
+
+    @contextmanager
+    def working(
+        self, who: Who, place: Place, board: Path, size: int, *, workers: int = 1, **more: object
+    ) -> Iterator[list[Process]]:
+        """That many worker processes; stopped in the end, at the same time."""
+        with ExitStack() as stack:
+            crew = [
+                stack.enter_context(self.start_worker(who, place, board, size, **more))
+                for _ in range(workers)
+            ]
+            yield crew
+            for process in crew:
+                process.ask_to_stop()
+            for process in crew:
+                process.stop()
+
+
+def alternating(cases: Sequence[Case]) -> list[Case]:
+    """Ours, a peer's, ours, a peer's: so that both bear alike what else the machine does.
+
+    Each case comes at least once; if the others have more, our first runs again between them.
+    """
+    ours = [case for case in cases if case.who.is_ours]
+    others = [case for case in cases if not case.who.is_ours]
+    if not (ours and others):
+        return [*ours, *others]
+    missing = len(others) - len(ours) if ours[0].runs is None else 0
+    own = [*ours, *(ours[:1] * max(0, missing))]
+    order: list[Case] = []
+    for one, other in zip_longest(own, others):
+        order += [case for case in (one, other) if case is not None]
+    return order
+
+
+def given(options: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+@contextmanager
+def new_board(size: int) -> Iterator[tuple[Path, Board]]:
+    with TemporaryDirectory(prefix="holdfast-board-") as folder:
+        path = Path(folder) / "board"
+        board = Board.make(path, size)
+        try:
+            yield path, board
+        finally:
+            board.close()
+
+
+def clear(path: Path, size: int) -> None:
+    """As new, under the eyes of those who have it open."""
+    with path.open("r+b") as file:
+        file.write(bytes(18 * size))
+
+
+def require_alive(crew: Sequence[Process]) -> None:
+    for process in crew:
+        if not process.alive:
+            raise Failed(f"a worker ended by itself; {process.complaint()}")

@@ -1,0 +1,68 @@
+"""An environment for each peer, from its pinned, hashed requirements; remade when they change."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from bench.harness.paths import ENVIRONMENTS, PEERS, ROOT
+from bench.harness.processes import environment, without_places
+
+INSTALL_SECONDS = 600.0
+
+
+class CannotInstall(RuntimeError):
+    """The message says why."""
+
+
+def python_for(name: str) -> Path:
+    """The interpreter of the peer's environment, which is made if it is not there or is old."""
+    folder, wanted = ENVIRONMENTS / name, PEERS / name / "requirements.txt"
+    if not wanted.is_file():
+        raise CannotInstall(f"there is no {wanted.relative_to(ROOT)}")
+    stamp, digest = folder / ".ready", _digest(wanted)
+    if not (stamp.is_file() and stamp.read_text() == digest):
+        _make(folder, wanted)
+        stamp.write_text(digest)
+    return folder / "bin" / "python"
+
+
+def _digest(requirements: Path) -> str:
+    version = f"{sys.version_info.major}.{sys.version_info.minor}\n".encode()
+    return hashlib.sha256(version + requirements.read_bytes()).hexdigest()
+
+
+def _make(folder: Path, requirements: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    python = folder / "bin" / "python"
+    _run([sys.executable, "-m", "venv", str(folder)])
+    install = ["install", "-qq", "--disable-pip-version-check", "--no-input", "--require-hashes"]
+    _run([str(python), "-m", "pip", *install, "-r", str(requirements)])
+
+
+def _run(command: list[str]) -> None:
+    """Where pip finds its packages is this machine's business: its settings stay."""
+    kept = {name: value for name, value in environment().items() if name != "PYTHONPATH"}
+    try:
+        subprocess.run(
+            command,
+            cwd=ROOT,
+            env=kept | _pip_settings(),
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=INSTALL_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CannotInstall(f"not installed within {INSTALL_SECONDS:g} s") from error
+    except (subprocess.CalledProcessError, OSError) as error:
+        said = str(getattr(error, "stderr", "") or error).strip().splitlines()
+        raise CannotInstall(without_places((said or ["no reason given"])[-1][-300:])) from error
+
+
+def _pip_settings() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("PIP_")}

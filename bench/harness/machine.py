@@ -1,0 +1,64 @@
+"""What the run ran on: versions, cores, settings of the servers."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+
+import apsw
+
+from bench.harness.bench import Bench
+from bench.harness.places import POSTGRES_SETTINGS, REDIS_SETTINGS
+from holdfast.testing.servers import find_server
+
+
+def described(bench: Bench) -> dict[str, object]:
+    return {
+        "taken_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "quick": bench.quick,
+        "runs": bench.runs,
+        "machine": {
+            "system": f"{platform.system()} {platform.machine()}",
+            "cores": os.cpu_count(),
+            "processor": _processor(),
+        },
+        "versions": {
+            "python": platform.python_version(),
+            "redis": _redis(),
+            "postgresql": _postgres(bench),
+            "sqlite": apsw.sqlite_lib_version(),
+        },
+        "servers": {
+            "redis": REDIS_SETTINGS,
+            "postgresql": POSTGRES_SETTINGS,
+            "sqlite": "a file in the system's folder for passing files; settings as each has them",
+        },
+    }
+
+
+def _redis() -> str:
+    said = subprocess.run(
+        [str(find_server()), "--version"], capture_output=True, text=True, check=True, timeout=10
+    ).stdout
+    return next((word[2:] for word in said.split() if word.startswith("v=")), said.strip())
+
+
+def _postgres(bench: Bench) -> str | None:
+    """Nobody starts it only to be asked for its version."""
+    if not any("postgres" in engine.stores for engine in bench.peers):
+        return None
+    try:
+        return bench.places.postgres().version
+    except (RuntimeError, OSError) as error:
+        return f"not there: {error}"
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            lines = [line for line in file if line.startswith("model name")]
+    except OSError:
+        return platform.processor()
+    return lines[0].partition(":")[2].strip() if lines else platform.processor()

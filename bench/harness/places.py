@@ -1,0 +1,74 @@
+"""Stores to run on: each trial gets an empty one."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from bench.harness.environments import python_for
+from bench.harness.postgres import PostgresServer, find_binaries, machine_binaries
+from holdfast.testing.servers import RedisServer
+
+REDIS_SETTINGS = 'appendonly yes, appendfsync everysec, save ""'
+POSTGRES_SETTINGS = "fsync on, synchronous_commit on, shared_buffers 256 MB, max_wal_size 4 GB"
+NO_REWRITE = ("auto-aof-rewrite-percentage 0",)  # no rewrite in the middle of a run of seconds
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    store: str
+    url: str
+    redis: RedisServer | None = None
+
+
+class Places:
+    """``with Places() as places, places.open("redis") as place: place.url``"""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._postgres: PostgresServer | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack.close()
+
+    @contextmanager
+    def open(self, store: str, *, apart: bool = False) -> Iterator[Place]:
+        """``apart``: nothing of it is shared with another place that is open meanwhile."""
+        with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+            if store == "redis":
+                with redis_server() as server:
+                    yield Place(store=store, url=f"{server.url}/0", redis=server)
+            elif store == "sqlite":
+                yield Place(store=store, url=f"sqlite:///{folder}/tasks.db")
+            elif apart:
+                with PostgresServer(Path(folder), binaries=_binaries()) as postgres:
+                    yield Place(store=store, url=postgres.fresh_url())
+            else:
+                yield Place(store=store, url=self.postgres().fresh_url())
+
+    def postgres(self) -> PostgresServer:
+        """One server for all trials; each has a database of its own."""
+        if self._postgres is None:
+            folder = tempfile.TemporaryDirectory(prefix="holdfast-bench-postgres-")
+            path = Path(self._stack.enter_context(folder))
+            path.chmod(0o755)
+            server = PostgresServer(path / "server", binaries=_binaries())
+            self._postgres = self._stack.enter_context(server)
+        return self._postgres
+
+
+def redis_server() -> RedisServer:
+    return RedisServer(appendonly=True, appendfsync="everysec", lines=NO_REWRITE)
+
+
+def _binaries() -> Path:
+    if machine_binaries() is None:
+        python_for("postgres")  # a wheel that carries the programs
+    return find_binaries()

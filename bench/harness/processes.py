@@ -1,0 +1,153 @@
+"""Processes with an end: each in a group of its own, each call with a limit.
+
+A group is ended by the id of the process that was started here, whatever it started in turn.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import IO, Any, Self
+
+from bench.harness.paths import PEERS, ROOT
+
+STOP_SECONDS = 12.0  # adapters have ten
+TAIL_LINES = 6
+_FOLDERS = re.compile(r"(?:/[\w.@+-]+){2,}/")
+_HOSTS = re.compile(r"https?://\S+")
+_LEFT_OUT = ("HOLDFAST_", "PYTHON", "VIRTUAL_ENV", "PIP_")
+
+
+class Failed(RuntimeError):
+    """A call did not come to a good end; the message says how it ended."""
+
+
+def environment() -> dict[str, str]:
+    """Ours, without what would change how an engine behaves."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT)}
+    return {**kept, "PYTHONPATH": str(PEERS), "PYTHONUNBUFFERED": "1"}
+
+
+def without_places(text: str) -> str:
+    """What goes into a report names no folder of this machine and no host."""
+    return _FOLDERS.sub("…/", _HOSTS.sub("…", text))
+
+
+class Process:
+    """``with Process(command) as process``: afterwards its whole group is gone."""
+
+    def __init__(
+        self, command: Sequence[str | Path], *, extra: Mapping[str, str] | None = None
+    ) -> None:
+        self._files = ExitStack()
+        self._out = self._files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+        self._err = self._files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+        self._process = subprocess.Popen(
+            [str(word) for word in command],
+            cwd=ROOT,
+            env={**environment(), **(extra or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=self._out,
+            stderr=self._err,
+            start_new_session=True,
+        )
+        self._asked = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.kill()
+        self._files.close()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def wait(self, seconds: float) -> int | None:
+        """How it ended; None if it has not."""
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def kill(self) -> None:
+        """SIGKILL of the group: nobody in it hears anything of it."""
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM, once: some take a second one for impatience."""
+        if self.alive and not self._asked:
+            self._asked = True
+            self._process.terminate()
+
+    def stop(self) -> None:
+        """Ask, and after the grace SIGKILL of the group."""
+        self.ask_to_stop()
+        self.wait(STOP_SECONDS)
+        self.kill()
+
+    def answer(self) -> dict[str, Any]:
+        """The last line of its output that is a JSON object."""
+        for line in reversed(_text(self._out).splitlines()):
+            if line.startswith("{"):
+                found: dict[str, Any] = json.loads(line)
+                return found
+        raise Failed(f"no answer; {self.complaint()}")
+
+    def complaint(self) -> str:
+        """How its log ends, in one line."""
+        lines = [line.strip() for line in _text(self._err).splitlines() if line.strip()]
+        said = without_places(" | ".join(lines[-TAIL_LINES:])[-600:])
+        return f"it said: {said}" if said else "it said nothing"
+
+    def _signal(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+
+def call(
+    command: Sequence[str | Path], *, seconds: float, extra: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Run to the end, and the answer; :class:`Failed` if it ends badly or not in time."""
+    with Process(command, extra=extra) as process:
+        ended = process.wait(seconds)
+        if ended is None:
+            raise Failed(f"not done within {seconds:g} s, stopped; {process.complaint()}")
+        if ended != 0:
+            raise Failed(f"exit code {ended}; {process.complaint()}")
+        return process.answer()
+
+
+def resident_kb(group: int) -> int:
+    """Memory of all processes of a group, as Linux tells it; 0 where nobody tells."""
+    total = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            if int(stat.read_text().rpartition(")")[2].split()[2]) == group:
+                total += _resident(stat.with_name("status"))
+        except (OSError, IndexError, ValueError):
+            continue
+    return total
+
+
+def _resident(status: Path) -> int:
+    lines = (line.split() for line in status.read_text().splitlines())
+    return next((int(words[1]) for words in lines if words[0] == "VmRSS:"), 0)
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")

@@ -1,0 +1,139 @@
+"""The report: `latest.json` with everything, `latest.md` for people."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bench.harness import machine, ratios
+from bench.harness.bench import Bench
+from bench.harness.figures import Book, Figure
+from bench.harness.tables import grid, number, table
+
+TITLES = {
+    "drain": "Drain",
+    "submit": "Submit",
+    "latency": "Latency on an idle system",
+    "stages": "Stages of workflows",
+    "floor": "The floor",
+    "growth": "Growth",
+    "memory": "Memory",
+    "recovery": "Recovery after kill -9",
+}
+
+
+def built(bench: Bench, absent: dict[str, str], *, seconds: float) -> dict[str, Any]:
+    return {
+        **machine.described(bench),
+        "seconds": round(seconds, 1),
+        "engines": {engine.name: engine.told() for engine in (bench.ours, *bench.peers)},
+        "absent": absent,
+        "ratios": ratios.told(ratios.ratios(bench.book)),
+        "figures": [figure.told() for figure in bench.book],
+    }
+
+
+def write(report: dict[str, Any], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "latest.json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+    (folder / "latest.md").write_text("\n".join(markdown(report)) + "\n")
+
+
+def read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def book_of(report: dict[str, Any]) -> Book:
+    return Book([msgspec.convert(one, Figure, strict=False) for one in report["figures"]])
+
+
+def markdown(report: dict[str, Any]) -> list[str]:
+    book = book_of(report)
+    asked = [name for name in TITLES if any(figure.question == name for figure in book)]
+    sections = [
+        line for name in asked for line in ("", f"## {TITLES[name]}", "", *table(book, name))
+    ]
+    return [
+        "# Benchmark",
+        "",
+        *facts(report),
+        "",
+        "Median of the runs, in brackets the least and the most.",
+        "",
+        "## Goals",
+        "",
+        *ratio_table(report),
+        *sections,
+        "",
+        "## Settings, and what they guarantee",
+        "",
+        *settings_table(report),
+        *_absent(report),
+    ]
+
+
+def facts(report: dict[str, Any]) -> list[str]:
+    place, versions, servers = report["machine"], report["versions"], report["servers"]
+    kind = "A quick run" if report["quick"] else "A full run"
+    postgres = "no PostgreSQL"
+    if versions["postgresql"]:
+        postgres = f"PostgreSQL {versions['postgresql']} ({servers['postgresql']})"
+    text = (
+        f"{kind} of {report['seconds'] / 60:.0f} minutes, {report['taken_at'][:10]}, "
+        f"{_runs(report)} of each case, ours and the others in turn. "
+        f"{place['system']}, {place['cores']} cores ({place['processor']}). "
+        f"Python {versions['python']}, Redis {versions['redis']} ({servers['redis']}), "
+        f"{postgres}, SQLite {versions['sqlite']}."
+    )
+    return [text]
+
+
+def _runs(report: dict[str, Any]) -> str:
+    """As many as there were: where time was short, fewer than were asked for."""
+    counts = [one["runs"] for one in report["figures"] if one["runs"]] or [0]
+    asked = f"{report['runs']} asked for"
+    if min(counts) == max(counts):
+        return f"{counts[0]} runs ({asked})"
+    return f"{min(counts)} to {max(counts)} runs ({asked}; each table has the number)"
+
+
+def ratio_table(report: dict[str, Any]) -> list[str]:
+    rows = []
+    for name, ratio in report["ratios"].items():
+        then = f", then {ratio['then']:g}" if "then" in ratio else ""
+        rows.append(
+            [
+                f"`{name}`",
+                "–" if ratio["value"] is None else f"{ratio['value']:.2f}",
+                f"≥ {ratio['goal']:g}{then}",
+                {True: "yes", False: "no", None: "–"}[ratio["met"]],
+                _side(ratio["ours"]),
+                _side(ratio["other"]),
+                ratio["note"],
+            ]
+        )
+    return grid(["ratio", "value", "goal", "met", "ours", "compared with", "note"], rows)
+
+
+def _side(side: dict[str, Any] | None) -> str:
+    return "–" if side is None else f"{side['who']}: {number(side['value'])} {side['unit']}"
+
+
+def settings_table(report: dict[str, Any]) -> list[str]:
+    rows = [
+        [name, engine["version"], kind, text]
+        for name, engine in report["engines"].items()
+        for kind, text in engine["settings"].items()
+    ]
+    return grid(["engine", "version", "settings", "what is set, and what it guarantees"], rows)
+
+
+def _absent(report: dict[str, Any]) -> list[str]:
+    if not report["absent"]:
+        return []
+    rows = [[name, reason] for name, reason in report["absent"].items()]
+    return ["", "## Who could not take part", "", *grid(["engine", "reason"], rows)]

@@ -1,0 +1,77 @@
+"""Markdown tables of figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.harness.figures import Book, Figure
+
+
+def table(book: Book, question: str) -> list[str]:
+    """All figures of a question: a row for each case, a column for each measure."""
+    figures = [f for f in book if f.question == question and (f.values or f.problems)]
+    measures = list(dict.fromkeys((figure.measure, figure.unit) for figure in figures))
+    names = list(dict.fromkeys(name for figure in figures for name in figure.case))
+    rows: dict[tuple[object, ...], dict[str, Figure]] = {}
+    for figure in figures:
+        case = tuple(figure.case.get(name, "") for name in names)
+        rows.setdefault((*case, figure.who), {})[figure.measure] = figure
+    head = [
+        "engine",
+        "store",
+        "settings",
+        *names,
+        *(f"{m} {u}" for m, u in measures),
+        "runs",
+        "notes",
+    ]
+    ordered = sorted(rows.items(), key=lambda row: tuple(map(_sortable, row[0])))
+    return grid(head, [_row(key, found, [m for m, _ in measures]) for key, found in ordered])
+
+
+def _row(key: tuple[object, ...], found: dict[str, Figure], measures: Sequence[str]) -> list[str]:
+    *case, _ = key
+    who = next(iter(found.values())).who
+    notes = [n for f in found.values() for n in (*f.notes, *(f"**{p}**" for p in f.problems))]
+    return [
+        who.engine,
+        who.store,
+        who.settings if not who.is_ours else "as it comes",
+        *(f"{value:,}" if isinstance(value, int) else str(value) for value in case),
+        *(spread(found[m]) if m in found else "–" for m in measures),
+        str(max(len(figure.values) for figure in found.values())),
+        "; ".join(notes),
+    ]
+
+
+def spread(figure: Figure) -> str:
+    """The median, and where they differ the least and the most."""
+    if not figure.values:
+        return "–"
+    least, middle, most = min(figure.values), figure.median or 0.0, max(figure.values)
+    if least == most:
+        return number(middle)
+    return f"{number(middle)} ({number(least)}–{number(most)})"
+
+
+def number(value: float) -> str:
+    if value >= 1000:
+        return f"{round(value, -2 if value >= 10_000 else -1):,.0f}"
+    if value >= 100 or value == int(value):
+        return f"{value:.0f}"
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}"
+
+
+def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [head, ["---"] * len(head), *rows]
+    return [f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _sortable(value: object) -> tuple[int, float, str]:
+    if isinstance(value, int):
+        return 0, float(value), ""
+    return 1, 0.0, str(value)

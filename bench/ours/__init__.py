@@ -1,0 +1,1 @@
+"""Holdfast behind the protocol of the peers' adapters."""

@@ -1,0 +1,202 @@
+"""Holdfast behind the protocol of all adapters, as its users get it: nothing is set but the store.
+
+Best and plain are therefore the same. The loop is uvloop where it is installed, as in
+`holdfast worker`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import logging
+import signal
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdfast import Context, Holdfast
+from holdfast.app.declare import AsyncTask, Workflow
+
+if TYPE_CHECKING:
+    from bench.peers.adapter_cli import Options, main, pauses, shares, start_ms_async
+    from bench.peers.board import Board
+else:
+    from adapter_cli import main, pauses, shares, start_ms_async
+
+NAME = "holdfast"
+VERSION = importlib.metadata.version("holdfast")
+STORES = ("redis", "sqlite")
+CAN = {"submit", "drain", "latency", "result", "stages", "recovery", "verify"}
+_AS_IT_COMES = (
+    "as it comes, nothing set: full state, events and a lease for each task; kill -9 of a worker "
+    "loses nothing, its tasks run again; of the server: Redis with AOF everysec about two seconds, "
+    "SQLite (WAL, synchronous FULL) nothing"
+)
+SETTINGS = {"best": _AS_IT_COMES, "plain": _AS_IT_COMES}
+
+CHUNK = 10_000  # submits that one bulk call carries
+RESULT_SECONDS = 120.0
+
+T = TypeVar("T")
+
+
+def noop_on(app: Holdfast, board: Board | None) -> AsyncTask[int, None]:
+    @app.task("bench.noop")
+    async def noop(_: Context, number: int) -> None:
+        assert board is not None
+        board.mark(number)
+
+    return noop
+
+
+def hold_on(app: Holdfast, options: Options) -> AsyncTask[int, None]:
+    @app.task("bench.hold")
+    async def hold(_: Context, number: int) -> None:
+        options.board.start(number)
+        await asyncio.sleep(options.hold_seconds)
+        options.board.done(number)
+
+    return hold
+
+
+def workflow_on(app: Holdfast, stages: int) -> Workflow[int, int]:
+    flow = app.workflow("bench.flow", payload=int, result=int)
+
+    async def step(_: Context, number: int) -> int:
+        return number
+
+    for n in range(stages):
+        flow.stage(name=f"step-{n}")(step)
+    return flow
+
+
+def prepare(options: Options) -> None:
+    async def opened() -> None:
+        async with Holdfast(options.url):
+            pass
+
+    run(opened())
+
+
+def work(options: Options) -> None:
+    run(_work(options))
+
+
+async def _work(options: Options) -> None:
+    asked = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
+    app = Holdfast(options.url)
+    noop_on(app, options.board)
+    hold_on(app, options)
+    async with app.running(slots=options.slots):
+        await asked.wait()
+
+
+def submit(options: Options) -> float:
+    return run(_submit(options))
+
+
+async def _submit(options: Options) -> float:
+    app = Holdfast(options.url)
+    task = hold_on(app, options) if options.task == "hold" else noop_on(app, None)
+    async with app:
+        begun = time.perf_counter()
+        if options.how == "bulk":
+            await _in_bulk(task, options)
+        else:
+            callers = 1 if options.how == "one" else options.callers
+            parts = shares(options.tasks, callers)
+            await asyncio.gather(*(_one_by_one(task, part, options.tenants) for part in parts))
+        return time.perf_counter() - begun
+
+
+async def _one_by_one(task: AsyncTask[int, None], numbers: Iterable[int], tenants: int) -> None:
+    for number in numbers:
+        await task.submit(number, tenant=_tenant(number, tenants))
+
+
+async def _in_bulk(task: AsyncTask[int, None], options: Options) -> None:
+    """The bulk call takes one tenant; tasks of many tenants are submitted side by side."""
+    many = getattr(task, "submit_many", None)
+    for first in range(0, options.tasks, CHUNK):
+        numbers = range(first, min(first + CHUNK, options.tasks))
+        if many is not None and not options.tenants:
+            await many(list(numbers))
+        else:
+            await asyncio.gather(
+                *(task.submit(n, tenant=_tenant(n, options.tenants)) for n in numbers)
+            )
+
+
+def _tenant(number: int, tenants: int) -> str | None:
+    return f"t-{number % tenants:05d}" if tenants else None
+
+
+def latency(options: Options) -> dict[str, list[float]]:
+    return run(_latency(options))
+
+
+async def _latency(options: Options) -> dict[str, list[float]]:
+    """The start stands on the board with its time: it is read when the result is there."""
+    starts, results = [], []
+    app = Holdfast(options.url)
+    noop = noop_on(app, None)
+    async with app:
+        for number, seconds in pauses(options):
+            await asyncio.sleep(seconds)
+            at = time.monotonic_ns()
+            handle = await noop.submit(number)
+            await handle.result(timeout=RESULT_SECONDS)
+            results.append((time.monotonic_ns() - at) / 1e6)
+            starts.append(await start_ms_async(options.board, number, at))
+    return {"start_ms": starts, "result_ms": results}
+
+
+def stages(options: Options) -> float:
+    return run(_stages(options))
+
+
+async def _stages(options: Options) -> float:
+    app = Holdfast(options.url)
+    flow = workflow_on(app, options.stages)
+    numbers = iter(range(options.workflows))
+    async with app.running():
+
+        async def one_after_another() -> None:
+            for number in numbers:
+                handle = await flow.submit(number)
+                await handle.result(timeout=RESULT_SECONDS)
+
+        begun = time.perf_counter()
+        await asyncio.gather(*(one_after_another() for _ in range(options.at_once)))
+        return time.perf_counter() - begun
+
+
+def verify(options: Options) -> dict[str, Any]:
+    """What the store itself says has become of the tasks."""
+
+    async def counted() -> dict[str, Any]:
+        app = Holdfast(options.url)
+        async with app:
+            stats = await app.store.stats()
+        return {"by_status": {status.name: n for status, n in stats.by_status.items() if n}}
+
+    return run(counted())
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    logging.basicConfig(level=logging.ERROR)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(coroutine)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""One script for each question: `python -m bench.questions.drain`."""

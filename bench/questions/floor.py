@@ -1,0 +1,186 @@
+"""How far from bare: `python -m bench.questions.floor`.
+
+What our engine writes while it drains, takes submits in bulk and runs stages is noted once on each
+store and then sent again bare (`bench/harness/bare_redis.py`, `bare_sqlite.py`), in turn with the
+engine itself. The floor has the writes only: no reads, no scripts, no decisions, no user code, and
+one process. After each replay the store must say the same of its tasks as after the real run.
+"""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+
+from bench.harness import bare_redis, bare_sqlite, processes
+from bench.harness.bench import Bench, Case, Result, new_board
+from bench.harness.command import ask_alone
+from bench.harness.figures import FLOOR, OURS, Who
+from bench.harness.paths import OURS as OUR_FOLDER
+from bench.harness.places import Place
+from bench.harness.processes import Failed, Process
+from bench.questions.drain import drained
+from bench.questions.waiting import wait_done
+
+NAME = "floor"
+STAGES, AT_ONCE = 5, 50
+WHATS = ("drain", "submit", "stages")
+STORES = ("redis", "sqlite")
+LIMIT_SECONDS = 60.0
+REPLAYS = 3  # a replay is over in an instant: the quickest is what it takes
+UNIT = {"drain": "tasks/s", "submit": "tasks/s", "stages": "stages/s"}
+
+
+class Thing(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is done, so and so often, on a store."""
+
+    what: str  # of WHATS
+    store: str
+    tasks: int = 10_000
+    workflows: int = 1_000
+
+    @property
+    def amount(self) -> int:
+        """What is counted: tasks or stages."""
+        return self.workflows * STAGES if self.what == "stages" else self.tasks
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        if self.what == "stages":
+            return {"workflows": self.workflows, "stages": STAGES, "at_once": AT_ONCE}
+        return {"tasks": self.tasks, "how": "bulk"}
+
+    def rated(self, seconds: float, *notes: str) -> Result:
+        rate = (self.amount / seconds, UNIT[self.what])
+        return Result(values={self.what: rate}, notes=list(notes))
+
+
+class Bare(msgspec.Struct, frozen=True, kw_only=True):
+    """What to send again, and what the store must say in the end."""
+
+    what: Any  # Commands, Statements
+    statuses: dict[str, int]
+
+
+def ask(bench: Bench) -> None:
+    things = [Thing(what=what, store=store) for what in WHATS for store in STORES]
+    with TemporaryDirectory(prefix="holdfast-floor-") as folder:
+        bench.measure([case for thing in things for case in cases(bench, thing, Path(folder))])
+
+
+def cases(bench: Bench, thing: Thing, folder: Path) -> list[Case]:
+    """Ours, and the floor."""
+    bares: list[Bare] = []  # made when it is first needed
+    runs = {
+        OURS: partial(_real, bench, thing),
+        FLOOR: partial(_replayed, bench, thing, bares, folder),
+    }
+    return [
+        Case(
+            question=NAME,
+            who=Who(engine=engine, store=thing.store),
+            case={},
+            run=run,
+            main=(thing.what, UNIT[thing.what]),
+        )
+        for engine, run in runs.items()
+    ]
+
+
+def _real(bench: Bench, thing: Thing) -> Result:
+    who = bench.ours.on(thing.store)
+    if thing.what == "drain":
+        rate, _ = drained(bench, who, tasks=thing.tasks).values["rate"]
+        return thing.rated(thing.tasks / rate)
+    with bench.places.open(thing.store) as place:
+        bench.call(who, "prepare", place)
+        found = bench.call(who, thing.what, place, seconds=LIMIT_SECONDS, **thing.asked)
+    return thing.rated(found["seconds"])
+
+
+# -- the floor
+
+
+def _replayed(bench: Bench, thing: Thing, bares: list[Bare], folder: Path) -> Result:
+    if not bares:
+        name = f"{thing.what}-{thing.store}-{len(list(folder.iterdir()))}.db"
+        bares.append(_recorded(bench, thing, folder / name))
+    seconds = min(_replay(bench, thing, bares[0]) for _ in range(REPLAYS))
+    return thing.rated(seconds, _note(bares[0], thing))
+
+
+def _replay(bench: Bench, thing: Thing, bare: Bare) -> float:
+    with bench.places.open(thing.store) as place:
+        if thing.store == "redis":
+            seconds = bare_redis.replayed_seconds(bare.what, place.url)
+        else:
+            seconds = bare_sqlite.replayed_seconds(bare.what, _file(place))
+        said = bench.call(bench.ours.on(thing.store), "verify", place)["by_status"]
+    if said != bare.statuses:
+        raise Failed(f"after the replay the store says {said}, not {bare.statuses}")
+    return seconds
+
+
+def _recorded(bench: Bench, thing: Thing, kept: Path) -> Bare:
+    who = bench.ours.on(thing.store)
+    with bench.places.open(thing.store) as place:
+        bench.call(who, "prepare", place)
+        if thing.what == "drain":
+            bench.call(who, "submit", place, **thing.asked)
+        if thing.store == "redis":
+            found: Any = _commands(bench, thing, place)
+        else:
+            found = _statements(bench, thing, place, kept)
+        said = bench.call(who, "verify", place)["by_status"]
+    return Bare(what=found, statuses=said)
+
+
+def _commands(bench: Bench, thing: Thing, place: Place) -> bare_redis.Commands:
+    assert place.redis is not None
+    start = bare_redis.noted(place.redis)
+    _run(bench, thing, place, "adapter.py", {})
+    end = bare_redis.noted(place.redis)
+    return bare_redis.commands_of(place.redis, (start, end))
+
+
+def _statements(bench: Bench, thing: Thing, place: Place, kept: Path) -> bare_sqlite.Statements:
+    shutil.copy(_file(place), kept)
+    record = kept.with_suffix(".record")
+    _run(bench, thing, place, "recorder.py", {"FLOOR_RECORD": str(record)})
+    return bare_sqlite.statements_of(kept, record)
+
+
+def _run(bench: Bench, thing: Thing, place: Place, script: str, extra: dict[str, str]) -> None:
+    """What is recorded, once, by the engine itself."""
+    engine = msgspec.structs.replace(bench.ours, script=OUR_FOLDER / script)
+    if thing.what != "drain":
+        command = engine.command(thing.what, url=place.url, **thing.asked)
+        processes.call(command, seconds=LIMIT_SECONDS, extra=extra)
+        return
+    with new_board(thing.tasks) as (path, board):
+        command = engine.command("work", url=place.url, board=path, size=thing.tasks)
+        with Process(command, extra=extra) as worker:
+            wait_done(board, [worker], seconds=LIMIT_SECONDS)
+            worker.stop()
+
+
+def _file(place: Place) -> Path:
+    return Path(place.url.removeprefix("sqlite:///"))
+
+
+def _note(bare: Bare, thing: Thing) -> str:
+    what, of = thing.what, "stage" if thing.what == "stages" else "task"
+    if isinstance(bare.what, bare_redis.Commands):
+        commands, size = len(bare.what.timed) / thing.amount, bare.what.timed_bytes / thing.amount
+        return f"{what}: {commands:.2f} commands and {size:,.0f} bytes a {of}"
+    transactions = bare.what.transactions
+    rows = sum(len(rows) for one in transactions for _, rows in one) / thing.amount
+    return f"{what}: {rows:.2f} rows a {of} in {len(transactions):,} transactions"
+
+
+if __name__ == "__main__":
+    ask_alone(NAME)

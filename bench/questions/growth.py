@@ -1,0 +1,107 @@
+"""Whether a task costs more when many wait or are done: `python -m bench.questions.growth`.
+
+Claim and finish through the store port, in batches of a hundred, with 1 000, 100 000 and 1 000 000
+waiting and with 1 000 000 settled, which stay for 30 days as they do for users. At each size a
+second store, in which 1 000 wait (and, beside the settled, none is settled at first), does the same
+in turn, so that both bear alike what else the machine does; each value is the rate of one of
+several such rounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+
+from bench.harness.bench import Bench, Case, Result
+from bench.harness.command import ask_alone
+from bench.harness.figures import Who
+from bench.harness.load import Hand, opened
+
+NAME = "growth"
+FEW = 1_000
+SIZES = {True: (FEW, 100_000), False: (FEW, 100_000, 1_000_000)}  # quick or not
+ROUNDS = 7
+TASKS = 1_000  # in a round
+STEP = 5_000  # between two looks at the clock
+LIMIT_SECONDS = 420.0  # for one store
+
+
+def ask(bench: Bench) -> None:
+    stores = bench.ours.stores
+    for n, store in enumerate(stores):
+        seconds = min(LIMIT_SECONDS, bench.seconds_left / (len(stores) - n))
+        _ask(bench, store, time.monotonic() + seconds)
+
+
+def _ask(bench: Bench, store: str, ends_at: float) -> None:
+    who = bench.ours.on(store)
+    case = Case(
+        question=NAME,
+        who=who,
+        case={},
+        run=lambda: asyncio.run(_grown(bench, who, ends_at)),
+        runs=1,
+    )
+    bench.measure([case])
+
+
+async def _grown(bench: Bench, who: Who, ends_at: float) -> Result:
+    sizes = SIZES[bench.quick]
+    async with AsyncExitStack() as stack:
+        many, few, fresh = [await _opened(stack, bench, who.store) for _ in range(3)]
+        await few.insert(FEW)
+        waiting = 0
+        for size in sizes:
+            await _fill(many, size - waiting, ends_at)
+            waiting = size
+            _note(bench, who, {"waiting": size}, await _in_turn(few, many))
+        await many.insert(FEW)
+        await _settle(many, waiting, ends_at)
+        await fresh.insert(FEW)
+        _note(bench, who, {"settled": waiting}, await _in_turn(fresh, many))
+    return Result(values={})
+
+
+async def _opened(stack: AsyncExitStack, bench: Bench, store: str) -> Hand:
+    place = stack.enter_context(bench.places.open(store))
+    return await stack.enter_async_context(opened(place.url))
+
+
+async def _in_turn(few: Hand, many: Hand) -> tuple[list[float], list[float]]:
+    """Rates of the one and of the other; the number that waits stays."""
+    rates: tuple[list[float], list[float]] = ([], [])
+    for _ in range(ROUNDS):
+        for hand, found in zip((few, many), rates, strict=True):
+            await hand.insert(TASKS)
+            found.append(TASKS / await hand.end(TASKS))
+    return rates
+
+
+async def _fill(hand: Hand, tasks: int, ends_at: float) -> None:
+    for done in range(0, tasks, STEP):
+        _check(ends_at)
+        await hand.insert(min(STEP, tasks - done))
+
+
+async def _settle(hand: Hand, tasks: int, ends_at: float) -> None:
+    for done in range(0, tasks, STEP):
+        _check(ends_at)
+        await hand.end(min(STEP, tasks - done))
+
+
+def _check(ends_at: float) -> None:
+    if time.monotonic() > ends_at:
+        raise TimeoutError("the time for it was over before so many tasks were there")
+
+
+def _note(
+    bench: Bench, who: Who, case: dict[str, int], rates: tuple[list[float], list[float]]
+) -> None:
+    """Beside each size stands what the small store did in the same minutes."""
+    for measure, values in zip(("beside", "rate"), rates, strict=True):
+        bench.book.figure(NAME, who, case, measure, "tasks/s").values.extend(values)
+
+
+if __name__ == "__main__":
+    ask_alone(NAME)

@@ -1,0 +1,78 @@
+"""How long a task waits on an idle system: `python -m bench.questions.latency`.
+
+One worker process runs; another process submits one task at a time, with 2–10 ms of rest between,
+and both the time to its start and, where there is one, to its result are taken. The worker has
+run a few tasks before, so that nothing is loaded or connected for the first time.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from bench.harness.bench import Bench, Case, Result, clear, new_board
+from bench.harness.command import ask_alone
+from bench.harness.figures import Who
+from bench.harness.places import Place
+from bench.harness.processes import Process
+from bench.peers.board import Board
+from bench.questions.waiting import wait_done
+
+NAME = "latency"
+SAMPLES = {"best": 150, "plain": 20}
+WARM_UP = 20
+WARM_UP_SECONDS = 30.0
+LIMIT_SECONDS = 75.0
+
+
+def ask(bench: Bench) -> None:
+    asked = bench.whos("latency", "best", *(() if bench.quick else ("plain",)))
+    bench.measure(
+        [
+            Case(
+                question=NAME,
+                who=who,
+                case={"samples": SAMPLES[who.settings]},
+                run=partial(waited, bench, who),
+                main=("start_p50", "ms"),
+            )
+            for who in asked
+        ]
+    )
+
+
+def waited(bench: Bench, who: Who) -> Result:
+    samples = SAMPLES[who.settings]
+    with bench.places.open(who.store) as place, new_board(samples) as (path, board):
+        bench.call(who, "prepare", place)
+        with bench.working(who, place, path, samples) as crew:
+            _warm_up(bench, who, place, board, crew)
+            clear(path, samples)
+            found = _asked(bench, who, place, path, samples)
+    values = {}
+    for name, key in (("start", "start_ms"), ("result", "result_ms")):
+        if millis := sorted(found.get(key) or ()):
+            values[f"{name}_p50"] = (at(millis, 0.5), "ms")
+            values[f"{name}_p99"] = (at(millis, 0.99), "ms")
+    return Result(values=values)
+
+
+def _warm_up(bench: Bench, who: Who, place: Place, board: Board, crew: list[Process]) -> None:
+    bench.call(who, "submit", place, how="one", tasks=WARM_UP)
+    wait_done(board, crew, seconds=WARM_UP_SECONDS, tasks=WARM_UP)
+
+
+def _asked(
+    bench: Bench, who: Who, place: Place, path: Path, samples: int
+) -> dict[str, list[float] | None]:
+    return bench.call(
+        who, "latency", place, seconds=LIMIT_SECONDS, board=path, size=samples, samples=samples
+    )
+
+
+def at(ordered: list[float], share: float) -> float:
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+if __name__ == "__main__":
+    ask_alone(NAME)

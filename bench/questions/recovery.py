@@ -1,0 +1,115 @@
+"""What becomes of tasks whose worker is killed: `python -m bench.questions.recovery`.
+
+A hundred tasks that take two seconds each are submitted; when they are in flight in one worker (or
+as many as it takes), it gets kill -9, and another one starts at once. All as they come, nothing
+set but the number of tasks at once. Counted when all are done, or after a limit: tasks not done
+(and how many of them were in flight at the kill: the others may only still wait for their turn, as
+with an engine that runs one at a time), tasks done more than once, seconds from the kill until the
+last was done. These runs wait rather than work, so a few go on side by side.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from bench.harness.bench import Bench, Case, Result, new_board, require_alive
+from bench.harness.command import ask_alone
+from bench.harness.figures import Who
+from bench.harness.processes import Failed, Process
+from bench.peers.board import Board
+
+NAME = "recovery"
+TASKS = 100
+HOLD_SECONDS = 2.0
+START_SECONDS = 30.0
+FLIGHT_SECONDS = 1.5  # after the first start; before the first can be done
+LIMIT_SECONDS = {True: 40.0, False: 60.0}  # quick or not
+AROUND_SECONDS = 15.0  # to submit, start and stop
+SIDE_BY_SIDE = {True: 8, False: 5}
+POLL_SECONDS = 0.02
+
+
+def ask(bench: Bench) -> None:
+    asked = bench.whos("recovery", "plain")
+    limit = LIMIT_SECONDS[bench.quick]
+    with ThreadPoolExecutor(SIDE_BY_SIDE[bench.quick]) as pool:
+        begun = {who: pool.submit(recovered, bench, who, limit) for who in asked}
+        bench.measure(
+            [
+                Case(
+                    question=NAME,
+                    who=who,
+                    case={"tasks": TASKS, "limit_seconds": int(limit)},
+                    run=partial(future.result),
+                    runs=1,
+                    main=("never_done", "tasks"),
+                )
+                for who, future in begun.items()
+            ]
+        )
+
+
+def seconds(bench: Bench) -> float:
+    """How long it takes, about, when everybody uses up the limit."""
+    turns = -(-len(bench.whos("recovery", "plain")) // SIDE_BY_SIDE[bench.quick])
+    return turns * (LIMIT_SECONDS[bench.quick] + AROUND_SECONDS)
+
+
+def recovered(bench: Bench, who: Who, limit: float) -> Result:
+    hold: dict[str, Any] = {"slots": TASKS, "hold_seconds": HOLD_SECONDS, "task": "hold"}
+    with bench.places.open(who.store, apart=True) as place, new_board(TASKS) as (path, board):
+        bench.call(who, "prepare", place)
+        bench.call(who, "submit", place, tasks=TASKS, how="bulk", **hold)
+        with bench.start_worker(who, place, path, TASKS, **hold) as first:
+            _wait_in_flight(board, first)
+            first.kill()
+        killed_at = time.monotonic_ns()
+        in_flight = {n for n in range(TASKS) if board.started_at(n) and not board.done_at(n)}
+        with bench.working(who, place, path, TASKS, **hold) as crew:
+            _wait_done(board, crew, limit)
+        return _counted(board, in_flight, killed_at, limit)
+
+
+def _wait_in_flight(board: Board, worker: Process) -> None:
+    ends_at, first_at = time.monotonic() + START_SECONDS, None
+    while (started := board.count_started()) < TASKS:
+        require_alive([worker])
+        now = time.monotonic()
+        if started and first_at is None:
+            first_at = now
+        if first_at is not None and now > first_at + FLIGHT_SECONDS:
+            return
+        if first_at is None and now > ends_at:
+            raise Failed(f"no task was started within {START_SECONDS:g} s")
+        time.sleep(POLL_SECONDS)
+
+
+def _wait_done(board: Board, crew: list[Process], limit: float) -> None:
+    ends_at = time.monotonic() + limit
+    while board.count_done() < TASKS and time.monotonic() < ends_at:
+        require_alive(crew)
+        time.sleep(POLL_SECONDS)
+    time.sleep(HOLD_SECONDS + 1)  # whatever runs a second time may come to its end
+
+
+def _counted(board: Board, in_flight: set[int], killed_at: int, limit: float) -> Result:
+    not_done = {number for number in range(TASKS) if not board.done_at(number)}
+    twice = sum(count > 1 for count in board.dones())
+    values = {
+        "in_flight": (float(len(in_flight)), "tasks"),
+        "never_done": (float(len(not_done)), "tasks"),
+        "in_flight_never_done": (float(len(not_done & in_flight)), "tasks"),
+        "done_twice": (float(twice), "tasks"),
+    }
+    if not_done:
+        return Result(values=values, notes=[f"counted after {limit:g} s"])
+    last = max(board.done_at(number) or 0 for number in range(TASKS))
+    values["seconds"] = ((last - killed_at) / 1e9, "s")
+    return Result(values=values)
+
+
+if __name__ == "__main__":
+    ask_alone(NAME)
