@@ -106,8 +106,9 @@ async def test_a_detail_shows_what_is_left_when_a_part_of_it_is_damaged(
     await submit(part, "a")
     client.set(part.keys("stages", "a"), "not a hash")
     client.rpush(part.keys("events", "a"), "2\nr\nnonsense", "nonsense")
-    running = {"place": "leased", "leaseId": ":x:1:9", "progress": "nonsense"}
-    client.hset(part.keys("task", "a"), mapping=running)
+    record = part.keys("task", "a")
+    for name, text in (("place", "leased"), ("leaseId", ":x:1:9"), ("progress", "nonsense")):
+        client.hset(record, name, text)
     found = await reads.detail(part, "a")
     assert found is not None
     assert (found.payload, found.stages, found.progress) == (b"null", (), None)

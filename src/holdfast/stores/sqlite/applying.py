@@ -55,9 +55,10 @@ def write(transition: Transition) -> Write:
 
 
 def apply(txn: Txn, batch: Sequence[Write]) -> list[Outcome]:
-    rows = txn.look([write.transition.task_id for write in batch])
+    ids = [write.transition.after.id for write in batch]
+    rows = txn.look(ids)
     txn.meet(_tenants_left(batch), heads=True)
-    return [_apply(txn, write, rows.get(write.transition.task_id)) for write in batch]
+    return [_apply(txn, write, rows.get(id)) for write, id in zip(batch, ids, strict=True)]
 
 
 def _tenants_left(batch: Sequence[Write]) -> set[str]:
@@ -71,7 +72,7 @@ def _tenants_left(batch: Sequence[Write]) -> set[str]:
 
 def _apply(txn: Txn, write: Write, row: Standing | None) -> Outcome:
     transition = write.transition
-    if row is not None and txn.was_written(row.n):
+    if row is not None and row.n in txn.written:
         row = txn.look((row.id,)).get(row.id)
     if row is None or not _may_write(row, transition):
         return _refused(txn, row, transition)
@@ -90,16 +91,13 @@ def _apply(txn: Txn, write: Write, row: Standing | None) -> Outcome:
 def _may_write(row: Standing, transition: Transition) -> bool:
     if row.present != transition.before.version or row.place not in PLACES:
         return False
-    checkpoint = transition.checkpoint
-    if checkpoint is not None and not _is_newer(checkpoint, row) and not transition.drop_checkpoint:
-        return False
+    checkpoint, last = transition.checkpoint, row.checkpoint
+    if checkpoint is not None and last is not None and not transition.drop_checkpoint:
+        if checkpoint.version <= last:
+            return False
     if transition.lease is None:
         return row.lease_id is None or transition.next is STAY
     return row.lease_id == transition.lease
-
-
-def _is_newer(checkpoint: Checkpoint, row: Standing) -> bool:
-    return row.checkpoint is None or checkpoint.version > row.checkpoint
 
 
 def _refused(txn: Txn, row: Standing | None, transition: Transition) -> Outcome:
@@ -120,7 +118,6 @@ def _record(txn: Txn, row: Standing) -> Task | None:
 
 def _write_bodies(txn: Txn, row: Standing, write: Write) -> None:
     transition, n = write.transition, row.n
-    stage, result, data = transition.stage, transition.result, transition.data
     if row.checkpoint is not None:
         if transition.drop_checkpoint:
             txn.add("checkpoint_delete", n)
@@ -132,21 +129,28 @@ def _write_bodies(txn: Txn, row: Standing, write: Write) -> None:
         txn.run("stages_forget", n)
     if transition.audit is not None:
         write_audit(txn, transition.audit)
-    txn.add(
-        "journal_add",
-        (
-            n,
-            transition.after.version,
-            transition.request,
-            row.started,
-            short(transition.events),
-            None if stage is None else short_stage(stage),
-            None if stage is None else stage.result.decode(),
-            None if result is None else result.decode(),
-            None if data is None else data.decode(),
-        ),
-        size=len(stage.result if stage else b"") + len(result or b"") + len(data or b""),
+    stage, result, data = transition.stage, transition.result, transition.data
+    version, request, events = transition.after.version, transition.request, transition.events
+    left = left_result = outcome = kept = None
+    size = 0
+    if stage is not None:
+        left, left_result, size = short_stage(stage), stage.result.decode(), len(stage.result)
+    if result is not None:
+        outcome, size = result.decode(), size + len(result)
+    if data is not None:
+        kept, size = data.decode(), size + len(data)
+    row_of_journal = (
+        n,
+        version,
+        request,
+        row.started,
+        short(events),
+        left,
+        left_result,
+        outcome,
+        kept,
     )
+    txn.add("journal_add", row_of_journal, size)
 
 
 def _stay(txn: Txn, row: Standing, write: Write) -> Task:

@@ -107,8 +107,8 @@ def _count(txn: Txn, queue: str, waited: Mapping[str, Sequence[float]]) -> None:
     for status, seconds in waited.items():
         before, count = STATUSES[status], len(seconds)
         after = START.to[before]
-        txn.count_shift((queue, Place.READY, before, LEASED, after), count)
-        txn.count_dwell(before, after, sum(max(0.0, dwelt) for dwelt in seconds))
+        dwelt = sum(max(0.0, waited) for waited in seconds)
+        txn.count_shifts((queue, Place.READY, before, LEASED, after), count, dwelt)
 
 
 def _claimed(txn: Txn, task: Task, payload: str, ran: int) -> Claimed:

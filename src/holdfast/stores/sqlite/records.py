@@ -1,6 +1,6 @@
 """A record between its rows and the task that they tell of.
 
-What a task was submitted with is `head`, a whole record. What decisions change is in `rest`, and
+What a task was submitted with is `head`, a record that can be read without the rest. What decisions change is in `rest`, and
 what the store itself moves, or looks for, in columns. A lease lies over all that: handing a task
 out writes nothing else.
 """
@@ -36,10 +36,17 @@ _UNSAID: dict[str, Any] = {
 }  # fmt: skip
 Rest = msgspec.defstruct(
     "Rest", [(field.name, field.type, _UNSAID[field.name]) for field in _CHANGING],
-    omit_defaults=True, frozen=True,
+    omit_defaults=True, frozen=True, gc=False,
 )  # fmt: skip
 _decode_rest = msgspec.json.Decoder(Rest).decode
 _NAMES = Rest.__struct_fields__
+# A head leaves out what is empty, what decisions have not changed yet, and what columns say.
+_LEFT_OUT = {f.name: f.default for f in _FIELDS if f.default is None or f.default is False}
+_LEFT_OUT |= _UNSAID | {"version": 1, "place": Place.READY, "order": 0, "fence": 0}
+_Head = msgspec.defstruct(
+    "_Head", [(field.name, Any, _LEFT_OUT.get(field.name, msgspec.UNSET)) for field in _FIELDS],
+    omit_defaults=True, gc=False,
+)  # fmt: skip
 
 
 class Standing(NamedTuple):
@@ -66,7 +73,7 @@ class Standing(NamedTuple):
     def present(self) -> int:
         """Its version, with the one that its being handed out has made."""
         handed_out = self.lease_version
-        return self.version if handed_out is None else max(self.version, handed_out)
+        return self.version if handed_out is None or handed_out < self.version else handed_out
 
     @property
     def started(self) -> tuple[float, str, int] | None:
@@ -152,9 +159,9 @@ def rest_of(task: Task) -> msgspec.Raw:
 
 
 def head_of(task: Task) -> msgspec.Raw:
-    """The whole record; refused if it could be written and never read again."""
+    """A record as it is submitted; refused if it could be written and never read again."""
     try:
-        body = codec.encode_task(task)
+        body = codec.encode(_Head(*astuple(task)))
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
         raise SerialisationError(f"task {task.id!r} cannot be written: {error}") from error
     codec.decode_task(body)

@@ -29,13 +29,14 @@ from holdfast.stores.sqlite.records import Row, Standing, task_of
 from holdfast.stores.sqlite.statements import SQL
 
 WAITING = frozenset({Place.READY, Place.LINE, Place.LATER})
+SETTLED = Place.SETTLED
 RESTING = frozenset({Place.LATER, Place.PARKED})
 SIZE_LIMIT = 8 << 20  # bytes of payloads and results in one statement
 
 # In this order: out of the old place before into the new one, and a tombstone is dug last.
 WRITES = """
-    ready_delete lease_delete task_add state_add state_put state_stay state_stay_marked state_place
-    task_head ready_add checkpoint_delete checkpoint_put checkpoint_settled journal_add key_put
+    ready_delete lease_delete task_add state_add state_put state_settle state_stay state_stay_marked
+    state_place task_head ready_add checkpoint_delete checkpoint_put checkpoint_settled journal_add key_put
     tombstone_put task_delete state_delete journal_delete
 """.split()
 
@@ -73,15 +74,15 @@ class Txn:
         self.shrink = False  # pages were freed: give them back after the commit
         self._pending: defaultdict[str, list[Any]] = defaultdict(list)
         self._size = 0
-        self._touched: set[int] = set()  # written since the last look for many
+        self.written: set[int] = set()  # since the last look
         self._heads: dict[str, Head] = {}
         self._tenants: dict[str, Tenant] = {}
         self._tenants_read: dict[str, tuple[int | None, int, int]] = {}
         self._totals: Counter[tuple[str, str, str]] = Counter()
-        self._shifts: Counter[Shift] = Counter()
+        self._shifts: defaultdict[Shift, list[Any]] = defaultdict(lambda: [0, 0.0])
         self._depths: dict[str, int] = {}
         self._moves: Counter[tuple[Status, Status]] = Counter()
-        self._dwell: defaultdict[tuple[Status, Status], float] = defaultdict(float)
+        self._dwelt: Counter[tuple[Status, Status]] = Counter()
         self._refused: Counter[str] = Counter()
         numbers: tuple[int, int, int] = self.row("sequences_get")
         self._numbers = self._task, self._ready, self._fence = numbers
@@ -99,12 +100,13 @@ class Txn:
     def rows(self, name: str, *values: Any) -> list[Any]:
         return self.run(name, *values).fetchall()
 
-    def add(self, name: str, row: Any, *, size: int = 0) -> None:
+    def add(self, name: str, row: Any, size: int = 0) -> None:
         """To be written with others of its kind; ``size``: its bytes, if they may be many."""
         self._pending[name].append(row)
-        self._size += size
-        if self._size > SIZE_LIMIT:
-            self.write_out()
+        if size:
+            self._size += size
+            if self._size > SIZE_LIMIT:
+                self.write_out()
 
     def write_out(self) -> None:
         pending, self._pending, self._size = self._pending, defaultdict(list), 0
@@ -136,13 +138,9 @@ class Txn:
     def look(self, ids: Collection[str]) -> dict[str, Standing]:
         """How they stand; to be asked again for one that was written since."""
         rows = self.rows("standings_of", listed(ids))
-        self._touched.clear()
+        self.written.clear()
         self._heads.clear()
         return {row[0]: Standing._make(row) for row in rows}
-
-    def was_written(self, n: int) -> bool:
-        """Since the last look."""
-        return n in self._touched
 
     def read(self, row: Row) -> Task | None:
         """None: it cannot be read. One bad row must not stop its neighbours."""
@@ -164,38 +162,42 @@ class Txn:
         line: int | None = None,
     ) -> None:
         """Write a record that goes to another place from the one that it has left."""
-        n, failure, settled_at = after.order, after.failure, after.settled_at
-        self._touched.add(n)
-        self._pending["state_put"].append(
-            (
-                n,
-                after.version,
-                after.status,
-                after.status_since,
-                after.updated_at,
-                after.place,
-                ready,
-                line,
-                after.due,
-                after.fence,
-                settled_at,
-                None if settled_at is None else settled_at + after.keep_seconds,
-                after.updated_at if after.suspended else None,
-                None if failure is None else failure.fingerprint,
-                rest,
+        n, at, place, status = after.order, after.updated_at, after.place, after.status
+        failure, settled_at = after.failure, after.settled_at
+        self.written.add(n)
+        if place is SETTLED and failure is None and settled_at == at == after.status_since:
+            until = at + after.keep_seconds
+            self._pending["state_settle"].append(
+                (n, after.version, status, at, place, after.fence, until, rest)
             )
-        )
+        else:
+            self._pending["state_put"].append(
+                (
+                    n,
+                    after.version,
+                    status,
+                    after.status_since,
+                    at,
+                    place,
+                    ready,
+                    line,
+                    after.due,
+                    after.fence,
+                    settled_at,
+                    None if settled_at is None else settled_at + after.keep_seconds,
+                    at if after.suspended else None,
+                    None if failure is None else failure.fingerprint,
+                    rest,
+                )
+            )
         if ready is not None:
             self._pending["ready_add"].append((after.queue, ready, n))
-        self.count_shift((after.queue, left, before.status, after.place, after.status))
-        if before.status is not after.status:
-            dwelt = max(0.0, after.updated_at - before.status_since)
-            self.count_dwell(before.status, after.status, dwelt)
+        self._count_shift(before, left, after)
 
     def stay(self, before: Task, after: Task, rest: msgspec.Raw) -> None:
         """Write a record that stays where it is, without touching an index if that can be."""
         n, failure, settled_at = after.order, after.failure, after.settled_at
-        self._touched.add(n)
+        self.written.add(n)
         if before.status is after.status and failure == before.failure and not after.suspended:
             self._pending["state_stay"].append((n, after.version, after.updated_at, rest))
             return
@@ -213,10 +215,7 @@ class Txn:
                 rest,
             )
         )
-        self.count_shift((after.queue, after.place, before.status, after.place, after.status))
-        if before.status is not after.status:
-            dwelt = max(0.0, after.updated_at - before.status_since)
-            self.count_dwell(before.status, after.status, dwelt)
+        self._count_shift(before, after.place, after)
 
     # -- tenants and their lines
 
@@ -248,7 +247,7 @@ class Txn:
 
     def line_head(self, name: str) -> Head | None:
         found = self._heads.pop(name, None)
-        if found is None or found.n in self._touched:
+        if found is None or found.n in self.written:
             rows = self.rows("line_heads", listed((name,)))
             found = Head(*rows[0][1:]) if rows else None
         return found
@@ -260,7 +259,7 @@ class Txn:
     def let_through(self, head: Head) -> None:
         """From the line into its queue."""
         ready = self.next_ready()
-        self._touched.add(head.n)
+        self.written.add(head.n)
         self.add("state_place", (head.n, Place.READY, ready, None))
         self.add("ready_add", (head.queue, ready, head.n))
         self.count(head.queue, Place.LINE, head.status, -1)
@@ -280,12 +279,17 @@ class Txn:
         if place in WAITING and queue in self._depths:
             self._depths[queue] += by
 
-    def count_shift(self, shift: Shift, count: int = 1) -> None:
-        self._shifts[shift] += count
+    def count_shifts(self, shift: Shift, count: int, dwelt_seconds: float) -> None:
+        """``dwelt_seconds``: how long they all had the status that they have left."""
+        found = self._shifts[shift]
+        found[0] += count
+        found[1] += dwelt_seconds
 
-    def count_dwell(self, before: Status, after: Status, seconds: float) -> None:
-        """How long it had the status that it has left."""
-        self._dwell[before, after] += seconds
+    def _count_shift(self, before: Task, left: Place, after: Task) -> None:
+        found = self._shifts[after.queue, left, before.status, after.place, after.status]
+        dwelt = after.updated_at - before.status_since
+        found[0] += 1
+        found[1] += dwelt if dwelt > 0.0 else 0.0
 
     def count_refusal(self, says: str) -> None:
         self._refused[says] += 1
@@ -304,12 +308,13 @@ class Txn:
 
     def _add_shifts(self) -> None:
         """From one place and status to another: counts of both, and of the move between them."""
-        shifts, self._shifts = self._shifts, Counter()
-        for (queue, left, before, place, after), count in shifts.items():
+        for (queue, left, before, place, after), (count, dwelt) in self._shifts.items():
             self._totals[queue, left, before] -= count
             self._totals[queue, place, after] += count
             if before is not after:
                 self._moves[before, after] += count
+                self._dwelt[before, after] += dwelt
+        self._shifts.clear()
 
     def flush(self) -> None:
         self.write_out()
@@ -328,7 +333,7 @@ class Txn:
             if count:
                 self.run("totals_add", *key, count)
         for move, count in self._moves.items():
-            self.run("moves_add", *move, count, self._dwell[move])
+            self.run("moves_add", *move, count, self._dwelt[move])
         for says, count in self._refused.items():
             self.run("refusals_add", says, count)
 

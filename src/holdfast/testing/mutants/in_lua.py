@@ -79,7 +79,12 @@ LUA_MUTANTS = [
         ),
         ("lock-kept", "the tenant's lock stays after the end", "\n    unlock(r)\n", "\n"),
         ("entry-kept", "the entry stays in the stream", "try('XDEL', stream, unpack(of))", ""),
-        ("not-acknowledged", "the entry stays pending", "try('XACK', stream, GROUP, unpack(of))", ""),
+        (
+            "not-acknowledged",
+            "the entry stays pending",
+            "try('XACK', stream, GROUP, unpack(of))",
+            "",
+        ),
         (
             "lost-at-the-end",
             "a lost task goes behind all others",

@@ -31,6 +31,15 @@ SET version = e.value ->> 1, status = e.value ->> 2, since = e.value ->> 3, at =
 FROM jsonb_each(?) AS e
 WHERE states.n = e.value ->> 0;
 
+-- name: state_settle
+UPDATE states
+SET version = e.value ->> 1, status = e.value ->> 2, since = e.value ->> 3, at = e.value ->> 3,
+    place = e.value ->> 4, ready = NULL, line = NULL, due = NULL, fence = e.value ->> 5,
+    settled_at = e.value ->> 3, keep_until = e.value ->> 6, suspended_at = NULL, error = NULL,
+    rest = e.value -> 7
+FROM jsonb_each(?) AS e
+WHERE states.n = e.value ->> 0;
+
 -- name: state_stay
 UPDATE states SET version = e.value ->> 1, at = e.value ->> 2, rest = e.value -> 3
 FROM jsonb_each(?) AS e
@@ -72,9 +81,10 @@ SELECT * FROM records WHERE n = ?;
 SELECT r.* FROM json_each(?) AS e JOIN records AS r ON r.n = e.value;
 
 -- name: standings_of
-SELECT r.id, r.n, r.queue, r.version, r.place, r.ready, r.due, r.fence, r.settled_at,
-    r.lease_version, r.lease_at, r.lease_id, r.owner, r.lease_fence, r.until, c.version
-FROM json_each(?) AS e JOIN records AS r ON r.id = e.value LEFT JOIN checkpoints AS c ON c.n = r.n;
+SELECT s.id, s.n, s.queue, s.version, s.place, s.ready, s.due, s.fence, s.settled_at, l.version,
+    l.at, l.id, l.owner, l.fence, l.until, c.version
+FROM json_each(?) AS e JOIN states AS s ON s.id = e.value LEFT JOIN leases AS l ON l.n = s.n
+    LEFT JOIN checkpoints AS c ON c.n = s.n;
 
 -- name: ready_add
 INSERT INTO ready (queue, number, n)
