@@ -80,10 +80,12 @@ async def test_damaged_records_are_left_out_of_a_page(part: Partition, client: r
     assert ([task.id for task in page.tasks], page.cursor) == (["e"], "e")
 
 
-async def test_damaged_records_have_no_peek_and_no_detail(
+async def test_damaged_records_have_no_detail_and_without_a_status_no_peek(
     part: Partition, client: redis.Redis
 ) -> None:
     await damage(part, client)
+    client.hset(part.keys("task", "b"), "status", "ODD")
+    client.hdel(part.keys("task", "c"), "status")
     peeks = await reads.peek(part, ["a", "b", "c", "d"])
     assert [peek is not None for peek in peeks] == [True, False, False, False]
     assert [await reads.detail(part, task_id) for task_id in "bcd"] == [None] * 3

@@ -14,6 +14,7 @@ from holdfast.domain import checkpoint as ckpt
 from holdfast.domain.checkpoint import Checkpoint
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.events import Event
+from holdfast.domain.state import Status
 from holdfast.domain.task import Place, StageRecord, Task
 from holdfast.domain.transition import Audit
 from holdfast.ports import Detail, Peek, TenantView, WorkerInfo
@@ -76,11 +77,20 @@ async def peek(part: Partition, ids: Sequence[str]) -> list[Peek | None]:
 def _peeked(task_id: str, found: Any) -> Peek | None:
     if found is None:
         return None
-    pairs, result = found
-    task = readable(task_id, pairs)
-    if task is None:
+    try:
+        if isinstance(found, bytes):
+            raise ValueError(found.decode(errors="replace"))
+        status, result, failure, reason = found
+        return Peek(
+            task_id=task_id,
+            status=Status(status.decode()),
+            result=result,
+            failure=record.decode_failure(failure) if failure else None,
+            reason=reason.decode() if reason is not None else None,
+        )
+    except (ValueError, msgspec.DecodeError) as error:
+        log.warning("task %s cannot be looked at: %s", task_id, error)
         return None
-    return codec.peek_at(task, messages.small(record.texts(pairs), "result", result))
 
 
 async def detail(part: Partition, task_id: str) -> Detail | None:

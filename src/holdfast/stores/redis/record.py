@@ -25,7 +25,7 @@ Fields = dict[str, str]
 
 encode = msgspec.json.Encoder().encode
 _read_names = lru_cache(maxsize=1024)(msgspec.json.Decoder(tuple[str, ...]).decode)
-_decode_failure = msgspec.json.Decoder(Failure).decode
+decode_failure = msgspec.json.Decoder(Failure).decode
 _decode_any = msgspec.json.Decoder().decode
 
 
@@ -124,7 +124,7 @@ _OPTIONAL = {
     "forced": _Field("forced", _told, _flag),
     "interrupted": _Field("interrupted", _told, _flag),
     "unknown_since": _Field("unknownSince", repr, float),
-    "failure": _Field("failure", _json, _decode_failure),
+    "failure": _Field("failure", _json, decode_failure),
 }
 # The store's own.
 _PLACED = {

@@ -1,22 +1,19 @@
--- peek: ARGV 2… ids. Of each: nothing, its fields and its result, or what is wrong.
+-- peek: ARGV 2… ids. Of each: nothing, what is wrong, or its status, result, failure and reason.
 
-local function buried(id)
-  local fields, kept, result = try('HGETALL', K.tombstone(id)), {}, false
-  if fields.err then return {fields.err, false} end
-  for i = 1, #fields, 2 do
-    if fields[i] == 'result' then result = fields[i + 1] else add(kept, fields[i], fields[i + 1]) end
+local function told(key, id)
+  local found = try('HMGET', key, 'status', 'result', 'failure', 'reason')
+  if found.err then return found.err end
+  if not found[1] then return call('EXISTS', key) == 1 and 'its status is gone' end
+  if not found[2] then
+    local result = try('GET', K.result(id))
+    found[2] = type(result) == 'string' and result
   end
-  return #kept > 0 and {kept, result}
-end
-
-local function look(id)
-  local fields = try('HGETALL', K.task(id))
-  if fields.err then return {fields.err, false} end
-  if #fields == 0 then return buried(id) end
-  local result = try('GET', K.result(id))
-  return {fields, type(result) == 'string' and result}
+  return found
 end
 
 local answers = {}
-for i = 2, #ARGV do answers[i - 1] = look(ARGV[i]) end
+for i = 2, #ARGV do
+  local id = ARGV[i]
+  answers[i - 1] = told(K.task(id), id) or told(K.tombstone(id), id)
+end
 return answers
