@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any, cast
 
 import apsw
+import msgspec
 import pytest
 
 from holdfast.domain.errors import StoreError, StoreUnavailable, StoreUnusable
+from holdfast.domain.task import Task
 from holdfast.domain.transition import Inserted
 from holdfast.ports import Renewal, Topic
-from holdfast.stores.sqlite import SqliteStore, txn, writer
+from holdfast.stores.sqlite import SqliteStore, records, txn, writer
 from holdfast.stores.sqlite.statements import SQL
 from holdfast.stores.sqlite.txn import Txn
 from holdfast.testing.clock import ManualClock
@@ -136,6 +138,12 @@ async def test_what_is_large_is_written_in_parts(
         task = await hands.complete(await hands.take())
         assert (await hands.detail(task)).payload == submission.payload
     assert await hands.store.doctor(fix=False, limit=10) == []
+
+
+def test_a_head_leaves_out_only_what_a_task_is_unless_told() -> None:
+    """A default that changes would change every record that does not say it."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(Task)}
+    assert {name: defaults[name] for name in records.LEFT_OUT} == records.LEFT_OUT
 
 
 async def test_an_answer_means_committed(path: Path, hands: Hands) -> None:

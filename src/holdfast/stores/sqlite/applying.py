@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.domain import checkpoint as ckpt
-from holdfast.domain.checkpoint import Checkpoint
 from holdfast.domain.task import Place, Task
 from holdfast.domain.transition import Applied, MovedOn, Next, Outcome, Stale, Transition
 from holdfast.ports import Topic
@@ -37,7 +36,7 @@ REST = {
 replace = msgspec.structs.replace
 
 
-class Write(msgspec.Struct, frozen=True):
+class Write(msgspec.Struct, frozen=True, gc=False):
     """A transition, encoded before the writer's time is spent on it."""
 
     transition: Transition
@@ -91,10 +90,10 @@ def _apply(txn: Txn, write: Write, row: Standing | None) -> Outcome:
 def _may_write(row: Standing, transition: Transition) -> bool:
     if row.present != transition.before.version or row.place not in PLACES:
         return False
-    checkpoint, last = transition.checkpoint, row.checkpoint
-    if checkpoint is not None and last is not None and not transition.drop_checkpoint:
-        if checkpoint.version <= last:
-            return False
+    new, last = transition.checkpoint, row.checkpoint
+    is_newer = new is None or last is None or new.version > last
+    if not is_newer and not transition.drop_checkpoint:
+        return False
     if transition.lease is None:
         return row.lease_id is None or transition.next is STAY
     return row.lease_id == transition.lease
@@ -139,18 +138,9 @@ def _write_bodies(txn: Txn, row: Standing, write: Write) -> None:
         outcome, size = result.decode(), size + len(result)
     if data is not None:
         kept, size = data.decode(), size + len(data)
-    row_of_journal = (
-        n,
-        version,
-        request,
-        row.started,
-        short(events),
-        left,
-        left_result,
-        outcome,
-        kept,
-    )
-    txn.add("journal_add", row_of_journal, size)
+    started, facts = row.started, short(events)
+    entry = n, version, request, started, facts, left, left_result, outcome, kept
+    txn.add("journal_add", entry, size)
 
 
 def _stay(txn: Txn, row: Standing, write: Write) -> Task:

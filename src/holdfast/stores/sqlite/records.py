@@ -1,8 +1,8 @@
 """A record between its rows and the task that they tell of.
 
-What a task was submitted with is `head`, a record that can be read without the rest. What decisions change is in `rest`, and
-what the store itself moves, or looks for, in columns. A lease lies over all that: handing a task
-out writes nothing else.
+What a task was submitted with is `head`, a record that can be read by itself. What decisions change
+is in `rest`, and what the store itself moves, or looks for, in columns. A lease lies over all that:
+handing a task out writes nothing else.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ Rest = msgspec.defstruct(
 _decode_rest = msgspec.json.Decoder(Rest).decode
 _NAMES = Rest.__struct_fields__
 # A head leaves out what is empty, what decisions have not changed yet, and what columns say.
-_LEFT_OUT = {f.name: f.default for f in _FIELDS if f.default is None or f.default is False}
-_LEFT_OUT |= _UNSAID | {"version": 1, "place": Place.READY, "order": 0, "fence": 0}
+LEFT_OUT = {f.name: f.default for f in _FIELDS if f.default is None or f.default is False}
+LEFT_OUT |= _UNSAID | {"version": 1, "place": Place.READY, "order": 0, "fence": 0}
 _Head = msgspec.defstruct(
-    "_Head", [(field.name, Any, _LEFT_OUT.get(field.name, msgspec.UNSET)) for field in _FIELDS],
+    "_Head", [(field.name, Any, LEFT_OUT.get(field.name, msgspec.UNSET)) for field in _FIELDS],
     omit_defaults=True, gc=False,
 )  # fmt: skip
 

@@ -36,8 +36,8 @@ SIZE_LIMIT = 8 << 20  # bytes of payloads and results in one statement
 # In this order: out of the old place before into the new one, and a tombstone is dug last.
 WRITES = """
     ready_delete lease_delete task_add state_add state_put state_settle state_stay state_stay_marked
-    state_place task_head ready_add checkpoint_delete checkpoint_put checkpoint_settled journal_add key_put
-    tombstone_put task_delete state_delete journal_delete
+    state_place task_head ready_add checkpoint_delete checkpoint_put checkpoint_settled journal_add
+    key_put tombstone_put task_delete state_delete journal_delete
 """.split()
 
 Shift = tuple[str, Place, Status, Place, Status]  # queue, place and status left, those taken
@@ -287,9 +287,8 @@ class Txn:
 
     def _count_shift(self, before: Task, left: Place, after: Task) -> None:
         found = self._shifts[after.queue, left, before.status, after.place, after.status]
-        dwelt = after.updated_at - before.status_since
         found[0] += 1
-        found[1] += dwelt if dwelt > 0.0 else 0.0
+        found[1] += max(0.0, after.updated_at - before.status_since)
 
     def count_refusal(self, says: str) -> None:
         self._refused[says] += 1

@@ -26,7 +26,7 @@ from holdfast.stores.sqlite.txn import Txn, listed
 Key = tuple[str, str]  # tenant, key
 
 
-class New(msgspec.Struct, frozen=True):
+class New(msgspec.Struct, frozen=True, gc=False):
     """A submission and its record, encoded before the writer's time is spent on it."""
 
     submission: Submission
