@@ -32,15 +32,20 @@ def full_book() -> Book:
     add(book, "drain", ours, [45.0], tasks=10_000, workers=1, tenants=10_000)
     add(book, "drain", who("holdfast", "sqlite"), [80.0], **redis)
     add(book, "drain", who("repid", "redis"), [20.0], **redis)
-    add(book, "drain", who("arq", "redis", "plain"), [500.0], **redis)  # plain ones do not count
+    add(book, "drain", who("dramatiq", "redis"), [10.0], **redis)
+    add(book, "drain", who("dramatiq", "redis", "plain"), [15.0], **redis)
     add(book, "drain", who("pgqueuer", "postgres"), [40.0], **redis)
-    add(book, "drain", who("huey", "sqlite"), [10.0], **redis)
+    for store in ("redis", "sqlite"):
+        add(book, "drain", who("huey", store), [10.0], **redis)
+    for slow in ("arq", "celery", "saq", "taskiq"):
+        add(book, "drain", who(slow, "redis"), [5.0], tasks=2_000, workers=1, tenants=0)
     add(book, "floor", ours, [60.0], "drain")
     add(book, "floor", who("floor", "redis"), [100.0], "drain")
     for how, rate in (("one", 10.0), ("many", 40.0), ("bulk", 90.0)):
         add(book, "submit", ours, [rate], how)
         add(book, "submit", who("repid", "redis"), [10.0], how)
         add(book, "submit", who("pgqueuer", "postgres"), [rate / 2], how)
+        add(book, "submit", who("huey", "redis", "plain"), [9.0], how)
     add(book, "latency", ours, [0.5], "start_p50", samples=200)
     add(book, "latency", who("repid", "redis"), [1.0], "start_p50", samples=200)
     add(book, "latency", who("huey", "redis"), [0.8], "start_p50", samples=200)
@@ -48,6 +53,7 @@ def full_book() -> Book:
         add(book, "stages", who("holdfast", "sqlite"), [900.0], stages=5, at_once=at_once)
         add(book, "stages", who("dbos", "sqlite"), [9.0], stages=5, at_once=at_once)
     add(book, "stages", ours, [800.0], stages=5, at_once=50)
+    add(book, "stages", ours, [760.0], stages=50, at_once=50)
     add(book, "stages", who("dbos", "postgres"), [10.0], stages=5, at_once=50)
     for store, many in (("redis", 90.0), ("sqlite", 70.0)):
         for what in ("waiting", "settled"):

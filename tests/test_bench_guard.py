@@ -8,25 +8,28 @@ import pytest
 
 from bench.harness import guard
 from bench.harness.bare_sqlite import grouped
+from bench.questions.floor import written_in
 
 
 @pytest.fixture
 def baseline(tmp_path: Path) -> Path:
     path = tmp_path / "baseline.json"
-    path.write_text(json.dumps({"ratios": {"drain_redis_vs_floor": 0.6, "submit_a": 0.5}}))
+    ratios = {"drain_redis_vs_floor": 0.6, "submit_a": 0.5}
+    path.write_text(json.dumps({"ratios": ratios, "written": {"submit_a:rows": 2.0}}))
     return path
 
 
 class Measured:
     """Ratios that come, try after try."""
 
-    def __init__(self, *tries: dict[str, float]) -> None:
-        self._tries = list(tries)
+    def __init__(self, *tries: dict[str, float], **written: float) -> None:
+        self._tries, self._written = list(tries), {"submit_a:rows": written.get("rows", 2.0)}
         self.asked: list[list[str]] = []
 
-    def __call__(self, names: Sequence[str]) -> dict[str, float]:
+    def __call__(self, names: Sequence[str]) -> guard.Measured:
         self.asked.append(list(names))
-        return self._tries.pop(0) if len(self._tries) > 1 else self._tries[0]
+        ratios = self._tries.pop(0) if len(self._tries) > 1 else self._tries[0]
+        return guard.Measured(ratios=ratios, written=self._written)
 
 
 def test_a_slow_down_is_a_regression(baseline: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -34,8 +37,8 @@ def test_a_slow_down_is_a_regression(baseline: Path, capsys: pytest.CaptureFixtu
 
     assert guard.judge(slower, baseline) == 1
     said = capsys.readouterr().out
-    assert "| drain_redis_vs_floor | 0.600 | 0.420 | 0.300 | REGRESSION |" in said
-    assert "| submit_a | 0.500 | 0.350 | 0.500 | ok |" in said
+    assert "| drain_redis_vs_floor | 0.600 | at least 0.420 | 0.300 | REGRESSION |" in said
+    assert "| submit_a | 0.500 | at least 0.350 | 0.500 | ok |" in said
     assert slower.asked[1:] == [["drain_redis_vs_floor"]] * (guard.TRIES - 1)
 
 
@@ -51,7 +54,27 @@ def test_a_single_slow_try_is_forgiven(baseline: Path) -> None:
 
 
 def test_what_cannot_be_measured_is_no_pass(baseline: Path) -> None:
-    assert guard.judge(Measured({"submit_a": 0.5}), baseline) == 1
+    assert guard.judge(Measured({"submit_a": 0.5}), baseline) == 2
+
+
+def test_a_little_more_that_is_written_is_a_regression(baseline: Path) -> None:
+    good = {"drain_redis_vs_floor": 0.6, "submit_a": 0.5}
+    assert guard.judge(Measured(good, rows=2.1), baseline) == 0
+    slower = Measured(good, rows=2.5)
+    assert guard.judge(slower, baseline) == 1
+    assert slower.asked[1:] == [["submit_a"]] * (guard.TRIES - 1)
+
+
+def test_the_tolerance_is_the_one_that_was_written(baseline: Path) -> None:
+    said = json.loads(baseline.read_text())
+    baseline.write_text(json.dumps(said | {"tolerance": 0.05}))
+    measure = Measured({"drain_redis_vs_floor": 0.5, "submit_a": 0.5})
+    assert guard.judge(measure, baseline) == 1
+
+
+def test_what_was_written_is_read_from_the_notes() -> None:
+    notes = ["drain: 2.50 commands and 1,024 bytes a task", "3.25 rows a task in 9 transactions"]
+    assert written_in(notes) == {"commands": 2.5, "bytes": 1024.0, "rows": 3.25}
 
 
 def test_without_a_baseline_nothing_is_judged(tmp_path: Path) -> None:
@@ -68,6 +91,7 @@ def test_a_baseline_that_was_just_written_is_met(tmp_path: Path) -> None:
     path = tmp_path / "new" / "baseline.json"
     measure = Measured(dict.fromkeys(guard.THINGS, 0.5))
     assert guard.write(measure, path) == 0
+    assert len(measure.asked) == guard.TRIES
     assert guard.judge(measure, path) == 0
 
 

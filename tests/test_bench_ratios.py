@@ -72,8 +72,45 @@ def test_a_quick_run_says_how_many_it_had() -> None:
     book = Book()
     add(book, "growth", who("holdfast", "redis"), [90.0], waiting=100_000)
     add(book, "growth", who("holdfast", "redis"), [100.0], "beside", waiting=100_000)
-    said = found(book)["waiting_1m_vs_1k"].note
-    assert said == "on redis, with 100,000: the only store that was measured"
+    ratio = found(book)["waiting_1m_vs_1k"]
+    assert ratio.value == pytest.approx(0.9)
+    assert ratio.met is None
+    assert ratio.note == (
+        "on redis, with 100,000: the only store that was measured; "
+        "not judged, for not both stores had 1,000,000"
+    )
+
+
+def test_a_goal_is_not_met_by_the_absence_of_who_may_be_the_fastest() -> None:
+    book = Book([figure for figure in full_book() if figure.who.engine not in ("repid", "arq")])
+    ratio = found(book)["drain_redis_vs_fastest_redis_peer"]
+    assert ratio.other is not None
+    assert ratio.other.who == "dramatiq redis, plain"
+    assert ratio.met is None
+    assert ratio.note == (
+        "not measured: arq, repid; not judged, for the fastest may be missing (repid)"
+    )
+
+
+def test_who_is_slow_may_be_absent_but_is_named() -> None:
+    book = Book([figure for figure in full_book() if figure.who.engine != "celery"])
+    ratio = found(book)["drain_redis_vs_fastest_peer"]
+    assert ratio.met is True
+    assert ratio.note == "not measured: celery"
+
+
+def test_a_peer_counts_with_whichever_settings_are_faster() -> None:
+    book = full_book()
+    add(book, "drain", who("repid", "redis", "plain"), [30.0], tasks=2_000, workers=1, tenants=0)
+    ratio = found(book)["drain_redis_vs_fastest_redis_peer"]
+    assert ratio.value == pytest.approx(2.0)
+    assert ratio.other is not None
+    assert ratio.other.who == "repid redis, plain"
+
+
+def test_long_workflows_are_told_beside_short_ones() -> None:
+    note = found(full_book())["stages_redis_vs_dbos_postgres"].note
+    assert note == "50 stages against 5: 0.95 of the rate"
 
 
 def test_a_figure_that_was_cut_short_says_so_beside_the_ratio() -> None:

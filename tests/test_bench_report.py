@@ -7,10 +7,16 @@ from pathlib import Path
 import pytest
 
 from bench.harness import document, report
-from bench.harness.bench import Case, Result, alternating
+from bench.harness.bench import Bench, Case, Result, alternating
+from bench.harness.command import FULL_SECONDS, QUESTIONS, Asked
+from bench.harness.engines import Engine
+from bench.harness.figures import OURS
+from bench.harness.paths import peer_names
+from bench.harness.places import Places
+from bench.harness.plan import Part, allotted, planned
 from bench.harness.plots import plots
 from bench.harness.tables import number
-from tests.bench_figures import full_book, full_report, who
+from tests.bench_figures import add, full_book, full_report, who
 
 
 def test_the_report_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -50,7 +56,7 @@ def test_what_peers_do_better_is_told_from_the_figures() -> None:
 
     [line] = document.better(book)
     assert line.startswith("- submit, one")
-    assert "repid redis 50 – ours (redis) 10" in line
+    assert "repid redis (best) 50 – ours (redis) 10" in line
 
 
 @pytest.mark.parametrize("name", ["drain.svg", "latency.svg", "stages.svg", "growth.svg"])
@@ -74,27 +80,87 @@ def test_figures_are_short() -> None:
     ]
 
 
-def test_ours_and_the_others_run_in_turn_and_ours_begin_again() -> None:
-    def case(engine: str, number: int, runs: int | None = None) -> Case:
-        result = Result(values={})
-        return Case(
-            question="drain",
-            who=who(engine, "redis"),
-            case={"n": number},
-            run=lambda: result,
-            runs=runs,
+def test_settings_as_they_come_count_and_each_store_is_compared_with_its_like() -> None:
+    book = full_book()
+    for measure, ours, other in (("in_flight", 100.0, 1.0), ("seconds", 30.0, 5.0)):
+        for one, value in (("holdfast", ours), ("saq", other)):
+            add(book, "recovery", who(one, "redis", "plain"), [value], measure, tasks=100)
+    add(book, "drain", who("saq", "sqlite"), [70.0], tasks=10_000, workers=1, tenants=0)
+
+    [line] = document.better(book)
+    assert line.startswith("- recovery, seconds")
+    assert "saq redis (plain) 5 – ours (redis) 30" in line
+
+
+def case(engine: str, number: int, *, runs: int | None = None, about: float = 10.0) -> Case:
+    result = Result(values={})
+    return Case(
+        question="drain",
+        who=who(engine, "redis"),
+        case={"n": number},
+        run=lambda: result,
+        runs=runs,
+        about=about,
+    )
+
+
+def test_ours_and_the_others_run_in_turn() -> None:
+    order = alternating([*(case("repid", n) for n in range(3)), *(case(OURS, n) for n in range(3))])
+    assert [one.who.engine for one in order] == [OURS, "repid"] * 3
+
+
+def test_ours_runs_again_once_for_three_of_theirs() -> None:
+    order = alternating([case(OURS, 1), *(case("repid", n) for n in range(9))])
+    assert [one.who.engine for one in order] == [OURS, "repid", "repid", "repid"] * 3
+
+
+def test_what_a_goal_needs_may_use_the_time_of_what_is_only_good_to_know() -> None:
+    def part(*, needed: bool = True, fixed: bool = False) -> Part:
+        cases = [case(OURS, 1)]
+        return Part(question="drain", what="it", cases=cases, needed=needed, fixed=fixed)
+
+    rest, fixed = part(needed=False), part(fixed=True)
+    assert part().seconds(3) == 30.0
+    assert allotted(100.0, part(), [part(), rest], 3) == 70.0
+    assert allotted(40.0, part(), [part(), rest], 3) == 20.0  # too little: shared
+    assert allotted(100.0, part(), [fixed, rest], 3) == 70.0
+    assert allotted(60.0, rest, [rest], 3) == 30.0
+
+
+def test_the_plan_of_a_full_run_asks_for_the_goals_first_and_fits() -> None:
+    """As if all peers could do everything, which is more than they can."""
+    stores = {"pgqueuer": ("postgres",), "absurd": ("postgres",), "huey": ("redis", "sqlite")}
+    stores |= {"dbos": ("sqlite", "postgres"), OURS: ("redis", "sqlite")}
+    for_workflows = {"dbos", "absurd", OURS}
+
+    def engine(name: str) -> Engine:
+        can = {"drain", "submit", "latency", "recovery"}
+        return Engine(
+            name=name,
+            version="1",
+            stores=stores.get(name, ("redis",)),
+            settings={"best": "", "plain": ""},
+            can=frozenset(can | ({"stages"} if name in for_workflows else set())),
+            python=Path("python"),
+            script=Path("adapter.py"),
         )
 
-    order = alternating(
-        [case("holdfast", 1), case("holdfast", 2, runs=1), *(case("repid", n) for n in range(4))]
-    )
-    assert [(one.who.engine, one.case["n"]) for one in order] == [
-        ("holdfast", 1),
-        ("repid", 0),
-        ("holdfast", 2),
-        ("repid", 1),
-        ("holdfast", 1),
-        ("repid", 2),
-        ("holdfast", 1),
-        ("repid", 3),
+    with Places() as places:
+        bench = Bench(places, engine(OURS), [engine(name) for name in peer_names()])
+        parts = planned(bench, QUESTIONS)
+    assert [part.needed for part in parts] == sorted((part.needed for part in parts), reverse=True)
+    assert {part.question for part in parts if part.needed} == set(QUESTIONS)
+    assert sum(part.seconds(3) for part in parts if part.needed) < FULL_SECONDS - 120
+    assert [(one.who.label, one.case["tasks"]) for one in parts[1].cases if one.runs == 3] == [
+        ("holdfast redis", 200_000)
     ]
+
+
+def test_only_a_full_run_is_published() -> None:
+    def asked(*, quick: bool = False, runs: int = 3, peers: tuple[str, ...] | None = None) -> Asked:
+        return Asked(quick=quick, runs=runs, peers=peers)
+
+    assert asked().is_full
+    assert not asked(quick=True).is_full
+    assert not asked(runs=2).is_full
+    assert not asked(peers=("repid",)).is_full

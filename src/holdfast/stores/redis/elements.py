@@ -137,7 +137,7 @@ def unsaid(task: Task, fields: Mapping[str, str]) -> list[ev.Event]:
     lease_id = fields.get("leaseId", "")
     if ran := fields.get("ran"):
         start, _, began = ran.partition(" ")
-        facts = "\n".join((began, fields["statusSince"], fields["stage0"]))
+        facts = "\n".join((began, repr(task.status_since), fields.get("stage0", "")))
         started = _started(task, fields, FIRST_CLAIMED, float(start))
         return [started, *_straight(task.id, task.version, facts)]
     if is_unsaid(task, lease_id):

@@ -57,7 +57,7 @@ class Line(asyncio.Protocol):
         if len(self._calls) >= CALLS_MAX:
             raise redis.TimeoutError(f"{CALLS_MAX} calls wait for their answers already")
         packed = b"".join([_packed(command) for command in commands])
-        if not self._room.is_set():
+        while not self._room.is_set():
             await self._room.wait()
         if self._transport.is_closing():
             raise redis.ConnectionError("the connection was closed")

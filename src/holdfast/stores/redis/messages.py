@@ -213,7 +213,8 @@ def _tell_bodies(told: _Transition, transition: Transition, gone: list[str]) -> 
     if transition.drop_stages:
         gone += ("stage0", "data")
     if transition.drop_checkpoint:
-        told.checkpoints = "none" if len(after.stages) == 1 and transition.lease else "drop"
+        first = transition.before.version == born.FIRST_CLAIMED and len(after.stages) == 1
+        told.checkpoints = "none" if first and transition.lease else "drop"
     if checkpoint is not None:
         told.checkpoint = _text(after, ckpt.encode(checkpoint))
         told.checkpoint_version = str(checkpoint.version)

@@ -49,7 +49,7 @@ class Node:
         self._make = make
         self._timeout_seconds = address.timeout_seconds
         self._line: Line | None = None
-        self._connecting = asyncio.Lock()
+        self._connecting: asyncio.Task[Line] | None = None
         self._closed = False
         self._ears: list[Line] = []  # idle ones
         self._hearing = 0
@@ -62,12 +62,20 @@ class Node:
         return await line.ask(commands)
 
     async def _connected(self) -> Line:
-        async with self._connecting:  # all who need one wait for the same
-            if self._line is None or not self._line.usable:
-                self._line = await open_line(self._make(), self._timeout_seconds)
-            if self._closed:
-                self._line.close()
-            return self._line
+        """All who need one wait for the same, also if there is none to be had."""
+        if self._connecting is None or self._connecting.done():
+            opening = open_line(self._make(), self._timeout_seconds)
+            self._connecting = asyncio.create_task(opening)
+            self._connecting.add_done_callback(lambda done: done.cancelled() or done.exception())
+        try:
+            self._line = await asyncio.shield(self._connecting)
+        except asyncio.CancelledError:
+            if self._connecting.cancelled():  # by `close`: who waits was not cancelled himself
+                raise redis.ConnectionError("closed while it was made") from None
+            raise
+        if self._closed:
+            self._line.close()
+        return self._line
 
     async def hear(self, command: Command, block_seconds: float) -> Any:
         """On a connection of its own: whoever asks on it would wait with us."""
@@ -91,6 +99,8 @@ class Node:
 
     async def close(self, *, wait: bool) -> None:
         self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
         if self._line is not None:
             self._line.close() if wait else self._line.retire()
         for ear in self._ears:

@@ -93,6 +93,7 @@ def _hand_out_all(txn: Txn, queue: str, rows: Sequence[Any], asked: Claim) -> li
             continue
         leases.append((n, version + 1, lease.id, fence))
         claimed.append(_claimed(txn, task, payload, ran))
+        txn.gave_fence(task.tenant, fence)
         waited[status].append(now - since)
     txn.run("ready_take", queue, rows[-1][0])
     txn.run("lease_add", listed(leases), now, asked.worker, txn.boot, until)

@@ -63,6 +63,7 @@ def set_aside(txn: Txn, n: int) -> None:
     if found is None:
         return
     queue, place, status, ready, line, name, leased = found
+    txn.written.add(n)
     txn.add("ready_delete", (queue, ready))
     txn.add("lease_delete", n)
     txn.run("state_set_aside", Place.PARKED, n)

@@ -138,7 +138,7 @@ class Txn:
     def look(self, ids: Collection[str]) -> dict[str, Standing]:
         """How they stand; to be asked again for one that was written since."""
         rows = self.rows("standings_of", listed(ids))
-        self.written.clear()
+        self.written.difference_update(row[1] for row in rows)
         self._heads.clear()
         return {row[0]: Standing._make(row) for row in rows}
 
@@ -265,6 +265,11 @@ class Txn:
         self.count(head.queue, Place.LINE, head.status, -1)
         self.count(head.queue, Place.READY, head.status, 1)
         self.topics.add(Topic.READY)
+
+    def gave_fence(self, name: str | None, fence: int) -> None:
+        """The lease has it; who has read the tenant before must know, too."""
+        if name is not None and (tenant := self._tenants.get(name)) is not None:
+            tenant.fence = max(tenant.fence, fence)
 
     def forget_tenant(self, name: str) -> None:
         """If no task of it is left."""

@@ -10,7 +10,7 @@ import pytest
 from holdfast.domain import decide
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.state import Command, Status
-from holdfast.domain.task import Lease, Place
+from holdfast.domain.task import Lease, Place, Progress
 from holdfast.domain.transition import Applied, Next, Stale
 from holdfast.ports import Kept
 from holdfast.testing.contract.base import Contract
@@ -154,6 +154,46 @@ class Applying(Contract):
         outcomes = await hands.store.apply([first, second])
         assert [type(outcome) for outcome in outcomes] == [Applied, Applied]
         assert (await hands.load(task.id)).status is Status.COMPLETED
+
+    async def test_a_batch_may_hold_repeats_of_several_tasks(self, hands: Hands) -> None:
+        asked = [
+            hands.asked(Command.CANCEL, await hands.submit(stages=("only",))) for _ in range(2)
+        ]
+        outcomes = await hands.store.apply([*asked, *asked])
+        assert [type(outcome) for outcome in outcomes] == [Applied] * 4
+        assert await hands.store.doctor(fix=False, limit=10) == []
+
+    async def test_a_repeat_in_a_batch_does_not_hide_what_the_batch_has_moved(
+        self, hands: Hands
+    ) -> None:
+        first, second, third = [await hands.submit(tenant="t") for _ in range(3)]
+        one, two = (hands.asked(Command.CANCEL, task) for task in (first, second))
+        outcomes = await hands.store.apply([one, one, two])
+        assert all(isinstance(outcome, Applied) for outcome in outcomes)
+        assert await hands.claim_ids() == [third.id]
+        assert (await hands.tenant("t")).waiting == 0
+        assert await hands.store.doctor(fix=False, limit=10) == []
+
+    async def test_a_task_of_one_stage_that_ran_straight_through_can_be_repeated_and_undone(
+        self, hands: Hands
+    ) -> None:
+        done = await hands.done(await hands.start(stages=("only",)))
+        (first,) = await hands.store.apply([done])
+        (again,) = await hands.store.apply([done])
+        assert isinstance(first, Applied)
+        assert first == again
+        before = (await hands.detail(first.task)).events
+        back = await hands.roll_back(first.task)
+        events = (await hands.detail(back)).events
+        assert events[: len(before)] == before
+        assert [event.version for event in events] == sorted(event.version for event in events)
+        assert {event.version for event in events} == set(range(1, back.version + 1))
+
+    async def test_what_the_last_holder_said_is_not_the_next_ones(self, hands: Hands) -> None:
+        task = await hands.start()
+        await hands.renew(task, progress=Progress(fraction=0.5, at=1.0))
+        await hands.give_back(task)
+        assert (await hands.detail(await hands.take("w-2"))).progress is None
 
     async def test_an_empty_batch_is_no_write(self, hands: Hands) -> None:
         assert list(await hands.store.apply([])) == []

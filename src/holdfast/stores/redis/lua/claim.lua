@@ -62,6 +62,7 @@ local function hand_out(r, fields)
   local changes = step(r, start)
   local lease_id = lease(r, r.version)
   add(changes, 'place', 'leased', 'leaseOwner', worker, 'leaseId', lease_id)
+  if r.progress then add(changes, 'progress', '') end  -- the last holder's
   if not has_run then
     add(changes, 'taskId', r.id, 'pauseRequested', r.pauseRequested or 'false',
       'lastCompletedStageIndex', r.lastCompletedStageIndex or '-1')
@@ -178,25 +179,31 @@ if before > got then
     local r, fields = read(handed_out[i])
     local belongs = r and r.place == 'leased' and r.leaseId == handed_out[i + 1] and bodies(r.id, true)
     if belongs then
-      claimed[#claimed + 1] = {r.id, fields, {}, call('ZSCORE', K.leases, r.id),
-        handed_out[i + 2], belongs}
+      local ends = call('ZSCORE', K.leases, r.id) or lease_until
+      claimed[#claimed + 1] = {r.id, fields, {}, ends, handed_out[i + 2], belongs}
     end
   end
   return {{claimed, {}, upto, lease_until, decimal(wall), before}, 0, 0}
 end
 
-for i = 10, #ARGV do
-  local queue = ARGV[i]
-  local stream = K.stream(queue)
-  if #claimed < limit then take_back(queue, stream) end
-  if #claimed < limit and call('EXISTS', stream) == 1 then take_new(queue, stream) end
+local function take_all()
+  for i = 10, #ARGV do
+    local queue = ARGV[i]
+    local stream = K.stream(queue)
+    if #claimed < limit then take_back(queue, stream) end
+    if #claimed < limit and call('EXISTS', stream) == 1 then take_new(queue, stream) end
+  end
 end
+
+-- What was handed out must have its lease, and be answered, whatever went wrong behind it.
+local done, wrong = pcall(take_all)
+finish()
+if not done and #claimed == 0 then error(wrong) end
 local given = {}
 for tenant, number in pairs(fences) do add(given, tenant, whole(number)) end
-if #given > 0 then call('HSET', K.fences, unpack(given)) end
+if #given > 0 then follow('HSET', K.fences, unpack(given)) end
 if #claimed > 0 then
   call('HSET', K.meta, 'fence', whole(fence))
   call('HSET', K.claims, worker, request .. '\n' .. table.concat(handed_out, '\n') .. '\n')
 end
-finish()
 return {{claimed, unreadable, #handed_out / 3, lease_until, decimal(wall)}, writes, written, told()}

@@ -164,7 +164,7 @@ local function know_lease(r)
 end
 
 local function started(r, version, at)
-  return table.concat({version, '', STARTED, at, r.leaseOwner or '', r.fence}, '\n')
+  return table.concat({version, '', STARTED, at, r.leaseOwner or '', r.fence or '0'}, '\n')
 end
 
 -- What only the record says of its events, as elements of their list: that it was started, or that it
@@ -173,7 +173,8 @@ local function unsaid_of(r)
   if r.unsaid then return {started(r, r.version, r.updatedAt or '')} end
   if not r.ran then return {} end
   local start, began = string.match(r.ran, '^(%S+) (%S+)$')
-  local facts = {'3', r.leaseId .. ':2', 'ran', began or '', r.statusSince, r.stage0 or ''}
+  local facts = {'3', (r.leaseId or '') .. ':2', 'ran', began or '', r.statusSince or '',
+    r.stage0 or ''}
   return {started(r, '2', start or ''), table.concat(facts, '\n')}
 end
 
@@ -220,7 +221,7 @@ end
 local function request_of(r, version)
   local behind = tonumber(r.version) - tonumber(version)
   if r.unsaid then behind = behind - 1 end
-  if r.ran then return behind == 0 and r.leaseId .. ':2' or nil end
+  if r.ran then return behind == 0 and (r.leaseId or '') .. ':2' or nil end
   if behind < 0 then return nil end
   local found = call('LINDEX', K.events(r.id), whole(-behind - 1))
   if not found then return nil end

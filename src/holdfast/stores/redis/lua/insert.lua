@@ -78,8 +78,11 @@ local function insert(s)
   return {'inserted', s.id}
 end
 
-for i = 4, #ARGV do answers[#answers + 1] = insert(cmsgpack.unpack(ARGV[i])) end
+local done, wrong = pcall(function()
+  for i = 4, #ARGV do answers[#answers + 1] = insert(cmsgpack.unpack(ARGV[i])) end
+end)
 if order and order < last then call('HINCRBY', K.meta, 'order', order - last) end
 for day, ids in pairs(days) do follow('SADD', K.by_day(day), unpack(ids)) end
 finish()
+if not done then error(wrong) end  -- what was inserted before is found by a repeat
 return {answers, writes, written, told()}

@@ -50,9 +50,12 @@ end
 
 local found = call('ZRANGEBYSCORE', K.settled, score, decimal(wall), 'WITHSCORES',
   'LIMIT', passed, ARGV[7])
-for i = 1, #found, 2 do
-  if found[i + 1] ~= score then score, passed = found[i + 1], 0 end
-  if prune(found[i]) then passed = passed + 1 end
-end
+local done, wrong = pcall(function()
+  for i = 1, #found, 2 do
+    if found[i + 1] ~= score then score, passed = found[i + 1], 0 end
+    if prune(found[i]) then passed = passed + 1 end
+  end
+end)
 finish()
+if not done then error(wrong) end
 return {#found / 2, outdated, score, passed, unreadable}

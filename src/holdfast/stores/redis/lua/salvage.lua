@@ -87,6 +87,10 @@ end
 
 -- In place, as the server lets the record go at its time.
 local function stay_settled()
+  if old.ran then  -- it leans on fields that may be put aside now
+    log_elements(id, unpack(unsaid_of(old)))
+    call('HDEL', K.task(id), 'ran')
+  end
   local good, bad = {}, {}
   for _, name in ipairs(t.good) do good[name] = true end
   for i = 1, #found, 2 do

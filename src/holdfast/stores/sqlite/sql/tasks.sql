@@ -100,7 +100,7 @@ DELETE FROM ready WHERE queue = ? AND number <= ?;
 -- name: ready_of_queue
 SELECT q.number, s.n, s.version, s.status, s.since, s.fence, s.rest, t.head, t.payload
 FROM ready AS q JOIN states AS s ON s.n = q.n JOIN tasks AS t ON t.n = q.n
-WHERE q.queue = ?
+WHERE q.queue = ? AND NOT EXISTS (SELECT 1 FROM leases AS l WHERE l.n = q.n)
 ORDER BY q.number
 LIMIT ?;
 
