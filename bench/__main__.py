@@ -1,17 +1,21 @@
 """The whole benchmark: `python -m bench` (`make bench`).
 
-It asks all questions (or those named with --only), writes bench/results/latest.json and latest.md,
-and after a full run docs/performance.md. With --write-docs it only writes the document anew.
+It asks all questions (or those named with --only). A full run (everything, at least three times)
+writes bench/results/latest.json, latest.md and docs/performance.md; any other run quick.json and
+quick.md. Meanwhile what is there so far stands in unfinished.json. With --write-docs it only writes
+the document anew.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Sequence
+from typing import Any
 
-from bench.harness import command, document, report
-from bench.harness.paths import RESULTS
+from bench.harness import command, document, plan, report
+from bench.harness.paths import RESULTS, ROOT
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -29,18 +33,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if unknown := sorted(set(questions) - set(command.QUESTIONS)):
         parser.error(f"no such question: {', '.join(unknown)}")
     command.end_on_sigterm()
-    _run(command.asked_of(given), questions, write_docs=not (given.quick or given.only))
+    asked = command.asked_of(given)
+    full = asked.is_full and not given.only
+    _run(asked, questions, full=full)
 
 
-def _run(asked: command.Asked, questions: Sequence[str], *, write_docs: bool) -> None:
+def _run(asked: command.Asked, questions: Sequence[str], *, full: bool) -> None:
     with command.opened(asked) as (bench, absent):
         begun = time.monotonic()
-        command.ask_all(bench, questions)
-        found = report.built(bench, absent, seconds=time.monotonic() - begun)
-    report.write(found, RESULTS)
-    if write_docs:
+
+        def built() -> dict[str, Any]:
+            return report.built(bench, absent, seconds=time.monotonic() - begun, full=full)
+
+        parts = plan.planned(bench, questions)
+        plan.carry_out(bench, parts, lambda: report.write(built(), RESULTS, "unfinished"))
+        found = built()
+    name = "latest" if full else "quick"
+    report.write(found, RESULTS, name)
+    report.remove(RESULTS, "unfinished")
+    if full:
         document.write(found)
     print("\n".join(report.markdown(found)))
+    print(f"written: {RESULTS.relative_to(ROOT) / name}.json", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -70,6 +70,7 @@ def full_report() -> dict[str, Any]:
     return {
         "taken_at": "2030-01-01T00:00:00+00:00",
         "quick": False,
+        "full": True,
         "runs": 3,
         "seconds": 60.0,
         "machine": {"system": "Linux", "cores": 2, "processor": "one"},

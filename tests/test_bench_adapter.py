@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bench.harness import engines, processes
+from bench.harness import engines, environments, processes
 from bench.harness.bench import Bench, clear, new_board
 from bench.harness.engines import Engine
 from bench.harness.figures import Book
@@ -137,6 +137,35 @@ def test_a_worker_that_ends_by_itself_is_noticed() -> None:
 def test_a_report_names_no_folder_and_no_host() -> None:
     said = 'File "/usr/lib/python3/site-packages/saq/queue.py", see https://example.org/simple/x'
     assert processes.without_places(said) == 'File "…/queue.py", see …'
+
+
+def test_a_report_names_no_host_of_a_package_index() -> None:
+    said = "HTTPConnectionPool(host='packages.example.org', port=80): no route"
+    assert processes.without_places(said) == "HTTPConnectionPool(host=…, port=80): no route"
+
+
+def test_an_environment_is_made_once_and_again_when_its_requirements_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+
+    def run(command: list[str]) -> None:
+        commands.append(command)
+        (tmp_path / "made" / "some").mkdir(parents=True, exist_ok=True)
+
+    monkeypatch.setattr(environments, "PEERS", tmp_path)
+    monkeypatch.setattr(environments, "ENVIRONMENTS", tmp_path / "made")
+    monkeypatch.setattr(environments, "_run", run)
+    wanted = tmp_path / "some" / "requirements.txt"
+    wanted.parent.mkdir()
+    made = []
+    for text in ("a==1", "a==1", "a==2"):
+        wanted.write_text(text)
+        assert environments.python_for("some") == tmp_path / "made" / "some" / "bin" / "python"
+        made.append(len(commands))
+    assert made == [2, 2, 4]
+    assert "--without-pip" in commands[0]
+    assert "--require-hashes" in commands[1]
 
 
 WAITS = "import signal; signal.pause()"

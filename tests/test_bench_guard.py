@@ -23,7 +23,10 @@ class Measured:
     """Ratios that come, try after try."""
 
     def __init__(self, *tries: dict[str, float], **written: float) -> None:
-        self._tries, self._written = list(tries), {"submit_a:rows": written.get("rows", 2.0)}
+        self._tries, self._written = (
+            list(tries),
+            {"submit_a:rows": written.get("rows", 2.0)},
+        )
         self.asked: list[list[str]] = []
 
     def __call__(self, names: Sequence[str]) -> guard.Measured:
@@ -73,7 +76,10 @@ def test_the_tolerance_is_the_one_that_was_written(baseline: Path) -> None:
 
 
 def test_what_was_written_is_read_from_the_notes() -> None:
-    notes = ["drain: 2.50 commands and 1,024 bytes a task", "3.25 rows a task in 9 transactions"]
+    notes = [
+        "drain: 2.50 commands and 1,024 bytes a task",
+        "3.25 rows a task in 9 transactions",
+    ]
     assert written_in(notes) == {"commands": 2.5, "bytes": 1024.0, "rows": 3.25}
 
 

@@ -52,18 +52,19 @@ def grouped(noted: Sequence[tuple[str, Any]]) -> list[list[tuple[str, Rows]]]:
     return found
 
 
-def replayed_seconds(statements: Statements, path: Path) -> float:
-    """On a copy at ``path``, which must not be there yet."""
+def replayed(statements: Statements, path: Path) -> tuple[float, int]:
+    """Seconds and changed rows, on a copy at ``path``, which must not be there yet."""
     shutil.copy(statements.before, path)
     db = open_writer(path, namespace="executor", lock_seconds=LOCK_SECONDS)
     try:
-        begun = time.perf_counter()
+        before, begun = db.total_changes(), time.perf_counter()
         for transaction in statements.transactions:
             db.execute("BEGIN IMMEDIATE")
             for statement, rows in transaction:
                 db.executemany(statement, rows).fetchall()
             db.execute("COMMIT")
-        return time.perf_counter() - begun
+        seconds = time.perf_counter() - begun
+        return seconds, db.total_changes() - before
     finally:
         db.close()
 

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,13 +17,14 @@ from bench.harness import processes
 from bench.harness.engines import Engine
 from bench.harness.figures import Book, Who, note_once
 from bench.harness.places import Place, Places
-from bench.harness.processes import Failed, Process
+from bench.harness.processes import Failed, Process, without_places
 from bench.peers.board import Board
 
 CALL_SECONDS = 90.0
 LAST_CALL_SECONDS = 10.0  # what was begun in time may come to its end
 FOR_WORKFLOWS = ("stages", "recovery")
 FAILURES_MAX = 2  # after that a case is not tried again
+PEERS_TO_OURS = 3  # so many cases of peers for each repetition of ours between them
 
 
 class Result(msgspec.Struct, kw_only=True):
@@ -43,6 +43,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     run: Callable[[], Result]
     runs: int | None = None  # at most
     main: tuple[str, str] = ("rate", "tasks/s")  # where a problem is written down
+    about: float = 5.0  # seconds that one run takes on two cores, as far as one can tell
 
     def __str__(self) -> str:
         details = " ".join(f"{name}={value}" for name, value in self.case.items())
@@ -67,10 +68,9 @@ class Bench:
 
     # -- measuring
 
-    def allot(self, share: float, *, reserved: float = 0.0) -> None:
-        """What comes next gets this share of the time that is left and not reserved for others."""
-        left = self._ends_at - time.monotonic()
-        self._part_ends_at = time.monotonic() + max(0.0, left - reserved) * share
+    def allot(self, seconds: float) -> None:
+        """What comes next has so long."""
+        self._part_ends_at = min(self._ends_at, time.monotonic() + seconds)
 
     def measure(self, cases: Sequence[Case]) -> None:
         """All cases in each run, ours and others in turn; what fails is written down."""
@@ -91,8 +91,9 @@ class Bench:
         try:
             result = case.run()
         except Exception as error:
-            note_once(main.problems, f"{type(error).__name__}: {error}")
-            said = f"failed: {error}"
+            problem = without_places(f"{type(error).__name__}: {error}")
+            note_once(main.problems, problem)
+            said = f"failed: {problem}"
         else:
             for measure, (value, unit) in result.values.items():
                 figure = self.book.figure(case.question, case.who, case.case, measure, unit)
@@ -104,6 +105,10 @@ class Bench:
         took = time.monotonic() - begun
         print(f"  run {run + 1}  {case}: {said}  ({took:.1f} s)", file=sys.stderr, flush=True)
         return not said.startswith("failed")
+
+    @property
+    def whole_seconds_left(self) -> float:
+        return self._ends_at - time.monotonic()
 
     @property
     def seconds_left(self) -> float:
@@ -163,20 +168,19 @@ class Bench:
 
 
 def alternating(cases: Sequence[Case]) -> list[Case]:
-    """Ours, a peer's, ours, a peer's: so that both bear alike what else the machine does.
+    """Ours between the peers', evenly: so that both bear alike what else the machine does.
 
-    Each case comes at least once; if the others have more, our first runs again between them.
+    Each case comes at least once. If the others have many more, our first runs again between them,
+    but only once for a few of theirs.
     """
     ours = [case for case in cases if case.who.is_ours]
     others = [case for case in cases if not case.who.is_ours]
-    if not (ours and others):
-        return [*ours, *others]
-    missing = len(others) - len(ours) if ours[0].runs is None else 0
-    own = [*ours, *(ours[:1] * max(0, missing))]
-    order: list[Case] = []
-    for one, other in zip_longest(own, others):
-        order += [case for case in (one, other) if case is not None]
-    return order
+    if ours and ours[0].runs is None:
+        wanted = -(-len(others) // PEERS_TO_OURS)
+        ours += ours[:1] * max(0, wanted - len(ours))
+    placed = [(n / len(ours), 0, case) for n, case in enumerate(ours)]
+    placed += [((n + 0.5) / len(others), 1, case) for n, case in enumerate(others)]
+    return [case for _, _, case in sorted(placed, key=lambda one: one[:2])]
 
 
 def given(options: Mapping[str, object]) -> dict[str, object]:

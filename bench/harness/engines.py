@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,11 @@ from bench.harness import processes
 from bench.harness.environments import CannotInstall, python_for
 from bench.harness.figures import Who
 from bench.harness.paths import OURS, PEERS, PYTHON, peer_names
+from bench.harness.places import ready_binaries
+from bench.harness.processes import without_places
 
 DESCRIBE_SECONDS = 60.0
+AT_ONCE = 4  # environments that are made; it is mostly waiting
 
 
 class Engine(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,16 +53,25 @@ def ours() -> Engine:
 
 def peers(names: Sequence[str] | None = None) -> tuple[list[Engine], dict[str, str]]:
     """Those that can be started, and for the others the reason why not."""
+    wanted = list(peer_names() if names is None else names)
     found, problems = [], {}
-    for name in peer_names() if names is None else names:
-        script = PEERS / name / "adapter.py"
-        try:
-            if not script.is_file():
-                raise CannotInstall("there is no adapter for it")
-            found.append(_described(python_for(name), script))
-        except (CannotInstall, processes.Failed) as error:
-            problems[name] = str(error)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        if wanted:
+            pool.submit(ready_binaries)  # if it fails, who needs a server will say so
+        made = {name: pool.submit(_made, name) for name in wanted}
+        for name, future in made.items():
+            try:
+                found.append(future.result())
+            except (CannotInstall, processes.Failed) as error:
+                problems[name] = without_places(str(error))
     return found, problems
+
+
+def _made(name: str) -> Engine:
+    script = PEERS / name / "adapter.py"
+    if not script.is_file():
+        raise CannotInstall("there is no adapter for it")
+    return _described(python_for(name), script)
 
 
 def _described(python: Path, script: Path) -> Engine:

@@ -37,11 +37,13 @@ def _digest(requirements: Path) -> str:
 
 
 def _make(folder: Path, requirements: Path) -> None:
+    """Filled by our own pip: a Python packaged without ensurepip can make an empty one as well."""
     shutil.rmtree(folder, ignore_errors=True)
-    python = folder / "bin" / "python"
-    _run([sys.executable, "-m", "venv", str(folder)])
-    install = ["install", "-qq", "--disable-pip-version-check", "--no-input", "--require-hashes"]
-    _run([str(python), "-m", "pip", *install, "-r", str(requirements)])
+    _run([sys.executable, "-m", "venv", "--without-pip", str(folder)])
+    python = str(folder / "bin" / "python")
+    pip = [sys.executable, "-m", "pip", "-qq", "--disable-pip-version-check", "--no-input"]
+    pip += ["--python", python, "install", "--require-hashes"]
+    _run([*pip, "-r", str(requirements)])
 
 
 def _run(command: list[str]) -> None:

@@ -79,7 +79,7 @@ class Book:
         *,
         engine: str | None = None,
         store: str | None = None,
-        settings: str = "best",
+        settings: str | None = "best",
         **case: int,
     ) -> list[Figure]:
         """Those that have a value."""
@@ -90,7 +90,7 @@ class Book:
             and figure.measure == measure
             and engine in (None, figure.who.engine)
             and store in (None, figure.who.store)
-            and figure.who.settings == settings
+            and settings in (None, figure.who.settings)
             and figure.values
             and all(figure.case.get(name) == value for name, value in case.items())
         ]

@@ -20,7 +20,7 @@ from holdfast.runtime.ids import new_id
 PAYLOAD = b"12345"
 TYPE = "bench.noop"
 WORKER = "bench-1"
-BATCH = 100  # a worker's slots, as they come
+BATCH = 128  # a worker's slots, as they come
 INSERTED = 500
 LEASE_SECONDS = 600.0
 KEEP_SECONDS = 30 * 86_400.0  # the default: what is settled stays

@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 import apsw
 
 from bench.harness.bench import Bench
-from bench.harness.places import POSTGRES_SETTINGS, REDIS_SETTINGS
+from bench.harness.places import postgres_settings, redis_settings
+from bench.harness.processes import without_places
 from holdfast.testing.servers import find_server
 
 
@@ -31,8 +32,8 @@ def described(bench: Bench) -> dict[str, object]:
             "sqlite": apsw.sqlite_lib_version(),
         },
         "servers": {
-            "redis": REDIS_SETTINGS,
-            "postgresql": POSTGRES_SETTINGS,
+            "redis": redis_settings(),
+            "postgresql": postgres_settings(),
             "sqlite": "a file in the system's folder for passing files; settings as each has them",
         },
     }
@@ -52,7 +53,7 @@ def _postgres(bench: Bench) -> str | None:
     try:
         return bench.places.postgres().version
     except (RuntimeError, OSError) as error:
-        return f"not there: {error}"
+        return without_places(f"not there: {error}")
 
 
 def _processor() -> str:

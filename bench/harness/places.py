@@ -11,12 +11,27 @@ from typing import Self
 import msgspec
 
 from bench.harness.environments import python_for
-from bench.harness.postgres import PostgresServer, find_binaries, machine_binaries
-from holdfast.testing.servers import RedisServer
+from bench.harness.postgres import SETTINGS, PostgresServer, find_binaries, machine_binaries
+from holdfast.testing.servers import Config, RedisServer
 
-REDIS_SETTINGS = 'appendonly yes, appendfsync everysec, save ""'
-POSTGRES_SETTINGS = "fsync on, synchronous_commit on, shared_buffers 256 MB, max_wal_size 4 GB"
-NO_REWRITE = ("auto-aof-rewrite-percentage 0",)  # no rewrite in the middle of a run of seconds
+REDIS_CONFIG: Config = {
+    "appendonly": True,
+    "appendfsync": "everysec",
+    "lines": ("auto-aof-rewrite-percentage 0",),  # no rewrite in the middle of a run of seconds
+}
+POSTGRES_DEFAULTS = ("fsync=on", "synchronous_commit=on")  # nobody sets them otherwise
+
+
+def redis_settings() -> str:
+    """As the servers have them, for the report."""
+    kept = "yes" if REDIS_CONFIG["appendonly"] else "no"
+    first = [f"appendonly {kept}", f"appendfsync {REDIS_CONFIG['appendfsync']}", 'save ""']
+    return ", ".join([*first, *REDIS_CONFIG["lines"]])
+
+
+def postgres_settings() -> str:
+    said = [one for one in SETTINGS if not one.startswith(("listen", "unix_socket"))]
+    return ", ".join(one.replace("=", " ") for one in (*POSTGRES_DEFAULTS, *said))
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,10 +63,14 @@ class Places:
             elif store == "sqlite":
                 yield Place(store=store, url=f"sqlite:///{folder}/tasks.db")
             elif apart:
-                with PostgresServer(Path(folder), binaries=_binaries()) as postgres:
+                with PostgresServer(Path(folder), binaries=ready_binaries()) as postgres:
                     yield Place(store=store, url=postgres.fresh_url())
             else:
                 yield Place(store=store, url=self.postgres().fresh_url())
+
+    def folder(self, prefix: str) -> Path:
+        """One that is there as long as the places are."""
+        return Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix)))
 
     def postgres(self) -> PostgresServer:
         """One server for all trials; each has a database of its own."""
@@ -59,16 +78,17 @@ class Places:
             folder = tempfile.TemporaryDirectory(prefix="holdfast-bench-postgres-")
             path = Path(self._stack.enter_context(folder))
             path.chmod(0o755)
-            server = PostgresServer(path / "server", binaries=_binaries())
+            server = PostgresServer(path / "server", binaries=ready_binaries())
             self._postgres = self._stack.enter_context(server)
         return self._postgres
 
 
 def redis_server() -> RedisServer:
-    return RedisServer(appendonly=True, appendfsync="everysec", lines=NO_REWRITE)
+    return RedisServer(**REDIS_CONFIG)
 
 
-def _binaries() -> Path:
+def ready_binaries() -> Path:
+    """The programs of PostgreSQL: the machine's, or else out of a wheel."""
     if machine_binaries() is None:
-        python_for("postgres")  # a wheel that carries the programs
+        python_for("postgres")
     return find_binaries()

@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -21,7 +22,8 @@ from bench.harness.paths import PEERS, ROOT
 STOP_SECONDS = 12.0  # adapters have ten
 TAIL_LINES = 6
 _FOLDERS = re.compile(r"(?:/[\w.@+-]+){2,}/")
-_HOSTS = re.compile(r"https?://\S+")
+_HOSTS = re.compile(r"https?://\S+|(?<=host=)[\"'][^\"']+[\"']")
+_WATCH = 'read -r _; kill -9 -- "-$1"'  # our end of the pipe closes even if we are killed
 _LEFT_OUT = ("HOLDFAST_", "PYTHON", "VIRTUAL_ENV", "PIP_")
 
 
@@ -46,6 +48,8 @@ class Process:
     def __init__(
         self, command: Sequence[str | Path], *, extra: Mapping[str, str] | None = None
     ) -> None:
+        if _ENDED.is_set():
+            raise Failed("the run is being ended")
         self._files = ExitStack()
         self._out = self._files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         self._err = self._files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
@@ -58,14 +62,25 @@ class Process:
             stderr=self._err,
             start_new_session=True,
         )
+        self._watcher = subprocess.Popen(
+            ["/bin/sh", "-c", _WATCH, "watch", str(self.pid)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         self._asked = False
+        _LIVE.add(self)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.kill()
+        self._watcher.kill()
+        self._watcher.communicate()
         self._files.close()
+        _LIVE.discard(self)
 
     @property
     def pid(self) -> int:
@@ -86,6 +101,11 @@ class Process:
         """SIGKILL of the group: nobody in it hears anything of it."""
         self._signal(signal.SIGKILL)
         self._process.wait()
+
+    def end_group(self) -> None:
+        """SIGKILL, unless it was waited for: then its number may be another's."""
+        if self._process.returncode is None:
+            self._signal(signal.SIGKILL)
 
     def ask_to_stop(self) -> None:
         """SIGTERM, once: some take a second one for impatience."""
@@ -116,6 +136,17 @@ class Process:
     def _signal(self, number: int) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self.pid, number)
+
+
+_LIVE: set[Process] = set()
+_ENDED = threading.Event()
+
+
+def end_all() -> None:
+    """The groups of all that run, whichever thread waits for them; none is started any more."""
+    _ENDED.set()
+    for process in list(_LIVE):
+        process.end_group()
 
 
 def call(

@@ -25,9 +25,10 @@ TITLES = {
 }
 
 
-def built(bench: Bench, absent: dict[str, str], *, seconds: float) -> dict[str, Any]:
+def built(bench: Bench, absent: dict[str, str], *, seconds: float, full: bool) -> dict[str, Any]:
     return {
         **machine.described(bench),
+        "full": full,  # all questions and peers, and often enough
         "seconds": round(seconds, 1),
         "engines": {engine.name: engine.told() for engine in (bench.ours, *bench.peers)},
         "absent": absent,
@@ -36,10 +37,15 @@ def built(bench: Bench, absent: dict[str, str], *, seconds: float) -> dict[str, 
     }
 
 
-def write(report: dict[str, Any], folder: Path) -> None:
+def write(report: dict[str, Any], folder: Path, name: str = "latest") -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "latest.json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
-    (folder / "latest.md").write_text("\n".join(markdown(report)) + "\n")
+    (folder / f"{name}.json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+    (folder / f"{name}.md").write_text("\n".join(markdown(report)) + "\n")
+
+
+def remove(folder: Path, name: str) -> None:
+    for kind in ("json", "md"):
+        (folder / f"{name}.{kind}").unlink(missing_ok=True)
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -78,7 +84,7 @@ def markdown(report: dict[str, Any]) -> list[str]:
 
 def facts(report: dict[str, Any]) -> list[str]:
     place, versions, servers = report["machine"], report["versions"], report["servers"]
-    kind = "A quick run" if report["quick"] else "A full run"
+    kind = "A full run" if report["full"] else "A quick run" if report["quick"] else "Part of a run"
     postgres = "no PostgreSQL"
     if versions["postgresql"]:
         postgres = f"PostgreSQL {versions['postgresql']} ({servers['postgresql']})"

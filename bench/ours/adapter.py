@@ -1,13 +1,14 @@
 """Holdfast behind the protocol of all adapters, as its users get it: nothing is set but the store.
 
-Best and plain are therefore the same. The loop is uvloop where it is installed, as in
-`holdfast worker`.
+Best and plain are therefore the same; only where the harness asks for a number of tasks at once
+(recovery) are the slots set. The loop is uvloop where it is installed, as in `holdfast worker`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import importlib.metadata
+import importlib.util
 import logging
 import signal
 import time
@@ -27,10 +28,12 @@ NAME = "holdfast"
 VERSION = importlib.metadata.version("holdfast")
 STORES = ("redis", "sqlite")
 CAN = {"submit", "drain", "latency", "result", "stages", "recovery", "verify"}
+_LOOP = "uvloop" if importlib.util.find_spec("uvloop") else "asyncio's own loop"
 _AS_IT_COMES = (
-    "as it comes, nothing set: full state, events and a lease for each task; kill -9 of a worker "
-    "loses nothing, its tasks run again; of the server: Redis with AOF everysec about two seconds, "
-    "SQLite (WAL, synchronous FULL) nothing"
+    f"as it comes, nothing set (128 slots; {_LOOP}, as in `holdfast worker`; recovery: 100 slots): "
+    "full state, events and a lease for each task; kill -9 of a worker loses nothing, its tasks "
+    "run again; of the server: Redis with AOF everysec about two seconds, SQLite (WAL, synchronous "
+    "FULL) nothing"
 )
 SETTINGS = {"best": _AS_IT_COMES, "plain": _AS_IT_COMES}
 
@@ -88,7 +91,8 @@ async def _work(options: Options) -> None:
     app = Holdfast(options.url)
     noop_on(app, options.board)
     hold_on(app, options)
-    async with app.running(slots=options.slots):
+    slots = options.slots if options.task == "hold" else None  # else as it comes
+    async with app.running(slots=slots):
         await asked.wait()
 
 
@@ -117,11 +121,10 @@ async def _one_by_one(task: AsyncTask[int, None], numbers: Iterable[int], tenant
 
 async def _in_bulk(task: AsyncTask[int, None], options: Options) -> None:
     """The bulk call takes one tenant; tasks of many tenants are submitted side by side."""
-    many = getattr(task, "submit_many", None)
     for first in range(0, options.tasks, CHUNK):
         numbers = range(first, min(first + CHUNK, options.tasks))
-        if many is not None and not options.tenants:
-            await many(list(numbers))
+        if not options.tenants:
+            await task.submit_many(list(numbers))
         else:
             await asyncio.gather(
                 *(task.submit(n, tenant=_tenant(n, options.tenants)) for n in numbers)

@@ -8,77 +8,118 @@ the rate of what he did until then. Of ours the store must say in the end that a
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from functools import partial
+
+import msgspec
 
 from bench.harness.bench import Bench, Case, Result, new_board, require_alive
 from bench.harness.command import ask_alone
-from bench.harness.figures import Figure, Who
+from bench.harness.figures import Who
+from bench.harness.plan import Part
 from bench.harness.processes import Failed
 from bench.peers.board import Board
 
 NAME = "drain"
 FEW, MANY = 10_000, 200_000
+FEWER = {"dbos": 1_000, "absurd": 1_000}
+FEWER_PLAIN = {"celery": 2_000, "arq": 2_000, "saq": 2_000, "taskiq": 2_000}
 TENANTS = (5, 10_000)
+RIVALS = ("repid", "pgqueuer", "huey", "dramatiq")  # one of them is the fastest, on any store
+RIVALS_MANY = ("repid", "pgqueuer")
 WARM_UP = 2_000
 FIRST_START_SECONDS = 30.0
 LIMIT_SECONDS = 15.0
-LIMIT_SHORT_SECONDS = 8.0  # as it comes, or in a quick run
-LIMIT_MANY_SECONDS = 60.0
-LIMIT_MANY_SHORT_SECONDS = 15.0
+LIMIT_OTHERS_SECONDS = 6.0
+LIMIT_PLAIN_SECONDS = 5.0
+LIMIT_QUICK_SECONDS = 8.0
+LIMIT_MANY_SECONDS = {True: 15.0, False: 60.0}  # quick or not
 POLL_SECONDS = 0.02
 
 
-def ask(bench: Bench) -> None:
-    """What the goals are about comes first; in a quick run time may end before the rest."""
-    asked = bench.whos("drain", "best", *(() if bench.quick else ("plain",)))
-    ours = [who for who in asked if who.is_ours]
-    with suppress(Failed):  # not counted: the first of all pays for cold caches
-        drained(bench, ours[0], tasks=WARM_UP)
-    bench.measure(
-        [
-            *(_case(bench, who) for who in asked),
-            *(_case(bench, who, tenants=TENANTS[-1]) for who in ours),
-            *([_case(bench, ours[0], tasks=MANY, runs=1)] if bench.quick else []),
-            *(_case(bench, who, workers=2) for who in asked if _two(bench, who)),
-            *(_case(bench, who, tenants=n) for n in TENANTS[:-1] for who in ours),
-        ]
-    )
-    if not bench.quick:
-        bench.measure([_case(bench, who, tasks=MANY) for who in (*ours, *_fastest(bench))])
-
-
-def _two(bench: Bench, who: Who) -> bool:
-    return who.is_ours or not (bench.quick or who.settings == "plain")
-
-
-def _fastest(bench: Bench) -> list[Who]:
-    """Of the peers the two fastest with few tasks: on Redis and on any store."""
-    few = partial(bench.book.find, NAME, tasks=FEW, workers=1)
-    chosen = [
-        max(found, key=lambda figure: figure.median or 0.0).who
-        for found in (_of_peers(few(store="redis")), _of_peers(few()))
-        if found
+def parts(bench: Bench) -> list[Part]:
+    """The goals' cases in alternation, then those with many tasks, then whatever else."""
+    best = bench.whos("drain", "best")
+    plain = [] if bench.quick else [w for w in bench.whos("drain", "best", "plain") if _plain(w)]
+    ours = [who for who in best if who.is_ours]
+    rivals = [who for who in best if who.engine in RIVALS]
+    others = [who for who in best if not (who.is_ours or who in rivals)]
+    crowd = [who for who in ours if who.store == "redis"]
+    goals = [
+        *(_case(bench, who) for who in ours),
+        *(_case(bench, who, tenants=TENANTS[-1]) for who in crowd),
+        *(_case(bench, who) for who in rivals),
     ]
-    return list(dict.fromkeys(chosen))
+    rest = [
+        *(_case(bench, who, workers=2) for who in ours),
+        *(_case(bench, who, tenants=TENANTS[0], runs=1) for who in ours),
+        *(_case(bench, who, tenants=TENANTS[-1], runs=1) for who in ours if who not in crowd),
+        *(_case(bench, who) for who in others),
+        *(_case(bench, who, workers=2, runs=1) for who in rivals if not bench.quick),
+        *(_case(bench, who, runs=1) for who in plain),
+        *(_case(bench, who, workers=2, runs=1) for who in others if not bench.quick),
+    ]
+    goals[0] = _after_warm_up(bench, goals[0])
+    return [
+        Part(question=NAME, what="goals", cases=goals),
+        Part(question=NAME, what=f"{MANY:,} tasks", cases=_many(bench, ours, rivals)),
+        Part(question=NAME, what="the others", cases=rest, needed=False),
+    ]
 
 
-def _of_peers(figures: list[Figure]) -> list[Figure]:
-    return [figure for figure in figures if not figure.who.is_ours]
+def _after_warm_up(bench: Bench, case: Case) -> Case:
+    """Not counted: the first of all pays for cold caches."""
+    warm: list[Result] = []
+
+    def run() -> Result:
+        if not warm:
+            warm.append(drained(bench, case.who, tasks=WARM_UP))
+        return case.run()
+
+    return msgspec.structs.replace(case, run=run)
+
+
+def _many(bench: Bench, ours: list[Who], rivals: list[Who]) -> list[Case]:
+    often = [who for who in ours if who.store == "redis"]
+    once = [] if bench.quick else [w for w in ours if w not in often]
+    once += [] if bench.quick else [w for w in rivals if w.engine in RIVALS_MANY]
+    runs = 1 if bench.quick else bench.runs
+    return [
+        *(_case(bench, who, tasks=MANY, runs=runs) for who in often),
+        *(_case(bench, who, tasks=MANY, runs=1) for who in once),
+    ]
+
+
+def _plain(who: Who) -> bool:
+    return who.settings == "plain"
 
 
 def _case(
     bench: Bench,
     who: Who,
     *,
-    tasks: int = FEW,
+    tasks: int | None = None,
     workers: int = 1,
     tenants: int = 0,
     runs: int | None = None,
 ) -> Case:
-    case = {"tasks": tasks, "workers": workers, "tenants": tenants}
-    run = partial(drained, bench, who, tasks=tasks, workers=workers, tenants=tenants)
-    return Case(question=NAME, who=who, case=case, run=run, runs=runs)
+    count = _amount(who) if tasks is None else tasks
+    case = {"tasks": count, "workers": workers, "tenants": tenants}
+    run = partial(drained, bench, who, tasks=count, workers=workers, tenants=tenants)
+    about = _about(who, count)
+    return Case(question=NAME, who=who, case=case, run=run, runs=runs, about=about)
+
+
+def _amount(who: Who) -> int:
+    """Who is slow gets fewer, so that he too comes to an end."""
+    return FEWER.get(who.engine, FEWER_PLAIN.get(who.engine, FEW) if _plain(who) else FEW)
+
+
+def _about(who: Who, tasks: int) -> float:
+    if tasks > FEW:
+        return 25.0 if who.is_ours else 50.0
+    if who.is_ours:
+        return 4.0
+    return 6.0 if who.engine in RIVALS else 9.0
 
 
 def drained(bench: Bench, who: Who, *, tasks: int, workers: int = 1, tenants: int = 0) -> Result:
@@ -109,13 +150,18 @@ def drained(bench: Bench, who: Who, *, tasks: int, workers: int = 1, tenants: in
 
 def _limit(bench: Bench, who: Who, tasks: int) -> float:
     if tasks > FEW:
-        return LIMIT_MANY_SHORT_SECONDS if bench.quick else LIMIT_MANY_SECONDS
-    short = bench.quick or who.settings == "plain"
-    return LIMIT_SHORT_SECONDS if short else LIMIT_SECONDS
+        return LIMIT_MANY_SECONDS[bench.quick]
+    if _plain(who):
+        return LIMIT_PLAIN_SECONDS
+    if bench.quick:
+        return LIMIT_QUICK_SECONDS
+    return LIMIT_SECONDS if who.is_ours or who.engine in RIVALS else LIMIT_OTHERS_SECONDS
 
 
 def _rated(board: Board, tasks: int, limit: float) -> Result:
     done, notes = board.count_done(), []
+    if not done:
+        raise Failed(f"no task was done within {limit:g} s")
     if done < tasks:
         notes.append(f"stopped after {limit:g} s with {done:,} of {tasks:,} done")
     twice = sum(count > 1 for count in board.dones())

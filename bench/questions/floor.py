@@ -8,10 +8,11 @@ one process. After each replay the store must say the same of its tasks as after
 
 from __future__ import annotations
 
+import re
 import shutil
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from bench.harness.command import ask_alone
 from bench.harness.figures import FLOOR, OURS, Who
 from bench.harness.paths import OURS as OUR_FOLDER
 from bench.harness.places import Place
+from bench.harness.plan import Part
 from bench.harness.processes import Failed, Process
 from bench.questions.drain import drained
 from bench.questions.waiting import wait_done
@@ -31,7 +33,8 @@ STAGES, AT_ONCE = 5, 50
 WHATS = ("drain", "submit", "stages")
 STORES = ("redis", "sqlite")
 LIMIT_SECONDS = 60.0
-REPLAYS = 3  # a replay is over in an instant: the quickest is what it takes
+REPLAYS = 2  # a replay is over in an instant: the quickest is what it takes
+_WRITTEN = re.compile(r"([\d.,]+) (commands|bytes|rows)\b")
 UNIT = {"drain": "tasks/s", "submit": "tasks/s", "stages": "stages/s"}
 
 
@@ -66,10 +69,11 @@ class Bare(msgspec.Struct, frozen=True, kw_only=True):
     statuses: dict[str, int]
 
 
-def ask(bench: Bench) -> None:
+def parts(bench: Bench) -> list[Part]:
     things = [Thing(what=what, store=store) for what in WHATS for store in STORES]
-    with TemporaryDirectory(prefix="holdfast-floor-") as folder:
-        bench.measure([case for thing in things for case in cases(bench, thing, Path(folder))])
+    folder = bench.places.folder("holdfast-floor-")
+    found = [case for thing in things for case in cases(bench, thing, folder)]
+    return [Part(question=NAME, what="ours and bare", cases=found)]
 
 
 def cases(bench: Bench, thing: Thing, folder: Path) -> list[Case]:
@@ -86,6 +90,7 @@ def cases(bench: Bench, thing: Thing, folder: Path) -> list[Case]:
             case={},
             run=run,
             main=(thing.what, UNIT[thing.what]),
+            about=4.0,
         )
         for engine, run in runs.items()
     ]
@@ -109,20 +114,22 @@ def _replayed(bench: Bench, thing: Thing, bares: list[Bare], folder: Path) -> Re
     if not bares:
         name = f"{thing.what}-{thing.store}-{len(list(folder.iterdir()))}.db"
         bares.append(_recorded(bench, thing, folder / name))
-    seconds = min(_replay(bench, thing, bares[0]) for _ in range(REPLAYS))
-    return thing.rated(seconds, _note(bares[0], thing))
+    seconds, rows = min(_replay(bench, thing, bares[0]) for _ in range(REPLAYS))
+    return thing.rated(seconds, _note(bares[0], thing, rows))
 
 
-def _replay(bench: Bench, thing: Thing, bare: Bare) -> float:
+def _replay(bench: Bench, thing: Thing, bare: Bare) -> tuple[float, int]:
+    """Seconds, and on SQLite the rows that were changed."""
+    rows = 0
     with bench.places.open(thing.store) as place:
         if thing.store == "redis":
             seconds = bare_redis.replayed_seconds(bare.what, place.url)
         else:
-            seconds = bare_sqlite.replayed_seconds(bare.what, _file(place))
+            seconds, rows = bare_sqlite.replayed(bare.what, _file(place))
         said = bench.call(bench.ours.on(thing.store), "verify", place)["by_status"]
     if said != bare.statuses:
         raise Failed(f"after the replay the store says {said}, not {bare.statuses}")
-    return seconds
+    return seconds, rows
 
 
 def _recorded(bench: Bench, thing: Thing, kept: Path) -> Bare:
@@ -172,14 +179,19 @@ def _file(place: Place) -> Path:
     return Path(place.url.removeprefix("sqlite:///"))
 
 
-def _note(bare: Bare, thing: Thing) -> str:
+def _note(bare: Bare, thing: Thing, rows: int) -> str:
     what, of = thing.what, "stage" if thing.what == "stages" else "task"
     if isinstance(bare.what, bare_redis.Commands):
         commands, size = len(bare.what.timed) / thing.amount, bare.what.timed_bytes / thing.amount
         return f"{what}: {commands:.2f} commands and {size:,.0f} bytes a {of}"
-    transactions = bare.what.transactions
-    rows = sum(len(rows) for one in transactions for _, rows in one) / thing.amount
-    return f"{what}: {rows:.2f} rows a {of} in {len(transactions):,} transactions"
+    transactions = len(bare.what.transactions)
+    return f"{what}: {rows / thing.amount:.2f} rows a {of} in {transactions:,} transactions"
+
+
+def written_in(notes: Sequence[str]) -> dict[str, float]:
+    """Out of such notes: what was written for each task or stage, by unit."""
+    found = [pair for note in notes for pair in _WRITTEN.findall(note)]
+    return {unit: float(number.replace(",", "")) for number, unit in found}
 
 
 if __name__ == "__main__":

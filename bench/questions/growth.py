@@ -1,6 +1,6 @@
 """Whether a task costs more when many wait or are done: `python -m bench.questions.growth`.
 
-Claim and finish through the store port, in batches of a hundred, with 1 000, 100 000 and 1 000 000
+Claim and finish through the store port, in batches of 128, with 1 000, 100 000 and 1 000 000
 waiting and with 1 000 000 settled, which stay for 30 days as they do for users. At each size a
 second store, in which 1 000 wait (and, beside the settled, none is settled at first), does the same
 in turn, so that both bear alike what else the machine does; each value is the rate of one of
@@ -17,6 +17,7 @@ from bench.harness.bench import Bench, Case, Result
 from bench.harness.command import ask_alone
 from bench.harness.figures import Who
 from bench.harness.load import Hand, opened
+from bench.harness.plan import Part
 
 NAME = "growth"
 FEW = 1_000
@@ -25,25 +26,24 @@ ROUNDS = 7
 TASKS = 1_000  # in a round
 STEP = 5_000  # between two looks at the clock
 LIMIT_SECONDS = 420.0  # for one store
+ABOUT_SECONDS = {True: 20.0, False: 190.0}
 
 
-def ask(bench: Bench) -> None:
-    stores = bench.ours.stores
-    for n, store in enumerate(stores):
-        seconds = min(LIMIT_SECONDS, bench.seconds_left / (len(stores) - n))
-        _ask(bench, store, time.monotonic() + seconds)
+def parts(bench: Bench) -> list[Part]:
+    """A part for each store: neither takes the time of the other."""
+    return [_part(bench, store) for store in bench.ours.stores]
 
 
-def _ask(bench: Bench, store: str, ends_at: float) -> None:
+def _part(bench: Bench, store: str) -> Part:
     who = bench.ours.on(store)
-    case = Case(
-        question=NAME,
-        who=who,
-        case={},
-        run=lambda: asyncio.run(_grown(bench, who, ends_at)),
-        runs=1,
-    )
-    bench.measure([case])
+
+    def run() -> Result:
+        seconds = min(LIMIT_SECONDS, bench.seconds_left)
+        return asyncio.run(_grown(bench, who, time.monotonic() + seconds))
+
+    about = ABOUT_SECONDS[bench.quick]
+    case = Case(question=NAME, who=who, case={}, run=run, runs=1, about=about)
+    return Part(question=NAME, what=store, cases=[case])
 
 
 async def _grown(bench: Bench, who: Who, ends_at: float) -> Result:

@@ -13,55 +13,64 @@ from bench.harness.bench import Bench, Case, Result, new_board, require_alive
 from bench.harness.command import ask_alone
 from bench.harness.figures import Who
 from bench.harness.places import Place
+from bench.harness.plan import Part
 from bench.harness.processes import Process, resident_kb
 from bench.peers.board import Board
 
 NAME = "memory"
 TASKS = 10_000
+FEWER = {"dbos": 1_000, "absurd": 1_000}
 IDLE_SECONDS = 2.0
-LOAD_SECONDS = 20.0
+LOAD_SECONDS = 10.0
 POLL_SECONDS = 0.05
 
 
-def ask(bench: Bench) -> None:
-    bench.measure(
-        [
-            Case(
-                question=NAME,
-                who=who,
-                case={"tasks": TASKS},
-                run=partial(weighed, bench, who),
-                runs=1 if bench.quick else None,
-                main=("worker_load", "MB"),
-            )
-            for who in bench.whos("drain", "best")
-        ]
-    )
+def parts(bench: Bench) -> list[Part]:
+    cases = [
+        Case(
+            question=NAME,
+            who=who,
+            case={"tasks": _tasks(who)},
+            run=partial(weighed, bench, who),
+            runs=1,
+            main=("worker_load", "MB"),
+            about=8.0,
+        )
+        for who in bench.whos("drain", "best")
+    ]
+    return [Part(question=NAME, what="best", cases=cases)]
+
+
+def _tasks(who: Who) -> int:
+    return FEWER.get(who.engine, TASKS)
 
 
 def weighed(bench: Bench, who: Who) -> Result:
     values: dict[str, tuple[float, str]] = {}
-    with bench.places.open(who.store) as place, new_board(TASKS) as (path, board):
+    tasks = _tasks(who)
+    with bench.places.open(who.store) as place, new_board(tasks) as (path, board):
         bench.call(who, "prepare", place)
-        with bench.working(who, place, path, TASKS) as crew:
+        with bench.working(who, place, path, tasks) as crew:
             time.sleep(IDLE_SECONDS)
             require_alive(crew)
-            values["worker_idle"] = (resident_kb(crew[0].pid) / 1024, "MB")
+            if kilobytes := resident_kb(crew[0].pid):
+                values["worker_idle"] = (kilobytes / 1024, "MB")
         before = _redis_bytes(place)
-        bench.call(who, "submit", place, tasks=TASKS, how="bulk")
+        bench.call(who, "submit", place, tasks=tasks, how="bulk")
         waiting = _redis_bytes(place)
-        with bench.working(who, place, path, TASKS) as crew:
-            values["worker_load"] = (_most(crew[0], board) / 1024, "MB")
+        with bench.working(who, place, path, tasks) as crew:
+            if kilobytes := _most(crew[0], board):
+                values["worker_load"] = (kilobytes / 1024, "MB")
         after = _redis_bytes(place)
     if waiting:
-        values["redis_waiting"] = ((waiting - before) / TASKS, "bytes/task")
-        values["redis_done"] = ((after - before) / TASKS, "bytes/task")
+        values["redis_waiting"] = ((waiting - before) / tasks, "bytes/task")
+        values["redis_done"] = ((after - before) / tasks, "bytes/task")
     return Result(values=values)
 
 
 def _most(worker: Process, board: Board) -> int:
     most, ends_at = 0, time.monotonic() + LOAD_SECONDS
-    while board.count_done() < TASKS and time.monotonic() < ends_at:
+    while board.count_done() < board.size and time.monotonic() < ends_at:
         require_alive([worker])
         most = max(most, resident_kb(worker.pid))
         time.sleep(POLL_SECONDS)

@@ -5,19 +5,24 @@ as many as it takes), it gets kill -9, and another one starts at once. All as th
 set but the number of tasks at once. Counted when all are done, or after a limit: tasks not done
 (and how many of them were in flight at the kill: the others may only still wait for their turn, as
 with an engine that runs one at a time), tasks done more than once, seconds from the kill until the
-last was done. These runs wait rather than work, so a few go on side by side.
+last was done. These runs wait rather than work, so they go on side by side.
 """
 
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import partial
+from threading import BoundedSemaphore
 from typing import Any
 
+from bench.harness import processes
 from bench.harness.bench import Bench, Case, Result, new_board, require_alive
 from bench.harness.command import ask_alone
 from bench.harness.figures import Who
+from bench.harness.plan import Part
 from bench.harness.processes import Failed, Process
 from bench.peers.board import Board
 
@@ -26,51 +31,80 @@ TASKS = 100
 HOLD_SECONDS = 2.0
 START_SECONDS = 30.0
 FLIGHT_SECONDS = 1.5  # after the first start; before the first can be done
-LIMIT_SECONDS = {True: 40.0, False: 60.0}  # quick or not
+LIMIT_SECONDS = {True: 40.0, False: 150.0}  # quick or not
 AROUND_SECONDS = 15.0  # to submit, start and stop
-SIDE_BY_SIDE = {True: 8, False: 5}
+STARTING = 2
+START_ABOUT_SECONDS = 5.0
 POLL_SECONDS = 0.02
 
 
-def ask(bench: Bench) -> None:
+def parts(bench: Bench) -> list[Part]:
     asked = bench.whos("recovery", "plain")
-    limit = LIMIT_SECONDS[bench.quick]
-    with ThreadPoolExecutor(SIDE_BY_SIDE[bench.quick]) as pool:
-        begun = {who: pool.submit(recovered, bench, who, limit) for who in asked}
-        bench.measure(
-            [
-                Case(
-                    question=NAME,
-                    who=who,
-                    case={"tasks": TASKS, "limit_seconds": int(limit)},
-                    run=partial(future.result),
-                    runs=1,
-                    main=("never_done", "tasks"),
-                )
-                for who, future in begun.items()
-            ]
+    crowd = _SideBySide(bench, asked)
+    cases = [
+        Case(
+            question=NAME,
+            who=who,
+            case={"tasks": TASKS, "limit_seconds": int(crowd.limit)},
+            run=partial(crowd.result, who),
+            runs=1,
+            main=("not_done_at_limit", "tasks"),
+            about=crowd.seconds / len(asked),
         )
+        for who in asked
+    ]
+    return [Part(question=NAME, what="as they come", cases=cases, fixed=True)]
 
 
-def seconds(bench: Bench) -> float:
-    """How long it takes, about, when everybody uses up the limit."""
-    turns = -(-len(bench.whos("recovery", "plain")) // SIDE_BY_SIDE[bench.quick])
-    return turns * (LIMIT_SECONDS[bench.quick] + AROUND_SECONDS)
+class _SideBySide:
+    """All of them wait at the same time; only a few at once start and are killed."""
+
+    def __init__(self, bench: Bench, asked: Sequence[Who]) -> None:
+        self._bench, self._asked = bench, asked
+        self.limit = LIMIT_SECONDS[bench.quick]
+        self._starting = BoundedSemaphore(STARTING)
+        self._begun: dict[Who, Future[Result]] = {}
+
+    @property
+    def seconds(self) -> float:
+        """When everybody uses up the limit."""
+        return len(self._asked) / STARTING * START_ABOUT_SECONDS + self.limit + AROUND_SECONDS
+
+    def result(self, who: Who) -> Result:
+        if not self._begun:
+            self._pool = ThreadPoolExecutor(len(self._asked))
+            self._begun = {one: self._pool.submit(self._run, one) for one in self._asked}
+        try:
+            return self._begun[who].result()
+        except Exception:
+            raise
+        except BaseException:  # somebody wants it to end
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            processes.end_all()
+            raise
+
+    def _run(self, who: Who) -> Result:
+        return recovered(self._bench, who, self.limit, self._starting)
 
 
-def recovered(bench: Bench, who: Who, limit: float) -> Result:
+def recovered(
+    bench: Bench, who: Who, limit: float, starting: AbstractContextManager[object]
+) -> Result:
     hold: dict[str, Any] = {"slots": TASKS, "hold_seconds": HOLD_SECONDS, "task": "hold"}
     with bench.places.open(who.store, apart=True) as place, new_board(TASKS) as (path, board):
-        bench.call(who, "prepare", place)
-        bench.call(who, "submit", place, tasks=TASKS, how="bulk", **hold)
-        with bench.start_worker(who, place, path, TASKS, **hold) as first:
-            _wait_in_flight(board, first)
-            first.kill()
+        with starting:
+            bench.call(who, "prepare", place)
+            bench.call(who, "submit", place, tasks=TASKS, how="bulk", **hold)
+            with bench.start_worker(who, place, path, TASKS, **hold) as first:
+                _wait_in_flight(board, first)
+                first.kill()
         killed_at = time.monotonic_ns()
         in_flight = {n for n in range(TASKS) if board.started_at(n) and not board.done_at(n)}
         with bench.working(who, place, path, TASKS, **hold) as crew:
             _wait_done(board, crew, limit)
-        return _counted(board, in_flight, killed_at, limit)
+        result = _counted(board, in_flight, killed_at, limit)
+        own = bench.engine(who).settings["plain"]
+        return Result(values=result.values, notes=[*result.notes, f"by its settings: {own}"])
 
 
 def _wait_in_flight(board: Board, worker: Process) -> None:
@@ -100,8 +134,8 @@ def _counted(board: Board, in_flight: set[int], killed_at: int, limit: float) ->
     twice = sum(count > 1 for count in board.dones())
     values = {
         "in_flight": (float(len(in_flight)), "tasks"),
-        "never_done": (float(len(not_done)), "tasks"),
-        "in_flight_never_done": (float(len(not_done & in_flight)), "tasks"),
+        "not_done_at_limit": (float(len(not_done)), "tasks"),
+        "in_flight_not_done": (float(len(not_done & in_flight)), "tasks"),
         "done_twice": (float(twice), "tasks"),
     }
     if not_done:

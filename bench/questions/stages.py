@@ -14,6 +14,7 @@ import msgspec
 from bench.harness.bench import Bench, Case, Result
 from bench.harness.command import ask_alone
 from bench.harness.figures import Who
+from bench.harness.plan import Part
 
 NAME = "stages"
 LIMIT_SECONDS = 60.0
@@ -30,29 +31,47 @@ AMOUNTS = (
     Amount(stages=5, at_once=50, ours=2000, peers=200),
     Amount(stages=5, at_once=1, ours=300, peers=50),
     Amount(stages=5, at_once=500, ours=2000, peers=500),
-    Amount(stages=50, at_once=50, ours=200, peers=50),
+    Amount(stages=50, at_once=50, ours=200, peers=20),
 )
+LONG = AMOUNTS[-1]
+RIVAL = "dbos"  # whom the goals name
 
 
-def ask(bench: Bench) -> None:
-    asked = bench.whos("stages", "best", *(() if bench.quick else ("plain",)))
-    bench.measure(
-        [
-            Case(
-                question=NAME,
-                who=who,
-                case={"stages": amount.stages, "at_once": amount.at_once},
-                run=partial(staged, bench, who, amount),
-                main=("rate", "stages/s"),
-            )
-            for amount in _amounts(bench)
-            for who in asked
-        ]
+def parts(bench: Bench) -> list[Part]:
+    best = bench.whos("stages", "best")
+    plain = [] if bench.quick else bench.whos("stages", "best", "plain")
+    plain = [who for who in plain if who.settings == "plain"]
+    goal = [who for who in best if who.is_ours or who.engine == RIVAL]
+    goals = [
+        *(_case(bench, who, amount) for amount in AMOUNTS[:2] for who in goal),
+        *(_case(bench, who, LONG) for who in best if who.is_ours),
+    ]
+    rest = [
+        *(_case(bench, who, amount) for amount in AMOUNTS[:2] for who in best if who not in goal),
+        *(_case(bench, who, AMOUNTS[2], runs=1) for who in best),
+        *(_case(bench, who, LONG, runs=1) for who in best if not who.is_ours),
+        *(_case(bench, who, amount, runs=1) for amount in AMOUNTS[:2] for who in plain),
+    ]
+    return [
+        Part(question=NAME, what="goals", cases=goals),
+        Part(question=NAME, what="the others", cases=[] if bench.quick else rest, needed=False),
+    ]
+
+
+def _case(bench: Bench, who: Who, amount: Amount, *, runs: int | None = None) -> Case:
+    return Case(
+        question=NAME,
+        who=who,
+        case={"stages": amount.stages, "at_once": amount.at_once},
+        run=partial(staged, bench, who, amount),
+        runs=runs,
+        main=("rate", "stages/s"),
+        about=_about(who, amount),
     )
 
 
-def _amounts(bench: Bench) -> tuple[Amount, ...]:
-    return AMOUNTS[:2] if bench.quick else AMOUNTS
+def _about(who: Who, amount: Amount) -> float:
+    return 3.5 if who.is_ours else 4.0 + amount.peers * amount.stages / 350
 
 
 def staged(bench: Bench, who: Who, amount: Amount) -> Result:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -15,23 +16,29 @@ encode = msgspec.json.Encoder().encode
 
 
 class _Born(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What is most often as ever comes last: it is left out."""
+
     type: str
-    status: Status
     created_at: float
     stages: tuple[str, ...]
-    tenant: str | None
-    plan: str | None
-    queue: str
-    key: str | None
-    trace_id: str | None
-    user: Any
-    workflow: bool
-    hold: bool
-    keep_seconds: float
-    retry_max: int
+    tenant: str | None = None
+    key: str | None = None
+    workflow: bool = False
+    hold: bool = False
+    queue: str = DEFAULTS["queue"]
+    plan: str | None = None
+    trace_id: str | None = None
+    user: Any = None
+    keep_seconds: float = DEFAULTS["keep_seconds"]
+    retry_max: int = DEFAULTS["retry_max"]
+    status: Status = Status.PENDING
 
 
 FIRST_CLAIMED = 2  # the version that the first claim of a task as it was born makes
+
+_facts = attrgetter(*_Born.__struct_fields__)
+_AS_EVER = tuple(field.default for field in msgspec.structs.fields(_Born))
+LEAST = 3  # facts of a line
 
 _decode_born = msgspec.json.Decoder(_Born).decode
 _LATER = slice(*map(Task.__struct_fields__.index, ("settled_at", "place")))
@@ -48,24 +55,11 @@ def line_of(task: Task) -> bytes:
     """One line, which can be read again, or none if there is more to be told."""
     if not is_just_born(task):
         return b""
-    line = encode(
-        _Born(
-            task.type,
-            task.status,
-            round(task.created_at, 6),  # as the record says it
-            task.stages,
-            task.tenant,
-            task.plan,
-            task.queue,
-            task.key,
-            task.trace_id,
-            task.user,
-            task.workflow,
-            task.hold,
-            task.keep_seconds,
-            task.retry_max,
-        )
-    )
+    facts = list(_facts(task))
+    facts[1] = round(task.created_at, 6)  # as the record says it
+    while len(facts) > LEAST and facts[-1] == _AS_EVER[len(facts) - 1]:
+        facts.pop()
+    line = encode(facts)
     _read_born(task.id, line)  # constructors check no types
     return line
 

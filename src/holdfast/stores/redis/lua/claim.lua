@@ -198,7 +198,7 @@ end
 -- What was handed out must have its lease, and be answered, whatever went wrong behind it.
 local done, wrong = pcall(take_all)
 finish()
-if not done and #claimed == 0 then error(wrong) end
+if not done and #claimed == 0 then return failed(wrong) end
 local given = {}
 for tenant, number in pairs(fences) do add(given, tenant, whole(number)) end
 if #given > 0 then follow('HSET', K.fences, unpack(given)) end

@@ -73,6 +73,13 @@ local function follow(command, key, ...)
   return nil
 end
 
+-- What went wrong, to be returned as the server would have told it.
+local function failed(wrong)
+  local text = type(wrong) == 'table' and wrong.err or tostring(wrong)
+  if not string.find(text, '^[A-Z]+ ') then text = 'ERR Error running script: ' .. text end
+  return redis.error_reply(text)
+end
+
 local function told()
   local names = {}
   for name in pairs(strangers) do names[#names + 1] = name end

@@ -84,5 +84,5 @@ end)
 if order and order < last then call('HINCRBY', K.meta, 'order', order - last) end
 for day, ids in pairs(days) do follow('SADD', K.by_day(day), unpack(ids)) end
 finish()
-if not done then error(wrong) end  -- what was inserted before is found by a repeat
+if not done then return failed(wrong) end  -- what was inserted before is found by a repeat
 return {answers, writes, written, told()}

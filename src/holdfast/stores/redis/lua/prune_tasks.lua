@@ -57,5 +57,5 @@ local done, wrong = pcall(function()
   end
 end)
 finish()
-if not done then error(wrong) end
+if not done then return failed(wrong) end
 return {#found / 2, outdated, score, passed, unreadable}
