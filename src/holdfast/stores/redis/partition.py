@@ -19,8 +19,9 @@ LOCK_SECONDS = 9000
 CHECKPOINT_SECONDS = 7 * 86_400
 LATE_SECONDS = 1.0  # on its way: the server, or the way to it, has stood still
 # Elements of one script: the server does nothing else meanwhile, for 5 ms at most.
-BATCH = 64
-MOVES = 64  # those that claim, finish or take back
+BATCH = 50  # submits, or looks
+CLAIMS = 64
+MOVES = 24  # those that finish or take back, with a tenant's line behind each
 
 log = logging.getLogger(__name__)
 

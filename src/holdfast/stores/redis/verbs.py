@@ -27,7 +27,7 @@ from holdfast.domain.transition import (
 from holdfast.ports import Beat, Claimed, Due, Renewal
 from holdfast.stores import codec
 from holdfast.stores.redis import messages, scripts
-from holdfast.stores.redis.partition import BATCH, MOVES, Partition
+from holdfast.stores.redis.partition import BATCH, CLAIMS, MOVES, Partition
 from holdfast.stores.redis.reads import unless_foreign
 from holdfast.stores.redis.salvage import set_aside
 
@@ -94,7 +94,7 @@ async def claim(
     claimed: list[Claimed] = []
     secret = secrets.token_hex(8)
     while True:
-        wanted = max(0, min(limit - len(claimed), MOVES))
+        wanted = max(0, min(limit - len(claimed), CLAIMS))
         handed_out, unreadable, upto, until, wall, *repeated = await part.write(
             scripts.CLAIM,
             asked.worker,
