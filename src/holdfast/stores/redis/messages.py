@@ -348,8 +348,8 @@ def _outcome(transition: Transition, word: bytes, *facts: Any) -> Outcome:
             place, due = facts
             due_at = float(due) if due else None
             return Applied(replace(after, place=_PLACES[place], due=due_at, lease=None))
-        case b"stayed" if facts[0] is None:  # to whom held it, nothing is new
-            return Applied(after)
+        case b"stayed" if facts[0] is None:  # to its holder only the end of the lease may be new
+            return Applied(_until(after, facts[1]))
         case b"gone":
             return Applied(after)
         case b"unreadable":
@@ -360,6 +360,13 @@ def _outcome(transition: Transition, word: bytes, *facts: Any) -> Outcome:
             return MovedOn(_shown(after.id, facts[0]))
         case _:
             return Stale(_shown(after.id, facts[0]) if facts[0] else None)
+
+
+def _until(task: Task, ends: bytes | None) -> Task:
+    lease = task.lease
+    if lease is None or ends is None or lease.until == (until := float(ends)):
+        return task
+    return replace(task, lease=replace(lease, until=until))
 
 
 def _shown(task_id: str, shown: Any) -> Task:

@@ -149,7 +149,8 @@ local function apply(t)
   if t.next == 'gone' then return {'gone'} end
   if t.next == 'settled' then return 'settled' end
   if t.next ~= 'stay' then return {'applied', r.place, r.due or ''} end
-  return {'stayed', not known and shown(t.id)}
+  if known then return {'stayed', false, call('ZSCORE', K.leases, t.id)} end
+  return {'stayed', shown(t.id)}
 end
 
 local answers = {}
