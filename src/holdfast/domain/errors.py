@@ -8,7 +8,9 @@ HoldfastError
 │   │   ├── PayloadTooLarge
 │   │   ├── PayloadTooDeep
 │   │   └── NotJson
-│   └── InvalidSetting
+│   ├── InvalidSetting
+│   ├── InvalidSchedule
+│   └── InvalidPlan
 ├── Refused                     the input is right, the present state forbids it
 │   ├── IllegalTransition
 │   ├── NotSuspended
@@ -16,7 +18,12 @@ HoldfastError
 │   ├── KeyConflict
 │   ├── QueueFull
 │   ├── Contended
-│   └── TaskNotFound
+│   ├── TriggerConflict
+│   ├── TriggerNotFound
+│   ├── TaskNotFound
+│   ├── PlanConflict
+│   ├── PlanNotFound
+│   └── TenantsBusy
 ├── StoreError
 │   ├── StoreUnavailable        passing: try again
 │   │   ├── PartlyUnavailable   some of it answers
@@ -47,8 +54,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from enum import StrEnum
 
-    from holdfast.domain.state import Command, Status
+    from holdfast.domain.state import Status
     from holdfast.domain.task import Failure
 
 
@@ -108,6 +116,18 @@ class InvalidSetting(InvalidInput):
         self.name, self.value, self.reason = name, value, reason
 
 
+class InvalidSchedule(InvalidInput):
+    code = "invalid-schedule"
+
+    def __init__(self, given: object, reason: str) -> None:
+        super().__init__(f"{given!r}: {reason}")
+        self.given, self.reason = given, reason
+
+
+class InvalidPlan(InvalidInput):
+    code = "invalid-plan"
+
+
 class Refused(HoldfastError):
     code = "refused"
 
@@ -115,7 +135,7 @@ class Refused(HoldfastError):
 class IllegalTransition(Refused):
     code = "illegal-transition"
 
-    def __init__(self, status: Status, command: Command, legal: Iterable[Command] = ()) -> None:
+    def __init__(self, status: StrEnum, command: StrEnum, legal: Iterable[StrEnum] = ()) -> None:
         names = ", ".join(legal) or "nothing"
         super().__init__(f"{command} is not legal in {status}; legal here: {names}")
         self.status, self.command = status, command
@@ -164,12 +184,58 @@ class Contended(Refused):
         self.task_id, self.tries = task_id, tries
 
 
+class TriggerConflict(Refused):
+    code = "trigger-conflict"
+
+    def __init__(self, trigger_id: str) -> None:
+        super().__init__(
+            f"there is a trigger {trigger_id} with another definition "
+            "(replace=True replaces it, unless it is another tenant's or declared in code)"
+        )
+        self.trigger_id = trigger_id
+
+
+class TriggerNotFound(Refused):
+    code = "trigger-not-found"
+
+    def __init__(self, trigger_id: str) -> None:
+        super().__init__(f"no trigger {trigger_id}")
+        self.trigger_id = trigger_id
+
+
 class TaskNotFound(Refused):
     code = "task-not-found"
 
     def __init__(self, task_id: str, why: str = "") -> None:
         super().__init__(f"no task {task_id}{why}")
         self.task_id = task_id
+
+
+class PlanConflict(Refused):
+    code = "plan-conflict"
+
+    def __init__(self, plan_id: str) -> None:
+        super().__init__(f"plan {plan_id} was made with other tasks or other terms")
+        self.plan_id = plan_id
+
+
+class PlanNotFound(Refused):
+    code = "plan-not-found"
+
+    def __init__(self, plan_id: str) -> None:
+        super().__init__(f"no plan {plan_id}")
+        self.plan_id = plan_id
+
+
+class TenantsBusy(Refused):
+    """``tenants`` has all of them."""
+
+    code = "tenants-busy"
+
+    def __init__(self, plan_id: str, tenants: Sequence[str]) -> None:
+        shown = ", ".join(tenants[:10]) + (", …" if len(tenants) > 10 else "")
+        super().__init__(f"plan {plan_id}: {len(tenants)} tenants have other work: {shown}")
+        self.plan_id, self.tenants = plan_id, tuple(tenants)
 
 
 class StoreError(HoldfastError):

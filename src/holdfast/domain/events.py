@@ -32,6 +32,10 @@ class TaskReleased(Event, frozen=True, kw_only=True):
     by: By
 
 
+class TaskHeldBack(Event, frozen=True, kw_only=True):
+    by: By
+
+
 class TaskStarted(Event, frozen=True, kw_only=True):
     worker: str
     fence: int

@@ -17,6 +17,10 @@ _GIVEN = (
     re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+=/-]{0,199}"),
     "a letter or digit, then letters, digits and . _ : @ + = / - (200 at most)",
 )
+_GIVEN_NAME = (
+    re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"),
+    "a letter or digit, then letters, digits and . _ - (100 at most)",
+)
 _RULES = {
     "task type": _DECLARED,
     "stage": _DECLARED,
@@ -24,6 +28,8 @@ _RULES = {
     "namespace": _DECLARED,
     "tenant": _GIVEN,
     "key": _GIVEN,
+    "trigger": _GIVEN_NAME,
+    "plan": _GIVEN_NAME,
 }
 _LENGTHS = {"trace_id": 200, "actor": 200, "origin": 200, "reason": 2_000}
 

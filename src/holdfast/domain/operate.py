@@ -31,6 +31,12 @@ def release(task: Task, ask: Ask) -> Transition:
     return _at_once(task, Command.RELEASE, ask, Next.READY, event)
 
 
+def hold_back(task: Task, ask: Ask) -> Transition:
+    """It stays where it is, in a new version: a release that was decided on before is void."""
+    event = fact(ev.TaskHeldBack, task, ask.now, by=ask.by)
+    return _at_once(task, Command.HOLD_BACK, ask, Next.STAY, event)
+
+
 def pause(task: Task, ask: Ask) -> Transition:
     _must(task, Command.PAUSE)
     reason = ask.by.reason

@@ -20,7 +20,7 @@ from enum import StrEnum
 
 import msgspec
 
-from holdfast.domain.errors import IllegalTransition
+from holdfast.domain.machine import Machine
 
 
 class Status(StrEnum):
@@ -46,6 +46,8 @@ class Command(StrEnum):
     ROLLBACK = "rollback"
     DISCARD = "discard"
 
+    HOLD_BACK = "hold-back"
+
     START = "start"
     DUE = "due"
     LOSE = "lose"
@@ -63,7 +65,11 @@ class Command(StrEnum):
 S, C = Status, Command
 
 TABLE: Mapping[Status, Mapping[Command, Status]] = {
-    S.CREATED: {C.RELEASE: S.PENDING, C.CANCEL: S.CANCELLED},
+    S.CREATED: {
+        C.RELEASE: S.PENDING,
+        C.HOLD_BACK: S.CREATED,  # a release that may be on its way is void
+        C.CANCEL: S.CANCELLED,
+    },
     S.PENDING: {
         C.START: S.RUNNING,
         C.DUE: S.PENDING,  # it was handed back for a while
@@ -107,26 +113,15 @@ TABLE: Mapping[Status, Mapping[Command, Status]] = {
 
 OPERATOR = frozenset({C.RELEASE, C.PAUSE, C.RESUME, C.CANCEL, C.RETRY, C.ROLLBACK, C.DISCARD})
 STORE = frozenset({C.START, C.DUE, C.LOSE})
-HOLDER = frozenset(Command) - OPERATOR - STORE | {C.PAUSE, C.CANCEL}
+PLAN = frozenset({C.HOLD_BACK})  # and those of an operator
+HOLDER = frozenset(Command) - OPERATOR - STORE - PLAN | {C.PAUSE, C.CANCEL}
 
 SUSPENDED = frozenset({S.FAILED, S.ROLLBACK_FAILED})
 SETTLED = frozenset({S.COMPLETED, S.CANCELLED, S.ROLLED_BACK})
 
 
-def can(status: Status, command: Command) -> bool:
-    return command in TABLE[status]
-
-
-def legal(status: Status) -> tuple[Command, ...]:
-    """What an operator may ask for now."""
-    return tuple(c for c in Command if c in OPERATOR and c in TABLE[status])
-
-
-def step(status: Status, command: Command) -> Status:
-    try:
-        return TABLE[status][command]
-    except KeyError:
-        raise IllegalTransition(status, command, legal(status)) from None
+MACHINE = Machine(TABLE, Command, asked=OPERATOR)
+can, legal, step = MACHINE.can, MACHINE.legal, MACHINE.step
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):

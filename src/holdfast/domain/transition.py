@@ -57,6 +57,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     result: bytes | None = None
     data: bytes | None = None  # customData, kept beside the record
     not_if_moved_on: bool = False  # refuse when newer work has run for the tenant
+    not_if_busy: bool = False  # refuse when it would have to wait in its tenant's line
     audit: Audit | None = None
 
     @property
@@ -92,7 +93,13 @@ class MovedOn(msgspec.Struct, frozen=True, gc=False):
     task: Task
 
 
-Outcome = Applied | Stale | MovedOn
+class Busy(msgspec.Struct, frozen=True, gc=False):
+    """Not written: the tenant's line is closed to the task."""
+
+    task: Task
+
+
+Outcome = Applied | Stale | MovedOn | Busy
 
 
 class Inserted(msgspec.Struct, frozen=True, gc=False):
