@@ -12,9 +12,11 @@ import msgspec
 from holdfast.clock import SystemClock
 from holdfast.domain import decide
 from holdfast.domain.errors import StoreFull
+from holdfast.domain.schedule import Once
 from holdfast.domain.state import Status
 from holdfast.domain.task import Task
 from holdfast.domain.transition import Submission
+from holdfast.domain.trigger import Trigger
 from holdfast.stores.sqlite import SqliteStore
 from tests.sqlite_files import opened
 
@@ -46,6 +48,21 @@ async def submit(store: SqliteStore, name: str, number: str) -> None:
     for n in range(int(number)):
         await store.insert([submission(f"{name}-{n:06d}")], depth_limit=10**9)
     say("submitted")
+
+
+async def schedule(store: SqliteStore, name: str, at: str) -> None:
+    now = SystemClock().now()
+    trigger = Trigger(
+        id=name,
+        schedule=Once(at=float(at)),
+        target="test.work",
+        created_at=now,
+        updated_at=now,
+        fire_time=float(at),
+        trigger_at=float(at),
+    )
+    await store.triggers.save(trigger)
+    say("saved")
 
 
 async def work(store: SqliteStore, worker: str) -> None:
@@ -95,9 +112,14 @@ async def fill(store: SqliteStore, limit_bytes: str) -> None:
 
 async def main(verb: str, path: str, *arguments: str) -> None:
     async with opened(Path(path)) as store:
-        await {"submit": submit, "work": work, "flood": flood, "fill": fill}[verb](  # type: ignore[operator]
-            store, *arguments
-        )
+        verbs = {
+            "submit": submit,
+            "schedule": schedule,
+            "work": work,
+            "flood": flood,
+            "fill": fill,
+        }
+        await verbs[verb](store, *arguments)  # type: ignore[operator]
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from holdfast import Context, Holdfast
 from holdfast.cli.exits import Exit
 from holdfast.cli.root import cli
 from holdfast.domain.errors import HoldfastError, StoreUnusable
+from holdfast.domain.plan import WAITING, PlanStatus
 from holdfast.domain.state import SUSPENDED, Command
 from holdfast.domain.task import Progress
 from holdfast.domain.transition import Audit, Existing
@@ -22,6 +23,8 @@ from holdfast.stores.redis.record import day
 from holdfast.stores.redis.store import RedisStore
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.hands import ASKER, Hands
+from holdfast.testing.contract.plan_hands import ADMITTED, PlanHands
+from holdfast.testing.contract.trigger_hands import TriggerHands
 from holdfast.testing.servers import Cluster, RedisServer
 from tests.redis_servers import StartRedis
 from tests.runtime.helpers import BOUND_SECONDS
@@ -91,6 +94,7 @@ async def live(place: Place) -> None:
         hands = Hands(store, clock)
         await run(hands)
         await look(hands)
+        await schedule(hands)
         await mend(hands, place)
         await clean(hands)
     finally:
@@ -145,6 +149,26 @@ async def look(hands: Hands) -> None:
     assert not await store.doctor(fix=False, limit=100)
 
 
+async def schedule(hands: Hands) -> None:
+    """Triggers and plans."""
+    triggers = TriggerHands(hands.store, hands.clock, hands)
+    plans = PlanHands(hands.store, hands.clock)
+    await triggers.fire(await triggers.take(await triggers.save_due("a")))
+    await hands.complete(await hands.take())
+    await triggers.end(await triggers.save("b"))
+    await triggers.save_due("c")
+    assert await triggers.due() == await triggers.take_due() == ["c"]
+    assert await triggers.all_ids(limit=1) == ["a", "b", "c"]
+    assert await triggers.port.remove("c")
+    plan = await plans.drive(await plans.driven(name="p"), moves={0: ADMITTED})
+    plan = await plans.drive(plan, moves={0: WAITING}, status=PlanStatus.COMPLETED)
+    await plans.ask(plan, status=PlanStatus.ROLLING_BACK)
+    assert await plans.renew(await plans.take())
+    assert await plans.all_ids() == ["p"]
+    assert len(await plans.port.events("p", limit=10)) == plan.version + 1
+    await plans.settled(name="q", keep_seconds=0)
+
+
 async def mend(hands: Hands, place: Place) -> None:
     kept = await hands.complete(await hands.start(tenant="d", key="k"))
     running = await hands.start(tenant="e", key="k")
@@ -158,6 +182,11 @@ async def mend(hands: Hands, place: Place) -> None:
     place.damage("DEL", f"events:{running.id}")
     place.damage("ZADD", "leases", "1", "nobody")
     place.damage("HSET", "counts", "default ready", "99")
+    place.damage("ZADD", "triggers:due", "1", "nobody")
+    for name in ("triggers:due", "plans:due", "plans"):
+        place.damage("DEL", name)
+    place.damage("HSET", "plan:p:members", "1", '["admitted",1]')
+    place.damage("HSET", "plan:p", "counts", '[{"admitted":1}]')
     found = await hands.store.doctor(fix=True, limit=100)
     assert len(found) > 5
     left = await hands.store.doctor(fix=False, limit=100)

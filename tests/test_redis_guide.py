@@ -7,12 +7,18 @@ from holdfast.domain.state import Command
 from holdfast.stores.redis import checks
 from holdfast.stores.redis.keys import TEMPLATES, TYPES
 from holdfast.stores.redis.walks import kind_of
+from holdfast.testing.contract.plan_hands import ADMITTED, PlanHands
+from holdfast.testing.contract.trigger_hands import TriggerHands
 from holdfast.testing.servers import RedisServer
 from tests.redis_stores import Bench, benched
 from tests.source_tree import ROOT, text_of
 
 DOCUMENT = ROOT / "docs" / "redis.md"
 NONE = "–"
+ONCE_SETTLED = {
+    *("task", "ckpt", "ckpt_meta", "key"),
+    *("plan", "plan_members", "plan_admitted", "plan_events"),
+}
 
 
 class Row(NamedTuple):
@@ -57,7 +63,8 @@ async def test_types_and_times_to_live_are_as_told(
                 assert bench.ask("TTL", name) == -1, name
         expiring = {kind for kind, row in told.items() if row.ttl != NONE}
         assert seen >= {"task", "ckpt", "stages", "events", "line", "lock", "leases", "retry"}
-        for kind in expiring & seen - {"task", "ckpt", "ckpt_meta", "key"}:  # these: once settled
+        assert seen >= {kind for kind in TEMPLATES if kind.startswith(("trigger", "plan"))}
+        for kind in expiring & seen - ONCE_SETTLED:
             ttls = [bench.ask("TTL", name) for name in bench.names() if kind_of(name)[0] == kind]
             assert min(ttls) > 0, kind
 
@@ -73,3 +80,14 @@ async def live(bench: Bench) -> None:
     await hands.ask(Command.CANCEL, await hands.submit())
     running = await hands.start(tenant="e")
     await hands.renew(running)
+    await live_in_time(bench)
+
+
+async def live_in_time(bench: Bench) -> None:
+    triggers = TriggerHands(bench.store, bench.clock, bench.hands)
+    plans = PlanHands(bench.store, bench.clock)
+    await triggers.fire(await triggers.take(await triggers.save_due()))
+    await triggers.end(await triggers.save_due())
+    await triggers.take(await triggers.save_due())
+    await plans.settled()
+    await plans.drive(await plans.driven(), moves={0: ADMITTED})

@@ -140,20 +140,28 @@ def test_an_sqlite_that_can_corrupt_a_log_is_refused() -> None:
         schema.check_sqlite(3_051_002)
 
 
-async def test_a_file_of_the_first_format_is_brought_forward(
+NEXT = schema.VERSION + 1
+
+
+def known_upto(monkeypatch: pytest.MonkeyPatch, version: int, **steps: str) -> None:
+    """As if this were a release that knows formats up to that one."""
+    monkeypatch.setattr(schema, "VERSION", version)
+    monkeypatch.setattr(schema, "SQL", {**SQL, **steps})
+
+
+async def test_a_file_of_a_format_before_is_brought_forward(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = ManualClock()
     async with opened(path, clock) as store:
         hands = Hands(store, clock)
         await hands.insert(hands.submission(id="old"))
-    step = {"v2": "PRAGMA user_version = 2; ALTER TABLE meta ADD COLUMN note TEXT;"}
+    step = f"PRAGMA user_version = {NEXT}; ALTER TABLE meta ADD COLUMN note TEXT;"
     with monkeypatch.context() as newer:
-        newer.setattr(schema, "VERSION", 2)
-        newer.setattr(schema, "SQL", {**SQL, **step})
+        known_upto(newer, NEXT, **{f"v{NEXT}": step})
         async with opened(path, clock) as store:
             assert await Hands(store, clock).claim_ids() == ["old"]
-        assert ask(path, "PRAGMA user_version") == [(2,)]
+        assert ask(path, "PRAGMA user_version") == [(NEXT,)]
         assert ask(path, "SELECT note FROM meta") == [(None,)]
     assert "upgrade" in await refusal(path, StoreTooNew)
 
@@ -164,11 +172,10 @@ async def test_a_step_forward_that_fails_changes_nothing(
     async with opened(path, ManualClock()):
         pass
     with monkeypatch.context() as newer:
-        newer.setattr(schema, "VERSION", 2)
-        broken = "PRAGMA user_version = 2; CREATE TABLE half (x); CREATE TABLE half (x);"
-        newer.setattr(schema, "SQL", {**SQL, "v2": broken})
+        broken = f"PRAGMA user_version = {NEXT}; CREATE TABLE half (x); CREATE TABLE half (x);"
+        known_upto(newer, NEXT, **{f"v{NEXT}": broken})
         await refusal(path, Exception)
-    assert ask(path, "PRAGMA user_version") == [(1,)]
+    assert ask(path, "PRAGMA user_version") == [(schema.VERSION,)]
     assert ask(path, "SELECT 1 FROM sqlite_schema WHERE name = 'half'") == []
 
 

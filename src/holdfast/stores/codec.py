@@ -11,8 +11,10 @@ import msgspec
 from holdfast.domain import checkpoint as ckpt
 from holdfast.domain import events as ev
 from holdfast.domain.errors import SerialisationError
+from holdfast.domain.plan import Plan, PlanTasks
 from holdfast.domain.task import Progress, Task
 from holdfast.domain.transition import Audit
+from holdfast.domain.trigger import Trigger
 from holdfast.ports import Beat, Peek
 
 S = TypeVar("S")
@@ -69,6 +71,9 @@ decode_task = _reader(Task)
 decode_beat = _reader(Beat)
 decode_audit = _reader(Audit)
 decode_progress = _reader(Progress)
+decode_trigger = _reader(Trigger)
+decode_plan = _reader(Plan)
+decode_plan_tasks = _reader(PlanTasks)
 _decode_list = _reader(list[msgspec.Raw])
 _decode_name = _reader(_Named)
 

@@ -20,7 +20,7 @@ import msgspec
 
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.task import Task
-from holdfast.domain.transition import Applied, MovedOn, Stale, Submission, Transition
+from holdfast.domain.transition import Outcome, Submission, Transition
 from holdfast.ports import Claimed, Clock, Filter, Store
 from holdfast.stores.memory import MemoryStore
 
@@ -283,7 +283,7 @@ def plain_claims(claims: Sequence[Claimed]) -> list[Any]:
     return [(_plain(claimed.task), len(claimed.stages)) for claimed in claims]
 
 
-def plain_outcomes(outcomes: Sequence[Applied | Stale | MovedOn]) -> list[Any]:
+def plain_outcomes(outcomes: Sequence[Outcome]) -> list[Any]:
     return [(type(outcome).__name__, _plain(outcome.task)) for outcome in outcomes]
 
 

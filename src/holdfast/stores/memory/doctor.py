@@ -1,4 +1,4 @@
-"""Do the memory store's record, queues, lines and keys agree?"""
+"""Do the memory store's records, queues, lines and keys agree?"""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from holdfast.ports import Finding
 
 if TYPE_CHECKING:
     from holdfast.stores.memory.state import Shelves
+    from holdfast.stores.memory.store import MemoryStore
 
 # Reads the insides of the store on purpose: that is what there is to examine.
 
 
-def examine(store: Shelves, *, fix: bool) -> list[Finding]:
+def examine(store: MemoryStore, *, fix: bool) -> list[Finding]:
     """Nothing here can be mended: what is wrong in memory was put there by a defect."""
     del fix
     found = [
@@ -30,7 +31,13 @@ def examine(store: Shelves, *, fix: bool) -> list[Finding]:
         for tenant, n in running.items()
         if n > 1
     ]
-    return found
+    return found + _beside_the_tasks(store)
+
+
+def _beside_the_tasks(store: MemoryStore) -> list[Finding]:
+    said = [f"trigger {trigger_id} {says}" for trigger_id, says in store.triggers.examine()]
+    said += [f"plan {plan_id} {says}" for plan_id, says in store.plans.examine()]
+    return [Finding(invariant="I11", task_id=None, says=says, mended=False) for says in said]
 
 
 def _of_task(store: Shelves, task: Task) -> list[tuple[str, str, str]]:

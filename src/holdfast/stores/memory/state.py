@@ -5,20 +5,31 @@ from __future__ import annotations
 import threading
 from bisect import insort
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from holdfast.domain import events as ev
+from holdfast.domain.errors import SerialisationError
 from holdfast.domain.state import Move, Status
 from holdfast.domain.task import Place, Progress, StageRecord, Task
 from holdfast.domain.transition import Audit
 from holdfast.ports import Beat, Check, Claimed, Clock, Finding, Topic
+from holdfast.stores import codec
 from holdfast.stores.signals import Signals
 
 TOMBSTONE_SECONDS = 24 * 3600
 WAITING = (Place.READY, Place.LINE, Place.LATER)
 RESTING = (Place.LATER, Place.PARKED)
+
+
+def check(name: str, record: msgspec.Struct, decode: Callable[[bytes], object]) -> None:
+    """Refuse what another store could not write, or never read again."""
+    try:
+        body = codec.encode(record)
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+        raise SerialisationError(f"{name} cannot be written: {error}") from error
+    decode(body)
 
 
 class Bodies(msgspec.Struct, kw_only=True):
@@ -102,7 +113,7 @@ class Shelves:
         if task.tenant is not None:
             tenant = self._tenants[task.tenant]
             tenant.resting.pop(task.id, None)
-            if tenant.active != task.id and not self._line_is_open(tenant):
+            if self._must_wait(task):
                 self._tasks[task.id] = msgspec.structs.replace(task, place=Place.LINE)
                 insort(tenant.line, (task.order, task.id))
                 return
@@ -128,6 +139,11 @@ class Shelves:
             elif tenant.active is None and tenant.resting:
                 tenant.active = max(tenant.resting, key=tenant.resting.__getitem__)
         self._signals.notify(Topic.RESTED)
+
+    def _must_wait(self, task: Task) -> bool:
+        """Behind its tenant's active task."""
+        tenant = self._tenants.get(task.tenant) if task.tenant is not None else None
+        return tenant is not None and tenant.active != task.id and not self._line_is_open(tenant)
 
     def _line_is_open(self, tenant: Tenant) -> bool:
         if tenant.active is None:
@@ -201,6 +217,12 @@ class Shelves:
         if task_id is None or task_id in self._tasks:
             return task_id
         return task_id if self._tombstones[task_id].until > self._clock.now() else None
+
+    def _is_new(self, task: Task) -> bool:
+        """Neither its id nor its key was used before."""
+        if task.id in self._tasks or task.id in self._tombstones:
+            return False
+        return task.key is None or self._first_of(task.tenant, task.key) is None
 
     def _digest(self, task_id: str) -> str:
         bodies = self._bodies.get(task_id)

@@ -7,8 +7,7 @@ asks for one. It keeps nothing across a restart. Reads over all tasks scan; that
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from itertools import takewhile
+from collections.abc import Sequence
 
 import msgspec
 
@@ -19,6 +18,7 @@ from holdfast.domain.task import Lease, Place, Task
 from holdfast.domain.transition import (
     Applied,
     Audit,
+    Busy,
     Conflict,
     Existing,
     Full,
@@ -34,11 +34,11 @@ from holdfast.domain.transition import (
 from holdfast.ports import (
     Beat,
     Claimed,
+    Clock,
     Detail,
     Due,
     Filter,
     Finding,
-    Kept,
     Moves,
     Page,
     Peek,
@@ -49,12 +49,20 @@ from holdfast.ports import (
     WorkerInfo,
 )
 from holdfast.stores import codec
-from holdfast.stores.memory.state import Bodies, Shelves, Tenant
+from holdfast.stores.memory.plans import MemoryPlans
+from holdfast.stores.memory.pruning import Pruning
+from holdfast.stores.memory.state import Bodies, Tenant
+from holdfast.stores.memory.triggers import MemoryTriggers
 
 
-class MemoryStore(Shelves):
+class MemoryStore(Pruning):
     durable = False
     url = "memory://"
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.triggers = MemoryTriggers(self)
+        self.plans = MemoryPlans(self)
 
     # -- writes
 
@@ -151,6 +159,8 @@ class MemoryStore(Shelves):
             return Stale(task)
         if transition.not_if_moved_on and self._moved_on(task):
             return MovedOn(task)
+        if transition.not_if_busy and self._must_wait(task):
+            return Busy(task)
         if not self._checkpoint_is_newer(transition):
             return Stale(task)
         self._write(task, transition)
@@ -298,65 +308,6 @@ class MemoryStore(Shelves):
                 self._enter(moved)
             rest = waiting[len(due) :]
             return Due(count=len(due), next_seconds=max(0.0, rest[0][0] - now) if rest else None)
-
-    async def prune(
-        self, kind: Kept, *, older_than_seconds: float, limit: int, dry_run: bool
-    ) -> int:
-        with self._lock:
-            clock = self._now if kind is Kept.WORKERS else self._clock.now
-            before = clock() - older_than_seconds
-            found = list(self._outdated(kind, before))[:limit]
-            for name in () if dry_run else found:
-                self._remove(kind, name)
-            return len(found)
-
-    def _outdated(self, kind: Kept, before: float) -> Iterable[str]:
-        now = self._clock.now()
-        settled = [t for t in self._tasks.values() if t.settled_at is not None]
-        match kind:
-            case Kept.TASKS:
-                return (
-                    t.id
-                    for t in settled
-                    if t.settled_at is not None
-                    and t.settled_at < before
-                    and t.settled_at + t.keep_seconds <= now
-                )
-            case Kept.CHECKPOINTS:
-                return (
-                    t.id
-                    for t in settled
-                    if t.settled_at is not None
-                    and t.settled_at < before
-                    and self._bodies[t.id].checkpoint is not None
-                )
-            case Kept.TOMBSTONES:
-                return (i for i, t in self._tombstones.items() if t.until < min(before, now))
-            case Kept.AUDIT:
-                old = takewhile(lambda entry: entry.at < before, self._audits)
-                return (str(n) for n, _ in enumerate(old))
-            case Kept.WORKERS:
-                return (name for name, (_, seen) in self._workers.items() if seen < before)
-
-    def _remove(self, kind: Kept, name: str) -> None:
-        match kind:
-            case Kept.TASKS:
-                self._delete(name)
-            case Kept.CHECKPOINTS:
-                self._drop_checkpoint(self._bodies[name])
-            case Kept.TOMBSTONES:
-                self._free_key(self._tombstones.pop(name).task)
-            case Kept.AUDIT:
-                self._audits.pop(0)  # the oldest come first
-            case Kept.WORKERS:
-                self._workers.pop(name)
-                self._claims.pop(name, None)
-
-    def _drop_checkpoint(self, bodies: Bodies) -> None:
-        """What the stages kept in it lives on: a task may still be rolled back."""
-        if bodies.data is None and bodies.checkpoint is not None:
-            bodies.data = codec.custom_data(bodies.checkpoint)
-        bodies.checkpoint = None
 
     async def audit(self, entry: Audit) -> None:
         with self._lock:

@@ -20,7 +20,7 @@ from holdfast.domain.errors import SerialisationError, StoreError, StoreForeign
 from holdfast.domain.state import LOSE
 from holdfast.domain.task import Place, Task
 from holdfast.ports import Finding
-from holdfast.stores.redis import record, recount, salvage, scripts, walks
+from holdfast.stores.redis import doctor_dues, record, recount, salvage, scripts, walks
 from holdfast.stores.redis.keys import TYPES
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.walks import Pace
@@ -54,6 +54,7 @@ TYPES_OF = TYPES | {
     "by_day": "set",
     "events": "list",
     "tasks_of": "stream",
+    **doctor_dues.TYPES,
 }
 STREAMS = {"tasks": "default", "tasks_of": None}
 OF_A_TASK = ("key", "payload")
@@ -175,20 +176,28 @@ async def _everything(look: Look) -> AsyncIterator[Finding]:
                 async for finding in _strays(part, kind, "", names, fix):
                     yield finding
                 await pace()
+        async for finding in doctor_dues.records(part, page, fix, pace):
+            yield finding
         others |= dict.fromkeys(one for one in page if one[0] in OTHERS)
         await pace()
     for kind, of in others:
         async for finding in _members(look, kind, of, leaving):
             yield finding
-    tenants = sorted({of for kind, of in others if kind in OF_A_TENANT})
-    for names in _pages(tenants, PAGE):
-        for tenant, says, mended in await part.call(
-            scripts.EXAMINE_TENANTS, "1" if fix else "0", *names
-        ):
-            yield _finding("I11", None, f"{_text(tenant)} {_text(says)}", mended)
-        await pace()
+    async for finding in _tenants(look, {of for kind, of in others if kind in OF_A_TENANT}):
+        yield finding
+    async for finding in doctor_dues.lists(part, fix, pace):
+        yield finding
     async for finding in recount.examine(part, fix=fix, pace=pace):
         yield finding
+
+
+async def _tenants(look: Look, tenants: set[str]) -> AsyncIterator[Finding]:
+    for names in _pages(sorted(tenants), PAGE):
+        for tenant, says, mended in await look.part.call(
+            scripts.EXAMINE_TENANTS, "1" if look.fix else "0", *names
+        ):
+            yield _finding("I11", None, f"{_text(tenant)} {_text(says)}", mended)
+        await look.pace()
 
 
 async def _leaving(part: Partition) -> set[str]:

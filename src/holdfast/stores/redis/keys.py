@@ -48,6 +48,21 @@ TEMPLATES = {
     "tombstones": "tombstones",  # sorted set of the ids of tombstones by their end
     "by_error": "index:error:{}",  # sorted set of ids, all scores 0
     "key": "key:{}",  # string: the id of the task that a tenant's key belongs to
+    # Triggers.
+    "trigger": "trigger:{}",  # hash: the record
+    "trigger_lease": "trigger:lease:{}",  # string: who has it, for as long as the lease
+    "triggers": "triggers",  # sorted set of all ids, all scores 0
+    "triggers_due": "triggers:due",  # sorted set of ids that nobody has, by time in milliseconds
+    "triggers_leased": "triggers:leased",  # sorted set of ids by the end of their lease
+    "triggers_ended": "triggers:ended",  # sorted set of ids by the end of their retention
+    # Plans.
+    "plan": "plan:{}",  # hash: the record, and the list of its tasks
+    "plan_admitted": "plan:{}:admitted",  # sorted set of the tasks that have a slot, by number
+    "plan_members": "plan:{}:members",  # hash: number of a task → how the plan sees it
+    "plan_events": "plan:{}:events",  # list: one element for each version
+    "plans": "plans",  # sorted set of "TIME ID", all scores 0
+    "plans_due": "plans:due",  # sorted set of ids by when to look at them, or the lease's end
+    "plans_settled": "plans:settled",  # sorted set of "TIME ID" by the end of their retention
     # All of them.
     "meta": "meta",  # hash: format, partitions, the numbers that rise
     "queues": "queues",  # set of the queues' names
@@ -73,6 +88,13 @@ TYPES = {
     "settled": "zset",
     "saved": "zset",
     "tombstones": "zset",
+    "triggers": "zset",
+    "triggers_due": "zset",
+    "triggers_leased": "zset",
+    "triggers_ended": "zset",
+    "plans": "zset",
+    "plans_due": "zset",
+    "plans_settled": "zset",
     "meta": "hash",
     "queues": "set",
     "counts": "hash",
@@ -127,11 +149,11 @@ def _functions(used: Set[str]) -> Iterable[str]:
     yield "local K = {}"
     for kind, template in TEMPLATES.items():
         head, slot, tail = template.partition("{}")
-        assert not tail, template
         if kind not in used:
             continue
         if slot:
-            yield f"function K.{kind}(of) return P .. '{head}' .. of end"
+            after = f" .. '{tail}'" if tail else ""
+            yield f"function K.{kind}(of) return P .. '{head}' .. of{after} end"
         else:
             yield f"K.{kind} = P .. '{head}'"
     yield "function K.stream(q) if q == 'default' then return K.tasks end return K.tasks_of(q) end"

@@ -13,6 +13,7 @@ from holdfast.domain.errors import SerialisationError, StoreError
 from holdfast.domain.task import Lease, Place, Task
 from holdfast.domain.transition import (
     Applied,
+    Busy,
     Conflict,
     Existing,
     Full,
@@ -135,6 +136,7 @@ class _Transition(msgspec.Struct, omit_defaults=True, gc=False):
     error: str | None = None
     suspended_at: str | None = None
     not_if_moved_on: bool = False
+    not_if_busy: bool = False
     checkpoints: str | None = None  # "drop": delete it; "none": there cannot be one
     checkpoint: str | None = None
     checkpoint_version: str | None = None
@@ -171,6 +173,7 @@ def packed_transition(transition: Transition, kept: Kept) -> bytes:
         error=after.failure.fingerprint if after.failure else None,
         suspended_at=repr(after.updated_at) if after.suspended else None,
         not_if_moved_on=transition.not_if_moved_on,
+        not_if_busy=transition.not_if_busy,
         drop_stages=transition.drop_stages,
         audit=codec.encode(transition.audit).decode() if transition.audit else None,
     )
@@ -341,6 +344,9 @@ def outcome_of(transition: Transition, answer: bytes | Sequence[Any]) -> Outcome
         return error
 
 
+_REFUSED: dict[bytes, type[MovedOn | Busy]] = {b"moved-on": MovedOn, b"busy": Busy}
+
+
 def _outcome(transition: Transition, word: bytes, *facts: Any) -> Outcome:
     after = transition.after
     match word:
@@ -356,8 +362,8 @@ def _outcome(transition: Transition, word: bytes, *facts: Any) -> Outcome:
             raise SerialisationError(f"task {after.id}: {facts[0].decode()}")
         case b"stayed" | b"repeated":
             return Applied(_shown(after.id, facts[0]))
-        case b"moved-on":
-            return MovedOn(_shown(after.id, facts[0]))
+        case b"moved-on" | b"busy":
+            return _REFUSED[word](_shown(after.id, facts[0]))
         case _:
             return Stale(_shown(after.id, facts[0]) if facts[0] else None)
 

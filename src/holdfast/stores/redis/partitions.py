@@ -14,6 +14,8 @@ from holdfast.domain.task import Task
 from holdfast.stores.redis.keys import number_of
 from holdfast.stores.redis.partition import Partition
 
+_OF_A_TRIGGER = re.compile(r"[^@]+\.p(\d{2,4})@")
+
 T = TypeVar("T")
 U = TypeVar("U")
 
@@ -34,10 +36,31 @@ class Partitions:
     def home(self, task_id: str, *, tenant: str | None, key: str | None) -> str:
         if len(self) == 1:
             return task_id
-        return f"{task_id}.p{number_of(self._number(tenant or key or task_id))}"
+        return f"{task_id}.p{number_of(self._number_of(tenant, key, task_id))}"
+
+    def _number_of(self, tenant: str | None, key: str | None, task_id: str) -> int:
+        """A trigger's task lives where the trigger does: its key begins with the trigger's id,
+        which ends with the partition (`nightly.p03@…`)."""
+        if tenant is None and key is not None and (named := _OF_A_TRIGGER.match(key)):
+            number = int(named[1])
+            if number < len(self):
+                return number
+        return self._number(tenant or key or task_id)
 
     def _number(self, name: str) -> int:
         return zlib.crc32(name.encode()) % len(self)
+
+    def of_trigger(self, trigger_id: str) -> Partition | None:
+        """None: that is no id, but at most a name. Tasks are made by it, so there is one way only
+        to write the partition's number."""
+        part = self.of_task(trigger_id)
+        if part is None or len(self) == 1:
+            return part
+        number = number_of(self._parts.index(part))
+        return part if trigger_id.endswith(f".p{number}") else None
+
+    def of_plan(self, plan_id: str) -> Partition:
+        return self._parts[self._number(plan_id)]
 
     def of_tenant(self, tenant: str) -> Partition:
         return self._parts[self._number(tenant)]

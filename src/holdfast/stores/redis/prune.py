@@ -13,7 +13,9 @@ from holdfast.ports import Kept
 from holdfast.stores import codec
 from holdfast.stores.redis import salvage, scripts
 from holdfast.stores.redis.keys import GROUP
+from holdfast.stores.redis.link import Script
 from holdfast.stores.redis.partition import BATCH, Partition
+from holdfast.stores.redis.partitions import Partitions
 from holdfast.stores.redis.reads import unless_foreign
 
 IDLE_SECONDS = 60.0  # a consumer that has just been born has no beat yet
@@ -244,8 +246,43 @@ def parts(names: Sequence[bytes]) -> Iterable[Sequence[bytes]]:
     return (names[start : start + BATCH] for start in range(0, len(names), BATCH))
 
 
+def _ended(script: Callable[[], Script]) -> Callable[[Partition, Asked], Awaitable[int]]:
+    async def swept(part: Partition, asked: Asked) -> int:
+        pruned, score, passed = 0, b"-inf", 0
+        while pruned < asked.limit:
+            wanted = min(BATCH, asked.limit - pruned)
+            dry_run = "1" if asked.dry_run else "0"
+            seen, found, score, passed = await part.call(
+                script(), repr(asked.before), dry_run, score, passed, wanted
+            )
+            pruned += found
+            if seen < wanted:
+                break
+        return pruned
+
+    return swept
+
+
+async def of_all(
+    parts: Partitions, kind: Kept, *, older_than_seconds: float, limit: int, dry_run: bool
+) -> int:
+    """The same in every partition."""
+    pruned = 0
+    for part in parts:
+        pruned += await prune(
+            part,
+            kind,
+            older_than_seconds=older_than_seconds,
+            limit=limit - pruned,
+            dry_run=dry_run,
+        )
+    return pruned
+
+
 _PRUNERS: dict[Kept, Callable[[Partition, Asked], Awaitable[int]]] = {
     Kept.TASKS: _tasks,
+    Kept.TRIGGERS: _ended(lambda: scripts.PRUNE_TRIGGERS),
+    Kept.PLANS: _ended(lambda: scripts.PRUNE_PLANS),
     Kept.CHECKPOINTS: _checkpoints,
     Kept.TOMBSTONES: _tombstones,
     Kept.AUDIT: _audit,

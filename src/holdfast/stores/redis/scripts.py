@@ -26,10 +26,12 @@ _FUNCTION = re.compile(  # in one line, or up to an "end" that begins one
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 
 
-def script(name: str) -> Script:
-    """A verb over what it needs of what they share: the server makes all of it at each run."""
+def script(name: str, *more: str) -> Script:
+    """A verb over what it needs of what they share, all of them or some (``more``): the server
+    makes all of it at each run."""
     verb = _read(name)
-    common = _needed(_COMMENT.sub("", _COMMON), verb)
+    shared = "\n".join([_COMMON, *map(_read, more)])
+    common = _needed(_COMMENT.sub("", shared), verb)
     used = common + verb
     keys = TEMPLATES.keys() if "K[" in used else set(re.findall(r"\bK\.(\w+)", used))
     return Script(name, f"{in_lua(keys)}\n{common}\n{verb}")
@@ -38,7 +40,7 @@ def script(name: str) -> Script:
 def _needed(common: str, verb: str) -> str:
     """Without the functions that nothing in the verb leads to."""
     bodies = {found[1]: found[0] for found in _FUNCTION.finditer(common)}
-    known = _words(_FUNCTION.sub("", common) + verb)
+    known = _words(_FUNCTION.sub("", common) + _COMMENT.sub("", verb))
     waiting = [name for name in bodies if name in known]
     needed = set(waiting)
     while waiting:
@@ -52,7 +54,7 @@ def _words(text: str) -> set[str]:
     return set(re.findall(r"\w+", text))
 
 
-INSERT = script("insert")
+INSERT = script("insert", "submits")
 CLAIM = script("claim")
 APPLY = script("apply")
 EXPIRE = script("expire")
@@ -85,3 +87,21 @@ MEMBERS = script("members")
 EXAMINE_TENANTS = script("examine_tenants")
 TALLY = script("tally")
 RECOUNT = script("recount")
+TRIGGER_SAVE = script("trigger_save", "triggers")
+TRIGGER_REMOVE = script("trigger_remove", "triggers")
+TRIGGER_LEASE = script("trigger_lease", "triggers")
+TRIGGER_CLAIM = script("trigger_claim", "triggers")
+TRIGGER_DUE = script("trigger_due", "triggers")
+TRIGGER_APPLY = script("trigger_apply", "submits", "triggers")
+TRIGGER_ASIDE = script("trigger_aside", "triggers")
+PRUNE_TRIGGERS = script("prune_triggers", "triggers", "ended")
+EXAMINE_TRIGGERS = script("examine_triggers", "triggers")
+PLAN_CREATE = script("plan_create", "plans")
+PLAN_CLAIM = script("plan_claim", "plans")
+PLAN_DUE = script("plan_due", "plans")
+PLAN_RENEW = script("plan_renew", "plans")
+PLAN_APPLY = script("plan_apply", "plans")
+PLAN_ASIDE = script("plan_aside")
+PRUNE_PLANS = script("prune_plans", "plans", "ended")
+EXAMINE_PLANS = script("examine_plans", "plans")
+EXAMINE_DUES = script("examine_dues")

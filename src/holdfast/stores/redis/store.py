@@ -53,6 +53,8 @@ from holdfast.stores.redis.keys import Keys, prefixes
 from holdfast.stores.redis.link import Link
 from holdfast.stores.redis.partition import Partition, Terms, Time
 from holdfast.stores.redis.partitions import Partitions, everything, nowhere, tried
+from holdfast.stores.redis.plans import RedisPlans
+from holdfast.stores.redis.triggers import RedisTriggers
 from holdfast.stores.signals import Signals
 
 log = logging.getLogger(__name__)
@@ -88,9 +90,18 @@ class RedisStore:
             [Partition(self._link, k, terms or Terms(), time, clock.steady) for k in self._keys]
         )
         self._claims = Claims(self._parts, clock)
+        self._triggers, self._plans = RedisTriggers(self._parts), RedisPlans(self._parts)
         self._signals = Signals(clock)
         self._bells = Bells(self._link, self._keys, self._signals.notify)
         self._checks: list[Check] = []
+
+    @property
+    def triggers(self) -> RedisTriggers:
+        return self._triggers
+
+    @property
+    def plans(self) -> RedisPlans:
+        return self._plans
 
     async def open(self) -> None:
         await self._link.open()

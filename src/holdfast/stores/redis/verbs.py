@@ -50,7 +50,7 @@ async def insert(part: Partition, batch: Sequence[Submission], depth_limit: int)
     found = await all_at_once(
         _insert_in_time(part, some, depth_limit) for some in _parts(packed, BATCH)
     )
-    return _unless_failed(
+    return unless_failed(
         [messages.insertion_of(word, name.decode(), where) for word, name in found]
     )
 
@@ -69,7 +69,7 @@ async def _insert_in_time(part: Partition, some: Sequence[bytes], depth_limit: i
     )
 
 
-def _unless_failed(answers: Sequence[T | StoreError]) -> list[T]:
+def unless_failed(answers: Sequence[T | StoreError]) -> list[T]:
     errors = [answer for answer in answers if isinstance(answer, StoreError)]
     if not errors:
         return [answer for answer in answers if not isinstance(answer, StoreError)]
@@ -154,7 +154,7 @@ async def apply(part: Partition, batch: Sequence[Transition]) -> list[Outcome]:
         part.write(scripts.APPLY, *kept, *some) for some in _parts(packed, MOVES)
     )
     told = zip(batch, answers, strict=True)
-    return _unless_failed([messages.outcome_of(*one) for one in told])
+    return unless_failed([messages.outcome_of(*one) for one in told])
 
 
 # -- leases and times

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 from holdfast.domain.errors import StoreError
@@ -14,11 +14,12 @@ from holdfast.stores.redis.partition import Partition
 PAGE = 100
 PAUSE_MAX_SECONDS = 5.0  # it may be us who stood still
 
-# The longest beginning first: index:tenant: before index:, ckpt:meta: before ckpt:.
-_KINDS: Mapping[str, str] = {
-    template.partition("{}")[0]: kind
+# The longest first: index:tenant: before index:, ckpt:meta: before ckpt:, plan:ID:events before
+# plan:ID.
+_KINDS: Sequence[tuple[str, str, str, str]] = [
+    (kind, *template.partition("{}"))
     for kind, template in sorted(TEMPLATES.items(), key=lambda item: -len(item[1]))
-}
+]
 _SPECIAL = re.compile(r"([*?\[\]\\^])")
 
 Pace = Callable[[], Awaitable[None]]  # called after each page
@@ -54,10 +55,11 @@ async def names(part: Partition) -> AsyncIterator[Sequence[tuple[str, str]]]:
 
 
 def kind_of(name: str) -> tuple[str, str]:
-    for beginning, kind in _KINDS.items():
-        fixed = "{}" not in TEMPLATES[kind]
-        if name == beginning if fixed else name.startswith(beginning):
-            return kind, name[len(beginning) :]
+    for kind, beginning, slot, end in _KINDS:
+        if slot and name.startswith(beginning) and name.endswith(end):
+            return kind, name[len(beginning) : len(name) - len(end)]
+        if name == beginning:
+            return kind, ""
     return "", name
 
 

@@ -8,10 +8,10 @@ import msgspec
 
 from holdfast.domain import checkpoint as ckpt
 from holdfast.domain.task import Place, Task
-from holdfast.domain.transition import Applied, MovedOn, Next, Outcome, Stale, Transition
+from holdfast.domain.transition import Applied, Busy, MovedOn, Next, Outcome, Stale, Transition
 from holdfast.ports import Topic
 from holdfast.stores import codec
-from holdfast.stores.sqlite.places import entered, leave, moved_on, rest
+from holdfast.stores.sqlite.places import entered, leave, lines_up, moved_on, rest
 from holdfast.stores.sqlite.records import (
     PLACES,
     Standing,
@@ -77,6 +77,8 @@ def _apply(txn: Txn, write: Write, row: Standing | None) -> Outcome:
         return _refused(txn, row, transition)
     if transition.not_if_moved_on and moved_on(txn, transition.before.tenant, row.fence):
         return MovedOn(_record(txn, row) or transition.before)
+    if transition.not_if_busy and lines_up(txn, transition.after.tenant, row.n):
+        return Busy(_record(txn, row) or transition.before)
     _write_bodies(txn, row, write)
     if transition.next is STAY:
         return Applied(_stay(txn, row, write))

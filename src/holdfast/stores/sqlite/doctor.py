@@ -16,6 +16,7 @@ from holdfast.domain import checkpoint as ckpt
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task import Place, Task
 from holdfast.ports import Finding
+from holdfast.stores.sqlite import doctor_plans
 from holdfast.stores.sqlite.records import Row, Standing, bodies_of, row_of, shown, task_of
 
 PAGE = 500
@@ -119,6 +120,8 @@ def _everything(look: Source) -> Iterator[Complaint]:
     yield from _of_tenants(look, lines, given)
     yield from _of_totals(look, totals)
     yield from _of_numbers(look, given)
+    for name, says, cure in doctor_plans.examine(look):
+        yield Complaint(invariant="I11", says=says, cure=cure, name=name)
 
 
 def _all_tasks(look: Source) -> Iterator[Found]:

@@ -9,6 +9,7 @@ import msgspec
 from holdfast.domain.state import START
 from holdfast.domain.task import Place, Task
 from holdfast.ports import Finding
+from holdfast.stores.sqlite import doctor_plans
 from holdfast.stores.sqlite.doctor import (
     Complaint,
     Found,
@@ -171,6 +172,10 @@ def _total(txn: Txn, complaint: Complaint) -> bool:
     return True
 
 
+def _of_plans(txn: Txn, complaint: Complaint) -> bool:
+    return doctor_plans.CURES[complaint.cure or ""](txn, complaint.name)
+
+
 def _numbers(txn: Txn, complaint: Complaint) -> bool:
     if complaint.numbers is None:
         return False
@@ -189,4 +194,5 @@ _CURES: dict[str, Callable[[Txn, Complaint], bool]] = {
     "line": _line,
     "total": _total,
     "numbers": _numbers,
+    **dict.fromkeys(doctor_plans.CURES, _of_plans),
 }

@@ -20,12 +20,20 @@ def entered(txn: Txn, tenant_name: str | None, n: int) -> tuple[Place, int | Non
     """Its place in its queue, or behind its tenant's active task; its number there."""
     if tenant_name is not None:
         tenant = txn.tenant(tenant_name)
-        if tenant.active != n and not tenant.open:
+        if lines_up(txn, tenant_name, n):
             txn.join_line(tenant, tenant_name)
             return Place.LINE, None, n
         tenant.active, tenant.rests = n, False
     txn.topics.add(Topic.READY)
     return Place.READY, txn.next_ready(), None
+
+
+def lines_up(txn: Txn, tenant_name: str | None, n: int) -> bool:
+    """It would have to wait behind its tenant's active task."""
+    if tenant_name is None:
+        return False
+    tenant = txn.tenant(tenant_name)
+    return tenant.active != n and not tenant.open
 
 
 def enter(txn: Txn, before: Task, after: Task) -> Task:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import takewhile
 from typing import Any
 
 from holdfast.domain.task import Task
 from holdfast.ports import Kept
 from holdfast.stores import codec
+from holdfast.stores.sqlite import plan_verbs, trigger_verbs
 from holdfast.stores.sqlite.applying import delete
 from holdfast.stores.sqlite.claiming import leave
 from holdfast.stores.sqlite.places import set_aside
 from holdfast.stores.sqlite.records import row_of
 from holdfast.stores.sqlite.txn import Txn
+from holdfast.stores.sqlite.writer import Writer
 
 BATCH = 500  # in one transaction: others must get their turn
 
@@ -25,6 +28,22 @@ class Age:
         self.before = txn.wall - older_than_seconds
         self.steady_before = txn.now - older_than_seconds
         self.now = txn.wall
+
+
+async def in_steps(
+    writer: Writer, kind: Kept, older_than_seconds: float, limit: int, *, dry_run: bool
+) -> int:
+    done = 0
+    while done < limit:
+        step = limit - done if dry_run else min(limit - done, BATCH)
+        work = partial(
+            prune, kind=kind, older_than_seconds=older_than_seconds, limit=step, dry_run=dry_run
+        )
+        found = await writer.do(work, weight=step)
+        done += found
+        if dry_run or found < step:
+            break
+    return done
 
 
 def prune(txn: Txn, kind: Kept, older_than_seconds: float, limit: int, *, dry_run: bool) -> int:
@@ -56,6 +75,14 @@ def _deleted(txn: Txn, rows: Iterable[Any]) -> Iterator[Task]:
         else:
             delete(txn, task)
             yield task
+
+
+def _triggers(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
+    return trigger_verbs.prune(txn, age.now, age.before, limit, dry_run=dry_run)
+
+
+def _plans(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
+    return plan_verbs.prune(txn, age.now, age.before, limit, dry_run=dry_run)
 
 
 def _checkpoints(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
@@ -97,6 +124,8 @@ def _workers(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
 
 _PRUNERS: dict[Kept, Callable[[Txn, Age, int, bool], int]] = {
     Kept.TASKS: _tasks,
+    Kept.TRIGGERS: _triggers,
+    Kept.PLANS: _plans,
     Kept.CHECKPOINTS: _checkpoints,
     Kept.TOMBSTONES: _tombstones,
     Kept.AUDIT: _audit,

@@ -15,7 +15,7 @@ from holdfast.stores.sqlite import faults
 from holdfast.stores.sqlite.statements import SQL
 
 APPLICATION_ID = 1215261796  # as in schema.sql
-VERSION = 1
+VERSION = 2
 NAMESPACE = "namespace"
 
 SQLITE_LEAST = 3_051_003  # 3.7.0–3.51.2 can corrupt a WAL file that has two connections

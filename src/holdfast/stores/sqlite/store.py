@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 import apsw
-import msgspec
 
 from holdfast.domain.checkpoint import Checkpoint
 from holdfast.domain.task import Task
@@ -47,23 +46,17 @@ from holdfast.stores.sqlite import (
     verbs,
 )
 from holdfast.stores.sqlite.boot import StoreClock
+from holdfast.stores.sqlite.opened import Open
+from holdfast.stores.sqlite.plans import SqlitePlans
 from holdfast.stores.sqlite.readers import Readers
 from holdfast.stores.sqlite.schema import LOCK_SECONDS, open_writer, patiently
 from holdfast.stores.sqlite.statements import SQL
+from holdfast.stores.sqlite.triggers import SqliteTriggers
 from holdfast.stores.sqlite.writer import Writer
 
 CLOSE_SECONDS = 30.0
 
 log = logging.getLogger(__name__)
-
-
-class _Open(msgspec.Struct, frozen=True):
-    """What there is between open and close."""
-
-    pid: int
-    clock: StoreClock
-    writer: Writer
-    readers: Readers
 
 
 class SqliteStore:
@@ -86,13 +79,23 @@ class SqliteStore:
         self._boot_id, self._lock_seconds = boot_id, lock_seconds
         self._signals = Signals(clock)
         self._empty_claims: dict[str, str] = {}
-        self._opened: _Open | None = None
+        self._opened: Open | None = None
+        self._triggers = SqliteTriggers(self._open_here)
+        self._plans = SqlitePlans(self._open_here)
+
+    @property
+    def triggers(self) -> SqliteTriggers:
+        return self._triggers
+
+    @property
+    def plans(self) -> SqlitePlans:
+        return self._plans
 
     async def open(self) -> None:
         if self._opened is None:
             self._opened = await asyncio.to_thread(self._open)
 
-    def _open(self) -> _Open:
+    def _open(self) -> Open:
         boot_id = self._boot_id or boot.read_boot_id()
         db = self._connect()
         try:
@@ -103,7 +106,7 @@ class SqliteStore:
             raise
         notify, seconds = self._signals.notify, self._lock_seconds
         writer = Writer(db, self.path, clock, notify, self._connect, lock_seconds=seconds)
-        return _Open(os.getpid(), clock, writer, readers)
+        return Open(os.getpid(), clock, writer, readers)
 
     def _connect(self) -> apsw.Connection:
         return open_writer(self.path, namespace=self._namespace, lock_seconds=self._lock_seconds)
@@ -130,12 +133,12 @@ class SqliteStore:
         del tenant, key
         return task_id
 
-    def _close(self, opened: _Open) -> None:
+    def _close(self, opened: Open) -> None:
         if not opened.writer.close(timeout=CLOSE_SECONDS):
             log.error("writes to %s did not end in %g s", self.path, CLOSE_SECONDS)
         opened.readers.close()
 
-    def _open_here(self) -> _Open:
+    def _open_here(self) -> Open:
         if self._opened is None:
             raise faults.not_open(self.path)
         if self._opened.pid != os.getpid():
@@ -194,21 +197,7 @@ class SqliteStore:
     async def prune(
         self, kind: Kept, *, older_than_seconds: float, limit: int, dry_run: bool
     ) -> int:
-        done = 0
-        while done < limit:
-            step = limit - done if dry_run else min(limit - done, prune.BATCH)
-            work = partial(
-                prune.prune,
-                kind=kind,
-                older_than_seconds=older_than_seconds,
-                limit=step,
-                dry_run=dry_run,
-            )
-            found = await self._writer.do(work, weight=step)
-            done += found
-            if dry_run or found < step:
-                break
-        return done
+        return await prune.in_steps(self._writer, kind, older_than_seconds, limit, dry_run=dry_run)
 
     async def audit(self, entry: Audit) -> None:
         await self._writer.do(partial(verbs.audit, entry=entry))

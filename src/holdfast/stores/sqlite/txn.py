@@ -71,6 +71,7 @@ class Txn:
         self.wall = clock.wall()  # everything else
         self.boot = clock.boot
         self.topics: set[Topic] = set()
+        self.due_count: int | None = None  # how often DUE has come, with this one
         self.shrink = False  # pages were freed: give them back after the commit
         self._pending: defaultdict[str, list[Any]] = defaultdict(list)
         self._size = 0
@@ -99,6 +100,10 @@ class Txn:
 
     def rows(self, name: str, *values: Any) -> list[Any]:
         return self.run(name, *values).fetchall()
+
+    def run_each(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        self.write_out()
+        self.db.executemany(SQL[name], rows)
 
     def add(self, name: str, row: Any, size: int = 0) -> None:
         """To be written with others of its kind; ``size``: its bytes, if they may be many."""
@@ -340,6 +345,8 @@ class Txn:
             self.run("moves_add", *move, count, self._dwelt[move])
         for says, count in self._refused.items():
             self.run("refusals_add", says, count)
+        if Topic.DUE in self.topics:
+            (self.due_count,) = self.row("due_count_raise")
 
 
 def listed(rows: Iterable[Any]) -> str:

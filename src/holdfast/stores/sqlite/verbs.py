@@ -38,11 +38,23 @@ def new(submission: Submission) -> New:
 
 
 def insert(txn: Txn, batch: Sequence[New], depth_limit: int) -> list[Insertion]:
-    tasks = [new.submission.task for new in batch]
-    known = {found for (found,) in txn.rows("tasks_known", listed([task.id for task in tasks]))}
-    owners = _owners(txn, [(t.tenant or "", t.key) for t in tasks if t.key is not None])
-    txn.meet({task.tenant for task in tasks if task.tenant is not None})
-    return [_insert(txn, new, depth_limit, known, owners) for new in batch]
+    there = There(txn, batch)
+    return [insert_one(txn, new, depth_limit, there) for new in batch]
+
+
+class There:
+    """What is there already of what a batch submits, read for all of it at once."""
+
+    def __init__(self, txn: Txn, batch: Sequence[New]) -> None:
+        tasks = [new.submission.task for new in batch]
+        ids = [task.id for task in tasks]
+        self.ids = {found for (found,) in txn.rows("tasks_known", listed(ids))} if ids else set()
+        self.owners = _owners(txn, [(t.tenant or "", t.key) for t in tasks if t.key is not None])
+        txn.meet({task.tenant for task in tasks if task.tenant is not None})
+
+    def is_new(self, task: Task) -> bool:
+        has_owner = task.key is not None and (task.tenant or "", task.key) in self.owners
+        return task.id not in self.ids and not has_owner
 
 
 def _owners(txn: Txn, keys: Sequence[Key]) -> dict[Key, tuple[str, str]]:
@@ -51,22 +63,20 @@ def _owners(txn: Txn, keys: Sequence[Key]) -> dict[Key, tuple[str, str]]:
     return {(tenant, key): (task_id, digest) for tenant, key, task_id, digest in found}
 
 
-def _insert(
-    txn: Txn, new: New, depth_limit: int, known: set[str], owners: dict[Key, tuple[str, str]]
-) -> Insertion:
+def insert_one(txn: Txn, new: New, depth_limit: int, there: There) -> Insertion:
     submission = new.submission
     task = submission.task
-    if task.id in known:
+    if task.id in there.ids:
         return Inserted(task.id)  # the same submit, sent again
     key = None if task.key is None else (task.tenant or "", task.key)
-    if key is not None and (owner := owners.get(key)) is not None:
+    if key is not None and (owner := there.owners.get(key)) is not None:
         first, digest = owner
         return Existing(first) if digest == submission.digest else Conflict(first)
     if txn.depth(task.queue) >= depth_limit:
         return Full(task.queue)
-    known.add(task.id)
+    there.ids.add(task.id)
     if key is not None:
-        owners[key] = task.id, submission.digest
+        there.owners[key] = task.id, submission.digest
         txn.add("key_put", (*key, task.id))
     _add(txn, task, new)
     return Inserted(task.id)

@@ -7,6 +7,8 @@ neighbour, and no savepoint is paid for as long as all goes well.
 
 While somebody waits for a signal, the thread also looks whether another process has committed: on
 its own connection SQLite tells exactly that. It looks every 2 ms while that happens, else every 50.
+What was committed it does not know, so all are woken but those who sleep until a time: a count in
+the file tells whether they have to wake up, lest they do so for every task of a busy neighbour.
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ class Writer:
         self._lock = threading.Lock()
         self._closing = False
         self._watchers = 0
-        self._seen = self._data_version()
+        self._seen, self._due_seen = self._data_version(), self._due_count()
         self._busy_until = 0.0
         self._thread = threading.Thread(target=self._run, name="holdfast-sqlite", daemon=True)
         self._thread.start()
@@ -168,6 +170,8 @@ class Writer:
             self._db.execute(SQL["commit"])
         finally:
             self._roll_back()
+        if txn.due_count is not None:
+            self._due_seen = txn.due_count
         if txn.shrink:
             self._shrink_log()
         return txn.topics
@@ -215,20 +219,26 @@ class Writer:
     def _look(self) -> None:
         try:
             seen = self._data_version()
+            if seen == self._seen:
+                return
+            due_count = self._due_count()
         except apsw.Error as error:
             log.warning("%s cannot be looked at: %s", self._path, error)
             return
-        if seen != self._seen:
-            self._seen = seen
-            self._busy_until = time.monotonic() + BUSY_SECONDS
-            for topic in Topic:
-                self._notify(topic)
+        rung = set(Topic) if due_count != self._due_seen else set(Topic) - {Topic.DUE}
+        self._seen, self._due_seen = seen, due_count
+        self._busy_until = time.monotonic() + BUSY_SECONDS
+        for topic in rung:
+            self._notify(topic)
 
     def _look_seconds(self) -> float:
         return BUSY_LOOK_SECONDS if time.monotonic() < self._busy_until else LOOK_SECONDS
 
     def _data_version(self) -> int:
         return int(self._db.execute(SQL["data_version"]).fetchone()[0])  # type: ignore[index]
+
+    def _due_count(self) -> int:
+        return int(self._db.execute(SQL["due_count"]).fetchone()[0])  # type: ignore[index]
 
     def _translated(self, error: Exception) -> Exception:
         system_errno = 0 if self._broken else self._db.system_errno

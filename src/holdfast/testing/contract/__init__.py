@@ -6,6 +6,9 @@
 where ``async def open_redis(self, clock)`` returns a store that is open, empty and tells the time
 by ``clock``. For a store that outlives the process derive from `DurableStoreContract`; there
 ``open`` opens the same data each time that it is called within a test.
+
+What a store keeps beside its tasks has suites of its own: `holdfast.testing.contract.triggers` and
+`holdfast.testing.contract.plans`.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from holdfast.testing.contract.applying import Applying, Repeats
 from holdfast.testing.contract.bodies import Checkpoints, Results
 from holdfast.testing.contract.claiming import Claiming
 from holdfast.testing.contract.durability import Durability
+from holdfast.testing.contract.holding import HoldingBack, RefusingToWait
 from holdfast.testing.contract.inserting import Inserting, Keys
 from holdfast.testing.contract.keeping import Keeping, OtherKinds, Tombstones
 from holdfast.testing.contract.leasing import Expiring, Leasing
@@ -42,6 +46,8 @@ class StoreContract(
     Jumping,
     Lining,
     ActiveTask,
+    HoldingBack,
+    RefusingToWait,
     MovingOn,
     Keeping,
     Tombstones,

@@ -36,6 +36,7 @@ OPERATE: Mapping[Command, Callable[..., Transition]] = {
     Command.ROLLBACK: operate.rollback,
     Command.DISCARD: operate.discard,
 }
+ASKED = {**OPERATE, Command.HOLD_BACK: operate.hold_back}  # by a plan, too
 
 
 class Hands:
@@ -168,7 +169,7 @@ class Hands:
     ) -> Transition:
         name = request or f"request-{next(self._numbers)}"
         ask = operate.Ask(by=ASKER, now=self.clock.now(), request=name)
-        return OPERATE[command](task, ask, **options)
+        return ASKED[command](task, ask, **options)
 
     # -- write
 

@@ -241,7 +241,7 @@ class Counting(Contract):
 
 class Workers(Contract):
     async def test_a_worker_is_known_by_its_beat(self, hands: Hands) -> None:
-        said = beat("w-7", types=("a", "b"), slots=3, started_at=12.5)
+        said = beat("w-7", types=("a", "b"), slots=3, started_at=12.5, triggers=("nightly",))
         await hands.store.renew(said, [], lease_seconds=30)
         hands.clock.advance(5)
         (info,) = await hands.store.workers(live_within_seconds=10)

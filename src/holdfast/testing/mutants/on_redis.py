@@ -1,4 +1,4 @@
-"""The store contract over a Redis server of its own, as it is or with a mutant in its scripts."""
+"""The contracts over a Redis server of its own, as it is or with a mutant in its scripts."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from holdfast.ports import Clock, Store
 from holdfast.stores.redis.store import RedisStore
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract import DurableStoreContract
+from holdfast.testing.contract.plans import DurablePlanStoreContract
+from holdfast.testing.contract.triggers import DurableTriggerStoreContract
 from holdfast.testing.mutants.on_memory import run_contract
 from holdfast.testing.servers import RedisServer
 
 
-class TestRedis(DurableStoreContract):
+class OnRedis:
     server: ClassVar[RedisServer]
     _numbers = count(1)
     namespace = ""
@@ -26,7 +28,7 @@ class TestRedis(DurableStoreContract):
     @pytest.fixture(autouse=True, scope="class")
     def a_server(self) -> Iterator[None]:
         with RedisServer(appendonly=True) as server:
-            TestRedis.server = server
+            OnRedis.server = server
             yield
 
     @pytest_asyncio.fixture(autouse=True)
@@ -39,6 +41,18 @@ class TestRedis(DurableStoreContract):
         store = RedisStore(self.server.url, clock, self.namespace, time=clock.times)
         await store.open()
         return store
+
+
+class TestTriggers(OnRedis, DurableTriggerStoreContract):
+    pass
+
+
+class TestPlans(OnRedis, DurablePlanStoreContract):
+    pass
+
+
+class TestRedis(OnRedis, DurableStoreContract):
+    pass
 
 
 def contract() -> int:

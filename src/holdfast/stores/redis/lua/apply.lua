@@ -25,6 +25,7 @@ local function refuse(t, r, wrong)
     return answer('stale', t.id)
   end
   if t.not_if_moved_on and moved_on(r) then return answer('moved-on', t.id) end
+  if t.not_if_busy and t.next == 'ready' and would_wait(r) then return answer('busy', t.id) end
   if t.stage and type(try('HLEN', K.stages(t.id))) ~= 'number' then
     return {'unreadable', K.stages(t.id) .. ' is of another type'}
   end

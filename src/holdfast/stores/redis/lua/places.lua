@@ -27,18 +27,20 @@ local function to_queue(r)
   rings.ready = true
 end
 
+-- Whether it would have to go behind its tenant's active task.
+local function would_wait(r)
+  if not r.tenantId then return false end
+  local active = active_of(r.tenantId)
+  return active ~= r.id and not line_is_open(active)
+end
+
 -- To its queue, or behind its tenant's active task.
 local function enter(r)
-  if r.tenantId then
-    local active = active_of(r.tenantId)
-    if active ~= r.id then
-      if not line_is_open(active) then
-        follow('ZADD', K.line(r.tenantId), r.order, r.id)
-        r.place, r.entry = 'line', nil
-        count(r.queue, 'line', 1)
-        return
-      end
-    end
+  if would_wait(r) then
+    follow('ZADD', K.line(r.tenantId), r.order, r.id)
+    r.place, r.entry = 'line', nil
+    count(r.queue, 'line', 1)
+    return
   end
   to_queue(r)
 end

@@ -4,6 +4,12 @@ SELECT task, ready, fence FROM sequences WHERE one = 1;
 -- name: sequences_put
 UPDATE sequences SET task = ?, ready = ?, fence = ? WHERE one = 1;
 
+-- name: due_count
+SELECT due FROM sequences WHERE one = 1;
+
+-- name: due_count_raise
+UPDATE sequences SET due = due + 1 WHERE one = 1 RETURNING due;
+
 -- name: totals_of_queue
 SELECT place, count FROM totals WHERE queue = ?;
 

@@ -185,3 +185,72 @@ CREATE TABLE moves (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE refusals (says TEXT PRIMARY KEY, count INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+
+-- name: v2
+PRAGMA user_version = 2;
+
+-- How often a time was written that somebody may have to wake up for (see writer.py).
+ALTER TABLE sequences ADD COLUMN due INTEGER NOT NULL DEFAULT 0;
+
+-- A trigger is in one of two indexes: by its time (the wall's) while nobody has it, else by the end
+-- of its lease (the store's clock). One that waits for no time is in neither.
+CREATE TABLE triggers (
+    id TEXT PRIMARY KEY,
+    tenant TEXT,
+    version INTEGER NOT NULL,
+    status TEXT NOT NULL,
+    at REAL,
+    boot INTEGER,
+    until REAL,
+    ended_at REAL,
+    keep_until REAL,
+    body TEXT NOT NULL  -- the record
+) STRICT;
+CREATE INDEX triggers_status ON triggers (status, id);
+CREATE INDEX triggers_tenant ON triggers (tenant, id) WHERE tenant IS NOT NULL;
+CREATE INDEX triggers_due ON triggers (at, id) WHERE at IS NOT NULL AND until IS NULL;
+CREATE INDEX triggers_leased ON triggers (boot, until) WHERE until IS NOT NULL;
+CREATE INDEX triggers_kept ON triggers (keep_until, ended_at) WHERE keep_until IS NOT NULL;
+
+-- A plan's lease is in columns alone: to hand it out is no change of the plan.
+CREATE TABLE plans (
+    n INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    created_at REAL NOT NULL,
+    version INTEGER NOT NULL,
+    status TEXT NOT NULL,
+    due REAL,  -- when to look at it, unless it is leased
+    fence INTEGER NOT NULL,
+    lease_id TEXT,
+    owner TEXT,
+    boot INTEGER,
+    until REAL,
+    settled_at REAL,
+    keep_until REAL,
+    body TEXT NOT NULL  -- the record
+) STRICT;
+CREATE INDEX plans_created ON plans (created_at, id);
+CREATE INDEX plans_status ON plans (status, created_at, id);
+CREATE INDEX plans_due ON plans (due, n) WHERE due IS NOT NULL AND until IS NULL;
+CREATE INDEX plans_leased ON plans (boot, until) WHERE until IS NOT NULL;
+CREATE INDEX plans_kept ON plans (keep_until, settled_at) WHERE keep_until IS NOT NULL;
+
+-- Away from the record, which is written often, and this once.
+CREATE TABLE plan_tasks (n INTEGER PRIMARY KEY, body TEXT NOT NULL) STRICT;
+
+-- Those that do not wait.
+CREATE TABLE plan_members (
+    n INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    PRIMARY KEY (n, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE plan_events (
+    seq INTEGER PRIMARY KEY,
+    n INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    events TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX plan_events_version ON plan_events (n, version);

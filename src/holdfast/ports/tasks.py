@@ -1,4 +1,4 @@
-"""What the engine asks of a store and of a clock.
+"""What the engine asks of a store of tasks, and of a clock.
 
 A store is told whole transitions and compares before it swaps; it decides nothing but what must be
 decided over sets: whom to hand out, whose lease has lapsed, what is due, who heads a tenant's line.
@@ -18,6 +18,8 @@ from holdfast.domain.events import Event
 from holdfast.domain.state import Status
 from holdfast.domain.task import Failure, Place, Progress, StageRecord, Task
 from holdfast.domain.transition import Audit, Insertion, Outcome, Submission, Transition
+from holdfast.ports.plans import PlanStore
+from holdfast.ports.triggers import TriggerStore
 
 
 class Timer(Protocol):
@@ -56,6 +58,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True):
     slots: int
     running: int
     started_at: float
+    triggers: tuple[str, ...] = ()  # those that its code declares
 
 
 class Renewal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -157,6 +160,8 @@ class Kept(StrEnum):
     """What can be cleaned up by age."""
 
     TASKS = "tasks"  # settled ones, with all that belongs to them
+    TRIGGERS = "triggers"  # that have ended
+    PLANS = "plans"  # settled ones
     CHECKPOINTS = "checkpoints"  # of settled tasks
     TOMBSTONES = "tombstones"
     AUDIT = "audit"
@@ -183,11 +188,18 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 class Topic(StrEnum):
     READY = "ready"  # something may be there to claim, or be due sooner than was known
     RESTED = "rested"  # a task has settled or been parked
+    DUE = "due"  # a trigger or a plan may have to be looked at sooner than was known
 
 
 class Store(Protocol):
     durable: bool
     url: str  # how to reach it, without secrets
+
+    @property
+    def triggers(self) -> TriggerStore: ...
+
+    @property
+    def plans(self) -> PlanStore: ...
 
     async def open(self) -> None: ...
     async def close(self) -> None: ...
@@ -228,7 +240,8 @@ class Store(Protocol):
     async def prune(
         self, kind: Kept, *, older_than_seconds: float, limit: int, dry_run: bool
     ) -> int:
-        """Delete what ended longer ago than that; for TASKS at least each one's own ``keep``."""
+        """Delete what ended longer ago than that; tasks, triggers and plans keep at least their
+        own ``keep_seconds``."""
 
     async def reconcile(self, *, every_seconds: float) -> Sequence[Finding]:
         """Mend what does not agree, unless somebody has within that time; what was found."""

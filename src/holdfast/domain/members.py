@@ -1,0 +1,178 @@
+"""How a plan sees its tasks, and what it wants of each.
+
+All of it follows from what is written: from the status of the plan, from how it sees its tasks, and
+from the tasks themselves. So a driver that takes over goes on where the last one died, and a
+command that is decided on twice is carried out once: it names the version of the task, which is
+written with the task's slot before the command goes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from holdfast.domain.plan import WAITING, Member, MemberState, Plan, PlanStatus
+from holdfast.domain.state import Command, Status, can
+from holdfast.domain.task import Task
+
+M, P = MemberState, PlanStatus
+
+RESTS: Mapping[Status, MemberState] = {
+    Status.COMPLETED: M.COMPLETED,
+    Status.FAILED: M.FAILED,
+    Status.CANCELLED: M.CANCELLED,
+    Status.ROLLED_BACK: M.ROLLED_BACK,
+    Status.ROLLBACK_FAILED: M.ROLLBACK_FAILED,
+    Status.PAUSED: M.PAUSED,
+}
+GOING = frozenset({Status.PENDING, Status.RUNNING, Status.RETRYING})
+MOVES = {**RESTS, **dict.fromkeys(GOING, M.ADMITTED), Status.ROLLING_BACK: M.UNDOING}
+SETS_GOING: Mapping[Status, Command] = {
+    Status.CREATED: Command.RELEASE,
+    Status.FAILED: Command.RETRY,
+    Status.ROLLED_BACK: Command.RETRY,
+}
+DISCARDABLE = frozenset({Status.FAILED, Status.ROLLBACK_FAILED})
+UNDOABLE = frozenset({M.COMPLETED, M.FAILED, M.PAUSED})
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A task as its plan finds it; without ``task`` only its tombstone is left."""
+
+    status: Status
+    task: Task | None = None
+
+    @property
+    def version(self) -> int | None:
+        return self.task.version if self.task else None
+
+    @property
+    def moving(self) -> bool:
+        return self.status in GOING or self.status is Status.ROLLING_BACK
+
+
+def pause_mark(plan: Plan) -> str:
+    """The reason that a plan gives when it pauses a task: by it, it knows its own pauses."""
+    return f"plan {plan.id} is paused"
+
+
+def seen(plan: Plan, member: Member, look: Look) -> Member:
+    """How the plan sees a task that it finds like this."""
+    if member.state is M.SKIPPED:
+        return member if look.status is Status.CREATED else Member(M.SKIPPED)
+    if _stays(plan, member, look):
+        return member
+    if member.state is M.ADMITTED and is_due(member, look) and _goes_forward(plan):
+        return WAITING  # it is not set going now, and has its turn again when the plan goes on
+    state = MOVES.get(look.status, M.WAITING)  # held back: it has lost its slot
+    return member if state is member.state else Member(state)
+
+
+def _stays(plan: Plan, member: Member, look: Look) -> bool:
+    """Its task does not tell all: a command is to reach it first."""
+    match member.state:
+        case M.WAITING:
+            return _goes_forward(plan) and look.status in SETS_GOING
+        case M.ADMITTED if _goes_forward(plan):
+            in_time = plan.status is P.RUNNING or look.status is Status.CREATED
+            return (is_due(member, look) and in_time) or _is_paused_by(plan, look)
+        case M.UNDOING:
+            return plan.status is P.ROLLING_BACK and is_due(member, look)
+        case M.FAILED:  # asked for again, after a rollback that failed
+            return plan.status is P.ROLLING_BACK and look.status is Status.ROLLBACK_FAILED
+    return False
+
+
+def _goes_forward(plan: Plan) -> bool:
+    return plan.status is not P.ROLLING_BACK and not plan.cancel_requested
+
+
+def is_due(member: Member, look: Look) -> bool:
+    """The command that was decided on for it is still to be carried out."""
+    same = look.version is not None and look.version == member.version
+    if member.state is M.UNDOING:
+        return same and can(look.status, Command.ROLLBACK)
+    return same and look.status in SETS_GOING
+
+
+def _is_paused_by(plan: Plan, look: Look) -> bool:
+    if look.status is not Status.PAUSED or look.task is None:
+        return False
+    return look.task.reason == pause_mark(plan)
+
+
+def may_be_admitted(look: Look) -> bool:
+    return look.status in SETS_GOING
+
+
+def wanted(plan: Plan, member: Member, task: Task) -> Command | None:
+    """The command that brings the task to what the plan wants of it; None: nothing."""
+    if member.state is M.SKIPPED:
+        return Command.CANCEL if task.status is Status.CREATED else None
+    if plan.cancel_requested:
+        return _to_end(task)
+    if plan.status is P.ROLLING_BACK:
+        return _to_undo(member, task)
+    if member.state is M.ADMITTED:
+        return (_to_run if plan.status is P.RUNNING else _to_hold)(plan, member, task)
+    return None
+
+
+def _to_run(plan: Plan, member: Member, task: Task) -> Command | None:
+    if task.version == member.version:
+        return SETS_GOING.get(task.status)
+    held = task.status is Status.PAUSED or task.pause_requested
+    return Command.RESUME if held and task.reason == pause_mark(plan) else None
+
+
+def _to_hold(plan: Plan, member: Member, task: Task) -> Command | None:
+    if task.version == member.version:  # a release of it that may be on its way is void then
+        return Command.HOLD_BACK if task.can(Command.HOLD_BACK) else None
+    pauses = plan.status is P.PAUSED and task.status in GOING and not task.pause_requested
+    return Command.PAUSE if pauses and task.can(Command.PAUSE) else None
+
+
+def _to_end(task: Task) -> Command | None:
+    if task.status in DISCARDABLE:
+        return Command.DISCARD
+    ends = task.can(Command.CANCEL) and not task.cancel_requested
+    return Command.CANCEL if ends else None
+
+
+def _to_undo(member: Member, task: Task) -> Command | None:
+    """What has not begun never will; what runs is stopped first, and undone when it has stopped."""
+    if member.state is M.UNDOING:
+        return Command.ROLLBACK if is_due(member, Look(status=task.status, task=task)) else None
+    stops = member.state is M.WAITING or (
+        member.state is M.ADMITTED and task.status is not Status.PAUSED
+    )
+    stops = stops and task.can(Command.CANCEL) and not task.cancel_requested
+    return Command.CANCEL if stops else None
+
+
+def in_scope(plan: Plan, index: int) -> bool:
+    upto = plan.total if plan.undo_upto is None else plan.undo_upto
+    return (plan.undo_from or 0) <= index < upto
+
+
+def to_undo(plan: Plan, index: int, member: Member) -> bool:
+    """In question for being undone. Of a cancelled one its record tells, once: ``undoing``."""
+    cancelled = member.state is M.CANCELLED and member.version == 0
+    return in_scope(plan, index) and (member.state in UNDOABLE or cancelled)
+
+
+def undoing(member: Member, look: Look) -> Member:
+    """How a task begins to be undone; one that was cancelled before it did anything need not be."""
+    task = look.task
+    if task is None:
+        return Member(M.ROLLBACK_FAILED)  # its record is gone, and what it did with it
+    untouched = task.last_completed < 0 and not task.begun and task.next_undo < 0
+    if member.state is M.CANCELLED and untouched:
+        return Member(M.CANCELLED, task.version)
+    return Member(M.UNDOING, task.version)
+
+
+def ready_to_undo(plan: Plan) -> bool:
+    """Nothing of it runs forward any more, or ever will."""
+    return plan.count(M.ADMITTED) == 0 and not plan.all_waiting

@@ -1,0 +1,53 @@
+"""What the engine asks of a store and of a clock: tasks, triggers, plans."""
+
+from holdfast.ports.plans import DuePlans, PlanPage, PlanStore
+from holdfast.ports.tasks import (
+    Beat,
+    Check,
+    Claimed,
+    Clock,
+    Detail,
+    Due,
+    Filter,
+    Finding,
+    Kept,
+    Moves,
+    Page,
+    Peek,
+    Renewal,
+    Stats,
+    Store,
+    TenantView,
+    Timer,
+    Topic,
+    WorkerInfo,
+)
+from holdfast.ports.triggers import DueTriggers, TriggerPage, TriggerStore
+
+__all__ = [
+    "Beat",
+    "Check",
+    "Claimed",
+    "Clock",
+    "Detail",
+    "Due",
+    "DuePlans",
+    "DueTriggers",
+    "Filter",
+    "Finding",
+    "Kept",
+    "Moves",
+    "Page",
+    "Peek",
+    "PlanPage",
+    "PlanStore",
+    "Renewal",
+    "Stats",
+    "Store",
+    "TenantView",
+    "Timer",
+    "Topic",
+    "TriggerPage",
+    "TriggerStore",
+    "WorkerInfo",
+]

@@ -1,0 +1,250 @@
+"""Plans in memory: every look scans, every step is one under the lock."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.domain import names
+from holdfast.domain.errors import InvalidInput
+from holdfast.domain.plan import (
+    WAITING,
+    Counts,
+    Member,
+    MemberState,
+    Plan,
+    PlanApplied,
+    PlanChange,
+    PlanNext,
+    PlanOutcome,
+    PlanStale,
+    PlanStatus,
+    PlanTasks,
+)
+from holdfast.domain.plan_events import PlanEvent
+from holdfast.domain.task import Lease
+from holdfast.ports import DuePlans, PlanPage, Topic
+from holdfast.stores import codec
+from holdfast.stores.memory.state import check
+
+if TYPE_CHECKING:
+    from holdfast.stores.memory.store import MemoryStore
+
+
+class Shelf(msgspec.Struct, kw_only=True):
+    """A plan with all that belongs to it."""
+
+    plan: Plan
+    tasks: PlanTasks
+    members: dict[int, Member] = {}
+    events: list[PlanEvent] = []
+    due: float | None = None  # by the store's clock; None: nobody has to look at it
+
+
+class MemoryPlans:
+    def __init__(self, store: MemoryStore) -> None:
+        self._store, self._clock, self._lock = store, store._clock, store._lock
+        self._shelves: dict[str, Shelf] = {}
+
+    # -- writes
+
+    async def create(self, plan: Plan, tasks: PlanTasks, events: Sequence[PlanEvent]) -> Plan:
+        names.check("plan", plan.id)
+        _check(plan)
+        check(f"the tasks of plan {plan.id}", tasks, codec.decode_plan_tasks)
+        with self._lock:
+            shelf = self._shelves.setdefault(
+                plan.id, Shelf(plan=plan, tasks=tasks, events=list(events))
+            )
+            return shelf.plan
+
+    async def claim(self, owner: str, *, limit: int, lease_seconds: float) -> DuePlans:
+        with self._lock:
+            now = self._store._now()
+            due = [shelf for at, shelf in self._waiting() if at <= now][:limit]
+            plans = tuple(self._hand_out(shelf, owner, now + lease_seconds) for shelf in due)
+            left = self._waiting()
+            return DuePlans(plans=plans, next_seconds=max(0.0, left[0][0] - now) if left else None)
+
+    def _waiting(self) -> list[tuple[float, Shelf]]:
+        found = [(shelf.due, shelf) for shelf in self._shelves.values() if shelf.due is not None]
+        return sorted(found, key=lambda pair: (pair[0], pair[1].plan.id))
+
+    def _hand_out(self, shelf: Shelf, owner: str, until: float) -> Plan:
+        self._store._fence += 1
+        fence = self._store._fence
+        lease = Lease(owner=owner, fence=fence, id=f"{owner}.{fence}", until=until)
+        shelf.plan = replace(shelf.plan, lease=lease, fence=fence)
+        shelf.due = until
+        return shelf.plan
+
+    async def renew(self, plan_id: str, lease_id: str, *, lease_seconds: float) -> bool:
+        with self._lock:
+            shelf = self._shelves.get(plan_id)
+            if shelf is None or not _holds(shelf.plan, lease_id):
+                return False
+            self._extend(shelf, lease_seconds)
+            if lease_seconds <= 0:  # given back: others wait for the end that it had
+                self._store._signals.notify(Topic.DUE)
+            return True
+
+    def _extend(self, shelf: Shelf, lease_seconds: float) -> None:
+        if (lease := shelf.plan.lease) is not None:
+            shelf.due = self._store._now() + lease_seconds
+            shelf.plan = replace(shelf.plan, lease=replace(lease, until=shelf.due))
+
+    async def apply(self, change: PlanChange, *, lease_seconds: float = 30.0) -> PlanOutcome:
+        _check(change.after)
+        with self._lock:
+            shelf = self._shelves.get(change.after.id)
+            if shelf is None:
+                return PlanStale(None)
+            if _was_applied(shelf.plan, change):
+                return PlanApplied(shelf.plan)
+            if not _may_write(shelf.plan, change):
+                return PlanStale(shelf.plan)
+            self._write(shelf, change)
+            self._place(shelf, change, lease_seconds)
+            self._store._signals.notify(Topic.DUE)
+            return PlanApplied(shelf.plan)
+
+    def _write(self, shelf: Shelf, change: PlanChange) -> None:
+        shelf.plan = replace(change.after, lease=shelf.plan.lease, fence=shelf.plan.fence)
+        shelf.events.extend(change.events)
+        for index, member in change.moves:
+            shelf.members[index] = member
+            if member == WAITING:
+                del shelf.members[index]
+        if change.audit is not None:
+            self._store._audits.append(change.audit)
+
+    def _place(self, shelf: Shelf, change: PlanChange, lease_seconds: float) -> None:
+        """Who looks at it next. A person's write leaves it to a driver that has it."""
+        if change.next is PlanNext.DRIVE:
+            self._extend(shelf, lease_seconds)
+            return
+        driven = shelf.plan.lease is not None or change.next is PlanNext.REST
+        if change.lease is None and driven and change.next is not PlanNext.SETTLED:
+            return
+        shelf.plan = replace(shelf.plan, lease=None)
+        looked_at = change.next is PlanNext.LOOK
+        shelf.due = self._store._now() + change.delay_seconds if looked_at else None
+
+    async def prune(self, *, older_than_seconds: float, limit: int, dry_run: bool) -> int:
+        with self._lock:
+            now = self._clock.now()
+            old = [
+                plan.id
+                for plan in (shelf.plan for shelf in self._shelves.values())
+                if plan.settled_at is not None
+                and plan.settled_at < now - older_than_seconds
+                and plan.settled_at + plan.keep_seconds <= now
+            ][:limit]
+            for plan_id in () if dry_run else old:
+                del self._shelves[plan_id]
+            return len(old)
+
+    # -- reads
+
+    async def find(self, plan_ids: Sequence[str]) -> Sequence[Plan | None]:
+        with self._lock:
+            shelves = [self._shelves.get(plan_id) for plan_id in plan_ids]
+            return [shelf.plan if shelf else None for shelf in shelves]
+
+    async def tasks(self, plan_id: str) -> PlanTasks | None:
+        with self._lock:
+            shelf = self._shelves.get(plan_id)
+            return shelf.tasks if shelf else None
+
+    async def members(self, plan_id: str) -> Mapping[int, Member]:
+        with self._lock:
+            shelf = self._shelves.get(plan_id)
+            return dict(shelf.members) if shelf else {}
+
+    async def events(
+        self, plan_id: str, *, limit: int, after_version: int = 0
+    ) -> Sequence[PlanEvent]:
+        with self._lock:
+            shelf = self._shelves.get(plan_id)
+            found = [e for e in shelf.events if e.version > after_version] if shelf else []
+            page, rest = found[:limit], found[limit:]
+            return page + list(takewhile(lambda event: event.version == page[-1].version, rest))
+
+    async def find_all(
+        self, *, statuses: Sequence[PlanStatus] = (), limit: int, cursor: str | None = None
+    ) -> PlanPage:
+        before = None if cursor is None else _mark_in(cursor)
+        with self._lock:
+            plans = sorted((s.plan for s in self._shelves.values()), key=_mark, reverse=True)
+            found = [
+                plan
+                for plan in plans
+                if (before is None or _mark(plan) < before)
+                and (not statuses or plan.status in statuses)
+            ]
+            page, more = tuple(found[:limit]), len(found) > limit
+            return PlanPage(plans=page, cursor=_written(page[-1]) if more else None)
+
+    def examine(self) -> list[tuple[str, str]]:
+        """What does not agree: of which plan, and what."""
+        return [(s.plan.id, says) for s in self._shelves.values() for says in _faults(s)]
+
+
+def _check(plan: Plan) -> None:
+    check(f"plan {plan.id!r}", plan, codec.decode_plan)
+
+
+def _holds(plan: Plan, lease_id: str) -> bool:
+    return plan.lease is not None and plan.lease.id == lease_id
+
+
+def _may_write(plan: Plan, change: PlanChange) -> bool:
+    held = change.lease is None or _holds(plan, change.lease)
+    return held and plan.version == change.before.version
+
+
+def _was_applied(plan: Plan, change: PlanChange) -> bool:
+    return (plan.version, plan.request) == (change.after.version, change.after.request)
+
+
+def _mark(plan: Plan) -> tuple[float, str]:
+    return plan.created_at, plan.id
+
+
+def _written(plan: Plan) -> str:
+    return f"{plan.created_at!r} {plan.id}"
+
+
+def _mark_in(cursor: str) -> tuple[float, str]:
+    created_at, _, plan_id = cursor.partition(" ")
+    try:
+        return float(created_at), plan_id
+    except ValueError:
+        raise InvalidInput(f"{cursor!r} is not a cursor of plans") from None
+
+
+def _faults(shelf: Shelf) -> list[str]:
+    plan, said = shelf.plan, []
+    there = [Counter[MemberState]() for _ in plan.waves]
+    for index, member in shelf.members.items():
+        there[plan.wave_of(index)][member.state] += 1
+    for wave, (counts, members) in enumerate(zip(plan.counts, there, strict=True)):
+        if _plain(counts) != _plain(members):
+            said.append(
+                f"counts {_plain(counts)} in wave {wave}, its members are {_plain(members)}"
+            )
+    if plan.lease is not None and shelf.due != plan.lease.until:
+        when = "never" if shelf.due is None else shelf.due
+        said.append(f"is leased until {plan.lease.until} and looked at {when}")
+    if plan.settled_at is not None and shelf.due is not None:
+        said.append("has settled and is looked at again")
+    return said
+
+
+def _plain(counts: Counts) -> dict[str, int]:
+    return {str(state): n for state, n in counts.items() if n}

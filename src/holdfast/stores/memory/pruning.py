@@ -1,0 +1,87 @@
+"""What the memory store deletes by age."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import takewhile
+
+from holdfast.ports import Kept
+from holdfast.stores import codec
+from holdfast.stores.memory.plans import MemoryPlans
+from holdfast.stores.memory.state import Bodies, Shelves
+from holdfast.stores.memory.triggers import MemoryTriggers
+
+
+class Pruning(Shelves):
+    triggers: MemoryTriggers
+    plans: MemoryPlans
+
+    async def prune(
+        self, kind: Kept, *, older_than_seconds: float, limit: int, dry_run: bool
+    ) -> int:
+        match kind:
+            case Kept.TRIGGERS:
+                prune = self.triggers.prune
+            case Kept.PLANS:
+                prune = self.plans.prune
+            case _:
+                return self._prune(kind, older_than_seconds, limit, dry_run)
+        return await prune(older_than_seconds=older_than_seconds, limit=limit, dry_run=dry_run)
+
+    def _prune(self, kind: Kept, older_than_seconds: float, limit: int, dry_run: bool) -> int:
+        with self._lock:
+            clock = self._now if kind is Kept.WORKERS else self._clock.now
+            before = clock() - older_than_seconds
+            found = list(self._outdated(kind, before))[:limit]
+            for name in () if dry_run else found:
+                self._remove(kind, name)
+            return len(found)
+
+    def _outdated(self, kind: Kept, before: float) -> Iterable[str]:
+        now = self._clock.now()
+        settled = [t for t in self._tasks.values() if t.settled_at is not None]
+        match kind:
+            case Kept.TASKS:
+                return (
+                    t.id
+                    for t in settled
+                    if t.settled_at is not None
+                    and t.settled_at < before
+                    and t.settled_at + t.keep_seconds <= now
+                )
+            case Kept.CHECKPOINTS:
+                return (
+                    t.id
+                    for t in settled
+                    if t.settled_at is not None
+                    and t.settled_at < before
+                    and self._bodies[t.id].checkpoint is not None
+                )
+            case Kept.TOMBSTONES:
+                return (i for i, t in self._tombstones.items() if t.until < min(before, now))
+            case Kept.AUDIT:
+                old = takewhile(lambda entry: entry.at < before, self._audits)
+                return (str(n) for n, _ in enumerate(old))
+            case Kept.WORKERS:
+                return (name for name, (_, seen) in self._workers.items() if seen < before)
+        raise AssertionError(kind)
+
+    def _remove(self, kind: Kept, name: str) -> None:
+        match kind:
+            case Kept.TASKS:
+                self._delete(name)
+            case Kept.CHECKPOINTS:
+                self._drop_checkpoint(self._bodies[name])
+            case Kept.TOMBSTONES:
+                self._free_key(self._tombstones.pop(name).task)
+            case Kept.AUDIT:
+                self._audits.pop(0)  # the oldest come first
+            case Kept.WORKERS:
+                self._workers.pop(name)
+                self._claims.pop(name, None)
+
+    def _drop_checkpoint(self, bodies: Bodies) -> None:
+        """What the stages kept in it lives on: a task may still be rolled back."""
+        if bodies.data is None and bodies.checkpoint is not None:
+            bodies.data = codec.custom_data(bodies.checkpoint)
+        bodies.checkpoint = None

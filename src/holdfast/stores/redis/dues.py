@@ -1,0 +1,142 @@
+"""What is due in several partitions: who hands out how much, and one page of all."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from heapq import nsmallest
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from holdfast.domain.errors import StoreError
+from holdfast.stores.redis.partition import Partition
+from holdfast.stores.redis.partitions import Partitions, tried
+
+AWAY_SECONDS = 5.0  # what a partition that is away has is looked for that often
+ROUNDS = 10  # others may be faster than we
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Found(msgspec.Struct, Generic[T], frozen=True):
+    """``items``: handed out, or, of a look, only when each is due."""
+
+    items: list[T]
+    next_seconds: float | None
+
+
+Look = Callable[[Partition, int], Awaitable[Found[Any]]]
+Take = Callable[[Partition, int], Awaitable[Found[T]]]
+
+
+async def hand_out(parts: Partitions, limit: int, look: Look, take: Take[T]) -> Found[T]:
+    """The earliest of all partitions, at most ``limit``. One that is away stops no other."""
+    if len(parts) == 1:
+        return await take(parts.first, limit)
+    items: list[T] = []
+    waits: list[float] = []
+    for _ in range(ROUNDS):
+        looked, missed = await _each([look(part, limit) for part in parts], needed=not items)
+        shares = _shares(parts, looked, limit - len(items))
+        asked = [take(part, number) for part, number in shares.items()]
+        taken, missed_then = await _each(asked, needed=False)
+        items += [one for some in taken if not isinstance(some, StoreError) for one in some.items]
+        waits = _waits(parts, looked, dict(zip(shares, taken, strict=True)))
+        if missed := missed_then or missed:
+            log.warning("what is due in a part of the store is not seen: %s", missed)
+            waits.append(AWAY_SECONDS)
+        if not shares or missed or len(items) >= limit:
+            break
+    return Found(items, min(waits, default=None))
+
+
+async def _each(
+    asked: Sequence[Awaitable[Found[T]]], *, needed: bool
+) -> tuple[list[Found[T] | StoreError], StoreError | None]:
+    """Whoever fails keeps nothing back that others have handed out."""
+    try:
+        return await tried(asked)
+    except StoreError as error:
+        if needed:
+            raise
+        return [error] * len(asked), error
+
+
+def _shares(
+    parts: Partitions, looked: Sequence[Found[Any] | StoreError], limit: int
+) -> Counter[Partition]:
+    times = (
+        (at, number)
+        for number, found in enumerate(looked)
+        if not isinstance(found, StoreError)
+        for at in found.items
+    )
+    every = list(parts)
+    return Counter(every[number] for _, number in nsmallest(limit, times))
+
+
+def _waits(
+    parts: Partitions,
+    looked: Sequence[Found[Any] | StoreError],
+    taken: dict[Partition, Found[T] | StoreError],
+) -> list[float]:
+    """Who has handed out knows better than who was only looked at."""
+    newest = (taken.get(part, found) for part, found in zip(parts, looked, strict=True))
+    known = (found.next_seconds for found in newest if not isinstance(found, StoreError))
+    return [seconds for seconds in known if seconds is not None]
+
+
+class Leaf(msgspec.Struct, Generic[T], frozen=True):
+    """A part of a page: items by the name that they are sorted by, and where to go on."""
+
+    items: list[tuple[str, T]]
+    cursor: str | None
+
+
+def one_page(
+    leaves: Iterable[Leaf[T]], limit: int, *, newest_first: bool
+) -> tuple[tuple[T, ...], str | None]:
+    """Where one of them has not been looked at further, none is shown further."""
+    pages = list(leaves)
+    ends = [page.cursor for page in pages if page.cursor is not None]
+    end = (max if newest_first else min)(ends, default=None)
+    within = [
+        item
+        for page in pages
+        for item in page.items
+        if end is None or (item[0] >= end if newest_first else item[0] <= end)
+    ]
+    within.sort(key=lambda item: item[0], reverse=newest_first)
+    if len(within) > limit:
+        end = within[limit - 1][0]
+    return tuple(item for _, item in within[:limit]), end
+
+
+LOOK_LIMIT = 1000  # records compared for one page, however few of them match
+PAGE = 50
+
+Walk = Callable[[str | None, int], Awaitable[list[str]]]  # so many names behind one
+Load = Callable[[list[str]], Awaitable[list[T | None]]]
+
+
+async def leaf(
+    walk: Walk, load: Load[T], matches: Callable[[T], bool], limit: int, cursor: str | None
+) -> Leaf[T]:
+    found: list[tuple[str, T]] = []
+    seen, look_limit = 0, max(limit + 1, LOOK_LIMIT)
+    while seen < look_limit:
+        asked = min(PAGE, look_limit - seen)
+        names = await walk(cursor, asked)
+        for name, item in zip(names, await load(names), strict=True):
+            if item is not None and matches(item):
+                if len(found) == limit:
+                    return Leaf(found, found[-1][0] if found else None)
+                found.append((name, item))
+        if len(names) < asked:
+            return Leaf(found, None)
+        seen, cursor = seen + len(names), names[-1]
+    return Leaf(found, cursor)

@@ -1,0 +1,109 @@
+-- plan_apply: ARGV 2 the change, 3 lease seconds, 4 the names to answer with. Everything is compared
+-- before the first write. Answers applied, repeated or stale with the record; or foreign, with the
+-- key that is in the way.
+
+local t, names = cmsgpack.unpack(ARGV[2]), cmsgpack.unpack(ARGV[4])
+local id, plan = t.id, K.plan(t.id)
+
+local function in_the_way()
+  local looks = {[K.plan_members(id)] = 'HLEN', [K.plan_admitted(id)] = 'ZCARD'}
+  for name, command in pairs(looks) do
+    if is_strange(try(command, name)) then return name end
+  end
+  if is_strange(try('LINDEX', K.plan_events(id), 0)) then return K.plan_events(id) end
+end
+
+local function refuse()
+  local found = try('HMGET', plan, 'version', 'request', 'leaseId')
+  if found.err then return {'foreign', plan} end
+  if found[1] ~= t.expects then
+    local same = found[1] == t.version and (found[2] or '') == t.request
+    return {same and 'repeated' or 'stale', shown_plan(id, names)}
+  end
+  if t.lease and found[3] ~= t.lease then return {'stale', shown_plan(id, names)} end
+  local name = in_the_way()
+  if name then return {'foreign', name} end
+  t.leased = found[3]
+end
+
+local function write()
+  call('HSET', plan, unpack(t.fields))
+  if #t.gone > 0 then call('HDEL', plan, unpack(t.gone)) end
+  call('RPUSH', K.plan_events(id), t.said)
+  if t.audit then call('RPUSH', K.audit, t.audit) end
+  written = written + 1
+end
+
+local AT_ONCE = 1000  -- arguments of one command
+
+local function in_pieces(command, key, words)
+  for i = 1, #words, AT_ONCE do
+    call(command, key, unpack(words, i, math.min(#words, i + AT_ONCE - 1)))
+  end
+end
+
+-- Each: the number of the task, how the plan sees it (nothing: it waits), its id and whether it has
+-- a slot.
+local function move()
+  local seen, unseen, slots, no_slots = {}, {}, {}, {}
+  for _, m in ipairs(t.moves) do
+    local n, k = #seen, #slots
+    if m[2] ~= '' then seen[n + 1], seen[n + 2] = m[1], m[2] else unseen[#unseen + 1] = m[1] end
+    if m[4] then slots[k + 1], slots[k + 2] = m[1], m[3] else no_slots[#no_slots + 1] = m[3] end
+  end
+  in_pieces('HSET', K.plan_members(id), seen)
+  in_pieces('HDEL', K.plan_members(id), unseen)
+  in_pieces('ZADD', K.plan_admitted(id), slots)
+  in_pieces('ZREM', K.plan_admitted(id), no_slots)
+end
+
+local function drop_lease() call('HDEL', plan, 'leaseOwner', 'leaseId', 'leaseUntil', 'dueAt') end
+
+-- Who looks at it next. A person's write leaves a plan to the driver that has it.
+local function place()
+  if t.next == 'settled' then
+    drop_lease()
+    take_from(K.plans_due, id)
+  elseif t.next == 'drive' then
+    if not t.leased then return end
+    local till = decimal(asked + tonumber(ARGV[3]))
+    call('HSET', plan, 'leaseUntil', till)
+    put_in(K.plans_due, id, till)
+  elseif t.lease or t.next == 'look' and not t.leased then
+    drop_lease()
+    if t.next == 'look' then
+      local due = decimal(now + tonumber(t.delay))
+      call('HSET', plan, 'dueAt', due)
+      put_in(K.plans_due, id, due)
+    else
+      take_from(K.plans_due, id)
+    end
+  end
+end
+
+-- Only what has settled ever expires.
+local function keep()
+  for _, name in ipairs(plan_key_names(id)) do
+    if t.next == 'settled' then
+      call('EXPIRE', name, t.seconds)
+    else
+      call('PERSIST', name)
+    end
+  end
+  if t.next == 'settled' then
+    put_in(K.plans_settled, t.listed, t.till)
+  else
+    take_from(K.plans_settled, t.listed)
+  end
+end
+
+get_through()
+local refused = refuse()
+if refused then return {refused, 0, 0} end
+write()
+move()
+place()
+if t.next == 'settled' or t.was_settled then keep() end
+rings.due = true
+finish()
+return {{'applied', shown_plan(id, names)}, writes, written, told()}

@@ -1,0 +1,18 @@
+-- plan_create: ARGV 2 the id, 3 its name in the list of plans, 4 the names to answer with, 5 what is
+-- said of it in its events, 6… its fields. Answers the record as it is now.
+
+local id, names = ARGV[2], cmsgpack.unpack(ARGV[4])
+local kinds = {[K.plan(id)] = 'hash', [K.plan_members(id)] = 'hash', [K.plan_admitted(id)] = 'zset',
+  [K.plan_events(id)] = 'list'}
+for name, wanted in pairs(kinds) do
+  local kind = call('TYPE', name).ok
+  if kind ~= wanted and kind ~= 'none' then return {{'foreign', name}, 0, 0} end
+end
+if call('EXISTS', K.plan(id)) == 1 then return {{'there', shown_plan(id, names)}, 0, 0} end
+call('HSET', K.plan(id), unpack(ARGV, 6))
+call('DEL', K.plan_members(id), K.plan_admitted(id), K.plan_events(id))  -- of one that was here before
+call('RPUSH', K.plan_events(id), ARGV[5])
+put_in(K.plans, ARGV[3])
+written = written + 1
+finish()
+return {{'created', shown_plan(id, names)}, writes, written, told()}

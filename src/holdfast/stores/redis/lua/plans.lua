@@ -1,0 +1,18 @@
+-- Plans: what the verbs share. Over common.lua. The list of a plan's tasks is long, and never read.
+
+local function plan_key_names(id)
+  return {K.plan(id), K.plan_members(id), K.plan_admitted(id), K.plan_events(id)}
+end
+
+-- A record as it is: the values of these names, or false.
+local function shown_plan(id, names)
+  local found = try('HMGET', K.plan(id), unpack(names))
+  if found.err or not found[1] then return false end
+  return found
+end
+
+-- The seconds until there is something to look at.
+local function next_plan()
+  local due = call('ZRANGE', K.plans_due, 0, 0, 'WITHSCORES')[2]
+  return due and decimal(math.max(0, tonumber(due) - now)) or ''
+end

@@ -1,0 +1,15 @@
+-- prune_triggers: ARGV 2 ended before, 3 "1": only count, 4 and 5 where to go on: a score, and how
+-- many of that score to pass over, 6 how many. Answers how many were seen and how many are outdated,
+-- and where to go on.
+
+local before = tonumber(ARGV[2])
+
+local function outdated(id)
+  local ended = try('HGET', K.trigger(id), 'endedAt')
+  if type(ended) ~= 'string' then return call('EXISTS', K.trigger(id)) == 0 or nil end
+  local at = tonumber(ended)
+  return at ~= nil and at < before
+end
+
+return sweep_ended(K.triggers_ended, ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV[3] == '1', outdated,
+  forget_trigger)

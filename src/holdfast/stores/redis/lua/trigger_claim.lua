@@ -1,0 +1,16 @@
+-- trigger_claim: ARGV 2 owner, 3 up to which time (ms; empty: now), 4 limit, 5 lease seconds, 6 the
+-- statuses of LEASE. Answers those leased (id and fields), those that cannot be read (id and what is
+-- wrong; nothing: it is gone), and the seconds until there is more to look at.
+
+local owner, limit, seconds = ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5])
+local upto, waits = ARGV[3] ~= '' and ARGV[3] or ms(wall), cmsgpack.unpack(ARGV[6])
+local leased = {}
+
+get_through()
+local free, wrong = free_triggers(upto, limit, waits)
+for _, one in ipairs(wrong) do set_trigger_aside(one[1]) end
+for i = 1, math.min(limit, #free) do
+  leased[i] = lease_trigger(free[i], waits, owner, seconds)
+end
+finish()
+return {{leased, wrong, next_trigger()}, writes, written, told()}

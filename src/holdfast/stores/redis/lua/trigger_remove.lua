@@ -1,0 +1,8 @@
+-- trigger_remove: ARGV 2 the id. Answers 1, or 0 if there is none.
+
+local id = ARGV[2]
+if call('EXISTS', K.trigger(id)) == 0 then return {0, 0, 0} end
+forget_trigger(id)
+written = written + 1
+finish()
+return {1, writes, written, told()}

@@ -1,0 +1,10 @@
+-- trigger_save: ARGV 2 the trigger, with the version that it had. Answers the version it has now.
+
+local t = cmsgpack.unpack(ARGV[2])
+local found = try('HGET', K.trigger(t.id), 'version')
+if type(found) == 'table' and found.err then return {{'foreign', K.trigger(t.id)}, 0, 0} end
+local version = whole((tonumber(found or t.version) or tonumber(t.version)) + 1)
+add(t.fields, 'version', version)
+write_trigger(t)
+finish()
+return {{'saved', version}, writes, written, told()}

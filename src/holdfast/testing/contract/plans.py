@@ -1,0 +1,41 @@
+"""The suite that every store of plans passes:
+
+    class TestRedis(DurablePlanStoreContract):
+        open = open_redis
+
+where ``async def open_redis(self, clock)`` returns a store that is open, empty and tells the time
+by ``clock`` (see `holdfast.testing.contract`).
+"""
+
+from __future__ import annotations
+
+from holdfast.testing.contract.plan_driving import (
+    PlanAsking,
+    PlanClaiming,
+    PlanHolding,
+    PlanSignals,
+)
+from holdfast.testing.contract.plan_durability import PlanDurability
+from holdfast.testing.contract.plan_reading import PlanEvents, PlanKeeping, PlanPaging
+from holdfast.testing.contract.plan_writing import PlanCreating, PlanRepeats, PlanWriting
+
+__all__ = ["DurablePlanStoreContract", "PlanStoreContract"]
+
+
+class PlanStoreContract(
+    PlanCreating,
+    PlanWriting,
+    PlanRepeats,
+    PlanClaiming,
+    PlanHolding,
+    PlanAsking,
+    PlanSignals,
+    PlanEvents,
+    PlanPaging,
+    PlanKeeping,
+):
+    """Derive a test class from it and implement ``open``."""
+
+
+class DurablePlanStoreContract(PlanStoreContract, PlanDurability):
+    """The same, and that everything is there again after a restart."""

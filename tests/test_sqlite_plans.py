@@ -1,0 +1,31 @@
+"""SQLite passes the contracts of stores of triggers and of plans."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.ports import Clock, Store
+from holdfast.stores.sqlite import SqliteStore
+from holdfast.testing.contract.plans import DurablePlanStoreContract
+from holdfast.testing.contract.triggers import DurableTriggerStoreContract
+
+
+class OnAFile:
+    path: Path
+
+    @pytest.fixture(autouse=True)
+    def a_file_of_its_own(self, tmp_path: Path) -> None:
+        self.path = tmp_path / "holdfast.db"
+
+    async def open(self, clock: Clock) -> Store:
+        store = SqliteStore(self.path, clock)
+        await store.open()
+        return store
+
+
+class TestTriggers(OnAFile, DurableTriggerStoreContract):
+    pass
+
+
+class TestPlans(OnAFile, DurablePlanStoreContract):
+    pass
