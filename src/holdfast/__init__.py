@@ -2,6 +2,8 @@
 
 from holdfast.app import Holdfast
 from holdfast.app.handle import Handle, Info
+from holdfast.app.plan_handle import PlanHandle, PlanInfo
+from holdfast.app.triggers import TriggerHandle
 from holdfast.domain.errors import (
     CheckpointTooLarge,
     Contended,
@@ -11,6 +13,8 @@ from holdfast.domain.errors import (
     InvalidInput,
     InvalidName,
     InvalidPayload,
+    InvalidPlan,
+    InvalidSchedule,
     InvalidSetting,
     KeyConflict,
     NoResult,
@@ -20,6 +24,8 @@ from holdfast.domain.errors import (
     PayloadTooDeep,
     PayloadTooLarge,
     Permanent,
+    PlanConflict,
+    PlanNotFound,
     QueueFull,
     Refused,
     ResultTimeout,
@@ -40,9 +46,14 @@ from holdfast.domain.errors import (
     TaskNotFound,
     TaskRolledBack,
     TenantMovedOn,
+    TenantsBusy,
+    TriggerConflict,
+    TriggerNotFound,
 )
+from holdfast.domain.plan import FailureCount, FailureRate, MemberState, PlanCommand, PlanStatus
 from holdfast.domain.retry import Retry
 from holdfast.domain.state import Command, Status
+from holdfast.domain.trigger import Misfire, Overlap, TriggerStatus
 from holdfast.runtime.context import Context
 
 __version__ = "0.1.0"
@@ -53,6 +64,8 @@ __all__ = [
     "Contended",
     "Context",
     "DeclarationError",
+    "FailureCount",
+    "FailureRate",
     "Handle",
     "Holdfast",
     "HoldfastError",
@@ -61,15 +74,26 @@ __all__ = [
     "InvalidInput",
     "InvalidName",
     "InvalidPayload",
+    "InvalidPlan",
+    "InvalidSchedule",
     "InvalidSetting",
     "KeyConflict",
+    "MemberState",
+    "Misfire",
     "NoResult",
     "NotJson",
     "NotSuspended",
+    "Overlap",
     "PartlyUnavailable",
     "PayloadTooDeep",
     "PayloadTooLarge",
     "Permanent",
+    "PlanCommand",
+    "PlanConflict",
+    "PlanHandle",
+    "PlanInfo",
+    "PlanNotFound",
+    "PlanStatus",
     "QueueFull",
     "Refused",
     "ResultTimeout",
@@ -92,4 +116,9 @@ __all__ = [
     "TaskNotFound",
     "TaskRolledBack",
     "TenantMovedOn",
+    "TenantsBusy",
+    "TriggerConflict",
+    "TriggerHandle",
+    "TriggerNotFound",
+    "TriggerStatus",
 ]

@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.codec import Codec
 from holdfast.domain import names
+from holdfast.domain.definition import Definition
 from holdfast.domain.errors import DeclarationError
 from holdfast.domain.retry import Retry
 
@@ -55,9 +56,18 @@ class TaskType:
         return next((stage for stage in self.stages if stage.name == name), None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerDef:
+    name: str
+    definition: Definition
+    make: Callable[[float], bytes] | None = None  # the payload for a fire time; None: as defined
+
+
 class Registry:
     def __init__(self) -> None:
         self._types: dict[str, TaskType] = {}
+        self.triggers: dict[str, TriggerDef] = {}
+        self.without_payload: dict[int, str] = {}  # declarations that wait for their function
         self._checked = 0  # how many of them: stages are added, never taken away
 
     def add(self, declared: TaskType) -> None:
@@ -65,6 +75,12 @@ class Registry:
         if declared.name in self._types:
             raise DeclarationError(f"two task types are named {declared.name!r}")
         self._types[declared.name] = declared
+
+    def add_trigger(self, declared: TriggerDef) -> None:
+        names.check("trigger", declared.name)
+        if declared.name in self.triggers:
+            raise DeclarationError(f"two triggers are named {declared.name!r}; give one a name")
+        self.triggers[declared.name] = declared
 
     def find(self, name: str) -> TaskType | None:
         return self._types.get(name)
@@ -74,6 +90,8 @@ class Registry:
 
     def check(self) -> None:
         """Before anything is submitted or run."""
+        for said in self.without_payload.values():
+            raise DeclarationError(f"{said} has neither payload= nor a function under it")
         if self._checked == len(self._types):
             return
         for declared in self._types.values():

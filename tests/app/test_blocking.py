@@ -11,18 +11,32 @@ from holdfast import (
     Handle,
     Holdfast,
     HoldfastError,
+    IllegalTransition,
     InvalidPayload,
     Permanent,
+    PlanHandle,
+    PlanStatus,
     ResultTimeout,
     Status,
     TaskCancelled,
     TaskFailed,
     TaskRolledBack,
+    TriggerHandle,
+    TriggerStatus,
 )
-from holdfast.app.blocking import BlockingControl, BlockingHandle, BlockingQuery
+from holdfast.app.blocking import (
+    BlockingControl,
+    BlockingHandle,
+    BlockingQuery,
+    BlockingSchedules,
+    BlockingTrigger,
+)
+from holdfast.app.blocking_plans import BlockingPlanHandle, BlockingPlans
 from holdfast.app.control import Control
 from holdfast.app.declare import SyncTask
+from holdfast.app.plans import Plans
 from holdfast.app.query import Query
+from holdfast.app.schedule import Schedules
 
 
 @pytest.fixture
@@ -166,6 +180,44 @@ def test_a_task_of_elsewhere_is_asked_for_by_its_id(
         assert (resumed.by.actor, resumed.by.origin) == ("ann", "desk")
 
 
+def test_triggers_are_made_and_asked_without_a_loop(
+    app: Holdfast, greet: SyncTask[str, str]
+) -> None:
+    with app.blocking.running() as face:
+        trigger = face.schedule.at(app.clock.now() + 3_600, greet, "ann", name="later")
+        assert trigger.fire().result(10) == "hello ann"
+        assert trigger.info().status is TriggerStatus.COMPLETED
+        face.schedule.every("1h", greet, "bob", name="hourly")
+        hourly = face.schedule.acting_as("ada").get("hourly")
+        assert len(hourly.next(3)) == 3
+        assert hourly.pause("lunch") is TriggerStatus.PAUSED
+        assert hourly.resume() is TriggerStatus.PENDING
+        assert hourly.cancel() is TriggerStatus.CANCELLED
+        nightly = face.schedule.cron("0 3 * * *", greet, "eve", tz="Asia/Tokyo")
+        listed = [one.id for one in face.schedule.list()]
+        assert listed == sorted(["later", "hourly", nightly.id])
+
+
+def test_plans_are_made_and_asked_without_a_loop(app: Holdfast, greet: SyncTask[str, str]) -> None:
+    tasks = [greet.on(name, tenant=name) for name in ("ann", "bob")]
+    with app.blocking.running() as face:
+        preview = face.plan.preview("greet-all", tasks, waves=("1", "100%"))
+        assert [wave.tenants for wave in preview.waves] == [("ann",), ("bob",)]
+        plan = face.plan("greet-all", tasks, waves=("1", "100%"))
+        assert plan.rested(10).status is PlanStatus.COMPLETED
+        assert [task.result(10) for task in plan.tasks()] == ["hello ann", "hello bob"]
+        assert plan.events()[0].plan_id == "greet-all"
+        assert plan.rollback("no", wave=2) is PlanStatus.ROLLING_BACK
+        assert plan.rested(10).status is PlanStatus.ROLLED_BACK
+        assert plan.retry() is PlanStatus.RUNNING
+        assert face.plan.acting_as("ada").get("greet-all").info().total == 2
+        assert [one.id for one in face.plan.find()] == ["greet-all"]
+        plan.rested(10)
+        for ask in (plan.pause, plan.resume, plan.cancel):
+            with pytest.raises(IllegalTransition):
+                ask()
+
+
 def test_its_workers_take_the_same_options(app: Holdfast, greet: SyncTask[str, str]) -> None:
     with app.blocking.running(workers=1, queues=("other",)) as face:
         assert face.submit(greet, "ann", queue="other").result(10) == "hello ann"
@@ -175,7 +227,15 @@ def test_its_workers_take_the_same_options(app: Holdfast, greet: SyncTask[str, s
 
 @pytest.mark.parametrize(
     ("face", "twin"),
-    [(Handle, BlockingHandle), (Control, BlockingControl), (Query, BlockingQuery)],
+    [
+        (Handle, BlockingHandle),
+        (Control, BlockingControl),
+        (Query, BlockingQuery),
+        (Schedules, BlockingSchedules),
+        (TriggerHandle, BlockingTrigger),
+        (Plans, BlockingPlans),
+        (PlanHandle, BlockingPlanHandle),
+    ],
 )
 def test_it_is_the_same_face(face: type, twin: type) -> None:
     def public(cls: type) -> set[str]:

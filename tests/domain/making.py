@@ -4,10 +4,15 @@ from typing import Any
 
 import msgspec
 
+from holdfast.domain import decide
 from holdfast.domain.decide import Done, Failed
 from holdfast.domain.operate import Ask
+from holdfast.domain.schedule import Every
 from holdfast.domain.state import SETTLED, Status
 from holdfast.domain.task import By, Failure, Kind, Lease, Place, Task
+from holdfast.domain.transition import Submission
+from holdfast.domain.trigger import LEASE as TRIGGER_LEASE
+from holdfast.domain.trigger import PENDING, UNFINISHED, Trigger, TriggerStatus
 
 NOW = 1_700_000_000.0
 BY = By(actor="ada", origin="cli", reason="because")
@@ -57,3 +62,27 @@ def failure(**fields: Any) -> Failure:
 
 def failed(retry_seconds: float | None = 60.0, **fields: Any) -> Failed:
     return Failed(failure=failure(**fields), started_at=NOW + 5, retry_seconds=retry_seconds)
+
+
+def trigger(status: TriggerStatus = TriggerStatus.PENDING, **fields: Any) -> Trigger:
+    is_held = status in TRIGGER_LEASE.values()
+    fire_time = NOW + 3_600 if status in UNFINISHED else None
+    defaults: dict[str, Any] = {
+        "id": "nightly",
+        "schedule": Every(seconds=3_600.0, start=NOW),
+        "target": "mail.send",
+        "created_at": NOW,
+        "status": status,
+        "version": 4,
+        "fire_time": fire_time,
+        "trigger_at": fire_time if status in PENDING else None,
+        "updated_at": NOW,
+        "ended_at": None if status in UNFINISHED else NOW,
+        "owner": "w-1" if is_held else None,
+        "lease_until": NOW + 30 if is_held else None,
+    }
+    return Trigger(**(defaults | fields))
+
+
+def submission(task_id: str) -> Submission:
+    return decide.submit(task(id=task_id), b"null", "")

@@ -10,6 +10,7 @@ from holdfast.domain.state import (
     HOLDER,
     LOSE,
     OPERATOR,
+    PLAN,
     SETTLED,
     START,
     STORE,
@@ -53,8 +54,9 @@ def test_every_status_has_its_row() -> None:
 
 
 def test_every_command_is_somebodys() -> None:
-    assert set(Command) == OPERATOR | HOLDER | STORE
+    assert set(Command) == OPERATOR | HOLDER | STORE | PLAN
     assert not STORE & (OPERATOR | HOLDER)
+    assert not PLAN & (OPERATOR | HOLDER | STORE)
     assert {C.PAUSE, C.CANCEL} == OPERATOR & HOLDER
 
 

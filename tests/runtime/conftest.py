@@ -11,6 +11,7 @@ from holdfast.stores.memory.doctor import examine
 from holdfast.testing import Engine
 from holdfast.testing.plugin import MakeEngine
 from tests.runtime.helpers import FlakyStore
+from tests.runtime.scheduling import Say, World, an_app
 
 
 @pytest.fixture
@@ -28,3 +29,15 @@ def holdfast_engine(holdfast_engine: MakeEngine) -> Iterator[MakeEngine]:
             store = store._store
         if isinstance(store, MemoryStore):
             assert examine(store, fix=False) == []
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def apped(world: World) -> tuple[Holdfast, Say]:
+    return an_app(world)

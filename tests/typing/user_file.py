@@ -4,12 +4,13 @@ Behind an arrow stands what must be revealed there; a line with a cross must be 
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import reveal_type
 
 import msgspec
 from pydantic import BaseModel
 
-from holdfast import Command, Context, Holdfast, Retry
+from holdfast import Command, Context, FailureRate, Holdfast, Retry
 from holdfast.testing import Engine, context
 
 app = Holdfast()
@@ -100,6 +101,57 @@ async def use() -> None:
     app.workflow("odd", payload=Upgrade, hald=True)  # ✗
 
 
+async def plan() -> None:
+    tasks = [upgrade.on(Upgrade(7), tenant=tenant) for tenant in ("a", "b")]
+    rollout = await app.plan("upgrade-7", tasks, waves=("1", "100%"), halt_on=FailureRate(0.05))
+    reveal_type(rollout)  # → PlanHandle
+    reveal_type((await rollout.rested("1h")).status)  # → PlanStatus
+    reveal_type((await app.plan.preview("p", [tidy.on()])).busy)  # → tuple[str, ...]
+    upgrade.on("seven", tenant="a")  # ✗
+    upgrade.on()  # ✗
+    await app.plan("p", ["a"])  # ✗
+    await app.plan("p", tasks, max_concurrency="5")  # ✗
+    await app.plan("p", tasks, wave=("1", "100%"))  # ✗
+
+
+async def schedule() -> None:
+    nightly = await app.schedule.cron("0 3 * * *", send, "ann", tz="Asia/Shanghai", name="n")
+    reveal_type(nightly)  # → TriggerHandle[str]
+    reveal_type(await (await nightly.fire()).result())  # → str
+    reveal_type(await nightly.next(5))  # → list[datetime]
+    reveal_type(await nightly.pause())  # → TriggerStatus
+    reveal_type(await app.schedule.at(1.0, tidy))  # → TriggerHandle[Report]
+    daily = await app.schedule.every("1d", upgrade, Upgrade(7), jitter="1m")
+    reveal_type(daily)  # → TriggerHandle[Report]
+    reveal_type((await app.schedule.get("n")).id)  # → str
+    await app.schedule.at(1.0, send, 7)  # ✗
+    await app.schedule.every("15m", send)  # ✗
+    await app.schedule.cron("0 3 * * *", tidy, "something")  # ✗
+    await app.schedule.every("15m", send, "ann", misfire="never")  # ✗
+    await app.schedule.every("15m", send, "ann", jiter="1m")  # ✗
+
+
+@send.cron("0 3 * * *")
+def whom(at: datetime) -> str:
+    return at.isoformat()
+
+
+@upgrade.every("1d", overlap="skip")
+def newest() -> Upgrade:
+    return Upgrade(7)
+
+
+reveal_type(whom)  # → def (datetime) -> str
+reveal_type(sweep.cron("0 3 * * *"))  # → str
+reveal_type(send.every("15m", payload="ann"))  # → str
+send.every("15m", payload=7)  # ✗
+
+
+@send.cron("0 3 * * *")  # ✗
+def wrong(at: datetime) -> int:
+    return 7
+
+
 async def call_plainly() -> None:
     reveal_type(await send(context(), "ann"))  # → str
     reveal_type(count(context(), Upgrade(7)))  # → int
@@ -122,6 +174,10 @@ def block() -> None:
         reveal_type(face.query.query_task_status_by_tenant("t").waiting)  # → int
         face.control.pause("x", raeson="lunch")  # ✗
         face.query.has_checkpoint(7)  # ✗
+        reveal_type(face.schedule.at(1.0, send, "ann").fire().result())  # → str
+        reveal_type(face.schedule.get("n").info().id)  # → str
+        reveal_type(face.plan("p", [send.on("ann")]).info().progress)  # → float
+        face.schedule.every("15m", send, 7)  # ✗
         face.submit(send, 7)  # ✗
         face.submit(send)  # ✗
 

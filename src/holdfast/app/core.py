@@ -14,7 +14,10 @@ from holdfast.app.control import Control
 from holdfast.app.declare import AsyncTask, SyncTask, TaskDecorator, Workflow, WorkflowOptions
 from holdfast.app.handle import Handle
 from holdfast.app.opening import store_from_url
+from holdfast.app.plan_control import PlanControl
+from holdfast.app.plans import Planned, Plans
 from holdfast.app.query import Query
+from holdfast.app.schedule import Schedules
 from holdfast.app.submitting import Submitter, Terms
 from holdfast.app.why import explain
 from holdfast.clock import SystemClock
@@ -33,6 +36,7 @@ from holdfast.domain.retry import Retry
 from holdfast.domain.task import By
 from holdfast.ports import Clock, Store
 from holdfast.registry import Registry, TaskType
+from holdfast.runtime import making
 from holdfast.runtime.executor import Rules
 from holdfast.runtime.held import Held
 from holdfast.runtime.waiters import Waiters
@@ -80,7 +84,10 @@ class Holdfast:
     def _wire(self, clock: Clock, chance: random.Random) -> None:
         self.clock, self.chance = clock, chance
         self.control = Control(lambda: self.store, clock, chance, By(actor="app"))
-        self.query = Query(lambda: self.store, self.control)
+        self.query = Query(lambda: self.store, self.control, clock.now)
+        by = By(actor="app")
+        self.plan = Plans(self, PlanControl(lambda: self.store, clock, chance, by))
+        self.schedule = Schedules(self, By(actor="app"))
 
     # -- declaring
 
@@ -287,6 +294,7 @@ class Holdfast:
         slots: int | None = None,
         queues: tuple[str, ...] | None = None,
         heartbeat_thread: bool = True,
+        schedules: bool = True,
         on_zombie: Callable[[Held], None] | None = None,
     ) -> Worker:
         self.registry.check()
@@ -307,6 +315,8 @@ class Holdfast:
                 audit_seconds=given.audit_keep,
                 reconcile_seconds=given.reconcile,
                 heartbeat_thread=heartbeat_thread,
+                queue_limit=given.queue_limit,
+                schedules=schedules,
                 rules=Rules(
                     checkpoint_ttl_seconds=given.checkpoint_ttl,
                     crash_limit=given.crash_limit,
@@ -345,6 +355,12 @@ class Holdfast:
         """The way in for many; use `submit_many` of the task or workflow itself."""
         ids = await self._submits().many(declared, payloads, keys, **terms)
         return [Handle(self, task_id, declared.result) for task_id in ids]
+
+    def planned(self, declared: TaskType, payload: Any, **terms: Unpack[Terms]) -> Planned:
+        """A task for a plan; use `on` of the task or workflow itself."""
+        self.registry.check()
+        record = making.record(declared, now=self.clock.now(), **terms)
+        return Planned(record=record, payload=declared.payload.encode(payload))
 
     def _submits(self) -> Submitter:
         if self._submitter is None:

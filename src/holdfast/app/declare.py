@@ -16,6 +16,7 @@ from typing import (
     overload,
 )
 
+from holdfast.app.timed import Timed
 from holdfast.codec import Codec
 from holdfast.domain.errors import DeclarationError
 from holdfast.domain.retry import Retry
@@ -25,6 +26,7 @@ from holdfast.runtime.context import Context
 if TYPE_CHECKING:
     from holdfast.app.core import Holdfast
     from holdfast.app.handle import Handle
+    from holdfast.app.plans import Planned
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -43,12 +45,11 @@ class WorkflowOptions(TypedDict, total=False):
     on_invalid: str  # "discard" or "suspend", for a checkpoint that is no good
 
 
-class Submittable(Generic[P, R]):
+class Submittable(Timed[P], Generic[P, R]):
     """What can be submitted: a task or a workflow."""
 
     def __init__(self, app: Holdfast, declared: TaskType) -> None:
-        self._app = app
-        self.declared = declared
+        super().__init__(app, declared)
 
     @property
     def name(self) -> str:
@@ -81,6 +82,32 @@ class Submittable(Generic[P, R]):
     def submit(self, payload: Any = None, **options: Any) -> Coroutine[Any, Any, Handle[R]]:
         """Durable when this returns. The same tenant and key give the first task again."""
         return self._app.submit(self.declared, payload, **options)
+
+    @overload
+    def on(
+        self: Submittable[None, R],
+        payload: None = None,
+        *,
+        tenant: str | None = None,
+        queue: str | None = None,
+        trace_id: str | None = None,
+        user: Any = None,
+    ) -> Planned: ...
+
+    @overload
+    def on(
+        self,
+        payload: P,
+        *,
+        tenant: str | None = None,
+        queue: str | None = None,
+        trace_id: str | None = None,
+        user: Any = None,
+    ) -> Planned: ...
+
+    def on(self, payload: Any = None, **terms: Any) -> Planned:
+        """A task for a plan: ``app.plan("upgrade-7", [upgrade.on(order, tenant=t) for t in …])``"""
+        return self._app.planned(self.declared, payload, **terms)
 
     async def submit_many(
         self,

@@ -9,7 +9,8 @@ import msgspec
 
 from holdfast.app.control import Control
 from holdfast.app.handle import Info, info_of
-from holdfast.domain.errors import SerialisationError, TaskNotFound
+from holdfast.app.plan_handle import PlanInfo, info
+from holdfast.domain.errors import PlanNotFound, SerialisationError, TaskNotFound
 from holdfast.domain.task import Progress, Task
 from holdfast.ports import Store, TenantView
 
@@ -22,9 +23,12 @@ class TenantStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Query:
-    def __init__(self, store: Callable[[], Store], control: Control) -> None:
+    def __init__(
+        self, store: Callable[[], Store], control: Control, now: Callable[[], float]
+    ) -> None:
         self._store = store
         self._control = control
+        self._now = now
 
     async def query_task_status_by_tenant(self, tenant: str) -> TenantStatus:
         [status] = await self.query_task_status_by_tenants([tenant])
@@ -59,6 +63,12 @@ class Query:
             return await self._store().checkpoint(task.id) is not None
         except SerialisationError:
             return True  # what cannot be read is there all the same
+
+    async def query_plan_status(self, plan_id: str) -> PlanInfo:
+        [plan] = await self._store().plans.find([plan_id])
+        if plan is None:
+            raise PlanNotFound(plan_id)
+        return info(plan, now=self._now())
 
     async def has_checkpoint(self, tenant: str) -> bool:
         """Reads the checkpoint itself, not the record."""

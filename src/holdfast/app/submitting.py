@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import random
 from collections.abc import Iterable, Sequence
 from typing import Any, TypedDict, Unpack
 
-import msgspec
-from msgspec.structs import replace
-
-from holdfast.codec import encode_plain
-from holdfast.domain import decide, names
+from holdfast.domain import names
 from holdfast.domain.errors import (
     InvalidInput,
     InvalidPayload,
@@ -25,17 +20,16 @@ from holdfast.domain.errors import (
     StoreUnavailable,
     SubmittedInPart,
 )
-from holdfast.domain.state import Status
 from holdfast.domain.task import Task
 from holdfast.domain.transition import Conflict, Full, Insertion, Submission
 from holdfast.ports import Clock, Store
 from holdfast.registry import TaskType
+from holdfast.runtime import making
 from holdfast.runtime.committer import Gather
 from holdfast.runtime.ids import new_ids
 
 log = logging.getLogger("holdfast")
 
-USER_LIMIT_BYTES = 16 * 1024  # it is part of the record, which is read again and again
 PART = 200  # tasks of a bulk in one insert
 
 
@@ -130,56 +124,14 @@ class Submitter:
             raise QueueFull(answer.queue, self._queue_limit)
         return answer.task_id
 
-    def _record(
-        self,
-        declared: TaskType,
-        *,
-        tenant: str | None = None,
-        queue: str | None = None,
-        trace_id: str | None = None,
-        user: Any = None,
-    ) -> Task:
-        """What the tasks of one call have in common; each gets an id and a key of its own."""
-        if user is not None:  # as it is now, whatever becomes of it
-            whom = encode_plain(user, "user", limit_bytes=USER_LIMIT_BYTES)
-            user = msgspec.json.decode(whom)
-        now = self._clock.now()
-        return Task(
-            id="",
-            type=declared.name,
-            tenant=None if tenant is None else names.check("tenant", tenant),
-            queue=declared.queue if queue is None else names.check("queue", queue),
-            trace_id=None if trace_id is None else names.check_text("trace_id", trace_id),
-            user=user,
-            stages=declared.stage_names,
-            workflow=declared.workflow,
-            hold=declared.hold,
-            keep_seconds=declared.keep_seconds,
-            retry_max=declared.stages[0].retry.max,
-            created_at=now,
-            updated_at=now,
-            status_since=now,
-            status=Status.PENDING,
-        )
+    def _record(self, declared: TaskType, **terms: Unpack[Terms]) -> Task:
+        return making.record(declared, now=self._clock.now(), **terms)
 
     def _made(
         self, record: Task, bodies: Sequence[bytes], keys: Sequence[str] | None
     ) -> list[Submission]:
         ids = new_ids(self._clock, self._chance, len(bodies))
-        tenant, home = record.tenant, self._store.home
-        if keys is None:
-            return [
-                decide.submit(replace(record, id=home(made, tenant=tenant, key=None)), body, "")
-                for made, body in zip(ids, bodies, strict=True)
-            ]
-        return [
-            decide.submit(
-                replace(record, id=home(made, tenant=tenant, key=key), key=key),
-                body,
-                _digest(record.type, body),
-            )
-            for made, body, key in zip(ids, bodies, keys, strict=True)
-        ]
+        return making.submissions(self._store, record, bodies, keys, ids)
 
 
 class _Bulk:
@@ -214,10 +166,3 @@ async def _turns() -> None:
     """Of the loop, until what was begun is on its way to the store."""
     for _ in range(2):
         await asyncio.sleep(0)
-
-
-def _digest(name: str, body: bytes) -> str:
-    """The same for the same payload, in whatever order its fields are written."""
-    if b"{" in body:
-        body = msgspec.json.encode(msgspec.json.decode(body), order="sorted")
-    return hashlib.blake2b(name.encode() + b"\n" + body, digest_size=16).hexdigest()

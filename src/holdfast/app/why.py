@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from holdfast.app.phrases import ago, count, some, span
+from holdfast.app.why_plan import awaited, is_driven
 from holdfast.domain import events as ev
 from holdfast.domain.envelope import iso
 from holdfast.domain.errors import TaskNotFound
+from holdfast.domain.plan import Plan
 from holdfast.domain.state import Status
 from holdfast.domain.task import By, Place
 from holdfast.ports import Detail, Store, WorkerInfo
@@ -57,8 +59,23 @@ class Explanation:
     # -- it could run
 
     async def _held(self) -> str:
-        whose = f" by plan {self._task.plan}" if self._task.plan else ""
-        return f"It was accepted {self._since()} and is held back{whose}: it waits to be released."
+        task, accepted = self._task, f"It was accepted {self._since()}"
+        if task.plan is None:
+            return f"{accepted} and is held back: it waits to be released."
+        [plan] = await self._store.plans.find([task.plan])
+        if plan is None:
+            return (
+                f"{accepted} for plan {task.plan}, which is gone: nobody will let it go. "
+                f"`holdfast tasks cancel {task.id}` ends it."
+            )
+        awaits = await awaited(self._store, task, plan, self._now)
+        return f"{accepted} and waits for plan {plan.id}, {awaits}{await self._undriven(plan)}"
+
+    async def _undriven(self, plan: Plan) -> str:
+        workers = await self._workers() if is_driven(plan) else ()
+        if not is_driven(plan) or any(worker.live for worker in workers):
+            return ""
+        return f" But {_nobody(workers)} Start one: `holdfast worker APP`."
 
     async def _ready(self) -> str:
         task = self._task
@@ -198,9 +215,11 @@ class Explanation:
         line = await self._who_waits()
         if not task.suspended:
             by = self._asked(ev.PauseRequested, ev.TaskPaused)
+            planned = task.plan is not None and f" by plan:{task.plan}" in by
+            whole = f"plans resume {task.plan}` sets all of the plan" if planned else ""
             return (
                 f"It is {task.status} since {span(self._dwelt)}{by}.{line} "
-                f"`holdfast tasks resume {task.id}` sets it going."
+                f"`holdfast {whole or f'tasks resume {task.id}` sets it'} going."
             )
         failure = task.failure
         told = f"{failure.summary} (at stage {failure.stage!r})" if failure else "no error is kept"

@@ -50,6 +50,11 @@ def stated(kind: Kind, message: str, task: Task, *, now: float) -> Failure:
     )
 
 
+def summary(error: BaseException) -> str:
+    """In a line, where no traceback is kept."""
+    return clean(f"{_qualified(type(error))}: {_text_of(error)}")[:MESSAGE_LIMIT_CHARS]
+
+
 def _qualified(cls: type[BaseException]) -> str:
     module = cls.__module__
     if module.startswith("holdfast."):

@@ -30,6 +30,8 @@ class Pruner:
         self._reconcile_seconds = reconcile_seconds
         self._ages: dict[Kept, float] = {
             Kept.TASKS: 0.0,  # each has its own ``keep``
+            Kept.TRIGGERS: 0.0,  # as these
+            Kept.PLANS: 0.0,  # and these
             Kept.CHECKPOINTS: checkpoint_seconds,
             Kept.TOMBSTONES: 0.0,  # each has its own end
             Kept.AUDIT: audit_seconds,

@@ -19,12 +19,15 @@ from holdfast.ports import Beat, Claimed, Clock, Store, Topic
 from holdfast.registry import Registry
 from holdfast.runtime.attempt import Attempts, LeaseGone
 from holdfast.runtime.committer import Gather
+from holdfast.runtime.declared import Declared
 from holdfast.runtime.executor import Executor, Rules
 from holdfast.runtime.heartbeat import Heartbeat
 from holdfast.runtime.held import Held, Stop
 from holdfast.runtime.ids import new_id
 from holdfast.runtime.outages import Outages
+from holdfast.runtime.plans.service import PlanService
 from holdfast.runtime.pruner import Pruner
+from holdfast.runtime.scheduler import Scheduler
 from holdfast.runtime.threads import DaemonThreads, Threads
 from holdfast.runtime.timers import Timers
 from holdfast.runtime.timing import Deadlines, sleep
@@ -48,6 +51,8 @@ class WorkerOptions:
     drain_seconds: float = 30.0
     audit_seconds: float = 365 * 86_400
     reconcile_seconds: float = 3600
+    queue_limit: int = 1_000_000
+    schedules: bool = True  # False: others fire the triggers, who know the types of their tasks
     rules: Rules = field(default_factory=Rules)
     heartbeat_thread: bool = True  # False: on the worker's own loop, for simulations
 
@@ -102,6 +107,24 @@ class Worker:
             on_zombie=on_zombie or _leave_it,
             publish=self._publish,
         )
+        self._plans = PlanService(
+            store=store,
+            clock=clock,
+            chance=chance,
+            outages=self._outages,
+            owner=self.name,
+            lease_seconds=options.lease_seconds,
+        )
+        self._declared = Declared(
+            store=store,
+            registry=registry,
+            clock=clock,
+            chance=chance,
+            outages=self._outages,
+            announce=self._announce,
+            queue_limit=options.queue_limit,
+            live_within_seconds=2 * options.lease_seconds,
+        )
         self._deadlines = Deadlines(clock, self._running.values)
         self._executor = Executor(
             registry=registry,
@@ -143,13 +166,28 @@ class Worker:
             audit_seconds=self._options.audit_seconds,
             reconcile_seconds=self._options.reconcile_seconds,
         )
-        services = [timers.run, pruner.run]
+        services = [timers.run, pruner.run, self._plans.run]
+        if self._options.schedules:
+            services += [self._scheduler().run, self._declared.run]
         if self._options.heartbeat_thread:
             self._heartbeat.start()
         else:
             services.append(self._heartbeat.run)
         self._services = [asyncio.create_task(self._keep_up(run)) for run in services]
         self._claimer = asyncio.create_task(self._keep_up(self._claim_until_drained))
+
+    def _scheduler(self) -> Scheduler:
+        return Scheduler(
+            store=self._store,
+            registry=self._registry,
+            clock=self._clock,
+            chance=self._chance,
+            outages=self._outages,
+            declared=self._declared,
+            owner=self.name,
+            queue_limit=self._options.queue_limit,
+            unknown_type_seconds=self._options.rules.unknown_type_seconds,
+        )
 
     async def drain(self) -> list[str]:
         """Stop claiming, let stages finish until the deadline, give back the rest.
@@ -169,6 +207,7 @@ class Worker:
             if service is not None:
                 service.cancel()
         await asyncio.gather(*self._services, return_exceptions=True)
+        await self._plans.stop()
         await self._heartbeat.stop()
         self._deadlines.close()
         for held in self._running.values():
@@ -188,6 +227,7 @@ class Worker:
 
     def abandon(self) -> None:
         """As if the process had died here: nothing more is claimed or written."""
+        self._plans.abandon()
         for task in (*self._services, self._claimer, *_runs(self._running.values())):
             if task is not None:
                 task.cancel()
@@ -383,6 +423,10 @@ class Worker:
         if event is not None and self._on_progress is not None:
             self._loop.call_soon_threadsafe(self._on_progress, event)
 
+    async def _announce(self) -> None:
+        lease_seconds = self._options.lease_seconds
+        await self._store.renew(self._describe(), (), lease_seconds=lease_seconds)
+
     def _describe(self) -> Beat:
         return Beat(
             worker=self.name,
@@ -393,6 +437,7 @@ class Worker:
             slots=self._options.slots,
             running=len(self._running),
             started_at=self._started_at,
+            triggers=tuple(self._declared.ids()),
         )
 
 

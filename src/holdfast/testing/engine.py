@@ -124,7 +124,7 @@ class Engine:
         await self._take_over()
         await self._settle()
         while (left := end - self.clock.steady()) > 0:
-            next_seconds = await self._promote()
+            next_seconds = _sooner(await self._promote(), await self._until_trigger(left))
             await self._settle()
             if self.worker is not None and self.worker.running:
                 await self.clock.elapse(min(left, TICK_SECONDS))
@@ -175,6 +175,13 @@ class Engine:
             if due.count < SWEEP:
                 return due.next_seconds
 
+    async def _until_trigger(self, within: float) -> float | None:
+        """How long until one fires. One that is due and does not fire waits for something else."""
+        now = self.clock.now()
+        first = await self.store.triggers.find_due(now + within, limit=1)
+        times = [one.trigger_at for one in first if one.trigger_at is not None]
+        return next((at - now if at > now else TICK_SECONDS for at in times), None)
+
     async def _busy(self) -> bool:
         places = (await self.store.stats()).by_queue
         return any(places[q].get(p, 0) for q in self._queues() if q in places for p in BUSY)
@@ -210,6 +217,10 @@ class Engine:
             if task.place in BUSY
         ]
         return "\n".join((f"not at rest after {timeout:g} s:", *lines))
+
+
+def _sooner(*seconds: float | None) -> float | None:
+    return min((one for one in seconds if one is not None), default=None)
 
 
 async def _turns() -> None:

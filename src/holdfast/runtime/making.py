@@ -1,0 +1,86 @@
+"""Records of new tasks, and their submissions: for those who submit and for triggers that fire."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.codec import encode_plain
+from holdfast.domain import decide, names
+from holdfast.domain.state import Status
+from holdfast.domain.task import Task
+from holdfast.domain.transition import Submission
+from holdfast.ports import Store
+from holdfast.registry import TaskType
+
+USER_LIMIT_BYTES = 16 * 1024  # it is part of the record, which is read again and again
+
+
+def record(
+    declared: TaskType,
+    *,
+    now: float,
+    tenant: str | None = None,
+    queue: str | None = None,
+    trace_id: str | None = None,
+    user: Any = None,
+) -> Task:
+    """What the tasks of one call have in common; each gets an id and a key of its own."""
+    return Task(
+        id="",
+        type=declared.name,
+        tenant=None if tenant is None else names.check("tenant", tenant),
+        queue=declared.queue if queue is None else names.check("queue", queue),
+        trace_id=None if trace_id is None else names.check_text("trace_id", trace_id),
+        user=plain_user(user),
+        stages=declared.stage_names,
+        workflow=declared.workflow,
+        hold=declared.hold,
+        keep_seconds=declared.keep_seconds,
+        retry_max=declared.stages[0].retry.max,
+        created_at=now,
+        updated_at=now,
+        status_since=now,
+        status=Status.PENDING,
+    )
+
+
+def plain_user(user: Any) -> Any:
+    """As it is now, whatever becomes of it."""
+    if user is None:
+        return None
+    return msgspec.json.decode(encode_plain(user, "user", limit_bytes=USER_LIMIT_BYTES))
+
+
+def submissions(
+    store: Store,
+    record: Task,
+    bodies: Sequence[bytes],
+    keys: Sequence[str] | None,
+    ids: Sequence[str],
+) -> list[Submission]:
+    tenant, home = record.tenant, store.home
+    if keys is None:
+        return [
+            decide.submit(replace(record, id=home(made, tenant=tenant, key=None)), body, "")
+            for made, body in zip(ids, bodies, strict=True)
+        ]
+    return [
+        decide.submit(
+            replace(record, id=home(made, tenant=tenant, key=key), key=key),
+            body,
+            digest(record.type, body),
+        )
+        for made, body, key in zip(ids, bodies, keys, strict=True)
+    ]
+
+
+def digest(name: str, body: bytes) -> str:
+    """The same for the same payload, in whatever order its fields are written."""
+    if b"{" in body:
+        body = msgspec.json.encode(msgspec.json.decode(body), order="sorted")
+    return hashlib.blake2b(name.encode() + b"\n" + body, digest_size=16).hexdigest()

@@ -1,0 +1,103 @@
+"""Looks after the plans that need somebody: every worker does, and each plan has one driver.
+
+Nobody looks more often than there is something to do: a plan that waits for a person is in no
+index, one that soaks is looked at when it has soaked, and whoever writes to a plan rings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+
+from holdfast.domain.errors import StoreError
+from holdfast.domain.plan import Plan
+from holdfast.ports import Clock, Store, Topic
+from holdfast.runtime.outages import Outages
+from holdfast.runtime.plans.driver import Driver
+from holdfast.runtime.timing import sleep
+
+log = logging.getLogger("holdfast.plans")
+
+AT_ONCE = 20  # plans in the hands of one process
+LOOK_SECONDS = 30.0  # at least so often: only a lost wake-up needs it
+LEAST_SECONDS = 0.01  # what is due by another's clock may not be due by the store's
+TRY_AGAIN_SECONDS = 1.0
+
+
+class PlanService:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        chance: random.Random,
+        outages: Outages,
+        owner: str,
+        lease_seconds: float,
+    ) -> None:
+        self._store, self._clock, self._chance = store, clock, chance
+        self._outages = outages
+        self._owner, self._lease_seconds = owner, lease_seconds
+        self._driven: dict[asyncio.Task[None], Driver] = {}
+
+    async def run(self) -> None:
+        while True:
+            ticket = self._store.ticket(Topic.DUE)
+            try:
+                wait_seconds = await self._claim()
+            except StoreError as error:
+                self._outages.note(error)
+                await sleep(self._clock, TRY_AGAIN_SECONDS)
+                continue
+            await self._store.wait(Topic.DUE, ticket, timeout=wait_seconds)
+
+    async def _claim(self) -> float:
+        """Take what needs a driver; how long until the next look."""
+        room = AT_ONCE - len(self._driven)
+        if room <= 0:
+            return TRY_AGAIN_SECONDS
+        due = await self._store.plans.claim(
+            self._owner, limit=room, lease_seconds=self._lease_seconds
+        )
+        for plan in due.plans:
+            self._begin(plan)
+        if len(due.plans) == room or due.next_seconds is None:
+            return TRY_AGAIN_SECONDS if due.plans else LOOK_SECONDS
+        return min(LOOK_SECONDS, max(LEAST_SECONDS, due.next_seconds))
+
+    def _begin(self, plan: Plan) -> None:
+        driver = Driver(
+            plan,
+            store=self._store,
+            clock=self._clock,
+            chance=self._chance,
+            outages=self._outages,
+            owner=self._owner,
+            lease_seconds=self._lease_seconds,
+        )
+        run = asyncio.create_task(driver.run())
+        self._driven[run] = driver
+        run.add_done_callback(self._ended)
+
+    def _ended(self, run: asyncio.Task[None]) -> None:
+        self._driven.pop(run, None)
+        if not run.cancelled() and (error := run.exception()) is not None:
+            # A defect. The lease lapses, and somebody tries again.
+            log.error("a plan's driver went wrong", exc_info=error)
+
+    def abandon(self) -> None:
+        """As if the process had died here."""
+        for run in self._driven:
+            run.cancel()
+
+    async def stop(self) -> None:
+        """Others may go on with its plans at once."""
+        runs = dict(self._driven)
+        self.abandon()
+        await asyncio.gather(*runs, return_exceptions=True)
+        for driver in runs.values():
+            try:
+                await driver.give_back()
+            except StoreError as error:
+                log.warning("a plan could not be given back, its lease will lapse: %s", error)
