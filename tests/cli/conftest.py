@@ -1,3 +1,4 @@
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,6 +14,18 @@ from tests.cli.world import World
 def world(tmp_path: Path) -> World:
     """A file that does not exist before the first task is submitted."""
     return World(tmp_path / "tasks.db")
+
+
+@pytest.fixture
+def app_name(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module beside the one who calls, whose app is the world's."""
+    name = f"shop_{tmp_path.name.replace('-', '_')}"
+    source = "import os\nfrom tests.cli.world import App\n"
+    source += "app = App(os.environ['HOLDFAST_STORE']).app\n"
+    (tmp_path / f"{name}.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return f"{name}:app"
 
 
 @pytest.fixture

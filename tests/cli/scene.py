@@ -1,11 +1,16 @@
 """A store whose every move a test makes itself, on a clock that it moves."""
 
+from collections.abc import Sequence
 from itertools import count
+from typing import Any
 
 from holdfast import Context, Holdfast
-from holdfast.domain import decide
+from holdfast.domain import decide, rollout
 from holdfast.domain.decide import Failed
+from holdfast.domain.plan import Member, MemberState, Plan, PlanApplied
 from holdfast.domain.retry import Retry
+from holdfast.domain.rollout import Seen
+from holdfast.domain.state import Status
 from holdfast.domain.task import Failure, Kind, Task
 from holdfast.domain.transition import Applied, Transition
 from holdfast.ports import Beat, Renewal
@@ -33,6 +38,45 @@ class Scene:
 
     async def submit(self, *, key: str | None = None, tenant: str = "t-1") -> str:
         return (await self.flow.submit(1, tenant=tenant, key=key)).id
+
+    async def hold(self, task_id: str, *, plan: str | None) -> None:
+        """A task that nobody has let go."""
+        now = self.clock.now()
+        task = Task(
+            id=task_id,
+            type="tenant.upgrade",
+            plan=plan,
+            stages=("snapshot",),
+            status=Status.CREATED,
+            created_at=now,
+            status_since=now,
+            updated_at=now,
+        )
+        await self.store.insert([decide.submit(task, b"1", "d", held=True)], depth_limit=10)
+
+    async def plan(self, tenants: Sequence[str], **terms: Any) -> list[str]:
+        """Plan up-7, with a task for each tenant; their ids."""
+        tasks = [self.flow.on(1, tenant=tenant) for tenant in tenants]
+        made = await self.app.plan("up-7", tasks, **terms)
+        return [task.id for task in await made.tasks()]
+
+    async def drive(self, *states: MemberState) -> Plan:
+        """One step of the plan's driver, who finds its first tasks like this."""
+        claimed = await self.store.plans.claim("w-1", limit=1, lease_seconds=LEASE_SECONDS)
+        plan = claimed.plans[0] if claimed.plans else await self._plan()
+        members = await self.store.plans.members(plan.id)
+        seen = Seen(moves={i: Member(state) for i, state in enumerate(states)}, moving=True)
+        request = f"step-{next(self._requests)}"
+        change = rollout.advance(plan, members, seen, now=self.clock.now(), request=request)
+        assert change is not None
+        outcome = await self.store.plans.apply(change, lease_seconds=LEASE_SECONDS)
+        assert isinstance(outcome, PlanApplied)
+        return outcome.plan
+
+    async def _plan(self) -> Plan:
+        [plan] = await self.store.plans.find(["up-7"])
+        assert plan is not None
+        return plan
 
     async def why(self, task_id: str) -> str:
         return await self.app.why(task_id)

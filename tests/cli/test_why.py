@@ -6,7 +6,7 @@ from holdfast.app.why import explain
 from holdfast.domain import decide
 from holdfast.domain.errors import TaskNotFound
 from holdfast.domain.state import Status
-from holdfast.domain.task import Progress, Task
+from holdfast.domain.task import Progress
 from holdfast.ports import Kept, Renewal
 from tests.cli.scene import LEASE_SECONDS, Scene
 from tests.cli.world import World
@@ -209,21 +209,10 @@ async def test_rolling_back(scene: Scene) -> None:
 
 
 async def test_held_back_until_it_is_released(scene: Scene) -> None:
-    now = scene.clock.now()
-    task = Task(
-        id="held-1",
-        type="tenant.upgrade",
-        plan="plan-7",
-        stages=("snapshot",),
-        status=Status.CREATED,
-        created_at=now,
-        status_since=now,
-        updated_at=now,
-    )
-    await scene.store.insert([decide.submit(task, b"1", "d", held=True)], depth_limit=10)
+    await scene.hold("held-1", plan=None)
     scene.clock.advance("1m")
     assert await scene.why("held-1") == (
-        "It was accepted 1m ago and is held back by plan plan-7: it waits to be released."
+        "It was accepted 1m ago and is held back: it waits to be released."
     )
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -100,6 +100,23 @@ class World:
             made = App(self.url)
             async with made.app.running():
                 await asyncio.gather(*(made.app.waiters.rested(task_id) for task_id in ids))
+
+        asyncio.run(whole())
+
+    def plan(self, plan_id: str, orders: Mapping[str, str], **terms: Any) -> None:
+        """``orders``: by tenant."""
+
+        async def make(made: App) -> None:
+            tasks = [made.upgrade.on(order, tenant=tenant) for tenant, order in orders.items()]
+            await made.app.plan(plan_id, tasks, **terms)
+
+        self.do(make)
+
+    def work_until_plan_rests(self, plan_id: str) -> None:
+        async def whole() -> None:
+            made = App(self.url)
+            async with made.app.running():
+                await made.app.plan.get(plan_id).rested("60s")
 
         asyncio.run(whole())
 

@@ -18,7 +18,10 @@ from holdfast.ports import Store
 PAGE = 500
 LOOKS = 50  # pages; after so many the cursor says where to go on
 
-OfTask = Annotated[str | None, typer.Option("--task", metavar="ID", help="About this task.")]
+OfTask = Annotated[
+    str | None,
+    typer.Option("--task", metavar="ID", help="About this task, or plan:ID, or trigger:ID."),
+]
 Cursor = Annotated[int, typer.Option(metavar="N", min=0, help="Go on after a former list.")]
 
 
@@ -33,7 +36,7 @@ def audit(
     """Who did what, the newest first: done or refused.
 
     JSON: entries (each: at, actor, origin, reason, command, taskId, before, after, refused),
-    cursor (null: the last page).
+    cursor (null: the last page). The taskId of a plan is plan:ID, of a trigger trigger:ID.
     """
 
     async def look(session: Session) -> tuple[Sequence[Audit], int | None, float]:

@@ -18,9 +18,11 @@ from holdfast.domain.errors import (
     DeclarationError,
     HoldfastError,
     InvalidInput,
+    PlanNotFound,
     Refused,
     StoreError,
     TaskNotFound,
+    TriggerNotFound,
 )
 
 DEBUG = "HOLDFAST_DEBUG"  # set: an internal error shows where it happened
@@ -44,8 +46,8 @@ Exit codes:
   0  done
   1  failed, or something was found (doctor)
   2  wrong usage
-  3  no such task
-  4  refused: the task's present state forbids it
+  3  no such task, plan or trigger
+  4  refused: the present state forbids it
   5  the store is out of reach or cannot be used
   6  invalid input or setting
 An error is one line on stderr that ends in its code: error: … [task-not-found]
@@ -53,6 +55,8 @@ An error is one line on stderr that ends in its code: error: … [task-not-found
 
 _CODES: tuple[tuple[type[HoldfastError], Exit], ...] = (
     (TaskNotFound, Exit.NOT_FOUND),
+    (PlanNotFound, Exit.NOT_FOUND),
+    (TriggerNotFound, Exit.NOT_FOUND),
     (Refused, Exit.REFUSED),
     (StoreError, Exit.STORE),
     (InvalidInput, Exit.INVALID),

@@ -6,6 +6,7 @@ The only place that imports by name: the name is the user's own word, never stor
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from pathlib import Path
 
@@ -15,6 +16,16 @@ from holdfast.domain.errors import HoldfastError, InvalidInput
 
 class CannotLoad(InvalidInput):
     code = "cannot-load"
+
+
+def load_app_on(target: str, url: str | None) -> Holdfast:
+    """``url``: the store that the command line names, if it names one."""
+    if url is not None:
+        os.environ["HOLDFAST_STORE"] = url
+    loaded = load_app(target)
+    if url is not None and loaded.settings.store != url:
+        raise CannotLoad(f"{target} names its own store, --store cannot change it")
+    return loaded
 
 
 def load_app(target: str) -> Holdfast:

@@ -13,6 +13,8 @@ from holdfast.domain.state import Status
 from holdfast.ports import Filter
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON; this help names its keys.")]
+App = Annotated[str, typer.Argument(metavar="APP", help="module:attribute, as in app:app.")]
+Payload = Annotated[str, typer.Option(metavar="JSON", help="What the task is given.")]
 Ids = Annotated[list[str], typer.Argument(metavar="ID", help="Task ids.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="A task's id.")]
 Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why; kept in the audit.")]

@@ -10,12 +10,14 @@ from holdfast import __version__
 from holdfast.cli.audit import audit
 from holdfast.cli.doctor import doctor
 from holdfast.cli.exits import EPILOG, Root
+from holdfast.cli.plans import plans
 from holdfast.cli.prune import prune
 from holdfast.cli.states import states
 from holdfast.cli.stats import stats
 from holdfast.cli.suspended import suspended
 from holdfast.cli.tasks import tasks
 from holdfast.cli.tenants import tenants
+from holdfast.cli.triggers import triggers
 from holdfast.cli.why import why
 from holdfast.cli.worker import worker
 
@@ -59,6 +61,8 @@ cli.command()(worker)
 cli.add_typer(tasks, name="tasks")
 cli.add_typer(suspended, name="suspended")
 cli.add_typer(tenants, name="tenants")
+cli.add_typer(plans, name="plans")
+cli.add_typer(triggers, name="triggers")
 cli.command()(why)
 cli.command()(doctor)
 cli.command()(stats)

@@ -16,6 +16,8 @@ import typer
 from holdfast.app import Holdfast
 from holdfast.app.control import Control
 from holdfast.app.opening import store_from_url
+from holdfast.app.plans import Plans
+from holdfast.app.schedule import Schedules
 from holdfast.cli.logs import log_warnings, without_warnings
 from holdfast.clock import SystemClock
 from holdfast.domain.errors import InvalidSetting, StoreUnavailable
@@ -33,10 +35,13 @@ class Session:
     store: Store
     clock: Clock
     settings: Settings
-    control: Control  # as the person at this terminal
+    control: Control  # as the person at this terminal, as are those below
+    plans: Plans
+    schedule: Schedules
 
     def by(self, reason: str) -> By:
-        return By(actor=_actor(), origin=socket.gethostname(), reason=reason)
+        actor, origin = person()
+        return By(actor=actor, origin=origin, reason=reason)
 
     @property
     def now(self) -> float:
@@ -73,7 +78,7 @@ async def opened(url: str | None, *, shows_settings: bool = False) -> AsyncItera
     store = store_from_url(
         settings.store, clock, settings.namespace, checkpoint_seconds=settings.checkpoint_ttl
     )
-    _check_is_there(store, settings.store)
+    check_is_there(store, settings.store)
     with without_warnings() if shows_settings else nullcontext():
         await store.open()
     try:
@@ -84,13 +89,15 @@ async def opened(url: str | None, *, shows_settings: bool = False) -> AsyncItera
                 store=store,
                 clock=clock,
                 settings=settings,
-                control=app.control.acting_as(_actor(), socket.gethostname()),
+                control=app.control.acting_as(*person()),
+                plans=app.plan.acting_as(*person()),
+                schedule=app.schedule.acting_as(*person()),
             )
     finally:
         await store.close()
 
 
-def _check_is_there(store: Store, url: str) -> None:
+def check_is_there(store: Store, url: str) -> None:
     """To look must not make a store where there is none."""
     if isinstance(store, MemoryStore):
         raise InvalidSetting("HOLDFAST_STORE", url, "a store in memory is seen by its process only")
@@ -99,8 +106,10 @@ def _check_is_there(store: Store, url: str) -> None:
         raise StoreUnavailable(f"no store at {store.url}: name one with --store or HOLDFAST_STORE")
 
 
-def _actor() -> str:
+def person() -> tuple[str, str]:
+    """Who gives a command, and where."""
     try:
-        return f"cli:{getpass.getuser()}"
+        user = getpass.getuser()
     except (KeyError, OSError):  # a user id without a name, as in containers
-        return "cli:unknown"
+        user = "unknown"
+    return f"cli:{user}", socket.gethostname()

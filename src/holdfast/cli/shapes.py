@@ -80,15 +80,15 @@ def detail_shape(detail: Detail) -> dict[str, Any]:
                 "name": stage.name,
                 "durationSeconds": stage.duration_seconds,
                 "run": stage.run,
-                "result": _raw(stage.result),
+                "result": raw_shape(stage.result),
             }
             for stage in detail.stages
         ],
         "progress": progress_shape(detail.progress),
-        "payload": _raw(detail.payload),
-        "result": _raw(detail.result),
-        "data": _raw(detail.data),
-        "checkpoint": _raw(detail.checkpoint),
+        "payload": raw_shape(detail.payload),
+        "result": raw_shape(detail.result),
+        "data": raw_shape(detail.data),
+        "checkpoint": raw_shape(detail.checkpoint),
         "events": [event_shape(event) for event in detail.events],
     }
 
@@ -123,7 +123,7 @@ def audit_shape(entry: Audit) -> dict[str, Any]:
     }
 
 
-def _raw(body: bytes | None) -> Any:
+def raw_shape(body: bytes | None) -> Any:
     """Stored JSON as it is; what cannot be read, as text, so that a person can see it."""
     if body is None:
         return None

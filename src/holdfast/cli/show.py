@@ -88,19 +88,25 @@ def print_table(rows: Sequence[Row], *, keep: int) -> None:
     if not rows:
         return
     target = console()
+    table, left_out = table_of(rows, keep=keep, width=target.width)
+    target.print(table)
+    if left_out:
+        hint(f"no room for {', '.join(left_out)}: a wider terminal or --json has all")
+
+
+def table_of(rows: Sequence[Row], *, keep: int, width: int) -> tuple[Table, list[str]]:
+    """And the names of the columns that had no room."""
     shown = [{name: _cell(value) for name, value in row.items()} for row in rows]
     natural = {name: _natural_width(name, shown) for name in shown[0]}
-    columns = _fitting(natural, keep, target.width)
+    columns = _fitting(natural, keep, width)
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), show_edge=False)
-    for name, width in columns.items():
-        least = width if name == "ID" else None  # it is there to be copied
-        most = width if name == SHRINKING else None
+    for name, wide in columns.items():
+        least = wide if name == "ID" else None  # it is there to be copied
+        most = wide if name == SHRINKING else None
         table.add_column(name, no_wrap=True, overflow="ellipsis", min_width=least, max_width=most)
     for row in shown:
         table.add_row(*(row[name] for name in columns))
-    target.print(table)
-    if left_out := [name for name in natural if name not in columns]:
-        hint(f"no room for {', '.join(left_out)}: a wider terminal or --json has all")
+    return table, [name for name in natural if name not in columns]
 
 
 def _natural_width(name: str, rows: Sequence[Mapping[str, Text]]) -> int:
@@ -148,8 +154,18 @@ def status_text(status: Status) -> Text:
     return Text(status.value, style=_STYLES.get(status, resting))
 
 
+def section(name: str) -> None:
+    say()
+    say(name, style="bold")
+
+
 def at(moment: float | None) -> str | None:
     return None if moment is None else iso(moment)
+
+
+def iso_seconds(moment: float) -> str:
+    """``2026-01-31 12:00:00``, in UTC."""
+    return iso(moment)[:19].replace("T", " ")
 
 
 def since(moment: float, now: float) -> str:

@@ -11,7 +11,7 @@ from rich.text import Text
 from holdfast.app.handle import info
 from holdfast.app.phrases import ago, span
 from holdfast.cli.plain import plain, plain_line
-from holdfast.cli.show import at, print_fields, say, since, status_text
+from holdfast.cli.show import at, iso_seconds, print_fields, say, section, since, status_text
 from holdfast.domain import checkpoint
 from holdfast.domain import events as ev
 from holdfast.domain.errors import SerialisationError
@@ -29,7 +29,7 @@ DONE, FAILED, NOW, UNDONE, TO_COME = "✓", "✗", "▶", "↶", "·"
 def print_task(detail: Detail, now: float) -> None:
     task = detail.task
     print_fields(_head(detail, now))
-    _section("stages")
+    section("stages")
     for line in _stages(detail):
         say(line)
     if task.failure is not None:
@@ -69,6 +69,8 @@ def _head(detail: Detail, now: float) -> dict[str, str | Text | None]:
 
 
 def _requests(task: Task) -> str | None:
+    if task.place is Place.HELD and task.plan is not None:
+        return f"its plan: `holdfast why {task.id}` says for what"
     if task.cancel_requested:
         return "a cancel, at the end of the stage"
     return "a pause, at the end of the stage" if task.pause_requested else None
@@ -124,7 +126,7 @@ def _last_forward_run(detail: Detail) -> int:
 
 
 def _print_failure(failure: Failure, now: float) -> None:
-    _section("error")
+    section("error")
     say(f"  {failure.summary}")
     say(
         f"  {failure.kind}, stage {failure.stage}, attempt {failure.attempt}, "
@@ -140,37 +142,36 @@ def _print_checkpoint(body: bytes) -> None:
     except SerialisationError:
         _print_body("checkpoint (unreadable)", body)
         return
-    _section("checkpoint")
+    section("checkpoint")
     data = msgspec.json.encode(found.custom_data)
     say(
         f"  after stage {', '.join(found.completed_stage_names[-1:])}, version {found.version}, "
         f"{at(found.timestamp.timestamp())}"
     )
     if found.custom_data:
-        say(f"  data {_shortened(data)}")
+        say(f"  data {shortened(data)}")
 
 
 def _print_body(name: str, body: bytes | None) -> None:
     if body is None:
         return
-    _section(name)
-    say(f"  {_shortened(body)}")
+    section(name)
+    say(f"  {shortened(body)}")
 
 
-def _shortened(body: bytes) -> str:
+def shortened(body: bytes) -> str:
     text = plain_line(body.decode(errors="backslashreplace"))
     more = f"… ({len(text)} characters; --json has all)" if len(text) > BODY_SHOWN else ""
     return f"{text[:BODY_SHOWN]}{more}"
 
 
 def _print_events(events: tuple[ev.Event, ...]) -> None:
-    _section("events")
+    section("events")
     if len(events) > EVENTS_SHOWN:
         say(f"  … {len(events) - EVENTS_SHOWN} earlier; --json has all")
     for event in events[-EVENTS_SHOWN:]:
-        moment = (at(event.at) or "")[:19].replace("T", " ")
-        facts = ", ".join(_facts(msgspec.to_builtins(event)))
-        say(f"  {moment}  {ev.name_of(event)}{'  ' if facts else ''}{plain_line(facts)}")
+        facts = plain_line(", ".join(_facts(msgspec.to_builtins(event))))
+        say(f"  {iso_seconds(event.at)}  {ev.name_of(event)}{'  ' if facts else ''}{facts}")
 
 
 def _facts(told: dict[str, Any]) -> Iterator[str]:
@@ -188,8 +189,3 @@ def _facts(told: dict[str, Any]) -> Iterator[str]:
             yield value
         else:
             yield f"{name} {value}"
-
-
-def _section(name: str) -> None:
-    say()
-    say(name, style="bold")

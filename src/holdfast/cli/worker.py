@@ -15,8 +15,9 @@ from typing import Annotated, NoReturn
 import typer
 
 from holdfast.app import Holdfast
+from holdfast.cli import options as opt
 from holdfast.cli.exits import Exit
-from holdfast.cli.loader import CannotLoad, load_app
+from holdfast.cli.loader import load_app_on
 from holdfast.cli.logs import log_everything
 from holdfast.cli.session import given_store
 from holdfast.domain import names
@@ -35,7 +36,7 @@ log = logging.getLogger("holdfast.cli.worker")
 
 def worker(
     context: typer.Context,
-    app: Annotated[str, typer.Argument(metavar="APP", help="module:attribute, as in app:app.")],
+    app: opt.App,
     slots: Annotated[int | None, typer.Option(metavar="N", min=1, help="Tasks at once.")] = None,
     queues: Annotated[
         str | None, typer.Option(metavar="A,B", help="In order of preference.")
@@ -47,17 +48,14 @@ def worker(
     The first signal drains: running stages finish, the rest is given back. The second gives
     back at once. Exit code 70: a lease was lost while a plain function ran on.
     """
-    if url := given_store(context):
-        os.environ["HOLDFAST_STORE"] = url
+    url = given_store(context)
     if reload:
         log_everything()
         from holdfast.cli.reload import run_reloading
 
         return run_reloading(["worker", app, *_options(slots, queues, url)])
-    loaded = load_app(app)
+    loaded = load_app_on(app, url)
     log_everything()
-    if url and loaded.settings.store != url:
-        raise CannotLoad(f"{app} names its own store, --store cannot change it")
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_work(loaded, slots, _queue_names(queues)))
     return Exit.OK

@@ -1,77 +1,117 @@
-"""The state machine, drawn from its table: as text, as Mermaid, as SVG.
+"""A state machine, drawn from its table: as text, as Mermaid, as SVG.
 
-Where things stand on the page is written by hand below; what stands there comes from the table. A
-transition without a place on the page is an error, so the drawing cannot fall behind the table.
+Where things stand on the page is written by hand, in `layouts.py`; what stands there comes from
+the table. A transition without a place on the page is an error, so no drawing can fall behind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from html import escape
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from holdfast.domain.durations import written
-from holdfast.domain.state import OPERATOR, SETTLED, STORE, SUSPENDED, TABLE, Command, Status
+from holdfast.domain.machine import Machine
 
-S = Status
+S = TypeVar("S", bound=StrEnum)
+C = TypeVar("C", bound=StrEnum)
+
+Point = tuple[int, int]
+Route = tuple[Point, Sequence[Point]]  # where the label stands, then the corners of the line
 
 
-class Live(msgspec.Struct, frozen=True, kw_only=True):
+class Live(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
     """The running system, to be drawn on the diagram."""
 
-    counts: Mapping[Status, int]
-    moves: Mapping[tuple[Status, Status], int]
-    dwell_seconds: Mapping[Status, float]  # the mean, of those that have left
+    counts: Mapping[S, int]
+    moves: Mapping[tuple[S, S], int]
+    dwell_seconds: Mapping[S, float]  # the mean, of those that have left
 
 
-class Edge(msgspec.Struct, frozen=True, kw_only=True):
-    before: Status
-    after: Status
-    commands: tuple[Command, ...]
+class Edge(msgspec.Struct, Generic[S, C], frozen=True, kw_only=True):
+    before: S
+    after: S
+    commands: tuple[C, ...]
 
     @property
     def label(self) -> str:
         return ", ".join(self.commands)
 
 
-def edges() -> Iterator[Edge]:
+class Hand(msgspec.Struct, frozen=True, kw_only=True):
+    """Who moves it."""
+
+    colour: str
+    said: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture(Generic[S, C]):
+    title: str
+    machine: Machine[S, C]
+    begins: Sequence[S]
+    suspended: Collection[S]
+    settled: Collection[S]
+    hands: Sequence[Hand]
+    hand_of: Callable[[Edge[S, C]], Hand]
+    width: int
+    height: int
+    centres: Mapping[S, Point]
+    routes: Mapping[tuple[S, S], Route]
+
+
+AnyPicture = Picture[Any, Any]
+AnyLive = Live[Any]
+
+
+def edges(picture: Picture[S, C]) -> Iterator[Edge[S, C]]:
     """One per pair of statuses, with all the commands that lead from one to the other."""
-    for before, row in TABLE.items():
+    for before, row in picture.machine.table.items():
         for after in dict.fromkeys(row.values()):
             commands = tuple(command for command, to in row.items() if to is after)
             yield Edge(before=before, after=after, commands=commands)
 
 
-def text(live: Live | None = None) -> str:
-    wide = max(len(command) for command in Command)
+def text(picture: AnyPicture, live: AnyLive | None = None) -> str:
+    wide = max(len(command) for command in picture.machine.commands)
     lines = []
-    for status, row in TABLE.items():
+    for status, row in picture.machine.table.items():
         note = f"  {_note(status, live)}" if live else ""
-        lines.append(f"{status}{_meaning(status)}{note}")
+        lines.append(f"{status}{_meaning(picture, status)}{note}")
         lines += [f"  {command:<{wide}} → {after}" for command, after in row.items()]
     return "\n".join(lines) + "\n"
 
 
-def mermaid(live: Live | None = None) -> str:
+def mermaid(picture: AnyPicture, live: AnyLive | None = None) -> str:
+    statuses = picture.machine.table
     lines = ["stateDiagram-v2", "    direction LR"]
-    lines += [f"    [*] --> {status}" for status in (S.CREATED, S.PENDING)]
+    lines += [f"    [*] --> {status}" for status in picture.begins]
     lines += [
-        f"    {edge.before} --> {edge.after}: {edge.label}{_moved(edge, live)}" for edge in edges()
+        f"    {edge.before} --> {edge.after}: {edge.label}{_moved(edge, live)}"
+        for edge in edges(picture)
     ]
-    lines += [f"    {status} --> [*]" for status in Status if status in SETTLED]
+    lines += [f"    {status} --> [*]" for status in statuses if status in picture.settled]
     if live:
-        lines += [f"    {status}: {status} ({_note(status, live)})" for status in Status]
+        lines += [f"    {status}: {status} ({_note(status, live)})" for status in statuses]
     return "\n".join(lines) + "\n"
 
 
-def _meaning(status: Status) -> str:
-    if status in SUSPENDED:
-        return " (suspended)"
-    return " (settled)" if status in SETTLED else ""
+def _meaning(picture: AnyPicture, status: StrEnum) -> str:
+    kind = _kind(picture, status)
+    return f" ({kind})" if kind else ""
 
 
-def _note(status: Status, live: Live) -> str:
+def _kind(picture: AnyPicture, status: StrEnum) -> str:
+    if status in picture.suspended:
+        return "suspended"
+    return "settled" if status in picture.settled else ""
+
+
+def _note(status: StrEnum, live: AnyLive) -> str:
     dwell = live.dwell_seconds.get(status)
     stays = "" if dwell is None else f", stays {written(_rough(dwell))}"
     return f"{live.counts.get(status, 0)} now{stays}"
@@ -81,67 +121,15 @@ def _rough(seconds: float) -> float:
     return round(seconds, 1) if seconds < 10 else round(seconds)
 
 
-def _moved(edge: Edge, live: Live | None) -> str:
+def _moved(edge: Edge[Any, Any], live: AnyLive | None) -> str:
     count = live.moves.get((edge.before, edge.after), 0) if live else 0
     return f" ({count})" if count else ""
 
 
 # -- SVG
 
-WIDTH, HEIGHT = 1330, 740
 BOX_WIDTH, BOX_HEIGHT, CORNER = 150, 50, 10
-
-Point = tuple[int, int]
-
-CENTRES: Mapping[Status, Point] = {
-    S.CREATED: (95, 300),
-    S.PENDING: (360, 300),
-    S.RUNNING: (690, 300),
-    S.COMPLETED: (1130, 300),
-    S.RETRYING: (510, 110),
-    S.FAILED: (900, 110),
-    S.PAUSED: (510, 470),
-    S.ROLLING_BACK: (960, 470),
-    S.ROLLED_BACK: (1230, 470),
-    S.CANCELLED: (600, 640),
-    S.ROLLBACK_FAILED: (960, 640),
-}
-
-# Where the label stands, then the corners of the line from the first status to the second.
-ROUTES: Mapping[tuple[Status, Status], tuple[Point, Sequence[Point]]] = {
-    (S.CREATED, S.PENDING): ((197, 300), [(170, 300), (285, 300)]),
-    (S.CREATED, S.CANCELLED): ((150, 660), [(95, 325), (95, 660), (525, 660)]),
-    (S.PENDING, S.RUNNING): ((472, 288), [(435, 288), (615, 288)]),
-    (S.PENDING, S.PAUSED): ((405, 395), [(405, 325), (405, 458), (435, 458)]),
-    (S.PENDING, S.CANCELLED): ((310, 560), [(310, 325), (310, 620), (525, 620)]),
-    (S.RUNNING, S.COMPLETED): ((995, 300), [(765, 300), (1055, 300)]),
-    (S.RUNNING, S.RETRYING): ((650, 190), [(650, 275), (650, 110), (585, 110)]),
-    (S.RUNNING, S.FAILED): ((730, 190), [(730, 275), (730, 110), (825, 110)]),
-    (S.RUNNING, S.PAUSED): ((635, 395), [(635, 325), (635, 458), (585, 458)]),
-    (S.RUNNING, S.CANCELLED): ((660, 560), [(660, 325), (660, 615)]),
-    (S.RUNNING, S.PENDING): ((565, 312), [(615, 312), (435, 312)]),
-    (S.RETRYING, S.PENDING): ((405, 190), [(435, 122), (405, 122), (405, 275)]),
-    (S.RETRYING, S.PAUSED): ((510, 395), [(510, 135), (510, 445)]),
-    (S.RETRYING, S.CANCELLED): ((225, 395), [(435, 98), (225, 98), (225, 640), (525, 640)]),
-    (S.PAUSED, S.PENDING): ((365, 430), [(435, 482), (365, 482), (365, 325)]),
-    (S.PAUSED, S.CANCELLED): ((550, 560), [(550, 495), (550, 615)]),
-    (S.PAUSED, S.ROLLING_BACK): ((760, 482), [(585, 482), (885, 482)]),
-    (S.COMPLETED, S.ROLLING_BACK): ((1085, 395), [(1085, 325), (1085, 458), (1035, 458)]),
-    (S.FAILED, S.PENDING): ((620, 52), [(900, 85), (900, 52), (355, 52), (355, 275)]),
-    (S.FAILED, S.ROLLING_BACK): ((945, 395), [(945, 135), (945, 445)]),
-    (S.FAILED, S.CANCELLED): ((845, 395), [(845, 135), (845, 625), (675, 625)]),
-    (S.CANCELLED, S.ROLLING_BACK): (
-        (760, 641),
-        [(675, 641), (865, 641), (865, 545), (900, 545), (900, 495)],
-    ),
-    (S.ROLLING_BACK, S.ROLLED_BACK): ((1096, 502), [(1035, 482), (1155, 482)]),
-    (S.ROLLING_BACK, S.ROLLBACK_FAILED): ((1012, 548), [(1000, 495), (1000, 615)]),
-    (S.ROLLED_BACK, S.PENDING): ((620, 22), [(1265, 445), (1265, 22), (315, 22), (315, 275)]),
-    (S.ROLLBACK_FAILED, S.ROLLING_BACK): ((938, 580), [(938, 615), (938, 495)]),
-    (S.ROLLBACK_FAILED, S.CANCELLED): ((760, 657), [(885, 657), (675, 657)]),
-}
-
-ASKED, MOVED, HELD = "#1d5fbf", "#5b7f3a", "#333333"
+CHAR_WIDTH = 7  # about: the line must not strike its text through
 
 STYLE = """\
   text { font: 12px 'DejaVu Sans', Verdana, sans-serif; text-anchor: middle }
@@ -153,18 +141,19 @@ STYLE = """\
   rect.settled { fill: #e3f1e1; stroke: #33691e }"""
 
 
-def svg(live: Live | None = None) -> str:
-    moving = [edge for edge in edges() if edge.before is not edge.after]
+def svg(picture: AnyPicture, live: AnyLive | None = None) -> str:
+    width, height = picture.width, picture.height
+    moving = [edge for edge in edges(picture) if edge.before is not edge.after]
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',
-        "<title>The states of a task</title>",
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
+        f"<title>{picture.title}</title>",
         f"<style>\n{STYLE}\n</style>",
-        *(_arrowhead(colour) for colour in (ASKED, MOVED, HELD)),
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
-        *(_line(edge) for edge in moving),
-        *(_label(edge, live) for edge in moving),
-        *(_box(status, live) for status in Status),
-        *_legend(),
+        *(_arrowhead(hand.colour) for hand in picture.hands),
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+        *(_line(picture, edge) for edge in moving),
+        *(_label(picture, edge, live) for edge in moving),
+        *(_box(picture, status, live) for status in picture.machine.table),
+        *_legend(picture),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
@@ -177,18 +166,10 @@ def _arrowhead(colour: str) -> str:
     )
 
 
-def _line(edge: Edge) -> str:
-    _, points = ROUTES[edge.before, edge.after]
-    colour = _colour(edge)
+def _line(picture: AnyPicture, edge: Edge[Any, Any]) -> str:
+    _, points = picture.routes[edge.before, edge.after]
+    colour = picture.hand_of(edge).colour
     return f'<path d="{_rounded(points)}" stroke="{colour}" marker-end="url(#to{colour[1:]})"/>'
-
-
-def _colour(edge: Edge) -> str:
-    """By whose hand: a person's, the store's, the holder's of the lease."""
-    if edge.before is S.RUNNING:
-        return HELD
-    first = edge.commands[0]
-    return ASKED if first in OPERATOR else MOVED if first in STORE else HELD
 
 
 def _rounded(points: Sequence[Point]) -> str:
@@ -209,35 +190,41 @@ def _sign(number: int) -> int:
     return (number > 0) - (number < 0)
 
 
-def _label(edge: Edge, live: Live | None) -> str:
-    (x, y), _ = ROUTES[edge.before, edge.after]
+def label_width(said: str) -> int:
+    return len(said) * CHAR_WIDTH + 4
+
+
+def _label(picture: AnyPicture, edge: Edge[Any, Any], live: AnyLive | None) -> str:
+    (x, y), _ = picture.routes[edge.before, edge.after]
     said = f"{edge.label}{_moved(edge, live)}"
-    wide = len(said) * 7 + 4  # about as wide as the text: the line must not strike it through
+    wide = label_width(said)
     return (
         f'<rect x="{x - wide // 2}" y="{y - 8}" width="{wide}" height="16" fill="#ffffff"/>'
-        f'<text x="{x}" y="{y + 4}" fill="{_colour(edge)}">{escape(said)}</text>'
+        f'<text x="{x}" y="{y + 4}" fill="{picture.hand_of(edge).colour}">{escape(said)}</text>'
     )
 
 
-def _box(status: Status, live: Live | None) -> str:
-    x, y = CENTRES[status]
-    kind = "suspended" if status in SUSPENDED else "settled" if status in SETTLED else ""
+def _box(picture: AnyPicture, status: StrEnum, live: AnyLive | None) -> str:
+    x, y = picture.centres[status]
     left, top = x - BOX_WIDTH // 2, y - BOX_HEIGHT // 2
     note = f'<text x="{x}" y="{y + 17}">{escape(_note(status, live))}</text>' if live else ""
     return (
-        f'<rect class="status {kind}" x="{left}" y="{top}" width="{BOX_WIDTH}" '
-        f'height="{BOX_HEIGHT}" rx="8"/>'
+        f'<rect class="status {_kind(picture, status)}" x="{left}" y="{top}" '
+        f'width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="8"/>'
         f'<text class="name" x="{x}" y="{y - 1 if live else y + 5}">{status}</text>{note}'
     )
 
 
-def _legend() -> Iterator[str]:
-    staying = [edge for edge in edges() if edge.before is edge.after]
-    stays = "; ".join(f"{edge.before}: {edge.label}" for edge in staying)
-    yield f'<text class="left" x="20" y="705">Within a status: {escape(stays)}</text>'
-    for x, colour, said in (
-        (20, ASKED, "a person asks"),
-        (140, HELD, "the worker that holds the lease"),
-        (370, MOVED, "the store, over many tasks at once"),
-    ):
-        yield f'<text class="left" x="{x}" y="727" fill="{colour}">{said}</text>'
+def _legend(picture: AnyPicture) -> Iterator[str]:
+    staying: dict[str, list[str]] = {}
+    for edge in edges(picture):
+        if edge.before is edge.after:
+            staying.setdefault(edge.label, []).append(edge.before)
+    stays = "; ".join(f"{', '.join(found)}: {label}" for label, found in staying.items())
+    top = picture.height - 35
+    yield f'<text class="left" x="20" y="{top}">Within a status: {escape(stays)}</text>'
+    x = 20
+    for hand in picture.hands:
+        said = f'<text class="left" x="{x}" y="{top + 22}" fill="{hand.colour}">{hand.said}</text>'
+        yield said
+        x += len(hand.said) * CHAR_WIDTH + 29

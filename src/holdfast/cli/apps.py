@@ -1,0 +1,64 @@
+"""The user's own app for one command: for what needs the task types that it declares."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+import typer
+
+from holdfast.app import Holdfast
+from holdfast.app.declare import Submittable
+from holdfast.app.opening import store_from_url
+from holdfast.cli.loader import load_app_on
+from holdfast.cli.logs import log_warnings
+from holdfast.cli.session import check_is_there, given_store
+from holdfast.domain.errors import InvalidInput, NotJson, SerialisationError, StoreUnavailable
+
+T = TypeVar("T")
+
+
+def loaded(context: typer.Context, target: str) -> Holdfast:
+    """As `holdfast worker` loads it."""
+    app = load_app_on(target, given_store(context))
+    log_warnings()
+    return app
+
+
+def run_on(
+    app: Holdfast, command: Callable[[Holdfast], Awaitable[T]], *, looks_only: bool = False
+) -> T:
+    """Open the app, do it, close it."""
+    if looks_only or app.settings.store.startswith("memory:"):
+        store = store_from_url(app.settings.store, app.clock, app.settings.namespace)
+        check_is_there(store, app.settings.store)
+
+    async def whole() -> T:
+        async with app:
+            if app.degraded:
+                raise StoreUnavailable("the store is out of reach, and a memory keeps nothing")
+            return await command(app)
+
+    return asyncio.run(whole())
+
+
+def type_of(app: Holdfast, name: str) -> Submittable[Any, Any]:
+    declared = app.registry.find(name)
+    if declared is None:
+        known = ", ".join(sorted(app.registry.names())) or "none"
+        raise InvalidInput(f"the app declares no task type {name!r}; it declares: {known}")
+    return Submittable(app, declared)
+
+
+def payload_of(target: Submittable[Any, Any], text: str) -> Any:
+    """As the type has it; a value that the type does not take is refused when it is written."""
+    try:
+        plain = msgspec.json.decode(text.encode())
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise NotJson("--payload", f"not JSON: {error}") from error
+    try:
+        return target.declared.payload.decode(text.encode())
+    except SerialisationError:
+        return plain
