@@ -27,7 +27,7 @@ from tests.domain.planning import plan
 
 P, M, S, C = PlanStatus, MemberState, Status, Command
 
-SETTLED_PLANS = (P.COMPLETED, P.CANCELLED, P.ROLLED_BACK)
+SETTLED_PLANS = (P.COMPLETED, P.CANCELLED)
 ALL = list(product(PlanStatus, MemberState))
 AT = 4  # the version of the tasks of these tests
 MOST_LOOKS = 12
@@ -60,7 +60,7 @@ def test_what_a_plan_wants_is_legal_for_the_task(
 ) -> None:
     for of, before, one in scenes(plan_status, state):
         member = mem.seen(of, before, look(one))
-        command = mem.wanted(of, member, one)
+        command = mem.wanted(of, 0, member, one)
         assert command is None or one.can(command), (of.cancel_requested, member, one)
 
 
@@ -104,7 +104,7 @@ def test_a_plan_that_stands_still_keeps_no_slot_for_a_task_that_has_not_begun(
     of = plan(plan_status)
     member, one, _ = settled(of, Member(M.ADMITTED, AT), task(status, version=AT))
     if status in mem.SETS_GOING:
-        assert member == WAITING
+        assert member == (WAITING if status is S.CREATED else Member(M.AGAIN))
         assert one.version > AT or status is not S.CREATED, "a release on its way is void"
 
 
@@ -114,7 +114,7 @@ def settled(of: Plan, member: Member, one: Task) -> tuple[Member, Task, list[Com
     for _ in range(MOST_LOOKS):
         member = mem.seen(of, member, look(one))
         assert mem.seen(of, member, look(one)) == member
-        if command := mem.wanted(of, member, one):
+        if command := mem.wanted(of, 0, member, one):
             sent.append(command)
             one = carried_out(one, command)
         elif one == (one := at_boundary(one)):
@@ -159,7 +159,7 @@ def test_a_slot_stays_with_a_task_whose_release_is_on_its_way() -> None:
     member = Member(M.ADMITTED, AT)
     created = task(S.CREATED, version=AT)
     assert mem.seen(plan(), member, look(created)) == member
-    assert mem.wanted(plan(), member, created) is C.RELEASE
+    assert mem.wanted(plan(), 0, member, created) is C.RELEASE
 
 
 def test_a_task_that_was_held_back_has_lost_its_slot() -> None:
@@ -170,9 +170,10 @@ def test_a_task_that_was_held_back_has_lost_its_slot() -> None:
 
 def test_a_task_to_be_retried_waits_for_a_slot_and_is_set_going() -> None:
     failed = task(S.FAILED, version=AT)
-    assert mem.seen(plan(), WAITING, look(failed)) == WAITING
-    assert mem.may_be_admitted(look(failed))
-    assert mem.wanted(plan(), Member(M.ADMITTED, AT), failed) is C.RETRY
+    again = Member(M.AGAIN)
+    assert mem.seen(plan(), again, look(failed)) == again
+    assert mem.may_be_admitted(again, look(failed))
+    assert mem.wanted(plan(), 0, Member(M.ADMITTED, AT), failed) is C.RETRY
 
 
 def test_a_failed_task_whose_retry_was_decided_on_can_still_be_undone() -> None:
@@ -187,17 +188,17 @@ def test_an_undo_that_failed_is_tried_again() -> None:
     assert mem.seen(of, Member(M.FAILED), look(failed)) == Member(M.FAILED)
     undoing = mem.undoing(Member(M.FAILED), look(failed))
     assert undoing == Member(M.UNDOING, AT)
-    assert mem.wanted(of, undoing, failed) is C.ROLLBACK
+    assert mem.wanted(of, 0, undoing, failed) is C.ROLLBACK
 
 
 def test_a_pause_by_a_person_is_no_pause_by_the_plan() -> None:
     member = Member(M.ADMITTED, 1)
     paused = task(S.PAUSED, reason="ada wants it")
     assert mem.seen(plan(), member, look(paused)) == Member(M.PAUSED)
-    assert mem.wanted(plan(), member, paused) is None
+    assert mem.wanted(plan(), 0, member, paused) is None
     own = task(S.PAUSED, reason=pause_mark(plan()))
     assert mem.seen(plan(), member, look(own)) == member
-    assert mem.wanted(plan(), member, own) is C.RESUME
+    assert mem.wanted(plan(), 0, member, own) is C.RESUME
 
 
 def test_a_task_of_which_a_tombstone_is_left_is_what_it_ended_as() -> None:
@@ -226,13 +227,13 @@ def test_only_what_is_in_scope_is_undone() -> None:
 def test_a_skipped_task_is_cancelled_whatever_else_the_plan_is_asked_for() -> None:
     created = task(S.CREATED, version=AT)
     for of in (plan(), plan(P.ROLLING_BACK), plan(P.RUNNING, cancel_requested=True)):
-        assert mem.wanted(of, Member(M.SKIPPED, AT), created) is C.CANCEL
+        assert mem.wanted(of, 0, Member(M.SKIPPED, AT), created) is C.CANCEL
         assert mem.seen(of, Member(M.SKIPPED, AT), look(task(S.CANCELLED))) == Member(M.SKIPPED)
 
 
 def test_a_skipped_task_that_a_person_released_is_left_alone() -> None:
     for of in (plan(), plan(P.ROLLING_BACK), plan(P.RUNNING, cancel_requested=True)):
-        assert mem.wanted(of, Member(M.SKIPPED), task(S.RUNNING)) is None
+        assert mem.wanted(of, 0, Member(M.SKIPPED), task(S.RUNNING)) is None
 
 
 @pytest.mark.parametrize("plan_status", SETTLED_PLANS)
@@ -240,7 +241,7 @@ def test_a_skipped_task_that_a_person_released_is_left_alone() -> None:
 def test_a_settled_plan_wants_nothing(plan_status: PlanStatus, state: MemberState) -> None:
     """It has no slots then, and those that it skipped were cancelled before."""
     for of, member, one in scenes(plan_status, state):
-        assert mem.wanted(of, member, one) is None
+        assert mem.wanted(of, 0, member, one) is None
 
 
 @pytest.mark.parametrize(("plan_status", "state"), ALL)
@@ -248,6 +249,6 @@ def test_nothing_begins_anew_unless_it_has_a_slot_and_the_plan_runs(
     plan_status: PlanStatus, state: MemberState
 ) -> None:
     for of, member, one in scenes(plan_status, state):
-        if mem.wanted(of, member, one) in (C.RELEASE, C.RETRY, C.RESUME):
+        if mem.wanted(of, 0, member, one) in (C.RELEASE, C.RETRY, C.RESUME):
             assert of.status is P.RUNNING
             assert member.state in SLOTTED

@@ -45,7 +45,7 @@ def test_a_command_steps_as_the_table_says_or_is_refused(
     assert (caught.value.status, caught.value.command) == (status, command)
 
 
-@pytest.mark.parametrize(("status", "command"), list(product(PlanStatus, ASKED)))
+@pytest.mark.parametrize(("status", "command"), list(product(PlanStatus, sorted(ASKED))))
 def test_what_a_person_asks_for_is_carried_out_or_changes_nothing(
     status: PlanStatus, command: PlanCommand
 ) -> None:
@@ -78,7 +78,7 @@ def _ask(status: PlanStatus, command: PlanCommand, *, cancel_requested: bool) ->
             return steer.rollback(record, {}, ASK)
 
 
-@pytest.mark.parametrize(("status", "command"), list(product(PlanStatus, ASKED)))
+@pytest.mark.parametrize(("status", "command"), list(product(PlanStatus, sorted(ASKED))))
 def test_once_a_cancel_is_asked_for_nothing_else_can_be(
     status: PlanStatus, command: PlanCommand
 ) -> None:
@@ -103,8 +103,16 @@ def test_every_status_can_be_reached_and_left_or_is_the_end_of_a_plan() -> None:
 
 
 def test_a_settled_plan_is_moved_by_a_person_only() -> None:
-    for status in SETTLED:
+    for status in SETTLED - {S.ROLLED_BACK}:
         assert not DRIVER & TABLE[status].keys()
+    assert not plan(S.ROLLED_BACK, counts=({M.ROLLED_BACK: 1}, {M.ROLLED_BACK: 3})).can(C.CANCEL)
+
+
+def test_after_one_wave_was_rolled_back_the_plan_is_not_settled_while_others_wait() -> None:
+    record = plan(S.ROLLED_BACK, waves=(2, 4), counts=({M.ROLLED_BACK: 2}, {}))
+    assert not record.settled
+    assert record.can(C.CANCEL)
+    assert plan(S.ROLLED_BACK, waves=(2, 4), counts=({M.ROLLED_BACK: 2}, {M.CANCELLED: 2})).settled
 
 
 def test_only_the_creator_s_word_makes_a_plan_ready() -> None:
@@ -159,10 +167,10 @@ def test_a_retry_sets_the_failed_and_the_rolled_back_going_from_their_lowest_wav
     }
     record = with_members(plan(S.HALTED, **fields), there)
     change = steer.retry(record, there, ASK)
-    assert {index: member.state for index, member in change.moves} == {1: M.WAITING, 3: M.WAITING}
+    assert {index: member.state for index, member in change.moves} == {1: M.AGAIN, 3: M.AGAIN}
     after = change.after
     assert (after.wave, after.forgiven, after.soaks_since, after.wave_ran) == (1, 0, None, False)
-    assert after.counts == ({M.COMPLETED: 1}, {}, {M.CANCELLED: 1})
+    assert after.counts == ({M.COMPLETED: 1}, {M.AGAIN: 1}, {M.CANCELLED: 1, M.AGAIN: 1})
     assert after.progress == 0.5
 
 

@@ -222,8 +222,31 @@ async def test_a_halt_may_undo_the_wave_newest_first_with_what_is_completed(benc
     await bench.plan("t1", "t2", "t3", "t4", "t5", max_concurrency=1, **terms)
     assert await bench.until_rests() is P.ROLLED_BACK
     assert bench.undone == ["t4", "t3", "t2"]
-    done = [S.COMPLETED, S.ROLLED_BACK, S.ROLLED_BACK, S.ROLLED_BACK, S.CANCELLED]
+    done = [S.COMPLETED, S.ROLLED_BACK, S.ROLLED_BACK, S.ROLLED_BACK, S.CREATED]
     assert bench.statuses() == done
+
+
+async def test_after_a_wave_was_undone_a_retry_runs_it_again_and_goes_on(bench: Bench) -> None:
+    await bench.start("a")
+    bench.fails = {"t3"}
+    terms = {"waves": ("1", "3", "100%"), "halt_on": FailureCount(0), "on_halt": "rollback"}
+    plan = await bench.plan("t1", "t2", "t3", "t4", "t5", max_concurrency=1, **terms)
+    assert await bench.until_rests() is P.ROLLED_BACK
+    bench.fails, bench.ran = set(), []
+    await plan.retry()
+    assert await bench.until_rests() is P.COMPLETED
+    assert bench.ran == ["t2", "t3", "t4", "t5"]
+
+
+async def test_after_a_wave_was_undone_the_others_may_be_given_up(bench: Bench) -> None:
+    await bench.start("a")
+    bench.fails = {"t2"}
+    terms = {"waves": ("1", "2", "100%"), "halt_on": FailureCount(0), "on_halt": "rollback"}
+    plan = await bench.plan("t1", "t2", "t3", max_concurrency=1, **terms)
+    assert await bench.until_rests() is P.ROLLED_BACK
+    await plan.cancel()
+    assert await bench.until_rests() is P.CANCELLED
+    assert bench.statuses() == [S.COMPLETED, S.ROLLED_BACK, S.CANCELLED]
 
 
 async def test_a_halt_may_undo_all_of_the_plan(bench: Bench) -> None:

@@ -94,7 +94,7 @@ class Control:
                 raise
             if isinstance(outcome, Applied):
                 return outcome.task
-        raise Contended(task_id, TRIES)
+        raise Contended(f"task {task_id}", TRIES)
 
     async def _write_down(self, task: Task, command: Command, ask: Ask, error: Refused) -> None:
         await self._store().audit(operate.refusal(task, command, ask, error.code))

@@ -83,4 +83,4 @@ class PlanControl:
             outcome = await plans.apply(change)
             if isinstance(outcome, PlanApplied):
                 return outcome.plan
-        raise Contended(f"of plan {plan_id}", TRIES)
+        raise Contended(f"plan {plan_id}", TRIES)

@@ -244,7 +244,7 @@ class Schedules:
             [outcome] = await self._triggers.apply([change], depth_limit=limit)
             if isinstance(outcome, Changed):
                 return outcome.trigger
-        raise Contended(trigger_id, TRIES)
+        raise Contended(f"trigger {trigger_id}", TRIES)
 
     async def _save(self, trigger_id: str, wanted: Definition) -> Trigger:
         now, chance, request = self._draw(wanted)

@@ -75,7 +75,7 @@ class TriggerControl:
                 raise
             if isinstance(outcome, Changed):
                 return outcome
-        raise Contended(trigger_id, TRIES)
+        raise Contended(f"trigger {trigger_id}", TRIES)
 
     def fire(self, trigger: Trigger, ask: Ask) -> TriggerChange:
         return firing.fire_now(trigger, ask, self._made(trigger, ask.now))

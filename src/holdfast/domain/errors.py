@@ -179,9 +179,9 @@ class QueueFull(Refused):
 class Contended(Refused):
     code = "contended"
 
-    def __init__(self, task_id: str, tries: int) -> None:
-        super().__init__(f"task {task_id} changed under each of {tries} tries; ask again")
-        self.task_id, self.tries = task_id, tries
+    def __init__(self, subject: str, tries: int) -> None:
+        super().__init__(f"{subject} changed under each of {tries} tries; ask again")
+        self.subject, self.tries = subject, tries
 
 
 class TriggerConflict(Refused):

@@ -34,7 +34,7 @@ SETS_GOING: Mapping[Status, Command] = {
     Status.ROLLED_BACK: Command.RETRY,
 }
 DISCARDABLE = frozenset({Status.FAILED, Status.ROLLBACK_FAILED})
-UNDOABLE = frozenset({M.COMPLETED, M.FAILED, M.PAUSED})
+UNDOABLE = frozenset({M.COMPLETED, M.FAILED, M.PAUSED, M.AGAIN})
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -64,7 +64,8 @@ def seen(plan: Plan, member: Member, look: Look) -> Member:
     if _stays(plan, member, look):
         return member
     if member.state is M.ADMITTED and is_due(member, look) and _goes_forward(plan):
-        return WAITING  # it is not set going now, and has its turn again when the plan goes on
+        # It is not set going now, and has its turn again when the plan goes on.
+        return WAITING if look.status is Status.CREATED else Member(M.AGAIN)
     state = MOVES.get(look.status, M.WAITING)  # held back: it has lost its slot
     return member if state is member.state else Member(state)
 
@@ -73,6 +74,8 @@ def _stays(plan: Plan, member: Member, look: Look) -> bool:
     """Its task does not tell all: a command is to reach it first."""
     match member.state:
         case M.WAITING:
+            return look.status is Status.CREATED
+        case M.AGAIN:
             return _goes_forward(plan) and look.status in SETS_GOING
         case M.ADMITTED if _goes_forward(plan):
             in_time = plan.status is P.RUNNING or look.status is Status.CREATED
@@ -102,18 +105,18 @@ def _is_paused_by(plan: Plan, look: Look) -> bool:
     return look.task.reason == pause_mark(plan)
 
 
-def may_be_admitted(look: Look) -> bool:
-    return look.status in SETS_GOING
+def may_be_admitted(member: Member, look: Look) -> bool:
+    return member.state in (M.WAITING, M.AGAIN) and look.status in SETS_GOING
 
 
-def wanted(plan: Plan, member: Member, task: Task) -> Command | None:
+def wanted(plan: Plan, index: int, member: Member, task: Task) -> Command | None:
     """The command that brings the task to what the plan wants of it; None: nothing."""
     if member.state is M.SKIPPED:
         return Command.CANCEL if task.status is Status.CREATED else None
     if plan.cancel_requested:
         return _to_end(task)
     if plan.status is P.ROLLING_BACK:
-        return _to_undo(member, task)
+        return _to_undo(plan, index, member, task)
     if member.state is M.ADMITTED:
         return (_to_run if plan.status is P.RUNNING else _to_hold)(plan, member, task)
     return None
@@ -140,15 +143,20 @@ def _to_end(task: Task) -> Command | None:
     return Command.CANCEL if ends else None
 
 
-def _to_undo(member: Member, task: Task) -> Command | None:
-    """What has not begun never will; what runs is stopped first, and undone when it has stopped."""
+def _to_undo(plan: Plan, index: int, member: Member, task: Task) -> Command | None:
+    """What runs is stopped first, and undone when it has stopped. When all of the plan is undone,
+    what has not begun never will."""
     if member.state is M.UNDOING:
         return Command.ROLLBACK if is_due(member, Look(status=task.status, task=task)) else None
-    stops = member.state is M.WAITING or (
-        member.state is M.ADMITTED and task.status is not Status.PAUSED
-    )
+    stops = undoes_all(plan) if member.state is M.WAITING else False
+    if member.state is M.ADMITTED and in_scope(plan, index):
+        stops = task.status is not Status.PAUSED
     stops = stops and task.can(Command.CANCEL) and not task.cancel_requested
     return Command.CANCEL if stops else None
+
+
+def undoes_all(plan: Plan) -> bool:
+    return in_scope(plan, 0) and in_scope(plan, plan.total - 1)
 
 
 def in_scope(plan: Plan, index: int) -> bool:
@@ -174,5 +182,5 @@ def undoing(member: Member, look: Look) -> Member:
 
 
 def ready_to_undo(plan: Plan) -> bool:
-    """Nothing of it runs forward any more, or ever will."""
-    return plan.count(M.ADMITTED) == 0 and not plan.all_waiting
+    """Nothing of it runs forward any more."""
+    return plan.count(M.ADMITTED) == 0 and not (undoes_all(plan) and plan.all_waiting)

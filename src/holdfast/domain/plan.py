@@ -120,7 +120,13 @@ TABLE: Mapping[PlanStatus, Mapping[PlanCommand, PlanStatus]] = {
         C.FINISH_ROLLBACK: S.ROLLED_BACK,
         C.FAIL_ROLLBACK: S.ROLLBACK_FAILED,
     },
-    S.ROLLED_BACK: {C.RETRY: S.RUNNING},
+    S.ROLLED_BACK: {
+        C.ADVANCE: S.ROLLED_BACK,
+        C.RETRY: S.RUNNING,
+        C.CANCEL: S.ROLLED_BACK,  # after one wave: give up the others
+        C.ROLLBACK: S.ROLLING_BACK,  # the other waves, too
+        C.FINISH_CANCEL: S.CANCELLED,
+    },
     S.ROLLBACK_FAILED: {
         C.ADVANCE: S.ROLLBACK_FAILED,
         C.ROLLBACK: S.ROLLING_BACK,
@@ -181,7 +187,8 @@ HaltRule = FailureRate | FailureCount
 class MemberState(StrEnum):
     """How the plan sees one of its tasks."""
 
-    WAITING = "waiting"
+    WAITING = "waiting"  # it has not begun
+    AGAIN = "again"  # it has run, and waits to run again
     ADMITTED = "admitted"  # it has a slot
     UNDOING = "undoing"  # it has a slot, to be rolled back
     PAUSED = "paused"  # by a person
@@ -257,7 +264,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def settled(self) -> bool:
-        return self.status in SETTLED
+        """After one wave was rolled back, tasks of others may be left."""
+        return self.status in SETTLED and not self.left
 
     @property
     def rests(self) -> bool:
@@ -274,6 +282,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """What was asked for before counts, too."""
         if self.cancel_requested and command in ASKED:
             return False
+        if self.status is PlanStatus.ROLLED_BACK and command is PlanCommand.CANCEL:
+            return self.left > 0
         return MACHINE.can(self.status, command)
 
     def wave_of(self, index: int) -> int:
@@ -291,6 +301,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def waiting(self, wave: int) -> int:
         return self.size(wave) - sum(self.counts[wave].values())
+
+    @property
+    def left(self) -> int:
+        """Tasks that have not ended, or have ended in a way that waits for a person."""
+        unended = (*SLOTTED, MemberState.AGAIN, MemberState.PAUSED, MemberState.FAILED)
+        return self.all_waiting + self.count(*unended)
 
     @property
     def all_waiting(self) -> int:

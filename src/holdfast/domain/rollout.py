@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from holdfast.domain import plan_events as ev
 from holdfast.domain.members import ready_to_undo, to_undo
 from holdfast.domain.plan import (
-    SETTLED,
     SLOTTED,
     MemberState,
     Moves,
@@ -29,6 +28,7 @@ from holdfast.domain.steer import Members, counted, fact, moved, starting
 
 M, P = MemberState, PlanStatus
 
+UNENDED = (*SLOTTED, M.AGAIN, M.PAUSED)
 DRIVEN = frozenset({P.READY, P.RUNNING, P.ROLLING_BACK})  # to be looked after without a word
 
 
@@ -80,17 +80,6 @@ def advance(
     )
 
 
-def handed_back(plan: Plan, *, now: float, request: str) -> PlanChange:
-    """Its driver goes, and another may go on at once."""
-    return PlanChange(
-        before=plan,
-        after=moved(plan, PlanCommand.ADVANCE, now=now, request=request),
-        lease=plan.lease.id if plan.lease else None,
-        events=(fact(ev.PlanAdvanced, plan, now),),
-        next=PlanNext.LOOK,
-    )
-
-
 def _told(plan: Plan, found: Seen, now: float) -> Iterator[ev.PlanEvent]:
     if found.skipped:
         yield fact(ev.TenantsSkipped, plan, now, tenants=found.skipped)
@@ -117,7 +106,7 @@ def _step(plan: Plan, members: Members, now: float) -> Step:
 
 
 def _cancelling(plan: Plan, members: Members, now: float) -> Step:
-    if plan.count(*SLOTTED, M.PAUSED, M.FAILED, M.ROLLBACK_FAILED) or plan.all_waiting:
+    if plan.count(*SLOTTED, M.AGAIN, M.PAUSED, M.FAILED, M.ROLLBACK_FAILED) or plan.all_waiting:
         return STAYS
     if _skips(members):
         return STAYS
@@ -140,7 +129,7 @@ def _running(plan: Plan, members: Members, now: float) -> Step:
         halted = fact(ev.PlanHalted, plan, now, wave=wave + 1, why=why)
         return Step(PlanCommand.HALT, {"reason": why, "soaks_since": None}, (halted,))
     # A person may set one going again, also one of a wave that has ended.
-    if plan.waiting(wave) or plan.count(*SLOTTED, M.PAUSED, wave=None if is_last else wave):
+    if plan.waiting(wave) or plan.count(*UNENDED, wave=None if is_last else wave):
         return Step(PlanCommand.ADVANCE, {"soaks_since": None})
     if not is_last:
         return _next_wave(plan, now)
@@ -206,7 +195,7 @@ def _rolling_back(plan: Plan, members: Members, now: float) -> Step:
 
 def _next(plan: Plan, moving: bool, now: float) -> tuple[PlanNext, float]:
     """Who looks at it next, as it is now."""
-    if plan.status in SETTLED:
+    if plan.settled:
         return PlanNext.SETTLED, 0.0
     unwinds = plan.status is P.HALTED and plan.on_halt is not OnHalt.PAUSE
     if plan.status in DRIVEN or plan.cancel_requested or unwinds:

@@ -13,7 +13,6 @@ from holdfast.domain.operate import Ask
 from holdfast.domain.plan import (
     ENDED,
     MACHINE,
-    SETTLED,
     WAITING,
     Counts,
     Member,
@@ -68,8 +67,9 @@ def cancel(plan: Plan, ask: Ask) -> PlanChange:
 
 def retry(plan: Plan, members: Members, ask: Ask) -> PlanChange:
     """Those that failed or were rolled back run again, wave by wave; then the rest goes on."""
-    again = (MemberState.FAILED, MemberState.ROLLED_BACK)
-    moves = {index: WAITING for index, member in members.items() if member.state in again}
+    ended = (MemberState.FAILED, MemberState.ROLLED_BACK)
+    again = Member(MemberState.AGAIN)
+    moves = {index: again for index, member in members.items() if member.state in ended}
     event = fact(ev.PlanRetried, plan, ask.now, by=ask.by, tasks=len(moves))
     first = min((plan.wave_of(index) for index in moves), default=plan.wave)
     return _asked(
@@ -149,7 +149,7 @@ def moved(plan: Plan, command: PlanCommand, *, now: float, request: str, **chang
     after = replace(after, progress=progress(after))
     if status is plan.status:
         return after
-    return replace(after, status_since=now, settled_at=now if status in SETTLED else None)
+    return replace(after, status_since=now, settled_at=now if after.settled else None)
 
 
 def progress(plan: Plan) -> float:

@@ -17,6 +17,9 @@ from holdfast.domain.plan import (
     PlanTasks,
 )
 
+REACHED = frozenset(
+    {MemberState.AGAIN, MemberState.FAILED, MemberState.PAUSED, MemberState.ROLLBACK_FAILED}
+)
 LOOKED_AGAIN = frozenset({MemberState.FAILED, MemberState.PAUSED})  # a person may set them going
 
 
@@ -59,15 +62,21 @@ class Book:
 
     def unended(self) -> Iterator[int]:
         """Of all that a cancel has to reach, those that it may not have reached."""
-        reached = (MemberState.FAILED, MemberState.PAUSED, MemberState.ROLLBACK_FAILED)
         yield from self.waiting(self.plan.total)
         yield from self.skipped()
-        yield from (i for i, member in self.members.items() if member.state in reached)
+        yield from (i for i, member in self.members.items() if member.state in REACHED)
 
     def skipped(self) -> Iterator[int]:
         """Those whose tasks are still to be cancelled."""
         skipped = MemberState.SKIPPED
         return (i for i, m in self.members.items() if m.state is skipped and m.version)
+
+    def to_run(self, upto: int) -> Iterator[int]:
+        """Those that run again first."""
+        again = MemberState.AGAIN
+        if self.plan.count(again):
+            yield from sorted(i for i, m in self.members.items() if m.state is again and i < upto)
+        yield from self.waiting(upto)
 
     def waiting(self, upto: int) -> Iterator[int]:
         while self._first < self.plan.total and self._first in self.members:

@@ -18,7 +18,6 @@ from holdfast.domain import rollout
 from holdfast.domain.errors import StoreError
 from holdfast.domain.members import Look
 from holdfast.domain.plan import (
-    WAITING,
     Conflict,
     Member,
     MemberState,
@@ -205,7 +204,7 @@ class Driver:
             if mem.ready_to_undo(plan):
                 most = min(plan.max_concurrency or PAGE, PAGE)
                 return (*book.skipped(), *book.to_undo(most))
-            return islice(book.waiting(plan.total), PAGE)
+            return islice(book.waiting(plan.total), PAGE if mem.undoes_all(plan) else 0)
         if plan.status is not PlanStatus.RUNNING:
             return ()
         return (*book.skipped(), *self._resting(book), *self._candidates(book))
@@ -221,7 +220,7 @@ class Driver:
         """Those that may be let go now; a tenant that was busy is not asked for again at once."""
         now = self._clock.steady()
         self._busy_until = {i: at for i, at in self._busy_until.items() if at > now}
-        waiting = book.waiting(book.plan.waves[book.plan.wave])
+        waiting = book.to_run(book.plan.waves[book.plan.wave])
         free = (index for index in waiting if index not in self._busy_until)
         # Where many tenants are busy, those behind them must not wait for them.
         few = PAGE if self._busy_until else 2 * (book.plan.max_concurrency or PAGE)
@@ -269,9 +268,7 @@ class Driver:
     async def _admitted(self, book: Book, looks: Mapping[int, Look], room: int) -> Moves:
         ids, tenants = book.tasks.ids, book.tasks.tenants
         waiting = [
-            index
-            for index, look in looks.items()
-            if book.member(index) == WAITING and mem.may_be_admitted(look)
+            index for index, look in looks.items() if mem.may_be_admitted(book.member(index), look)
         ]
         asked = {ids[i]: tenant for i in waiting if (tenant := tenants[i]) is not None}
         busy = await self._reach.busy(asked) if asked else {}
@@ -299,7 +296,7 @@ class Driver:
             (look.task, command)
             for index, look in looks.items()
             if look.task is not None
-            and (command := mem.wanted(book.plan, book.member(index), look.task)) is not None
+            and (command := mem.wanted(book.plan, index, book.member(index), look.task))
         ]
         if not orders or not self._is_safe:
             return 0

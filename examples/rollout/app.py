@@ -1,0 +1,80 @@
+"""Upgrade every tenant's database from version 6 to 7: a workflow of three stages, with undo.
+
+A tenant's database is a small file here, so that everything can be seen with `cat`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast import Context, Holdfast, Permanent, Retry
+
+DATA = Path(os.environ.get("ROLLOUT_DATA", "rollout-data"))
+
+app = Holdfast()
+
+
+@dataclass
+class Upgrade:
+    version: int
+
+
+upgrade = app.workflow(
+    "tenant.upgrade", payload=Upgrade, retry=Retry(max=3, backoff=("1s", "5s"))
+)
+
+
+def database(tenant: str | None) -> Path:
+    return DATA / f"{tenant}.json"
+
+
+def backup(tenant: str | None) -> Path:
+    return DATA / f"{tenant}.backup"
+
+
+def write(path: Path, body: dict[str, object]) -> None:
+    """Whole or not at all: a worker may be killed at any time."""
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(body), encoding="utf-8")
+    new.replace(path)
+
+
+def read(path: Path) -> dict[str, object]:
+    body: dict[str, object] = json.loads(path.read_text(encoding="utf-8"))
+    return body
+
+
+@upgrade.stage
+def snapshot(ctx: Context, order: Upgrade) -> int:
+    """Run again after a crash, it must not take a half-upgraded database for the old one."""
+    if not backup(ctx.tenant).exists():
+        write(backup(ctx.tenant), read(database(ctx.tenant)))
+    return int(str(read(backup(ctx.tenant))["version"]))
+
+
+@snapshot.undo
+def drop_snapshot(ctx: Context, order: Upgrade) -> None:
+    backup(ctx.tenant).unlink(missing_ok=True)
+
+
+@upgrade.stage
+def migrate(ctx: Context, order: Upgrade) -> None:
+    found = read(database(ctx.tenant))
+    write(database(ctx.tenant), {**found, "version": order.version})
+
+
+@migrate.undo
+def restore(ctx: Context, order: Upgrade) -> None:
+    if backup(ctx.tenant).exists():
+        write(database(ctx.tenant), read(backup(ctx.tenant)))
+
+
+@upgrade.stage
+def verify(ctx: Context, order: Upgrade) -> str:
+    """Some tenants have an old plug-in that does not start with the new version."""
+    if read(database(ctx.tenant)).get("plugin") == "old":
+        raise Permanent(f"the plug-in of {ctx.tenant} does not start with version {order.version}")
+    return f"{ctx.tenant} runs version {order.version}"

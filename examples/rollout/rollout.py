@@ -1,0 +1,139 @@
+"""Roll the upgrade out over 200 tenants in waves; workers and the plan's driver are killed on the way.
+
+    HOLDFAST_STORE=sqlite:///rollout.db python rollout.py
+
+It ends by itself: three tenants of the third wave fail, the plan halts, is looked at, and is rolled
+back, the newest first. Then every tenant is at its old version again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+os.environ.setdefault("HOLDFAST_LEASE", "3s")  # a killed worker's work goes on after this time
+
+from app import DATA, Upgrade, app, backup, database, read, upgrade, write
+
+from holdfast import FailureRate, PlanHandle, PlanInfo
+
+HERE = Path(__file__).parent
+TENANTS = [f"t-{number:03}" for number in range(200)]
+OLD_PLUGIN = {"t-020", "t-021", "t-022"}
+
+
+class Crew:
+    """Worker processes, as `holdfast worker app:app` starts them."""
+
+    def __init__(self) -> None:
+        self.workers: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "holdfast", "worker", "app:app"]
+        quiet = subprocess.DEVNULL
+        self.workers.append(subprocess.Popen(command, cwd=HERE, stdout=quiet, stderr=quiet))
+
+    def kill(self, pid: int) -> None:
+        """kill -9, and another one in its place."""
+        [worker] = [one for one in self.workers if one.pid == pid]
+        os.kill(pid, signal.SIGKILL)
+        worker.wait()
+        self.workers.remove(worker)
+        self.start()
+
+    def stop(self) -> None:
+        for worker in self.workers:
+            worker.terminate()
+        for worker in self.workers:
+            worker.wait(timeout=60)
+
+
+def prepare() -> None:
+    shutil.rmtree(DATA, ignore_errors=True)
+    DATA.mkdir(parents=True)
+    for tenant in TENANTS:
+        plugin = "old" if tenant in OLD_PLUGIN else "new"
+        write(database(tenant), {"version": 6, "plugin": plugin})
+
+
+def versions() -> str:
+    found = Counter(str(read(database(tenant))["version"]) for tenant in TENANTS)
+    return ", ".join(f"{count} tenants at version {version}" for version, count in found.items())
+
+
+async def pid_of(worker: str | None) -> int | None:
+    beats = [one.beat for one in await app.store.workers(live_within_seconds=60)]
+    return next((beat.pid for beat in beats if beat.worker == worker), None)
+
+
+async def kill_driver(plan: PlanHandle, crew: Crew, when: str) -> None:
+    """As soon as one is there: the process that drives the plan, with the tasks it runs."""
+    while True:
+        info = await plan.info()
+        pid = await pid_of(info.driver)
+        if pid is not None and info.progress > 0:
+            crew.kill(pid)
+            print(f"killed the plan's driver {when} (process {pid})")
+            return
+        await asyncio.sleep(0.05)
+
+
+async def kill_other(plan: PlanHandle, crew: Crew) -> None:
+    driver = await pid_of((await plan.info()).driver)
+    pid = next(worker.pid for worker in crew.workers if worker.pid != driver)
+    crew.kill(pid)
+    print(f"killed another worker (process {pid})")
+
+
+def show(info: PlanInfo) -> None:
+    print(f"{info.status}: {info.reason or ''}")
+    for wave in info.waves:
+        counts = ", ".join(f"{count} {state}" for state, count in wave.counts.items())
+        print(f"  wave {wave.number} ({wave.size}): {counts}")
+
+
+async def roll_out(crew: Crew) -> bool:
+    async with app:
+        plan = await app.plan(
+            "upgrade-7",
+            [upgrade.on(Upgrade(version=7), tenant=tenant) for tenant in TENANTS],
+            max_concurrency=5,
+            waves=("1", "5%", "25%", "100%"),
+            soak="1s",
+            halt_on=FailureRate(0.05),
+        )
+        await kill_driver(plan, crew, "while it rolls out")
+        await kill_other(plan, crew)
+        show(await plan.rested("120s"))
+        print(versions())
+        await plan.rollback("the old plug-in does not start")
+        await kill_driver(plan, crew, "while it rolls back")
+        last = await plan.rested("120s")
+        show(last)
+        print(versions())
+        left = [tenant for tenant in TENANTS if backup(tenant).exists()]
+        old = all(read(database(tenant))["version"] == 6 for tenant in TENANTS)
+        return last.status == "ROLLED_BACK" and old and not left
+
+
+def main() -> int:
+    prepare()
+    crew = Crew()
+    try:
+        for _ in range(3):
+            crew.start()
+        good = asyncio.run(roll_out(crew))
+    finally:
+        crew.stop()
+    print("every tenant is as it was" if good else "SOMETHING IS WRONG")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
