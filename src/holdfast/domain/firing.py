@@ -129,8 +129,13 @@ def put_off(
     now: float,
     unknown_since: float | None = None,
 ) -> TriggerChange:
-    """Nobody's fault, so nothing is counted."""
-    changes = {"trigger_at": now + seconds, "reason": reason, "unknown_since": unknown_since}
+    """Nobody's fault, so nothing is counted; and whoever writes this has come to an end."""
+    changes = {
+        "trigger_at": now + seconds,
+        "reason": reason,
+        "unknown_since": unknown_since,
+        "retry_count": 0,
+    }
     return TriggerChange(before=trigger, after=_held(trigger, C.PUT_OFF, now=now, **changes))
 
 

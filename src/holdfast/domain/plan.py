@@ -342,6 +342,12 @@ class PlanChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     delay_seconds: float = 0.0
     audit: Audit | None = None
 
+    @property
+    def is_news(self) -> bool:
+        """Who waits for plans is woken; the steps of a driver on its way concern nobody else."""
+        drives = self.lease is not None and self.next is PlanNext.DRIVE
+        return not drives or self.before.status is not self.after.status
+
 
 class PlanApplied(msgspec.Struct, frozen=True, gc=False):
     plan: Plan

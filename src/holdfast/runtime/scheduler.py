@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from holdfast.domain import firing
 from holdfast.domain.errors import (
@@ -108,7 +108,18 @@ class Scheduler:
             )
             if not due.triggers:
                 return ticket, _rest_seconds(due.next_seconds)
-            await self._answer(due.triggers)
+            for some in self._portions(due.triggers):
+                await self._answer(some)
+
+    def _portions(self, triggers: Sequence[Trigger]) -> Iterator[Sequence[Trigger]]:
+        """If one of them has ended the process that had it, the others must not share the blame:
+        those that have failed before go one by one, in any order."""
+        if fresh := [trigger for trigger in triggers if not trigger.retry_count]:
+            yield fresh
+        failed = [trigger for trigger in triggers if trigger.retry_count]
+        self._chance.shuffle(failed)
+        for trigger in failed:
+            yield [trigger]
 
     async def _let_others_look(self) -> None:
         """For a while, by chance: else we might always be the first to take what is not ours."""

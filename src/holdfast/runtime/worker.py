@@ -284,7 +284,8 @@ class Worker:
             self._begin(claimed, asked_at)
             request, asked_at = new_id(self._clock, self._chance), None
             if not claimed:
-                await self._until_ready(ticket)
+                if not self._drain_asked.is_set():
+                    await self._until_ready(ticket)
             elif not self._knew_any(claimed):
                 await sleep(self._clock, STRANGE_SECONDS)
 

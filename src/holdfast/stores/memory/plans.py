@@ -110,7 +110,8 @@ class MemoryPlans:
                 return PlanStale(shelf.plan)
             self._write(shelf, change)
             self._place(shelf, change, lease_seconds)
-            self._store._signals.notify(Topic.DUE)
+            if change.is_news:
+                self._store._signals.notify(Topic.DUE)
             return PlanApplied(shelf.plan)
 
     def _write(self, shelf: Shelf, change: PlanChange) -> None:

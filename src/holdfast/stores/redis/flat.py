@@ -135,6 +135,7 @@ PLAN: Mapping[str, _Field] = {
     "forgiven": _count("forgiven"),
     "undo_from": _count("undoFrom"),
     "undo_upto": _count("undoUpto"),
+    "undo_forced": _told("undoForced"),
     "cancel_requested": _told("cancelRequested"),
     "progress": _number("progress"),
     "reason": _text("reason"),

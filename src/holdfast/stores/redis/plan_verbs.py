@@ -59,6 +59,7 @@ class _Change(msgspec.Struct, omit_defaults=True, gc=False):
     lease: str | None = None
     audit: str | None = None
     was_settled: bool = False
+    quiet: bool = False  # it concerns nobody who waits
     till: str | None = None  # the end of its retention,
     seconds: str | None = None  # and for how long its keys stay at least
 
@@ -165,7 +166,8 @@ def _packed(change: PlanChange, ids: Sequence[str], at_least_seconds: int) -> _C
         listed=listed(after),
         lease=change.lease,
         audit=codec.encode(change.audit).decode() if change.audit else None,
-        was_settled=before.settled or before.settled_at is not None,
+        was_settled=before.settled_at is not None,
+        quiet=not change.is_news,
     )
     if change.next is PlanNext.SETTLED:
         settled_at = after.updated_at if after.settled_at is None else after.settled_at

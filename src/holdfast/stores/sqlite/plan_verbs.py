@@ -123,7 +123,8 @@ def apply(txn: Txn, write: Write, lease_seconds: float) -> PlanOutcome:
     if change.audit is not None:
         write_audit(txn, change.audit)
     held = _place(txn, row, change, lease_seconds)
-    txn.topics.add(Topic.DUE)
+    if change.is_news:
+        txn.topics.add(Topic.DUE)
     return PlanApplied(replace(change.after, lease=held.lease, fence=held.fence))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -29,6 +29,9 @@ from holdfast.stores.sqlite.records import (
     start_of,
     task_of,
 )
+from holdfast.stores.sqlite.txn import listed
+
+NOBODY = (None, False, 0, 0)
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -44,7 +47,9 @@ def readable(row: Row) -> Task | None:
 
 
 def load(look: Look, ids: Sequence[str]) -> list[Task | None]:
-    return [readable(row) if (row := _row(look, task_id)) else None for task_id in ids]
+    rows = map(row_of, look.rows("records_of", listed(ids)))
+    found = {row.standing.id: readable(row) for row in rows}
+    return [found.get(task_id) for task_id in ids]
 
 
 def _row(look: Look, task_id: str) -> Row | None:
@@ -122,11 +127,12 @@ def checkpoint(look: Look, task_id: str) -> Checkpoint | None:
 
 
 def tenants(look: Look, names: Sequence[str]) -> list[TenantView]:
-    return [_tenant(look, name) for name in names]
+    found = {name: view for name, *view in look.rows("tenant_views", listed(names))}
+    return [_tenant(name, found.get(name, NOBODY)) for name in names]
 
 
-def _tenant(look: Look, name: str) -> TenantView:
-    active, leased, fence, waiting = look.row("tenant_view", name) or (None, False, 0, 0)
+def _tenant(name: str, view: Sequence[Any]) -> TenantView:
+    active, leased, fence, waiting = view
     return TenantView(
         tenant=name,
         active=active,

@@ -245,11 +245,11 @@ class PlanAsking(PlanContract):
 class PlanSignals(PlanContract):
     @pytest.mark.parametrize("next", list(PlanNext))
     @pytest.mark.parametrize("by_driver", [True, False])
-    async def test_every_change_wakes_who_waits_for_plans(
+    async def test_what_concerns_others_wakes_who_waits_for_plans(
         self, plans: PlanHands, next: PlanNext, by_driver: bool
     ) -> None:
-        if next is PlanNext.DRIVE and not by_driver:
-            return  # a person does not drive
+        if next is PlanNext.DRIVE:
+            return  # a person does not drive, and the steps of a driver concern nobody else
         plan = await plans.driven()
         status = PlanStatus.COMPLETED if next is PlanNext.SETTLED else PlanStatus.RUNNING
         decide = plans.decided if by_driver else plans.asked

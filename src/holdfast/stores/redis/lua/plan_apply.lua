@@ -104,6 +104,6 @@ write()
 move()
 place()
 if t.next == 'settled' or t.was_settled then keep() end
-rings.due = true
+if not t.quiet then rings.due = true end
 finish()
 return {{'applied', shown_plan(id, names)}, writes, written, told()}

@@ -18,12 +18,18 @@ local function place_trigger(t)
   end
 end
 
+-- Who sleeps, sleeps until the first time of all at most: a later one does not concern him.
+local function ring_if_first(due)
+  local first = follow('ZRANGE', K.triggers_due, 0, 0, 'WITHSCORES')
+  if not first or not first[2] or tonumber(due) < tonumber(first[2]) then rings.due = true end
+end
+
 local function write_trigger(t)
   call('HSET', K.trigger(t.id), unpack(t.fields))
   if #t.gone > 0 then call('HDEL', K.trigger(t.id), unpack(t.gone)) end
   written = written + 1
   place_trigger(t)
-  if t.due or t.leased then rings.due = true end
+  if t.due then ring_if_first(t.due) end
 end
 
 local function forget_trigger(id)

@@ -74,6 +74,9 @@ WHERE s.n = ?;
 -- name: record_of
 SELECT * FROM records WHERE id = ?;
 
+-- name: records_of
+SELECT r.* FROM json_each(?) AS e JOIN records AS r ON r.id = e.value;
+
 -- name: record_at
 SELECT * FROM records WHERE n = ?;
 

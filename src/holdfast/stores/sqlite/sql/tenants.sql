@@ -13,15 +13,14 @@ SET active = excluded.active, fence = excluded.fence, waiting = excluded.waiting
 DELETE FROM tenants
 WHERE tenant = ?1 AND NOT EXISTS (SELECT 1 FROM states WHERE tenant = ?1);
 
--- name: tenant_view
-SELECT s.id, l.n IS NOT NULL, max(v.fence, coalesce(l.fence, 0)), v.waiting
-FROM tenants AS v LEFT JOIN leases AS l ON l.n = v.active
+-- name: tenant_views
+SELECT v.tenant, s.id, l.n IS NOT NULL, max(v.fence, coalesce(l.fence, 0)), v.waiting
+FROM json_each(?) AS e JOIN tenants AS v ON v.tenant = e.value LEFT JOIN leases AS l ON l.n = v.active
     LEFT JOIN states AS s ON s.n = coalesce(v.active, (
         SELECT n FROM states
         WHERE tenant = v.tenant AND hold = 0 AND place IN ('parked', 'later')
         ORDER BY n DESC LIMIT 1
-    ))
-WHERE v.tenant = ?;
+    ));
 
 -- name: line_heads
 SELECT e.value, s.n, s.queue, s.status
