@@ -56,14 +56,14 @@ mutants: $(DEV_READY) $(REDIS_READY) ## break the rules on purpose: every break 
 	@$(BIN)/python -m holdfast.testing.mutants $(if $(STORE),--store $(STORE))
 
 chaos: $(DEV_READY) $(REDIS_READY) ## kill real workers and count what is lost (STORE=redis)
-	@$(BIN)/python -m holdfast.testing.chaos $(if $(STORE),--store $(STORE))
+	@$(BIN)/python -m holdfast.testing.chaos $(if $(STORE),--store $(STORE)) $(if $(ONLY),--only $(ONLY))
 
 chaos-long: $(DEV_READY) $(REDIS_READY) ## 10 000 kills for each store; writes docs/reliability.md
 	@for store in $(or $(STORE),sqlite redis); do \
 		$(BIN)/python -m holdfast.testing.chaos --long --store $$store \
 			--report docs/reliability.md || exit 1; done
 
-bench: $(DEV_READY) $(REDIS_READY) ## measure ourselves and our peers, 33 minutes (QUICK=1: five)
+bench: $(DEV_READY) $(REDIS_READY) ## measure ourselves and our peers, 38 minutes (QUICK=1: five; ONLY=plans,triggers)
 	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) \
 		$(if $(PEERS),--peers $(PEERS)) $(if $(RUNS),--runs $(RUNS))
 

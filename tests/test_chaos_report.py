@@ -8,16 +8,31 @@ import pytest
 
 from holdfast.testing.chaos import document
 from holdfast.testing.chaos.__main__ import main
-from holdfast.testing.chaos.amounts import LONG, REDIS, ROUND_KILLS_MAX, SHORT, SQLITE, Amount
+from holdfast.testing.chaos.amounts import (
+    LONG,
+    REDIS,
+    ROUND_KILLS_MAX,
+    SHORT,
+    SQLITE,
+    TIMED_KILLS_MAX,
+    TIMED_LONG,
+    TIMED_SHORT,
+    Amount,
+)
 from holdfast.testing.chaos.crew import Tally
 from holdfast.testing.chaos.judge import History, judge
-from holdfast.testing.chaos.plan import Plan
-from holdfast.testing.chaos.report import rows
+from holdfast.testing.chaos.plan import Plan, Subject
+from holdfast.testing.chaos.report import by_subject, rows
+from holdfast.testing.chaos.rolling_judge import PlanHistory, judge_plans
 from holdfast.testing.chaos.rounds import Round
+from holdfast.testing.chaos.ticking_judge import TriggerHistory, judge_triggers
 from holdfast.testing.chaos.wire import harms_for
 from holdfast.testing.proxy import REPLIES_LOST, Harm
 
-NOTHING = judge(History(expected={}, records={}, lines=[], findings=[], lease_seconds=1.0))
+NO_HISTORY = History(expected={}, records={}, lines=[], findings=[], lease_seconds=1.0)
+NOTHING = judge(NO_HISTORY)
+NO_PLANS = judge_plans(PlanHistory(expected={}, plans={}, beside=NO_HISTORY))
+NO_TRIGGERS = judge_triggers(TriggerHistory(names=[], triggers=[], tasks=[], lines=[], findings=[]))
 
 
 def one_round(*, tenants: int = 5, kills: int = 3, store: str = "sqlite") -> Round:
@@ -51,6 +66,30 @@ def test_a_store_s_figures_replace_its_own_and_leave_the_other_s(tmp_path: Path)
     assert text.count("# Reliability") == 1
 
 
+def test_what_the_page_says_above_its_figures_is_told_anew(tmp_path: Path) -> None:
+    page = tmp_path / "reliability.md"
+    document.write(page, section(SQLITE, 11))
+    first = page.read_text()
+    page.write_text(first.replace("What chaos found", "What it found long ago"))
+    document.write(page, section(SQLITE, 11))
+    assert page.read_text() == first
+
+
+def test_each_subject_has_a_table_of_its_own() -> None:
+    rounds = [one_round(), of_subject(Subject.PLANS), of_subject(Subject.TRIGGERS)]
+    assert list(by_subject(rounds)) == [Subject.TASKS, Subject.PLANS, Subject.TRIGGERS]
+    assert rows(rounds[1:2])["over max_concurrency"] == ["0"]
+    assert rows(rounds[2:])["fire times with two tasks"] == ["0"]
+    text = document.Section(store=SQLITE, version="", arguments=[], rounds=rounds).text
+    assert [text.count(f"| |{name}|") for name in ("5 tenants", "plans", "triggers")] == [1, 1, 1]
+
+
+def of_subject(subject: Subject) -> Round:
+    one = one_round()
+    verdict = NO_PLANS if subject is Subject.PLANS else NO_TRIGGERS
+    return replace(one, plan=replace(one.plan, subject=subject), verdict=verdict)
+
+
 def test_rounds_over_as_many_tenants_are_counted_together() -> None:
     rounds = [one_round(tenants=5), one_round(tenants=400), one_round(tenants=5, kills=4)]
     assert rows(rounds)["workers killed"] == ["7", "3"]
@@ -78,6 +117,19 @@ def test_the_parts_make_up_the_whole_and_none_is_too_large(amount: Amount) -> No
     assert count % 2 == 0
     assert max(part.kills for part in parts) <= ROUND_KILLS_MAX
     assert sum(part.lost_replies for part in parts) == amount.lost_replies
+
+
+@pytest.mark.parametrize("amount", [*TIMED_SHORT.values(), *TIMED_LONG.values()])
+def test_rounds_of_triggers_and_plans_are_small(amount: Amount) -> None:
+    count = amount.rounds(1, TIMED_KILLS_MAX)
+    parts = [amount.part(number, count) for number in range(count)]
+    assert max(part.kills for part in parts) <= TIMED_KILLS_MAX
+    assert sum(part.kills for part in parts) == amount.kills
+
+
+def test_a_broken_promise_is_told_with_its_seed() -> None:
+    short = replace(one_round(), tally=Tally(kills=3))
+    assert short.complaints == ["round-1 (seed 7): not all was settled after 1 s"]
 
 
 def test_a_store_without_a_server_has_none_to_kill() -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from holdfast.testing.chaos.plan import Subject
+
 ROUND_KILLS_MAX = 1250  # the judge has a round's whole history in memory
+TIMED_KILLS_MAX = 250  # of triggers and plans: these take longer for each kill
 SQLITE, REDIS = "sqlite", "redis"
 
 
@@ -41,10 +44,25 @@ class Amount:
         """Ample; a round that takes longer does not end by itself."""
         return 120 + 0.3 * self.kills + 2 * self.zombies + 5 * self.server_kills
 
-    def rounds(self, kinds: int) -> int:
+    def rounds(self, kinds: int, kills_max: int = ROUND_KILLS_MAX) -> int:
         """As many for each kind, and none too large."""
-        return kinds * max(1, math.ceil(self.kills / ROUND_KILLS_MAX / kinds))
+        return kinds * max(1, math.ceil(self.kills / kills_max / kinds))
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """How a subject's rounds go about it."""
+
+    workers: int
+    kill_every_seconds: float
+    slots: int = 4
+
+
+MANNERS = {
+    Subject.TASKS: Manner(workers=12, kill_every_seconds=0.03),
+    Subject.TRIGGERS: Manner(workers=5, kill_every_seconds=0.2, slots=16),
+    Subject.PLANS: Manner(workers=6, kill_every_seconds=0.2),
+}
 
 SHORT = {
     SQLITE: Amount(kills=300, zombies=30),
@@ -54,3 +72,21 @@ LONG = {
     SQLITE: Amount(kills=10_000, zombies=500),
     REDIS: Amount(kills=10_000, zombies=500, server_kills=100, lost_replies=4_000),
 }
+# Of triggers, and as much of plans.
+TIMED_SHORT = {
+    SQLITE: Amount(kills=60, zombies=10),
+    REDIS: Amount(kills=60, zombies=10, server_kills=2, lost_replies=30),
+}
+TIMED_LONG = {
+    SQLITE: Amount(kills=1_000, zombies=100),
+    REDIS: Amount(kills=1_000, zombies=100, server_kills=20, lost_replies=400),
+}
+
+
+def preset(subject: Subject, store: str, *, long: bool) -> Amount:
+    """For the URL of a store of any kind: as for SQLite."""
+    is_task = subject is Subject.TASKS
+    short_or_long = (
+        (LONG if is_task else TIMED_LONG) if long else (SHORT if is_task else TIMED_SHORT)
+    )
+    return short_or_long.get(store) or short_or_long[SQLITE]

@@ -1,180 +1,65 @@
-"""What the forked processes do: work, submit, operate. Each opens the store for itself."""
+"""What the forked processes do in a round of tasks. Each opens the store for itself."""
 
 from __future__ import annotations
 
-import asyncio
-import os
 import random
-import signal
-import time
-from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, cast
 
 import msgspec
 
-from holdfast import Refused, Status, StoreUnavailable
+from holdfast import Refused, Status
 from holdfast.domain.state import SETTLED, SUSPENDED
 from holdfast.domain.task import Kind as FailureKind
 from holdfast.domain.task import Task
-from holdfast.domain.transition import Outcome, Stale, Transition
-from holdfast.ports import Beat, Filter, Renewal, Store
-from holdfast.testing.chaos import ledger
-from holdfast.testing.chaos.ledger import Kind, Ledger
+from holdfast.ports import Filter
+from holdfast.testing.chaos.ledger import Ledger
+from holdfast.testing.chaos.living import Orders, look_until_settled, submit_each, work_on
 from holdfast.testing.chaos.plan import Plan
-from holdfast.testing.chaos.tasks import Declared, Fate, Order, Work, declare
+from holdfast.testing.chaos.tasks import Declared, Fate, Work, declare
+from holdfast.testing.chaos.witness import witnessed
 
-LOOK_SECONDS = 0.1
 PAGE = 200
 BURST = 5
-SENT_AGAIN = 30  # orders before the first that was not answered
-AHEAD_SHARE = 0.2  # of all orders: so far the submits run ahead of the harm
+SENT_AGAIN = 30
+AHEAD_SHARE = 0.2
 PAUSE_SHARE = 0.5  # of the operator's looks
-PROXIED_OF = 3  # one in three reaches the store directly
-ORPHANED_EXIT = 4
-ZOMBIE_EXIT = 5
-
-
-class Witness:
-    """The store as it is, with a line in the ledger for each beat and each refused write."""
-
-    def __init__(self, store: Store, book: Ledger) -> None:
-        self._store = store
-        self._ledger = book
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
-        outcomes = await self._store.apply(batch)
-        for transition, outcome in zip(batch, outcomes, strict=True):
-            if isinstance(outcome, Stale) and _lease_is_lost(transition, outcome.task):
-                self._ledger.write(Kind.STALE, task=transition.task_id)
-        return outcomes
-
-    async def renew(
-        self, beat: Beat, batch: Sequence[Renewal], *, lease_seconds: float
-    ) -> Sequence[bool]:
-        asked = time.time()
-        try:
-            kept = await self._store.renew(beat, batch, lease_seconds=lease_seconds)
-        except BaseException:
-            self._ledger.write(Kind.UNANSWERED, asked=asked)
-            raise
-        self._ledger.write(Kind.BEAT, asked=asked)
-        return kept
-
-
-def _lease_is_lost(transition: Transition, task: Task | None) -> bool:
-    """And not merely a request that came in between."""
-    held = task.lease.id if task and task.lease else None
-    return transition.lease is not None and transition.lease != held
 
 
 async def opened(plan: Plan, name: str) -> tuple[Declared, Ledger]:
-    plan.sabotage()
-    book = Ledger(plan.folder, name)
-    witness = cast(Store, Witness(await _open_store(plan, name), book))
-    return declare(witness, book, lease_seconds=plan.lease_seconds), book
-
-
-async def _open_store(plan: Plan, name: str) -> Store:
-    """Some of each kind go through the proxy. If the store is away, it is tried again."""
-    parent = os.getppid()
-    while True:
-        try:
-            return await plan.open_store(proxied=int(name[-1]) % PROXIED_OF != 0)
-        except StoreUnavailable:
-            _end_if_orphaned(parent)
-        await asyncio.sleep(LOOK_SECONDS)
-
-
-# -- the worker
+    store, book = await witnessed(plan, name)
+    return declare(store, book, lease_seconds=plan.lease_seconds), book
 
 
 async def work(plan: Plan, name: str) -> None:
     declared, _ = await opened(plan, name)
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    async with declared.app as app:
-        # A plain function that lost its lease cannot be stopped, so its process is.
-        worker = app.worker(name=name, slots=plan.slots, on_zombie=lambda _: os._exit(ZOMBIE_EXIT))
-        await worker.start()
-        await _until_set_or_orphaned(stop)
-        await worker.drain()
-        await app.store.close()
-
-
-async def _until_set_or_orphaned(stop: asyncio.Event) -> None:
-    parent = os.getppid()
-    while not stop.is_set():
-        try:
-            await asyncio.wait_for(stop.wait(), 1.0)
-        except TimeoutError:
-            _end_if_orphaned(parent)
-
-
-def _end_if_orphaned(parent: int) -> None:
-    if os.getppid() != parent:
-        os._exit(ORPHANED_EXIT)
-
-
-# -- the submitter
+    await work_on(declared.app, plan, name)
 
 
 async def submit(plan: Plan, name: str) -> None:
-    """Go on where the last one was killed, and send some of what was answered again."""
-    answered = {line.key for line in ledger.read(plan.folder, "submitter-*")}
-    todo = plan.orders
-    first = next((n for n, order in enumerate(todo) if order.key not in answered), len(todo))
     declared, book = await opened(plan, name)
-    parent = os.getppid()
+    orders = Orders(
+        todo=[(order.key, order) for order in plan.orders],
+        send=declared.submit,
+        burst=BURST,
+        again=SENT_AGAIN,
+        ahead_share=AHEAD_SHARE,
+    )
     async with declared.app as app:
-        for start in range(max(0, first - SENT_AGAIN), len(todo), BURST):
-            while not plan.calm.is_set() and start >= _allowed(plan):
-                await asyncio.sleep(LOOK_SECONDS)
-                _end_if_orphaned(parent)
-            burst = todo[start : start + BURST]
-            await asyncio.gather(*(_send(declared, book, order) for order in burst))
-        plan.submitted.set()
+        await submit_each(plan, book, orders)
         await app.store.close()
-
-
-def _allowed(plan: Plan) -> float:
-    """Submits keep pace with the harm, and the last ones come after it."""
-    ahead = AHEAD_SHARE + (1 - AHEAD_SHARE) * plan.harm.read()
-    return min(plan.tasks * ahead, plan.tasks - BURST)
-
-
-async def _send(declared: Declared, book: Ledger, order: Order) -> None:
-    while True:
-        try:
-            task_id = await declared.submit(order)
-        except StoreUnavailable:
-            await asyncio.sleep(LOOK_SECONDS)
-        else:
-            book.write(Kind.ACK, task=task_id, key=order.key)
-            return
-
-
-# -- the operator
 
 
 async def operate(plan: Plan, name: str) -> None:
     """Set going what rests, pause what runs, and tell when all is settled."""
     declared, _ = await opened(plan, name)
-    parent, chance = os.getppid(), random.Random(f"{plan.seed} {name}")
     async with declared.app as app:
-        operator = Operator(declared, chance)
-        while not plan.settled.is_set():
-            _end_if_orphaned(parent)
-            try:
-                await operator.look(pauses=not plan.calm.is_set())
-                if plan.submitted.is_set() and await operator.all_is_settled(plan.tasks):
-                    plan.settled.set()
-            except StoreUnavailable:
-                pass
-            await asyncio.sleep(LOOK_SECONDS)
+        operator = Operator(declared, random.Random(f"{plan.seed} {name}"))
+
+        async def look() -> bool:
+            await operator.look(pauses=not plan.calm.is_set())
+            return plan.submitted.is_set() and await operator.all_is_settled(plan.tasks)
+
+        await look_until_settled(plan, look)
         await app.store.close()
 
 

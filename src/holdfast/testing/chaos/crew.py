@@ -10,8 +10,9 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-from holdfast.testing.chaos import children, ledger, wire
-from holdfast.testing.chaos.plan import Plan
+from holdfast.testing.chaos import children, ledger, rolling, ticking, wire
+from holdfast.testing.chaos.living import ZOMBIE_EXIT
+from holdfast.testing.chaos.plan import Plan, Subject
 from holdfast.testing.chaos.processes import Child, Role, fork
 from holdfast.testing.chaos.server import Server
 from holdfast.testing.chaos.wire import Wire
@@ -27,10 +28,26 @@ END_SECONDS = 10.0
 FAILED_MAX = 20  # then it is not chaos that ends them
 
 
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Who plays in a round."""
+
+    work: Role
+    submit: Role
+    operate: Role
+
+
+CASTS = {
+    Subject.TASKS: Cast(children.work, children.submit, children.operate),
+    Subject.TRIGGERS: Cast(ticking.work, ticking.submit, ticking.operate),
+    Subject.PLANS: Cast(rolling.work, rolling.submit, rolling.operate),
+}
+
+
 @dataclass(slots=True)
 class Tally:
     kills: int = 0
-    inside: int = 0  # of the kills: the victim was inside a stage
+    inside: int = 0  # of the kills: the victim was inside a stage, or held triggers
     zombies: int = 0
     submitter_kills: int = 0
     operator_kills: int = 0
@@ -52,6 +69,7 @@ class Crew:
         self, plan: Plan, *, server: Server | None = None, line: Wire | None = None
     ) -> None:
         self._plan = plan
+        self._cast = CASTS[plan.subject]
         self._server = server
         self._line = line
         self._proxy: Child | None = None
@@ -91,11 +109,11 @@ class Crew:
 
     def _staff(self) -> None:
         while len(self._workers) < self._plan.workers:
-            self._workers.append(self._fork("worker", children.work))
+            self._workers.append(self._fork("worker", self._cast.work))
         if self._submitter is None and not self._plan.submitted.is_set():
-            self._submitter = self._fork("submitter", children.submit)
+            self._submitter = self._fork("submitter", self._cast.submit)
         if self._operator is None:
-            self._operator = self._fork("operator", children.operate)
+            self._operator = self._fork("operator", self._cast.operate)
 
     def _lay_the_line(self) -> None:
         if self._line is not None:
@@ -114,7 +132,7 @@ class Crew:
                 self._note_exit(child, code)
 
     def _note_exit(self, child: Child, code: int) -> None:
-        if code == children.ZOMBIE_EXIT:
+        if code == ZOMBIE_EXIT:
             self.tally.ended_themselves += 1
         elif code not in (0, -signal.SIGKILL):
             self.tally.failed.append(f"{child.name} ended with {code}")

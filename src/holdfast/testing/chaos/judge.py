@@ -150,7 +150,7 @@ class Walk:
 
 
 def judge(history: History) -> Verdict:
-    walks = [_walked(task, events) for task, events in history.records.values()]
+    walks = [walked(task, events) for task, events in history.records.values()]
     claims = [claim for walk in walks for claim in walk.claims]
     commits = [commit for walk in walks for commit in walk.commits]
     events = [event for _, told in history.records.values() for event in told]
@@ -184,7 +184,7 @@ def judge(history: History) -> Verdict:
     )
 
 
-def _walked(task: Task, events: Sequence[Event]) -> Walk:
+def walked(task: Task, events: Sequence[Event]) -> Walk:
     walk = Walk(task)
     for event in events:
         walk.step(event)

@@ -24,6 +24,16 @@ class Kind(StrEnum):
     UNANSWERED = "unanswered"  # such a beat failed; whether the leases were renewed is not known
     STALE = "stale"  # the store has refused a write of a lost lease
     ACK = "ack"  # a submit was answered
+    TAKEN = "taken"  # triggers were handed to this scheduler
+    LET_GO = "let-go"  # it has answered for them, and looks again
+    TAKEN_OVER = "taken-over"  # of these: one whose lease another has let lapse
+    JUMP = "jump"  # this process's clock was set; ``asked`` is how far off it is
+    DRIVES = "drives"  # a plan was handed to this driver
+    WROTE = "wrote"  # the driver's write was accepted; ``key`` is the plan's version
+
+
+ENTERED = Kind.BEGIN, Kind.TAKEN
+LEFT = Kind.END, Kind.STOPPED, Kind.LET_GO
 
 
 class Line(msgspec.Struct, frozen=True, array_like=True):
@@ -57,9 +67,9 @@ def has_begun(folder: Path, name: str) -> bool:
 
 
 def is_inside(folder: Path, name: str) -> bool:
-    """Whether that process is inside a stage, as far as it has written."""
+    """Whether that process is inside a stage or holds triggers, as far as it has written."""
     written = b"\n" + _written(folder, name)
-    return _count(written, Kind.BEGIN) > _count(written, Kind.END) + _count(written, Kind.STOPPED)
+    return _count(written, *ENTERED) > _count(written, *LEFT)
 
 
 def _written(folder: Path, name: str) -> bytes:
@@ -69,8 +79,8 @@ def _written(folder: Path, name: str) -> bytes:
         return b""
 
 
-def _count(written: bytes, kind: Kind) -> int:
-    return written.count(f'\n["{kind}",'.encode())
+def _count(written: bytes, *kinds: Kind) -> int:
+    return sum(written.count(f'\n["{kind}",'.encode()) for kind in kinds)
 
 
 def read(folder: Path, pattern: str = "*") -> Iterator[Line]:

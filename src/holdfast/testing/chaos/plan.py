@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 from holdfast import StoreUnavailable
 from holdfast.app.opening import store_from_url
 from holdfast.clock import SystemClock
-from holdfast.ports import Store
+from holdfast.ports import Clock, Store
 from holdfast.testing.chaos import tasks
 from holdfast.testing.chaos.tasks import Order
 from holdfast.testing.proxy import Harm
@@ -18,6 +20,14 @@ from holdfast.testing.proxy import Harm
 
 def _nothing() -> None:
     pass
+
+
+class Subject(StrEnum):
+    """What a round is about."""
+
+    TASKS = "tasks"
+    TRIGGERS = "triggers"
+    PLANS = "plans"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +38,11 @@ class Plan:
     tenants: int
     kills: int
     zombies: int
-    tasks: int
+    tasks: int  # to submit; in a round of triggers or plans: how many of these
     seed: int
     seconds: float  # the round ends then, whatever has happened
+    subject: Subject = Subject.TASKS
+    began: float = field(default_factory=time.time)
     server_kills: int = 0
     wire: Mapping[Harm, int] = field(default_factory=dict)  # what the proxy has to deal
     proxied: str | None = None  # URL of the same store through the proxy
@@ -73,6 +85,11 @@ class Plan:
         return Counts(self.folder / "dealt")
 
     @property
+    def caught_up(self) -> Mark:
+        """What was due when the calm began has been answered for."""
+        return Mark(self.folder / "caught-up")
+
+    @property
     def settled(self) -> Mark:
         return Mark(self.folder / "settled")
 
@@ -80,9 +97,9 @@ class Plan:
         """Import what a store needs: once here, instead of in each child."""
         store_from_url(self.store, SystemClock(), "chaos")
 
-    async def open_store(self, *, proxied: bool = False) -> Store:
+    async def open_store(self, *, proxied: bool = False, clock: Clock | None = None) -> Store:
         url = self.proxied if proxied and self.proxied else self.store
-        store = store_from_url(url, SystemClock(), "chaos")
+        store = store_from_url(url, clock or SystemClock(), "chaos")
         try:
             await store.open()
         except StoreUnavailable:
@@ -102,6 +119,10 @@ class Mark:
 
     def is_set(self) -> bool:
         return self.path.exists()
+
+    @property
+    def set_at(self) -> float:
+        return self.path.stat().st_mtime
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ from typing import NoReturn
 
 from holdfast.testing.chaos.plan import Plan
 
+ORPHANED_EXIT = 4
+
 Role = Callable[[Plan, str], Awaitable[None]]
 
 
@@ -63,3 +65,15 @@ def _live(run: Role, plan: Plan, name: str) -> NoReturn:
 
 async def _awaited(run: Awaitable[None]) -> None:
     await run
+
+
+# -- in a child
+
+
+def parent_now() -> int:
+    return os.getppid()
+
+
+def end_if_orphaned(parent: int) -> None:
+    if os.getppid() != parent:
+        os._exit(ORPHANED_EXIT)

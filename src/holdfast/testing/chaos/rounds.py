@@ -5,32 +5,43 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 import apsw
 
 from holdfast.domain.events import Event
+from holdfast.domain.plan_events import PlanEvent
 from holdfast.domain.task import Task
-from holdfast.ports import Filter
-from holdfast.testing.chaos import ledger
+from holdfast.ports import Filter, Store
+from holdfast.testing.chaos import ledger, rolling, ticking
 from holdfast.testing.chaos.crew import Crew, Tally
 from holdfast.testing.chaos.judge import History, Verdict, judge
-from holdfast.testing.chaos.plan import Plan
+from holdfast.testing.chaos.plan import Plan, Subject
+from holdfast.testing.chaos.rolling_judge import (
+    PlanHistory,
+    PlanRecords,
+    PlanVerdict,
+    judge_plans,
+)
 from holdfast.testing.chaos.server import Server
 from holdfast.testing.chaos.tasks import ENDS
+from holdfast.testing.chaos.ticking_judge import TriggerHistory, TriggerVerdict, judge_triggers
 from holdfast.testing.chaos.wire import Wire, is_done
 
 PAGE = 500
+FINDINGS = 1000
 OWN_SERVER = "redis"  # in place of a URL: a server of our own, which is killed too
+
+AnyVerdict = Verdict | TriggerVerdict | PlanVerdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
     plan: Plan
     tally: Tally
-    verdict: Verdict
+    verdict: AnyVerdict
     seconds: float
     version: str  # "Redis 7.0.15"
 
@@ -44,7 +55,7 @@ class Round:
             said.append(f"only {tally.kills} kills, {tally.zombies} zombies in the time")
         if tally.server_kills < plan.server_kills or not is_done(plan, tally.wire):
             said.append(f"only {tally.server_kills} kills of the server, {dict(tally.wire)}")
-        return [f"{plan.name}: {one}" for one in said]
+        return [f"{plan.name} (seed {plan.seed}): {one}" for one in said]
 
 
 def run_round(plan: Plan) -> Round:
@@ -61,32 +72,83 @@ def run_round(plan: Plan) -> Round:
         tally = Crew(plan, server=server, line=line).run()
         if server is not None:
             server.come_back(at_once=True)  # the time may have been up while it was away
-        verdict = judge(asyncio.run(_history(plan)))
+        verdict = asyncio.run(_verdict(plan))
     seconds = time.monotonic() - began
     return Round(plan=plan, tally=tally, verdict=verdict, seconds=seconds, version=version)
 
 
-async def _history(plan: Plan) -> History:
+async def _verdict(plan: Plan) -> AnyVerdict:
     store = await plan.open_store()
     try:
-        records: dict[str, tuple[Task, Sequence[Event]]] = {}
-        cursor = None
-        while True:
-            page = await store.find(Filter(), limit=PAGE, cursor=cursor)
-            for task in page.tasks:
-                detail = await store.detail(task.id)
-                if detail is not None:
-                    records[task.id] = detail.task, detail.events
-            cursor = page.cursor
-            if cursor is None:
-                break
-        findings = await store.doctor(fix=False, limit=1000)
+        match plan.subject:
+            case Subject.TASKS:
+                return judge(await _history(store, plan))
+            case Subject.TRIGGERS:
+                return judge_triggers(await _trigger_history(store, plan))
+            case Subject.PLANS:
+                return judge_plans(await _plan_history(store, plan))
     finally:
         await store.close()
+
+
+async def _history(store: Store, plan: Plan) -> History:
+    orders = plan.orders if plan.subject is Subject.TASKS else []
     return History(
-        expected={order.key: ENDS[order.work.fate] for order in plan.orders},
-        records=records,
+        expected={order.key: ENDS[order.work.fate] for order in orders},
+        records={task.id: told async for task, told in _tasks_with_events(store)},
         lines=list(ledger.read(plan.folder)),
-        findings=findings,
+        findings=await store.doctor(fix=False, limit=FINDINGS),
         lease_seconds=plan.lease_seconds,
     )
+
+
+async def _trigger_history(store: Store, plan: Plan) -> TriggerHistory:
+    return TriggerHistory(
+        names=[one.name for one in ticking.wanted(plan)],
+        triggers=await ticking.all_triggers(store),
+        tasks=[task async for task in _tasks(store)],
+        lines=list(ledger.read(plan.folder)),
+        findings=await store.doctor(fix=False, limit=FINDINGS),
+    )
+
+
+async def _plan_history(store: Store, plan: Plan) -> PlanHistory:
+    plans: dict[str, PlanRecords] = {}
+    for one in await rolling.all_plans(store):
+        tasks = await store.plans.tasks(one.id)
+        members = await store.plans.members(one.id)
+        events = await _plan_events(store, one.id)
+        assert tasks is not None
+        plans[one.id] = PlanRecords(plan=one, tasks=tasks, members=members, events=events)
+    expected = {one.name: one.ends for one in rolling.rollouts(plan)}
+    return PlanHistory(expected=expected, plans=plans, beside=await _history(store, plan))
+
+
+async def _plan_events(store: Store, plan_id: str) -> list[PlanEvent]:
+    found: list[PlanEvent] = []
+    while True:
+        after = found[-1].version if found else 0
+        page = await store.plans.events(plan_id, limit=PAGE, after_version=after)
+        if not page:
+            return found
+        found += page
+
+
+async def _tasks(store: Store) -> AsyncIterator[Task]:
+    cursor = None
+    while True:
+        page = await store.find(Filter(), limit=PAGE, cursor=cursor)
+        for task in page.tasks:
+            yield task
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+async def _tasks_with_events(
+    store: Store,
+) -> AsyncIterator[tuple[Task, tuple[Task, Sequence[Event]]]]:
+    async for task in _tasks(store):
+        detail = await store.detail(task.id)
+        if detail is not None:
+            yield task, (detail.task, detail.events)
