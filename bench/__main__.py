@@ -1,9 +1,10 @@
 """The whole benchmark: `python -m bench` (`make bench`).
 
 It asks all questions (or those named with --only). A full run (everything, at least three times)
-writes bench/results/latest.json, latest.md and docs/performance.md; any other run quick.json and
-quick.md. Meanwhile what is there so far stands in unfinished.json. With --write-docs it only writes
-the document anew.
+writes bench/results/latest.json, latest.md and docs/performance.md. With --only, and otherwise
+full, the answers take their places in what is there, and nothing else of it changes. Any other run
+writes quick.json and quick.md. Meanwhile what is there so far stands in unfinished.json. With
+--write-docs it only writes the document anew.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from bench.harness import command, document, plan, report
-from bench.harness.paths import RESULTS, ROOT
+from bench.harness import command, document, merging, plan, report
+from bench.harness.paths import DOCS, RESULTS, ROOT
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -33,13 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if unknown := sorted(set(questions) - set(command.QUESTIONS)):
         parser.error(f"no such question: {', '.join(unknown)}")
     command.end_on_sigterm()
-    asked = command.asked_of(given)
-    full = asked.is_full and not given.only
-    _run(asked, questions, full=full)
+    _run(command.asked_of(given), questions)
 
 
-def _run(asked: command.Asked, questions: Sequence[str], *, full: bool) -> None:
-    with command.opened(asked) as (bench, absent):
+def _run(asked: command.Asked, questions: Sequence[str]) -> None:
+    full = asked.is_full and set(questions) == set(command.QUESTIONS)
+    with command.opened(asked, questions) as (bench, absent):
         begun = time.monotonic()
 
         def built() -> dict[str, Any]:
@@ -48,13 +49,29 @@ def _run(asked: command.Asked, questions: Sequence[str], *, full: bool) -> None:
         parts = plan.planned(bench, questions)
         plan.carry_out(bench, parts, lambda: report.write(built(), RESULTS, "unfinished"))
         found = built()
-    name = "latest" if full else "quick"
-    report.write(found, RESULTS, name)
+    name = publish(found, questions, asked)
     report.remove(RESULTS, "unfinished")
-    if full:
-        document.write(found)
     print("\n".join(report.markdown(found)))
     print(f"written: {RESULTS.relative_to(ROOT) / name}.json", file=sys.stderr)
+
+
+def publish(
+    found: dict[str, Any],
+    questions: Sequence[str],
+    asked: command.Asked,
+    *,
+    results: Path = RESULTS,
+    docs: Path = DOCS,
+) -> str:
+    """Under the name that the run has earned."""
+    latest = results / "latest.json"
+    if not asked.is_full or not (found["full"] or latest.is_file()):
+        report.write(found, results, "quick")
+        return "quick"
+    whole = found if found["full"] else merging.merged(report.read(latest), found, questions)
+    report.write(whole, results)
+    document.write(whole, docs)
+    return "latest"
 
 
 if __name__ == "__main__":

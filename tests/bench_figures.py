@@ -60,6 +60,15 @@ def full_book() -> Book:
             case: dict[str, Any] = {what: 1_000_000}
             add(book, "growth", who("holdfast", store), [many], **case)
             add(book, "growth", who("holdfast", store), [100.0], "beside", **case)
+    for store, share in (("redis", 0.9), ("sqlite", 0.8)):
+        one = who("holdfast", store)
+        for measure in ("find_due", "with_lease"):
+            add(book, "triggers", one, [100.0], measure, waiting=1_000, due=100)
+            add(book, "triggers", one, [100.0 * share], measure, waiting=1_000_000, due=100)
+        for slots in (100, 0):
+            plan: dict[str, Any] = {"tasks": 10_000, "max_concurrency": slots}
+            add(book, "plans", one, [40.0 * share], **plan)
+            add(book, "plans", one, [80.0], "plain", **plan)
     return book
 
 

@@ -22,6 +22,10 @@ GOALS = {
     "stages_one_by_one_vs_dbos_sqlite": 8,
     "waiting_1m_vs_1k": 0.8,
     "settled_1m_vs_0": 0.8,
+    "find_due_1m_vs_1k": 0.83,
+    "find_due_with_lease_1m_vs_1k": 0.83,
+    "plan_10k_vs_plain": None,
+    "plan_10k_100_slots_vs_plain": None,
 }
 
 
@@ -58,6 +62,7 @@ def test_ours_is_compared_with_the_fastest_that_is_meant(
     assert ratio.value == pytest.approx(value)
     assert ratio.other is not None
     assert ratio.other.who == peer
+    assert ratio.goal is not None
     assert ratio.met is (value >= ratio.goal)
 
 
@@ -66,6 +71,23 @@ def test_growth_is_judged_by_the_worse_store() -> None:
     assert ratio.value == pytest.approx(0.7)
     assert ratio.met is False
     assert ratio.note == "on sqlite, with 1,000,000: the worse of the stores"
+
+
+@pytest.mark.parametrize("name", ["find_due_1m_vs_1k", "find_due_with_lease_1m_vs_1k"])
+def test_a_look_among_a_million_is_compared_with_one_among_a_thousand(name: str) -> None:
+    ratio = found(full_book())[name]
+    assert ratio.value == pytest.approx(0.8)
+    assert ratio.met is False
+    assert ratio.note == "on sqlite, with 1,000,000: the worse of the stores"
+
+
+@pytest.mark.parametrize("name", ["plan_10k_vs_plain", "plan_10k_100_slots_vs_plain"])
+def test_a_plan_is_compared_with_its_tasks_alone_and_has_no_goal(name: str) -> None:
+    ratio = found(full_book())[name]
+    assert ratio.value == pytest.approx(0.4)
+    assert ratio.met is None
+    assert ratio.other is not None
+    assert ratio.other.value == 80.0
 
 
 def test_a_quick_run_says_how_many_it_had() -> None:

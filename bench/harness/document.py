@@ -39,7 +39,7 @@ def text(report: dict[str, Any], pictures: set[str]) -> str:
         "ratios": reporting.ratio_table(report),
         "settings": reporting.settings_table(report),
         "better": better(book),
-        **{name: _table(book, name) for name in reporting.TITLES},
+        **{name: _table(report, book, name) for name in reporting.TITLES},
         **{f"limits:{name}": [words] for name, words in limits.items()},
     }
     template = _PICTURE.sub(
@@ -48,9 +48,9 @@ def text(report: dict[str, Any], pictures: set[str]) -> str:
     return _PLACE.sub(lambda found: "\n".join(made[found.group(1)]), template)
 
 
-def _table(book: Book, question: str) -> list[str]:
+def _table(report: dict[str, Any], book: Book, question: str) -> list[str]:
     if any(figure.question == question for figure in book):
-        return table(book, question)
+        return [*table(book, question), "", reporting.measured(report, question)]
     return ["Not measured in this run."]
 
 

@@ -6,18 +6,21 @@ import os
 import platform
 import subprocess
 from datetime import UTC, datetime
+from typing import Any
 
 import apsw
 
 from bench.harness.bench import Bench
+from bench.harness.paths import ROOT
 from bench.harness.places import postgres_settings, redis_settings
 from bench.harness.processes import without_places
 from holdfast.testing.servers import find_server
 
 
-def described(bench: Bench) -> dict[str, object]:
+def described(bench: Bench) -> dict[str, Any]:
     return {
         "taken_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": _commit(),
         "quick": bench.quick,
         "runs": bench.runs,
         "machine": {
@@ -37,6 +40,22 @@ def described(bench: Bench) -> dict[str, object]:
             "sqlite": "a file in the system's folder for passing files; settings as each has them",
         },
     }
+
+
+def _commit() -> str | None:
+    """What was measured, "-dirty" if it was changed since; None where there is no history."""
+    try:
+        said = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--exclude=*"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return said.stdout.strip() or None
 
 
 def _redis() -> str:

@@ -21,7 +21,10 @@ RIVALS = {
 }
 ON_REDIS = ("arq", "celery", "dramatiq", "huey", "repid", "saq", "taskiq")
 ON_ANY = (*ON_REDIS, "pgqueuer")
-MANY = (1_000_000, 100_000)  # waiting or settled: a full run has the first, a quick one the second
+# A full run has the first, a quick one the second.
+MANY = (1_000_000, 100_000)  # waiting or settled
+FEW_TRIGGERS = 1_000
+PLANNED = (10_000, 1_000)  # tasks
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +37,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
 class Ratio(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    goal: float
+    goal: float | None  # None: it is only told
     then: float | None = None  # the goal after the goal
     value: float | None = None
     ours: Side | None = None
@@ -44,10 +47,13 @@ class Ratio(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def met(self) -> bool | None:
-        return None if self.value is None or not self.judged else self.value >= self.goal
+        if self.value is None or self.goal is None or not self.judged:
+            return None
+        return self.value >= self.goal
 
 
 Pick = Callable[[Book], Ratio]
+Pair = tuple[list[Figure], list[Figure]]  # ours, and what it is compared with
 
 
 def ratios(book: Book) -> list[Ratio]:
@@ -185,16 +191,48 @@ def _stages(book: Book, empty: Ratio, *, ours: str, dbos: str, at_once: int) -> 
 
 
 def _growth(book: Book, empty: Ratio, *, what: str) -> Ratio:
-    """The worse of the two stores; beside it stands the small store of the same minutes."""
+    """Beside each stands the small store of the same minutes."""
+
+    def pair(store: str, size: int) -> Pair:
+        case: dict[str, Any] = {what: size}
+        rate, beside = (
+            book.find("growth", measure, engine=OURS, store=store, **case)
+            for measure in ("rate", "beside")
+        )
+        return rate, beside
+
+    return _worse(empty, MANY, pair)
+
+
+def _triggers(book: Book, empty: Ratio, *, measure: str) -> Ratio:
+    def pair(store: str, size: int) -> Pair:
+        found = partial(book.find, "triggers", measure, engine=OURS, store=store)
+        return found(waiting=size), found(waiting=FEW_TRIGGERS)
+
+    return _worse(empty, MANY, pair)
+
+
+def _plans(book: Book, empty: Ratio, *, slots: int) -> Ratio:
+    def pair(store: str, size: int) -> Pair:
+        rate, plain = (
+            book.find("plans", measure, engine=OURS, store=store, tasks=size, max_concurrency=slots)
+            for measure in ("rate", "plain")
+        )
+        return rate, plain
+
+    return _worse(empty, PLANNED, pair)
+
+
+def _worse(empty: Ratio, sizes: Sequence[int], pair: Callable[[str, int], Pair]) -> Ratio:
+    """Of the two stores."""
     found, whole = [], 0
     for store in STORES:
-        for size in MANY:
-            many = _of_size(book, "rate", store, what, size)
-            few = _of_size(book, "beside", store, what, size)
+        for size in sizes:
+            many, few = pair(store, size)
             if many and few:
                 note = f"on {store}, with {size:,}"
                 found.append(msgspec.structs.replace(_compared(empty, many, few), note=note))
-                whole += size == MANY[0]
+                whole += size == sizes[0]
                 break
     if not found:
         return msgspec.structs.replace(empty, note="not measured in this run")
@@ -203,17 +241,16 @@ def _growth(book: Book, empty: Ratio, *, what: str) -> Ratio:
     if judged := whole == len(STORES):
         note = f"{worst.note}: {of}"
     else:
-        note = f"{worst.note}: {of}; not judged, for not both stores had {MANY[0]:,}"
+        note = f"{worst.note}: {of}; not judged, for not both stores had {sizes[0]:,}"
     return msgspec.structs.replace(worst, note=note, judged=judged)
 
 
-def _of_size(book: Book, measure: str, store: str, what: str, size: int) -> list[Figure]:
-    case: dict[str, Any] = {what: size}
-    return book.find("growth", measure, engine=OURS, store=store, **case)
-
-
 def _pick(
-    make: Callable[..., Ratio], name: str, goal: float, then: float | None = None, **more: object
+    make: Callable[..., Ratio],
+    name: str,
+    goal: float | None,
+    then: float | None = None,
+    **more: object,
 ) -> Pick:
     return lambda book: make(book, Ratio(name=name, goal=goal, then=then), **more)
 
@@ -240,4 +277,8 @@ _PICKS: tuple[Pick, ...] = (
     ),
     _pick(_growth, "waiting_1m_vs_1k", 0.8, what="waiting"),
     _pick(_growth, "settled_1m_vs_0", 0.8, what="settled"),
+    _pick(_triggers, "find_due_1m_vs_1k", 0.83, measure="find_due"),
+    _pick(_triggers, "find_due_with_lease_1m_vs_1k", 0.83, measure="with_lease"),
+    _pick(_plans, "plan_10k_vs_plain", None, slots=0),
+    _pick(_plans, "plan_10k_100_slots_vs_plain", None, slots=100),
 )  # fmt: skip

@@ -22,19 +22,29 @@ TITLES = {
     "growth": "Growth",
     "memory": "Memory",
     "recovery": "Recovery after kill -9",
+    "triggers": "Triggers",
+    "plans": "Plans",
 }
 
 
 def built(bench: Bench, absent: dict[str, str], *, seconds: float, full: bool) -> dict[str, Any]:
+    described = machine.described(bench)
     return {
-        **machine.described(bench),
+        **described,
         "full": full,  # all questions and peers, and often enough
         "seconds": round(seconds, 1),
         "engines": {engine.name: engine.told() for engine in (bench.ours, *bench.peers)},
         "absent": absent,
+        "questions": {figure.question: _measured(described) for figure in bench.book},
         "ratios": ratios.told(ratios.ratios(bench.book)),
         "figures": [figure.told() for figure in bench.book],
     }
+
+
+def _measured(described: dict[str, Any]) -> dict[str, Any]:
+    """When and on what: a question may be asked again alone (`merging.py`)."""
+    kept = ("commit", "runs", "machine", "versions")
+    return {"measured_at": described["taken_at"], **{name: described[name] for name in kept}}
 
 
 def write(report: dict[str, Any], folder: Path, name: str = "latest") -> None:
@@ -61,7 +71,9 @@ def markdown(report: dict[str, Any]) -> list[str]:
     book = book_of(report)
     asked = [name for name in TITLES if any(figure.question == name for figure in book)]
     sections = [
-        line for name in asked for line in ("", f"## {TITLES[name]}", "", *table(book, name))
+        line
+        for name in asked
+        for line in ("", f"## {TITLES[name]}", "", *table(book, name), "", measured(report, name))
     ]
     return [
         "# Benchmark",
@@ -98,6 +110,20 @@ def facts(report: dict[str, Any]) -> list[str]:
     return [text]
 
 
+def measured(report: dict[str, Any], question: str) -> str:
+    """When a question was asked, and on what, where that is not what is said of the whole."""
+    said = report.get("questions", {}).get(question, {})
+    parts = [f"Measured on {said.get('measured_at', report['taken_at'])[:10]}"]
+    if said.get("commit"):
+        parts.append(f"at commit {said['commit']}")
+    if (place := said.get("machine", report["machine"])) != report["machine"]:
+        parts.append(f"on {place['system']}, {place['cores']} cores ({place['processor']})")
+    versions = said.get("versions", {})
+    other = {name: v for name, v in versions.items() if v and v != report["versions"].get(name)}
+    parts += [f"with {name} {version}" for name, version in other.items()]
+    return f"{', '.join(parts)}."
+
+
 def _runs(report: dict[str, Any]) -> str:
     """As many as there were: where time was short, fewer than were asked for."""
     counts = [one["runs"] for one in report["figures"] if one["runs"]] or [0]
@@ -115,7 +141,7 @@ def ratio_table(report: dict[str, Any]) -> list[str]:
             [
                 f"`{name}`",
                 "–" if ratio["value"] is None else f"{ratio['value']:.2f}",
-                f"≥ {ratio['goal']:g}{then}",
+                "–" if ratio["goal"] is None else f"≥ {ratio['goal']:g}{then}",
                 {True: "yes", False: "no", None: "–"}[ratio["met"]],
                 _side(ratio["ours"]),
                 _side(ratio["other"]),

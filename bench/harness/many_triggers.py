@@ -1,0 +1,133 @@
+"""Triggers by the million. `save` takes one at a time, and many minutes for so many.
+
+So they are written past the port: what `save` writes, made by the store's own functions and sent in
+long transactions (SQLite) or pipelines (Redis). `raw` is what stands in the store of one trigger,
+so that one that was saved can be compared with one that was written here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import apsw
+import hiredis
+import msgspec
+
+from bench.harness import bare_redis
+from bench.harness.bare_redis import Commands
+from bench.harness.places import Place
+from holdfast.domain.schedule import Once
+from holdfast.domain.trigger import Trigger
+from holdfast.stores import codec
+from holdfast.stores.redis import flat
+from holdfast.stores.redis.keys import Keys
+from holdfast.stores.redis.record import iso
+from holdfast.stores.sqlite.schema import open_reader, open_writer
+from holdfast.stores.sqlite.statements import SQL
+from holdfast.stores.sqlite.trigger_rows import columns_of
+
+TARGET = "bench.noop"
+NAMESPACE = "executor"
+CHUNK = 50_000
+LOCK_SECONDS = 10.0
+_ZSETS = ("triggers", "triggers_due", "triggers_leased", "triggers_ended")
+
+
+def once(name: str, at: float, now: float) -> Trigger:
+    """As a first `save` leaves it."""
+    return Trigger(
+        id=name,
+        schedule=Once(at=at),
+        target=TARGET,
+        payload=msgspec.Raw(b"0"),
+        version=1,
+        created_at=now,
+        updated_at=now,
+        fire_time=at,
+        trigger_at=at,
+    )
+
+
+def series(prefix: str, number: int, *, first: float, now: float) -> Iterator[Trigger]:
+    """A second apart; prefix and number name each."""
+    return (once(f"{prefix}-{n:07d}", first + n, now) for n in range(number))
+
+
+def chunks(triggers: Iterable[Trigger]) -> Iterator[list[Trigger]]:
+    source = iter(triggers)
+    while some := list(islice(source, CHUNK)):
+        yield some
+
+
+def write(place: Place, triggers: Sequence[Trigger]) -> None:
+    """New ones, that wait, into a store that has been opened before."""
+    if place.redis is None:
+        _write_rows(_file(place), triggers)
+    else:
+        commands = [command for some in _redis_commands(triggers) for command in some]
+        bare_redis.replayed_seconds(Commands(before=[], timed=commands), place.url)
+
+
+def raw(place: Place, trigger_id: str) -> list[Any]:
+    if place.redis is None:
+        db = open_reader(_file(place))
+        try:
+            return [*db.execute("SELECT * FROM triggers WHERE id = ?", (trigger_id,))]
+        finally:
+            db.close()
+    keys = Keys(NAMESPACE)
+    with place.redis.client() as client:
+        scores = [client.zscore(keys(name), trigger_id) for name in _ZSETS]
+        record: Any = client.hgetall(keys("trigger", trigger_id))
+        return [record, scores, client.exists(keys("trigger_lease", trigger_id))]
+
+
+def held_bytes(place: Place) -> int:
+    """What the store holds, of memory or of its file."""
+    if place.redis is None:
+        db = open_reader(_file(place))
+        try:
+            return int(db.pragma("page_count")) * int(db.pragma("page_size"))
+        finally:
+            db.close()
+    with place.redis.client() as client:
+        return int(client.info("memory")["used_memory_dataset"])
+
+
+def _file(place: Place) -> Path:
+    return Path(place.url.removeprefix("sqlite:///"))
+
+
+def _write_rows(path: Path, triggers: Sequence[Trigger]) -> None:
+    rows = [(*columns_of(one, 0), codec.encode(one).decode()) for one in triggers]
+    db: apsw.Connection = open_writer(path, namespace=NAMESPACE, lock_seconds=LOCK_SECONDS)
+    try:
+        db.execute("BEGIN IMMEDIATE")
+        db.executemany(SQL["trigger_put"], rows)
+        db.execute("COMMIT")
+    finally:
+        db.close()
+
+
+def _redis_commands(triggers: Sequence[Trigger]) -> Iterator[tuple[bytes, ...]]:
+    """They differ in their names and times only: the rest is made once."""
+    keys = Keys(NAMESPACE)
+    pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
+    every, due = keys("triggers"), keys("triggers_due")
+    _, written = flat.write_trigger(triggers[0])
+    places = {name: n + 1 for n, name in enumerate(written.fields) if n % 2 == 0}
+    fields = list(written.fields)
+    for one in triggers:
+        at = one.trigger_at
+        assert at is not None
+        fields[places["id"]] = one.id
+        fields[places["at"]] = fields[places["fireTime"]] = repr(at)
+        fields[places["triggerAt"]] = iso(at)
+        yield (
+            pack(("HSET", keys("trigger", one.id), *fields)),
+            pack(("ZADD", every, "0", one.id)),
+            pack(("ZADD", due, f"{at * 1000:.3f}", one.id)),
+        )

@@ -1,0 +1,134 @@
+"""What a plan adds to its tasks: `python -m bench.questions.plans`.
+
+A plan of 10 000 no-op tasks, each of a tenant of its own, is made with nobody there to drive it;
+then one worker starts, drives it and does its tasks, until the plan is completed: with a hundred
+slots and without a limit. Before each, the same tasks without a plan, submitted first and then
+drained by one worker in the same process, stand beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from functools import partial
+
+from bench.harness.bench import Bench, Case, Result
+from bench.harness.command import ask_alone
+from bench.harness.figures import Who
+from bench.harness.loop import run
+from bench.harness.plan import Part
+from bench.harness.processes import Failed
+from holdfast import Context, Holdfast
+from holdfast.app.declare import AsyncTask
+from holdfast.domain.plan import PlanStatus
+from holdfast.runtime.plans.book import Book
+
+NAME = "plans"
+TASKS = {True: 1_000, False: 10_000}  # quick or not
+NO_LIMIT = 0
+SLOTS = (100, NO_LIMIT)
+INFOS, OPENINGS = 200, 5
+PLAN = "bench"
+LIMIT_SECONDS = 60.0
+ABOUT_SECONDS = {True: 3.0, False: 10.0}
+
+
+def parts(bench: Bench) -> list[Part]:
+    cases = [
+        Case(
+            question=NAME,
+            who=who,
+            case={"tasks": TASKS[bench.quick], "max_concurrency": slots},
+            run=partial(_both, bench, who, TASKS[bench.quick], slots),
+            about=ABOUT_SECONDS[bench.quick],
+        )
+        for slots in SLOTS
+        for who in (bench.ours.on(store) for store in bench.ours.stores)
+    ]
+    return [Part(question=NAME, what="ours", cases=cases)]
+
+
+def _both(bench: Bench, who: Who, tasks: int, slots: int) -> Result:
+    with bench.places.open(who.store) as place:
+        plain = run(drained(place.url, tasks))
+    with bench.places.open(who.store) as place:
+        found = run(planned(place.url, tasks, slots))
+    return Result(values={**found.values, "plain": (tasks / plain, "tasks/s")})
+
+
+class Counted:
+    """An app whose task counts how often it was done."""
+
+    def __init__(self, url: str, tasks: int) -> None:
+        self.app = Holdfast(url)
+        self.all_done, self._left = asyncio.Event(), tasks
+        self.noop: AsyncTask[int, None] = self.app.task("bench.noop")(self.count)
+
+    async def count(self, _: Context, __: int) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self.all_done.set()
+
+
+async def drained(url: str, tasks: int) -> float:
+    """Seconds for the tasks alone."""
+    counted = Counted(url, tasks)
+    async with counted.app:
+        submits = (counted.noop.submit(n, tenant=_tenant(n)) for n in range(tasks))
+        await asyncio.gather(*submits)
+        begun = time.perf_counter()
+        async with counted.app.running(), asyncio.timeout(LIMIT_SECONDS):
+            await counted.all_done.wait()
+            return time.perf_counter() - begun
+
+
+async def planned(url: str, tasks: int, slots: int) -> Result:
+    counted = Counted(url, tasks)
+    app = counted.app
+    async with app:
+        members = [counted.noop.on(n, tenant=_tenant(n)) for n in range(tasks)]
+        begun = time.perf_counter()
+        plan = await app.plan(PLAN, members, max_concurrency=slots or None)
+        made = time.perf_counter()
+        async with app.running():
+            info = await plan.rested(timeout=LIMIT_SECONDS)
+            ended = time.perf_counter()
+        if info.status is not PlanStatus.COMPLETED or not counted.all_done.is_set():
+            raise Failed(f"the plan is {info.status}, {info.progress:.0%} of it done")
+        infos = [await _seconds_of_info(app) for _ in range(INFOS)]
+        openings = [await _seconds_of_opening(app) for _ in range(OPENINGS)]
+    return Result(
+        values={
+            "made": (made - begun, "s"),
+            "completed": (ended - made, "s"),
+            "rate": (tasks / (ended - made), "tasks/s"),
+            "info_p50": (statistics.median(infos) * 1000, "ms"),
+            "opening_p50": (statistics.median(openings) * 1000, "ms"),
+        }
+    )
+
+
+async def _seconds_of_info(app: Holdfast) -> float:
+    begun = time.perf_counter()
+    await app.plan.get(PLAN).info()
+    return time.perf_counter() - begun
+
+
+async def _seconds_of_opening(app: Holdfast) -> float:
+    """What a driver that takes the plan over reads before its first step."""
+    begun, store = time.perf_counter(), app.store.plans
+    [plan] = await store.find([PLAN])
+    tasks, members = await store.tasks(PLAN), await store.members(PLAN)
+    assert plan is not None
+    assert tasks is not None
+    Book(plan, tasks, members)
+    return time.perf_counter() - begun
+
+
+def _tenant(number: int) -> str:
+    return f"t-{number:05d}"
+
+
+if __name__ == "__main__":
+    ask_alone(NAME)

@@ -1,0 +1,309 @@
+"""What triggers cost: `python -m bench.questions.triggers`.
+
+Two stores have a hundred due triggers each; in one 1 000 others wait for a time far ahead, in the
+other 1 000 000. Both are asked for what is due, in turn, without and with a lease. In each of
+several rounds the best of a few turns counts, so that both bear alike what else the machine does.
+Then a scheduler alone fires 10 000 triggers, and one with nothing to fire is left for an hour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any, cast
+
+import msgspec
+
+from bench.harness import many_triggers
+from bench.harness.bench import Bench, Case, Result
+from bench.harness.command import ask_alone
+from bench.harness.figures import OURS, Who
+from bench.harness.load import opened
+from bench.harness.loop import run
+from bench.harness.places import Place
+from bench.harness.plan import Part
+from bench.harness.processes import Failed
+from holdfast import Context, Holdfast
+from holdfast.domain.trigger import Trigger
+from holdfast.ports import Clock, Store, TriggerStore
+from holdfast.runtime.declared import Declared
+from holdfast.runtime.outages import Outages
+from holdfast.runtime.scheduler import Scheduler
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing.clock import ManualClock
+
+NAME = "triggers"
+FEW = 1_000
+MANY = {True: 100_000, False: 1_000_000}  # quick or not
+DUE = 100
+FIRED = {True: 1_000, False: 10_000}
+ROUNDS = {True: 3, False: 7}
+TURNS = 5  # in a round, of which the best counts
+FAR_SECONDS = 86_400.0 * 30
+LIMIT_SECONDS = 240.0  # for one store
+ABOUT_SECONDS = {True: 10.0, False: 60.0}
+IDLE_MINUTES = 60
+OWNER = "bench-1"
+
+
+class Side(msgspec.Struct, frozen=True, kw_only=True):
+    """A store with so many waiting triggers, and those in it that are due."""
+
+    waiting: int
+    place: Place
+    triggers: TriggerStore
+    due: list[Trigger]
+    now: float
+
+
+Call = Callable[[Side], Awaitable[float]]  # the seconds that it took
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    measure: str
+    call: Call
+    calls: int  # in a turn
+
+
+def parts(bench: Bench) -> list[Part]:
+    """A part for each store: neither takes the time of the other."""
+    looks = [_part(bench, store) for store in bench.ours.stores]
+    fires = [_fire_case(bench, store) for store in bench.ours.stores]
+    rest = [*fires, _idle_case()]
+    return [*looks, Part(question=NAME, what="firing", cases=rest)]
+
+
+def _part(bench: Bench, store: str) -> Part:
+    who = bench.ours.on(store)
+
+    def look() -> Result:
+        seconds = min(LIMIT_SECONDS, bench.seconds_left)
+        sizes = (FEW, MANY[bench.quick])
+        return run(looked(bench, who, sizes, ROUNDS[bench.quick], time.monotonic() + seconds))
+
+    about = ABOUT_SECONDS[bench.quick]
+    case = Case(question=NAME, who=who, case={}, run=look, runs=1, about=about)
+    return Part(question=NAME, what=store, cases=[case])
+
+
+# -- looking for what is due
+
+
+async def looked(
+    bench: Bench, who: Who, sizes: tuple[int, int], rounds: int, ends_at: float
+) -> Result:
+    now = float(int(time.time()))  # the same for both, so that records can be compared
+    async with AsyncExitStack() as stack:
+        few, many = [
+            await _side(stack, bench, who, size, now=now, ends_at=ends_at) for size in sizes
+        ]
+        await _save(few.triggers, few.due)
+        many_triggers.write(many.place, many.due)
+        if _first(few) != _first(many):
+            raise Failed("what was written for a trigger is not what its store writes")
+        for asked in (
+            Asked(measure="find_due", call=_find_due, calls=20),
+            Asked(measure="with_lease", call=_with_lease, calls=4),
+        ):
+            for _ in range(rounds):
+                await _round(bench, who, asked, (few, many))
+    return Result(values={})
+
+
+def _first(side: Side) -> list[Any]:
+    return many_triggers.raw(side.place, side.due[0].id)
+
+
+async def _side(
+    stack: AsyncExitStack, bench: Bench, who: Who, waiting: int, *, now: float, ends_at: float
+) -> Side:
+    place = stack.enter_context(bench.places.open(who.store))
+    hand = await stack.enter_async_context(opened(place.url))
+    before = many_triggers.held_bytes(place)
+    for some in many_triggers.chunks(
+        many_triggers.series("w", waiting, first=now + FAR_SECONDS, now=now)
+    ):
+        if time.monotonic() > ends_at:
+            raise TimeoutError("the time for it was over before so many triggers were there")
+        many_triggers.write(place, some)
+    held = (many_triggers.held_bytes(place) - before) / waiting
+    bench.book.figure(NAME, who, _case(waiting), "held", "bytes/trigger").values.append(held)
+    due = [*many_triggers.series("d", DUE, first=now - 10 * DUE, now=now)]
+    triggers = hand.store.triggers
+    return Side(waiting=waiting, place=place, triggers=triggers, due=due, now=now)
+
+
+async def _save(triggers: TriggerStore, those: Sequence[Trigger]) -> None:
+    new = (msgspec.structs.replace(one, version=0) for one in those)
+    await asyncio.gather(*(triggers.save(one) for one in new))
+
+
+def _case(waiting: int) -> dict[str, int]:
+    return {"waiting": waiting, "due": DUE}
+
+
+async def _round(bench: Bench, who: Who, asked: Asked, sides: Sequence[Side]) -> None:
+    times: list[list[list[float]]] = [[] for _ in sides]  # of each side and turn
+    for _ in range(TURNS):
+        for side, turns in zip(sides, times, strict=True):
+            turns.append([await asked.call(side) for _ in range(asked.calls)])
+    for side, turns in zip(sides, times, strict=True):
+        every = sorted(seconds for turn in turns for seconds in turn)
+        values = {
+            asked.measure: (asked.calls / min(map(sum, turns)), "calls/s"),
+            f"{asked.measure}_p50": (_share(every, 0.5) * 1000, "ms"),
+            f"{asked.measure}_p99": (_share(every, 0.99) * 1000, "ms"),
+        }
+        for measure, (value, unit) in values.items():
+            figure = bench.book.figure(NAME, who, _case(side.waiting), measure, unit)
+            figure.values.append(value)
+
+
+def _share(ordered: Sequence[float], share: float) -> float:
+    return ordered[math.ceil(share * len(ordered)) - 1]
+
+
+async def _find_due(side: Side) -> float:
+    begun = time.perf_counter()
+    found = await side.triggers.find_due(side.now, limit=DUE)
+    seconds = time.perf_counter() - begun
+    _check(len(found), DUE, "found")
+    return seconds
+
+
+async def _with_lease(side: Side) -> float:
+    """Then they are put there anew, which is not timed."""
+    begun = time.perf_counter()
+    found = await side.triggers.find_due_with_lease(OWNER, limit=DUE)
+    seconds = time.perf_counter() - begun
+    _check(len(found.triggers), DUE, "leased")
+    await _save(side.triggers, side.due)
+    return seconds
+
+
+def _check(number: int, wanted: int, what: str) -> None:
+    if number != wanted:
+        raise Failed(f"{number} of {wanted} triggers were {what}")
+
+
+# -- firing
+
+
+def _fire_case(bench: Bench, store: str) -> Case:
+    who, number = bench.ours.on(store), FIRED[bench.quick]
+
+    def fire() -> Result:
+        with bench.places.open(store) as place:
+            return run(fired(place, number))
+
+    return Case(
+        question=NAME,
+        who=who,
+        case={"due": number},
+        run=fire,
+        main=("fired", "tasks/s"),
+        about=2.0 if bench.quick else 6.0,
+    )
+
+
+async def fired(place: Place, number: int) -> Result:
+    """All are due at once; each makes its task and ends."""
+    app = Holdfast(place.url)
+
+    @app.task(many_triggers.TARGET)
+    async def noop(_: Context, __: int) -> None: ...
+
+    async with app:
+        first = time.time() - number - 10.0
+        all_due = many_triggers.series("d", number, first=float(int(first)), now=first)
+        for some in many_triggers.chunks(all_due):
+            many_triggers.write(place, some)
+        scheduler = _scheduler(app, app.store, app.clock)
+        begun = time.perf_counter()
+        await scheduler.tick()
+        seconds = time.perf_counter() - begun
+        made = sum((await app.store.stats()).by_status.values())
+    _check(made, number, "fired")
+    return Result(values={"fired": (number / seconds, "tasks/s")})
+
+
+def _scheduler(app: Holdfast, store: Store, clock: Clock) -> Scheduler:
+    """As a worker has it, alone."""
+    common: dict[str, Any] = {
+        "store": store,
+        "registry": app.registry,
+        "clock": clock,
+        "chance": random.Random(),
+        "outages": Outages(clock),
+        "queue_limit": app.settings.queue_limit,
+    }
+    declared = Declared(
+        announce=partial(asyncio.sleep, 0), live_within_seconds=2 * app.settings.lease, **common
+    )
+    return Scheduler(
+        declared=declared,
+        owner=OWNER,
+        unknown_type_seconds=app.settings.unknown_type_after,
+        **common,
+    )
+
+
+# -- with nothing to fire
+
+
+def _idle_case() -> Case:
+    return Case(
+        question=NAME,
+        who=Who(engine=OURS, store="memory"),
+        case={"waiting": FEW},
+        run=lambda: run(idled()),
+        runs=1,
+        main=("idle", "calls/min"),
+        about=2.0,
+    )
+
+
+async def idled() -> Result:
+    """By a clock that is set: the scheduler asks any store the same."""
+    clock = ManualClock()
+    memory, app = MemoryStore(clock), Holdfast("memory://")
+    far = clock.now() + FAR_SECONDS
+    for one in many_triggers.series("w", FEW, first=far, now=clock.now()):
+        await memory.triggers.save(one)
+    counted = _Counted(memory)
+    service = asyncio.create_task(_scheduler(app, cast(Store, counted), clock).run())
+    await clock.elapse("1m")  # what is done once, at the start, is not counted
+    counted.calls = 0
+    await clock.elapse(IDLE_MINUTES * 60.0)
+    service.cancel()
+    await asyncio.gather(service, return_exceptions=True)
+    return Result(values={"idle": (counted.calls / IDLE_MINUTES, "calls/min")})
+
+
+class _Counted:
+    """A store that counts what is asked of its triggers."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store, self.calls = store, 0
+        self.triggers = _CountedTriggers(self, store.triggers)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+class _CountedTriggers:
+    def __init__(self, counted: _Counted, triggers: TriggerStore) -> None:
+        self._counted, self._triggers = counted, triggers
+
+    def __getattr__(self, name: str) -> Any:
+        self._counted.calls += name != "home"
+        return getattr(self._triggers, name)
+
+
+if __name__ == "__main__":
+    ask_alone(NAME)
