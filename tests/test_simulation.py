@@ -5,7 +5,8 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Coroutine
+from collections import Counter
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 import pytest
@@ -20,13 +21,14 @@ from holdfast.testing.faults import Fault, FaultyLine, FaultyStore, Rates
 from holdfast.testing.mutants import MUTANTS
 from holdfast.testing.simulation import run
 from holdfast.testing.simulation.__main__ import main
+from holdfast.testing.simulation.coverage import missing, of_tasks, of_triggers_and_plans
 from holdfast.testing.simulation.loop import Process, VirtualClock, VirtualLoop
 from holdfast.testing.simulation.profile import draw
 from holdfast.testing.simulation.report import Totals, failure
 
 CHUNK = 15
-CHUNKS = 16
-COVERING_SEEDS = range(1_000, 1_150)
+CHUNKS = 15
+COVERING_SEEDS = range(1_000, 1_240)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -37,12 +39,30 @@ def test_what_must_always_hold_holds_in_every_world(chunk: int) -> None:
 
 
 def test_every_fault_status_command_and_answer_is_met() -> None:
+    counts = met_in(seed for seed in COVERING_SEEDS if draw(seed).kind == "tasks")
+    assert missing(counts, of_tasks()) == []
+
+
+def test_all_that_befalls_triggers_and_plans_is_met() -> None:
+    counts = met_in(seed for seed in COVERING_SEEDS if draw(seed).kind != "tasks")
+    assert missing(counts, of_triggers_and_plans()) == []
+
+
+def met_in(seeds: Iterable[int]) -> Counter[str]:
     totals = Totals()
-    for seed in COVERING_SEEDS:
+    for seed in seeds:
         result = run(seed)
         assert result.broken is None, failure(result)
         totals.add(result)
-    assert totals.missing() == []
+    return totals.counts
+
+
+def test_there_are_worlds_with_tasks_alone_with_triggers_and_with_plans() -> None:
+    assert [draw(seed).kind for seed in range(6)] == [*["tasks"] * 4, "triggers", "plans"]
+    triggers, plans = draw(4), draw(5)
+    assert triggers.triggers >= 4
+    assert triggers.workers >= 3
+    assert plans.plans >= 1
 
 
 def test_worlds_with_few_and_with_many_tenants_can_be_chosen() -> None:

@@ -59,7 +59,7 @@ def test_what_a_plan_wants_is_legal_for_the_task(
     plan_status: PlanStatus, state: MemberState
 ) -> None:
     for of, before, one in scenes(plan_status, state):
-        member = mem.seen(of, before, look(one))
+        member = mem.seen(of, 0, before, look(one))
         command = mem.wanted(of, 0, member, one)
         assert command is None or one.can(command), (of.cancel_requested, member, one)
 
@@ -112,8 +112,8 @@ def settled(of: Plan, member: Member, one: Task) -> tuple[Member, Task, list[Com
     """When the plan has looked, and asked, until it wants nothing more."""
     sent: list[Command] = []
     for _ in range(MOST_LOOKS):
-        member = mem.seen(of, member, look(one))
-        assert mem.seen(of, member, look(one)) == member
+        member = mem.seen(of, 0, member, look(one))
+        assert mem.seen(of, 0, member, look(one)) == member
         if command := mem.wanted(of, 0, member, one):
             sent.append(command)
             one = carried_out(one, command)
@@ -158,34 +158,36 @@ def at_boundary(one: Task) -> Task:
 def test_a_slot_stays_with_a_task_whose_release_is_on_its_way() -> None:
     member = Member(M.ADMITTED, AT)
     created = task(S.CREATED, version=AT)
-    assert mem.seen(plan(), member, look(created)) == member
+    assert mem.seen(plan(), 0, member, look(created)) == member
     assert mem.wanted(plan(), 0, member, created) is C.RELEASE
 
 
 def test_a_task_that_was_held_back_has_lost_its_slot() -> None:
     assert (
-        mem.seen(plan(), Member(M.ADMITTED, AT), look(task(S.CREATED, version=AT + 1))) == WAITING
+        mem.seen(plan(), 0, Member(M.ADMITTED, AT), look(task(S.CREATED, version=AT + 1)))
+        == WAITING
     )
 
 
 def test_a_task_to_be_retried_waits_for_a_slot_and_is_set_going() -> None:
     failed = task(S.FAILED, version=AT)
     again = Member(M.AGAIN)
-    assert mem.seen(plan(), again, look(failed)) == again
+    assert mem.seen(plan(), 0, again, look(failed)) == again
     assert mem.may_be_admitted(again, look(failed))
     assert mem.wanted(plan(), 0, Member(M.ADMITTED, AT), failed) is C.RETRY
 
 
 def test_a_failed_task_whose_retry_was_decided_on_can_still_be_undone() -> None:
     """Its driver died over it, and then a person asked for a rollback."""
-    member = Member(M.ADMITTED, AT)
-    seen = mem.seen(plan(P.ROLLING_BACK), member, look(task(S.FAILED, version=AT)))
-    assert seen == Member(M.FAILED)
+    member, failed = Member(M.ADMITTED, AT), task(S.FAILED, version=AT)
+    member, failed, sent = settled(plan(P.ROLLING_BACK), member, failed)
+    assert (member, sent) == (Member(M.FAILED), [C.HOLD_BACK])
+    assert mem.to_undo(plan(P.ROLLING_BACK), 0, member)
 
 
 def test_an_undo_that_failed_is_tried_again() -> None:
     of, failed = plan(P.ROLLING_BACK), task(S.ROLLBACK_FAILED, version=AT)
-    assert mem.seen(of, Member(M.FAILED), look(failed)) == Member(M.FAILED)
+    assert mem.seen(of, 0, Member(M.FAILED), look(failed)) == Member(M.FAILED)
     undoing = mem.undoing(Member(M.FAILED), look(failed))
     assert undoing == Member(M.UNDOING, AT)
     assert mem.wanted(of, 0, undoing, failed) is C.ROLLBACK
@@ -194,15 +196,17 @@ def test_an_undo_that_failed_is_tried_again() -> None:
 def test_a_pause_by_a_person_is_no_pause_by_the_plan() -> None:
     member = Member(M.ADMITTED, 1)
     paused = task(S.PAUSED, reason="ada wants it")
-    assert mem.seen(plan(), member, look(paused)) == Member(M.PAUSED)
+    assert mem.seen(plan(), 0, member, look(paused)) == Member(M.PAUSED)
     assert mem.wanted(plan(), 0, member, paused) is None
     own = task(S.PAUSED, reason=pause_mark(plan()))
-    assert mem.seen(plan(), member, look(own)) == member
+    assert mem.seen(plan(), 0, member, look(own)) == member
     assert mem.wanted(plan(), 0, member, own) is C.RESUME
 
 
 def test_a_task_of_which_a_tombstone_is_left_is_what_it_ended_as() -> None:
-    assert mem.seen(plan(), Member(M.ADMITTED, AT), Look(status=S.COMPLETED)) == Member(M.COMPLETED)
+    assert mem.seen(plan(), 0, Member(M.ADMITTED, AT), Look(status=S.COMPLETED)) == Member(
+        M.COMPLETED
+    )
 
 
 def test_a_task_whose_record_is_gone_cannot_be_undone() -> None:
@@ -228,7 +232,7 @@ def test_a_skipped_task_is_cancelled_whatever_else_the_plan_is_asked_for() -> No
     created = task(S.CREATED, version=AT)
     for of in (plan(), plan(P.ROLLING_BACK), plan(P.RUNNING, cancel_requested=True)):
         assert mem.wanted(of, 0, Member(M.SKIPPED, AT), created) is C.CANCEL
-        assert mem.seen(of, Member(M.SKIPPED, AT), look(task(S.CANCELLED))) == Member(M.SKIPPED)
+        assert mem.seen(of, 0, Member(M.SKIPPED, AT), look(task(S.CANCELLED))) == Member(M.SKIPPED)
 
 
 def test_a_skipped_task_that_a_person_released_is_left_alone() -> None:

@@ -74,6 +74,8 @@ class PlanControl:
             [plan] = await plans.find([plan_id])
             if plan is None:
                 raise PlanNotFound(plan_id)
+            if plan.asked == ask.request:
+                return plan  # it was written, and its answer was lost
             members = await plans.members(plan_id) if command in WITH_MEMBERS else {}
             try:
                 change = decision(plan, members, ask)

@@ -97,7 +97,9 @@ class Plans:
             if there is None:  # else they may be busy with this very plan
                 raise TenantsBusy(plan_id, busy)
         there = await self._create(plan, tasks)
-        if there.status is PlanStatus.CREATED and not there.cancel_requested:
+        if there.cancel_requested or there.status is PlanStatus.CANCELLED:
+            await self._withdraw(there)
+        elif there.status is PlanStatus.CREATED:
             await self._fill(there, tasks)
         return self.get(plan_id)
 
@@ -176,12 +178,13 @@ class Plans:
         outcome = await app.store.plans.apply(seal)
         there = outcome.plan
         if there is not None and (there.cancel_requested or there.status is PlanStatus.CANCELLED):
-            await self._withdraw(there, kept.ids)
+            await self._withdraw(there)
 
-    async def _withdraw(self, plan: Plan, ids: Sequence[str]) -> None:
-        """It was cancelled while its tasks went in: its driver may not have met them all."""
+    async def _withdraw(self, plan: Plan) -> None:
+        """If it was cancelled while its tasks went in, its driver may not have met them all."""
         reach = Reach(self._app.store, self._app.clock, "")
-        looks = (await reach.look(ids)).values()
+        kept = await self._app.store.plans.tasks(plan.id)
+        looks = (await reach.look(kept.ids if kept else ())).values()
         held = [look.task for look in looks if look.task and look.status is Status.CREATED]
         await reach.send(plan, [(task, Command.CANCEL) for task in held])
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from holdfast.domain.plan import WAITING, Member, MemberState, Plan, PlanStatus
+from holdfast.domain.plan import Member, MemberState, Plan, PlanStatus
 from holdfast.domain.state import Command, Status, can
 from holdfast.domain.task import Task
 
@@ -38,10 +38,11 @@ UNDOABLE = frozenset({M.COMPLETED, M.FAILED, M.PAUSED, M.AGAIN})
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A task as its plan finds it; without ``task`` only its tombstone is left."""
+    """A task as its plan finds it; without ``task`` only its tombstone is left, or nothing."""
 
     status: Status
     task: Task | None = None
+    is_gone: bool = False  # it is nowhere: not put in yet, lost, or unreadable
 
     @property
     def version(self) -> int | None:
@@ -57,29 +58,30 @@ def pause_mark(plan: Plan) -> str:
     return f"plan {plan.id} is paused"
 
 
-def seen(plan: Plan, member: Member, look: Look) -> Member:
+def seen(plan: Plan, index: int, member: Member, look: Look) -> Member:
     """How the plan sees a task that it finds like this."""
     if member.state is M.SKIPPED:
         return member if look.status is Status.CREATED else Member(M.SKIPPED)
-    if _stays(plan, member, look):
+    if _stays(plan, index, member, look):
         return member
-    if member.state is M.ADMITTED and is_due(member, look) and _goes_forward(plan):
-        # It is not set going now, and has its turn again when the plan goes on.
-        return WAITING if look.status is Status.CREATED else Member(M.AGAIN)
-    state = MOVES.get(look.status, M.WAITING)  # held back: it has lost its slot
-    return member if state is member.state else Member(state)
+    state = _state_of(plan, index, member, look)
+    if state is member.state:
+        return member
+    # It was cancelled before it did anything: its version says that there is nothing to undo.
+    version = look.version if state is M.CANCELLED and _is_untouched(look) else 0
+    return Member(state, version or 0)
 
 
-def _stays(plan: Plan, member: Member, look: Look) -> bool:
+def _stays(plan: Plan, index: int, member: Member, look: Look) -> bool:
     """Its task does not tell all: a command is to reach it first."""
     match member.state:
         case M.WAITING:
             return look.status is Status.CREATED
         case M.AGAIN:
-            return _goes_forward(plan) and look.status in SETS_GOING
-        case M.ADMITTED if _goes_forward(plan):
-            in_time = plan.status is P.RUNNING or look.status is Status.CREATED
-            return (is_due(member, look) and in_time) or _is_paused_by(plan, look)
+            return _goes_forward(plan, index) and look.status in SETS_GOING and not look.is_gone
+        case M.ADMITTED:
+            paused = _goes_forward(plan, index) and _is_paused_by(plan, look)
+            return paused or is_due(member, look)
         case M.UNDOING:
             return plan.status is P.ROLLING_BACK and is_due(member, look)
         case M.FAILED:  # asked for again, after a rollback that failed
@@ -87,8 +89,19 @@ def _stays(plan: Plan, member: Member, look: Look) -> bool:
     return False
 
 
-def _goes_forward(plan: Plan) -> bool:
-    return plan.status is not P.ROLLING_BACK and not plan.cancel_requested
+def _state_of(plan: Plan, index: int, member: Member, look: Look) -> MemberState:
+    if look.is_gone:
+        return M.CANCELLED if plan.cancel_requested else M.FAILED
+    held_back = member.state is M.ADMITTED and look.version == member.version + 1
+    if held_back and look.status in SETS_GOING and _goes_forward(plan, index):
+        return M.WAITING if look.status is Status.CREATED else M.AGAIN  # it has its turn again
+    return MOVES.get(look.status, M.WAITING)
+
+
+def _goes_forward(plan: Plan, index: int) -> bool:
+    """Also while another of its waves is rolled back."""
+    back = plan.status is P.ROLLING_BACK and in_scope(plan, index)
+    return not back and not plan.cancel_requested
 
 
 def is_due(member: Member, look: Look) -> bool:
@@ -114,7 +127,7 @@ def wanted(plan: Plan, index: int, member: Member, task: Task) -> Command | None
     if member.state is M.SKIPPED:
         return Command.CANCEL if task.status is Status.CREATED else None
     if plan.cancel_requested:
-        return _to_end(task)
+        return _to_end(member, task)
     if plan.status is P.ROLLING_BACK:
         return _to_undo(plan, index, member, task)
     if member.state is M.ADMITTED:
@@ -130,29 +143,39 @@ def _to_run(plan: Plan, member: Member, task: Task) -> Command | None:
 
 
 def _to_hold(plan: Plan, member: Member, task: Task) -> Command | None:
-    if task.version == member.version:  # a release of it that may be on its way is void then
-        return Command.HOLD_BACK if task.can(Command.HOLD_BACK) else None
     pauses = plan.status is P.PAUSED and task.status in GOING and not task.pause_requested
-    return Command.PAUSE if pauses and task.can(Command.PAUSE) else None
+    if pauses and task.can(Command.PAUSE):
+        return Command.PAUSE
+    return _void(member, task)
 
 
-def _to_end(task: Task) -> Command | None:
+def _to_end(member: Member, task: Task) -> Command | None:
     if task.status in DISCARDABLE:
         return Command.DISCARD
-    ends = task.can(Command.CANCEL) and not task.cancel_requested
-    return Command.CANCEL if ends else None
+    if task.can(Command.CANCEL):
+        return None if task.cancel_requested else Command.CANCEL
+    return _void(member, task)
+
+
+def _void(member: Member, task: Task) -> Command | None:
+    """A command that was decided on before, and may be on its way, is not to reach the task."""
+    due = is_due(member, Look(status=task.status, task=task))
+    return Command.HOLD_BACK if due and task.can(Command.HOLD_BACK) else None
 
 
 def _to_undo(plan: Plan, index: int, member: Member, task: Task) -> Command | None:
     """What runs is stopped first, and undone when it has stopped. When all of the plan is undone,
     what has not begun never will."""
     if member.state is M.UNDOING:
-        return Command.ROLLBACK if is_due(member, Look(status=task.status, task=task)) else None
-    stops = undoes_all(plan) if member.state is M.WAITING else False
-    if member.state is M.ADMITTED and in_scope(plan, index):
-        stops = task.status is not Status.PAUSED
-    stops = stops and task.can(Command.CANCEL) and not task.cancel_requested
-    return Command.CANCEL if stops else None
+        due = is_due(member, Look(status=task.status, task=task))
+        return Command.ROLLBACK if due else None
+    if undoes_all(plan):
+        stops = member.state in (M.WAITING, M.ADMITTED)
+    else:
+        stops = member.state is M.ADMITTED and in_scope(plan, index) and task.status in GOING
+    if stops and task.status is not Status.PAUSED and task.can(Command.CANCEL):
+        return None if task.cancel_requested else Command.CANCEL
+    return _void(member, task) if member.state is M.ADMITTED else None
 
 
 def undoes_all(plan: Plan) -> bool:
@@ -175,12 +198,20 @@ def undoing(member: Member, look: Look) -> Member:
     task = look.task
     if task is None:
         return Member(M.ROLLBACK_FAILED)  # its record is gone, and what it did with it
-    untouched = task.last_completed < 0 and not task.begun and task.next_undo < 0
-    if member.state is M.CANCELLED and untouched:
+    if member.state is M.CANCELLED and _is_untouched(look):
         return Member(M.CANCELLED, task.version)
     return Member(M.UNDOING, task.version)
 
 
+def _is_untouched(look: Look) -> bool:
+    task = look.task
+    if task is None:
+        return look.is_gone
+    return task.last_completed < 0 and not task.begun and task.next_undo < 0
+
+
 def ready_to_undo(plan: Plan) -> bool:
-    """Nothing of it runs forward any more."""
-    return plan.count(M.ADMITTED) == 0 and not (undoes_all(plan) and plan.all_waiting)
+    """Nothing of what is undone runs forward any more."""
+    waves = (w for w in range(len(plan.waves)) if in_scope(plan, plan.span(w).start))
+    runs = sum(plan.count(M.ADMITTED, wave=wave) for wave in waves)
+    return runs == 0 and not (undoes_all(plan) and plan.all_waiting)

@@ -32,7 +32,7 @@ def release(task: Task, ask: Ask) -> Transition:
 
 
 def hold_back(task: Task, ask: Ask) -> Transition:
-    """It stays where it is, in a new version: a release that was decided on before is void."""
+    """It stays as it is, in a new version: what was decided on for the old one is void."""
     event = fact(ev.TaskHeldBack, task, ask.now, by=ask.by)
     return _at_once(task, Command.HOLD_BACK, ask, Next.STAY, event)
 

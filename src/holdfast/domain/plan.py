@@ -257,6 +257,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     progress: float = 0.0
     reason: str | None = None  # a person's, or why it halted
     request: str = ""  # that wrote this version
+    asked: str = ""  # the last request of a person: if its answer was lost, it is known again
 
     # The store's own.
     lease: Lease | None = None

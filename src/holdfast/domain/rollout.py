@@ -130,7 +130,8 @@ def _running(plan: Plan, members: Members, now: float) -> Step:
         return Step(PlanCommand.HALT, {"reason": why, "soaks_since": None}, (halted,))
     # A person may set one going again, also one of a wave that has ended.
     if plan.waiting(wave) or plan.count(*UNENDED, wave=None if is_last else wave):
-        return Step(PlanCommand.ADVANCE, {"soaks_since": None})
+        forgiven = min(plan.forgiven, failed)  # who was forgiven and is mended makes room for none
+        return Step(PlanCommand.ADVANCE, {"soaks_since": None, "forgiven": forgiven})
     if not is_last:
         return _next_wave(plan, now)
     return STAYS if _skips(members) else _ending(plan, now)
@@ -199,6 +200,6 @@ def _next(plan: Plan, moving: bool, now: float) -> tuple[PlanNext, float]:
         return PlanNext.SETTLED, 0.0
     unwinds = plan.status is P.HALTED and plan.on_halt is not OnHalt.PAUSE
     if plan.status in DRIVEN or plan.cancel_requested or unwinds:
-        soaks = soaks_seconds(plan, now)
+        soaks = 0.0 if plan.cancel_requested else soaks_seconds(plan, now)
         return (PlanNext.LOOK, soaks) if soaks and not moving else (PlanNext.DRIVE, 0.0)
     return (PlanNext.DRIVE, 0.0) if moving else (PlanNext.REST, 0.0)

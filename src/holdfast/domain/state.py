@@ -67,7 +67,7 @@ S, C = Status, Command
 TABLE: Mapping[Status, Mapping[Command, Status]] = {
     S.CREATED: {
         C.RELEASE: S.PENDING,
-        C.HOLD_BACK: S.CREATED,  # a release that may be on its way is void
+        C.HOLD_BACK: S.CREATED,  # a plan's release that may be on its way is void
         C.CANCEL: S.CANCELLED,
     },
     S.PENDING: {
@@ -95,7 +95,12 @@ TABLE: Mapping[Status, Mapping[Command, Status]] = {
     },
     S.PAUSED: {C.RESUME: S.PENDING, C.CANCEL: S.CANCELLED, C.ROLLBACK: S.ROLLING_BACK},
     S.COMPLETED: {C.ROLLBACK: S.ROLLING_BACK},
-    S.FAILED: {C.RETRY: S.PENDING, C.ROLLBACK: S.ROLLING_BACK, C.DISCARD: S.CANCELLED},
+    S.FAILED: {
+        C.RETRY: S.PENDING,
+        C.ROLLBACK: S.ROLLING_BACK,
+        C.DISCARD: S.CANCELLED,
+        C.HOLD_BACK: S.FAILED,
+    },
     S.CANCELLED: {C.ROLLBACK: S.ROLLING_BACK},
     S.ROLLING_BACK: {
         C.START: S.ROLLING_BACK,
@@ -107,7 +112,7 @@ TABLE: Mapping[Status, Mapping[Command, Status]] = {
         C.FINISH_ROLLBACK: S.ROLLED_BACK,
         C.FAIL_ROLLBACK: S.ROLLBACK_FAILED,
     },
-    S.ROLLED_BACK: {C.RETRY: S.PENDING},
+    S.ROLLED_BACK: {C.RETRY: S.PENDING, C.HOLD_BACK: S.ROLLED_BACK},
     S.ROLLBACK_FAILED: {C.ROLLBACK: S.ROLLING_BACK, C.DISCARD: S.CANCELLED},
 }
 

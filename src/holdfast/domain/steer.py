@@ -62,7 +62,7 @@ def resume(plan: Plan, ask: Ask) -> PlanChange:
 def cancel(plan: Plan, ask: Ask) -> PlanChange:
     """Its driver cancels every task that has not ended; then the plan is cancelled."""
     event = fact(ev.PlanCancelRequested, plan, ask.now, by=ask.by)
-    return _asked(plan, PlanCommand.CANCEL, ask, event, cancel_requested=True)
+    return _asked(plan, PlanCommand.CANCEL, ask, event, cancel_requested=True, soaks_since=None)
 
 
 def retry(plan: Plan, members: Members, ask: Ask) -> PlanChange:
@@ -112,6 +112,7 @@ def rollback(
         undo_from=scope.start,
         undo_upto=scope.stop,
         undo_forced=force,
+        soaks_since=None,
     )
 
 
@@ -146,10 +147,9 @@ def moved(plan: Plan, command: PlanCommand, *, now: float, request: str, **chang
     after = replace(
         plan, **changes, status=status, version=plan.version + 1, updated_at=now, request=request
     )
-    after = replace(after, progress=progress(after))
-    if status is plan.status:
-        return after
-    return replace(after, status_since=now, settled_at=now if after.settled else None)
+    settled_at = (plan.settled_at or now) if after.settled else None
+    after = replace(after, progress=progress(after), settled_at=settled_at)
+    return after if status is plan.status else replace(after, status_since=now)
 
 
 def progress(plan: Plan) -> float:
@@ -182,7 +182,7 @@ def _asked(
 ) -> PlanChange:
     if not plan.can(command):
         raise IllegalTransition(plan.status, command, plan.legal)
-    changes = {"reason": ask.by.reason or None} | changes
+    changes = {"reason": ask.by.reason or None, "asked": ask.request} | changes
     after = moved(plan, command, now=ask.now, request=ask.request, **changes)
     return PlanChange(
         before=plan,

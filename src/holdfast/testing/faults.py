@@ -39,8 +39,11 @@ from holdfast.ports import (
     WorkerInfo,
 )
 from holdfast.runtime.timing import sleep
+from holdfast.testing.faulty_parts import FaultyPlans, FaultyTriggers
 
 T = TypeVar("T")
+
+COMMITS = frozenset({"apply", "triggers.apply", "plans.apply"})
 
 
 class Fault(StrEnum):
@@ -175,7 +178,7 @@ class FaultyLine:
         answered: bool = True,
     ) -> None:
         travel = self._moment() if back is None else back
-        if request.verb == "apply":
+        if request.verb in COMMITS:
             after += self._chance.random() * self.rates.commit_seconds
 
         def arrive() -> None:
@@ -242,6 +245,8 @@ class FaultyStore:
 
     def __init__(self, line: Line) -> None:
         self._line = line
+        self.triggers = FaultyTriggers(line)
+        self.plans = FaultyPlans(line)
 
     async def open(self) -> None:
         pass

@@ -39,9 +39,10 @@ from holdfast.runtime.timing import sleep
 log = logging.getLogger("holdfast.plans")
 
 STEP_SECONDS = 0.02  # between two steps, so that one sees the end of many tasks
+QUIET_STEPS = 4  # without anything new: up to so many doublings of that
 LOOK_SECONDS = 1.0  # when nothing signals
 AGAIN_SECONDS = 5.0  # between two looks at tasks that rest
-BUSY_SECONDS = 1.0  # between two looks at a tenant that was busy
+BUSY_SECONDS = (1.0, 4.0)  # between two looks at a tenant that was busy; doubled
 LOOKS = 500  # at tasks with slots, in one step
 MARGIN = 0.5  # of a lease: who has not renewed it for so long sends nothing more
 
@@ -74,9 +75,12 @@ class Driver:
         self._renewed_at = clock.steady()
         self._looked_again_at = float("-inf")
         self._busy_until: dict[int, float] = {}
+        self._busy_seconds: dict[int, float] = {}
         self._passed_over = False  # tenants that are busy: those behind them come next
         self._refused: dict[int, Member] = {}  # what a refused command has made of its task
-        self._turn = 0
+        self._turn = self._rest_turn = 0
+        self._quiet_steps = 0
+        self._still: set[int] = set()  # with a slot, and found at rest
 
     async def run(self) -> None:
         """Until the plan needs nobody, or belongs to somebody else."""
@@ -91,7 +95,9 @@ class Driver:
                 more = False
             if more is None:
                 return
-            await sleep(self._clock, STEP_SECONDS)
+            # While others' tasks come to rest all the time, ours need not be read each time.
+            self._quiet_steps = 0 if more else min(self._quiet_steps + 1, QUIET_STEPS)
+            await sleep(self._clock, STEP_SECONDS * 2**self._quiet_steps)
             if not more:
                 await self._until_something(tickets)
 
@@ -189,9 +195,9 @@ class Driver:
         return {ids[task]: look for task, look in (await self._reach.look([*ids])).items()}
 
     def _slotted(self, book: Book) -> Iterable[int]:
-        """While it runs, of very many some in turn; else all: it may rest when none moves."""
+        """Of very many, some in turn."""
         slotted = sorted(book.slotted)
-        if len(slotted) <= LOOKS or book.plan.status is not PlanStatus.RUNNING:
+        if len(slotted) <= LOOKS:
             return slotted
         self._turn = (self._turn + LOOKS) % len(slotted)
         return islice(chain(slotted[self._turn :], slotted), LOOKS)
@@ -214,7 +220,9 @@ class Driver:
         if now - self._looked_again_at < AGAIN_SECONDS:
             return ()
         self._looked_again_at = now
-        return islice(book.resting(), PAGE)
+        resting = list(book.resting())
+        self._rest_turn = (self._rest_turn + PAGE) % len(resting) if len(resting) > PAGE else 0
+        return islice(chain(resting[self._rest_turn :], resting), min(PAGE, len(resting)))
 
     def _candidates(self, book: Book) -> Iterable[int]:
         """Those that may be let go now; a tenant that was busy is not asked for again at once."""
@@ -235,7 +243,7 @@ class Driver:
         refused = [i for i, m in moves.items() if m.state is MemberState.ROLLBACK_FAILED]
         for index, look in looks.items():
             member = book.member(index)
-            after = mem.seen(book.plan, member, look)
+            after = mem.seen(book.plan, index, member, look)
             if after != member and index not in moves:
                 moves[index] = after
         # One that comes into question for being undone only now may be the newest: the next step.
@@ -248,10 +256,22 @@ class Driver:
         return Seen(
             moves=moves,
             chosen=chosen,
-            moving=_moves_on(book, looks),
+            moving=self._is_moving(book, looks),
             skipped=tuple(tenants[i] or "" for i in skipped),
             refused=tuple(tenants[i] or "" for i in refused),
         )
+
+    def _is_moving(self, book: Book, looks: Mapping[int, Look]) -> bool:
+        """Of a task with a slot that was not looked at, nobody knows that it rests."""
+        slotted = book.slotted
+        for index in slotted & looks.keys():
+            look = looks[index]
+            if look.moving or mem.is_due(book.member(index), look):
+                self._still.discard(index)
+            else:
+                self._still.add(index)
+        self._still &= slotted
+        return not slotted <= self._still
 
     async def _chosen(self, book: Book, looks: Mapping[int, Look], room: int) -> Moves:
         """Who gets a slot, to be let go or to be undone."""
@@ -287,7 +307,10 @@ class Driver:
         return moves
 
     def _put_off(self, index: int) -> None:
-        self._busy_until[index] = self._clock.steady() + BUSY_SECONDS
+        least, most = BUSY_SECONDS
+        seconds = self._busy_seconds.get(index, least)
+        self._busy_until[index] = self._clock.steady() + seconds
+        self._busy_seconds[index] = min(most, 2 * seconds)
 
     # -- asking
 
@@ -313,11 +336,3 @@ class Driver:
         if busy:  # they lose their slots when the next step sees it
             await self._reach.send(book.plan, busy)
         return reached.sent
-
-
-def _moves_on(book: Book, looks: Mapping[int, Look]) -> bool:
-    """Of a task with a slot that could not be looked at, nobody knows that it rests."""
-    slotted = book.slotted
-    if not slotted <= looks.keys():
-        return True
-    return any(looks[i].moving or mem.is_due(book.member(i), looks[i]) for i in slotted)

@@ -21,6 +21,8 @@ from holdfast.ports import Clock, Store
 PAGE = 200
 RESTING = frozenset({Place.PARKED, Place.LATER})
 
+GONE = Look(status=Status.CANCELLED, is_gone=True)
+
 T = TypeVar("T")
 Decision = Callable[[Task, Ask], Transition]
 
@@ -50,7 +52,7 @@ class Reach:
                 continue
             for task_id, peek in zip(gone, await _answers(self._store.peek(gone)), strict=True):
                 if not isinstance(peek, StoreError):
-                    found[task_id] = Look(status=peek.status if peek else Status.CANCELLED)
+                    found[task_id] = Look(status=peek.status) if peek else GONE
         return found
 
     async def busy(self, tenants: Mapping[str, str]) -> Mapping[str, Task]:

@@ -19,7 +19,7 @@ from holdfast.runtime.timing import sleep
 
 log = logging.getLogger("holdfast.plans")
 
-AT_ONCE = 20  # plans in the hands of one process
+AT_ONCE = 200  # plans in the hands of one process
 LOOK_SECONDS = 30.0  # at least so often: only a lost wake-up needs it
 LEAST_SECONDS = 0.01  # what is due by another's clock may not be due by the store's
 TRY_AGAIN_SECONDS = 1.0

@@ -105,6 +105,7 @@ TRIGGER: Mapping[str, _Field] = {
     "missed": _count("missed"),
     "reason": _text("reason"),
     "request": _text("request"),
+    "asked": _text("asked"),
     "owner": _text("owner"),
     "lease_until": _number("leaseUntil"),
 }
@@ -140,6 +141,7 @@ PLAN: Mapping[str, _Field] = {
     "progress": _number("progress"),
     "reason": _text("reason"),
     "request": _text("request"),
+    "asked": _text("asked"),
 }
 # The store's own: only the scripts write them.
 _LEASE = ("leaseOwner", "leaseId", "leaseUntil", "fence")

@@ -7,8 +7,8 @@ A check that lets a mutant live is not worth its name.
 
 from __future__ import annotations
 
-from holdfast.testing.mutants import in_engine, in_store
+from holdfast.testing.mutants import in_engine, in_plans, in_store, in_triggers
 from holdfast.testing.mutants.hunt import Catch, hunt
 from holdfast.testing.mutants.mutant import MUTANTS, Mutant
 
-__all__ = ["MUTANTS", "Catch", "Mutant", "hunt", "in_engine", "in_store"]
+__all__ = ["MUTANTS", "Catch", "Mutant", "hunt", "in_engine", "in_plans", "in_store", "in_triggers"]

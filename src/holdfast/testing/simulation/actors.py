@@ -27,6 +27,7 @@ from holdfast.runtime.executor import Rules
 from holdfast.runtime.timing import sleep
 from holdfast.runtime.worker import Worker, WorkerOptions
 from holdfast.testing.faults import Fault, FaultyLine, FaultyStore
+from holdfast.testing.simulation import planning, timekeeping
 from holdfast.testing.simulation.loop import Process
 from holdfast.testing.simulation.watched import GRACE_SECONDS
 from holdfast.testing.simulation.workload import (
@@ -122,6 +123,8 @@ class WorkerActor(Actor):
         self, name: str, world: World, shapes: tuple[Shape, ...], queues: tuple[str, ...]
     ) -> None:
         super().__init__(name, world, shapes)
+        if world.profile.triggers:
+            timekeeping.declare_triggers(self.types, world)
         self.queues = queues
         self.worker: Worker | None = None
         self.full_at = world.loop.time()
@@ -144,6 +147,7 @@ class WorkerActor(Actor):
                 queues=self.queues,
                 lease_seconds=profile.lease_seconds,
                 drain_seconds=profile.drain_seconds,
+                queue_limit=profile.queue_limit,
                 heartbeat_thread=False,
                 rules=Rules(
                     checkpoint_ttl_seconds=profile.checkpoint_ttl_seconds,
@@ -283,6 +287,16 @@ class Operator(Actor):
                 await control.discard(task.id, reason="give it up")
             case _:
                 await control.release(task.id)
+
+
+class Timekeeper(Actor):
+    async def main(self) -> None:
+        await timekeeping.Hand(self).main()
+
+
+class Planner(Actor):
+    async def main(self) -> None:
+        await planning.Hand(self).main()
 
 
 def queues_of(chance: random.Random) -> tuple[str, ...]:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from holdfast.domain import events as ev
+from holdfast.domain import plan as plans
+from holdfast.domain import plan_events
+from holdfast.domain import trigger as triggers
+from holdfast.domain.plan import PlanStatus
 from holdfast.domain.state import Command, Status
+from holdfast.domain.trigger import Misfire, Overlap, TriggerStatus
 from holdfast.testing.faults import Fault
 
 ENOUGH_SEEDS = 100  # below that, chance may leave something out
@@ -29,9 +34,8 @@ ASKED = (
     Command.ROLLBACK,
     Command.DISCARD,
 )
-# Nothing in the simulation submits held tasks, and progress is no step of the record.
-UNMET_STATUSES = {Status.CREATED}
-UNMET_EVENTS = {"TaskReleased", "TaskProgress"}
+UNMET_EVENTS = {"TaskProgress"}  # no step of the record
+OF_HELD = {"TaskReleased", "TaskHeldBack"}  # only plans submit held tasks
 
 ALSO = (
     "answer Stale",
@@ -55,11 +59,42 @@ ALSO = (
     "suspended tenant-moved-on",
     "suspended timeout",
 )
+OF_TRIGGERS = (
+    "taken over",
+    "zombie refused",
+    "decided anew",
+    "write repeated",
+    "put off",
+    "without room",
+    "redefined",
+    "dropped",
+    *(f"misfire {policy}" for policy in Misfire),
+    *(f"overlapped {policy}" for policy in Overlap if policy is not Overlap.ALLOW),
+    *(f"asked {command}" for command in sorted(triggers.ASKED)),
+    *TriggerStatus,
+)
+OF_PLANS = (
+    "taken over",
+    "zombie refused",
+    "decided anew",
+    "write repeated",
+    "created again",
+    "task by hand",
+    *(f"event {name}" for name in plan_events.KINDS if name != "PlanCreated"),
+    *(f"asked {command}" for command in sorted(plans.ASKED)),
+    *(f"status {status}" for status in PlanStatus),
+)
+TIMED_VERBS = ("triggers.apply", "triggers.find_due_with_lease", "plans.apply", "plans.claim")
 
 
 def wanted() -> Iterator[str]:
-    yield from (f"status {status}" for status in Status if status not in UNMET_STATUSES)
-    yield from (f"event {name}" for name in ev.KINDS if name not in UNMET_EVENTS)
+    yield from of_tasks()
+    yield from of_triggers_and_plans()
+
+
+def of_tasks() -> Iterator[str]:
+    yield from (f"status {status}" for status in Status if status is not Status.CREATED)
+    yield from (f"event {name}" for name in ev.KINDS if name not in UNMET_EVENTS | OF_HELD)
     yield from (f"asked {command}" for command in ASKED)
     yield from (f"fault {fault}" for fault in Fault)
     yield from (f"fault {name}" for name in ("crash", "stop", "drain", "jump", "hang"))
@@ -69,5 +104,13 @@ def wanted() -> Iterator[str]:
     yield from ALSO
 
 
-def missing(counts: Counter[str]) -> list[str]:
-    return [name for name in wanted() if not counts[name]]
+def of_triggers_and_plans() -> Iterator[str]:
+    yield from (f"event {name}" for name in sorted(OF_HELD))
+    yield from (f"{Fault.LOST_REPLY} of {verb}" for verb in TIMED_VERBS)
+    yield from (f"trigger {name}" for name in OF_TRIGGERS)
+    yield from (f"plan {name}" for name in OF_PLANS)
+    yield from ("answer Busy", "refused tenants-busy", "fault reset")
+
+
+def missing(counts: Counter[str], names: Iterable[str] | None = None) -> list[str]:
+    return [name for name in names or wanted() if not counts[name]]

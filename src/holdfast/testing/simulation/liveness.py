@@ -21,8 +21,11 @@ CLAIM_SECONDS = 6.5  # L3: a worker that heard no signal looks every 5 s
 
 async def watch(world: World) -> None:
     ready_since: dict[str, float] = {}
+    timeliness = world.timeliness()
     while True:
         await asyncio.sleep(LOOK_SECONDS)
+        for breach in timeliness.look():
+            world.fail(*breach)
         _look_at_workers(world)
         for task in world.store._tasks.values():
             if task.place is not Place.READY:
@@ -53,15 +56,15 @@ def _late(world: World, task: Task, ready_since: dict[str, float]) -> Iterator[t
     now, steady = world.store.now, world.loop.time()
     if task.lease is not None and now - task.lease.until > TAKE_OVER_SECONDS:
         since = steady - (now - task.lease.until)
-        if any(_healthy(world, since)):
+        if any(healthy(world, since)):
             yield "L1", f"its lease ended {now - task.lease.until:.2f} s ago and nobody took it"
     if task.place is Place.LATER and task.due is not None and now - task.due > DUE_SECONDS:
         since = steady - (now - task.due)
-        if any(_healthy(world, since)):
+        if any(healthy(world, since)):
             yield "L2", f"it was due {now - task.due:.2f} s ago"
     if task.place is Place.READY and steady - ready_since[task.id] > CLAIM_SECONDS:
         since = ready_since[task.id]
-        if any(w for w in _healthy(world, since) if task.queue in w.queues and w.full_at < since):
+        if any(w for w in healthy(world, since) if task.queue in w.queues and w.full_at < since):
             yield "L3", f"it is ready for {steady - since:.2f} s and nobody takes it"
 
 
@@ -78,7 +81,7 @@ def wrongly_lost(world: World, task: Task) -> Iterator[Breach]:
             yield "L1", f"{worker.name} is well and has lost its lease"
 
 
-def _healthy(world: World, since: float) -> Iterator[WorkerActor]:
+def healthy(world: World, since: float) -> Iterator[WorkerActor]:
     """Workers that had no trouble at all since then, and some time before to get going."""
     for worker in world.workers:
         well = worker.trouble_until < since - 1.0 and worker.born_at < since - 1.0

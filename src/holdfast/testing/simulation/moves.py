@@ -12,6 +12,7 @@ from holdfast.testing.simulation.book import Book, Breach, Move
 # The last event of a step says which command made it.
 COMMANDS: Mapping[type[ev.Event], Command] = {
     ev.TaskReleased: Command.RELEASE,
+    ev.TaskHeldBack: Command.HOLD_BACK,
     ev.TaskStarted: Command.START,
     ev.StageCompleted: Command.CHECKPOINT,
     ev.CheckpointDiscarded: Command.CHECKPOINT,
@@ -90,6 +91,8 @@ def _legal(before: Task, after: Task, last: ev.Event) -> Iterator[Breach]:
 
 def _settled_stays(before: Task, after: Task, last: ev.Event) -> Iterator[Breach]:
     if before.status not in SETTLED:
+        return
+    if isinstance(last, ev.TaskHeldBack) and after.status is before.status:
         return
     if not isinstance(last, ev.TaskRetried | ev.TaskRollingBack):
         yield "I8", f"{before.status} became {after.status} by {ev.name_of(last)}"

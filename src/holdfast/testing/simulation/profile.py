@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from holdfast.testing.faults import Rates
 
 MANY_TENANTS_EVERY = 4  # of so many seeds, one has many tenants
+KINDS = ("tasks", "tasks", "tasks", "tasks", "triggers", "plans")  # of so many seeds, one each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +33,61 @@ class Profile:
     slow: float  # that it takes long
     kills: float  # that a stage kills its process
     repeats: float  # that a submit repeats a key
+    kind: str = "tasks"
+    triggers: int = 0  # that persons make, beside those in the code
+    plans: int = 0
+    person_every_seconds: float = 2.0  # asks something of a trigger or a plan
 
 
 def draw(seed: int, tenants: str | None = None) -> Profile:
+    profile = _drawn(seed, tenants)
+    chance = random.Random(f"kind/{seed}")
+    match KINDS[seed % len(KINDS)]:
+        case "triggers":
+            return _with_triggers(profile, chance)
+        case "plans":
+            return _with_plans(profile, chance)
+    return profile
+
+
+def _with_triggers(profile: Profile, chance: random.Random) -> Profile:
+    return replace(
+        profile,
+        kind="triggers",
+        tenants=chance.randint(2, 5),
+        submits=chance.randint(3, 8),
+        submit_seconds=chance.uniform(5, 20),
+        chaos_seconds=chance.uniform(40, 80),
+        workers=chance.randint(3, 4),
+        slots=chance.choice((2, 5, 8)),
+        triggers=chance.randint(4, 7),
+        person_every_seconds=chance.choice((1.0, 3.0, 10.0)),
+        fates=(*profile.fates, "reset", "jump"),
+        operator_every_seconds=chance.choice((2.0, 8.0, 30.0)),
+    )
+
+
+def _with_plans(profile: Profile, chance: random.Random) -> Profile:
+    return replace(
+        profile,
+        kind="plans",
+        tenants=chance.choice((5, 5, 8, 12, 20, 40)),
+        submits=chance.randint(10, 30),
+        submit_seconds=chance.uniform(5, 30),
+        chaos_seconds=chance.uniform(40, 80),
+        workers=chance.randint(3, 4),
+        slots=chance.choice((2, 5, 8)),
+        queue_limit=max(profile.queue_limit, 100),
+        plans=chance.choice((1, 2, 3, 3)),
+        rates=replace(profile.rates, commit_seconds=chance.choice((0.0, 0.25, 0.5))),
+        person_every_seconds=chance.choice((3.0, 10.0, 30.0)),
+        operator_every_seconds=chance.choice((2.0, 8.0, 30.0)),
+        trouble=chance.choice((0.0, 0.2, 0.5, 0.8)),
+        slow=chance.choice((0.1, 0.5)),
+    )
+
+
+def _drawn(seed: int, tenants: str | None) -> Profile:
     chance = random.Random(f"profile/{seed}")
     many = tenants == "many" or (tenants is None and seed % MANY_TENANTS_EVERY == 3)
     lease = chance.choice((3.0, 4.0, 6.0, 10.0)) if not many else 10.0

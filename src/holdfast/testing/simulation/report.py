@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 
+from holdfast.domain.trigger import Misfire
 from holdfast.testing.simulation.coverage import ENOUGH_SEEDS, missing
 from holdfast.testing.simulation.world import Result
 
@@ -62,6 +63,10 @@ class Totals:
             "take-overs": counts["event LeaseLost"],
             "stale commits refused": counts["zombie refused"],
             "rollbacks": counts["event TaskRolledBack"],
+            "fire times answered late": sum(counts[f"trigger misfire {p}"] for p in Misfire),
+            "triggers taken over": counts["trigger taken over"],
+            "plans": counts["plan event PlanReady"],
+            "plans taken over": counts["plan taken over"],
             "broken": self.broken,
         }
         return ", ".join(f"{value} {name}" for name, value in said.items())

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -25,11 +26,17 @@ import msgspec
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.task import Task
 from holdfast.domain.transition import Transition
-from holdfast.ports import Filter, Renewal, Store
+from holdfast.ports import DuePlans, Filter, Renewal, Store
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing.faults import at_once
 from holdfast.testing.simulation.likeness import Pairing, plain
-from holdfast.testing.simulation.loop import VirtualClock
+from holdfast.testing.simulation.shadow_parts import (
+    PART_READS,
+    PART_WRITES,
+    DoubledPart,
+    PlanLeases,
+    essence,
+)
 from holdfast.testing.simulation.watched import WatchedStore
 
 if TYPE_CHECKING:
@@ -54,6 +61,8 @@ class Doubled:
 
     def __init__(self, watched: WatchedStore, shadow: Shadow) -> None:
         self._watched, self._shadow = watched, shadow
+        self.triggers = DoubledPart("triggers", watched.triggers, shadow.follow)
+        self.plans = DoubledPart("plans", watched.plans, shadow.follow)
 
     def __getattr__(self, verb: str) -> Any:
         asked = getattr(self._watched, verb)
@@ -76,6 +85,7 @@ class Shadow:
     def __init__(self, store: Store, watched: WatchedStore) -> None:
         self.store = store
         self.pairing = Pairing()
+        self.leases = PlanLeases()
         self._watched = watched
         self._known: dict[str, Task] = {}
         self._claims: dict[str, tuple[str, str]] = {}  # each worker's last, and what we called it
@@ -106,15 +116,19 @@ class Shadow:
         found = self._answered(verb, *self._translated(verb, given, named))
         if verb == "claim" and isinstance(answer, list) and isinstance(found, list):
             self.pairing.learn(answer, found)
+        if isinstance(answer, DuePlans) and isinstance(found, DuePlans):
+            self.leases.learn(answer, found)
+        if verb in PART_WRITES | PART_READS:
+            answer, found = essence(answer), essence(found)
         self._compare(verb, answer, found)
-        if verb in WRITES:
+        if verb in WRITES | PART_WRITES:
             self._look_at(self._changed())
             if self._watched.book.steps % EXAMINED_EVERY_STEPS == 0:
                 self._examine()
 
     def _answered(self, verb: str, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
         try:
-            return self.ask(getattr(self.store, verb)(*given, **named))
+            return self.ask(attrgetter(verb)(self.store)(*given, **named))
         except HoldfastError as error:
             return error
 
@@ -130,7 +144,7 @@ class Shadow:
                 return [given[0], [self._held(renewal) for renewal in given[1]]], named
             case "leave":
                 self._claims.pop(given[0], None)
-        return given, named
+        return self.leases.told(verb, given, named)
 
     def _request(self, worker: str, request: str) -> str:
         last, called = self._claims.get(worker, ("", ""))
@@ -222,7 +236,7 @@ def cast_by(world: World, kind: str | None) -> Iterator[None]:
 
 @contextmanager
 def _store(world: World, kind: str) -> Iterator[Store]:
-    clock = VirtualClock(world.loop)
+    clock = world.clock
     if kind == "sqlite":
         with tempfile.TemporaryDirectory(prefix="holdfast-shadow-") as folder:
             yield SqliteStore(Path(folder) / "holdfast.db", clock)
@@ -231,7 +245,7 @@ def _store(world: World, kind: str) -> Iterator[Store]:
 
     name = f"sim-{os.getpid()}-{next(_numbers)}"
     try:
-        yield RedisStore(kind, clock, name, time=lambda: (clock.now(), clock.now()))
+        yield RedisStore(kind, clock, name, time=lambda: (world.store.now, clock.now()))
     finally:
         _forget(kind, name)
 

@@ -13,6 +13,7 @@ from holdfast.domain.state import START, Status
 from holdfast.domain.task import Place, Task
 from holdfast.domain.transition import (
     Applied,
+    Busy,
     Conflict,
     Existing,
     Inserted,
@@ -172,6 +173,8 @@ def _rightly_written(
     after = move.after
     if after is None or move.gone:
         return
+    if transition.not_if_busy and after.place is Place.LINE:
+        yield "P7", "it was let go and has to wait in its tenant's line"
     if _decided(after) != _decided(transition.after):
         yield "I3", "the record is not the one that was decided"
     if transition.next is Next.STAY:
@@ -231,6 +234,8 @@ def _rightly_refused(
         lease = before.lease.id if before and before.lease else None
         if transition.lease is not None:
             book.counts["zombie refused" if lease != transition.lease else "decided anew"] += 1
+    elif isinstance(outcome, Busy) and not transition.not_if_busy:
+        yield "I3", "it was refused for its tenant's other work, which it may wait for"
     elif isinstance(outcome, MovedOn) and (before is None or not _moved_on(book, before)):
         yield "P7", "it was refused for newer work of its tenant, and there is none"
 

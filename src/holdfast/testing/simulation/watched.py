@@ -11,8 +11,10 @@ from holdfast.ports import Beat, Claimed, Clock, Due, Kept, Renewal
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.memory.doctor import examine
 from holdfast.testing.simulation import moves as of_moves
-from holdfast.testing.simulation import verbs
+from holdfast.testing.simulation import rollouts, verbs
 from holdfast.testing.simulation.book import Book, Breach, Move
+from holdfast.testing.simulation.watched_plans import WatchedPlans
+from holdfast.testing.simulation.watched_triggers import WatchedTriggers
 
 EXAMINED_EVERY_STEPS = 100
 STAGE_TIMEOUT_SECONDS = 6.0
@@ -26,20 +28,28 @@ class WatchedStore(MemoryStore):
     def __init__(self, clock: Clock, book: Book) -> None:
         super().__init__(clock)
         self.book = book
+        self.triggers: WatchedTriggers = WatchedTriggers(self)
+        self.plans: WatchedPlans = WatchedPlans(self)
         self.caller = ""  # the process whose request is carried out
         self.wrongly_lost: Callable[[Task], Iterable[Breach]] = lambda _: ()
         self.excused = False  # the caller has met an outage: leases lost now are no crashes
 
     @property
     def now(self) -> float:
+        """By which leases and due times are judged."""
+        return self._now()
+
+    @property
+    def wall(self) -> float:
+        """By which triggers are due and records are kept: it may be set."""
         return self._clock.now()
 
     # -- the verbs that write
 
     async def insert(self, batch: Sequence[Submission], *, depth_limit: int) -> Sequence[Insertion]:
         answers = await super().insert(batch, depth_limit=depth_limit)
-        moves = self._step("insert", {s.task.tenant or s.task.id for s in batch})
-        self._judge(verbs.inserted(self.book, batch, answers, moves), moves)
+        moves = self.step("insert", {s.task.tenant or s.task.id for s in batch})
+        self.judge(verbs.inserted(self.book, batch, answers, moves), moves)
         return answers
 
     async def claim(
@@ -48,28 +58,30 @@ class WatchedStore(MemoryStore):
         answers = await super().claim(
             worker, request=request, queues=queues, limit=limit, lease_seconds=lease_seconds
         )
-        moves = self._step("claim", {c.task.tenant or c.task.id for c in answers})
+        moves = self.step("claim", {c.task.tenant or c.task.id for c in answers})
         breaches = verbs.claimed(
             self.book, self, worker=worker, request=request, answers=answers, moves=moves
         )
-        self._judge(breaches, moves)
+        self.judge(breaches, moves)
         return answers
 
     async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
         answers = await super().apply(batch)
-        moves = self._step("apply", {t.after.tenant or t.after.id for t in batch})
+        moves = self.step("apply", {t.after.tenant or t.after.id for t in batch})
         moves = self._with_the_gone(moves, batch)
-        self._judge(verbs.applied(self.book, self, batch, answers, moves), moves)
+        self.judge(verbs.applied(self.book, self, batch, answers, moves), moves)
+        driver = "" if self.excused else self.caller
+        self.book.judge(rollouts.let_go(self.plans.book, batch, answers, driver=driver), self.now)
         return answers
 
     async def renew(
         self, beat: Beat, batch: Sequence[Renewal], *, lease_seconds: float
     ) -> Sequence[bool]:
         answers = await super().renew(beat, batch, lease_seconds=lease_seconds)
-        moves = self._step("renew", None)
+        moves = self.step("renew", None)
         after = float("-inf") if self.excused else self.now - HANGS_SECONDS
         breaches = verbs.renewed(self.book, batch, answers, moves, started_after=after)
-        self._judge(breaches, moves)
+        self.judge(breaches, moves)
         return answers
 
     async def leave(self, worker: str) -> None:
@@ -78,8 +90,8 @@ class WatchedStore(MemoryStore):
 
     async def expire(self, *, limit: int, count_crashes: bool) -> int:
         count = await super().expire(limit=limit, count_crashes=count_crashes)
-        moves = self._step("expire", None)
-        self._judge(verbs.expired(moves, self.now, excused=self.excused), moves)
+        moves = self.step("expire", None)
+        self.judge(verbs.expired(moves, self.now, excused=self.excused), moves)
         for move in moves.values():
             if move.before is not None:
                 self.book.judge(self.wrongly_lost(move.before), self.now, move.before.id)
@@ -87,8 +99,8 @@ class WatchedStore(MemoryStore):
 
     async def promote(self, *, limit: int) -> Due:
         due = await super().promote(limit=limit)
-        moves = self._step("promote", None)
-        self._judge(verbs.promoted(moves, self.now), moves)
+        moves = self.step("promote", None)
+        self.judge(verbs.promoted(moves, self.now), moves)
         return due
 
     async def prune(
@@ -97,13 +109,13 @@ class WatchedStore(MemoryStore):
         count = await super().prune(
             kind, older_than_seconds=older_than_seconds, limit=limit, dry_run=dry_run
         )
-        moves = self._step(f"prune {kind}", None)
-        self._judge(verbs.pruned(moves, self.now), moves)
+        moves = self.step(f"prune {kind}", None)
+        self.judge(verbs.pruned(moves, self.wall), moves)
         return count
 
     # -- after a step
 
-    def _step(self, verb: str, tenants: set[str] | None) -> dict[str, Move]:
+    def step(self, verb: str, tenants: set[str] | None = None) -> dict[str, Move]:
         """What has changed; with ``tenants``, nobody else's may have (I17)."""
         book = self.book
         book.steps += 1
@@ -145,13 +157,14 @@ class WatchedStore(MemoryStore):
                     )
         return moves
 
-    def _judge(self, breaches: Iterable[Breach], moves: Mapping[str, Move]) -> None:
+    def judge(self, breaches: Iterable[Breach], moves: Mapping[str, Move]) -> None:
         book, now = self.book, self.now
         only = next(iter(moves)) if len(moves) == 1 else None
         book.judge(breaches, now, only)
         for task_id, move in moves.items():
             if move.before is None or move.after is None or _has_new_version(move):
                 book.judge(of_moves.check(book, move), now, task_id)
+                book.judge(rollouts.task_moved(self.plans.book, move), now, task_id)
                 self._tally(move)
             if move.after is not None and not move.gone:
                 book.judge(self._in_place(move.after), now, task_id)

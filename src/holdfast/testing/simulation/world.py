@@ -6,22 +6,26 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
+from typing import Any
 
-from holdfast.domain.errors import HoldfastError
+from holdfast.domain.errors import HoldfastError, Refused
+from holdfast.domain.plan import Plan
 from holdfast.domain.state import Command, Status
 from holdfast.domain.task import Place, Task
 from holdfast.ports import Store
 from holdfast.testing.clock import START_STEADY
-from holdfast.testing.simulation import liveness
+from holdfast.testing.simulation import endings, liveness
 from holdfast.testing.simulation.actors import (
     Actor,
     Operator,
+    Planner,
     Submitter,
+    Timekeeper,
     WorkerActor,
     queues_of,
     shapes_of,
@@ -29,8 +33,10 @@ from holdfast.testing.simulation.actors import (
 from holdfast.testing.simulation.book import Book, Broken
 from holdfast.testing.simulation.ledger import Ledger
 from holdfast.testing.simulation.loop import VirtualClock, VirtualLoop
+from holdfast.testing.simulation.planning import Draft, draft
 from holdfast.testing.simulation.profile import Profile, draw
 from holdfast.testing.simulation.shadow import Shadow, cast_by
+from holdfast.testing.simulation.timeliness import Timeliness
 from holdfast.testing.simulation.watched import WatchedStore
 from holdfast.testing.simulation.workload import QUEUES, SHAPES, Trouble
 
@@ -65,7 +71,9 @@ class World:
         self.profile = profile
         self.loop = VirtualLoop()  # type: ignore[abstract]  # no sockets, no signals
         self.book = Book(self.loop.stop)
-        self.store = WatchedStore(VirtualClock(self.loop), self.book)
+        self.clock = VirtualClock(self.loop)  # the store's
+        self.reset_at = float("-inf")  # when its wall clock was set
+        self.store = WatchedStore(self.clock, self.book)
         self.store.wrongly_lost = partial(liveness.wrongly_lost, self)
         self.front: Store = self.store  # what lines lead to
         self.shadow: Shadow | None = None
@@ -89,6 +97,11 @@ class World:
         self.gone: list[WorkerActor] = []
         self.others: list[Actor] = []
         self._names = count(1)
+        self.to_schedule = profile.triggers
+        self.trigger_names: list[str] = []
+        self.drafts: list[Draft] = [
+            draft(self, self.chance, number) for number in range(profile.plans)
+        ]
         self._keys: list[tuple[str, str | None, str, int]] = []
 
     # -- the run
@@ -111,7 +124,7 @@ class World:
     async def _main(self) -> None:
         for number in range(self.profile.workers):
             self.hire(all_queues=number == 0)
-        self.others = [Submitter("s1", self), Operator("o1", self)]
+        self.others = [Submitter("s1", self), Operator("o1", self), *self._people()]
         for actor in self.others:
             actor.launch()
         watch = asyncio.create_task(liveness.watch(self))
@@ -119,11 +132,28 @@ class World:
         await asyncio.sleep(self.profile.chaos_seconds)
         fate.cancel()
         self._calm_down()
+        await self._end_triggers()
         await self._until_all_rest()
         await self._until_all_settle()
         watch.cancel()
         await self._stop_all()
         self._judge_the_end()
+
+    def _people(self) -> list[Actor]:
+        people: list[Actor] = [Timekeeper("t1", self)] if self.profile.triggers else []
+        return [*people, *([Planner("p1", self)] if self.profile.plans else [])]
+
+    async def _end_triggers(self) -> None:
+        if self.profile.triggers:
+            await endings.triggers_answered(self)
+            await self._let(lambda person: endings.cancel_triggers(self, person))
+
+    async def _let(self, decide: Callable[[Operator], Coroutine[Any, Any, None]]) -> None:
+        """A person does something, and is through with it."""
+        person = Operator(f"o{next(self._names)}", self)
+        done = person.start(decide(person))
+        await asyncio.wait({done})
+        done.result()
 
     def _calm_down(self) -> None:
         """The faults stop. What has been broken until now must come right by itself."""
@@ -142,11 +172,18 @@ class World:
 
     async def _until_all_rest(self) -> None:
         """L4, first half: it settles, or waits for a person and says why."""
-        await self._until(lambda: [t for t in self.store._tasks.values() if self._moves(t)])
+        await self._until(
+            lambda: [
+                *(t for t in self.store._tasks.values() if self._moves(t)),
+                *endings.moving_plans(self),
+            ]
+        )
 
     def _moves(self, task: Task) -> bool:
         if task.place in (Place.PARKED, Place.SETTLED):
             return False
+        if task.place is Place.HELD:
+            return False  # its plan lets it go
         if task.place is Place.LINE and task.tenant is not None:
             active = self.store._tasks.get(self.store._tenants[task.tenant].active or "")
             return active is None or self._moves(active)
@@ -154,21 +191,22 @@ class World:
 
     async def _until_all_settle(self) -> None:
         """L4, second half: once a person has decided, everything settles."""
-        person = Operator("o2", self)
-        self.others.append(person)
-        for _ in range(ROUNDS):
+        for number in range(ROUNDS):
             parked = [t for t in self.store._tasks.values() if t.place is Place.PARKED]
-            if not parked:
+            plans = [shelf.plan for shelf in self.store.plans._shelves.values()]
+            if not parked and all(plan.settled for plan in plans):
                 break
-            done = person.start(self._decide_all(person, parked))
-            await asyncio.wait({done})
-            done.result()
+            at_last = number > endings.LAST_ROUNDS
+            await self._let(partial(endings.decide_plans, self, at_last=at_last))
+            await self._let(partial(self._decide_all, parked))
             await self._until_all_rest()
         await self._until(lambda: [t for t in self.store._tasks.values() if not t.settled])
 
-    async def _decide_all(self, person: Operator, parked: list[Task]) -> None:
+    async def _decide_all(self, parked: list[Task], person: Operator) -> None:
         async with person.app:
             for task in parked:
+                if self.store._tasks.get(task.id) is not task:
+                    continue  # its plan has moved it
                 match task.status:
                     case Status.PAUSED:
                         commands = [Command.RESUME, Command.CANCEL, Command.ROLLBACK]
@@ -176,15 +214,18 @@ class World:
                         commands = [Command.ROLLBACK, Command.DISCARD]
                     case _:
                         commands = [Command.RETRY, Command.ROLLBACK, Command.DISCARD]
-                await person.ask(task, self.chance.choice(commands), force=True)
+                # What belongs to a plan may be moved by it at the same time.
+                with suppress(Refused) if task.plan else nullcontext():
+                    await person.ask(task, self.chance.choice(commands), force=True)
 
-    async def _until(self, left: Callable[[], list[Task]]) -> None:
+    async def _until(self, left: Callable[[], Sequence[Task | Plan]]) -> None:
         ends = self.loop.time() + SETTLE_SECONDS
         while stuck := left():
             if self.loop.time() > ends:
-                task = stuck[0]
-                says = f"{len(stuck)} tasks do not come to rest: it is {task.status} {task.place}"
-                self.fail("L4", says, task.id)
+                one = stuck[0]
+                where = one.place if isinstance(one, Task) else one
+                says = f"{len(stuck)} do not come to rest: it is {one.status} {where}"
+                self.fail("L4", says, one.id)
             await asyncio.sleep(0.5)
 
     async def _stop_all(self) -> None:
@@ -205,6 +246,7 @@ class World:
             kept = self.store._tasks.get(task_id) or self.book.gone.get(task_id)
             if kept is None or not kept.settled:
                 self.fail("I1", "it was accepted and is lost", task_id)
+        endings.judge_plans(self)
         for task_id, task in self.store._tasks.items():
             versions = sorted({event.version for _, event in self.store._bodies[task_id].events})
             if versions != list(range(1, task.version + 1)):
@@ -231,6 +273,10 @@ class World:
                     self.down_until = self.loop.time() + self.chance.choice((0.2, 1.0, 2.0)) * lease
                 case "drain" if isinstance(target, WorkerActor):
                     target.drain_asked.set()
+                case "reset":
+                    self.count("fault reset")
+                    self.reset_at = self.loop.time()
+                    self.clock.offset_seconds += self.chance.choice((-3600, -7, 7, 20, 3600))
                 case "jump":
                     self.count("fault jump")
                     target.clock.offset_seconds += self.chance.choice((-3600, -5, 5, 3600))
@@ -323,6 +369,12 @@ class World:
         return f"t{int(skewed * tenants)}"
 
     # -- small things
+
+    def timeliness(self) -> Timeliness:
+        return Timeliness(self)
+
+    def next_number(self) -> int:
+        return next(self._names)
 
     def count(self, name: str) -> None:
         self.book.counts[name] += 1
