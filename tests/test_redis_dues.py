@@ -190,6 +190,8 @@ def plain(command: str, *args: object) -> Callable[[Dues], object]:
 
 DAMAGE: dict[str, Callable[[Dues], object]] = {
     "a trigger is not listed": plain("ZREM", "triggers", "waits"),
+    "a declared trigger is not listed": plain("DEL", "triggers:declared"),
+    "a trigger that no code declares is listed": plain("ZADD", "triggers:declared", 0, "waits"),
     "a trigger that waits is nowhere": plain("ZREM", "triggers:due", "waits"),
     "a trigger waits for another time": plain("ZADD", "triggers:due", 1, "waits"),
     "a trigger that is leased waits, too": plain("ZADD", "triggers:due", 1, "leased"),
@@ -199,6 +201,7 @@ DAMAGE: dict[str, Callable[[Dues], object]] = {
     "an ended trigger is not listed": plain("DEL", "triggers:ended"),
     "a trigger that waits has ended": plain("ZADD", "triggers:ended", 1, "waits"),
     "a trigger without a record is due": plain("ZADD", "triggers:due", 1, "nobody"),
+    "a trigger without a record is declared": plain("ZADD", "triggers:declared", 0, "nobody"),
     "a trigger without a record is listed": plain("ZADD", "triggers", 0, "nobody"),
     "a plan is not listed": plain("DEL", "plans"),
     "a plan without a record is listed": plain("ZADD", "plans", 0, "2026-01-01 nobody"),
@@ -219,7 +222,7 @@ DAMAGE: dict[str, Callable[[Dues], object]] = {
 @pytest.fixture
 async def stocked(bench: Dues) -> Dues:
     await bench.triggers.save("waits", due_in=63.25)
-    await bench.triggers.take(await bench.triggers.save("leased"))
+    await bench.triggers.take(await bench.triggers.save("leased", declared=True))
     await bench.triggers.end(await bench.triggers.save("ended"))
     plan = await bench.plans.driven(name="settled")
     await bench.plans.drive(plan, status=PlanStatus.COMPLETED)
@@ -243,9 +246,9 @@ async def test_what_does_not_agree_is_found_and_mended(stocked: Dues, name: str)
 
 
 def everything(bench: Dues) -> dict[str, object]:
-    lists = ("triggers", "triggers:due", "triggers:leased", "plans", "plans:due")
-    slots = ("plan:driven:admitted", "triggers:ended", "plans:settled")
-    return {name: bench.ask("ZRANGE", name, 0, -1, "WITHSCORES") for name in (*lists, *slots)}
+    triggers = ("triggers", *(f"triggers:{name}" for name in "declared due leased ended".split()))
+    plans = ("plans", "plans:due", "plan:driven:admitted", "plans:settled")
+    return {name: bench.ask("ZRANGE", name, 0, -1, "WITHSCORES") for name in (*triggers, *plans)}
 
 
 async def test_a_plan_that_miscounts_its_members_is_told(stocked: Dues) -> None:

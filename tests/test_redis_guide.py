@@ -88,6 +88,6 @@ async def live_in_time(bench: Bench) -> None:
     plans = PlanHands(bench.store, bench.clock)
     await triggers.fire(await triggers.take(await triggers.save_due()))
     await triggers.end(await triggers.save_due())
-    await triggers.take(await triggers.save_due())
+    await triggers.take(await triggers.save_due(declared=True))
     await plans.settled()
     await plans.drive(await plans.driven(), moves={0: ADMITTED})

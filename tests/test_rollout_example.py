@@ -54,7 +54,13 @@ def assert_rolled_back(store: str, namespace: str, tmp_path: Path) -> None:
 
 def _run(command: list[str], environment: dict[str, str]) -> str:
     done = subprocess.run(
-        command, cwd=EXAMPLE, env=environment, capture_output=True, text=True, timeout=240
+        command,
+        check=False,
+        cwd=EXAMPLE,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -12,6 +12,7 @@ from holdfast.domain.trigger import (
     Overlapping,
     TriggerChange,
     TriggerOutcome,
+    with_last_task,
 )
 from holdfast.ports import Clock, Store
 from holdfast.stores.memory import MemoryStore
@@ -45,7 +46,8 @@ class TwoSteps(MemoryTriggers):
         return await self._write(change, made)
 
     async def _write(self, change: TriggerChange, made: Sequence[Insertion] = ()) -> TriggerOutcome:
-        alone = replace(change, submissions=(), unless_unfinished=None)
+        after = with_last_task(change, made)
+        alone = replace(change, after=after, submissions=(), unless_unfinished=None)
         (outcome,) = await super().apply([alone], depth_limit=0)
         return replace(outcome, tasks=tuple(made)) if isinstance(outcome, Changed) else outcome
 

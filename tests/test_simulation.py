@@ -29,6 +29,7 @@ from holdfast.testing.simulation.report import Totals, failure
 CHUNK = 15
 CHUNKS = 15
 COVERING_SEEDS = range(1_000, 1_240)
+TIMED_SEEDS = range(1_100, 1_400)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -44,7 +45,7 @@ def test_every_fault_status_command_and_answer_is_met() -> None:
 
 
 def test_all_that_befalls_triggers_and_plans_is_met() -> None:
-    counts = met_in(seed for seed in COVERING_SEEDS if draw(seed).kind != "tasks")
+    counts = met_in(seed for seed in TIMED_SEEDS if draw(seed).kind != "tasks")
     assert missing(counts, of_triggers_and_plans()) == []
 
 

@@ -49,6 +49,7 @@ DAMAGE = {
     "a trigger has another status": "UPDATE triggers SET status = 'odd' WHERE id = 'waits'",
     "a trigger has another tenant": "UPDATE triggers SET tenant = 'odd' WHERE id = 'waits'",
     "a trigger has another version": "UPDATE triggers SET version = 77 WHERE id = 'waits'",
+    "a trigger is declared": "UPDATE triggers SET declared = 1 WHERE id = 'waits'",
     "a trigger has no time": "UPDATE triggers SET at = NULL WHERE id = 'waits'",
     "a trigger has another time": "UPDATE triggers SET at = at + 9e9 WHERE id = 'waits'",
     "a waiting trigger is leased": "UPDATE triggers SET boot = 1, until = 9e9 WHERE id = 'waits'",

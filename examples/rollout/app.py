@@ -22,9 +22,7 @@ class Upgrade:
     version: int
 
 
-upgrade = app.workflow(
-    "tenant.upgrade", payload=Upgrade, retry=Retry(max=3, backoff=("1s", "5s"))
-)
+upgrade = app.workflow("tenant.upgrade", payload=Upgrade, retry=Retry(max=3, backoff=("1s", "5s")))
 
 
 def database(tenant: str | None) -> Path:
@@ -48,7 +46,7 @@ def read(path: Path) -> dict[str, object]:
 
 
 @upgrade.stage
-def snapshot(ctx: Context, order: Upgrade) -> int:
+def snapshot(ctx: Context) -> int:
     """Run again after a crash, it must not take a half-upgraded database for the old one."""
     if not backup(ctx.tenant).exists():
         write(backup(ctx.tenant), read(database(ctx.tenant)))
@@ -56,7 +54,7 @@ def snapshot(ctx: Context, order: Upgrade) -> int:
 
 
 @snapshot.undo
-def drop_snapshot(ctx: Context, order: Upgrade) -> None:
+def drop_snapshot(ctx: Context) -> None:
     backup(ctx.tenant).unlink(missing_ok=True)
 
 
@@ -67,7 +65,7 @@ def migrate(ctx: Context, order: Upgrade) -> None:
 
 
 @migrate.undo
-def restore(ctx: Context, order: Upgrade) -> None:
+def restore(ctx: Context) -> None:
     if backup(ctx.tenant).exists():
         write(database(ctx.tenant), read(backup(ctx.tenant)))
 

@@ -1,4 +1,4 @@
-"""Roll the upgrade out over 200 tenants in waves; workers and the plan's driver are killed on the way.
+"""Roll the upgrade out over 200 tenants in waves; workers and the driver are killed on the way.
 
     HOLDFAST_STORE=sqlite:///rollout.db python rollout.py
 

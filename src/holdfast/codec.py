@@ -61,6 +61,10 @@ class Codec(Generic[T]):
             if self._adapter is None:
                 return cast(T, msgspec.json.decode(body, type=self.declared))
             return cast(T, self._adapter.validator.validate_json(body))
+        except ValidationError as error:  # its own text has the values, and they may be secret
+            first = error.errors(include_url=False, include_input=False)[0]
+            said = f"{_path(self.what, first['loc'])}: {first['msg']}"
+            raise SerialisationError(f"stored value is no {self.declared!r}: {said}") from error
         except Exception as error:  # the type's own code, too, may raise anything
             raise SerialisationError(f"stored value is no {self.declared!r}: {error}") from error
 

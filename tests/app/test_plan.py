@@ -253,6 +253,28 @@ async def test_bad_tasks_are_refused_with_the_reason(bench: Bench) -> None:
     with pytest.raises(InvalidName):
         await bench.app.plan("../p", bench.on("t1"))
     assert await bench.tasks_there() == 0
+    for none in ([None], [""]):
+        with pytest.raises(InvalidPlan, match="is no task of a plan"):
+            await bench.app.plan("p", none)  # type: ignore[arg-type]
+    with pytest.raises(InvalidPlan, match="a list, not generator"):
+        await bench.app.plan("p", (one for one in bench.on("t1")))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [FailureRate("5%"), FailureRate(True), FailureCount(1.5), FailureCount(-1)],  # type: ignore[arg-type]
+)
+async def test_a_rule_that_is_no_number_is_refused(bench: Bench, rule: Any) -> None:
+    with pytest.raises(InvalidPlan, match="Failure"):
+        await bench.app.plan("p", bench.on("t1"), halt_on=rule)
+
+
+async def test_what_may_be_asked_can_be_known_before(bench: Bench) -> None:
+    await bench.app.plan("p", bench.on("t1"))
+    assert await bench.app.plan.control.can("p", PlanCommand.PAUSE)
+    assert not await bench.app.plan.control.can("p", PlanCommand.RETRY)
+    with pytest.raises(PlanNotFound):
+        await bench.app.plan.control.can("q", PlanCommand.PAUSE)
 
 
 async def test_a_tenant_may_stand_in_a_plan_twice_if_that_is_said(bench: Bench) -> None:

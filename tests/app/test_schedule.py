@@ -1,5 +1,6 @@
 """Triggers as a user makes and asks them."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -9,14 +10,12 @@ from holdfast import (
     Context,
     DeclarationError,
     Holdfast,
-    IllegalTransition,
     InvalidInput,
     InvalidName,
     InvalidPayload,
     InvalidSchedule,
     Misfire,
     Overlap,
-    QueueFull,
     TriggerConflict,
     TriggerHandle,
     TriggerNotFound,
@@ -191,6 +190,40 @@ async def test_the_same_name_with_another_definition_is_a_conflict_unless_it_rep
     assert info.fired == 1
 
 
+async def test_of_two_who_make_one_name_at_once_one_is_in_conflict(
+    engine: Engine, app: Holdfast, echo: Echo
+) -> None:
+    find = app.store.triggers.find
+
+    async def slow(trigger_id: str) -> Any:
+        found = await find(trigger_id)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return found
+
+    app.store.triggers.find = slow  # type: ignore[method-assign]
+    made = [app.schedule.every(every, echo, "x", name="one") for every in ("1h", "2h")]
+    answers = await asyncio.gather(*made, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [TriggerHandle, TriggerConflict]
+    info = await (await app.schedule.get("one")).info()
+    assert (info.version, info.schedule.seconds) == (1, HOUR)  # type: ignore[union-attr]
+    alike = [app.schedule.cron("0 3 * * *", echo, "x", name="two") for _ in range(2)]
+    assert {handle.id for handle in await asyncio.gather(*alike)} == {"two"}
+
+
+@pytest.mark.parametrize("start", [None, 0.0])
+async def test_a_new_payload_leaves_the_next_time_alone(
+    engine: Engine, app: Holdfast, echo: Echo, start: float | None
+) -> None:
+    trigger = await app.schedule.every("1h", echo, "x", name="hourly", start=start)
+    before = await trigger.info()
+    await engine.advance("10m")
+    await app.schedule.every("1h", echo, "y", name="hourly", start=start, replace=True)
+    after = await trigger.info()
+    assert (after.fire_time, after.schedule) == (before.fire_time, before.schedule)
+    assert bytes(after.payload) == b'"y"'
+
+
 async def test_another_tenants_trigger_is_never_replaced(
     engine: Engine, app: Holdfast, echo: Echo
 ) -> None:
@@ -222,112 +255,6 @@ async def test_finding_and_listing(engine: Engine, app: Holdfast, echo: Echo) ->
     assert made[3].id in repr(handle)
     with pytest.raises(TriggerNotFound):
         await app.schedule.get("nothing")
-
-
-# -- asking
-
-
-async def test_firing_now_leaves_the_times_alone(engine: Engine, app: Holdfast, echo: Echo) -> None:
-    trigger = await app.schedule.every("1h", echo, "x", overlap="skip")
-    before = await trigger.info()
-    first, second = await trigger.fire("to see"), await trigger.fire()
-    assert first.id != second.id
-    await engine.drain()
-    assert [await one.result() for one in (first, second)] == ["x", "x"]
-    after = await trigger.info()
-    assert (after.fire_time, after.trigger_at) == (before.fire_time, before.trigger_at)
-    assert (after.fired, after.last_task) == (2, second.id)
-
-
-async def test_firing_what_fires_once_ends_it(engine: Engine, app: Holdfast, echo: Echo) -> None:
-    trigger = await app.schedule.at(engine.clock.now() + HOUR, echo, "x")
-    await trigger.fire()
-    assert (await trigger.info()).status is S.COMPLETED
-    with pytest.raises(IllegalTransition):
-        await trigger.fire()
-    await engine.advance("2h")
-    assert (await trigger.info()).fired == 1
-
-
-async def test_a_paused_trigger_rests_and_can_be_fired(
-    engine: Engine, app: Holdfast, echo: Echo
-) -> None:
-    trigger = await app.schedule.every("1h", echo, "x")
-    assert await trigger.pause("lunch") is S.PAUSED
-    await trigger.fire()
-    await engine.advance("3h")
-    info = await trigger.info()
-    assert (info.status, info.fired, info.reason) == (S.PAUSED, 1, "lunch")
-    assert len(await trigger.next(2)) == 2
-    assert await trigger.resume() is S.PENDING
-    await engine.advance(1)
-    info = await trigger.info()
-    assert (info.fired, info.missed) == (2, 2)
-
-
-async def test_a_cancelled_trigger_fires_no_more(engine: Engine, app: Holdfast, echo: Echo) -> None:
-    trigger = await app.schedule.every("1h", echo, "x")
-    assert await trigger.cancel("enough") is S.CANCELLED
-    await engine.advance("3h")
-    info = await trigger.info()
-    assert (info.fired, info.reason) == (0, "enough")
-
-
-async def test_who_asked_is_written_down_granted_or_refused(
-    engine: Engine, app: Holdfast, echo: Echo
-) -> None:
-    made = await app.schedule.every("1h", echo, "x", name="hourly")
-    trigger = await app.schedule.acting_as("ada", "cli").get("hourly")
-    await trigger.pause("lunch")
-    with pytest.raises(IllegalTransition):
-        await trigger.pause("again")
-    await made.cancel()
-    entries = {(e.command, e.refused): e for e in await app.store.audits(limit=10)}
-    granted = entries["pause", None]
-    assert (granted.task_id, granted.by.actor, granted.by.origin) == (
-        "trigger:hourly",
-        "ada",
-        "cli",
-    )
-    assert (granted.by.reason, granted.before, granted.after) == ("lunch", S.PENDING, S.PAUSED)
-    assert entries["pause", "illegal-transition"].by.reason == "again"
-    assert entries["cancel", None].by.actor == "app"
-
-
-async def test_a_full_queue_refuses_a_fire(holdfast_engine: MakeEngine) -> None:
-    app = Holdfast("memory://", queue_limit=1)
-
-    @app.task("echo")
-    async def echo(ctx: Context, text: str) -> str:
-        return text
-
-    holdfast_engine(app)
-    trigger = await app.schedule.every("1h", echo, "x")
-    await trigger.fire()
-    with pytest.raises(QueueFull):
-        await trigger.fire()
-    assert (await trigger.info()).fired == 1
-
-
-async def test_one_whose_type_is_not_here_cannot_be_fired_from_here(
-    engine: Engine, app: Holdfast, echo: Echo
-) -> None:
-    await app.schedule.every("1h", echo, "x", name="hourly")
-    other = Holdfast("memory://")
-    with other.on(engine.store, clock=engine.clock, chance=engine.chance):
-        trigger = await other.schedule.get("hourly")
-        with pytest.raises(InvalidInput, match="'echo' is not declared here"):
-            await trigger.fire()
-        assert await trigger.pause() is S.PAUSED, "the rest can be done from anywhere"
-
-
-@pytest.mark.parametrize("count", [-1, True, 10_000, "5"])
-async def test_next_takes_a_number_within_bounds(
-    engine: Engine, app: Holdfast, echo: Echo, count: Any
-) -> None:
-    trigger = await app.schedule.every("1h", echo, "x")
-    with pytest.raises(InvalidInput):
-        await trigger.next(count)
 
 
 # -- declaring

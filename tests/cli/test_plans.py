@@ -412,3 +412,20 @@ def test_halt_rules_as_people_write_them() -> None:
     assert halt_rule("3") == FailureCount(3)
     with pytest.raises(InvalidInput):
         halt_rule("%")
+
+
+def test_the_tasks_of_a_plan_are_listed(world: World) -> None:
+    halted(world)
+    listed = json.loads(world.cli("tasks", "list", "--plan", "up-7", "--json").stdout)
+    assert {task["planId"] for task in listed["tasks"]} == {"up-7"}
+    assert len(listed["tasks"]) == len(TENANTS)
+
+
+def test_the_doctor_tells_of_a_plan_that_waits_for_a_person_and_finds_no_fault(
+    world: World,
+) -> None:
+    halted(world)
+    result = world.cli("doctor", "--json")
+    [told] = json.loads(result.stdout)["waiting"]
+    assert told.startswith(f"plan up-7 is {PlanStatus.HALTED}: 1 of the ")
+    assert json.loads(result.stdout)["stuck"] == []

@@ -14,7 +14,7 @@ from holdfast.domain import diagram, layouts
 from holdfast.domain.plan import PlanStatus
 from holdfast.domain.state import Status
 from holdfast.ports import Moves, Stats
-from tests.cli.world import World
+from tests.cli.world import FINE, World
 from tests.source_tree import ROOT
 
 PICTURES: list[diagram.AnyPicture] = [layouts.TASKS, layouts.PLANS, layouts.TRIGGERS]
@@ -126,13 +126,20 @@ def test_states_needs_a_store_only_for_live_counts(world: World) -> None:
     assert "1 now" in world.cli("states", "--live").stdout
 
 
-def test_states_of_plans_and_triggers_are_drawn_but_not_counted(world: World) -> None:
+def test_states_of_plans_and_triggers_are_drawn(world: World) -> None:
     assert world.cli("states", "--of", "plans").stdout == diagram.text(layouts.PLANS)
     drawn = world.cli("states", "--of", "triggers", "--format", "mermaid").stdout
     assert drawn == diagram.mermaid(layouts.TRIGGERS)
-    result = world.cli("states", "--of", "plans", "--live")
+    result = world.cli("states", "--of", "triggers", "--live")
     assert result.exit_code == Exit.USAGE
-    assert "not of plans" in result.stderr
+    assert "not of triggers" in result.stderr
+
+
+def test_plans_are_counted_in_their_states(world: World) -> None:
+    world.plan("up-7", {"t-1": FINE, "t-2": FINE}, max_concurrency=1)
+    world.work_until_plan_rests("up-7")
+    drawn = world.cli("states", "--of", "plans", "--live").stdout
+    assert f"{PlanStatus.COMPLETED} (settled)  1 now" in drawn
 
 
 def test_the_plan_that_halted_and_the_plan_that_ended_are_told_apart() -> None:

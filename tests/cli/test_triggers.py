@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from holdfast import Context
 from holdfast.cli.exits import Exit
 from holdfast.domain.state import Status
 from holdfast.domain.trigger import TriggerStatus
@@ -68,6 +69,24 @@ def test_show_as_json_has_it_all(world: World, add: Any) -> None:
     assert shown["nextFireTime"].endswith("T03:00:00+08:00")
     assert shown["next"][0] == shown["nextFireTime"]
     assert shown["legalCommands"] == ["fire", "pause", "cancel"]
+
+
+def test_secrets_in_a_payload_are_not_shown(world: World) -> None:
+    async def work(made: App) -> None:
+        @made.app.task("login")
+        async def login(ctx: Context, given: dict[str, Any]) -> None: ...
+
+        given = {"user": "ann", "hosts": [{"db_password": "hunter2"}], "apiKey": "hunter2"}
+        async with made.app:
+            await made.app.schedule.every("1h", login, given, name="login")
+
+    world.do(work)
+    shown = world.json("triggers", "show", "login")
+    hidden = {"user": "ann", "hosts": [{"db_password": "***"}], "apiKey": "***"}
+    assert shown["payload"] == hidden
+    told = world.cli("triggers", "show", "login").stdout
+    assert "ann" in told
+    assert "hunter2" not in told
 
 
 def test_next_tells_the_fire_times_in_order(world: World, add: Any) -> None:

@@ -4,6 +4,7 @@ import random
 from typing import Any
 
 import pytest
+from msgspec import Raw
 from msgspec.structs import replace
 
 from holdfast.domain import definition, firing
@@ -12,6 +13,7 @@ from holdfast.domain.errors import HoldfastError
 from holdfast.domain.firing import RETRY_LIMIT, TASKS_A_CHANGE, Due, due, fire
 from holdfast.domain.schedule import Cron, Every, Once, latest, next_after
 from holdfast.domain.trigger import (
+    UNFINISHED,
     Misfire,
     Overlap,
     Trigger,
@@ -267,6 +269,22 @@ def test_a_type_that_another_worker_knows_is_left_to_it() -> None:
     assert after.unknown_since is None
 
 
+def test_one_that_code_declared_goes_with_its_type() -> None:
+    one = held(declared=True, unknown_since=NOW)
+    waits = firing.unknown(one, served=False, limit_seconds=600, now=NOW + 599).after
+    assert waits.status is S.PENDING
+    gone = firing.unknown(one, served=False, limit_seconds=600, now=NOW + 600).after
+    assert (gone.status, gone.reason) == (S.CANCELLED, firing.NOT_DECLARED)
+    assert (gone.ended_at, gone.fire_time, gone.trigger_at) == (NOW + 600, None, None)
+    assert gone.request == f"{one.owner}:{one.version}"
+
+
+def test_what_is_put_off_has_come_to_an_end() -> None:
+    after = firing.put_off(held(retry_count=4), 5.0, "later", now=NOW).after
+    assert (after.status, after.retry_count) == (S.PENDING, 0), "its lapses are not in a row"
+    assert (after.trigger_at, after.reason) == (NOW + 5, "later")
+
+
 # -- definitions
 
 
@@ -282,6 +300,39 @@ def test_a_new_trigger_waits_for_its_first_time() -> None:
 def test_a_time_in_the_past_counts_where_it_is_the_only_one() -> None:
     assert definition.first_time(Once(at=NOW - 60), NOW) == NOW - 60
     assert definition.first_time(Every(seconds=60, start=NOW - 90), NOW) == NOW + 30
+
+
+def test_one_definition_may_write_its_payload_in_any_order() -> None:
+    one = held(payload=Raw(b'{"a": 1, "b": [{"c": 2, "d": 3}]}'))
+    wanted = definition_of(one)
+    assert same(one, replace(wanted, payload=Raw(b'{"b":[{"d":3,"c":2}],"a":1}')))
+    assert not same(one, replace(wanted, payload=Raw(b'{"b":[{"d":2,"c":3}],"a":1}')))
+
+
+def test_what_is_created_must_not_be_there() -> None:
+    change = definition.create(definition_of(held()), "x", now=NOW, chance=0.0, request="r")
+    assert (change.before.version, change.after.version, change.after.request) == (0, 1, "r")
+
+
+@pytest.mark.parametrize("status", sorted(UNFINISHED))
+def test_a_new_payload_leaves_the_fire_time_alone(status: TriggerStatus) -> None:
+    before = trigger(status, fire_time=NOW - 60, asked="r-0")
+    before = replace(before, trigger_at=before.trigger_at and NOW - 30)
+    wanted = replace(definition_of(before), payload=Raw(b'"new"'))
+    after = redefine(before, wanted, now=NOW, chance=0.0, request="r").after
+    assert (after.fire_time, after.asked, after.payload) == (NOW - 60, "r-0", Raw(b'"new"'))
+    look = {S.PAUSED: None, S.SUSPENDED: NOW - 60}.get(status, NOW - 30)
+    assert after.trigger_at == look
+
+
+def test_one_that_went_with_its_type_comes_back_with_the_time_that_it_owes() -> None:
+    one = held(declared=True, created_at=NOW - HOUR, unknown_since=NOW + 5)
+    gone = firing.unknown(one, served=False, limit_seconds=600, now=NOW + 2 * HOUR).after
+    back = redefine(gone, definition_of(gone), now=NOW + 3 * HOUR, chance=0.0, request="r").after
+    assert (back.status, back.fire_time, back.unknown_since) == (S.PENDING, NOW, None)
+    dropped = firing.drop(one, now=NOW + HOUR, request="r").after
+    new = redefine(dropped, definition_of(one), now=NOW + 3 * HOUR, chance=0.0, request="r").after
+    assert new.fire_time == NOW + 4 * HOUR
 
 
 def test_a_new_definition_keeps_the_counters_and_counts_its_times_from_now() -> None:

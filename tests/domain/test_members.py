@@ -256,3 +256,32 @@ def test_nothing_begins_anew_unless_it_has_a_slot_and_the_plan_runs(
         if mem.wanted(of, 0, member, one) in (C.RELEASE, C.RETRY, C.RESUME):
             assert of.status is P.RUNNING
             assert member.state in SLOTTED
+
+
+# What a person does to tasks of a plan that rests.
+
+
+@pytest.mark.parametrize("status", [S.COMPLETED, S.FAILED, S.RUNNING, S.PAUSED])
+def test_what_could_not_be_undone_stays_so_until_it_is_undone_or_discarded(status: Status) -> None:
+    member = Member(M.ROLLBACK_FAILED)
+    rests = plan(P.ROLLBACK_FAILED)
+    assert mem.seen(rests, 0, member, look(task(status))) == member
+    assert mem.seen(rests, 0, member, Look(status=S.ROLLED_BACK)) == member  # its record is gone
+    for after in (S.ROLLED_BACK, S.CANCELLED):
+        assert mem.seen(rests, 0, member, look(task(after))).state is mem.RESTS[after]
+    assert mem.seen(rests, 0, member, look(task(S.ROLLING_BACK))).state is M.UNDOING
+
+
+def test_a_task_whose_command_was_refused_is_as_it_was_until_somebody_does_something() -> None:
+    """Newer work had run over it: its retry has failed, though it is rolled back."""
+    refused, rests = Member(M.FAILED, AT), plan(P.PARTIAL_FAILED)
+    assert mem.seen(rests, 0, refused, look(task(S.ROLLED_BACK, version=AT))) == refused
+    done = mem.seen(rests, 0, refused, look(task(S.COMPLETED, version=AT + 5)))
+    assert done.state is M.COMPLETED
+
+
+def test_a_task_set_going_by_hand_has_a_slot_unless_the_plan_is_paused() -> None:
+    going = look(task(S.RUNNING))
+    for status in (P.HALTED, P.PARTIAL_FAILED, P.FAILED, P.RUNNING):
+        assert mem.seen(plan(status), 0, Member(M.FAILED), going).state is M.ADMITTED
+    assert mem.seen(plan(P.PAUSED), 0, Member(M.FAILED), going).state is M.FAILED

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from itertools import product
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.domain import firing
 from holdfast.domain.errors import IllegalTransition
@@ -16,6 +17,7 @@ from holdfast.domain.trigger import (
     PENDING,
     TABLE,
     UNFINISHED,
+    Overlap,
     Trigger,
     TriggerChange,
     TriggerCommand,
@@ -106,11 +108,35 @@ def test_a_persons_fire_leaves_the_times_as_they_are() -> None:
 
 
 def test_two_fires_of_one_moment_have_two_keys() -> None:
+    asks = [replace(ASK, now=1_700_000_000.25, request=f"request-0000000{n}") for n in range(2)]
+    keys = [firing.key_now(trigger(S.PENDING), ask) for ask in asks]
+    assert keys == [f"nightly@2023-11-14T22:13:20.250Z+0000000{n}" for n in range(2)]
+
+
+def test_a_fire_that_is_decided_anew_has_the_same_key() -> None:
     first = trigger(S.PENDING)
-    second = firing.fire_now(first, ASK, submission("task-9")).after
-    keys = {firing.key_now(one, 1_700_000_000.25) for one in (first, second)}
-    assert len(keys) == 2
-    assert all(key.startswith("nightly@2023-11-14T22:13:20.250Z") for key in keys)
+    again = firing.fire_now(first, ASK, submission("task-9")).after
+    assert firing.key_now(first, ASK) == firing.key_now(again, ASK)
+
+
+@pytest.mark.parametrize("overlap", [Overlap.SKIP, Overlap.QUEUE])
+def test_a_persons_fire_does_not_hide_an_older_task_that_still_runs(overlap: Overlap) -> None:
+    before = trigger(S.PENDING, overlap=overlap, last_task="task-1")
+    for ended_task, last in ((None, "task-1"), ("task-0", "task-1"), ("task-1", "task-9")):
+        after = firing.fire_now(before, ASK, submission("task-9"), ended_task=ended_task).after
+        assert after.last_task == last
+    first = replace(before, last_task=None)
+    assert firing.fire_now(first, ASK, submission("task-9")).after.last_task == "task-9"
+
+
+@pytest.mark.parametrize("command", sorted(ASKED))
+def test_a_persons_request_is_known_again_after_later_changes(command: TriggerCommand) -> None:
+    status = S.PAUSED if command is C.RESUME else S.PROCESSING
+    after = WISHES[command](trigger(status), ASK).after
+    assert after.asked == ASK.request
+    if after.status is S.PENDING:
+        held = replace(after, status=S.PROCESSING, owner="w-2")
+        assert firing.put_off(held, 1.0, "", now=ASK.now).after.asked == ASK.request
 
 
 def test_a_resumed_trigger_answers_for_the_time_at_which_it_stopped() -> None:

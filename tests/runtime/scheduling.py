@@ -50,6 +50,7 @@ class Process:
         self.dies_at: tuple[int, bool] | None = None  # before or after its nth call is carried out
         self.faults: Callable[[str], str | None] = no_faults
         self.queue_limit = QUEUE_LIMIT
+        self.schedules = True
         self.services: list[asyncio.Task[None]] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -96,7 +97,7 @@ class Process:
         self.scheduler = Scheduler(
             declared=self.declared, owner=self.name, unknown_type_seconds=600, **common
         )
-        runs = (self.scheduler.run, self.declared.run)
+        runs = (self.scheduler.run, self.declared.run) if self.schedules else ()
         self.services = [asyncio.create_task(run()) for run in runs]
 
     async def beat(self) -> None:
@@ -110,6 +111,7 @@ class Process:
             running=0,
             started_at=0.0,
             triggers=tuple(self.declared.ids()),
+            schedules=self.schedules,
         )
         await self.memory.renew(beat, (), lease_seconds=30)
 

@@ -1,13 +1,16 @@
 """Triggers that code declares: the same in the store, and gone when they are gone from it."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from holdfast import Holdfast, TriggerStatus
 from holdfast.domain.firing import NOT_DECLARED
+from holdfast.domain.schedule import Every
 from holdfast.ports import Filter
 from holdfast.runtime.declared import PAGE, SYNC_SECONDS
 from tests.runtime.scheduling import START, Say, World, an_app, no_faults
@@ -149,6 +152,93 @@ async def test_a_persons_cancel_stays_until_the_definition_changes(world: World)
     assert (await world.trigger()).status is S.PENDING
 
 
+async def test_a_persons_cancel_stays_when_the_schedule_does(world: World) -> None:
+    app = release(world, tick())
+    old = world.process(app)
+    await world.clock.elapse("1s")
+    await asked(world, app, "cancel")
+    old.kill()
+    for other in (release(world, tick(overlap="skip")), release(world, tick(queue="slow"))):
+        process = world.process(other)
+        await world.clock.elapse(SYNC_SECONDS + 1)
+        process.kill()
+        assert (await world.trigger()).status is S.CANCELLED
+
+
+async def test_the_old_worker_of_a_rolling_deploy_leaves_the_new_definition_alone(
+    world: World,
+) -> None:
+    world.process(release(world, tick("1m")))
+    await world.clock.elapse("9m")
+    new = world.process(release(world, tick("2m")))
+    await world.clock.elapse(2 * SYNC_SECONDS)
+    assert (await world.trigger()).schedule == Every(seconds=120, start=0)
+    await asked(world, new.app, "cancel")
+    await world.clock.elapse(2 * SYNC_SECONDS)
+    trigger = await world.trigger()
+    assert (trigger.status, trigger.schedule) == (S.CANCELLED, Every(seconds=120, start=0))
+
+
+async def test_a_scheduler_that_had_to_be_started_again_is_no_new_worker(world: World) -> None:
+    old = world.process(release(world, tick("1m")))
+    await world.clock.elapse("1s")
+    world.process(release(world, tick("2m")))
+    await world.clock.elapse("1s")
+    old.services[0].cancel()
+    old.services[0] = asyncio.create_task(old.scheduler.run())
+    await world.clock.elapse("1s")
+    assert (await world.trigger()).schedule == Every(seconds=120, start=0)
+
+
+async def test_what_somebody_removed_is_made_again(world: World) -> None:
+    world.process(release(world, tick()))
+    await world.clock.elapse("1s")
+    await world.memory.triggers.remove("tick")
+    await world.clock.elapse(SYNC_SECONDS)
+    assert (await world.trigger()).status is S.PENDING
+
+
+@pytest.mark.parametrize("payload", ["v1", "v2"])
+async def test_a_deploy_over_a_fire_time_does_not_lose_it(world: World, payload: str) -> None:
+    def nightly(word: str) -> Callable[[Say], object]:
+        return lambda say: say.cron("0 3 * * *", payload=word, name="tick")
+
+    old = world.process(release(world, nightly("v1")))
+    await world.clock.elapse("1s")
+    fire_time = (await world.trigger()).fire_time
+    assert fire_time is not None
+    old.kill()
+    world.clock.advance(fire_time - world.clock.now() + 60)
+    world.process(release(world, nightly(payload)))
+    await world.clock.elapse("1s")
+    [task] = (await world.memory.find(Filter(), limit=9)).tasks
+    detail = await world.memory.detail(task.id)
+    assert detail is not None
+    assert detail.payload == f'"{payload}"'.encode()
+    assert (await world.trigger()).last_fire_time == fire_time
+
+
+async def test_what_another_makes_behind_a_look_is_not_written_over(world: World) -> None:
+    app = release(world, tick())
+    slow = world.process(app, start=False)
+    find = slow.triggers.find
+
+    async def find_and_then(trigger_id: str) -> Any:
+        found = await find(trigger_id)
+        if found is None:
+            other = world.process(app)
+            await world.clock.elapse("1s")
+            await asked(world, app, "pause")
+            other.kill()
+        return found
+
+    slow.triggers.__dict__["find"] = find_and_then
+    slow.start()
+    await slow.declared.sync()
+    await world.clock.elapse("5m")
+    assert (await world.trigger()).status is S.PAUSED
+
+
 async def test_one_that_is_removed_from_the_code_is_cancelled_at_the_next_start(
     world: World,
 ) -> None:
@@ -213,7 +303,7 @@ async def test_while_nobody_can_say_who_lives_nothing_is_judged(world: World) ->
 
 async def test_a_worker_says_what_it_declares_before_it_is_in_the_store(world: World) -> None:
     process = world.process(release(world, tick()), start=False)
-    process.faults = {"save": "lost request"}.get
+    process.faults = {"apply": "lost request"}.get
     process.start()
     await world.clock.elapse("1s")
     assert await world.memory.triggers.find("tick") is None
@@ -262,11 +352,54 @@ async def test_the_sweep_looks_through_all_pages(world: World) -> None:
     one = await world.trigger()
     for n in range(PAGE + 1):
         await world.memory.triggers.save(replace(one, id=f"a-{n:04}"))
-    await world.memory.triggers.save(replace(one, id="z", declared=True))
+        await world.memory.triggers.save(replace(one, id=f"z-{n:04}", declared=True))
     world.process(app)
     await world.clock.elapse("1s")
-    assert (await world.trigger("z")).status is S.CANCELLED
+    assert (await world.trigger("z-0000")).status is S.CANCELLED
+    assert (await world.trigger(f"z-{PAGE:04}")).status is S.CANCELLED
     assert (await world.trigger("a-0000")).status is S.PENDING
+
+
+async def test_the_sweep_does_not_look_at_what_is_not_declared(world: World) -> None:
+    app, say = an_app(world)
+    with app.on(world.memory, clock=world.clock, chance=world.chance):
+        await app.schedule.every("1d", say, "hello", name="tick")
+    one = await world.trigger()
+    for n in range(3 * PAGE):
+        await world.memory.triggers.save(replace(one, id=f"a-{n:04}"))
+    process = world.process(app)
+    await world.clock.elapse("1s")
+    assert process.calls.count("find_all") == 1
+
+
+async def test_one_whose_type_went_with_it_is_cancelled_in_its_time(world: World) -> None:
+    old = world.process(release(world, tick()))
+    await world.clock.elapse("1s")
+    old.kill()
+    await world.memory.leave(old.name)
+    other = world.process(Holdfast("memory://", clock=world.clock))
+    await world.clock.elapse("15m")
+    trigger = await world.trigger()
+    assert (trigger.status, trigger.reason) == (S.CANCELLED, NOT_DECLARED)
+    assert trigger.ended_at is not None
+    other.kill()
+    world.process(release(world, tick()))
+    await world.clock.elapse("1s")
+    assert await world.minutes() == [15.0], "it was only away: once for all that it missed"
+
+
+async def test_a_worker_that_fires_nothing_keeps_no_trigger(world: World) -> None:
+    old = world.process(release(world, tick()))
+    await world.clock.elapse("1s")
+    old.kill()
+    await world.memory.leave(old.name)
+    idle = world.process(release(world, tick()), start=False)
+    idle.schedules = False
+    idle.start()
+    await idle.beat()
+    world.process(release(world))
+    await world.clock.elapse("1s")
+    assert (await world.trigger()).status is S.CANCELLED
 
 
 async def test_a_judgement_that_came_too_soon_is_mended_by_the_next_sync(world: World) -> None:

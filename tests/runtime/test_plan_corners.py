@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import FailureCount, Status
+from holdfast import FailureCount, Status, StoreUnavailable
 from holdfast.domain.plan import MemberState, PlanApplied, PlanStale, PlanStatus
 from tests.runtime.helpers import Gate
 from tests.runtime.plan_bench import Bench
@@ -199,3 +199,214 @@ async def test_a_zombies_retry_is_void_once_the_plan_was_paused(bench: Bench) ->
     assert bench.statuses() == [S.FAILED, S.CREATED]
     await plan.resume()
     assert await bench.until_rests() is P.COMPLETED
+
+
+# What a person does to single tasks of a plan that rests.
+
+
+async def rested_partly(bench: Bench, **terms: Any) -> Any:
+    """Two of three have failed, and nobody has the plan."""
+    process = await bench.start("a")
+    bench.fails = {"t1", "t2"}
+    await bench.plan("t1", "t2", "t3", **terms)
+    assert await bench.until_rests() is P.PARTIAL_FAILED
+    await bench.until(lambda: bench.record.lease is None)
+    bench.fails, bench.by_hand = set(), {"t1", "t2"}
+    return process
+
+
+async def test_a_plan_whose_failed_tasks_were_retried_by_hand_is_completed(bench: Bench) -> None:
+    await rested_partly(bench)
+    await bench.app.control.retry(bench.task_id("t1"))
+    await bench.until(lambda: bench.record.count(M.COMPLETED) == 2, most_seconds=20)
+    assert (bench.record.status, bench.record.reason) == (P.PARTIAL_FAILED, "1 failed, of 3")
+    await bench.app.control.retry(bench.task_id("t2"))
+    await bench.until(lambda: bench.record.status is P.COMPLETED, most_seconds=20)
+    assert (bench.record.settled_at is not None, bench.record.reason) == (True, None)
+
+
+async def test_a_plan_keeps_its_driver_while_a_task_goes_by_hand(bench: Bench) -> None:
+    """And sees it fail again."""
+    await rested_partly(bench)
+    [gate] = bench.stand("t1")
+    bench.fails = {"t1"}
+    await bench.app.control.retry(bench.task_id("t1"))
+    await bench.reached(gate)
+    await bench.clock.elapse(60)
+    assert bench.record.lease is not None
+    assert bench.record.count(M.ADMITTED) == 1
+    gate.open()
+    await bench.until(lambda: bench.record.lease is None, most_seconds=20)
+    assert (bench.record.status, bench.record.count(M.FAILED)) == (P.PARTIAL_FAILED, 2)
+
+
+async def test_what_a_person_has_discarded_is_no_failure_of_a_plan(bench: Bench) -> None:
+    await rested_partly(bench)
+    for tenant in ("t1", "t2"):
+        await bench.app.control.discard(bench.task_id(tenant))
+    await bench.until(lambda: bench.record.status is P.COMPLETED, most_seconds=20)
+    assert bench.record.count(M.CANCELLED) == 2
+
+
+async def test_a_failed_plan_is_mended_step_by_step(bench: Bench) -> None:
+    await bench.start("a")
+    bench.fails = {"t1", "t2"}
+    await bench.plan("t1", "t2")
+    assert await bench.until_rests() is P.FAILED
+    bench.fails, bench.by_hand = set(), {"t1", "t2"}
+    await bench.app.control.retry(bench.task_id("t1"))
+    await bench.until(lambda: bench.record.status is P.PARTIAL_FAILED, most_seconds=20)
+    await bench.app.control.discard(bench.task_id("t2"))
+    await bench.until(lambda: bench.record.status is P.COMPLETED, most_seconds=20)
+
+
+async def test_a_failed_plan_all_of_whose_tasks_were_discarded_is_cancelled(bench: Bench) -> None:
+    await bench.start("a")
+    bench.fails = {"t1", "t2"}
+    await bench.plan("t1", "t2")
+    assert await bench.until_rests() is P.FAILED
+    for tenant in ("t1", "t2"):
+        await bench.app.control.discard(bench.task_id(tenant))
+    await bench.until(lambda: bench.record.status is P.CANCELLED, most_seconds=20)
+
+
+async def test_a_halted_plan_counts_what_was_mended_by_hand(bench: Bench) -> None:
+    await bench.start("a")
+    bench.fails = {"t1"}
+    plan = await bench.plan("t1", "t2", waves=("1", "100%"))
+    assert await bench.until_rests() is P.HALTED
+    bench.fails, bench.by_hand = set(), {"t1"}
+    await bench.app.control.retry(bench.task_id("t1"))
+    await bench.until(lambda: bench.record.count(M.COMPLETED) == 1, most_seconds=20)
+    await bench.until(lambda: bench.record.lease is None, most_seconds=20)
+    assert (bench.record.status, bench.statuses()[1]) == (P.HALTED, S.CREATED)
+    await plan.resume()
+    assert bench.record.forgiven == 0
+    assert await bench.until_rests() is P.COMPLETED
+
+
+async def test_a_paused_plan_leaves_alone_what_a_person_sets_going(bench: Bench) -> None:
+    await bench.start("a")
+    bench.fails = {"t1"}
+    [gate] = bench.stand("t2")
+    plan = await bench.plan("t1", "t2", "t3", max_concurrency=1, halt_on=None)
+    await bench.reached(gate)
+    await plan.pause()
+    await bench.clock.elapse(2)
+    gate.open()
+    await bench.until(lambda: bench.record.lease is None, most_seconds=20)
+    bench.fails, bench.by_hand = set(), {"t1"}
+    [gate] = bench.stand("t1")
+    await bench.app.control.retry(bench.task_id("t1"))
+    await bench.reached(gate)
+    await bench.clock.elapse(20)
+    gate.open()
+    await bench.until(lambda: bench.statuses()[0] is S.COMPLETED, most_seconds=20)
+    await bench.until(lambda: bench.record.lease is None, most_seconds=20)
+    assert (bench.record.status, bench.record.count(M.COMPLETED)) == (P.PAUSED, 1)
+    assert bench.statuses()[1:] == [S.PAUSED, S.CREATED]
+
+
+async def failed_to_roll_back(bench: Bench) -> None:
+    await bench.start("a")
+    plan = await bench.plan("t1", "t2")
+    assert await bench.until_rests() is P.COMPLETED
+    bench.undo_fails = {"t1"}
+    await plan.rollback()
+    await bench.until(lambda: bench.record.status is P.ROLLBACK_FAILED)
+    bench.undo_fails = set()
+
+
+@pytest.mark.parametrize("command", ["rollback", "discard"])
+async def test_a_rollback_that_a_person_has_finished_by_hand_is_done(
+    bench: Bench, command: str
+) -> None:
+    await failed_to_roll_back(bench)
+    await getattr(bench.app.control, command)(bench.task_id("t1"))
+    await bench.until(lambda: bench.record.status is P.ROLLED_BACK, most_seconds=20)
+    assert bench.record.settled_at is not None
+
+
+async def test_a_task_that_could_not_be_undone_is_not_undone_because_somebody_looked(
+    bench: Bench,
+) -> None:
+    """Newer work of its tenant has run over it: it is as completed as it was."""
+    await bench.start("a")
+    plan = await bench.plan("t1", "t2")
+    assert await bench.until_rests() is P.COMPLETED
+    newer = await bench.other("t1")
+    await newer.result()
+    await plan.rollback()
+    await bench.until(lambda: bench.record.status is P.ROLLBACK_FAILED)
+    version = bench.record.version
+    await bench.store.plans.wake(["p"])
+    await bench.until(lambda: bench.record.version > version, most_seconds=20)
+    await bench.clock.elapse(10)
+    assert bench.record.status is P.ROLLBACK_FAILED
+    assert bench.record.count(M.ROLLBACK_FAILED) == 1
+    await bench.app.control.rollback(bench.task_id("t1"), force=True)
+    await bench.until(lambda: bench.record.status is P.ROLLED_BACK, most_seconds=20)
+
+
+async def test_what_a_person_does_just_before_the_driver_goes_is_seen(bench: Bench) -> None:
+    """The driver has looked at the task, and has not yet written that the plan rests."""
+    process = await bench.start("a")
+    bench.fails = {"t1"}
+    [gate] = bench.stand("t2")
+    await bench.plan("t1", "t2")
+    await bench.reached(gate)
+    await bench.until(lambda: bench.record.count(M.FAILED) == 1)
+    await bench.clock.elapse(4)
+    writes = process.held["plans.apply"] = Gate()
+    gate.open()
+    await bench.reached(writes)
+    bench.fails, bench.by_hand = set(), {"t1"}
+    await bench.app.control.retry(bench.task_id("t1"))
+    await bench.until(lambda: bench.statuses() == [S.COMPLETED, S.COMPLETED])
+    writes.open()
+    await bench.until(lambda: bench.record.status is P.COMPLETED, most_seconds=20)
+
+
+async def test_of_many_that_rest_the_one_that_was_mended_is_found_at_once(bench: Bench) -> None:
+    await bench.start("a")
+    failing = [f"f{number}" for number in range(450)]
+    bench.fails = set(failing)
+    await bench.plan(*failing, "t1")
+    assert await bench.until_rests() is P.PARTIAL_FAILED
+    await bench.until(lambda: bench.record.lease is None)
+    bench.fails, bench.by_hand = set(), {"f449"}
+    await bench.app.control.retry(bench.task_id("f449"))
+    await bench.until(lambda: bench.record.count(M.COMPLETED) == 2, most_seconds=5)
+    await bench.until(lambda: bench.record.lease is None, most_seconds=5)
+    version = bench.record.version
+    await bench.store.plans.wake(["p"])
+    await bench.until(lambda: bench.record.version > version, most_seconds=1)
+    assert bench.record.lease is None
+
+
+async def test_a_command_is_done_though_the_plan_could_not_be_told(bench: Bench) -> None:
+    await rested_partly(bench)
+
+    async def away(plan_ids: Any) -> None:
+        raise StoreUnavailable(f"{plan_ids}: nobody answers")
+
+    wake, bench.store.plans.wake = bench.store.plans.wake, away  # type: ignore[method-assign]
+    await bench.app.control.retry(bench.task_id("t1"))
+    await bench.until(lambda: bench.statuses()[0] is S.COMPLETED)
+    bench.store.plans.wake = wake  # type: ignore[method-assign]
+    await bench.app.control.discard(bench.task_id("t2"))
+    await bench.until(lambda: bench.record.status is P.COMPLETED, most_seconds=20)
+
+
+async def test_a_plan_that_rests_costs_nothing_when_nobody_does_anything(bench: Bench) -> None:
+    process = await rested_partly(bench)
+    await bench.app.control.retry(bench.task_id("t1"))
+    await bench.until(lambda: bench.record.count(M.COMPLETED) == 2)
+    await bench.until(lambda: bench.record.lease is None)
+    version = bench.record.version
+    process.calls.clear()
+    await bench.clock.elapse(600)
+    looks = [verb for verb in process.calls if verb.startswith("plans.")]
+    assert set(looks) <= {"plans.claim"}
+    assert len(looks) <= 21
+    assert bench.record.version == version

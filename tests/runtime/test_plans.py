@@ -170,7 +170,8 @@ async def test_a_halt_lets_nothing_new_go_while_what_runs_comes_to_its_end(bench
     await bench.clock.elapse(30)
     assert sorted(bench.ran) == ["t1", "t2"]
     info = await plan.info()
-    assert info.reason == "1 of the 4 tasks of wave 1 have failed, more than 0 of a wave"
+    said = "1 of the 4 tasks of wave 1 have failed; it halts at more than 0 of a wave"
+    assert info.reason == said
     assert info.count(M.ADMITTED) == 1
     gate.open()
     await bench.clock.elapse(30)

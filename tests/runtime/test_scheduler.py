@@ -19,7 +19,7 @@ from holdfast.domain.firing import RETRY_LIMIT
 from holdfast.domain.schedule import Once
 from holdfast.domain.trigger import TriggerChange
 from holdfast.ports import Filter
-from holdfast.runtime.scheduler import IDLE_SECONDS
+from holdfast.runtime.scheduler import BATCH, IDLE_SECONDS
 from tests.runtime.scheduling import START, Process, Say, World, an_app, every_minute, no_faults
 
 S = TriggerStatus
@@ -273,6 +273,62 @@ async def test_more_than_a_batch_is_fired_at_once(
     assert process.calls.count("apply") == 3, "in batches"
     statuses = {t.status for t in (await world.memory.triggers.find_all(limit=999)).triggers}
     assert statuses == {S.COMPLETED}
+
+
+async def test_a_batch_of_others_is_left_before_the_next_look(
+    world: World, apped: tuple[Holdfast, Say]
+) -> None:
+    app, say = apped
+    with app.on(world.memory, clock=world.clock, chance=world.chance):
+        for n in range(3 * BATCH):
+            await app.schedule.at(START + 60, say, "x", name=f"one-{n}")
+    owner = world.process(app)
+    await world.clock.elapse("1s")
+    owner.kill()
+    stranger = world.process(Holdfast("memory://", clock=world.clock), start=False)
+    stranger.start()
+    await world.clock.elapse("50s")
+    await owner.beat()
+    stranger.calls.clear()
+    await world.clock.elapse("9.5s")
+    assert stranger.calls.count("find_due_with_lease") == 1
+    page = await world.memory.triggers.find_all(limit=999)
+    assert len([one for one in page.triggers if one.reason]) == BATCH
+    await world.clock.elapse("60s")
+    statuses = {one.status for one in (await world.memory.triggers.find_all(limit=999)).triggers}
+    assert statuses == {S.PENDING}
+
+
+async def test_those_that_failed_before_go_one_by_one_in_any_order(
+    world: World, apped: tuple[Holdfast, Say]
+) -> None:
+    app, say = apped
+    names = [f"one-{n}" for n in range(8)]
+    with app.on(world.memory, clock=world.clock, chance=world.chance):
+        for name in names:
+            await app.schedule.at(START + 60, say, "x", name=name)
+    world.clock.advance("60s")
+    await world.memory.triggers.find_due_with_lease("dead", limit=6, lease_seconds=30)
+    world.clock.advance("31s")
+    process = world.process(app, start=False)
+    batches: list[list[str]] = []
+    apply = process.triggers.apply
+
+    async def noted(batch: Sequence[TriggerChange], **options: Any) -> Any:
+        batches.append([change.after.id for change in batch])
+        return await apply(batch, **options)
+
+    process.triggers.__dict__["apply"] = noted
+    process.start()
+    await world.clock.elapse("1s")
+    assert batches[0] == names[6:], "together, and before the others"
+    assert [len(batch) for batch in batches[1:]] == [1] * 6
+    order = [name for [name] in batches[1:]]
+    assert sorted(order) == names[:6]
+    assert order != names[:6]
+
+
+# -- when the store fails
 
 
 async def test_an_outage_is_waited_out(world: World, apped: tuple[Holdfast, Say]) -> None:

@@ -79,6 +79,46 @@ async def test_an_overlap_is_queued_until_the_last_task_has_ended(
     assert len(process.calls) < 60 * 3 * 4, "it is asked after twice a minute, not more"
 
 
+async def test_a_persons_fire_does_not_let_the_next_time_overlap(
+    world: World, apped: tuple[Holdfast, Say]
+) -> None:
+    app, say = apped
+    await every_minute(world, app, say, overlap=Overlap.SKIP)
+    world.process(app)
+    await world.clock.elapse("65s")
+    with app.on(world.memory, clock=world.clock, chance=world.chance):
+        extra = await (await app.schedule.get("tick")).fire()
+        await extra.cancel()
+        await world.clock.elapse("60s")
+        assert (await world.trigger()).missed == 1, "the task of the first minute still waits"
+        await settle(world)
+        extra = await (await app.schedule.get("tick")).fire()
+        await world.clock.elapse("60s")
+        assert (await world.trigger()).missed == 2, "that of the person still waits"
+        await extra.cancel()
+        await world.clock.elapse("60s")
+    assert (await world.trigger()).missed == 2
+    assert len(await world.keys()) == 4
+
+
+async def test_a_fire_time_that_comes_again_counts_the_task_that_it_had(
+    world: World, apped: tuple[Holdfast, Say]
+) -> None:
+    app, say = apped
+    await every_minute(world, app, say, overlap=Overlap.SKIP)
+    waits = await world.trigger()
+    process = world.process(app)
+    await world.clock.elapse("61s")
+    first = (await world.trigger()).last_task
+    process.kill()
+    await world.memory.triggers.save(waits)  # as from a backup
+    world.process(app)
+    await world.clock.elapse("1s")
+    assert (await world.trigger()).last_task == first
+    await world.clock.elapse("60s")
+    assert len(await world.keys()) == 1, "the one that there is still waits"
+
+
 async def test_what_is_caught_up_does_not_overlap_itself(
     world: World, apped: tuple[Holdfast, Say]
 ) -> None:
@@ -136,6 +176,29 @@ async def test_a_bad_payload_does_not_stop_its_neighbours(
     assert "stored value is no" in bad.reason
 
 
+async def test_a_reason_does_not_tell_the_payload(
+    world: World, apped: tuple[Holdfast, Say]
+) -> None:
+    app, _ = apped
+    older = Holdfast("memory://", clock=world.clock, chance=world.chance)
+
+    @older.task("login")
+    async def login(ctx: Context, login: dict[str, str]) -> None: ...
+
+    @app.task("login")
+    async def login_by_number(ctx: Context, login: dict[str, int]) -> None: ...
+
+    with older.on(world.memory, clock=world.clock, chance=world.chance):
+        await older.schedule.every("1m", login, {"password": "hunter2"}, name="bad")
+    world.process(app)
+    await world.clock.elapse("90s")
+    bad = await world.trigger("bad")
+    assert bad.status is S.SUSPENDED
+    assert bad.reason is not None
+    assert "payload.password" in bad.reason
+    assert "hunter2" not in bad.reason
+
+
 async def test_a_type_that_nobody_knows_suspends_after_its_time(
     world: World, apped: tuple[Holdfast, Say]
 ) -> None:
@@ -171,6 +234,22 @@ async def test_a_type_that_another_worker_knows_is_left_to_it(
     world.process(app)
     await world.clock.elapse("10s")
     assert await world.minutes() == [1.0]
+
+
+async def test_a_worker_that_fires_nothing_serves_no_trigger(
+    world: World, apped: tuple[Holdfast, Say]
+) -> None:
+    app, say = apped
+    await every_minute(world, app, say)
+    idle = world.process(app, start=False)
+    idle.schedules = False
+    idle.start()
+    world.process(Holdfast("memory://", clock=world.clock))
+    for _ in range(12):
+        await idle.beat()
+        await world.clock.elapse("1m")
+    trigger = await world.trigger()
+    assert (trigger.status, trigger.fire_time) == (S.SUSPENDED, START + 60)
 
 
 async def test_while_nobody_can_say_who_lives_an_unknown_type_waits(

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from holdfast.domain import names, operate
-from holdfast.domain.errors import Contended, Refused, TaskNotFound, TenantMovedOn
+from holdfast.domain.errors import Contended, Refused, StoreError, TaskNotFound, TenantMovedOn
 from holdfast.domain.operate import Ask
 from holdfast.domain.state import Command
 from holdfast.domain.task import By, Task
 from holdfast.domain.transition import Applied, MovedOn, Transition
 from holdfast.ports import Clock, Store
 from holdfast.runtime.ids import new_id
+
+log = logging.getLogger("holdfast.plans")
 
 TRIES = 20
 
@@ -93,8 +96,18 @@ class Control:
                 await self._write_down(task, command, ask, error)
                 raise
             if isinstance(outcome, Applied):
+                await self._tell_plan(outcome.task)
                 return outcome.task
         raise Contended(f"task {task_id}", TRIES)
+
+    async def _tell_plan(self, task: Task) -> None:
+        """A plan that rests looks at its tasks only when somebody says so."""
+        if task.plan is None:
+            return
+        try:
+            await self._store().plans.wake([task.plan])
+        except StoreError as error:  # what was asked for is done
+            log.warning("plan %s was not told of task %s: %s", task.plan, task.id, error)
 
     async def _write_down(self, task: Task, command: Command, ask: Ask, error: Refused) -> None:
         await self._store().audit(operate.refusal(task, command, ask, error.code))

@@ -105,9 +105,19 @@ class Submittable(Timed[P], Generic[P, R]):
         user: Any = None,
     ) -> Planned: ...
 
-    def on(self, payload: Any = None, **terms: Any) -> Planned:
+    def on(
+        self,
+        payload: Any = None,
+        *,
+        tenant: str | None = None,
+        queue: str | None = None,
+        trace_id: str | None = None,
+        user: Any = None,
+    ) -> Planned:
         """A task for a plan: ``app.plan("upgrade-7", [upgrade.on(order, tenant=t) for t in …])``"""
-        return self._app.planned(self.declared, payload, **terms)
+        return self._app.planned(
+            self.declared, payload, tenant=tenant, queue=queue, trace_id=trace_id, user=user
+        )
 
     async def submit_many(
         self,

@@ -53,6 +53,12 @@ class PlanControl:
         decision = partial(steer.rollback, wave=wave, force=force)
         return await self._swap(plan_id, PlanCommand.ROLLBACK, decision, reason)
 
+    async def can(self, plan_id: str, command: PlanCommand) -> bool:
+        [plan] = await self._store().plans.find([plan_id])
+        if plan is None:
+            raise PlanNotFound(plan_id)
+        return plan.can(command)
+
     async def _ask(
         self, plan_id: str, command: PlanCommand, decision: Decision, reason: str
     ) -> Plan:

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -55,8 +55,8 @@ class PlanTerms(TypedDict, total=False):
     waves: Sequence[str | int]  # how far each goes: ("1", "5%", "25%", "100%")
     soak: float | str  # between the end of a wave and the next
     halt_on: HaltRule | None  # with waves: FailureRate(0) unless said otherwise
-    on_halt: str  # "pause", "rollback" (the wave), "rollback-plan"
-    conflict: str  # "wait", "skip", "reject": for tenants that are busy with other work
+    on_halt: OnHalt | Literal["pause", "rollback", "rollback-plan"]  # rollback: the wave
+    conflict: Conflict | Literal["wait", "skip", "reject"]  # for tenants that are busy elsewhere
     repeat_tenants: bool  # the same tenant may stand in the plan more than once
     keep: float | str  # how long the record stays after it has settled
 
@@ -202,10 +202,13 @@ def checked(plan_id: str, tasks: Sequence[Planned], terms: PlanTerms, *, now: fl
     names.check("plan", plan_id)
     if unknown := terms.keys() - PlanTerms.__annotations__.keys():
         raise InvalidPlan(f"a plan knows no {', '.join(sorted(unknown))}")
+    if not isinstance(tasks, Sequence) or isinstance(tasks, str | bytes):
+        raise InvalidPlan(f"the tasks of a plan are a list, not {type(tasks).__name__}")
     if not 0 < len(tasks) <= MOST:
         raise InvalidPlan(f"a plan has 1 to {MOST} tasks, not {len(tasks)}")
-    if strange := next((one for one in tasks if not isinstance(one, Planned)), None):
-        raise InvalidPlan(f"{strange!r} is no task of a plan: make it with .on(payload, tenant=…)")
+    for one in tasks:
+        if not isinstance(one, Planned):
+            raise InvalidPlan(f"{one!r} is no task of a plan: make it with .on(payload, tenant=…)")
     if not terms.get("repeat_tenants", False):
         _check_tenants(tasks)
     most = terms.get("max_concurrency")
@@ -216,7 +219,7 @@ def checked(plan_id: str, tasks: Sequence[Planned], terms: PlanTerms, *, now: fl
         id=plan_id,
         total=len(tasks),
         digest="",
-        max_concurrency=most,
+        max_concurrency=most or len(tasks),
         waves=ends,
         soak_seconds=seconds(terms.get("soak", 0.0)),
         halt_on=_halt_rule(terms),
@@ -241,13 +244,18 @@ def _check_tenants(tasks: Sequence[Planned]) -> None:
 def _halt_rule(terms: PlanTerms) -> HaltRule | None:
     rule = terms.get("halt_on", FailureRate(0.0) if "waves" in terms else None)
     match rule:
-        case FailureRate(rate) if not 0 <= rate <= 1:
+        case FailureRate(rate) if not _is_number(rate, int | float) or not 0 <= rate <= 1:
             raise InvalidPlan(f"FailureRate({rate!r}): a share between 0 and 1")
-        case FailureCount(count) if count < 0:
-            raise InvalidPlan(f"FailureCount({count!r}): a number, at least 0")
+        case FailureCount(count) if not _is_number(count, int) or count < 0:
+            raise InvalidPlan(f"FailureCount({count!r}): a whole number, at least 0")
         case None | FailureRate() | FailureCount():
             return rule
     raise InvalidPlan(f"halt_on={rule!r}: FailureRate(0.05) or FailureCount(3)")
+
+
+def _is_number(value: object, kind: Any) -> bool:
+    """Constructors check no types."""
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def _one_of(kind: Any, name: str, value: str) -> Any:

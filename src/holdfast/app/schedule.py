@@ -232,38 +232,46 @@ class Schedules:
         for _ in range(TRIES):
             there = await self._triggers.find(trigger_id)
             if there is None:
-                return await self._save(trigger_id, wanted)
-            if defining.same(there, _started_as(there, wanted) if any_start else wanted):
-                if not replaces or there.status in UNFINISHED:
+                change = defining.create(wanted, trigger_id, **self._draw(wanted))
+            else:
+                mine = _started_as(there, wanted) if any_start else wanted
+                if _is_answer(there, mine, replaces):
                     return there
-            elif not replaces or _is_anothers(there, wanted):
-                raise TriggerConflict(trigger_id)
-            now, chance, request = self._draw(wanted)
-            change = defining.redefine(there, wanted, now=now, chance=chance, request=request)
+                # What goes on keeps its start, else it would lose the time that it waits for.
+                mine = mine if there.status in UNFINISHED else wanted
+                change = defining.redefine(there, mine, **self._draw(wanted))
             limit = self._app.settings.queue_limit
             [outcome] = await self._triggers.apply([change], depth_limit=limit)
             if isinstance(outcome, Changed):
                 return outcome.trigger
         raise Contended(f"trigger {trigger_id}", TRIES)
 
-    async def _save(self, trigger_id: str, wanted: Definition) -> Trigger:
-        now, chance, request = self._draw(wanted)
-        begun = defining.begun(wanted, trigger_id, now=now, chance=chance, request=request)
-        return await self._triggers.save(begun)
-
-    def _draw(self, wanted: Definition) -> tuple[float, float, str]:
+    def _draw(self, wanted: Definition) -> dict[str, Any]:
         now, chance = self._app.clock.now(), self._app.chance
         is_past = isinstance(wanted.schedule, Once) and wanted.schedule.at < now
         if is_past and wanted.misfire is Misfire.SKIP:
             said = "it is past, and misfire='skip' leaves out what is past"
             raise InvalidSchedule(times.described(wanted.schedule), said)
-        return now, chance.random(), new_id(self._app.clock, chance)
+        return {
+            "now": now,
+            "chance": chance.random(),
+            "request": new_id(self._app.clock, chance),
+        }
 
     def _handle(self, trigger: Trigger) -> TriggerHandle[Any]:
         known = self._app.registry.find(trigger.target)
         return TriggerHandle(
             self._control, trigger.id, Codec(Any) if known is None else known.result
         )
+
+
+def _is_answer(there: Trigger, wanted: Definition, replaces: bool) -> bool:
+    """TriggerConflict: it is neither what was asked for nor to be replaced by that."""
+    if defining.same(there, wanted):
+        return not replaces or there.status in UNFINISHED
+    if not replaces or _is_anothers(there, wanted):
+        raise TriggerConflict(there.id)
+    return False
 
 
 def _is_anothers(there: Trigger, wanted: Definition) -> bool:

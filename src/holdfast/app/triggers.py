@@ -19,12 +19,13 @@ from holdfast.domain.errors import (
     TriggerNotFound,
 )
 from holdfast.domain.operate import Ask
-from holdfast.domain.task import By
+from holdfast.domain.task import By, Place
 from holdfast.domain.transition import Submission
 from holdfast.domain.trigger import (
     UNFINISHED,
     Changed,
     NoRoom,
+    Overlap,
     Trigger,
     TriggerChange,
     TriggerCommand,
@@ -41,6 +42,7 @@ R = TypeVar("R")
 
 TRIES = 20
 NEXT_MAX = 1_000
+FINISHED = (Place.PARKED, Place.SETTLED)  # what holds up no next time
 
 Decision = Callable[[Trigger, Ask], TriggerChange]
 
@@ -58,13 +60,15 @@ class TriggerControl:
 
     async def ask(
         self, trigger_id: str, command: TriggerCommand, decision: Decision, reason: str
-    ) -> Changed:
+    ) -> Trigger:
         why, app = names.check_text("reason", reason), self._app
         by = By(actor=self._by.actor, origin=self._by.origin, reason=why)
         ask = Ask(by=by, now=app.clock.now(), request=new_id(app.clock, app.chance))
         limit = app.settings.queue_limit
         for _ in range(TRIES):
             trigger = await self.found(trigger_id)
+            if trigger.asked == ask.request:
+                return trigger  # it was written, and its answer was lost
             try:
                 change = decision(trigger, ask)
                 [outcome] = await self._triggers.apply([change], depth_limit=limit)
@@ -74,14 +78,31 @@ class TriggerControl:
                 await app.store.audit(firing.refusal(trigger, command, ask, error.code))
                 raise
             if isinstance(outcome, Changed):
-                return outcome
+                return outcome.trigger
         raise Contended(f"trigger {trigger_id}", TRIES)
 
-    def fire(self, trigger: Trigger, ask: Ask) -> TriggerChange:
-        return firing.fire_now(trigger, ask, self._made(trigger, ask.now))
+    async def fire(self, trigger_id: str, reason: str) -> str:
+        """The id of its task, which is the same however often it has to be decided anew."""
+        made: list[Submission] = []
+        ended_task = await self._ended_task(await self.found(trigger_id))
 
-    def _made(self, trigger: Trigger, now: float) -> Submission:
-        app = self._app
+        def decision(trigger: Trigger, ask: Ask) -> TriggerChange:
+            made.append(self._made(trigger, ask))
+            return firing.fire_now(trigger, ask, made[-1], ended_task=ended_task)
+
+        await self.ask(trigger_id, TriggerCommand.FIRE, decision, reason)
+        return made[0].task.id
+
+    async def _ended_task(self, trigger: Trigger) -> str | None:
+        """Its last one, if it does not wait or run any more."""
+        task_id = trigger.last_task
+        if task_id is None or trigger.overlap is Overlap.ALLOW:
+            return None
+        [task] = await self._app.store.load([task_id])
+        return task_id if task is None or task.place in FINISHED else None
+
+    def _made(self, trigger: Trigger, ask: Ask) -> Submission:
+        app, now = self._app, ask.now
         declared = app.registry.find(trigger.target)
         if declared is None:
             said = f"its task type {trigger.target!r} is not declared here"
@@ -92,7 +113,7 @@ class TriggerControl:
         declared.payload.decode(body)
         terms: dict[str, Any] = {"tenant": trigger.tenant, "queue": trigger.queue}
         record = making.record(declared, now=now, user=trigger.user, **terms)
-        keys, ids = [firing.key_now(trigger, now)], [new_id(app.clock, app.chance)]
+        keys, ids = [firing.key_now(trigger, ask)], [ask.request]
         [made] = making.submissions(app.store, record, [body], keys, ids)
         return made
 
@@ -141,10 +162,7 @@ class TriggerHandle(Generic[R]):
 
     async def fire(self, reason: str = "") -> Handle[R]:
         """A task now, whatever its policies say; its times stay. What fires once has fired then."""
-        decision = self._control.fire
-        changed = await self._control.ask(self.id, TriggerCommand.FIRE, decision, reason)
-        task_id = changed.trigger.last_task
-        assert task_id is not None
+        task_id = await self._control.fire(self.id, reason)
         return self._control.handle_of(task_id, self._result)
 
     async def pause(self, reason: str = "") -> TriggerStatus:
@@ -160,4 +178,4 @@ class TriggerHandle(Generic[R]):
     async def _asked(
         self, command: TriggerCommand, decision: Decision, reason: str
     ) -> TriggerStatus:
-        return (await self._control.ask(self.id, command, decision, reason)).trigger.status
+        return (await self._control.ask(self.id, command, decision, reason)).status

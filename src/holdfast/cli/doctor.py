@@ -14,14 +14,17 @@ from holdfast.cli import options as opt
 from holdfast.cli.exits import Exit
 from holdfast.cli.session import Session, run
 from holdfast.cli.show import item, print_fields, print_json, say
+from holdfast.domain.plan import SUSPENDED
 from holdfast.domain.state import START
 from holdfast.domain.task import Place, Task
+from holdfast.domain.trigger import TriggerStatus
 from holdfast.ports import Check, Filter, Finding, Stats, WorkerInfo
 
 NOT_DURABLE = "NO: a crash may lose tasks"
 FINDINGS = 1000
 PAGE = 500
 LEASES_LOOKED_AT = 10_000
+WAITING_SHOWN = 20
 GRACE_SECONDS = 2.0  # a lapsed lease is taken over within this
 
 
@@ -34,6 +37,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     oldest: Task | None  # of those that are ready
     findings: tuple[Finding, ...]
     stuck: tuple[str, ...]
+    waiting: tuple[str, ...]  # for a person, which is no fault of the store
 
     @property
     def clean(self) -> bool:
@@ -72,6 +76,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
                 for finding in self.findings
             ],
             "stuck": self.stuck,
+            "waiting": self.waiting,
         }
 
 
@@ -83,7 +88,7 @@ def doctor(
     """Find what does not agree or is stuck. Exit code 1: something was found.
 
     JSON: clean, store, durable, checks (the store's settings, each: name, good, says), workers,
-    oldestReady, findings (each: invariant, taskId, says, mended), stuck.
+    oldestReady, findings (each: invariant, taskId, says, mended), stuck, waiting.
     """
 
     async def examine(session: Session) -> tuple[Health, float]:
@@ -113,7 +118,19 @@ async def _examine(session: Session, *, fix: bool) -> Health:
         oldest=min(stats.heads.values(), key=lambda task: task.status_since, default=None),
         findings=tuple(findings),
         stuck=(*_unserved(stats, workers), *(_told(task, stats.now) for task in lapsed)),
+        waiting=tuple(await _waiting(session)),
     )
+
+
+async def _waiting(session: Session) -> list[str]:
+    """Plans and triggers that wait for a person; of tasks `holdfast suspended` tells."""
+    plans = await session.store.plans.find_all(statuses=tuple(SUSPENDED), limit=WAITING_SHOWN)
+    suspended = (TriggerStatus.SUSPENDED,)
+    triggers = await session.store.triggers.find_all(statuses=suspended, limit=WAITING_SHOWN)
+    return [
+        *(f"plan {one.id} is {one.status}: {one.reason or '-'}" for one in plans.plans),
+        *(f"trigger {one.id} is {one.status}: {one.reason or '-'}" for one in triggers.triggers),
+    ]
 
 
 async def _leased(session: Session) -> list[Task]:
@@ -194,6 +211,8 @@ def _print(health: Health, now: float) -> None:
         item(finding.invariant, f"{where}{finding.says}{mended}")
     for told in health.stuck:
         item("stuck", told)
+    for told in health.waiting:
+        item("waits for a person", told, style="yellow")
     left = len(health.stuck) + sum(not one.mended for one in health.findings)
     if health.clean:
         say("everything agrees, nothing is stuck", style="green")

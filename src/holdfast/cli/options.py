@@ -42,12 +42,14 @@ def filtered(
     type: str | None = None,
     tenant: str | None = None,
     queue: str | None = None,
+    plan: str | None = None,
     error: str | None = None,
     older_than: str | None = None,
     newer_than: str | None = None,
 ) -> Filter:
     """The filter these options name; a name that cannot be one is refused, not just unmatched."""
-    for kind, value in (("task type", type), ("tenant", tenant), ("queue", queue)):
+    given = (("task type", type), ("tenant", tenant), ("queue", queue), ("plan", plan))
+    for kind, value in given:
         if value is not None:
             names.check(kind, value)
     return Filter(
@@ -55,6 +57,7 @@ def filtered(
         type=type,
         tenant=tenant,
         queue=queue,
+        plan=plan,
         error=error,
         updated_before=None if older_than is None else now - seconds(older_than),
         updated_after=None if newer_than is None else now - seconds(newer_than),

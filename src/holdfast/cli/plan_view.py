@@ -15,6 +15,7 @@ from holdfast.app.plan_handle import PlanInfo
 from holdfast.cli.plain import plain_line
 from holdfast.cli.show import (
     Row,
+    hint,
     iso_seconds,
     item,
     print_fields,
@@ -83,6 +84,7 @@ def print_plan(shown: Shown, now: float) -> None:
     print_table(list(wave_rows(shown.info)), keep=2)
     if shown.failed_total:
         _print_failed(shown)
+    hint(f"all its tasks: holdfast tasks list --plan {shown.info.id}")
     if shown.events is not None:
         _print_events(shown.events)
 

@@ -39,6 +39,7 @@ def list_tasks(
     type: opt.Type = None,
     tenant: opt.Tenant = None,
     queue: opt.Queue = None,
+    plan: Annotated[str | None, typer.Option(metavar="ID", help="Of this plan.")] = None,
     older_than: opt.OlderThan = None,
     newer_than: opt.NewerThan = None,
     limit: opt.Limit = 50,
@@ -54,6 +55,7 @@ def list_tasks(
             type=type,
             tenant=tenant,
             queue=queue,
+            plan=plan,
             older_than=older_than,
             newer_than=newer_than,
         )

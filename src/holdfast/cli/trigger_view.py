@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from rich.text import Text
 
 from holdfast.app.phrases import ago, span
@@ -13,6 +14,7 @@ from holdfast.app.timed import zone_of
 from holdfast.cli.shapes import raw_shape
 from holdfast.cli.show import Row, print_fields, say, section, since
 from holdfast.cli.task_view import shortened
+from holdfast.domain.redaction import redacted
 from holdfast.domain.schedule import Schedule, described
 from holdfast.domain.trigger import UNFINISHED, Misfire, Trigger, TriggerStatus
 
@@ -73,7 +75,7 @@ def print_trigger(trigger: Trigger, upcoming: Sequence[datetime], now: float) ->
         say("  never again")
     section("payload")
     maker = " (or what its function in code makes)" if trigger.declared else ""
-    say(f"  {shortened(bytes(trigger.payload))}{maker}")
+    say(f"  {shortened(msgspec.json.encode(_payload(trigger)))}{maker}")
 
 
 def _head(trigger: Trigger, now: float) -> dict[str, str | Text | None]:
@@ -148,7 +150,7 @@ def trigger_shape(trigger: Trigger) -> dict[str, Any]:
 
 def detail_shape(trigger: Trigger, upcoming: Sequence[datetime]) -> dict[str, Any]:
     return trigger_shape(trigger) | {
-        "payload": raw_shape(bytes(trigger.payload)),
+        "payload": _payload(trigger),
         "queue": trigger.queue,
         "misfire": trigger.misfire,
         "catchUpMax": trigger.catch_up_max,
@@ -162,6 +164,10 @@ def detail_shape(trigger: Trigger, upcoming: Sequence[datetime]) -> dict[str, An
         "legalCommands": trigger.legal,
         "next": [moment.isoformat() for moment in upcoming],
     }
+
+
+def _payload(trigger: Trigger) -> Any:
+    return redacted(raw_shape(bytes(trigger.payload)))
 
 
 def _iso(moment: float | None, trigger: Trigger) -> str | None:

@@ -14,6 +14,7 @@ from holdfast.domain.trigger import (
     CATCH_UP_MAX,
     GRACE_SECONDS,
     KEEP_SECONDS,
+    UNFINISHED,
     Misfire,
     Overlap,
     Trigger,
@@ -43,13 +44,25 @@ def definition_of(trigger: Trigger) -> Definition:
 
 
 def same(trigger: Trigger, definition: Definition) -> bool:
-    return definition_of(trigger) == definition
+    """In whatever order the fields of the payload are written."""
+    return _comparable(definition_of(trigger)) == _comparable(definition)
+
+
+def _comparable(definition: Definition) -> Definition:
+    return replace(definition, payload=msgspec.Raw(canonical(bytes(definition.payload))))
+
+
+def canonical(body: bytes) -> bytes:
+    """The same for the same JSON, in whatever order its fields are written."""
+    if b"{" not in body:
+        return body
+    return msgspec.json.encode(msgspec.json.decode(body), order="sorted")
 
 
 def begun(
     definition: Definition, trigger_id: str, *, now: float, chance: float, request: str
 ) -> Trigger:
-    """A new trigger, to be saved."""
+    """A new trigger, not saved yet."""
     fire_time = first_time(definition.schedule, now)
     look = None
     if fire_time is not None:
@@ -65,25 +78,59 @@ def begun(
     )
 
 
+def create(
+    definition: Definition, trigger_id: str, *, now: float, chance: float, request: str
+) -> TriggerChange:
+    """Written only if nobody else has made one of that id meanwhile."""
+    before = begun(definition, trigger_id, now=now, chance=chance, request=request)
+    return TriggerChange(before=before, after=replace(before, version=before.version + 1))
+
+
+def supersede(
+    trigger: Trigger, definition: Definition, *, now: float, chance: float, request: str
+) -> TriggerChange:
+    """A new one in its place, that has nothing of it: it was another tenant's."""
+    fresh = begun(definition, trigger.id, now=now, chance=chance, request=request)
+    return TriggerChange(before=trigger, after=replace(fresh, version=trigger.version + 1))
+
+
 def redefine(
     trigger: Trigger, definition: Definition, *, now: float, chance: float, request: str
 ) -> TriggerChange:
-    """Its times count from now on; its counters and a person's pause stay."""
+    """Its counters and a person's pause stay, and so does the time that it has to answer for, if
+    its schedule is the same; those of another schedule count from now on."""
     fresh = begun(definition, trigger.id, now=now, chance=chance, request=request)
+    fire_time, look = _owed(trigger, definition) or (fresh.fire_time, fresh.trigger_at)
     is_paused = trigger.status is TriggerStatus.PAUSED
     after = replace(
         fresh,
         created_at=trigger.created_at,
         version=trigger.version + 1,
         status=trigger.status if is_paused else fresh.status,
-        trigger_at=None if is_paused else fresh.trigger_at,
+        fire_time=fire_time,
+        trigger_at=None if is_paused else look,
         reason=trigger.reason if is_paused else None,
+        asked=trigger.asked,
         last_fire_time=trigger.last_fire_time,
         last_task=trigger.last_task,
         fired=trigger.fired,
         missed=trigger.missed,
     )
     return TriggerChange(before=trigger, after=after)
+
+
+def _owed(trigger: Trigger, definition: Definition) -> tuple[float, float] | None:
+    """The fire time that it waits for, and when to look at it."""
+    if trigger.schedule != definition.schedule:
+        return None
+    if trigger.status in UNFINISHED and trigger.fire_time is not None:
+        at = trigger.fire_time
+        return at, at if trigger.trigger_at is None else trigger.trigger_at
+    if trigger.unknown_since is None:
+        return None
+    # It was dropped because nobody knew its type: it was met so at the newest of these.
+    found = times.latest(trigger.schedule, trigger.created_at, trigger.unknown_since, 1)
+    return (found[0], found[0]) if found else None
 
 
 def first_time(schedule: Schedule, now: float) -> float | None:

@@ -159,11 +159,16 @@ def lapsed(trigger: Trigger, *, now: float) -> TriggerChange | None:
 
 
 def unknown(trigger: Trigger, *, served: bool, limit_seconds: float, now: float) -> TriggerChange:
-    """Its type is not declared here; ``served``: a live worker knows it."""
+    """Its type is not declared here; ``served``: a live worker knows it.
+
+    One that code declared has gone from the code together with its type. Should it come back, the
+    time that it owes is known by ``unknown_since`` (see `definition.redefine`)."""
     if served:
         return put_off(trigger, OTHERS_SECONDS, "left to a worker that knows its type", now=now)
     since = now if trigger.unknown_since is None else trigger.unknown_since
     waited, said = now - since, f"no worker knows the task type {trigger.target!r}"
+    if waited >= limit_seconds and trigger.declared:
+        return drop(trigger, now=now, request=_request(trigger), unknown_since=since)
     if waited >= limit_seconds:
         return suspend(trigger, f"{said}, for {written(waited)} now", now=now)
     return put_off(trigger, patience(waited), said, now=now, unknown_since=since)
@@ -174,9 +179,11 @@ def suspend(trigger: Trigger, reason: str, *, now: float) -> TriggerChange:
     return TriggerChange(before=trigger, after=after)
 
 
-def drop(trigger: Trigger, *, now: float, request: str) -> TriggerChange:
+def drop(
+    trigger: Trigger, *, now: float, request: str, unknown_since: float | None = None
+) -> TriggerChange:
     """The code does not declare it any more. One that a person cancelled was kept only for that."""
-    end: dict[str, Any] = {"ended_at": now, "reason": NOT_DECLARED}
+    end = {"ended_at": now, "reason": NOT_DECLARED, "unknown_since": unknown_since}
     if trigger.status in UNFINISHED:
         after = _stepped(trigger, C.CANCEL, now=now, request=request, **_ENDED | end)
     else:
@@ -189,14 +196,17 @@ def drop(trigger: Trigger, *, now: float, request: str) -> TriggerChange:
 # What a person may ask for.
 
 
-def fire_now(trigger: Trigger, ask: Ask, submission: Submission) -> TriggerChange:
-    """One task more, whatever its policies say; its times stay. What fires once has fired then."""
+def fire_now(
+    trigger: Trigger, ask: Ask, submission: Submission, *, ended_task: str | None = None
+) -> TriggerChange:
+    """One task more, whatever its policies say; its times stay. What fires once has fired then.
+
+    ``ended_task``: one that is known to have ended. Where tasks must not overlap, its next time
+    waits for the older one that still runs, not for this."""
     MACHINE.step(trigger.status, C.FIRE)
-    changes: dict[str, Any] = {
-        "fired": trigger.fired + 1,
-        "last_fire_time": ask.now,
-        "last_task": submission.task.id,
-    }
+    changes: dict[str, Any] = {"fired": trigger.fired + 1, "last_fire_time": ask.now}
+    if trigger.overlap is Overlap.ALLOW or trigger.last_task in (None, ended_task):
+        changes["last_task"] = submission.task.id
     command = C.FIRE
     if isinstance(trigger.schedule, Once):
         command = C.FINISH
@@ -234,10 +244,10 @@ def key(trigger: Trigger, fire_time: float) -> str:
     return f"{trigger.id}@{_written(fire_time)}"
 
 
-def key_now(trigger: Trigger, now: float) -> str:
-    """Of a task that a person asked for. The version makes two of one moment two."""
-    at = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")
-    return f"{trigger.id}@{at.removesuffix('+00:00')}Z+{trigger.version}"
+def key_now(trigger: Trigger, ask: Ask) -> str:
+    """Of a task that a person asked for: the same when the same request is decided anew."""
+    at = datetime.fromtimestamp(ask.now, UTC).isoformat(timespec="milliseconds")
+    return f"{trigger.id}@{at.removesuffix('+00:00')}Z+{ask.request[-8:]}"
 
 
 def look_at(schedule: Schedule, fire_time: float, jitter_seconds: float, chance: float) -> float:
@@ -256,7 +266,7 @@ def patience(waited_seconds: float) -> float:
     return min(most, max(least, waited_seconds))
 
 
-_ENDED: dict[str, Any] = {"fire_time": None, "trigger_at": None}
+_ENDED: dict[str, Any] = {"fire_time": None, "trigger_at": None, "unknown_since": None}
 
 
 def _written(at: float) -> str:
@@ -292,9 +302,12 @@ def _onward(
 
 
 def _held(trigger: Trigger, command: TriggerCommand, *, now: float, **changes: Any) -> Trigger:
-    # One holder writes once per version, so this names the write and a resend of it.
-    request = f"{trigger.owner}:{trigger.version}"
-    return _stepped(trigger, command, now=now, request=request, **changes)
+    return _stepped(trigger, command, now=now, request=_request(trigger), **changes)
+
+
+def _request(trigger: Trigger) -> str:
+    """One holder writes once per version, so this names the write and a resend of it."""
+    return f"{trigger.owner}:{trigger.version}"
 
 
 def _asked(
@@ -305,6 +318,7 @@ def _asked(
     audited: TriggerCommand | None = None,
     **changes: Any,
 ) -> TriggerChange:
+    changes["asked"] = ask.request
     after = _stepped(trigger, command, now=ask.now, request=ask.request, **changes)
     audit = _audit(trigger, after, audited or command, ask)
     return TriggerChange(before=trigger, after=after, audit=audit)

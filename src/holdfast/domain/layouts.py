@@ -129,6 +129,7 @@ PLAN_ROUTES: Mapping[tuple[PlanStatus, PlanStatus], Route] = {
         (1097, 100),
         [(1035, 100), (1182, 100), (1182, 318), (1245, 318)],
     ),
+    (P.PARTIAL_FAILED, P.COMPLETED): ((960, 155), [(960, 185), (960, 125)]),
     (P.PARTIAL_FAILED, P.RUNNING): ((822, 222), [(885, 222), (715, 222), (715, 342), (675, 342)]),
     (P.PARTIAL_FAILED, P.ROLLING_BACK): (
         (1097, 198),
@@ -138,6 +139,11 @@ PLAN_ROUTES: Mapping[tuple[PlanStatus, PlanStatus], Route] = {
         (1097, 222),
         [(1035, 222), (1162, 222), (1162, 632), (715, 632)],
     ),
+    (P.FAILED, P.COMPLETED): (
+        (1045, 258),
+        [(1000, 305), (1000, 285), (1045, 285), (1045, 145), (1000, 145), (1000, 125)],
+    ),
+    (P.FAILED, P.PARTIAL_FAILED): ((960, 270), [(960, 305), (960, 235)]),
     (P.FAILED, P.RUNNING): ((822, 342), [(885, 342), (675, 342)]),
     (P.FAILED, P.ROLLING_BACK): ((1097, 318), [(1035, 318), (1245, 318)]),
     (P.FAILED, P.CANCELLED): ((1097, 342), [(1035, 342), (1162, 342), (1162, 632), (715, 632)]),
@@ -149,10 +155,14 @@ PLAN_ROUTES: Mapping[tuple[PlanStatus, PlanStatus], Route] = {
     (P.ROLLING_BACK, P.ROLLBACK_FAILED): ((1345, 385), [(1345, 345), (1345, 465)]),
     (P.ROLLED_BACK, P.ROLLING_BACK): ((1370, 212), [(1370, 185), (1370, 295)]),
     (P.ROLLED_BACK, P.CANCELLED): (
-        (1450, 400),
-        [(1395, 160), (1450, 160), (1450, 670), (640, 670), (640, 645)],
+        (1097, 670),
+        [(1395, 150), (1500, 150), (1500, 670), (640, 670), (640, 645)],
     ),
     (P.ROLLED_BACK, P.RUNNING): ((960, 35), [(1320, 135), (1320, 35), (600, 35), (600, 305)]),
+    (P.ROLLBACK_FAILED, P.ROLLED_BACK): (
+        (1440, 420),
+        [(1395, 490), (1440, 490), (1440, 172), (1395, 172)],
+    ),
     (P.ROLLBACK_FAILED, P.ROLLING_BACK): ((1275, 425), [(1275, 465), (1275, 345)]),
     (P.ROLLBACK_FAILED, P.CANCELLED): ((1255, 632), [(1320, 515), (1320, 632), (715, 632)]),
 }
@@ -174,7 +184,7 @@ PLANS = Picture(
     settled=plan.SETTLED,
     hands=(PERSON, DRIVER, MAKER),
     hand_of=_plan_hand,
-    width=1490,
+    width=1530,
     height=745,
     centres=PLAN_CENTRES,
     routes=PLAN_ROUTES,

@@ -34,6 +34,7 @@ SETS_GOING: Mapping[Status, Command] = {
     Status.ROLLED_BACK: Command.RETRY,
 }
 DISCARDABLE = frozenset({Status.FAILED, Status.ROLLBACK_FAILED})
+UNDONE = frozenset({Status.ROLLING_BACK, Status.ROLLED_BACK, Status.CANCELLED})
 UNDOABLE = frozenset({M.COMPLETED, M.FAILED, M.PAUSED, M.AGAIN})
 
 
@@ -84,9 +85,23 @@ def _stays(plan: Plan, index: int, member: Member, look: Look) -> bool:
             return paused or is_due(member, look)
         case M.UNDOING:
             return plan.status is P.ROLLING_BACK and is_due(member, look)
-        case M.FAILED:  # asked for again, after a rollback that failed
-            return plan.status is P.ROLLING_BACK and look.status is Status.ROLLBACK_FAILED
+        case M.FAILED | M.PAUSED | M.ROLLBACK_FAILED:
+            return _still_rests(plan, member, look)
     return False
+
+
+def _still_rests(plan: Plan, member: Member, look: Look) -> bool:
+    """Its task may look better than it is: a command was refused, or nothing was undone."""
+    if plan.status is P.ROLLING_BACK:  # asked for again, after a rollback that failed
+        return member.state is M.FAILED and look.status is Status.ROLLBACK_FAILED
+    if plan.cancel_requested:
+        return False
+    if member.version and member.version == look.version:
+        return True
+    if member.state is M.ROLLBACK_FAILED:
+        return look.task is None or look.status not in UNDONE
+    # What a person sets going while the plan is paused is not the plan's to pause.
+    return plan.status is P.PAUSED and look.moving
 
 
 def _state_of(plan: Plan, index: int, member: Member, look: Look) -> MemberState:

@@ -102,6 +102,7 @@ TABLE: Mapping[PlanStatus, Mapping[PlanCommand, PlanStatus]] = {
     S.COMPLETED: {C.ROLLBACK: S.ROLLING_BACK},
     S.PARTIAL_FAILED: {
         C.ADVANCE: S.PARTIAL_FAILED,
+        C.COMPLETE: S.COMPLETED,  # what had failed was mended by hand, task by task
         C.RETRY: S.RUNNING,
         C.CANCEL: S.PARTIAL_FAILED,
         C.ROLLBACK: S.ROLLING_BACK,
@@ -109,6 +110,8 @@ TABLE: Mapping[PlanStatus, Mapping[PlanCommand, PlanStatus]] = {
     },
     S.FAILED: {
         C.ADVANCE: S.FAILED,
+        C.COMPLETE: S.COMPLETED,
+        C.END_PARTLY: S.PARTIAL_FAILED,
         C.RETRY: S.RUNNING,
         C.CANCEL: S.FAILED,
         C.ROLLBACK: S.ROLLING_BACK,
@@ -129,6 +132,7 @@ TABLE: Mapping[PlanStatus, Mapping[PlanCommand, PlanStatus]] = {
     },
     S.ROLLBACK_FAILED: {
         C.ADVANCE: S.ROLLBACK_FAILED,
+        C.FINISH_ROLLBACK: S.ROLLED_BACK,
         C.ROLLBACK: S.ROLLING_BACK,
         C.CANCEL: S.ROLLBACK_FAILED,
         C.FINISH_CANCEL: S.CANCELLED,
@@ -162,10 +166,10 @@ class FailureRate(msgspec.Struct, frozen=True, gc=False, tag="failure-rate", tag
     rate: float
 
     def broken_by(self, failed: int, size: int) -> bool:
-        return failed > self.rate * size
+        return failed > self.rate * size + 1e-9  # 29 of 100 are not more than 0.29
 
     def __str__(self) -> str:
-        return f"more than {self.rate:.3g} of a wave"
+        return f"more than {self.rate * 100:.3g}% of a wave"
 
 
 class FailureCount(msgspec.Struct, frozen=True, gc=False, tag="failure-count", tag_field="rule"):

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from holdfast.domain import plan_events as ev
 from holdfast.domain.members import ready_to_undo, to_undo
 from holdfast.domain.plan import (
+    MACHINE,
     SLOTTED,
     MemberState,
     Moves,
@@ -91,18 +92,23 @@ def _told(plan: Plan, found: Seen, now: float) -> Iterator[ev.PlanEvent]:
 
 
 def _step(plan: Plan, members: Members, now: float) -> Step:
-    if plan.cancel_requested:
-        return _cancelling(plan, members, now)
+    step = STAYS
     match plan.status:
+        case _ if plan.cancel_requested:
+            step = _cancelling(plan, members, now)
         case P.READY:
-            return Step(PlanCommand.START, {"started_at": now}, starting(plan, now))
+            step = Step(PlanCommand.START, {"started_at": now}, starting(plan, now))
         case P.RUNNING:
-            return _running(plan, members, now)
+            step = _running(plan, members, now)
         case P.HALTED if plan.on_halt is not OnHalt.PAUSE:
-            return _unwinding(plan, now)
+            step = _unwinding(plan, now)
         case P.ROLLING_BACK:
-            return _rolling_back(plan, members, now)
-    return STAYS
+            step = _rolling_back(plan, members, now)
+        case P.PARTIAL_FAILED | P.FAILED:
+            step = _mended(plan, now)
+        case P.ROLLBACK_FAILED:
+            step = _undone_by_hand(plan, now)
+    return step
 
 
 def _cancelling(plan: Plan, members: Members, now: float) -> Step:
@@ -125,7 +131,7 @@ def _running(plan: Plan, members: Members, now: float) -> Step:
     failed = plan.count(M.FAILED, wave=wave)
     rule = plan.halt_on
     if rule is not None and rule.broken_by(max(0, failed - plan.forgiven), size):
-        why = f"{failed} of the {size} tasks of wave {wave + 1} have failed, {rule}"
+        why = f"{failed} of the {size} tasks of wave {wave + 1} have failed; it halts at {rule}"
         halted = fact(ev.PlanHalted, plan, now, wave=wave + 1, why=why)
         return Step(PlanCommand.HALT, {"reason": why, "soaks_since": None}, (halted,))
     # A person may set one going again, also one of a wave that has ended.
@@ -165,14 +171,43 @@ def soaks_seconds(plan: Plan, now: float) -> float:
 def _ending(plan: Plan, now: float) -> Step:
     """Skipped and cancelled tasks are no failures of the plan."""
     failed = plan.count(M.FAILED, M.ROLLBACK_FAILED)
+    why = {"reason": _unlike_completed(plan)}
     if failed and plan.count(M.COMPLETED):
         partly = fact(ev.PlanPartlyFailed, plan, now, failed=failed)
-        return Step(PlanCommand.END_PARTLY, {}, (partly,))
+        return Step(PlanCommand.END_PARTLY, why, (partly,))
     if failed:
-        return Step(PlanCommand.FAIL, {}, (fact(ev.PlanFailed, plan, now, failed=failed),))
+        return Step(PlanCommand.FAIL, why, (fact(ev.PlanFailed, plan, now, failed=failed),))
     if plan.count(M.CANCELLED) == plan.total:
         return Step(PlanCommand.FINISH_CANCEL, {}, (fact(ev.PlanCancelled, plan, now),))
-    return Step(PlanCommand.COMPLETE, {}, (fact(ev.PlanCompleted, plan, now),))
+    return Step(PlanCommand.COMPLETE, why, (fact(ev.PlanCompleted, plan, now),))
+
+
+def _unlike_completed(plan: Plan) -> str | None:
+    """What else has become of its tasks: ``3 failed, 2 skipped, of 200``."""
+    told = [
+        f"{n} {state}"
+        for state in MemberState
+        if state not in (M.COMPLETED, M.WAITING)
+        if (n := plan.count(state))
+    ]
+    return f"{', '.join(told)}, of {plan.total}" if told else None
+
+
+def _mended(plan: Plan, now: float) -> Step:
+    """It has ended, and a person may have mended by hand what had failed."""
+    if plan.count(*UNENDED):
+        return STAYS
+    step = _ending(plan, now)
+    if MACHINE.can(plan.status, step.command):
+        return step
+    return Step(PlanCommand.ADVANCE, {"reason": _unlike_completed(plan)})
+
+
+def _undone_by_hand(plan: Plan, now: float) -> Step:
+    if plan.count(M.UNDOING, M.ROLLBACK_FAILED) or not ready_to_undo(plan):
+        return STAYS
+    why = {"reason": _unlike_completed(plan)}
+    return Step(PlanCommand.FINISH_ROLLBACK, why, (fact(ev.PlanRolledBack, plan, now),))
 
 
 def _unwinding(plan: Plan, now: float) -> Step:
@@ -190,7 +225,7 @@ def _rolling_back(plan: Plan, members: Members, now: float) -> Step:
         return STAYS
     if failed := plan.count(M.ROLLBACK_FAILED):
         event = fact(ev.PlanRollbackFailed, plan, now, failed=failed)
-        return Step(PlanCommand.FAIL_ROLLBACK, {}, (event,))
+        return Step(PlanCommand.FAIL_ROLLBACK, {"reason": _unlike_completed(plan)}, (event,))
     return Step(PlanCommand.FINISH_ROLLBACK, {}, (fact(ev.PlanRolledBack, plan, now),))
 
 

@@ -7,7 +7,7 @@ answers for can make a task, and the same change moves the trigger on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.domain.machine import Machine
 from holdfast.domain.schedule import Schedule
-from holdfast.domain.transition import Audit, Insertion, Submission
+from holdfast.domain.transition import Audit, Conflict, Existing, Insertion, Submission
 
 KEEP_SECONDS = 7 * 86_400.0  # after its end
 GRACE_SECONDS = 60.0  # late by more than this is a misfire
@@ -136,6 +136,7 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     missed: int = 0  # fire times, at least, that made none
     reason: str | None = None  # why it rests, was put off or ended
     request: str = ""  # that wrote this version
+    asked: str = ""  # the last request of a person: if its answer was lost, it is known again
 
     # The store's own, while a scheduler has it.
     owner: str | None = None
@@ -151,7 +152,9 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class TriggerChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One write, whole or not at all, to the version that was read; its tasks go in with it."""
+    """One write, whole or not at all, to the version that was read; its tasks go in with it.
+
+    Version 0 was never saved: it is written only if there is no trigger of that id."""
 
     before: Trigger
     after: Trigger
@@ -186,3 +189,15 @@ class NoRoom(msgspec.Struct, frozen=True, gc=False):
 
 
 TriggerOutcome = Changed | TriggerStale | Overlapping | NoRoom
+
+
+def with_last_task(change: TriggerChange, answers: Sequence[Insertion]) -> Trigger:
+    """The record to write, once its tasks are in. If the key of its last one was used before, there
+    is no task of the id that was made for it: the one that has the key is the last."""
+    after = change.after
+    if not answers or after.last_task != change.submissions[-1].task.id:
+        return after
+    last = answers[-1]
+    if not isinstance(last, Existing | Conflict):
+        return after
+    return msgspec.structs.replace(after, last_task=last.task_id)

@@ -38,6 +38,11 @@ class PlanStore(Protocol):
     async def apply(self, change: PlanChange, *, lease_seconds: float = 30.0) -> PlanOutcome:
         """A repeat is answered as the first was. Under a lease that goes on it is renewed."""
 
+    async def wake(self, plan_ids: Sequence[str]) -> None:
+        """Somebody should look: a plan that nobody holds becomes due now, one that is driven when
+        its driver puts it down. One that has settled, or is still being made, is left alone.
+        Changes no version."""
+
     async def find(self, plan_ids: Sequence[str]) -> Sequence[Plan | None]: ...
 
     async def tasks(self, plan_id: str) -> PlanTasks | None: ...

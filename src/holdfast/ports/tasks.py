@@ -59,6 +59,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True):
     running: int
     started_at: float
     triggers: tuple[str, ...] = ()  # those that its code declares
+    schedules: bool = True  # it fires triggers
 
 
 class Renewal(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -52,10 +52,14 @@ class TriggerStore(Protocol):
         *,
         statuses: Sequence[TriggerStatus] = (),
         tenant: str | None = None,
+        declared: bool = False,
         limit: int = 100,
         cursor: str | None = None,
     ) -> TriggerPage:
-        """A page may be short and still have a next one: a look is bounded."""
+        """A page may be short and still have a next one: a look is bounded.
+
+        ``declared``: only those that code declares. There are few of them among many, and every
+        worker asks at its start: it must not cost a look at all the others."""
 
     async def acquire_lease(
         self, trigger_id: str, owner: str, *, lease_seconds: float = 30.0
@@ -76,7 +80,9 @@ class TriggerStore(Protocol):
     async def apply(
         self, batch: Sequence[TriggerChange], *, depth_limit: int
     ) -> Sequence[TriggerOutcome]:
-        """Each change with its tasks is one step. A repeat is answered as the first was."""
+        """Each change with its tasks is one step. A repeat is answered as the first was.
+
+        A change to version 0 makes a trigger where there is none; else it is stale."""
 
     async def prune(self, *, older_than_seconds: float, limit: int, dry_run: bool) -> int:
         """Delete those that ended longer ago than that, and than their own ``keep_seconds``."""

@@ -1,14 +1,18 @@
 """Triggers that code declares, kept the same in the store.
 
-At its start a worker saves those that are not there, and writes anew those whose definition has
-changed; the times of these count from then on, their counters stay. One that is unchanged is left
-alone: if its time has passed meanwhile, its misfire policy says what becomes of it. A person's
-pause stays, and a person's cancel stays for as long as the definition is unchanged.
+At its start a worker makes those that are not there, and writes anew those whose definition has
+changed; their counters stay, and the time that they wait for stays, too, if their schedule is what
+it was. If that has passed meanwhile, the misfire policy says what becomes of it. A person's pause
+stays, and a person's cancel stays for as long as the schedule is unchanged. Later on a worker only
+makes again what is gone or was taken for removed: in a rolling deploy the old code still runs when
+the new has written its definitions.
 
 A trigger that was declared, whose task type this worker knows, that this worker does not declare
 and that no live worker's beat names has been removed from the code: it is cancelled, with that
-reason. This is judged at the start of each worker and at each of its fire times; whoever does not
-know the type does not judge. Declared again, it comes back.
+reason. This is judged at the start of each worker and at each of its fire times. Whoever does not
+know the type does not judge, but for one that is due and whose type no live worker has known for
+a while: it went together with its type. Declared again, it comes back. Only workers that fire
+triggers count.
 """
 
 from __future__ import annotations
@@ -16,11 +20,12 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any
 
 from holdfast.domain import firing
-from holdfast.domain.definition import begun, redefine, same
+from holdfast.domain.definition import Definition, create, redefine, same, supersede
 from holdfast.domain.errors import StoreError
-from holdfast.domain.trigger import Changed, Trigger, TriggerStatus
+from holdfast.domain.trigger import Changed, Trigger, TriggerChange, TriggerStatus
 from holdfast.ports import Clock, Store, WorkerInfo
 from holdfast.registry import Registry, TaskType, TriggerDef
 from holdfast.runtime.ids import new_id
@@ -78,16 +83,17 @@ class Declared:
         return body
 
     async def live(self) -> Sequence[WorkerInfo]:
+        """Those that fire triggers: the others cannot serve one, whatever they know."""
         found = await self._store.workers(live_within_seconds=self._live_within_seconds)
-        return [one for one in found if one.live]
+        return [one for one in found if one.live and one.beat.schedules]
 
     async def run(self) -> None:
-        """A sweep, then a sync now and then; the first is the scheduler's, before it looks."""
+        """A sweep, then a look now and then; the first sync is the scheduler's, before it looks."""
         while not await self._done(self.sweep()):
             await sleep(self._clock, SWEEP_AGAIN_SECONDS)
         while True:
             await sleep(self._clock, SYNC_SECONDS)
-            await self._done(self.sync())
+            await self._done(self.restore())
 
     async def _done(self, work: Awaitable[None]) -> bool:
         try:
@@ -98,37 +104,52 @@ class Declared:
         return True
 
     async def sync(self) -> None:
+        """At the start: what is in the store is what our code says."""
+        await self._write_all(redefines=True)
+
+    async def restore(self) -> None:
+        """Later: only what is gone, or what another worker has judged before it saw our beat."""
+        await self._write_all(redefines=False)
+
+    async def _write_all(self, *, redefines: bool) -> None:
         ours = self.ids()
         if ours:
             await self._announce()  # before: else another worker might judge what we declare
         for trigger_id, one in ours.items():
-            await self._sync(trigger_id, one)
+            await self._write(trigger_id, one.definition, redefines)
 
-    async def _sync(self, trigger_id: str, ours: TriggerDef) -> None:
+    async def _write(self, trigger_id: str, wanted: Definition, redefines: bool) -> None:
         triggers = self._store.triggers
         for _ in range(TRIES):
             there = await triggers.find(trigger_id)
-            now, chance = self._clock.now(), self._chance.random()
-            request = new_id(self._clock, self._chance)
-            if there is None or there.tenant != ours.definition.tenant:
-                await triggers.save(
-                    begun(ours.definition, trigger_id, now=now, chance=chance, request=request)
-                )
+            if there is not None and not _is_to_be_written(there, wanted, redefines):
                 return
-            if same(there, ours.definition) and not _was_dropped(there):
-                return
-            change = redefine(there, ours.definition, now=now, chance=chance, request=request)
+            change = self._change(trigger_id, there, wanted)
             [outcome] = await triggers.apply([change], depth_limit=self._queue_limit)
             if isinstance(outcome, Changed):
-                log.info("trigger %s has a new definition", trigger_id)
+                log.info("trigger %s is as its declaration says", trigger_id)
                 return
         log.warning("trigger %s changed under each of %d tries", trigger_id, TRIES)
+
+    def _change(self, trigger_id: str, there: Trigger | None, wanted: Definition) -> TriggerChange:
+        drawn: dict[str, Any] = {
+            "now": self._clock.now(),
+            "chance": self._chance.random(),
+            "request": new_id(self._clock, self._chance),
+        }
+        if there is None:
+            return create(wanted, trigger_id, **drawn)
+        if there.tenant != wanted.tenant:
+            return supersede(there, wanted, **drawn)
+        return redefine(there, wanted, **drawn)
 
     async def sweep(self) -> None:
         """Cancel what has been removed from the code."""
         cursor: str | None = None
         while True:
-            page = await self._store.triggers.find_all(statuses=JUDGED, limit=PAGE, cursor=cursor)
+            page = await self._store.triggers.find_all(
+                statuses=JUDGED, declared=True, limit=PAGE, cursor=cursor
+            )
             await self._judge([one for one in page.triggers if self._may_judge(one)])
             cursor = page.cursor
             if cursor is None:
@@ -136,8 +157,7 @@ class Declared:
 
     def _may_judge(self, trigger: Trigger) -> bool:
         return (
-            trigger.declared
-            and trigger.ended_at is None
+            trigger.ended_at is None
             and self._registry.find(trigger.target) is not None
             and trigger.id not in self.ids()
         )
@@ -152,10 +172,24 @@ class Declared:
             for trigger in suspects
             if trigger.id not in named
         ]
-        if changes:
-            await self._store.triggers.apply(changes, depth_limit=self._queue_limit)
-        for change in changes:
-            log.warning("trigger %s is %s: cancelled", change.after.id, firing.NOT_DECLARED)
+        if not changes:
+            return
+        answers = await self._store.triggers.apply(changes, depth_limit=self._queue_limit)
+        for answer in answers:
+            if isinstance(answer, Changed):
+                log.warning("trigger %s is %s: cancelled", answer.trigger.id, firing.NOT_DECLARED)
+
+
+def _is_to_be_written(there: Trigger, wanted: Definition, redefines: bool) -> bool:
+    if _was_dropped(there):
+        return True
+    return redefines and not same(there, wanted) and not _stays_cancelled(there, wanted)
+
+
+def _stays_cancelled(there: Trigger, wanted: Definition) -> bool:
+    """By a person, who meant these times, whatever else has changed."""
+    is_cancelled = there.declared and there.status is TriggerStatus.CANCELLED
+    return is_cancelled and there.schedule == wanted.schedule and there.tenant == wanted.tenant
 
 
 def _was_dropped(trigger: Trigger) -> bool:

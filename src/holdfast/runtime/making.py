@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from holdfast.codec import encode_plain
 from holdfast.domain import decide, names
+from holdfast.domain.definition import canonical
 from holdfast.domain.state import Status
 from holdfast.domain.task import Task
 from holdfast.domain.transition import Submission
@@ -81,6 +82,4 @@ def submissions(
 
 def digest(name: str, body: bytes) -> str:
     """The same for the same payload, in whatever order its fields are written."""
-    if b"{" in body:
-        body = msgspec.json.encode(msgspec.json.decode(body), order="sorted")
-    return hashlib.blake2b(name.encode() + b"\n" + body, digest_size=16).hexdigest()
+    return hashlib.blake2b(name.encode() + b"\n" + canonical(body), digest_size=16).hexdigest()

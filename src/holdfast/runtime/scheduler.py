@@ -6,6 +6,7 @@ finds what fell due while nobody was there, and the misfire policies say what be
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,7 +37,7 @@ from holdfast.runtime.declared import Declared
 from holdfast.runtime.failures import summary
 from holdfast.runtime.ids import new_id, new_ids
 from holdfast.runtime.outages import Outages
-from holdfast.runtime.timing import sleep
+from holdfast.runtime.timing import deadline, sleep
 
 log = logging.getLogger("holdfast.scheduler")
 
@@ -48,6 +49,7 @@ IDLE_SECONDS = 30.0  # fire times are wall times: a clock that was set is notice
 LEAST_SECONDS = 0.02  # between two looks that find nothing
 TRY_AGAIN_SECONDS = (0.05, 1.0)
 LEAVE_SECONDS = (1.5, 5.0)  # longer than a trigger that is left to others is put off
+STOP_SECONDS = 2.0  # for what is in hand
 
 UNWRITABLE = (SerialisationError, InvalidInput)
 Answer = TriggerOutcome | HoldfastError
@@ -79,14 +81,18 @@ class Scheduler:
         self._queue_limit = queue_limit
         self._unknown_type_seconds = unknown_type_seconds
         self._leaves_some = False  # to others: they look first next time
+        self._left = 0  # of the batch in hand, to others
+        self._is_synced = self._is_stopping = False
+        self._at_rest = asyncio.Event()
+        self._at_rest.set()
 
     async def run(self) -> None:
-        is_synced, tries = False, 0
-        while True:
+        tries = 0
+        while not self._is_stopping:
             try:
-                if not is_synced:
+                if not self._is_synced:
                     await self._declared.sync()
-                    is_synced = True
+                    self._is_synced = True
                 ticket, rest_seconds = await self.tick()
                 tries = 0
             except StoreError as error:
@@ -99,17 +105,34 @@ class Scheduler:
             else:
                 await self._store.wait(Topic.DUE, ticket, timeout=rest_seconds)
 
+    async def stop(self) -> None:
+        """Look no more. What is in hand comes to its end: left behind, it would wait for its lease
+        to lapse, and that counts as a failed try."""
+        self._is_stopping = True
+        try:
+            async with deadline(self._clock, STOP_SECONDS):
+                await self._at_rest.wait()
+        except TimeoutError:
+            log.warning("scheduler %s leaves behind what it had in hand", self._owner)
+
     async def tick(self) -> tuple[int, float]:
-        """Fire until nothing is due; a ticket of before the last look, and how long to rest."""
-        while True:
-            ticket = self._store.ticket(Topic.DUE)
-            due = await self._store.triggers.find_due_with_lease(
-                self._owner, limit=BATCH, lease_seconds=LEASE_SECONDS
-            )
-            if not due.triggers:
-                return ticket, _rest_seconds(due.next_seconds)
-            for some in self._portions(due.triggers):
-                await self._answer(some)
+        """Fire until nothing is due, or nothing of it is ours to fire; a ticket of before the last
+        look, and how long to rest."""
+        self._at_rest.clear()
+        try:
+            while True:
+                ticket = self._store.ticket(Topic.DUE)
+                due = await self._store.triggers.find_due_with_lease(
+                    self._owner, limit=BATCH, lease_seconds=LEASE_SECONDS
+                )
+                self._left = 0
+                for some in self._portions(due.triggers):
+                    await self._answer(some)
+                # With more of others than can be put off in a second this would never end.
+                if self._is_stopping or self._left == len(due.triggers):
+                    return ticket, _rest_seconds(due.next_seconds)
+        finally:
+            self._at_rest.set()
 
     def _portions(self, triggers: Sequence[Trigger]) -> Iterator[Sequence[Trigger]]:
         """If one of them has ended the process that had it, the others must not share the blame:
@@ -172,20 +195,26 @@ class Scheduler:
     def _unknown(
         self, trigger: Trigger, live: Sequence[WorkerInfo] | None, now: float
     ) -> TriggerChange:
-        served = live is None or any(trigger.target in one.beat.types for one in live)
-        self._leaves_some |= served
+        served = live is None or any(
+            trigger.target in one.beat.types or trigger.id in one.beat.triggers for one in live
+        )
+        if served:
+            self._leave()
         limit = self._unknown_type_seconds
         return firing.unknown(trigger, served=served, limit_seconds=limit, now=now)
+
+    def _leave(self) -> None:
+        self._leaves_some = True
+        self._left += 1
 
     def _undeclared(
         self, trigger: Trigger, live: Sequence[WorkerInfo] | None, now: float
     ) -> TriggerChange:
         """See the rule on top of `declared.py`."""
         if live is None or any(trigger.id in one.beat.triggers for one in live):
-            self._leaves_some = True
+            self._leave()
             said, seconds = "left to a worker that declares it", firing.OTHERS_SECONDS
             return firing.put_off(trigger, seconds, said, now=now)
-        log.warning("trigger %s is %s: cancelled", trigger.id, firing.NOT_DECLARED)
         return firing.drop(trigger, now=now, request=new_id(self._clock, self._chance))
 
     def _fired(self, trigger: Trigger, declared: TaskType, now: float) -> TriggerChange:
@@ -285,3 +314,5 @@ def _told(change: TriggerChange, outcome: Answer | None) -> None:
         log.error("trigger %s cannot be written: %s", change.after.id, outcome)
     elif isinstance(outcome, Changed) and change.after.status is TriggerStatus.SUSPENDED:
         log.error("trigger %s is suspended: %s", change.after.id, change.after.reason)
+    elif isinstance(outcome, Changed) and change.after.status is TriggerStatus.CANCELLED:
+        log.warning("trigger %s is %s: cancelled", change.after.id, change.after.reason)

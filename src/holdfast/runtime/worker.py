@@ -94,6 +94,7 @@ class Worker:
         self._slot_freed = asyncio.Event()
         self._drain_asked = asyncio.Event()
         self._services: list[asyncio.Task[None]] = []
+        self._scheduler: Scheduler | None = None
         self._claimer: asyncio.Task[None] | None = None
         self._is_idle = False  # the claimer waits for the bell
         self._outages = Outages(clock)
@@ -168,7 +169,8 @@ class Worker:
         )
         services = [timers.run, pruner.run, self._plans.run]
         if self._options.schedules:
-            services += [self._scheduler().run, self._declared.run]
+            self._scheduler = self._new_scheduler()
+            services += [self._scheduler.run, self._declared.run]
         if self._options.heartbeat_thread:
             self._heartbeat.start()
         else:
@@ -176,7 +178,7 @@ class Worker:
         self._services = [asyncio.create_task(self._keep_up(run)) for run in services]
         self._claimer = asyncio.create_task(self._keep_up(self._claim_until_drained))
 
-    def _scheduler(self) -> Scheduler:
+    def _new_scheduler(self) -> Scheduler:
         return Scheduler(
             store=self._store,
             registry=self._registry,
@@ -203,6 +205,8 @@ class Worker:
         await self._until_idle(self._options.drain_seconds)
         await self._stop_runs(Stop.DRAIN, wait_seconds=self._options.lease_seconds)
         await self._stop_runs(Stop.LEASE_LOST, wait_seconds=STOP_SECONDS)
+        if self._scheduler is not None:
+            await self._scheduler.stop()
         for service in (*self._services, self._claimer):
             if service is not None:
                 service.cancel()
@@ -439,6 +443,7 @@ class Worker:
             running=len(self._running),
             started_at=self._started_at,
             triggers=tuple(self._declared.ids()),
+            schedules=self._options.schedules,
         )
 
 

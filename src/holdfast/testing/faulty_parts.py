@@ -122,6 +122,9 @@ class FaultyPlans:
             lambda to: to.plans.renew(plan_id, lease_id, lease_seconds=lease_seconds),
         )
 
+    async def wake(self, plan_ids: Sequence[str]) -> None:
+        return await self._line.call("plans.wake", lambda to: to.plans.wake(plan_ids))
+
     async def apply(self, change: PlanChange, *, lease_seconds: float = 30.0) -> PlanOutcome:
         return await self._line.call(
             "plans.apply", lambda to: to.plans.apply(change, lease_seconds=lease_seconds)

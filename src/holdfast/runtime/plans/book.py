@@ -20,7 +20,7 @@ from holdfast.domain.plan import (
 REACHED = frozenset(
     {MemberState.AGAIN, MemberState.FAILED, MemberState.PAUSED, MemberState.ROLLBACK_FAILED}
 )
-LOOKED_AGAIN = frozenset({MemberState.FAILED, MemberState.PAUSED})  # a person may set them going
+LOOKED_AGAIN = REACHED - {MemberState.AGAIN}  # a person may set them going
 
 
 class Book:

@@ -73,11 +73,13 @@ class Driver:
         self._reach = Reach(store, clock, owner)
         self._book: Book | None = None
         self._renewed_at = clock.steady()
-        self._looked_again_at = float("-inf")
+        self._looked_again_at = clock.steady()
         self._busy_until: dict[int, float] = {}
         self._busy_seconds: dict[int, float] = {}
         self._passed_over = False  # tenants that are busy: those behind them come next
         self._refused: dict[int, Member] = {}  # what a refused command has made of its task
+        self._unlooked: list[int] = []  # at rest when the book was opened
+        self._looks_on = False  # there are more of them
         self._turn = self._rest_turn = 0
         self._quiet_steps = 0
         self._still: set[int] = set()  # with a slot, and found at rest
@@ -163,7 +165,7 @@ class Driver:
             if change.next is not PlanNext.DRIVE:
                 return None
         sent = await self._send(book, looks)
-        return change is not None or sent > 0 or self._passed_over
+        return change is not None or sent > 0 or self._passed_over or self._looks_on
 
     async def _open(self) -> Book | None:
         [plan] = await self._store.plans.find([self._plan.id])
@@ -171,7 +173,9 @@ class Driver:
         members = await self._store.plans.members(self._plan.id)
         if plan is None or tasks is None or not self._is_ours(plan):
             return None
-        return Book(plan, tasks, members)
+        book = Book(plan, tasks, members)
+        self._unlooked, self._looked_again_at = list(book.resting()), self._clock.steady()
+        return book
 
     async def _changed(self, book: Book) -> Plan | None:
         """Without a write of its own, a driver would not hear of what a person asks for."""
@@ -192,7 +196,14 @@ class Driver:
     async def _look(self, book: Book) -> dict[int, Look]:
         indexes = dict.fromkeys((*self._slotted(book), *self._to_look_at(book)))
         ids = {book.tasks.ids[index]: index for index in indexes}
-        return {ids[task]: look for task, look in (await self._reach.look([*ids])).items()}
+        looks = {ids[task]: look for task, look in (await self._reach.look([*ids])).items()}
+        # What goes by hand while the plan is paused has no slot: it is looked at until it rests.
+        is_paused = book.plan.status is PlanStatus.PAUSED
+        found = {index for index, look in looks.items() if not (is_paused and look.moving)}
+        left = [index for index in self._unlooked if index not in found]
+        self._looks_on = 0 < len(left) < len(self._unlooked)
+        self._unlooked = left
+        return looks
 
     def _slotted(self, book: Book) -> Iterable[int]:
         """Of very many, some in turn."""
@@ -211,18 +222,24 @@ class Driver:
                 most = min(plan.max_concurrency or PAGE, PAGE)
                 return (*book.skipped(), *book.to_undo(most))
             return islice(book.waiting(plan.total), PAGE if mem.undoes_all(plan) else 0)
+        if plan.rests:
+            return self._resting(book)
         if plan.status is not PlanStatus.RUNNING:
             return ()
         return (*book.skipped(), *self._resting(book), *self._candidates(book))
 
     def _resting(self, book: Book) -> Iterable[int]:
+        """Each once before the plan is put down, and then some in turn."""
+        page = self._unlooked[:PAGE]
+        self._unlooked = self._unlooked[PAGE:] + page
         now = self._clock.steady()
         if now - self._looked_again_at < AGAIN_SECONDS:
-            return ()
+            return page
         self._looked_again_at = now
         resting = list(book.resting())
         self._rest_turn = (self._rest_turn + PAGE) % len(resting) if len(resting) > PAGE else 0
-        return islice(chain(resting[self._rest_turn :], resting), min(PAGE, len(resting)))
+        in_turn = islice(chain(resting[self._rest_turn :], resting), min(PAGE, len(resting)))
+        return chain(page, in_turn)
 
     def _candidates(self, book: Book) -> Iterable[int]:
         """Those that may be let go now; a tenant that was busy is not asked for again at once."""
@@ -256,13 +273,14 @@ class Driver:
         return Seen(
             moves=moves,
             chosen=chosen,
-            moving=self._is_moving(book, looks),
+            moving=self._is_moving(book, looks) or bool(self._unlooked),
             skipped=tuple(tenants[i] or "" for i in skipped),
             refused=tuple(tenants[i] or "" for i in refused),
         )
 
     def _is_moving(self, book: Book, looks: Mapping[int, Look]) -> bool:
-        """Of a task with a slot that was not looked at, nobody knows that it rests."""
+        """Of a task with a slot that was not looked at, nobody knows that it rests. One without
+        may have been set going by hand."""
         slotted = book.slotted
         for index in slotted & looks.keys():
             look = looks[index]
@@ -271,7 +289,8 @@ class Driver:
             else:
                 self._still.add(index)
         self._still &= slotted
-        return not slotted <= self._still
+        by_hand = any(look.moving for index, look in looks.items() if index not in slotted)
+        return by_hand or not slotted <= self._still
 
     async def _chosen(self, book: Book, looks: Mapping[int, Look], room: int) -> Moves:
         """Who gets a slot, to be let go or to be undone."""
@@ -331,7 +350,7 @@ class Driver:
                 self._put_off(index)
             elif task_id in reached.moved_on:
                 log.warning("plan %s: newer work has run over task %s", book.plan.id, task_id)
-                self._refused[index] = Member(REFUSED[asked[task_id]])
+                self._refused[index] = Member(REFUSED[asked[task_id]], looks[index].version or 0)
         busy = [(task, Command.HOLD_BACK) for task, _ in orders if task.id in reached.busy]
         if busy:  # they lose their slots when the next step sees it
             await self._reach.send(book.plan, busy)

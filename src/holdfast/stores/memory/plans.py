@@ -44,6 +44,7 @@ class Shelf(msgspec.Struct, kw_only=True):
     members: dict[int, Member] = {}
     events: list[PlanEvent] = []
     due: float | None = None  # by the store's clock; None: nobody has to look at it
+    woken: bool = False  # while it was driven
 
 
 class MemoryPlans:
@@ -80,7 +81,7 @@ class MemoryPlans:
         fence = self._store._fence
         lease = Lease(owner=owner, fence=fence, id=f"{owner}.{fence}", until=until)
         shelf.plan = replace(shelf.plan, lease=lease, fence=fence)
-        shelf.due = until
+        shelf.due, shelf.woken = until, False
         return shelf.plan
 
     async def renew(self, plan_id: str, lease_id: str, *, lease_seconds: float) -> bool:
@@ -132,9 +133,25 @@ class MemoryPlans:
         driven = shelf.plan.lease is not None or change.next is PlanNext.REST
         if change.lease is None and driven and change.next is not PlanNext.SETTLED:
             return
-        shelf.plan = replace(shelf.plan, lease=None)
-        looked_at = change.next is PlanNext.LOOK
-        shelf.due = self._store._now() + change.delay_seconds if looked_at else None
+        woken = shelf.woken and change.next is not PlanNext.SETTLED
+        shelf.plan, shelf.woken = replace(shelf.plan, lease=None), False
+        looked_at = woken or change.next is PlanNext.LOOK
+        delay_seconds = 0.0 if woken else change.delay_seconds
+        shelf.due = self._store._now() + delay_seconds if looked_at else None
+
+    async def wake(self, plan_ids: Sequence[str]) -> None:
+        with self._lock:
+            for shelf in (self._shelves.get(plan_id) for plan_id in plan_ids):
+                if shelf is not None and may_be_woken(shelf.plan):
+                    self._wake(shelf)
+                    self._store._signals.notify(Topic.DUE)
+
+    def _wake(self, shelf: Shelf) -> None:
+        if shelf.plan.lease is not None:
+            shelf.woken = True
+            return
+        now = self._store._now()
+        shelf.due = now if shelf.due is None else min(now, shelf.due)
 
     async def prune(self, *, older_than_seconds: float, limit: int, dry_run: bool) -> int:
         with self._lock:
@@ -211,6 +228,11 @@ def _may_write(plan: Plan, change: PlanChange) -> bool:
 
 def _was_applied(plan: Plan, change: PlanChange) -> bool:
     return (plan.version, plan.request) == (change.after.version, change.after.request)
+
+
+def may_be_woken(plan: Plan) -> bool:
+    """Of the first version it is still being made."""
+    return plan.settled_at is None and plan.version > 1
 
 
 def _mark(plan: Plan) -> tuple[float, str]:

@@ -23,6 +23,7 @@ from holdfast.domain.trigger import (
     TriggerOutcome,
     TriggerStale,
     TriggerStatus,
+    with_last_task,
 )
 from holdfast.ports import DueTriggers, Topic, TriggerPage
 from holdfast.stores import codec
@@ -137,6 +138,8 @@ class MemoryTriggers:
         self, batch: Sequence[TriggerChange], *, depth_limit: int
     ) -> Sequence[TriggerOutcome]:
         for change in batch:
+            if change.before.version == 0:
+                names.check("trigger", change.after.id)
             _check(change.after)
             for submission in change.submissions:
                 codec.check_task(submission.task)
@@ -145,7 +148,7 @@ class MemoryTriggers:
 
     def _apply(self, change: TriggerChange, depth_limit: int) -> TriggerOutcome:
         there, after = self._triggers.get(change.after.id), change.after
-        if there is None or there.version != change.before.version:
+        if (there.version if there else 0) != change.before.version:
             if there and (there.version, there.request) == (after.version, after.request):
                 return Changed(there)
             return TriggerStale(there)
@@ -153,10 +156,11 @@ class MemoryTriggers:
             return Overlapping(change.unless_unfinished)
         if full := self._full(change.submissions, depth_limit):
             return NoRoom(full)
+        tasks = [self._store._insert(submission, depth_limit) for submission in change.submissions]
+        after = with_last_task(change, tasks)
         self._put(after)
         if change.audit is not None:
             self._store._audits.append(change.audit)
-        tasks = [self._store._insert(submission, depth_limit) for submission in change.submissions]
         return Changed(after, tuple(tasks))
 
     def _unfinished(self, task_id: str) -> bool:
@@ -201,6 +205,7 @@ class MemoryTriggers:
         *,
         statuses: Sequence[TriggerStatus] = (),
         tenant: str | None = None,
+        declared: bool = False,
         limit: int = 100,
         cursor: str | None = None,
     ) -> TriggerPage:
@@ -212,6 +217,7 @@ class MemoryTriggers:
                 if trigger_id > after
                 and (not statuses or trigger.status in statuses)
                 and tenant in (None, trigger.tenant)
+                and (trigger.declared or not declared)
             ]
             more = len(found) > limit
             page = tuple(found[:limit])

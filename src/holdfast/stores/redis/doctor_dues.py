@@ -24,6 +24,7 @@ from holdfast.stores.redis.walks import Pace
 PAGE = 20  # triggers of one step
 LISTS = {  # and the kind of the records of their members
     "triggers": "trigger",
+    "triggers_declared": "trigger",
     "triggers_due": "trigger",
     "triggers_leased": "trigger",
     "triggers_ended": "trigger",
@@ -32,6 +33,7 @@ LISTS = {  # and the kind of the records of their members
 }
 TOLD = {
     "triggers": "the list of triggers",
+    "triggers_declared": "the list of what code declares",
     "triggers_due": "the list of what is due",
     "triggers_leased": "the list of leases",
     "triggers_ended": "the list of what has ended",

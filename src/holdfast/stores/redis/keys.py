@@ -52,6 +52,7 @@ TEMPLATES = {
     "trigger": "trigger:{}",  # hash: the record
     "trigger_lease": "trigger:lease:{}",  # string: who has it, for as long as the lease
     "triggers": "triggers",  # sorted set of all ids, all scores 0
+    "triggers_declared": "triggers:declared",  # sorted set of those of code, all scores 0
     "triggers_due": "triggers:due",  # sorted set of ids that nobody has, by time in milliseconds
     "triggers_leased": "triggers:leased",  # sorted set of ids by the end of their lease
     "triggers_ended": "triggers:ended",  # sorted set of ids by the end of their retention
@@ -89,6 +90,7 @@ TYPES = {
     "saved": "zset",
     "tombstones": "zset",
     "triggers": "zset",
+    "triggers_declared": "zset",
     "triggers_due": "zset",
     "triggers_leased": "zset",
     "triggers_ended": "zset",

@@ -135,6 +135,10 @@ async def renew(part: Partition, plan_id: str, lease_id: str, lease_seconds: flo
     return bool(await part.call(scripts.PLAN_RENEW, plan_id, lease_id, lease_seconds))
 
 
+async def wake(part: Partition, ids: Sequence[str]) -> None:
+    await part.call(scripts.PLAN_WAKE, *ids)
+
+
 async def apply(
     part: Partition, change: PlanChange, ids: Sequence[str], lease_seconds: float
 ) -> PlanOutcome:

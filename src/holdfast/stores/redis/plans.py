@@ -80,6 +80,13 @@ class RedisPlans:
         self._ids.move_to_end(key)
         return self._ids[key]
 
+    async def wake(self, plan_ids: Sequence[str]) -> None:
+        ids: dict[Partition, list[str]] = {}
+        for plan_id in plan_ids:
+            if (part := self._part(plan_id)) is not None:
+                ids.setdefault(part, []).append(plan_id)
+        await everything(plan_verbs.wake(part, some) for part, some in ids.items())
+
     async def prune(self, *, older_than_seconds: float, limit: int, dry_run: bool) -> int:
         return await prune.of_all(
             self._parts,

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.domain.errors import SerialisationError, StoreError
 from holdfast.domain.trigger import (
@@ -19,6 +20,7 @@ from holdfast.domain.trigger import (
     TriggerChange,
     TriggerOutcome,
     TriggerStale,
+    with_last_task,
 )
 from holdfast.stores import codec
 from holdfast.stores.redis import faults, flat, messages, scripts
@@ -47,6 +49,7 @@ class _Told(msgspec.Struct, omit_defaults=True, gc=False):
     leased: str | None = None
     owner: str | None = None
     ended: str | None = None
+    declared: bool = False
 
 
 class _Change(_Told, omit_defaults=True, gc=False, kw_only=True):
@@ -55,6 +58,7 @@ class _Change(_Told, omit_defaults=True, gc=False, kw_only=True):
     tasks: list[msgspec.Raw]
     unless: str | None = None
     audit: str | None = None
+    last: bool = False  # the last of its tasks is the trigger's last task
 
 
 def _ms(seconds: float) -> str:
@@ -62,6 +66,7 @@ def _ms(seconds: float) -> str:
 
 
 def _place(told: _Told, trigger: Trigger) -> None:
+    told.declared = trigger.declared
     if trigger.status in LEASE and trigger.trigger_at is not None:
         if trigger.owner is not None and trigger.lease_until is not None:
             told.leased, told.owner = f"{trigger.lease_until:.6f}", trigger.owner
@@ -81,7 +86,7 @@ async def save(part: Partition, trigger: Trigger) -> Trigger:
     word, found = await part.write(scripts.TRIGGER_SAVE, messages.pack(told))
     if word != b"saved":
         raise faults.foreign([found.decode()], part.link.address.shown)
-    return msgspec.structs.replace(saved, version=int(found))
+    return replace(saved, version=int(found))
 
 
 async def remove(part: Partition, trigger_id: str) -> bool:
@@ -194,8 +199,10 @@ async def apply(
         part.write(scripts.TRIGGER_APPLY, depth_limit, "1" if makes_tasks else "0", *some)
         for makes_tasks, some in _groups(batch, packed)
     )
-    told = zip(changed, answers, strict=True)
-    return unless_failed([_outcome(after, where, *answer) for (after, _), answer in told])
+    told = zip(batch, changed, answers, strict=True)
+    return unless_failed(
+        [_outcome(replace(one, after=after), where, *answer) for one, (after, _), answer in told]
+    )
 
 
 def _packed(change: TriggerChange, after: Trigger, written: flat.Written) -> bytes:
@@ -209,6 +216,7 @@ def _packed(change: TriggerChange, after: Trigger, written: flat.Written) -> byt
         tasks=[msgspec.Raw(messages.packed_submission(one)) for one in change.submissions],
         unless=change.unless_unfinished,
         audit=codec.encode(change.audit).decode() if change.audit else None,
+        last=bool(change.submissions) and after.last_task == change.submissions[-1].task.id,
     )
     _place(told, after)
     return messages.pack(told)
@@ -231,11 +239,14 @@ def _groups(
         yield makes_tasks, some
 
 
-def _outcome(after: Trigger, where: str, word: bytes, found: Any) -> TriggerOutcome | StoreError:
+def _outcome(
+    change: TriggerChange, where: str, word: bytes, found: Any
+) -> TriggerOutcome | StoreError:
     match word:
         case b"changed":
-            tasks = [messages.insertion_of(word, name.decode(), where) for word, name in found]
-            return Changed(after, tuple(one for one in tasks if not isinstance(one, StoreError)))
+            answers = [messages.insertion_of(word, name.decode(), where) for word, name in found]
+            tasks = [one for one in answers if not isinstance(one, StoreError)]
+            return Changed(with_last_task(change, tasks), tuple(tasks))
         case b"overlapping":
             return Overlapping(found.decode())
         case b"full":
@@ -243,7 +254,7 @@ def _outcome(after: Trigger, where: str, word: bytes, found: Any) -> TriggerOutc
         case b"foreign":
             return faults.foreign([found.decode()], where)
     try:
-        there = _read(after.id.encode(), found) if found else None
+        there = _read(change.after.id.encode(), found) if found else None
     except SerialisationError as error:
         return error
     return Changed(there) if there and word == b"repeated" else TriggerStale(there)
@@ -272,11 +283,18 @@ async def find(part: Partition, trigger_id: str) -> Trigger | None:
 
 
 async def page(
-    part: Partition, matches: Callable[[Trigger], bool], limit: int, cursor: str | None
+    part: Partition,
+    matches: Callable[[Trigger], bool],
+    limit: int,
+    cursor: str | None,
+    *,
+    declared: bool,
 ) -> Leaf[Trigger]:
+    ids = part.keys("triggers_declared" if declared else "triggers")
+
     async def walk(after: str | None, count: int) -> list[str]:
         start = "-" if after is None else f"({after}"
-        asked = ("ZRANGE", part.keys("triggers"), start, "+", "BYLEX", "LIMIT", 0, count)
+        asked = ("ZRANGE", ids, start, "+", "BYLEX", "LIMIT", 0, count)
         (found,) = await part.link.many(part.keys, [asked])
         return [name.decode(errors="replace") for name in unless_foreign(found)]
 

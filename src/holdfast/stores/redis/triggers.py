@@ -98,6 +98,9 @@ class RedisTriggers:
             return await trigger_verbs.apply(part, some, depth_limit)
 
         for change in batch:
+            if change.before.version == 0:
+                self._check(change.after.id)
+                self._at_home(change.after)
             self._check_tasks(change)
         return await self._parts.spread(
             batch, lambda change: self._part(change.after.id), ask, lambda _: TriggerStale(None)
@@ -140,6 +143,7 @@ class RedisTriggers:
         *,
         statuses: Sequence[TriggerStatus] = (),
         tenant: str | None = None,
+        declared: bool = False,
         limit: int = 100,
         cursor: str | None = None,
     ) -> TriggerPage:
@@ -148,10 +152,13 @@ class RedisTriggers:
 
         def matches(trigger: Trigger) -> bool:
             has_status = not statuses or trigger.status in statuses
-            return has_status and tenant in (None, trigger.tenant)
+            is_declared = trigger.declared or not declared
+            return has_status and is_declared and tenant in (None, trigger.tenant)
 
         parts = [self._parts.of_tenant(tenant)] if tenant is not None else [*self._parts]
-        leaves = await everything(trigger_verbs.page(p, matches, limit, cursor) for p in parts)
+        leaves = await everything(
+            trigger_verbs.page(p, matches, limit, cursor, declared=declared) for p in parts
+        )
         found, end = dues.one_page(leaves, limit, newest_first=False)
         return TriggerPage(triggers=found, cursor=end)
 

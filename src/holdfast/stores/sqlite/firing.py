@@ -16,6 +16,7 @@ from holdfast.domain.trigger import (
     TriggerChange,
     TriggerOutcome,
     TriggerStale,
+    with_last_task,
 )
 from holdfast.stores.sqlite.trigger_rows import body_of, readable
 from holdfast.stores.sqlite.trigger_verbs import put_all
@@ -65,7 +66,7 @@ class Firing:
     def apply(self, write: Write) -> TriggerOutcome:
         change, after = write.change, write.change.after
         stored = self._triggers.get(after.id)
-        if stored is None or stored.version != change.before.version:
+        if change.before.version != self._version(after.id):
             return _refused(stored, after)
         if change.unless_unfinished in self._unfinished:
             return Overlapping(str(change.unless_unfinished))
@@ -73,6 +74,13 @@ class Firing:
         if full is not None:
             return NoRoom(full)
         return self._write(write)
+
+    def _version(self, trigger_id: str) -> int | None:
+        """0: there is none; None: it cannot be read, and nobody writes over it."""
+        stored = self._triggers.get(trigger_id)
+        if stored is None:
+            return None if trigger_id in self._triggers else 0
+        return stored.version
 
     def _full_queue(self, tasks: Sequence[New]) -> str | None:
         """One that cannot take all of them."""
@@ -82,12 +90,14 @@ class Firing:
         return next(full, None)
 
     def _write(self, write: Write) -> Changed:
-        after, audit = write.change.after, write.change.audit
+        audit = write.change.audit
         submitted = (new.submission.task for new in write.tasks)
         self._unfinished.update(task.id for task in submitted if self._there.is_new(task))
         tasks = [insert_one(self._txn, n, self._depth_limit, self._there) for n in write.tasks]
+        after = with_last_task(write.change, tasks)
         self._triggers[after.id] = after
-        self.written.append((after, write.body))
+        body = write.body if after is write.change.after else body_of(after)
+        self.written.append((after, body))
         if audit is not None:
             write_audit(self._txn, audit)
         return Changed(after, tuple(tasks))

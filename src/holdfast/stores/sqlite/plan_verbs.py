@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -111,6 +112,12 @@ def renew(txn: Txn, plan_id: str, lease_id: str, lease_seconds: float) -> bool:
     return kept
 
 
+def wake(txn: Txn, plan_ids: Sequence[str]) -> None:
+    txn.run("plans_wake", round(txn.now, 6), listed(plan_ids))
+    if txn.db.changes() > 0:
+        txn.topics.add(Topic.DUE)
+
+
 def apply(txn: Txn, write: Write, lease_seconds: float) -> PlanOutcome:
     change, row = write.change, _row(txn, write.change.after.id)
     if row is None:
@@ -157,11 +164,13 @@ def _place(txn: Txn, row: Row, change: PlanChange, lease_seconds: float) -> Held
         if not leased:
             return row.held
         end = lease_end(txn, lease_seconds)
-        return _put_place(txn, row, None, row.lease_id, row.owner, txn.boot, end)
+        return _put_place(txn, row, row.due, row.lease_id, row.owner, txn.boot, end)
     if change.lease is None and not settles and (leased or change.next is PlanNext.REST):
         return row.held
-    looked_at = change.next is PlanNext.LOOK
-    due = round(txn.now + change.delay_seconds, 6) if looked_at else None
+    woken = leased and row.due is not None and not settles
+    delay_seconds = 0.0 if woken else change.delay_seconds
+    looked_at = woken or change.next is PlanNext.LOOK
+    due = round(txn.now + delay_seconds, 6) if looked_at else None
     return _put_place(txn, row, due, None, None, None, None)
 
 

@@ -68,6 +68,9 @@ class SqlitePlans:
         work = partial(plan_verbs.apply, write=write, lease_seconds=lease_seconds)
         return await self._door().writer.do(work, weight=1 + len(change.moves))
 
+    async def wake(self, plan_ids: Sequence[str]) -> None:
+        await self._door().writer.do(partial(plan_verbs.wake, plan_ids=plan_ids))
+
     async def prune(self, *, older_than_seconds: float, limit: int, dry_run: bool) -> int:
         writer = self._door().writer
         return await prune.in_steps(writer, Kept.PLANS, older_than_seconds, limit, dry_run=dry_run)

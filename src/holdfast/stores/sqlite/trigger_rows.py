@@ -26,6 +26,7 @@ class Columns(NamedTuple):
     until: float | None
     ended_at: float | None
     keep_until: float | None
+    declared: int
 
 
 def columns_of(trigger: Trigger, boot: int) -> Columns:
@@ -43,6 +44,7 @@ def columns_of(trigger: Trigger, boot: int) -> Columns:
         until=until,
         ended_at=ended,
         keep_until=None if ended is None else ended + trigger.keep_seconds,
+        declared=int(trigger.declared),
     )
 
 

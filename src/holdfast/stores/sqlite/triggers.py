@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from heapq import merge
 from itertools import islice
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.domain import names
 from holdfast.domain.trigger import (
@@ -68,6 +68,9 @@ class SqliteTriggers:
     async def apply(
         self, batch: Sequence[TriggerChange], *, depth_limit: int
     ) -> Sequence[TriggerOutcome]:
+        for change in batch:
+            if change.before.version == 0:
+                names.check("trigger", change.after.id)
         writes = [firing.write(change) for change in batch]
         work = partial(firing.apply, batch=writes, depth_limit=depth_limit)
         return await self._door().writer.do(work, weight=len(writes))
@@ -96,11 +99,13 @@ class SqliteTriggers:
         *,
         statuses: Sequence[TriggerStatus] = (),
         tenant: str | None = None,
+        declared: bool = False,
         limit: int = 100,
         cursor: str | None = None,
     ) -> TriggerPage:
         after = "" if cursor is None else names.check("trigger", cursor)
-        read = partial(find_all, statuses=statuses, tenant=tenant, limit=limit, after=after)
+        wanted = Wanted(frozenset(statuses or TriggerStatus), tenant, declared)
+        read = partial(find_all, wanted=wanted, limit=limit, after=after)
         return await self._door().readers.do(read)
 
 
@@ -116,17 +121,24 @@ def find_due(look: Look, now: AsOf, upto: float, limit: int) -> list[Trigger]:
     return [trigger for trigger in islice(found, limit) if trigger is not None]
 
 
-def find_all(
-    look: Look, statuses: Iterable[TriggerStatus], tenant: str | None, limit: int, after: str
-) -> TriggerPage:
+class Wanted(NamedTuple):
+    statuses: frozenset[TriggerStatus]
+    tenant: str | None
+    declared: bool
+
+    def matches(self, trigger: Trigger) -> bool:
+        is_among = trigger.status in self.statuses and self.tenant in (None, trigger.tenant)
+        return is_among and (trigger.declared or not self.declared)
+
+
+def find_all(look: Look, wanted: Wanted, limit: int, after: str) -> TriggerPage:
     """The narrowest index is walked, the rest is compared on the way."""
     seen_limit = max(limit + 1, LOOK_LIMIT)
-    wanted = frozenset(statuses or TriggerStatus)
     found: list[Trigger] = []
     seen, last = 0, ""
-    for trigger_id, body in islice(_walk(look, wanted, tenant, after, seen_limit), seen_limit):
+    for trigger_id, body in islice(_walk(look, wanted, after, seen_limit), seen_limit):
         trigger = readable(trigger_id, body)
-        if trigger and trigger.status in wanted and tenant in (None, trigger.tenant):
+        if trigger and wanted.matches(trigger):
             if len(found) == limit:
                 return TriggerPage(triggers=tuple(found), cursor=found[-1].id)
             found.append(trigger)
@@ -134,12 +146,12 @@ def find_all(
     return TriggerPage(triggers=tuple(found), cursor=last if seen == seen_limit else None)
 
 
-def _walk(
-    look: Look, wanted: frozenset[TriggerStatus], tenant: str | None, after: str, limit: int
-) -> Iterator[Any]:
-    if tenant is not None:
-        return look.each("triggers_of_tenant", tenant, after, limit)
-    if len(wanted) == len(TriggerStatus):
+def _walk(look: Look, wanted: Wanted, after: str, limit: int) -> Iterator[Any]:
+    if wanted.declared:
+        return look.each("triggers_declared", after, limit)
+    if wanted.tenant is not None:
+        return look.each("triggers_of_tenant", wanted.tenant, after, limit)
+    if len(wanted.statuses) == len(TriggerStatus):
         return look.each("triggers_any", after, limit)
-    parts = [look.each("triggers_of_status", status, after, limit) for status in wanted]
+    parts = [look.each("triggers_of_status", status, after, limit) for status in wanted.statuses]
     return merge(*parts, key=itemgetter(0))

@@ -17,6 +17,7 @@ from holdfast.testing.contract.plan_driving import (
 )
 from holdfast.testing.contract.plan_durability import PlanDurability
 from holdfast.testing.contract.plan_reading import PlanEvents, PlanKeeping, PlanPaging
+from holdfast.testing.contract.plan_waking import PlanWaking
 from holdfast.testing.contract.plan_writing import PlanCreating, PlanRepeats, PlanWriting
 
 __all__ = ["DurablePlanStoreContract", "PlanStoreContract"]
@@ -29,6 +30,7 @@ class PlanStoreContract(
     PlanClaiming,
     PlanHolding,
     PlanAsking,
+    PlanWaking,
     PlanSignals,
     PlanEvents,
     PlanPaging,

@@ -100,6 +100,20 @@ class Firing(TriggerContract):
         assert changed.tasks == (Conflict(first.task.id),)
         assert await triggers.tasks() == [first.task.id]
 
+    async def test_its_last_task_is_the_one_that_has_the_key(self, triggers: TriggerHands) -> None:
+        held = await triggers.take(await triggers.save_due())
+        first = triggers.submission(held)
+        await triggers.hands.insert(first)
+        for payload in ({}, {"payload": "other"}):
+            again = triggers.submission(held, key=first.task.key, **payload)
+            change = triggers.changed(held, again, last_task=again.task.id)
+            changed = await triggers.commit(change)
+            assert changed.trigger.last_task == first.task.id
+            assert await triggers.load(held) == changed.trigger
+            held = await triggers.take(held)
+        named = triggers.changed(held, triggers.submission(held), last_task="task-older")
+        assert (await triggers.commit(named)).trigger.last_task == "task-older"
+
     async def test_a_change_to_another_version_is_refused(self, triggers: TriggerHands) -> None:
         held = await triggers.take(await triggers.save_due())
         for version in (held.version - 1, held.version + 1, 0):
@@ -109,7 +123,7 @@ class Firing(TriggerContract):
     async def test_a_change_to_a_trigger_that_is_not_there_is_refused(
         self, triggers: TriggerHands
     ) -> None:
-        change = triggers.fired(triggers.unsaved())
+        change = triggers.fired(triggers.unsaved(version=1))
         assert await triggers.untouched(change) == TriggerStale(None)
 
     async def test_a_pause_under_a_holder_makes_its_write_stale(

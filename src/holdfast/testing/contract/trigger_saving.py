@@ -14,11 +14,13 @@ from holdfast.domain.schedule import Cron, Every, Once, Schedule
 from holdfast.domain.trigger import (
     PENDING,
     UNFINISHED,
+    Changed,
     Misfire,
     Overlap,
     TriggerStale,
     TriggerStatus,
 )
+from holdfast.testing.contract.hands import NO_LIMIT
 from holdfast.testing.contract.trigger_hands import A_YEAR, TriggerContract, TriggerHands, json
 
 SCHEDULES: list[Schedule] = [
@@ -54,6 +56,7 @@ class TriggerSaving(TriggerContract):
             missed=3,
             reason="put off",
             request="request-0",
+            asked="request-9",
         )
         assert saved.version == 1
         assert saved.payload == json({"to": ["a", "ü"], "n": 1.5})
@@ -148,6 +151,54 @@ class TriggerSaving(TriggerContract):
         assert await triggers.all_ids() == sorted(trigger.id for trigger in saved)
 
 
+class TriggerCreating(TriggerContract):
+    """A change to version 0 makes a trigger where there is none."""
+
+    async def test_what_is_created_is_as_if_it_was_saved(self, triggers: TriggerHands) -> None:
+        change = triggers.changed(triggers.unsaved("nightly", tenant="t"))
+        created = (await triggers.commit(change)).trigger
+        assert (created, created.version) == (change.after, 1)
+        assert await triggers.load(created) == created
+        assert await triggers.all_ids() == [created.id]
+        at = created.trigger_at
+        assert at is not None
+        assert await triggers.due(at) == [created.id]
+
+    async def test_nothing_is_created_over_what_is_there(self, triggers: TriggerHands) -> None:
+        saved = await triggers.save("nightly")
+        change = triggers.fired(triggers.unsaved("nightly", target="other.work"))
+        assert await triggers.refused(change) == saved
+        ended = await triggers.end(saved)
+        assert await triggers.refused(change) == ended
+
+    async def test_a_creation_sent_again_is_answered_as_it_was(
+        self, triggers: TriggerHands
+    ) -> None:
+        change = triggers.changed(triggers.unsaved())
+        created = (await triggers.commit(change)).trigger
+        assert (await triggers.commit(change)).trigger == created
+        held = await triggers.take(created)
+        assert await triggers.refused(change) == held
+
+    async def test_of_those_who_create_it_at_once_one_does(self, triggers: TriggerHands) -> None:
+        changes = [triggers.changed(triggers.unsaved("nightly", target=f"t{n}")) for n in range(6)]
+        outcomes = await asyncio.gather(*(triggers.apply(change) for change in changes))
+        (written,) = [outcome for outcome in outcomes if isinstance(outcome, Changed)]
+        stale = [outcome for outcome in outcomes if isinstance(outcome, TriggerStale)]
+        assert stale == [TriggerStale(written.trigger)] * 5
+        assert await triggers.load(written.trigger) == written.trigger
+
+    async def test_two_of_one_batch_are_not_both_created(self, triggers: TriggerHands) -> None:
+        batch = [triggers.changed(triggers.unsaved("nightly", target=name)) for name in "ab"]
+        outcomes = await triggers.port.apply(batch, depth_limit=NO_LIMIT)
+        assert [type(outcome) for outcome in outcomes] == [Changed, TriggerStale]
+
+    async def test_an_id_outside_its_alphabet_is_not_created(self, triggers: TriggerHands) -> None:
+        with pytest.raises(InvalidName):
+            await triggers.apply(triggers.changed(replace(triggers.unsaved(), id="two words")))
+        assert await triggers.all_ids() == []
+
+
 class TriggerRemoving(TriggerContract):
     async def test_a_trigger_is_removed_once(self, triggers: TriggerHands) -> None:
         trigger, other = await triggers.save_due(), await triggers.save_due()
@@ -194,6 +245,29 @@ class TriggerPaging(TriggerContract):
         ids = sorted(trigger.id for trigger in saved)
         assert await triggers.all_ids(limit=limit) == ids
         assert await triggers.all_ids(limit=limit, pending=True) == ids
+
+    async def test_those_that_code_declares_are_found_among_the_others(
+        self, triggers: TriggerHands
+    ) -> None:
+        saved = {
+            name: await triggers.save(
+                name, declared=name in "bdf", tenant="t" if name < "c" else None
+            )
+            for name in "abcdef"
+        }
+        ids = sorted(saved[name].id for name in "bdf")
+        for limit in (1, 2, 100):
+            assert await triggers.all_ids(declared=True, limit=limit) == ids
+        assert await triggers.all_ids(declared=True, tenant="t") == [saved["b"].id]
+        await triggers.take(saved["b"])
+        await triggers.end(saved["d"])
+        wanted = (TriggerStatus.PROCESSING,)
+        assert await triggers.all_ids(declared=True, statuses=wanted) == [saved["b"].id]
+        assert await triggers.all_ids(declared=True) == ids
+        await triggers.commit(triggers.changed(saved["a"], declared=True))
+        await triggers.save("f", declared=False)
+        await triggers.port.remove(saved["d"].id)
+        assert await triggers.all_ids(declared=True) == sorted(saved[name].id for name in "ab")
 
     async def test_no_triggers_are_an_empty_page(self, triggers: TriggerHands) -> None:
         page = await triggers.port.find_all()

@@ -26,6 +26,7 @@ from holdfast.testing.contract.trigger_firing import (
 )
 from holdfast.testing.contract.trigger_leasing import FindingDue, TriggerLeasing, TriggerTiming
 from holdfast.testing.contract.trigger_saving import (
+    TriggerCreating,
     TriggerKeeping,
     TriggerPaging,
     TriggerRemoving,
@@ -41,6 +42,7 @@ __all__ = [
 
 class SeparateTriggerStoreContract(
     TriggerSaving,
+    TriggerCreating,
     TriggerRemoving,
     TriggerPaging,
     TriggerKeeping,

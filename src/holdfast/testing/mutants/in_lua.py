@@ -308,8 +308,8 @@ LUA_MUTANTS = [
         (
             "plan-renew-any",
             "any lease renews a plan's",
-            "found ~= ARGV[3] or till <= now",
-            "till <= now",
+            "found ~= ARGV[3] or seconds > 0 and till <= now",
+            "seconds > 0 and till <= now",
         ),
         (
             "plan-fence-stands-still",

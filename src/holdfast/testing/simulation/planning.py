@@ -55,7 +55,8 @@ def draft(world: World, chance: random.Random, number: int) -> Draft:
             "max_concurrency": chance.choice((None, 1, 2, 3, 5)),
             "waves": chance.choice(WAVES),
             "soak": chance.choice((0, 0, 2, 5)),
-            "halt_on": chance.choice(RULES),
+            # A plan of one task has failed when that has: it does not halt before.
+            "halt_on": None if (rule := chance.choice(RULES)) and size == 1 else rule,
             "on_halt": chance.choice(tuple(OnHalt)),
             "conflict": chance.choice((Conflict.WAIT, *Conflict)),
         },

@@ -23,7 +23,7 @@ PART_WRITES = frozenset(
     {
         *(f"triggers.{verb}" for verb in "save remove acquire_lease find_due_with_lease".split()),
         "triggers.apply",
-        *(f"plans.{verb}" for verb in "create claim renew apply".split()),
+        *(f"plans.{verb}" for verb in "create claim renew wake apply".split()),
     }
 )
 PART_READS = frozenset(

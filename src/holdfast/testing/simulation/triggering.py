@@ -29,6 +29,7 @@ from holdfast.domain.trigger import (
     TriggerOutcome,
     TriggerStale,
     TriggerStatus,
+    with_last_task,
 )
 from holdfast.testing.simulation.book import Book, Breach
 
@@ -124,10 +125,15 @@ def _rightly_written(
     now_is: Trigger | None,
 ) -> Iterator[Breach]:
     after = change.after
+    if before is None and change.before.version == 0:
+        if now_is != after or after.version != 1 or change.submissions:
+            yield "I4", f"{after.id} was created as {now_is}"
+        book.count("created")
+        return
     if before is None or before.version != change.before.version:
         yield "I3", f"{after.id}: written over {before}, decided on version {change.before.version}"
         return
-    if now_is != after:
+    if now_is != with_last_task(change, outcome.tasks):
         yield "I3", f"{after.id}: the record is not the one that was decided"
     if after.version != before.version + 1:
         yield "I4", f"{after.id}: version {before.version} became {after.version}"

@@ -73,6 +73,17 @@ class WatchedPlans(MemoryPlans):
         self._judge([("I3", f"the lease of {plan_id}: {kept}, not {holds}")] * (kept != holds))
         return kept
 
+    async def wake(self, plan_ids: Sequence[str]) -> None:
+        shelves = [self._shelves[i] for i in plan_ids if i in self._shelves]
+        before = [(shelf.plan, shelf.due) for shelf in shelves]
+        await super().wake(plan_ids)
+        self._watched.step("plans.wake")
+        self._judge(
+            breach
+            for shelf, (plan, due) in zip(shelves, before, strict=True)
+            for breach in _woken(shelf, plan, due, self._watched.now)
+        )
+
     async def apply(self, change: PlanChange, *, lease_seconds: float = 30.0) -> PlanOutcome:
         outcome = await super().apply(change, lease_seconds=lease_seconds)
         self._watched.step("plans.apply")
@@ -139,6 +150,14 @@ class WatchedPlans(MemoryPlans):
             counts = [{str(state): n for state, n in sorted(wave.items())} for wave in plan.counts]
             told = f"v{plan.version} {plan.status} {owner} wave {plan.wave} {counts}"
             self._watched.book.note(self._watched.now, f"{self._watched.caller} {plan.id} {told}")
+
+
+def _woken(shelf: Shelf, before: Plan, due: float | None, now: float) -> Iterable[Breach]:
+    if shelf.plan is not before:
+        yield "I3", f"to wake {before.id} changed it"
+    stays = before.lease is not None or before.settled_at is not None
+    if shelf.due != due and (stays or shelf.due != now):
+        yield "I3", f"{before.id} was woken, and is due {shelf.due} instead of {due}"
 
 
 def _in_time(plan: Plan, due: float | None, now: float) -> Iterable[Breach]:

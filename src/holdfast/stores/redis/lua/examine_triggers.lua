@@ -36,6 +36,8 @@ local function look(id)
   local ended = tonumber(r.endedAt or nil)
   ended = ended and decimal(ended + tonumber(r.keepSeconds or '0'))
   compared(id, K.triggers, 'the list of triggers', '0', complaints)
+  local declared = r.declared == 'true' and '0'
+  compared(id, K.triggers_declared, 'the list of what code declares', declared, complaints)
   compared(id, K.triggers_due, 'the list of what is due', not leased and due, complaints)
   compared(id, K.triggers_leased, 'the list of leases', leased, complaints)
   compared(id, K.triggers_ended, 'the list of what has ended', ended, complaints)

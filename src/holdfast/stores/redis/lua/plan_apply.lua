@@ -14,7 +14,7 @@ local function in_the_way()
 end
 
 local function refuse()
-  local found = try('HMGET', plan, 'version', 'request', 'leaseId')
+  local found = try('HMGET', plan, 'version', 'request', 'leaseId', 'woken')
   if found.err then return {'foreign', plan} end
   if found[1] ~= t.expects then
     local same = found[1] == t.version and (found[2] or '') == t.request
@@ -23,7 +23,7 @@ local function refuse()
   if t.lease and found[3] ~= t.lease then return {'stale', shown_plan(id, names)} end
   local name = in_the_way()
   if name then return {'foreign', name} end
-  t.leased = found[3]
+  t.leased, t.woken = found[3], found[4]
 end
 
 local function write()
@@ -57,7 +57,9 @@ local function move()
   in_pieces('ZREM', K.plan_admitted(id), no_slots)
 end
 
-local function drop_lease() call('HDEL', plan, 'leaseOwner', 'leaseId', 'leaseUntil', 'dueAt') end
+local function drop_lease()
+  call('HDEL', plan, 'leaseOwner', 'leaseId', 'leaseUntil', 'dueAt', 'woken')
+end
 
 -- Who looks at it next. A person's write leaves a plan to the driver that has it.
 local function place()
@@ -71,8 +73,8 @@ local function place()
     put_in(K.plans_due, id, till)
   elseif t.lease or t.next == 'look' and not t.leased then
     drop_lease()
-    if t.next == 'look' then
-      local due = decimal(now + tonumber(t.delay))
+    if t.next == 'look' or t.woken then
+      local due = decimal(t.woken and now or now + tonumber(t.delay))
       call('HSET', plan, 'dueAt', due)
       put_in(K.plans_due, id, due)
     else

@@ -11,6 +11,7 @@ local function lease(id, fence)
   fence = math.max(fence + 1, math.floor(now * 1000000))
   call('HSET', K.plan(id), 'leaseOwner', owner, 'leaseUntil', till, 'fence', whole(fence),
     'leaseId', secret .. ':' .. string.format('%x', fence))
+  call('HDEL', K.plan(id), 'woken')
   put_in(K.plans_due, id, till)
   written = written + 1
   handed_out[#handed_out + 1] = {id, shown_plan(id, names)}

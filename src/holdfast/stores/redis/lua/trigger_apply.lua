@@ -12,6 +12,8 @@ local function not_this_version(t)
   local found = try('HMGET', K.trigger(t.id), 'version', 'request')
   if found.err then return {'foreign', K.trigger(t.id)} end
   if found[1] == t.expects then return nil end
+  -- Version 0: there must be none. One without a version is not to be written over either.
+  if t.expects == '0' and call('EXISTS', K.trigger(t.id)) == 0 then return nil end
   local same = found[1] == t.version and (found[2] or '') == t.request
   local fields = call('HGETALL', K.trigger(t.id))
   return {same and 'repeated' or 'stale', #fields > 0 and fields}
@@ -39,6 +41,13 @@ local function no_way_in(t)
   return wrong
 end
 
+-- There is no task of an id whose key was used before: the last one is the one that has the key.
+local function mind_last(t, last)
+  if t.last and (last[1] == 'existing' or last[1] == 'conflict') then
+    add(t.fields, 'lastTask', last[2])
+  end
+end
+
 local function apply(t)
   local refused = not_this_version(t)
   if refused then return refused end
@@ -47,6 +56,7 @@ local function apply(t)
   if wrong then return wrong end
   local tasks = {}
   for i, s in ipairs(t.tasks) do tasks[i] = insert(s, limit) end
+  if #tasks > 0 then mind_last(t, tasks[#tasks]) end
   write_trigger(t)
   if t.audit then call('RPUSH', K.audit, t.audit) end
   return {'changed', tasks}

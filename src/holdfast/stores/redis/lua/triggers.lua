@@ -29,12 +29,18 @@ local function write_trigger(t)
   if #t.gone > 0 then call('HDEL', K.trigger(t.id), unpack(t.gone)) end
   written = written + 1
   place_trigger(t)
+  if t.declared then
+    put_in(K.triggers_declared, t.id)
+  else
+    take_from(K.triggers_declared, t.id)
+  end
   if t.due then ring_if_first(t.due) end
 end
 
 local function forget_trigger(id)
   call('DEL', K.trigger(id), K.trigger_lease(id))
   take_from(K.triggers, id)
+  take_from(K.triggers_declared, id)
   take_from(K.triggers_due, id)
   take_from(K.triggers_leased, id)
   take_from(K.triggers_ended, id)

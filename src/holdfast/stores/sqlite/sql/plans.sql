@@ -18,6 +18,12 @@ UPDATE plans SET due = ?2, lease_id = ?3, owner = ?4, boot = ?5, until = ?6 WHER
 -- name: plan_renew
 UPDATE plans SET boot = ?, until = ? WHERE id = ? AND lease_id = ?;
 
+-- While a plan is leased, nobody goes by its `due`: it says that it was woken meanwhile. Of the first
+-- version a plan is still being made.
+-- name: plans_wake
+UPDATE plans SET due = min(ifnull(due, ?1), ?1)
+WHERE id IN (SELECT value FROM json_each(?2)) AND settled_at IS NULL AND version > 1;
+
 -- name: plans_due
 SELECT due, n, fence, body FROM plans
 WHERE due <= ? AND due IS NOT NULL AND until IS NULL

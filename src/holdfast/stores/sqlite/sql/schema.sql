@@ -204,10 +204,12 @@ CREATE TABLE triggers (
     until REAL,
     ended_at REAL,
     keep_until REAL,
+    declared INTEGER NOT NULL,
     body TEXT NOT NULL  -- the record
 ) STRICT;
 CREATE INDEX triggers_status ON triggers (status, id);
 CREATE INDEX triggers_tenant ON triggers (tenant, id) WHERE tenant IS NOT NULL;
+CREATE INDEX triggers_declared ON triggers (id) WHERE declared;
 CREATE INDEX triggers_due ON triggers (at, id) WHERE at IS NOT NULL AND until IS NULL;
 CREATE INDEX triggers_leased ON triggers (boot, until) WHERE until IS NOT NULL;
 CREATE INDEX triggers_kept ON triggers (keep_until, ended_at) WHERE keep_until IS NOT NULL;

@@ -5,12 +5,13 @@ SELECT version, boot, until, body FROM triggers WHERE id = ?;
 SELECT t.id, t.version, t.body FROM json_each(?) AS e JOIN triggers AS t ON t.id = e.value;
 
 -- name: trigger_put
-INSERT INTO triggers (id, tenant, version, status, at, boot, until, ended_at, keep_until, body)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO triggers
+(id, tenant, version, status, at, boot, until, ended_at, keep_until, declared, body)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE
 SET tenant = excluded.tenant, version = excluded.version, status = excluded.status,
     at = excluded.at, boot = excluded.boot, until = excluded.until, ended_at = excluded.ended_at,
-    keep_until = excluded.keep_until, body = excluded.body;
+    keep_until = excluded.keep_until, declared = excluded.declared, body = excluded.body;
 
 -- name: trigger_remove
 DELETE FROM triggers WHERE id = ?;
@@ -53,6 +54,9 @@ SELECT id, body FROM triggers WHERE status = ? AND id > ? ORDER BY id LIMIT ?;
 -- name: triggers_of_tenant
 SELECT id, body FROM triggers WHERE tenant = ? AND id > ? ORDER BY id LIMIT ?;
 
+-- name: triggers_declared
+SELECT id, body FROM triggers WHERE declared AND id > ? ORDER BY id LIMIT ?;
+
 -- name: outdated_triggers
 SELECT id, body FROM triggers
 WHERE keep_until IS NOT NULL AND keep_until <= ? AND ended_at < ?
@@ -64,7 +68,8 @@ SELECT s.id FROM json_each(?1) AS e JOIN states AS s ON s.id = e.value
 WHERE s.place IN (SELECT value FROM json_each(?2));
 
 -- name: doctor_triggers
-SELECT id, tenant, version, status, at, boot, until, ended_at, keep_until, body FROM triggers
+SELECT id, tenant, version, status, at, boot, until, ended_at, keep_until, declared, body
+FROM triggers
 WHERE id > ?
 ORDER BY id
 LIMIT ?;
