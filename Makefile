@@ -3,7 +3,7 @@
 
 PYTHON  ?= python3
 SEEDS   ?= 200
-WORKERS ?= 2
+WORKERS ?= 3
 UV      ?= uv==0.13.7
 
 VENV  := .venv

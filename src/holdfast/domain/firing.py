@@ -40,6 +40,7 @@ from holdfast.domain.trigger import (
 RETRY_LIMIT = 5
 RETRY_SECONDS = (1.0, 60.0)  # doubled from the first up to the second
 PATIENCE_SECONDS = (1.0, 30.0)
+QUEUE_SHARE = 0.1  # of the time waited: so much later it may be seen that the last task has ended
 OTHERS_SECONDS = 1.0  # for another worker to take it
 NO_ROOM_SECONDS = 5.0
 TASKS_A_CHANGE = 100
@@ -118,7 +119,8 @@ def skip_overlap(trigger: Trigger, due: Due, *, now: float, chance: float) -> Tr
 def queue_overlap(trigger: Trigger, *, now: float) -> TriggerChange:
     """Its fire time stays; when the last task has ended, the misfire policy says what is made."""
     waited = now - _fire_time(trigger)
-    return put_off(trigger, patience(waited), "its last task still waits or runs", now=now)
+    seconds = patience(waited * QUEUE_SHARE)
+    return put_off(trigger, seconds, "its last task still waits or runs", now=now)
 
 
 def put_off(
