@@ -25,7 +25,6 @@ from holdfast.domain.trigger import (
     Misfire,
     Overlap,
     Trigger,
-    TriggerStatus,
 )
 from holdfast.ports import Clock, Store
 from holdfast.testing.chaos.clocks import JumpingClock
@@ -191,8 +190,9 @@ class Operator:
             await self._ask(self._chance.choice(often), "fire")
 
     async def _came_to_rest(self, there: Sequence[Trigger]) -> bool:
-        """Paused until all tasks have ended; then set going, for the doctor to see them at work."""
-        going = [one for one in there if one.status in UNFINISHED - {TriggerStatus.PAUSED}]
+        """Paused until all tasks have ended; then set going, for the doctor to see them at work.
+        One that so many deaths have suspended is at rest, too, and cannot be paused."""
+        going = [one for one in there if one.status in PENDING]
         for trigger in going:
             await self._ask(trigger, "pause")
         by_status = (await self._app.store.stats()).by_status
