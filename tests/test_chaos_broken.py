@@ -34,8 +34,6 @@ def judged(subject, sabotage, *rules, **harm):
 FIRED_IN_TWO_STEPS = (
     BEGIN
     + """
-import asyncio
-
 from holdfast.domain.trigger import Changed
 from holdfast.stores.sqlite.store import SqliteStore
 from holdfast.stores.sqlite.triggers import SqliteTriggers
@@ -51,7 +49,8 @@ def broken():
     async def first_the_trigger_then_its_tasks(self, batch, *, depth_limit):
         alone = [replace(change, submissions=()) for change in batch]
         outcomes = await apply(self, alone, depth_limit=depth_limit)
-        await asyncio.sleep(0.1)
+        for _ in range(50):  # time to be killed in
+            await self._tasks.stats()
         pairs = zip(batch, outcomes, strict=True)
         tasks = [s for c, o in pairs if isinstance(o, Changed) for s in c.submissions]
         await self._tasks.insert(tasks, depth_limit=depth_limit)

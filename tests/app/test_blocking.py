@@ -28,10 +28,9 @@ from holdfast.app.blocking import (
     BlockingControl,
     BlockingHandle,
     BlockingQuery,
-    BlockingSchedules,
-    BlockingTrigger,
 )
 from holdfast.app.blocking_plans import BlockingPlanHandle, BlockingPlans
+from holdfast.app.blocking_triggers import BlockingSchedules, BlockingTrigger
 from holdfast.app.control import Control
 from holdfast.app.declare import SyncTask
 from holdfast.app.plans import Plans

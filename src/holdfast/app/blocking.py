@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from holdfast.app.control import Control
 from holdfast.app.query import Query
-from holdfast.app.schedule import Schedules
-from holdfast.app.timed import TriggerTerms
-from holdfast.app.triggers import TriggerHandle
 from holdfast.domain.errors import HoldfastError
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from holdfast.app.blocking_plans import BlockingPlans
+    from holdfast.app.blocking_triggers import BlockingSchedules
     from holdfast.app.core import Holdfast
     from holdfast.app.declare import Submittable
     from holdfast.app.handle import Handle, Info
     from holdfast.domain.envelope import TaskEnvelope
     from holdfast.domain.state import Status
-    from holdfast.domain.trigger import Trigger, TriggerStatus
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -110,6 +105,8 @@ class Blocking:
 
     @property
     def schedule(self) -> BlockingSchedules:
+        from holdfast.app.blocking_triggers import BlockingSchedules
+
         return BlockingSchedules(self, self._app.schedule)
 
     @property
@@ -188,7 +185,7 @@ class BlockingHandle(Generic[R]):
         return self._face.call(self._handle.discard(reason))
 
 
-class _Side(Generic[T]):
+class Side(Generic[T]):
     """One part of the app, seen from outside its loop."""
 
     def __init__(self, face: Blocking, part: T) -> None:
@@ -196,194 +193,34 @@ class _Side(Generic[T]):
         self.part = part
 
 
-def _blocking(
+def blocked(
     method: Callable[Concatenate[T, A], Coroutine[Any, Any, R]],
-) -> Callable[Concatenate[_Side[T], A], R]:
+) -> Callable[Concatenate[Side[T], A], R]:
     @wraps(method)
-    def call(self: _Side[T], /, *arguments: A.args, **options: A.kwargs) -> R:
+    def call(self: Side[T], /, *arguments: A.args, **options: A.kwargs) -> R:
         return self.face.call(method(self.part, *arguments, **options))
 
     return call
 
 
-class BlockingControl(_Side[Control]):
+class BlockingControl(Side[Control]):
     def acting_as(self, actor: str, origin: str = "") -> BlockingControl:
         return BlockingControl(self.face, self.part.acting_as(actor, origin))
 
-    pause = _blocking(Control.pause)
-    resume = _blocking(Control.resume)
-    cancel = _blocking(Control.cancel)
-    retry = _blocking(Control.retry)
-    rollback = _blocking(Control.rollback)
-    discard = _blocking(Control.discard)
-    release = _blocking(Control.release)
-    resume_suspended = _blocking(Control.resume_suspended)
-    can = _blocking(Control.can)
+    pause = blocked(Control.pause)
+    resume = blocked(Control.resume)
+    cancel = blocked(Control.cancel)
+    retry = blocked(Control.retry)
+    rollback = blocked(Control.rollback)
+    discard = blocked(Control.discard)
+    release = blocked(Control.release)
+    resume_suspended = blocked(Control.resume_suspended)
+    can = blocked(Control.can)
 
 
-class BlockingQuery(_Side[Query]):
-    query_task_status_by_tenant = _blocking(Query.query_task_status_by_tenant)
-    query_task_status_by_tenants = _blocking(Query.query_task_status_by_tenants)
-    query_plan_status = _blocking(Query.query_plan_status)
-    has_checkpoint = _blocking(Query.has_checkpoint)
-    retry_task_by_tenant = _blocking(Query.retry_task_by_tenant)
-
-
-class BlockingTrigger(Generic[R]):
-    __slots__ = ("_face", "_handle", "id")
-
-    def __init__(self, face: Blocking, handle: TriggerHandle[R]) -> None:
-        self._face = face
-        self._handle = handle
-        self.id = handle.id
-
-    def info(self) -> Trigger:
-        return self._face.call(self._handle.info())
-
-    def next(self, count: int = 1) -> list[datetime]:
-        return self._face.call(self._handle.next(count))
-
-    def fire(self, reason: str = "") -> BlockingHandle[R]:
-        return BlockingHandle(self._face, self._face.call(self._handle.fire(reason)))
-
-    def pause(self, reason: str = "") -> TriggerStatus:
-        return self._face.call(self._handle.pause(reason))
-
-    def resume(self, reason: str = "") -> TriggerStatus:
-        return self._face.call(self._handle.resume(reason))
-
-    def cancel(self, reason: str = "") -> TriggerStatus:
-        return self._face.call(self._handle.cancel(reason))
-
-
-class BlockingSchedules(_Side[Schedules]):
-    """As `Schedules`; its triggers block, too."""
-
-    def acting_as(self, actor: str, origin: str = "") -> BlockingSchedules:
-        return BlockingSchedules(self.face, self.part.acting_as(actor, origin))
-
-    page = _blocking(Schedules.page)
-
-    @overload
-    def at(
-        self,
-        when: datetime | float,
-        send: Submittable[None, R],
-        payload: None = None,
-        *,
-        replace: bool = False,
-        **terms: Unpack[TriggerTerms],
-    ) -> BlockingTrigger[R]: ...
-
-    @overload
-    def at(
-        self,
-        when: datetime | float,
-        send: Submittable[P, R],
-        payload: P,
-        *,
-        replace: bool = False,
-        **terms: Unpack[TriggerTerms],
-    ) -> BlockingTrigger[R]: ...
-
-    def at(
-        self,
-        when: datetime | float,
-        send: Submittable[Any, R],
-        payload: Any = None,
-        *,
-        replace: bool = False,
-        **terms: Unpack[TriggerTerms],
-    ) -> BlockingTrigger[R]:
-        made = self.part.at(when, send, payload, replace=replace, **terms)
-        return self._face_of(made)
-
-    @overload
-    def every(
-        self,
-        interval: float | str,
-        send: Submittable[None, R],
-        payload: None = None,
-        *,
-        start: datetime | float | None = None,
-        replace: bool = False,
-        **terms: Unpack[TriggerTerms],
-    ) -> BlockingTrigger[R]: ...
-
-    @overload
-    def every(
-        self,
-        interval: float | str,
-        send: Submittable[P, R],
-        payload: P,
-        *,
-        start: datetime | float | None = None,
-        replace: bool = False,
-        **terms: Unpack[TriggerTerms],
-    ) -> BlockingTrigger[R]: ...
-
-    def every(
-        self,
-        interval: float | str,
-        send: Submittable[Any, R],
-        payload: Any = None,
-        *,
-        start: datetime | float | None = None,
-        replace: bool = False,
-        **terms: Unpack[TriggerTerms],
-    ) -> BlockingTrigger[R]:
-        made = self.part.every(interval, send, payload, start=start, replace=replace, **terms)
-        return self._face_of(made)
-
-    @overload
-    def cron(
-        self,
-        expression: str,
-        send: Submittable[None, R],
-        payload: None = None,
-        *,
-        tz: str = "UTC",
-        replace: bool = False,
-        **terms: Unpack[TriggerTerms],
-    ) -> BlockingTrigger[R]: ...
-
-    @overload
-    def cron(
-        self,
-        expression: str,
-        send: Submittable[P, R],
-        payload: P,
-        *,
-        tz: str = "UTC",
-        replace: bool = False,
-        **terms: Unpack[TriggerTerms],
-    ) -> BlockingTrigger[R]: ...
-
-    def cron(
-        self,
-        expression: str,
-        send: Submittable[Any, R],
-        payload: Any = None,
-        *,
-        tz: str = "UTC",
-        replace: bool = False,
-        **terms: Unpack[TriggerTerms],
-    ) -> BlockingTrigger[R]:
-        made = self.part.cron(expression, send, payload, tz=tz, replace=replace, **terms)
-        return self._face_of(made)
-
-    def get(self, name: str, *, tenant: str | None = None) -> BlockingTrigger[Any]:
-        return self._face_of(self.part.get(name, tenant=tenant))
-
-    def list(
-        self, *, statuses: Sequence[TriggerStatus] = (), tenant: str | None = None
-    ) -> Iterator[Trigger]:
-        cursor: str | None = None
-        while True:
-            page = self.page(statuses=statuses, tenant=tenant, cursor=cursor)
-            yield from page.triggers
-            if (cursor := page.cursor) is None:
-                return
-
-    def _face_of(self, made: Coroutine[Any, Any, TriggerHandle[R]]) -> BlockingTrigger[R]:
-        return BlockingTrigger(self.face, self.face.call(made))
+class BlockingQuery(Side[Query]):
+    query_task_status_by_tenant = blocked(Query.query_task_status_by_tenant)
+    query_task_status_by_tenants = blocked(Query.query_task_status_by_tenants)
+    query_plan_status = blocked(Query.query_plan_status)
+    has_checkpoint = blocked(Query.has_checkpoint)
+    retry_task_by_tenant = blocked(Query.retry_task_by_tenant)
