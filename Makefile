@@ -63,7 +63,7 @@ chaos-long: $(DEV_READY) $(REDIS_READY) ## 10 000 kills for each store; writes d
 		$(BIN)/python -m holdfast.testing.chaos --long --store $$store \
 			--report docs/reliability.md || exit 1; done
 
-bench: $(DEV_READY) $(REDIS_READY) ## measure ourselves and our peers, 38 minutes (QUICK=1: five; ONLY=plans,triggers)
+bench: $(DEV_READY) $(REDIS_READY) ## measure ourselves and our peers, 50 minutes (QUICK=1: five; ONLY=plans,triggers)
 	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) \
 		$(if $(PEERS),--peers $(PEERS)) $(if $(RUNS),--runs $(RUNS))
 
@@ -80,7 +80,7 @@ lock: ## write requirements/*.txt and those of the peers anew (UPGRADE=1 takes n
 	@test -x $(LOCK)/bin/uv || \
 		{ "$(PYTHON)" -m venv $(LOCK) && $(LOCK)/bin/python -m pip install -qq $(UV); }
 	@$(COMPILE) --group build -o requirements/build.txt
-	@$(COMPILE) pyproject.toml -o requirements/core.txt
+	@$(COMPILE) pyproject.toml --extra server -o requirements/core.txt
 	@$(COMPILE) pyproject.toml --extra all --group dev \
 		-c requirements/build.txt -c requirements/core.txt -o requirements/dev.txt
 	@$(COMPILE) --group redis-server --no-deps -o requirements/redis-server.txt
