@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
+from holdfast.domain.audit import Audit
 from holdfast.domain.state import Status
 from holdfast.domain.task import By, Task
-from holdfast.domain.transition import Audit
 
 NOW = 1_700_000_000.0
 

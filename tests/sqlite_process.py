@@ -11,12 +11,14 @@ import msgspec
 
 from holdfast.clock import SystemClock
 from holdfast.domain import decide
+from holdfast.domain.audit import Audit
 from holdfast.domain.errors import StoreFull
 from holdfast.domain.schedule import Once
 from holdfast.domain.state import Status
-from holdfast.domain.task import Task
+from holdfast.domain.task import By, Task
 from holdfast.domain.transition import Submission
 from holdfast.domain.trigger import Trigger
+from holdfast.ports import Switch
 from holdfast.stores.sqlite import SqliteStore
 from tests.sqlite_files import opened
 
@@ -63,6 +65,28 @@ async def schedule(store: SqliteStore, name: str, at: str) -> None:
     )
     await store.triggers.save(trigger)
     say("saved")
+
+
+def entry(about: str, command: str) -> Audit:
+    return Audit(
+        task_id=about,
+        command=command,
+        by=By(actor="ada"),
+        at=SystemClock().now(),
+        before="",
+        after="",
+    )
+
+
+async def note(store: SqliteStore, name: str, number: str) -> None:
+    for n in range(int(number)):
+        await store.audit(entry(f"worker:{name}", f"note-{n}"))
+    say("noted")
+
+
+async def throw(store: SqliteStore, switch: str, queue: str, stands: str) -> None:
+    audit = entry(f"queue:{queue}", f"{switch}-{stands}")
+    say(await store.throw(Switch(switch), queue, on=stands == "on", audit=audit))
 
 
 async def work(store: SqliteStore, worker: str) -> None:
@@ -115,6 +139,8 @@ async def main(verb: str, path: str, *arguments: str) -> None:
         verbs = {
             "submit": submit,
             "schedule": schedule,
+            "note": note,
+            "throw": throw,
             "work": work,
             "flood": flood,
             "fill": fill,

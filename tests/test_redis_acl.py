@@ -13,11 +13,12 @@ from typer.testing import CliRunner
 from holdfast import Context, Holdfast
 from holdfast.cli.exits import Exit
 from holdfast.cli.root import cli
+from holdfast.domain.audit import Audit
 from holdfast.domain.errors import HoldfastError, StoreUnusable
 from holdfast.domain.plan import WAITING, PlanStatus
 from holdfast.domain.state import SUSPENDED, Command
 from holdfast.domain.task import Progress
-from holdfast.domain.transition import Audit, Existing
+from holdfast.domain.transition import Existing
 from holdfast.ports import Filter, Kept
 from holdfast.stores.redis.record import day
 from holdfast.stores.redis.store import RedisStore

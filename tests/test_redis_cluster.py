@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from redis.crc import key_slot
 
+from holdfast.domain.audit import first_break
 from holdfast.domain.errors import InvalidInput, StoreForeign, StoreUnavailable
 from holdfast.domain.state import Command, Status
 from holdfast.domain.task import Place, Task
@@ -189,6 +190,11 @@ async def test_what_is_counted_found_and_written_down_is_merged(hands: Hands) ->
     while page := await hands.store.audits(limit=7, cursor=str(len(told))):
         told += [entry.task_id for entry in page]
     assert told == ids(tasks)[::-1]
+    assert await hands.store.seal(limit=100) == len(TENANTS)
+    chain = await hands.store.chain(limit=100)
+    assert [link.entry.task_id for link in chain.links] == ids(tasks)
+    assert (first_break(chain.base, chain.links), chain.loose) == (None, 0)
+    assert [entry.task_id for entry in await hands.store.audits(limit=100)] == told
 
 
 async def test_pages_are_complete_and_in_order(hands: Hands) -> None:

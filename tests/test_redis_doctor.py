@@ -82,6 +82,10 @@ DAMAGE: dict[str, Callable[[Bench], object]] = {
     "the errors' index is gone": lambda b: b.ask(
         "DEL", "index:error:" + task(b, PARKED, "error")
     ),
+    "the index of a cause is gone": lambda b: b.ask(
+        "DEL", "index:suspended:" + task(b, PARKED, "error")
+    ),
+    "a cause is not counted": plain("DEL", "errors"),
     "a day's index is gone": lambda b: b.ask(
         "DEL", "index:time:" + task(b, RUNS, "createdAt")[:10]
     ),
@@ -117,6 +121,14 @@ DAMAGE: dict[str, Callable[[Bench], object]] = {
     "one is in a wrong day": plain("SADD", "index:time:1999-12-31", READY),
     "one is in a wrong tenant": plain("ZADD", "index:tasks:p", 0, RUNS),
     "one has a wrong error": plain("ZADD", "index:error:abc", 0, READY),
+    "one is said to be suspended by an error": plain("ZADD", "index:suspended:abc", 0, READY),
+    "one that is tried again is said to be suspended by its error": lambda b: b.ask(
+        "ZADD", "index:suspended:" + task(b, LATER, "error"), 0, LATER
+    ),
+    "a cause of nothing is counted": plain("ZADD", "errors", 3, "abc"),
+    "a cause is counted wrong": lambda b: b.ask(
+        "ZINCRBY", "errors", 1, task(b, PARKED, "error")
+    ),
     "one is at the head that waits in line": plain("ZADD", "back:default", 0, LINED),
     "a checkpoint of one that runs": plain("ZADD", "saved", 0, RUNS),
     "a key of nobody": plain("SET", "key:|old", "nobody 0123"),
@@ -172,7 +184,6 @@ async def test_a_lost_record_is_told_and_its_traces_are_taken_away(bench: Bench)
     [
         (READY, "failures", "9", "I16"),
         (PARKED, "pauseRequested", "true", "I14"),
-        (RUNS, "lastCompletedStageIndex", "1", "I7"),
         (PARKED, "lastCompletedStageIndex", "1", "I7"),
     ],
 )
@@ -181,6 +192,14 @@ async def test_a_broken_rule_is_only_told(
 ) -> None:
     bench.ask("HSET", f"task:{name}", field, value)
     await only_told(bench, invariant)
+
+
+async def test_a_stage_that_was_not_kept_is_told_and_its_checkpoint_counted(bench: Bench) -> None:
+    bench.ask("HSET", f"task:{RUNS}", "lastCompletedStageIndex", "1")
+    found = {(finding.invariant, finding.mended) for finding in await mended(bench)}
+    assert found == {("I7", False), ("I11", True)}
+    assert (await bench.store.stats()).checkpoints == 2
+    assert {finding.invariant for finding in await looked(bench)} == {"I7"}
 
 
 async def test_a_key_that_another_owns_is_only_told(bench: Bench) -> None:

@@ -3,10 +3,13 @@
 import re
 from typing import NamedTuple
 
+from holdfast.domain.audit import Audit
 from holdfast.domain.state import Command
+from holdfast.ports import Switch, Timings
 from holdfast.stores.redis import checks
 from holdfast.stores.redis.keys import TEMPLATES, TYPES
 from holdfast.stores.redis.walks import kind_of
+from holdfast.testing.contract.hands import ASKER
 from holdfast.testing.contract.plan_hands import ADMITTED, PlanHands
 from holdfast.testing.contract.trigger_hands import TriggerHands
 from holdfast.testing.servers import RedisServer
@@ -63,6 +66,7 @@ async def test_types_and_times_to_live_are_as_told(
                 assert bench.ask("TTL", name) == -1, name
         expiring = {kind for kind, row in told.items() if row.ttl != NONE}
         assert seen >= {"task", "ckpt", "stages", "events", "line", "lock", "leases", "retry"}
+        assert seen >= {"by_cause", "errors", "counts", "moves", "durations", "switches"}
         assert seen >= {kind for kind in TEMPLATES if kind.startswith(("trigger", "plan"))}
         for kind in expiring & seen - ONCE_SETTLED:
             ttls = [bench.ask("TTL", name) for name in bench.names() if kind_of(name)[0] == kind]
@@ -80,7 +84,16 @@ async def live(bench: Bench) -> None:
     await hands.ask(Command.CANCEL, await hands.submit())
     running = await hands.start(tenant="e")
     await hands.renew(running)
+    await operate(bench)
     await live_in_time(bench)
+
+
+async def operate(bench: Bench) -> None:
+    at = bench.clock.now()
+    shut = Audit(task_id="queue:slow", command="pause", by=ASKER, at=at, before="", after="")
+    await bench.store.throw(Switch.INTAKE, "slow", on=False, audit=shut)
+    took = Timings(type="a", stage="b", outcome="done", counts=(1,), total_seconds=1.0)
+    await bench.store.observe([took])
 
 
 async def live_in_time(bench: Bench) -> None:

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.domain.audit import Audit
 from holdfast.domain.state import Status
 from holdfast.domain.task import Place, Task
-from holdfast.domain.transition import Audit
 from holdfast.ports import Moves, Page, Stats
 from holdfast.stores.redis import reads
 from holdfast.stores.redis.counts import merge_stats

@@ -13,11 +13,12 @@ from holdfast.domain import decide
 from holdfast.domain.state import SUSPENDED, Command, Status
 from holdfast.domain.transition import Next, Submission, Transition
 from holdfast.ports import Filter
-from holdfast.stores.redis import address, find, reads, verbs
+from holdfast.stores.redis import address, chain, find, reads, verbs
 from holdfast.stores.redis.counts import stats
 from holdfast.stores.redis.keys import Keys
 from holdfast.stores.redis.link import Link
 from holdfast.stores.redis.partition import Partition, Terms
+from holdfast.stores.redis.partitions import Partitions
 from holdfast.testing.servers import RedisServer
 from tests.redis_records import NOW, entry, made
 from tests.redis_stores import benched
@@ -122,8 +123,10 @@ async def test_an_unreadable_audit_hides_no_other(part: Partition, client: redis
     await verbs.audit(part, entry("a", NOW))
     client.rpush(part.keys("audit"), "nonsense")
     await verbs.audit(part, entry("b", NOW))
-    assert [one.task_id for one in await reads.audits(part, 10, 0)] == ["b", "a"]
-    assert await reads.audits(part, 10, 3) == []
+    found = await chain.audits(Partitions([part]), 10, 0)
+    assert [one.task_id for one in found] == ["b", "store", "a"]
+    assert (found[1].command, found[1].by.reason) == ("unreadable", "nonsense")
+    assert await chain.audits(Partitions([part]), 10, 3) == []
 
 
 async def test_a_look_is_bounded_and_goes_on_at_its_cursor(
@@ -140,6 +143,59 @@ async def test_a_look_is_bounded_and_goes_on_at_its_cursor(
         seen += [task.id for task in page.tasks]
         pages, cursor = pages + 1, page.cursor
     assert (seen, pages) == (["task-000-rare"], 3)
+
+
+RARE = {
+    "type": Filter(type="rare"),
+    "tenant and type": Filter(tenant="t", type="rare"),
+    "queue": Filter(queue="rare"),
+    "status": Filter(statuses=(Status.PENDING,), type="rare"),
+    "plan and type": Filter(plan="p", type="rare"),
+    "time": Filter(updated_after=NOW - 1, updated_before=NOW + 1),
+}
+
+
+@pytest.mark.parametrize("asked_for", RARE)
+async def test_of_many_that_do_not_match_no_whole_record_is_read(
+    part: Partition, monkeypatch: pytest.MonkeyPatch, asked_for: str
+) -> None:
+    common = {"tenant": "t", "plan": "p", "queue": "common", "updated_at": NOW - 10}
+    await submit(part, "a-1", "a-2", type="rare", tenant="t", plan="p", queue="rare")
+    await submit(part, *(f"b-{n:03}" for n in range(300)), **common)
+    loaded: list[str] = []
+
+    async def load(part: Partition, ids: Sequence[str]) -> Any:
+        loaded.extend(ids)
+        return await reads.load(part, ids)
+
+    monkeypatch.setattr(find, "load", load)
+    page = await find.find(part, RARE[asked_for], 10, None)
+    assert [task.id for task in page.tasks] == ["a-2", "a-1"]
+    assert page.cursor is None
+    assert loaded[-2:] == ["a-2", "a-1"]
+    assert len(loaded) <= find.BATCH + 2
+
+
+async def test_what_is_left_out_of_a_record_is_found_by_what_it_stands_for(
+    part: Partition,
+) -> None:
+    await submit(part, "a")
+    await submit(part, *(f"b-{n:03}" for n in range(200)), queue="other", updated_at=NOW - 10)
+    for where in (Filter(queue="default"), Filter(updated_after=NOW - 1)):
+        page = await find.find(part, where, 10, None)
+        assert [task.id for task in page.tasks] == ["a"]
+
+
+async def test_an_unreadable_task_among_those_that_do_not_match_is_told(
+    part: Partition, client: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    await submit(part, "a", type="rare")
+    await submit(part, *(f"b-{n:03}" for n in range(200)))
+    client.delete(part.keys("task", "b-010"))
+    client.set(part.keys("task", "b-010"), "not a hash")
+    page = await find.find(part, Filter(type="rare"), 10, None)
+    assert [task.id for task in page.tasks] == ["a"]
+    assert len(warned(caplog)) == 1
 
 
 async def test_more_ids_than_one_script_takes_are_loaded_in_order(part: Partition) -> None:

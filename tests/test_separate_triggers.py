@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from holdfast.domain.task import Place, Task
-from holdfast.domain.transition import Full, Insertion
+from holdfast.domain.transition import Full, Insertion, Shut
 from holdfast.domain.trigger import (
     Changed,
     NoRoom,
@@ -41,7 +41,7 @@ class TwoSteps(MemoryTriggers):
             if task is not None and unfinished(task):
                 return Overlapping(last)
         made = await self.tasks.insert(change.submissions, depth_limit=depth_limit)
-        if full := [answer.queue for answer in made if isinstance(answer, Full)]:
+        if full := [answer.queue for answer in made if isinstance(answer, Full | Shut)]:
             return NoRoom(full[0])
         return await self._write(change, made)
 

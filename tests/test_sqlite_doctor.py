@@ -220,7 +220,7 @@ async def test_no_read_fails_for_an_unreadable_row(store: SqliteStore, path: Pat
     hands = Hands(store, ManualClock())
     await hands.renew()
     ask(path, "UPDATE tasks SET head = '{'")
-    ask(path, "UPDATE audits SET body = CAST('{' AS BLOB)")
+    ask(path, "UPDATE audits SET entry = CAST('{' AS BLOB)")
     ask(path, "UPDATE workers SET beat = CAST('{' AS BLOB)")
     assert await store.load(["task-000003"]) == [None]
     assert await store.peek(["task-000003"]) == [None]

@@ -11,17 +11,19 @@ import pytest
 from holdfast.domain.state import SUSPENDED, Status
 from holdfast.domain.task import Task
 from holdfast.ports import Filter
-from holdfast.stores.sqlite import find, schema, txn
+from holdfast.stores.sqlite import find, measuring, schema, txn
 from holdfast.stores.sqlite.reads import readable
 from holdfast.stores.sqlite.records import Row
 from holdfast.stores.sqlite.statements import SQL
 from holdfast.testing.clock import START_NOW, ManualClock
 from holdfast.testing.contract.hands import Hands
 from tests.source_tree import PACKAGE
-from tests.sqlite_files import opened
+from tests.sqlite_files import ask, opened
 
-# A row per queue and place, per pair of statuses, per refusal, per worker: read whole, on purpose.
-SMALL = {"totals", "moves", "refusals", "workers", "sqlite_schema", "CONSTANT"}
+# A row per queue and place, per type and pair of statuses, per type and stage, per refusal, per
+# worker, per thrown switch: read whole, on purpose.
+SMALL = {"totals", "moves", "timings", "refusals", "workers", "switches"}
+SMALL |= {"sqlite_schema", "CONSTANT"}
 # What a statement was given, and a row per task that runs, of which there are no more than slots.
 SMALL |= {"e", "json_each", "jsonb_each", "leases", "l"}
 # Ids of a span of time, put in the order of pages: no more of them than `find.DATED_LIMIT`.
@@ -76,7 +78,7 @@ def scanned(step: str) -> str:
         ("outdated_tasks", "states_kept"),
         ("journal_request", "journal_version (n=? AND version=?)"),
         ("find_group", "states_group (status=? AND type=? AND queue=? AND id<?)"),
-        ("find_next_group", "states_group ((status,type,queue)>(?,?,?))"),
+        ("find_next_group", "states_group ((status,type,queue,id)>(?,?,?,?))"),
         ("find_tenant", "states_tenant"),
         ("find_plan", "states_plan"),
         ("find_error", "states_error (error=? AND status=? AND id<?)"),
@@ -101,6 +103,13 @@ def scanned(step: str) -> str:
         ("plans_any", "plans_created ((created_at,id)<(?,?))"),
         ("plans_of_status", "plans_status (status=? AND (created_at,id)<(?,?))"),
         ("outdated_plans", "plans_kept"),
+        ("error_next", "COVERING INDEX states_error (error>?)"),
+        ("error_count", "COVERING INDEX states_error (error=? AND status=?)"),
+        ("checkpoints_open", "COVERING INDEX checkpoints_open (settled_at=?)"),
+        ("switches_of", "PRIMARY KEY (switch=?)"),
+        ("timings_of", "PRIMARY KEY (type=? AND stage=? AND outcome=?)"),
+        ("audits_after", "INTEGER PRIMARY KEY (rowid>?)"),
+        ("audits_oldest", "INTEGER PRIMARY KEY (rowid>?)"),
     ],
 )
 def test_a_question_is_answered_by_its_own_index(
@@ -125,6 +134,7 @@ def test_a_question_is_answered_by_its_own_index(
         ("plan_members_of", "m USING PRIMARY KEY (n=?)"),
         ("plan_members_wait", "plan_members USING PRIMARY KEY (n=? AND number=?)"),
         ("plan_events_of", "v USING INDEX plan_events_version (n=? AND version>?)"),
+        ("locks_held", "s USING INTEGER PRIMARY KEY (rowid=?)"),
     ],
 )
 def test_each_of_a_set_is_found_by_an_index(db: apsw.Connection, name: str, index: str) -> None:
@@ -158,6 +168,28 @@ async def test_a_look_for_few_among_many_is_bounded_and_goes_on_at_its_cursor(
         assert pages == 3
 
 
+async def test_the_next_group_is_found_past_all_the_tasks_of_this_one(tmp_path: Path) -> None:
+    """SQLite's plan looks the same when it passes them one by one, so its steps are counted."""
+    path, clock = tmp_path / "holdfast.db", ManualClock()
+    async with opened(path, clock) as store:
+        hands = Hands(store, clock)
+        await hands.submit_many(500, type="a")
+        await hands.submit(type="b")
+    db, steps = schema.open_reader(path), 0
+
+    def step() -> bool:
+        nonlocal steps
+        steps += 1
+        return False
+
+    db.set_progress_handler(step, 10)
+    group = (str(Status.PENDING), "a", "default")
+    found = db.execute(SQL["find_next_group"], (*group, find.TOP)).fetchone()
+    db.close()
+    assert found == (str(Status.PENDING), "b", "default")
+    assert steps < 20
+
+
 FAILED = (Status.FAILED,)
 ONE_OF_MANY = {
     "status and type": Filter(statuses=FAILED, type="rare"),
@@ -177,6 +209,7 @@ class Reads:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
         monkeypatch.setattr(find, "readable", self._readable)
+        monkeypatch.setattr(measuring, "readable", self._readable)
 
     def _readable(self, row: Row) -> Task | None:
         self.count += 1
@@ -202,6 +235,34 @@ async def test_one_among_many_suspended_tasks_is_found_without_reading_the_other
             where = msgspec.structs.replace(where, error=rare.failure.fingerprint)
         page = await store.find(where, limit=5)
         assert (page.tasks, page.cursor, reads.count) == ((rare,), None, 1)
+
+
+async def test_causes_are_counted_without_reading_more_than_one_task_of_each_that_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    async with opened(tmp_path / "holdfast.db", clock) as store:
+        hands = Hands(store, clock)
+        await hands.submit_many(60)
+        for n, claimed in enumerate(await hands.claim(limit=60)):
+            await hands.suspend(claimed.task, error=f"Error{n % 10}" if n < 50 else "Frequent")
+        reads = Reads(monkeypatch)
+        frequent, *others = await store.errors(limit=4)
+        assert (frequent.count, [group.count for group in others]) == (10, [5, 5, 5])
+        assert reads.count == 4
+
+
+async def test_a_cause_is_told_by_the_newest_of_its_tasks_that_can_be_read(tmp_path: Path) -> None:
+    path, clock = tmp_path / "holdfast.db", ManualClock()
+    async with opened(path, clock) as store:
+        hands = Hands(store, clock)
+        tasks = [await hands.suspend(await hands.start()) for _ in range(3)]
+        lost = await hands.suspend(await hands.start(), error="LostError")
+        ask(path, "UPDATE tasks SET head = '{' WHERE n >= ?", tasks[2].order)
+        (group,) = await store.errors(limit=10)
+        assert (group.newest, group.count) == (tasks[1], 3)
+        assert lost.failure is not None
+        assert group.fingerprint != lost.failure.fingerprint
 
 
 @pytest.mark.parametrize("limit", ["GROUPS_LIMIT", "DATED_LIMIT"])

@@ -1,6 +1,5 @@
 """Triggers in a file: older files, few statements, restarts of the machine, unreadable rows."""
 
-import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,15 @@ from msgspec.structs import replace
 from holdfast.domain.errors import InvalidName, SerialisationError
 from holdfast.domain.transition import Inserted
 from holdfast.domain.trigger import Changed, NoRoom, Overlapping, TriggerStale
-from holdfast.stores.sqlite import SqliteStore, schema, triggers, writer
-from holdfast.stores.sqlite.statements import SQL
+from holdfast.stores.sqlite import SqliteStore, schema, triggers
 from holdfast.stores.sqlite.txn import Txn
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.hands import LEASE_SECONDS, NO_LIMIT, Hands
 from holdfast.testing.contract.trigger_hands import A_MINUTE, TriggerHands
 from tests.sqlite_files import ask, opened
+from tests.sqlite_formats import make_older
 
 UNREADABLE = "UPDATE triggers SET body = '{' WHERE id = ?"
-FIRST_FORMAT = "88fe4ccd22d4cfea681bafdc89c65cb5b0faafa15a3fe474e32bc8bcfbddd5d3"
 
 
 @pytest.fixture
@@ -52,20 +50,14 @@ def hands_on(store: SqliteStore, clock: ManualClock) -> TriggerHands:
 # -- files of the format before
 
 
-def test_a_released_step_is_never_changed() -> None:
-    assert hashlib.sha256(SQL["v1"].encode()).hexdigest() == FIRST_FORMAT
-
-
 async def test_a_file_without_triggers_keeps_its_tasks_and_takes_triggers(
-    path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    path: Path, clock: ManualClock
 ) -> None:
-    with monkeypatch.context() as older:
-        older.setattr(schema, "VERSION", 1)
-        older.setattr(writer, "SQL", {**SQL, "due_count": "SELECT 0"})
-        async with opened(path, clock) as store:
-            before = Hands(store, clock)
-            running = await before.start(tenant="t", key="k")
-            waiting = await before.submit(tenant="t")
+    async with opened(path, clock) as store:
+        before = Hands(store, clock)
+        running = await before.start(tenant="t", key="k")
+        waiting = await before.submit(tenant="t")
+    make_older(path, 1)
     assert ask(path, "PRAGMA user_version") == [(1,)]
     assert ask(path, "SELECT 1 FROM sqlite_schema WHERE name = 'triggers'") == []
     async with opened(path, clock) as store:

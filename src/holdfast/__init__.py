@@ -1,15 +1,19 @@
 """Work that must not be lost: multi-stage, multi-tenant, through crashes, outages and restarts."""
 
 from holdfast.app import Holdfast
+from holdfast.app.bulk import BulkHandle, BulkInfo, BulkPreview
 from holdfast.app.handle import Handle, Info
 from holdfast.app.plan_handle import PlanHandle, PlanInfo
 from holdfast.app.triggers import TriggerHandle
+from holdfast.domain.bulk import BulkCommand, Canary
 from holdfast.domain.errors import (
+    BulkNotFound,
     CheckpointTooLarge,
     Contended,
     DeclarationError,
     HoldfastError,
     IllegalTransition,
+    IntakePaused,
     InvalidInput,
     InvalidName,
     InvalidPayload,
@@ -31,6 +35,7 @@ from holdfast.domain.errors import (
     ResultTimeout,
     RetryAfter,
     SerialisationError,
+    Snooze,
     StageTimeout,
     StoreError,
     StoreForeign,
@@ -54,11 +59,18 @@ from holdfast.domain.plan import FailureCount, FailureRate, MemberState, PlanCom
 from holdfast.domain.retry import Retry
 from holdfast.domain.state import Command, Status
 from holdfast.domain.trigger import Misfire, Overlap, TriggerStatus
+from holdfast.ports import Filter
 from holdfast.runtime.context import Context
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BulkCommand",
+    "BulkHandle",
+    "BulkInfo",
+    "BulkNotFound",
+    "BulkPreview",
+    "Canary",
     "CheckpointTooLarge",
     "Command",
     "Contended",
@@ -66,11 +78,13 @@ __all__ = [
     "DeclarationError",
     "FailureCount",
     "FailureRate",
+    "Filter",
     "Handle",
     "Holdfast",
     "HoldfastError",
     "IllegalTransition",
     "Info",
+    "IntakePaused",
     "InvalidInput",
     "InvalidName",
     "InvalidPayload",
@@ -100,6 +114,7 @@ __all__ = [
     "Retry",
     "RetryAfter",
     "SerialisationError",
+    "Snooze",
     "StageTimeout",
     "Status",
     "StoreError",

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar, cast, get_args, get_origin
 import msgspec
 import pydantic_core
 from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic_core import PydanticSerializationError
 
 from holdfast.domain.errors import (
@@ -67,6 +68,15 @@ class Codec(Generic[T]):
             raise SerialisationError(f"stored value is no {self.declared!r}: {said}") from error
         except Exception as error:  # the type's own code, too, may raise anything
             raise SerialisationError(f"stored value is no {self.declared!r}: {error}") from error
+
+    def schema(self) -> dict[str, Any]:
+        """Its JSON schema."""
+        if self._adapter is None:
+            return msgspec.json.schema(self.declared)
+        try:
+            return self._adapter.json_schema()
+        except PydanticInvalidForJsonSchema:
+            return {}
 
     def _plain(self, value: Any, what: str) -> Any:
         if self._untyped:  # nothing would say what to make of it again

@@ -12,6 +12,8 @@ from holdfast.domain.definition import Definition
 from holdfast.domain.errors import DeclarationError
 from holdfast.domain.retry import Retry
 
+INTERNAL = "holdfast."  # what the names of the engine's own task types begin with
+
 
 @dataclass(slots=True)
 class StageDef:
@@ -72,8 +74,16 @@ class Registry:
 
     def add(self, declared: TaskType) -> None:
         names.check("task type", declared.name)
+        if declared.name.startswith(INTERNAL):
+            raise DeclarationError(
+                f"{declared.name!r}: names from {INTERNAL!r} on are the engine's"
+            )
         if declared.name in self._types:
             raise DeclarationError(f"two task types are named {declared.name!r}")
+        self._types[declared.name] = declared
+
+    def add_internal(self, declared: TaskType) -> None:
+        """One of the engine's own."""
         self._types[declared.name] = declared
 
     def add_trigger(self, declared: TriggerDef) -> None:
@@ -86,6 +96,11 @@ class Registry:
         return self._types.get(name)
 
     def names(self) -> tuple[str, ...]:
+        """Those that users have declared."""
+        return tuple(name for name in self._types if not name.startswith(INTERNAL))
+
+    def served(self) -> tuple[str, ...]:
+        """Those that a worker can run, with the engine's own."""
         return tuple(self._types)
 
     def check(self) -> None:

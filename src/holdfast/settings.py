@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,6 +12,7 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
+    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
@@ -21,7 +23,7 @@ from holdfast.domain.durations import seconds
 from holdfast.domain.errors import InvalidInput, InvalidSetting
 
 PREFIX = "HOLDFAST_"
-BESIDE = ("config", "debug", "redis_server")  # read elsewhere
+BESIDE = ("config", "debug", "promtool", "redis_server")  # read elsewhere
 
 log = logging.getLogger("holdfast.settings")
 
@@ -33,7 +35,23 @@ def _duration(value: Any) -> float:
         raise ValueError(str(error)) from error
 
 
+def _words(value: Any) -> Any:
+    """In the environment with commas between them."""
+    if isinstance(value, str):
+        return tuple(word for word in map(str.strip, value.split(",")) if word)
+    return value
+
+
+def _limits(value: Any) -> Any:
+    """In the environment as `default=1000,mail=5000`; `*` stands for every other queue."""
+    if isinstance(value, str):
+        return dict(word.partition("=")[::2] for word in _words(value))
+    return value
+
+
 Duration = Annotated[float, BeforeValidator(_duration)]
+Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)]
+Limits = Annotated[dict[str, int], NoDecode, BeforeValidator(_limits)]
 
 
 class Settings(BaseSettings):
@@ -56,6 +74,17 @@ class Settings(BaseSettings):
     crash_limit: int = Field(default=3, ge=1)
     unknown_type_after: Duration = 600.0
 
+    backlog: Limits = Field(default={"*": 10_000})  # waiting tasks of a queue that raise an alert
+    log: Literal["console", "json"] = "console"
+    tracing: bool = False  # OpenTelemetry spans, through whatever exporter is set up
+    redact: Words = ()  # fields to hide beside the usual ones; * for any part: "ssn,*_pin"
+    redact_patterns: tuple[str, ...] = ()  # regular expressions of text to hide; a JSON list
+
+    tokens: Path | None = None  # the file of `holdfast tokens`
+    rate_limit: float = Field(default=2000.0, gt=0)  # requests a second of one token
+    body_limit: int = Field(default=8 * 1024 * 1024, ge=1024)  # bytes of a request
+    pool_limit: int = Field(default=32, ge=1, le=1000)  # worker processes that a service starts
+
     @field_validator("namespace")
     @classmethod
     def _namespace(cls, value: str) -> str:
@@ -66,6 +95,26 @@ class Settings(BaseSettings):
     def _queues(cls, value: str) -> str:
         for name in value.split(","):
             _named("queue", name.strip())
+        return value
+
+    @field_validator("backlog")
+    @classmethod
+    def _backlog(cls, value: dict[str, int]) -> dict[str, int]:
+        for name, limit in value.items():
+            if name != "*":
+                _named("queue", name)
+            if limit < 1:
+                raise ValueError(f"{name}={limit} is not above zero")
+        return value
+
+    @field_validator("redact_patterns")
+    @classmethod
+    def _patterns(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in value:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
         return value
 
     @property

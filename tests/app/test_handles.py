@@ -24,7 +24,7 @@ from holdfast import (
     TaskRolledBack,
 )
 from holdfast.app.declare import AsyncTask
-from holdfast.domain.transition import Audit
+from holdfast.domain.audit import Audit
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import Engine, ManualClock
 from holdfast.testing.plugin import MakeEngine

@@ -238,7 +238,7 @@ def test_a_long_audit_goes_on_at_its_cursor(world: World) -> None:
 def test_the_audit_of_one_task_is_found_among_others(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.cli.audit.PAGE", 2)
+    monkeypatch.setattr("holdfast.app.auditing.PAGE", 2)
     wanted, other = world.upgrade(tenant="t-1"), world.upgrade(tenant="t-2")
     for task_id, command in (
         (wanted, "pause"),

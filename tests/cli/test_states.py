@@ -8,8 +8,8 @@ from itertools import combinations, pairwise
 
 import pytest
 
+from holdfast.app.pictures import as_live
 from holdfast.cli.exits import Exit
-from holdfast.cli.states import as_live
 from holdfast.domain import diagram, layouts
 from holdfast.domain.plan import PlanStatus
 from holdfast.domain.state import Status

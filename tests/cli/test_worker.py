@@ -12,8 +12,10 @@ import pytest
 
 from holdfast.cli.exits import Exit
 from holdfast.domain import decide
+from holdfast.domain.audit import Audit
 from holdfast.domain.state import Status
-from holdfast.domain.task import Place
+from holdfast.domain.task import By, Place
+from holdfast.ports import Switch
 from holdfast.runtime.held import Held
 from tests.cli.scene import Scene
 from tests.cli.world import App, World
@@ -224,6 +226,18 @@ async def test_a_task_that_hung_is_not_given_back_with_the_others(scene: Scene) 
     await worker.give_back_rest(but=lost)
     after = await scene.store.load([hung.id, innocent.id, foreign.id])
     assert [task and task.place for task in after] == [Place.LEASED, Place.READY, Place.LEASED]
+
+
+def test_a_worker_that_is_drained_from_elsewhere_ends_well(world: World, start: Start) -> None:
+    process = start("shop:app")
+    name = process.until_said("holdfast.cli.worker: worker ").split(" worker ")[1].split(":")[0]
+    by = By(actor="ops")
+    audit = Audit(task_id=f"worker:{name}", command="drain", by=by, at=1.0, before="", after="")
+    assert world.do(lambda made: made.app.store.throw(Switch.DRAIN, name, on=False, audit=audit))
+    code, said = process.ended()
+    assert code == 0
+    assert "is told to drain" in said
+    assert world.do(lambda made: made.app.store.switches()) == []
 
 
 def test_a_worker_refuses_to_work_on_a_memory_of_its_own(start: Start, tmp_path: Path) -> None:

@@ -83,3 +83,9 @@ def test_the_payload_is_handed_on_byte_for_byte() -> None:
 
 def test_times_are_written_in_utc_with_milliseconds() -> None:
     assert iso(NOW + 0.0004) == "2023-11-14T22:13:20.000+00:00"
+
+
+def test_of_a_traceparent_the_trace_is_shown() -> None:
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    record = task(trace_id=f"00-{trace}-b7ad6b7169203331-01")
+    assert envelope(record, b"{}").context.trace_id == trace

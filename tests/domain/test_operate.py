@@ -7,10 +7,11 @@ import pytest
 
 from holdfast.domain import events as ev
 from holdfast.domain import operate
+from holdfast.domain.audit import Audit
 from holdfast.domain.errors import IllegalTransition, NotSuspended
 from holdfast.domain.state import SUSPENDED, TABLE, Command, Status
 from holdfast.domain.task import Task
-from holdfast.domain.transition import Audit, Next, Transition
+from holdfast.domain.transition import Next, Transition
 from holdfast.testing.contract.hands import OPERATE
 from tests.domain.making import ASK, BY, NOW, failure, held, task
 

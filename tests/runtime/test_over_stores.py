@@ -6,7 +6,18 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, Handle, Holdfast, KeyConflict, Retry, Status, TaskRolledBack
+from holdfast import (
+    Canary,
+    Context,
+    Filter,
+    Handle,
+    Holdfast,
+    KeyConflict,
+    Retry,
+    Snooze,
+    Status,
+    TaskRolledBack,
+)
 from holdfast.ports import Store
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite import SqliteStore
@@ -206,3 +217,61 @@ async def test_the_recovery_after_a_restart(
     assert await handle.result() == 11
     assert not await app.query.has_checkpoint("t-1")
     again.close()
+
+
+async def test_a_stage_that_snoozes_finds_its_data_again(
+    app: Holdfast, bench: Bench, engine: Engine
+) -> None:
+    flow, seen = app.workflow("poll", payload=int), list[Any]()
+
+    @flow.stage
+    async def first(ctx: Context, order: int) -> None:
+        await poll(ctx)
+
+    @flow.stage
+    async def second(ctx: Context, order: int) -> None:
+        await poll(ctx)
+
+    @second.undo
+    async def un_second(ctx: Context, order: int) -> None:
+        seen.append(("undo", dict(ctx.data)))
+
+    async def poll(ctx: Context) -> None:
+        name = ctx.stage
+        seen.append((name, dict(ctx.data)))
+        ctx.data[name] = ctx.data.get(name, 0) + 1
+        if ctx.data[name] < 2 or name == "second":
+            raise Snooze("1m")
+
+    handle = await flow.submit(1, tenant="t-1")
+    await engine.advance("90s")
+    assert seen == [
+        ("first", {}),
+        ("first", {"first": 1}),
+        ("second", {"first": 2}),
+    ]
+    await handle.pause()
+    await handle.rollback()
+    await engine.drain()
+    assert seen[-1] == ("undo", {"first": 2, "second": 1})
+    assert (await handle.info()).status is Status.ROLLED_BACK
+
+
+async def test_a_bulk_action_sets_suspended_tasks_going(
+    app: Holdfast, bench: Bench, engine: Engine
+) -> None:
+    bench.fails = {"switch"}
+    handles = [await bench.flow.submit(n, tenant=f"t-{n}") for n in range(12)]
+    await engine.advance("10m")
+    bench.fails = set()
+    await engine.advance(1)
+    bulk = await app.bulk.start("resume", Filter(type="upgrade"), canary=Canary(steps=(1, 4)))
+    info = await bulk.info()
+    for _ in range(600):  # second by second: a store with threads of its own lives in real time
+        await engine.advance(1)
+        info = await bulk.info()
+        if info.over:
+            break
+    assert (info.phase, info.counts.done, info.counts.ended) == ("done", 12, 12)
+    for handle in handles:
+        assert (await handle.info()).status is Status.COMPLETED

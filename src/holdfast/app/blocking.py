@@ -14,6 +14,7 @@ from holdfast.app.query import Query
 from holdfast.domain.errors import HoldfastError
 
 if TYPE_CHECKING:
+    from holdfast.app.blocking_bulk import BlockingBulks
     from holdfast.app.blocking_plans import BlockingPlans
     from holdfast.app.blocking_triggers import BlockingSchedules
     from holdfast.app.core import Holdfast
@@ -102,6 +103,12 @@ class Blocking:
         from holdfast.app.blocking_plans import BlockingPlans
 
         return BlockingPlans(self, self._app.plan)
+
+    @property
+    def bulk(self) -> BlockingBulks:
+        from holdfast.app.blocking_bulk import BlockingBulks
+
+        return BlockingBulks(self, self._app.bulk)
 
     @property
     def schedule(self) -> BlockingSchedules:

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
-from holdfast.app import declare
+from holdfast.app import bulk_rounds, declare
+from holdfast.app.bulk import Bulks
 from holdfast.app.control import Control
 from holdfast.app.declare import AsyncTask, SyncTask, TaskDecorator, Workflow, WorkflowOptions
 from holdfast.app.handle import Handle
@@ -22,25 +23,29 @@ from holdfast.app.submitting import Submitter, Terms
 from holdfast.app.why import explain
 from holdfast.clock import SystemClock
 from holdfast.codec import Codec
-from holdfast.domain import names
+from holdfast.domain import bulk, names
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import (
     DeclarationError,
     HoldfastError,
+    InvalidSetting,
     StoreError,
     StoreFull,
     StoreUnavailable,
 )
 from holdfast.domain.events import TaskProgress
+from holdfast.domain.redaction import Redactor
 from holdfast.domain.retry import Retry
 from holdfast.domain.task import By
 from holdfast.ports import Clock, Store
+from holdfast.ports.tracing import NO_TRACER, Tracer
 from holdfast.registry import Registry, TaskType
 from holdfast.runtime import making
 from holdfast.runtime.executor import Rules
 from holdfast.runtime.held import Held
+from holdfast.runtime.upkeep import WorkerOptions
 from holdfast.runtime.waiters import Waiters
-from holdfast.runtime.worker import Worker, WorkerOptions
+from holdfast.runtime.worker import Worker
 from holdfast.settings import load
 from holdfast.stores.memory import MemoryStore
 
@@ -71,7 +76,11 @@ class Holdfast:
         self._given = store if store is not None and not isinstance(store, str) else None
         url = store if isinstance(store, str) else None
         self.settings = load(store=url, **settings)
+        given = self.settings
+        self.redactor = Redactor(given.redact, given.redact_patterns)
+        self.tracer: Tracer = _tracer(self.redactor) if given.tracing else NO_TRACER
         self.registry = Registry()
+        self.registry.add_internal(bulk_rounds.declare(self))
         self._wire(clock or SystemClock(), chance or random.SystemRandom())
         self.on_progress: Callable[[TaskProgress], None] | None = None  # volatile, own workers only
         self.degraded = False  # on the memory store because the real one was out of reach
@@ -88,6 +97,7 @@ class Holdfast:
         by = By(actor="app")
         self.plan = Plans(self, PlanControl(lambda: self.store, clock, chance, by))
         self.schedule = Schedules(self, By(actor="app"))
+        self.bulk = Bulks(self, self.control, By(actor="app"))
 
     # -- declaring
 
@@ -226,7 +236,11 @@ class Holdfast:
         self._store = store
         self._waiters = Waiters(store)
         self._submitter = Submitter(
-            store, clock=self.clock, chance=self.chance, queue_limit=self.settings.queue_limit
+            store,
+            clock=self.clock,
+            chance=self.chance,
+            queue_limit=self.settings.queue_limit,
+            tracer=self.tracer,
         )
 
     def _detach(self) -> None:
@@ -296,6 +310,7 @@ class Holdfast:
         heartbeat_thread: bool = True,
         schedules: bool = True,
         on_zombie: Callable[[Held], None] | None = None,
+        on_drained: Callable[[], None] | None = None,
     ) -> Worker:
         self.registry.check()
         given = self.settings
@@ -306,10 +321,12 @@ class Holdfast:
             chance=self.chance,
             name=name,
             on_zombie=on_zombie,
+            on_drained=on_drained,
             on_progress=self.on_progress,
+            tracer=self.tracer,
             options=WorkerOptions(
                 slots=slots or given.slots,
-                queues=queues or given.queue_names,
+                queues=tuple(dict.fromkeys((bulk.QUEUE, *(queues or given.queue_names)))),
                 lease_seconds=given.lease,
                 drain_seconds=given.drain,
                 audit_seconds=given.audit_keep,
@@ -359,6 +376,8 @@ class Holdfast:
     def planned(self, declared: TaskType, payload: Any, **terms: Unpack[Terms]) -> Planned:
         """A task for a plan; use `on` of the task or workflow itself."""
         self.registry.check()
+        if terms.get("trace_id") is None:
+            terms["trace_id"] = self.tracer.here()
         record = making.record(declared, now=self.clock.now(), **terms)
         return Planned(record=record, payload=declared.payload.encode(payload))
 
@@ -384,6 +403,17 @@ class Holdfast:
         if self._blocking is None:
             self._blocking = Blocking(self)
         return self._blocking
+
+
+def _tracer(redactor: Redactor) -> Tracer:
+    try:
+        from holdfast.observe.tracing import OtelTracer
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("opentelemetry"):
+            raise
+        reason = "tracing needs OpenTelemetry: pip install 'holdfast[tracing]'"
+        raise InvalidSetting("HOLDFAST_TRACING", True, reason) from error
+    return OtelTracer(redactor)
 
 
 async def _end(worker: Worker) -> None:

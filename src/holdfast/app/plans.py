@@ -15,7 +15,7 @@ from holdfast.app.plan_control import PlanControl
 from holdfast.app.plan_handle import PlanHandle, PlanInfo, info
 from holdfast.domain import decide, names, steer, waves
 from holdfast.domain.durations import seconds
-from holdfast.domain.errors import InvalidPlan, PlanConflict, QueueFull, TenantsBusy
+from holdfast.domain.errors import IntakePaused, InvalidPlan, PlanConflict, QueueFull, TenantsBusy
 from holdfast.domain.plan import (
     KEEP_SECONDS,
     Conflict,
@@ -30,7 +30,7 @@ from holdfast.domain.plan import (
 from holdfast.domain.plan_events import PlanCreated
 from holdfast.domain.state import Command, Status
 from holdfast.domain.task import Task
-from holdfast.domain.transition import Full
+from holdfast.domain.transition import Full, Shut
 from holdfast.runtime import making
 from holdfast.runtime.ids import new_id, new_ids
 from holdfast.runtime.plans.reach import Reach
@@ -172,6 +172,8 @@ class Plans:
             for answer in await app.store.insert(batch, depth_limit=app.settings.queue_limit):
                 if isinstance(answer, Full):
                     raise QueueFull(answer.queue, app.settings.queue_limit)
+                if isinstance(answer, Shut):
+                    raise IntakePaused(answer.queue)
             await asyncio.sleep(0)
         request = new_id(app.clock, app.chance)
         seal = steer.seal(plan, now=app.clock.now(), request=request)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypedDict, Unpack
 
 from holdfast.domain import names
 from holdfast.domain.errors import (
+    IntakePaused,
     InvalidInput,
     InvalidPayload,
     KeyConflict,
@@ -21,8 +23,10 @@ from holdfast.domain.errors import (
     SubmittedInPart,
 )
 from holdfast.domain.task import Task
-from holdfast.domain.transition import Conflict, Full, Insertion, Submission
+from holdfast.domain.trace import is_traceparent
+from holdfast.domain.transition import Conflict, Full, Insertion, Shut, Submission
 from holdfast.ports import Clock, Store
+from holdfast.ports.tracing import NO_TRACER, Span, Tracer
 from holdfast.registry import TaskType
 from holdfast.runtime import making
 from holdfast.runtime.committer import Gather
@@ -44,18 +48,33 @@ class Terms(TypedDict, total=False):
 
 class Submitter:
     def __init__(
-        self, store: Store, *, clock: Clock, chance: random.Random, queue_limit: int
+        self,
+        store: Store,
+        *,
+        clock: Clock,
+        chance: random.Random,
+        queue_limit: int,
+        tracer: Tracer = NO_TRACER,
     ) -> None:
         self._store = store
         self._clock = clock
         self._chance = chance
         self._queue_limit = queue_limit
+        self._tracer = tracer
         self._put = Gather[Submission, Insertion](self._insert)
 
     async def one(
         self, declared: TaskType, payload: Any, key: str | None, **terms: Unpack[Terms]
     ) -> str:
         """The task's id; it is durable then."""
+        if not self._tracer.on:
+            return await self._one(declared, payload, key, terms)
+        with self._traced(declared, terms) as span:
+            task_id = await self._one(declared, payload, key, terms)
+            span.tell(task_id=task_id)
+            return task_id
+
+    async def _one(self, declared: TaskType, payload: Any, key: str | None, terms: Terms) -> str:
         body = declared.payload.encode(payload)
         keys = None if key is None else [names.check("key", key)]
         [submission] = self._made(self._record(declared, **terms), [body], keys)
@@ -73,6 +92,33 @@ class Submitter:
         Each part is made while the one before it is on its way. Behind a part of which something
         was not accepted nothing more is sent.
         """
+        if not self._tracer.on:
+            return await self._many(declared, payloads, keys, terms)
+        with self._traced(declared, terms) as span:
+            ids = await self._many(declared, payloads, keys, terms)
+            span.tell(tasks=len(ids))
+            return ids
+
+    @contextmanager
+    def _traced(self, declared: TaskType, terms: Terms) -> Iterator[Span]:
+        """The tasks carry the span, unless they were given a text that says something else."""
+        given = terms.get("trace_id")
+        with self._tracer.submit(declared.name, terms.get("tenant"), given) as span:
+            if given is None or is_traceparent(given):
+                terms["trace_id"] = span.traceparent or given
+            try:
+                yield span
+            except Exception as error:
+                span.fail(type(error).__qualname__, str(error))
+                raise
+
+    async def _many(
+        self,
+        declared: TaskType,
+        payloads: Iterable[Any],
+        keys: Iterable[str] | None,
+        terms: Terms,
+    ) -> list[str]:
         record = self._record(declared, **terms)
         bodies = await _encoded(declared, payloads)
         given = None if keys is None else [names.check("key", key) for key in keys]
@@ -122,6 +168,8 @@ class Submitter:
             raise KeyConflict(task.tenant, task.key or "", answer.task_id)
         if isinstance(answer, Full):
             raise QueueFull(answer.queue, self._queue_limit)
+        if isinstance(answer, Shut):
+            raise IntakePaused(answer.queue)
         return answer.task_id
 
     def _record(self, declared: TaskType, **terms: Unpack[Terms]) -> Task:

@@ -112,6 +112,8 @@ class TriggerControl:
             body = self._declared_body(trigger, now)
         declared.payload.decode(body)
         terms: dict[str, Any] = {"tenant": trigger.tenant, "queue": trigger.queue}
+        with app.tracer.fire(declared.name, trigger.tenant, trigger.id) as span:
+            terms["trace_id"] = span.traceparent
         record = making.record(declared, now=now, user=trigger.user, **terms)
         keys, ids = [firing.key_now(trigger, ask)], [ask.request]
         [made] = making.submissions(app.store, record, [body], keys, ids)

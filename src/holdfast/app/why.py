@@ -151,6 +151,11 @@ class Explanation:
                 f"it was handed back {self._since()} by a worker that does not know its type "
                 f"{task.type!r}. Start a worker whose app declares it."
             )
+        if (snoozed := self._snoozed()) is not None:
+            return (
+                f"stage {snoozed.stage!r} has snoozed for {span(snoozed.delay_seconds)} and is "
+                f"then called again; nothing went wrong. `holdfast tasks cancel {task.id}` ends it."
+            )
         error = f" The last error: {task.failure.summary}." if task.failure else ""
         if task.status is Status.ROLLING_BACK:
             return f"then a worker {self._undoes()}, attempt {task.attempt}.{error}"
@@ -158,6 +163,10 @@ class Explanation:
             f"then stage {task.at_stage!r} runs, attempt {task.attempt} of {task.retry_max}.{error}"
             f" `holdfast tasks retry {task.id}` does not wait."
         )
+
+    def _snoozed(self) -> ev.TaskSnoozed | None:
+        last = self._detail.events[-1] if self._detail.events else None
+        return last if isinstance(last, ev.TaskSnoozed) else None
 
     # -- it runs
 

@@ -1,31 +1,38 @@
-"""`holdfast audit`: who did what."""
+"""`holdfast audit`: who did what, and whether that was changed since."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from holdfast.app.phrases import span
+from holdfast.app import auditing
+from holdfast.app.auditing import Verdict, anchor_from
+from holdfast.app.phrases import count, span
+from holdfast.cli import hiding
 from holdfast.cli import options as opt
+from holdfast.cli.exits import Exit
 from holdfast.cli.session import Session, run
 from holdfast.cli.shapes import audit_shape
-from holdfast.cli.show import Row, hint, print_json, print_table
-from holdfast.domain.transition import Audit
-from holdfast.ports import Store
-
-PAGE = 500
-LOOKS = 50  # pages; after so many the cursor says where to go on
+from holdfast.cli.show import Row, hint, print_fields, print_json, print_table, say
+from holdfast.domain.audit import Audit
 
 OfTask = Annotated[
     str | None,
     typer.Option("--task", metavar="ID", help="About this task, or plan:ID, or trigger:ID."),
 ]
 Cursor = Annotated[int, typer.Option(metavar="N", min=0, help="Go on after a former list.")]
+Head = Annotated[
+    str | None,
+    typer.Option(metavar="SEQ:HASH", help="A head noted before: is it still in the chain?"),
+]
+
+audit = typer.Typer()
 
 
-def audit(
+@audit.callback(invoke_without_command=True)
+def listed(
     context: typer.Context,
     *,
     task: OfTask = None,
@@ -33,14 +40,16 @@ def audit(
     cursor: Cursor = 0,
     json: opt.Json = False,
 ) -> None:
-    """Who did what, the newest first: done or refused.
+    """Who did what, the newest first: done or refused. "verify" says if it was changed since.
 
     JSON: entries (each: at, actor, origin, reason, command, taskId, before, after, refused),
     cursor (null: the last page). The taskId of a plan is plan:ID, of a trigger trigger:ID.
     """
+    if context.invoked_subcommand is not None:
+        return
 
     async def look(session: Session) -> tuple[Sequence[Audit], int | None, float]:
-        return *await entries_from(session.store, cursor, limit, task), session.now
+        return *await auditing.entries_from(session.store, cursor, limit, task), session.now
 
     entries, more, now = run(context, look)
     if json:
@@ -53,26 +62,6 @@ def audit(
         hint(f"more with --cursor {more}")
 
 
-async def entries_from(
-    store: Store, start: int, limit: int, task_id: str | None
-) -> tuple[Sequence[Audit], int | None]:
-    """As many as were asked for, and where the next ones begin. A look is bounded."""
-    found: list[Audit] = []
-    size = PAGE if task_id else limit + 1
-    at = start
-    for _ in range(LOOKS):
-        page = await store.audits(limit=size, cursor=str(at))
-        for entry in page:
-            if len(found) == limit:
-                return found, at
-            at += 1
-            if task_id in (None, entry.task_id):
-                found.append(entry)
-        if len(page) < size:
-            return found, None
-    return found, at
-
-
 def _row(entry: Audit, now: float) -> Row:
     return {
         "ID": entry.task_id,
@@ -81,7 +70,58 @@ def _row(entry: Audit, now: float) -> Row:
         "AGO": span(now - entry.at),
         "ACTOR": entry.by.actor,
         "WAS": entry.before,
-        "REASON": entry.by.reason or "-",
+        "REASON": hiding.text(entry.by.reason or "-"),
         "REFUSED": entry.refused or "-",
         "FROM": entry.by.origin or "-",
+    }
+
+
+@audit.command()
+def verify(context: typer.Context, *, head: Head = None, json: opt.Json = False) -> int:
+    """Walk the chain of all entries. Exit code 1: one was changed, put in, moved or removed.
+
+    Who can write to the store can write the whole chain anew. Note the head elsewhere now and
+    then: with --head that is found, too, as is an end that was cut off.
+
+    JSON: holds, links, head, base (what the oldest link that is kept hangs on), loose (not in the
+    chain yet), broken (null, or: seq, says).
+    """
+    noted = anchor_from(head) if head is not None else None
+
+    async def walk(session: Session) -> Verdict:
+        return await auditing.verify(session.store, noted=noted)
+
+    verdict = run(context, walk)
+    if json:
+        print_json(_verdict_shape(verdict))
+    else:
+        _tell(verdict)
+    return Exit.FAILED if verdict.broken else Exit.OK
+
+
+def _tell(verdict: Verdict) -> None:
+    if verdict.broken is None:
+        say(f"the chain holds: {count(verdict.links, 'link')}", style="green")
+    else:
+        say(f"BROKEN at number {verdict.broken.seq}: {verdict.broken.says}", style="bold red")
+    print_fields(
+        {
+            "head": auditing.written(verdict.head),
+            "base": auditing.written(verdict.base) if verdict.base.seq else None,
+            "loose": f"{verdict.loose} not in the chain yet" if verdict.loose else None,
+        }
+    )
+    if verdict.broken is None:
+        hint("note the head elsewhere: --head compares a later chain with it")
+
+
+def _verdict_shape(verdict: Verdict) -> dict[str, Any]:
+    broken = verdict.broken
+    return {
+        "holds": broken is None,
+        "links": verdict.links,
+        "head": auditing.written(verdict.head),
+        "base": auditing.written(verdict.base),
+        "loose": verdict.loose,
+        "broken": {"seq": broken.seq, "says": broken.says} if broken else None,
     }

@@ -13,8 +13,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from holdfast.cli.plain import plain_line
 from holdfast.domain.errors import (
+    BulkNotFound,
     DeclarationError,
     HoldfastError,
     InvalidInput,
@@ -24,6 +24,7 @@ from holdfast.domain.errors import (
     TaskNotFound,
     TriggerNotFound,
 )
+from holdfast.domain.plain import plain_line
 
 DEBUG = "HOLDFAST_DEBUG"  # set: an internal error shows where it happened
 STORE_OPTION = "--store"
@@ -44,9 +45,9 @@ class Exit(IntEnum):
 EPILOG = """\b
 Exit codes:
   0  done
-  1  failed, or something was found (doctor)
+  1  failed, or something was found (doctor, audit verify)
   2  wrong usage
-  3  no such task, plan or trigger
+  3  no such task, plan, trigger or bulk action
   4  refused: the present state forbids it
   5  the store is out of reach or cannot be used
   6  invalid input or setting
@@ -56,6 +57,7 @@ An error is one line on stderr that ends in its code: error: … [task-not-found
 _CODES: tuple[tuple[type[HoldfastError], Exit], ...] = (
     (TaskNotFound, Exit.NOT_FOUND),
     (PlanNotFound, Exit.NOT_FOUND),
+    (BulkNotFound, Exit.NOT_FOUND),
     (TriggerNotFound, Exit.NOT_FOUND),
     (Refused, Exit.REFUSED),
     (StoreError, Exit.STORE),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.cli import hiding
 from holdfast.cli.show import Row, at
 from holdfast.domain.task import Task
 from holdfast.ports import Filter, Store
@@ -35,7 +36,7 @@ class Group:
             "TYPE": ", ".join(sorted(self.types)),
             "STAGE": failure.stage if failure else NO_ERROR,
             "ERROR": failure.error.rpartition(".")[2] if failure else NO_ERROR,
-            "SAYS": failure.message if failure else NO_ERROR,
+            "SAYS": hiding.text(failure.message) if failure else NO_ERROR,
         }
 
     def shape(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from holdfast.app.phrases import count, some, span
 from holdfast.app.plan_handle import PlanInfo
-from holdfast.cli.plain import plain_line
+from holdfast.cli import hiding
 from holdfast.cli.show import (
     Row,
     hint,
@@ -25,6 +25,7 @@ from holdfast.cli.show import (
     since,
     table_of,
 )
+from holdfast.domain.plain import plain_line
 from holdfast.domain.plan import SETTLED, SUSPENDED, MemberState, OnHalt, Plan, PlanStatus
 from holdfast.domain.plan_events import PlanEvent
 from holdfast.domain.task import Task
@@ -58,7 +59,7 @@ class FailedTask(msgspec.Struct, frozen=True, kw_only=True):
     def says(self) -> str:
         if self.task is None or self.task.failure is None:
             return "no error is kept"
-        return self.task.failure.summary
+        return hiding.text(self.task.failure.summary)
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +95,7 @@ def _head(plan: Plan, info: PlanInfo, now: float) -> dict[str, str | Text | None
     return {
         "plan": info.id,
         "status": status + Text(", is being cancelled" if info.cancelling else ""),
-        "reason": info.reason,
+        "reason": hiding.text_or_none(info.reason),
         "progress": bar(info),
         "wave": _wave(info),
         "slots": _slots(info),
@@ -187,7 +188,7 @@ def frame(info: PlanInfo, width: int) -> RenderableType:
     head = Text(f"{info.id}  ") + status_text(info.status) + Text(f"  wave {_wave(info)}")
     ends = "" if info.ends_in is None else f", ends in about {span(info.ends_in)}"
     table, _ = table_of(list(wave_rows(info)), keep=2, width=width)
-    said = [Text(plain_line(info.reason))] if info.reason else []
+    said = [Text(plain_line(hiding.text(info.reason)))] if info.reason else []
     return Group(head, Text(f"{bar(info)}{ends}"), *said, table)
 
 
@@ -197,6 +198,6 @@ def line(info: PlanInfo) -> str:
     told = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
     cancelling = ", is being cancelled" if info.cancelling else ""
     soaks = ", soaks" if info.soaks_for else ""
-    why = f": {info.reason}" if info.reason else ""
+    why = f": {hiding.text(info.reason)}" if info.reason else ""
     wave = f"wave {info.wave} of {len(info.waves)}{soaks}"
     return f"{info.status}{cancelling}  {percent(info.progress)}  {wave}  {told}{why}"

@@ -13,13 +13,13 @@ from rich.live import Live
 from holdfast.app.plan_handle import PlanInfo, info
 from holdfast.cli import options as opt
 from holdfast.cli.exits import Exit
-from holdfast.cli.plain import plain_json
 from holdfast.cli.plan_shapes import PLAN_KEYS, plan_shape
 from holdfast.cli.plan_view import frame, line
 from holdfast.cli.session import Session, run
 from holdfast.cli.show import console, iso_seconds, say
 from holdfast.domain import names
 from holdfast.domain.errors import PlanNotFound
+from holdfast.domain.plain import plain_json
 from holdfast.domain.plan import SUSPENDED
 from holdfast.ports import Topic
 from holdfast.runtime.timing import sleep

@@ -11,6 +11,7 @@ from rich.text import Text
 from holdfast.app.phrases import span
 from holdfast.app.plan_control import PlanControl
 from holdfast.app.plan_handle import info
+from holdfast.cli import hiding
 from holdfast.cli import options as opt
 from holdfast.cli.plan_create import CREATE_HELP, create
 from holdfast.cli.plan_shapes import ASKED_KEYS, PLAN_KEYS, asked_shape, plan_shape, shown_shape
@@ -92,7 +93,7 @@ def _row(plan: Plan, now: float) -> Row:
         "TASKS": str(plan.total),
         "WAVE": f"{plan.wave + 1}/{len(plan.waves)}",
         MemberState.FAILED.upper(): str(plan.count(*FAILED)),
-        "SAYS": plan.reason or "-",
+        "SAYS": hiding.text(plan.reason or "-"),
         "DRIVER": plan.lease.owner if plan.lease else "-",
     }
 

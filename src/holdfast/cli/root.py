@@ -8,6 +8,7 @@ import typer
 
 from holdfast import __version__
 from holdfast.cli.audit import audit
+from holdfast.cli.bulk import bulk
 from holdfast.cli.doctor import doctor
 from holdfast.cli.exits import EPILOG, Root
 from holdfast.cli.plans import plans
@@ -60,6 +61,7 @@ def holdfast(
 cli.command()(worker)
 cli.add_typer(tasks, name="tasks")
 cli.add_typer(suspended, name="suspended")
+cli.add_typer(bulk, name="bulk")
 cli.add_typer(tenants, name="tenants")
 cli.add_typer(plans, name="plans")
 cli.add_typer(triggers, name="triggers")
@@ -67,7 +69,7 @@ cli.command()(why)
 cli.command()(doctor)
 cli.command()(stats)
 cli.command()(states)
-cli.command()(audit)
+cli.add_typer(audit, name="audit")
 cli.command()(prune)
 
 

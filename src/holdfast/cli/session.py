@@ -18,6 +18,7 @@ from holdfast.app.control import Control
 from holdfast.app.opening import store_from_url
 from holdfast.app.plans import Plans
 from holdfast.app.schedule import Schedules
+from holdfast.cli import hiding
 from holdfast.cli.logs import log_warnings, without_warnings
 from holdfast.clock import SystemClock
 from holdfast.domain.errors import InvalidSetting, StoreUnavailable
@@ -83,6 +84,7 @@ async def opened(url: str | None, *, shows_settings: bool = False) -> AsyncItera
         await store.open()
     try:
         app = Holdfast(store, clock=clock, fallback="none")
+        hiding.use(app.redactor)
         async with app:
             yield Session(
                 app=app,

@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.app.phrases import span
-from holdfast.cli.plain import plain_json, plain_line
 from holdfast.domain.envelope import iso
+from holdfast.domain.plain import plain_json, plain_line
 from holdfast.domain.state import SETTLED, SUSPENDED, Status
 
 GAP = 2

@@ -41,7 +41,7 @@ def stats(context: typer.Context, json: opt.Json = False) -> None:
         hint("no tasks")
     print_table(counted, keep=2)
     _print_part("queues", [_queue_row(name, found) for name in sorted(found.by_queue)])
-    _print_part("transitions", [_move_row(move) for move in found.moves])
+    _print_part("transitions", [_move_row(move) for move in found.transitions])
     _print_part("refused", [_refusal_row(*one) for one in sorted(found.refused.items())])
     if not durable:
         say()
@@ -91,7 +91,7 @@ def _shape(found: Stats) -> dict[str, Any]:
                 "count": move.count,
                 "meanDwellSeconds": mean_dwell(move),
             }
-            for move in found.moves
+            for move in found.transitions
         ],
         "refused": found.refused,
     }

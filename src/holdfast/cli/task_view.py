@@ -10,11 +10,12 @@ from rich.text import Text
 
 from holdfast.app.handle import info
 from holdfast.app.phrases import ago, span
-from holdfast.cli.plain import plain, plain_line
+from holdfast.cli import hiding
 from holdfast.cli.show import at, iso_seconds, print_fields, say, section, since, status_text
 from holdfast.domain import checkpoint
 from holdfast.domain import events as ev
 from holdfast.domain.errors import SerialisationError
+from holdfast.domain.plain import plain, plain_line
 from holdfast.domain.state import Status
 from holdfast.domain.task import Failure, Place, Task
 from holdfast.ports import Detail
@@ -45,13 +46,13 @@ def _head(detail: Detail, now: float) -> dict[str, str | Text | None]:
     task, told = detail.task, info(detail)
     status = status_text(task.status) + Text(f" since {span(now - task.status_since)}")
     failures = f"{task.failures} in a row (at most {task.retry_max})"
-    progress = f"{told.progress:.0%}" + (f": {told.message}" if told.message else "")
+    progress = f"{told.progress:.0%}" + (f": {hiding.text(told.message)}" if told.message else "")
     return {
         "task": task.id,
         "type": task.type,
         "status": status,
         "waits for": _requests(task),
-        "reason": task.reason,
+        "reason": hiding.text_or_none(task.reason),
         "tenant": task.tenant,
         "plan": task.plan,
         "key": task.key,
@@ -93,7 +94,7 @@ def _stages(detail: Detail) -> Iterator[str]:
         mark = UNDONE if name in undone else _mark(task, index)
         told = undone.get(name) or (span(took[name]) if mark == DONE and name in took else "")
         if mark == FAILED and task.failure is not None:
-            told = task.failure.summary
+            told = hiding.text(task.failure.summary)
         yield f"  {mark} {name:<{wide}}  {plain_line(told)}".rstrip()
 
 
@@ -127,6 +128,7 @@ def _last_forward_run(detail: Detail) -> int:
 
 def _print_failure(failure: Failure, now: float) -> None:
     section("error")
+    failure = hiding.current().failure(failure)
     say(f"  {failure.summary}")
     say(
         f"  {failure.kind}, stage {failure.stage}, attempt {failure.attempt}, "
@@ -160,7 +162,8 @@ def _print_body(name: str, body: bytes | None) -> None:
 
 
 def shortened(body: bytes) -> str:
-    text = plain_line(body.decode(errors="backslashreplace"))
+    """Stored JSON, without its secrets."""
+    text = plain_line(msgspec.json.encode(hiding.body(body)).decode())
     more = f"… ({len(text)} characters; --json has all)" if len(text) > BODY_SHOWN else ""
     return f"{text[:BODY_SHOWN]}{more}"
 
@@ -170,7 +173,7 @@ def _print_events(events: tuple[ev.Event, ...]) -> None:
     if len(events) > EVENTS_SHOWN:
         say(f"  … {len(events) - EVENTS_SHOWN} earlier; --json has all")
     for event in events[-EVENTS_SHOWN:]:
-        facts = plain_line(", ".join(_facts(msgspec.to_builtins(event))))
+        facts = plain_line(", ".join(_facts(hiding.strings(msgspec.to_builtins(event)))))
         say(f"  {iso_seconds(event.at)}  {ev.name_of(event)}{'  ' if facts else ''}{facts}")
 
 

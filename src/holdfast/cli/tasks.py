@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from holdfast.app.phrases import span
+from holdfast.cli import hiding
 from holdfast.cli import options as opt
 from holdfast.cli.acting import Report, act, tell
 from holdfast.cli.session import Session, run
@@ -101,7 +102,7 @@ def says(task: Task) -> str:
     """What its error says, and of the error's name the part that matters."""
     if task.failure is None:
         return "-"
-    return f"{task.failure.error.rpartition('.')[2]}: {task.failure.message}"
+    return f"{task.failure.error.rpartition('.')[2]}: {hiding.text(task.failure.message)}"
 
 
 @tasks.command(

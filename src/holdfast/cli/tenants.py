@@ -2,51 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 import typer
 
 from holdfast.app.phrases import count
-from holdfast.app.query import TenantStatus
+from holdfast.app.standing import Standing, standings
+from holdfast.cli import hiding
 from holdfast.cli import options as opt
 from holdfast.cli.exits import Exit
 from holdfast.cli.session import Session, run
-from holdfast.cli.shapes import task_shape
 from holdfast.cli.show import print_fields, print_json, prose, say, status_text
-from holdfast.domain import names
-from holdfast.domain.task import Task
-from holdfast.ports import Filter, TenantView
-
-LINE_SHOWN = 10
+from holdfast.domain.redaction import Redactor
 
 tenants = typer.Typer(help="How tenants stand: what runs, what waits, what to do next.")
-
-
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """A tenant, as far as one look shows."""
-
-    status: TenantStatus
-    view: TenantView
-    active: Task | None
-    latest: Task | None  # the newest of all its tasks
-    line: tuple[str, ...]
-    next: str
-
-    def shape(self) -> dict[str, Any]:
-        told = self.status.task
-        return {
-            "tenantId": self.view.tenant,
-            "active": task_shape(self.active) if self.active else None,
-            "progress": told.progress if told else None,
-            "hasCheckpoint": self.status.has_checkpoint,
-            "waiting": self.view.waiting,
-            "line": self.line,
-            "lockedBy": self.view.locked_by,
-            "fence": self.view.fence,
-            "latest": task_shape(self.latest) if self.latest else None,
-            "next": self.next,
-        }
 
 
 @tenants.callback()
@@ -65,41 +34,17 @@ def show(
 ) -> int:
     """Active task, checkpoint, line, lock, and what to do next."""
 
-    async def look(session: Session) -> list[Standing]:
-        asked = [names.check("tenant", tenant) for tenant in tenants]
-        statuses = await session.app.query.query_task_status_by_tenants(asked)
-        views = await session.store.tenants(asked)
-        return [await _stand(session, s, v) for s, v in zip(statuses, views, strict=True)]
+    async def look(session: Session) -> tuple[list[Standing], Redactor]:
+        return await standings(session.app, tenants), session.app.redactor
 
-    found = run(context, look)
+    found, hide = run(context, look)
     if json:
-        print_json({"tenants": [one.shape() for one in found]})
+        print_json({"tenants": [one.shape(hide) for one in found]})
     else:
         for number, one in enumerate(found):
             _print(one, first=number == 0)
     known = all(one.active or one.latest for one in found)
     return Exit.OK if known else Exit.NOT_FOUND
-
-
-async def _stand(session: Session, status: TenantStatus, view: TenantView) -> Standing:
-    active = (await session.store.load([view.active]))[0] if view.active else None
-    latest = await session.store.find(Filter(tenant=view.tenant), limit=1)
-    return Standing(
-        status=status,
-        view=view,
-        active=active,
-        latest=latest.tasks[0] if latest.tasks else None,
-        line=tuple(await session.store.line(view.tenant, limit=LINE_SHOWN)),
-        next=await _next(session, active, latest.tasks[0] if latest.tasks else None),
-    )
-
-
-async def _next(session: Session, active: Task | None, latest: Task | None) -> str:
-    if active is not None:
-        return await session.app.why(active.id)
-    if latest is None:
-        return "No task of this tenant is known."
-    return f"Nothing runs or waits; its latest task, {latest.id}, is {latest.status}."
 
 
 def _print(one: Standing, *, first: bool) -> None:
@@ -124,4 +69,4 @@ def _print(one: Standing, *, first: bool) -> None:
         say(f"            {task_id}")
     if view.waiting > len(one.line):
         say(f"            … and {view.waiting - len(one.line)} more")
-    prose(one.next)
+    prose(hiding.text(one.next))

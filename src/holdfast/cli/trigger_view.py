@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-import msgspec
 from rich.text import Text
 
+from holdfast.app import trigger_shapes
 from holdfast.app.phrases import ago, span
 from holdfast.app.timed import zone_of
-from holdfast.cli.shapes import raw_shape
+from holdfast.cli import hiding
 from holdfast.cli.show import Row, print_fields, say, section, since
 from holdfast.cli.task_view import shortened
-from holdfast.domain.redaction import redacted
 from holdfast.domain.schedule import Schedule, described
 from holdfast.domain.trigger import UNFINISHED, Misfire, Trigger, TriggerStatus
 
@@ -60,7 +59,7 @@ def trigger_row(trigger: Trigger) -> Row:
         "TENANT": trigger.tenant or "-",
         "FIRED": str(trigger.fired),
         "MISSED": str(trigger.missed),
-        "SAYS": trigger.reason or "-",
+        "SAYS": hiding.text(trigger.reason or "-"),
     }
 
 
@@ -75,7 +74,7 @@ def print_trigger(trigger: Trigger, upcoming: Sequence[datetime], now: float) ->
         say("  never again")
     section("payload")
     maker = " (or what its function in code makes)" if trigger.declared else ""
-    say(f"  {shortened(msgspec.json.encode(_payload(trigger)))}{maker}")
+    say(f"  {shortened(bytes(trigger.payload))}{maker}")
 
 
 def _head(trigger: Trigger, now: float) -> dict[str, str | Text | None]:
@@ -84,7 +83,7 @@ def _head(trigger: Trigger, now: float) -> dict[str, str | Text | None]:
     return {
         "trigger": trigger.id,
         "status": status_text(trigger.status),
-        "reason": trigger.reason,
+        "reason": hiding.text_or_none(trigger.reason),
         "schedule": described(trigger.schedule),
         "made by": "a declaration in code" if trigger.declared else "a call",
         "type": trigger.target,
@@ -129,48 +128,12 @@ def _last(trigger: Trigger) -> str | None:
 
 
 def trigger_shape(trigger: Trigger) -> dict[str, Any]:
-    return {
-        "triggerId": trigger.id,
-        "status": trigger.status,
-        "schedule": described(trigger.schedule),
-        "kind": trigger.kind,
-        "type": trigger.target,
-        "tenantId": trigger.tenant,
-        "declared": trigger.declared,
-        "nextFireTime": _iso(trigger.fire_time, trigger),
-        "lastFireTime": _iso(trigger.last_fire_time, trigger),
-        "lastTaskId": trigger.last_task,
-        "fired": trigger.fired,
-        "missed": trigger.missed,
-        "reason": trigger.reason,
-        "createdAt": _iso(trigger.created_at, trigger),
-        "updatedAt": _iso(trigger.updated_at, trigger),
-    }
+    return trigger_shapes.trigger_shape(trigger, hiding.current())
 
 
 def detail_shape(trigger: Trigger, upcoming: Sequence[datetime]) -> dict[str, Any]:
-    return trigger_shape(trigger) | {
-        "payload": _payload(trigger),
-        "queue": trigger.queue,
-        "misfire": trigger.misfire,
-        "catchUpMax": trigger.catch_up_max,
-        "overlap": trigger.overlap,
-        "jitterSeconds": trigger.jitter_seconds,
-        "graceSeconds": trigger.grace_seconds,
-        "retryCount": trigger.retry_count,
-        "triggerAt": _iso(trigger.trigger_at, trigger),
-        "owner": trigger.owner,
-        "endedAt": _iso(trigger.ended_at, trigger),
-        "legalCommands": trigger.legal,
-        "next": [moment.isoformat() for moment in upcoming],
-    }
+    return trigger_shapes.trigger_detail_shape(trigger, upcoming, hiding.current())
 
 
 def _payload(trigger: Trigger) -> Any:
-    return redacted(raw_shape(bytes(trigger.payload)))
-
-
-def _iso(moment: float | None, trigger: Trigger) -> str | None:
-    if moment is None:
-        return None
-    return datetime.fromtimestamp(moment, zone_of(trigger.schedule)).isoformat()
+    return hiding.body(bytes(trigger.payload))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from holdfast.cli import hiding
 from holdfast.cli import options as opt
 from holdfast.cli.session import Session, run
 from holdfast.cli.show import print_json, prose
@@ -13,7 +14,7 @@ def why(context: typer.Context, id: opt.Id, json: opt.Json = False) -> None:
     """Why does this task not move? One plain answer. JSON: taskId, answer."""
 
     async def ask(session: Session) -> str:
-        return await session.app.why(id)
+        return hiding.text(await session.app.why(id))
 
     answer = run(context, ask)
     if json:

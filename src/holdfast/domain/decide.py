@@ -24,6 +24,7 @@ from holdfast.domain.transition import Next, Submission, Transition
 NO_REQUESTS: dict[str, Any] = {"pause_requested": False, "cancel_requested": False}
 NOT_BEGUN: dict[str, Any] = {"failures": 0, "crashes": 0, "interrupted": False}
 FROM_SCRATCH: dict[str, Any] = {"last_completed": -1, "next_undo": -1} | NOT_BEGUN
+NO_DATA = b"null"  # what was kept beside the record is in the checkpoint now
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -33,6 +34,14 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     data: Mapping[str, Any]
     started_at: float
     duration_seconds: float
+
+
+class Snoozed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A stage function asked to be called again later."""
+
+    data: Mapping[str, Any]
+    started_at: float
+    delay_seconds: float
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -74,6 +83,7 @@ def stage_done(task: Task, done: Done, *, checkpoint: Checkpoint | None, now: fl
         events=_stage_completed(task, done, now),
         checkpoint=saved,
         stage=_stage_record(task, done),
+        data=NO_DATA if index == 0 and task.begun else None,  # a snooze may have left some
     )
 
 
@@ -131,6 +141,35 @@ def stage_failed(
         delay_seconds=delay if next_ is Next.LATER else 0.0,
         events=events,
         checkpoint=_with_failure(checkpoint, failed.failure),
+    )
+
+
+def snooze(
+    task: Task, snoozed: Snoozed, *, checkpoint: Checkpoint | None, now: float
+) -> Transition:
+    """Nothing went wrong, and nothing is completed: only its data is kept, in the checkpoint if
+    there is one. It is a stage boundary too: a cancel or pause that waits is applied here."""
+    stage, delay = task.stages[task.last_completed + 1], snoozed.delay_seconds
+    events: tuple[ev.Event, ...] = (
+        _stage_started(task, snoozed.started_at),
+        fact(ev.TaskSnoozed, task, now, stage=stage, run=task.run, delay_seconds=delay),
+    )
+    command, next_ = Command.YIELD, Next.LATER
+    if task.cancel_requested:
+        command, next_ = Command.CANCEL, Next.SETTLED
+        events += (fact(ev.TaskCancelled, task, now, reason=task.reason),)
+    elif task.pause_requested:
+        command, next_ = Command.PAUSE, Next.PARKED
+        events += (fact(ev.TaskPaused, task, now, reason=task.reason),)
+    reason = None if command is Command.YIELD else task.reason
+    return _held(
+        task,
+        moved(_without_requests(task, reason), command, now=now, **_SNOOZED),
+        next=next_,
+        delay_seconds=delay if next_ is Next.LATER else 0.0,
+        events=events,
+        checkpoint=_with_data(task, checkpoint, snoozed.data, now),
+        data=None if checkpoint else msgspec.json.encode(snoozed.data),
     )
 
 
@@ -388,6 +427,31 @@ def _stage_record(task: Task, done: Done) -> StageRecord:
         duration_seconds=done.duration_seconds,
         run=task.run,
         epoch=task.epoch,
+    )
+
+
+# It went well, but it has begun: a rollback has to undo what it may have done so far.
+_SNOOZED: dict[str, Any] = NOT_BEGUN | {
+    "interrupted": True,
+    "failure": None,
+    "forced": False,
+    "unknown_since": None,
+}
+
+
+def _with_data(
+    task: Task, checkpoint: Checkpoint | None, data: Mapping[str, Any], now: float
+) -> Checkpoint | None:
+    """With a new time, too: it must not grow too old while its task snoozes."""
+    if checkpoint is None:
+        return None
+    return ckpt.save(
+        checkpoint,
+        stages=task.stages,
+        index=checkpoint.last_completed_stage_index,
+        data=data,
+        now=now,
+        owner=lease_of(task).owner,
     )
 
 

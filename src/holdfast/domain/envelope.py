@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.domain.state import Status
 from holdfast.domain.task import Task
+from holdfast.domain.trace import shown_trace
 
 ENVELOPE_STATUS: Mapping[Status, str] = {
     Status.CREATED: "pending",
@@ -57,7 +58,7 @@ def envelope(task: Task, payload: bytes) -> TaskEnvelope:
         payload=msgspec.Raw(payload),
         context=Context(
             idempotency_key=task.key,
-            trace_id=task.trace_id,
+            trace_id=shown_trace(task.trace_id),
             user={} if task.user is None else task.user,
         ),
         retry=RetryState(

@@ -17,10 +17,12 @@ HoldfastError
 │   ├── TenantMovedOn
 │   ├── KeyConflict
 │   ├── QueueFull
+│   ├── IntakePaused
 │   ├── Contended
 │   ├── TriggerConflict
 │   ├── TriggerNotFound
 │   ├── TaskNotFound
+│   ├── BulkNotFound
 │   ├── PlanConflict
 │   ├── PlanNotFound
 │   └── TenantsBusy
@@ -43,7 +45,8 @@ HoldfastError
 ├── StageTimeout                a stage ran past its deadline
 ├── CheckpointTooLarge          ``ctx.data`` over its limit
 ├── Permanent                   raised by user code: suspend at once
-└── RetryAfter                  raised by user code: try again then
+├── RetryAfter                  raised by user code: try again then
+└── Snooze                      raised by user code: no failure, call again then
 
 Each class has a stable ``code``: what the API, the CLI and the runbook call it.
 """
@@ -176,6 +179,14 @@ class QueueFull(Refused):
         self.queue, self.limit = queue, limit
 
 
+class IntakePaused(Refused):
+    code = "intake-paused"
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(f"the intake of queue {queue!r} is paused; nothing was accepted")
+        self.queue = queue
+
+
 class Contended(Refused):
     code = "contended"
 
@@ -209,6 +220,14 @@ class TaskNotFound(Refused):
     def __init__(self, task_id: str, why: str = "") -> None:
         super().__init__(f"no task {task_id}{why}")
         self.task_id = task_id
+
+
+class BulkNotFound(Refused):
+    code = "bulk-not-found"
+
+    def __init__(self, bulk_id: str) -> None:
+        super().__init__(f"no bulk action {bulk_id}")
+        self.bulk_id = bulk_id
 
 
 class PlanConflict(Refused):
@@ -365,3 +384,16 @@ class RetryAfter(HoldfastError):
 
         self.delay_seconds = seconds(delay)
         super().__init__(message or f"asked to be tried again in {delay}")
+
+
+class Snooze(HoldfastError):
+    """Raise it in a stage: nothing went wrong, call this stage again after ``delay``. What it has
+    put into ``ctx.data`` is kept, no failure is counted, and meanwhile it takes no slot."""
+
+    code = "snooze"
+
+    def __init__(self, delay: float | str, message: str = "") -> None:
+        from holdfast.domain.durations import seconds
+
+        self.delay_seconds = seconds(delay)
+        super().__init__(message or f"asked to be called again in {delay}")

@@ -97,6 +97,14 @@ class TaskRetryScheduled(Event, frozen=True, kw_only=True):
     failures: int
 
 
+class TaskSnoozed(Event, frozen=True, kw_only=True):
+    """The stage asked to be called again later; not a failure."""
+
+    stage: str
+    run: int
+    delay_seconds: float
+
+
 class TaskDue(Event, frozen=True, kw_only=True):
     """The time it waited for has come; it is back in its queue."""
 

@@ -22,11 +22,12 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.domain import schedule as times
+from holdfast.domain.audit import Audit
 from holdfast.domain.durations import written
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.operate import Ask
 from holdfast.domain.schedule import Once, Schedule
-from holdfast.domain.transition import Audit, Submission
+from holdfast.domain.transition import Submission
 from holdfast.domain.trigger import (
     MACHINE,
     UNFINISHED,

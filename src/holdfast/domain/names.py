@@ -30,6 +30,7 @@ _RULES = {
     "key": _GIVEN,
     "trigger": _GIVEN_NAME,
     "plan": _GIVEN_NAME,
+    "token": _GIVEN_NAME,
 }
 _LENGTHS = {"trace_id": 200, "actor": 200, "origin": 200, "reason": 2_000}
 

@@ -11,11 +11,12 @@ from typing import Any
 import msgspec
 
 from holdfast.domain import events as ev
+from holdfast.domain.audit import Audit
 from holdfast.domain.decide import FROM_SCRATCH, NO_REQUESTS, NOT_BEGUN, fact, moved
 from holdfast.domain.errors import IllegalTransition, NotSuspended
 from holdfast.domain.state import Command, Status
 from holdfast.domain.task import By, Task
-from holdfast.domain.transition import Audit, Next, Transition
+from holdfast.domain.transition import Next, Transition
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):

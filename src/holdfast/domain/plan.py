@@ -13,10 +13,10 @@ from enum import StrEnum
 
 import msgspec
 
+from holdfast.domain.audit import Audit
 from holdfast.domain.machine import Machine
 from holdfast.domain.plan_events import PlanEvent
 from holdfast.domain.task import Lease
-from holdfast.domain.transition import Audit
 
 KEEP_SECONDS = 30 * 86_400.0
 

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.domain import plan_events as ev
+from holdfast.domain.audit import Audit
 from holdfast.domain.errors import IllegalTransition, InvalidPlan
 from holdfast.domain.operate import Ask
 from holdfast.domain.plan import (
@@ -24,7 +25,6 @@ from holdfast.domain.plan import (
     PlanNext,
     PlanStatus,
 )
-from holdfast.domain.transition import Audit
 
 Members = Mapping[int, Member]
 

@@ -112,7 +112,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     failures: int = 0  # consecutive, at the present stage, in this run
     crashes: int = 0  # leases lost in a row at the present stage
     forced: bool = False  # a person let it run over newer work of its tenant
-    interrupted: bool = False  # the present stage was begun, and its end is unknown
+    interrupted: bool = False  # the present stage was begun, and has not come to its end
     unknown_since: float | None = None  # when a worker first met it without knowing its type
     failure: Failure | None = None
 

@@ -6,9 +6,10 @@ from enum import StrEnum
 
 import msgspec
 
+from holdfast.domain.audit import Audit
 from holdfast.domain.checkpoint import Checkpoint
 from holdfast.domain.events import Event
-from holdfast.domain.task import By, StageRecord, Task
+from holdfast.domain.task import StageRecord, Task
 
 
 class Next(StrEnum):
@@ -20,18 +21,6 @@ class Next(StrEnum):
     PARKED = "parked"
     SETTLED = "settled"
     GONE = "gone"  # settled and not kept: only a tombstone stays
-
-
-class Audit(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
-    """An operator's action, done or refused."""
-
-    task_id: str
-    command: str
-    by: By
-    at: float
-    before: str
-    after: str
-    refused: str | None = None  # the error's code
 
 
 class Transition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -122,4 +111,10 @@ class Full(msgspec.Struct, frozen=True, gc=False):
     queue: str
 
 
-Insertion = Inserted | Existing | Conflict | Full
+class Shut(msgspec.Struct, frozen=True, gc=False):
+    """The intake of the queue is paused."""
+
+    queue: str
+
+
+Insertion = Inserted | Existing | Conflict | Full | Shut

@@ -13,9 +13,10 @@ from typing import Any
 
 import msgspec
 
+from holdfast.domain.audit import Audit
 from holdfast.domain.machine import Machine
 from holdfast.domain.schedule import Schedule
-from holdfast.domain.transition import Audit, Conflict, Existing, Insertion, Submission
+from holdfast.domain.transition import Conflict, Existing, Insertion, Submission
 
 KEEP_SECONDS = 7 * 86_400.0  # after its end
 GRACE_SECONDS = 60.0  # late by more than this is a misfire

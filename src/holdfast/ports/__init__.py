@@ -1,6 +1,8 @@
 """What the engine asks of a store and of a clock: tasks, triggers, plans."""
 
+from holdfast.ports.measures import BUCKETS, ErrorGroup, Moves, Stats, Timings
 from holdfast.ports.plans import DuePlans, PlanPage, PlanStore
+from holdfast.ports.switches import Switch, Thrown
 from holdfast.ports.tasks import (
     Beat,
     Check,
@@ -11,11 +13,9 @@ from holdfast.ports.tasks import (
     Filter,
     Finding,
     Kept,
-    Moves,
     Page,
     Peek,
     Renewal,
-    Stats,
     Store,
     TenantView,
     Timer,
@@ -25,6 +25,7 @@ from holdfast.ports.tasks import (
 from holdfast.ports.triggers import DueTriggers, TriggerPage, TriggerStore
 
 __all__ = [
+    "BUCKETS",
     "Beat",
     "Check",
     "Claimed",
@@ -33,6 +34,7 @@ __all__ = [
     "Due",
     "DuePlans",
     "DueTriggers",
+    "ErrorGroup",
     "Filter",
     "Finding",
     "Kept",
@@ -44,8 +46,11 @@ __all__ = [
     "Renewal",
     "Stats",
     "Store",
+    "Switch",
     "TenantView",
+    "Thrown",
     "Timer",
+    "Timings",
     "Topic",
     "TriggerPage",
     "TriggerStore",

@@ -7,18 +7,21 @@ decided over sets: whom to hand out, whose lease has lapsed, what is due, who he
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Protocol
 
 import msgspec
 
+from holdfast.domain.audit import Audit, Chain
 from holdfast.domain.checkpoint import Checkpoint
 from holdfast.domain.events import Event
 from holdfast.domain.state import Status
-from holdfast.domain.task import Failure, Place, Progress, StageRecord, Task
-from holdfast.domain.transition import Audit, Insertion, Outcome, Submission, Transition
+from holdfast.domain.task import Failure, Progress, StageRecord, Task
+from holdfast.domain.transition import Insertion, Outcome, Submission, Transition
+from holdfast.ports.measures import ErrorGroup, Stats, Timings
 from holdfast.ports.plans import PlanStore
+from holdfast.ports.switches import Switch, Thrown
 from holdfast.ports.triggers import TriggerStore
 
 
@@ -134,24 +137,6 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str | None
 
 
-class Moves(msgspec.Struct, frozen=True, kw_only=True):
-    """How often tasks went from one status to another, and how long they had dwelt in the first."""
-
-    before: Status
-    after: Status
-    count: int
-    dwell_seconds: float
-
-
-class Stats(msgspec.Struct, frozen=True, kw_only=True):
-    by_status: Mapping[Status, int]
-    by_queue: Mapping[str, Mapping[Place, int]]
-    moves: tuple[Moves, ...]
-    refused: Mapping[str, int]  # "STATUS command" → how often
-    heads: Mapping[str, Task]  # the ready task that each queue would hand out next
-    now: float  # by the store's clock, which judges leases and due times
-
-
 class Due(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     next_seconds: float | None  # until the next is due; None: nothing waits for a time
@@ -248,7 +233,23 @@ class Store(Protocol):
         """Mend what does not agree, unless somebody has within that time; what was found."""
 
     async def audit(self, entry: Audit) -> None:
-        """Write down a refusal. What is done is written with its transition."""
+        """Write down a refusal, or what was done beside the tasks. What is done to a task, a plan
+        or a trigger is written with it."""
+
+    async def seal(self, *, limit: int) -> int:
+        """Take what was written down into the chain of audits; how many. A store that writes them
+        there at once has nothing to do."""
+
+    async def throw(self, switch: Switch, name: str, *, on: bool, audit: Audit) -> bool:
+        """Throw a switch, or set it back (``on``: what it stands for goes on). False: it stood so
+        already; it is written down all the same.
+
+        While the INTAKE of a queue is off, ``insert`` answers Shut, unless the key is known, and a
+        trigger's ``apply`` NoRoom. While its CLAIMING is off, ``claim`` passes it by; switched on
+        again, it signals READY. ``leave`` sets the worker's DRAIN back."""
+
+    async def observe(self, batch: Sequence[Timings]) -> None:
+        """Add to what was counted before. A repeat counts twice: these are for looking at."""
 
     # Reads.
 
@@ -261,6 +262,16 @@ class Store(Protocol):
     async def workers(self, *, live_within_seconds: float) -> Sequence[WorkerInfo]: ...
     async def stats(self) -> Stats: ...
     async def audits(self, *, limit: int, cursor: str | None = None) -> Sequence[Audit]: ...
+
+    async def chain(self, *, after: int = 0, limit: int) -> Chain:
+        """The links behind that number, the oldest first."""
+
+    async def switches(self) -> Sequence[Thrown]:
+        """Those that are thrown."""
+
+    async def errors(self, *, limit: int) -> Sequence[ErrorGroup]:
+        """Suspended tasks by the fingerprint of their failure, the most frequent first."""
+
     async def line(self, tenant: str, *, limit: int) -> Sequence[str]: ...
     async def doctor(self, *, fix: bool, limit: int) -> Sequence[Finding]: ...
     async def checks(self) -> Sequence[Check]: ...

@@ -14,20 +14,24 @@ import msgspec
 
 from holdfast.codec import check_json
 from holdfast.domain import checkpoint as ckpt
-from holdfast.domain.decide import Done, Failed
+from holdfast.domain.decide import Done, Failed, Snoozed
 from holdfast.domain.errors import (
     CheckpointTooLarge,
+    HoldfastError,
     InvalidPayload,
     RetryAfter,
     SerialisationError,
+    Snooze,
     StageTimeout,
 )
 from holdfast.domain.task import Task
-from holdfast.ports import Clock
+from holdfast.ports import Clock, scope
+from holdfast.ports.tracing import NO_TRACER, Span, Tracer
 from holdfast.registry import StageDef, UndoDef
 from holdfast.runtime import failures
 from holdfast.runtime.context import Context
 from holdfast.runtime.held import Held, Stop
+from holdfast.runtime.meter import DONE, FAILED, SNOOZED, UNDO_FAILED, UNDONE
 from holdfast.runtime.threads import Threads
 from holdfast.runtime.timing import Deadlines
 
@@ -62,24 +66,49 @@ class Attempts:
         threads: Threads,
         deadlines: Deadlines,
         grace_seconds: float,
+        took: Callable[[str, str, str, float], None],
+        tracer: Tracer = NO_TRACER,
     ) -> None:
         self._clock = clock
         self._chance = chance
         self._threads = threads
         self._deadlines = deadlines
         self._grace_seconds = grace_seconds
+        self._took = took
+        self._tracer = tracer
 
-    def run(self, stage: StageDef, at: Standing) -> Coroutine[Any, Any, Done | Failed | None]:
+    def run(
+        self, stage: StageDef, at: Standing
+    ) -> Coroutine[Any, Any, Done | Failed | Snoozed | None]:
         """Call the stage's function. None: it was stopped because the worker stops."""
-        return self._outcome(stage, stage, at, key=_key(stage, at))
+        return self._watched(stage, stage, at, key=_key(stage, at))
 
-    def undo(self, stage: StageDef, at: Standing) -> Coroutine[Any, Any, Done | Failed | None]:
+    async def undo(self, stage: StageDef, at: Standing) -> Done | Failed | None:
         """Call the stage's undo; a stage without one has nothing to undo."""
-        return self._outcome(stage, stage.undo, at, key=f"{_key(stage, at)}/undo")
+        key = f"{_key(stage, at)}/undo"
+        outcome = await self._watched(stage, stage.undo, at, key=key)
+        assert not isinstance(outcome, Snoozed)
+        return outcome
+
+    async def _watched(
+        self, stage: StageDef, function: StageDef | UndoDef | None, at: Standing, *, key: str
+    ) -> Done | Failed | Snoozed | None:
+        """What is logged meanwhile names the stage; a span lasts as long as the call."""
+        outside = scope.current.set(scope.Scope(at.task, stage.name))
+        try:
+            if function is None or not self._tracer.on:
+                return await self._outcome(stage, function, at, key=key)
+            with self._tracer.stage(at.task, stage.name, undo=function is not stage) as span:
+                span.tell(outcome="stopped")  # unless it ends in a better way
+                outcome = await self._outcome(stage, function, at, key=key)
+                _tell(span, outcome)
+                return outcome
+        finally:
+            scope.current.reset(outside)
 
     async def _outcome(
         self, stage: StageDef, function: StageDef | UndoDef | None, at: Standing, *, key: str
-    ) -> Done | Failed | None:
+    ) -> Done | Failed | Snoozed | None:
         held, clock = at.held, self._clock
         started_at, started = clock.now(), clock.steady()
         if held.stop is Stop.LEASE_LOST:
@@ -90,6 +119,7 @@ class Attempts:
         if function is not None:
             held.begin(stage.name, at=started_at, renew_until=ends + self._grace_seconds)
         context = self._context(stage, at, key)
+        ended: Failed | Snoozed | None
         try:
             value = await self._returned(stage, function, context, at, ends) if function else None
             result = stage.result.encode(value) if function is stage else b"null"
@@ -97,17 +127,24 @@ class Attempts:
             if data:
                 _check_data(data)
         except asyncio.CancelledError as error:
-            return self._stopped(error, stage, at, started_at)
+            ended = self._stopped(error, stage, at, started_at)
+        except Snooze as error:
+            ended = self._snoozed(error, stage, context, at, started_at, undo=function is not stage)
         except (Exception, SystemExit) as error:
             if held.stop is not None:  # it may be what became of our own cancel
-                return self._stopped(error, stage, at, started_at)
-            return self._failed(error, stage, at.task, started_at)
-        return Done(
-            result=result,
-            data=data,
-            started_at=started_at,
-            duration_seconds=clock.steady() - started,
-        )
+                ended = self._stopped(error, stage, at, started_at)
+            else:
+                ended = self._failed(error, stage, at.task, started_at)
+        else:
+            took = clock.steady() - started
+            if function is not None:
+                self._took(at.task.type, stage.name, DONE if function is stage else UNDONE, took)
+            return Done(result=result, data=data, started_at=started_at, duration_seconds=took)
+        if ended is not None:
+            name = FAILED if function is stage else UNDO_FAILED
+            name = SNOOZED if isinstance(ended, Snoozed) else name
+            self._took(at.task.type, stage.name, name, clock.steady() - started)
+        return ended
 
     def _returned(
         self,
@@ -187,6 +224,32 @@ class Attempts:
             raise error  # the loop itself is closing
         return self._failed(error, stage, at.task, started_at)
 
+    def _snoozed(
+        self,
+        asked: Snooze,
+        stage: StageDef,
+        context: Context,
+        at: Standing,
+        started_at: float,
+        *,
+        undo: bool,
+    ) -> Snoozed | Failed:
+        """Also when the worker stops: what it has put into its data is worth keeping."""
+        current = asyncio.current_task()
+        if at.held.stop is Stop.LEASE_LOST:
+            raise LeaseGone(at.task.id)
+        if at.held.stop is Stop.DRAIN and current is not None and current.cancelling():
+            current.uncancel()
+        try:
+            if undo:
+                raise HoldfastError("Snooze is for stages: an undo that waits raises RetryAfter")
+            data = dict(context.data)
+            if data:
+                _check_data(data)
+        except Exception as error:
+            return self._failed(error, stage, at.task, started_at)
+        return Snoozed(data=data, started_at=started_at, delay_seconds=asked.delay_seconds)
+
     def _failed(
         self, error: BaseException, stage: StageDef, task: Task, started_at: float
     ) -> Failed:
@@ -204,6 +267,15 @@ class Attempts:
         if stage.retry.gives_up(error) or isinstance(error, UNCHANGING):
             return None
         return stage.retry.delay_seconds(task.failures + 1, self._chance.random())
+
+
+def _tell(span: Span, outcome: Done | Failed | Snoozed | None) -> None:
+    if isinstance(outcome, Failed):
+        failure = outcome.failure
+        span.tell(outcome=FAILED)
+        span.fail(failure.error, failure.message, failure.traceback)
+    elif outcome is not None:
+        span.tell(outcome=DONE if isinstance(outcome, Done) else SNOOZED)
 
 
 def _key(stage: StageDef, at: Standing) -> str:

@@ -60,7 +60,7 @@ class Context:
         self.attempt = attempt
         self.key = key  # the same for every attempt at this effect; a redo has another
         self.fence = fence  # rises with each holder: hand it on to refuse a late one
-        self.data = data  # kept in the checkpoint when the stage succeeds
+        self.data = data  # kept in the checkpoint when the stage succeeds or snoozes
         self._results = results
         self._report = report
         self._now = now

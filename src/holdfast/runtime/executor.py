@@ -13,7 +13,7 @@ import msgspec
 from holdfast.domain import checkpoint as ckpt
 from holdfast.domain import decide
 from holdfast.domain.checkpoint import Checkpoint, Verdict
-from holdfast.domain.decide import Done, Failed
+from holdfast.domain.decide import Done, Failed, Snoozed
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.state import Status
 from holdfast.domain.task import Failure, Kind, Progress, Task
@@ -182,8 +182,8 @@ class Run(Holding):
             outcome = await self.executor.attempts.run(stage, self)
             if outcome is None:
                 return await self.give_back("the worker stops", interrupted=True)
-            if isinstance(outcome, Failed):
-                return await self.commit_failure(stage, outcome)
+            if not isinstance(outcome, Done):
+                return await self.commit_unfinished(stage, outcome)
             if stage is self.declared.stages[-1]:
                 await self.commit(partial(decide.complete, done=outcome, now=self.now))
                 return None
@@ -237,11 +237,16 @@ class Run(Holding):
             if self.claimed.checkpoint is not None:
                 self.checkpoint = ckpt.decode(self.claimed.checkpoint)
                 self.data = self.checkpoint.custom_data
-            if self.claimed.data is not None and self.task.status is Status.ROLLING_BACK:
-                self.data = msgspec.json.decode(self.claimed.data, type=dict[str, Any])
+            if self.claimed.data is not None and self.data_is_beside():
+                kept = msgspec.json.decode(self.claimed.data, type=dict[str, Any] | None)
+                self.data = self.data if kept is None else kept
         except Exception as error:  # the user's type reads its own payload
             return error
         return None
+
+    def data_is_beside(self) -> bool:
+        """Beside the record, not in the checkpoint: in a rollback, and before the first one."""
+        return self.task.status is Status.ROLLING_BACK or self.task.last_completed < 0
 
     def can_undo(self) -> bool:
         if self.task.status is not Status.ROLLING_BACK:
@@ -304,14 +309,15 @@ class Run(Holding):
         self.checkpoint, self.data = written.checkpoint, done.data
         self.results[stage.name] = done.result
 
-    async def commit_failure(self, stage: StageDef, failed: Failed) -> None:
+    async def commit_unfinished(self, stage: StageDef, ended: Failed | Snoozed) -> None:
+        """It has not completed, and may come back."""
+        before, now = self.checkpoint, self.now
+        if isinstance(ended, Snoozed):
+            await self.commit(partial(decide.snooze, snoozed=ended, checkpoint=before, now=now))
+            return
         await self.commit(
             partial(
-                decide.stage_failed,
-                failed=failed,
-                policy=stage.retry,
-                checkpoint=self.checkpoint,
-                now=self.now,
+                decide.stage_failed, failed=ended, policy=stage.retry, checkpoint=before, now=now
             )
         )
 

@@ -31,6 +31,7 @@ from holdfast.domain.trigger import (
     TriggerStatus,
 )
 from holdfast.ports import Clock, Store, Topic, WorkerInfo
+from holdfast.ports.tracing import NO_TRACER, Tracer
 from holdfast.registry import Registry, TaskType
 from holdfast.runtime import making
 from holdfast.runtime.declared import Declared
@@ -70,6 +71,7 @@ class Scheduler:
         owner: str,
         queue_limit: int,
         unknown_type_seconds: float,
+        tracer: Tracer = NO_TRACER,
     ) -> None:
         self._store = store
         self._registry = registry
@@ -80,6 +82,7 @@ class Scheduler:
         self._owner = owner
         self._queue_limit = queue_limit
         self._unknown_type_seconds = unknown_type_seconds
+        self._tracer = tracer
         self._leaves_some = False  # to others: they look first next time
         self._left = 0  # of the batch in hand, to others
         self._is_synced = self._is_stopping = False
@@ -226,13 +229,15 @@ class Scheduler:
         self, trigger: Trigger, declared: TaskType, times: Sequence[float]
     ) -> list[Submission]:
         bodies = [self._declared.body(trigger, declared, at) for at in times]
-        record = making.record(
-            declared,
-            now=self._clock.now(),
-            tenant=trigger.tenant,
-            queue=trigger.queue,
-            user=trigger.user,
-        )
+        with self._tracer.fire(declared.name, trigger.tenant, trigger.id) as span:
+            record = making.record(
+                declared,
+                now=self._clock.now(),
+                tenant=trigger.tenant,
+                queue=trigger.queue,
+                trace_id=span.traceparent,
+                user=trigger.user,
+            )
         keys = [firing.key(trigger, at) for at in times]
         ids = new_ids(self._clock, self._chance, len(times))
         return making.submissions(self._store, record, bodies, keys, ids)

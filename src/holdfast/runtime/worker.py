@@ -8,7 +8,6 @@ import os
 import random
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import count
 
 from holdfast.domain import decide
@@ -16,21 +15,23 @@ from holdfast.domain.errors import PartlyUnavailable, SerialisationError, StoreE
 from holdfast.domain.events import TaskProgress
 from holdfast.domain.transition import Outcome, Transition
 from holdfast.ports import Beat, Claimed, Clock, Store, Topic
+from holdfast.ports.tracing import NO_TRACER, Tracer
 from holdfast.registry import Registry
 from holdfast.runtime.attempt import Attempts, LeaseGone
 from holdfast.runtime.committer import Gather
 from holdfast.runtime.declared import Declared
-from holdfast.runtime.executor import Executor, Rules
+from holdfast.runtime.executor import Executor
 from holdfast.runtime.heartbeat import Heartbeat
 from holdfast.runtime.held import Held, Stop
 from holdfast.runtime.ids import new_id
+from holdfast.runtime.meter import Meter
+from holdfast.runtime.orders import Orders
 from holdfast.runtime.outages import Outages
 from holdfast.runtime.plans.service import PlanService
-from holdfast.runtime.pruner import Pruner
 from holdfast.runtime.scheduler import Scheduler
 from holdfast.runtime.threads import DaemonThreads, Threads
-from holdfast.runtime.timers import Timers
 from holdfast.runtime.timing import Deadlines, sleep
+from holdfast.runtime.upkeep import WorkerOptions, upkeep
 
 log = logging.getLogger("holdfast.worker")
 
@@ -41,20 +42,6 @@ SERVICE_REST_SECONDS = 1.0
 STRANGE_SECONDS = 0.5  # after a claim that gave only tasks of unknown types
 PUT_OFF_SECONDS = 0.05
 STOP_SECONDS = 1.0  # for a run that was told that its lease is lost
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerOptions:
-    slots: int = 128
-    queues: tuple[str, ...] = ("default",)
-    lease_seconds: float = 30.0
-    drain_seconds: float = 30.0
-    audit_seconds: float = 365 * 86_400
-    reconcile_seconds: float = 3600
-    queue_limit: int = 1_000_000
-    schedules: bool = True  # False: others fire the triggers, who know the types of their tasks
-    rules: Rules = field(default_factory=Rules)
-    heartbeat_thread: bool = True  # False: on the worker's own loop, for simulations
 
 
 class Worker:
@@ -70,6 +57,8 @@ class Worker:
         threads: Threads | None = None,
         on_zombie: Callable[[Held], None] | None = None,
         on_progress: Callable[[TaskProgress], None] | None = None,
+        on_drained: Callable[[], None] | None = None,
+        tracer: Tracer = NO_TRACER,
     ) -> None:
         host = socket.gethostname()
         # Unique per incarnation: a restarted worker is not the one that held the lease.
@@ -84,6 +73,7 @@ class Worker:
         self._last_chance = options.rules.crash_limit - 1
         self._started_at = clock.now()
         self._on_progress = on_progress
+        self._tracer = tracer
         self._loop = asyncio.get_running_loop()
         self._running: dict[str, Held] = {}
         # Claims of half the slots: while one half runs and commits, the next is on its way.
@@ -93,6 +83,7 @@ class Worker:
         self._put_offs = 0
         self._slot_freed = asyncio.Event()
         self._drain_asked = asyncio.Event()
+        self._drained: asyncio.Event | None = None  # once a drain has begun
         self._services: list[asyncio.Task[None]] = []
         self._scheduler: Scheduler | None = None
         self._claimer: asyncio.Task[None] | None = None
@@ -126,6 +117,10 @@ class Worker:
             queue_limit=options.queue_limit,
             live_within_seconds=2 * options.lease_seconds,
         )
+        self._meter = Meter(store=store, clock=clock, outages=self._outages)
+        self._orders = Orders(
+            store=store, clock=clock, outages=self._outages, worker=self, on_drained=on_drained
+        )
         self._deadlines = Deadlines(clock, self._running.values)
         self._executor = Executor(
             registry=registry,
@@ -137,6 +132,8 @@ class Worker:
                 threads=threads or DaemonThreads(),
                 deadlines=self._deadlines,
                 grace_seconds=options.rules.stage_grace_seconds,
+                took=self._meter.add,
+                tracer=tracer,
             ),
             write=self._write_until_lost,
             type_is_served=self._type_is_served,
@@ -154,20 +151,8 @@ class Worker:
         return frozenset(lease for lease, held in self._running.items() if held.in_thread)
 
     async def start(self) -> None:
-        timers = Timers(
-            store=self._store,
-            clock=self._clock,
-            outages=self._outages,
-            lease_seconds=self._options.lease_seconds,
-        )
-        pruner = Pruner(
-            store=self._store,
-            clock=self._clock,
-            checkpoint_seconds=self._options.rules.checkpoint_ttl_seconds,
-            audit_seconds=self._options.audit_seconds,
-            reconcile_seconds=self._options.reconcile_seconds,
-        )
-        services = [timers.run, pruner.run, self._plans.run]
+        services = upkeep(self._store, self._clock, self._outages, self._options)
+        services += [self._plans.run, self._meter.run, self._orders.run]
         if self._options.schedules:
             self._scheduler = self._new_scheduler()
             services += [self._scheduler.run, self._declared.run]
@@ -189,6 +174,7 @@ class Worker:
             owner=self.name,
             queue_limit=self._options.queue_limit,
             unknown_type_seconds=self._options.rules.unknown_type_seconds,
+            tracer=self._tracer,
         )
 
     async def drain(self) -> list[str]:
@@ -196,10 +182,18 @@ class Worker:
 
         What is left when this returns are plain functions that still run: their tasks' ids.
         """
-        self._drain_asked.set()
-        self._slot_freed.set()
-        if self._claimer is not None and self._is_idle:
-            self._claimer.cancel()
+        if self._drained is not None:
+            await self._drained.wait()
+        else:
+            self._drained = asyncio.Event()
+            try:
+                await self._drain()
+            finally:
+                self._drained.set()
+        return [held.task_id for held in self._running.values()]
+
+    async def _drain(self) -> None:
+        self.stop_claiming()
         if self._claimer is not None:  # a claim that was sent may have been carried out
             await asyncio.wait((self._claimer,), timeout=self._options.lease_seconds)
         await self._until_idle(self._options.drain_seconds)
@@ -216,11 +210,17 @@ class Worker:
         self._deadlines.close()
         for held in self._running.values():
             held.ask_to_stop(Stop.LEASE_LOST)  # nothing more is written, whatever they return
+        await self._meter.stop()
         try:
             await self._store.leave(self.name)
         except StoreError as error:
             self._outages.note(error)
-        return [held.task_id for held in self._running.values()]
+
+    def stop_claiming(self) -> None:
+        self._drain_asked.set()
+        self._slot_freed.set()
+        if self._claimer is not None and self._is_idle:
+            self._claimer.cancel()
 
     async def _stop_runs(self, why: Stop, *, wait_seconds: float) -> None:
         stoppable = [held for held in self._running.values() if not held.in_thread]
@@ -232,6 +232,7 @@ class Worker:
     def abandon(self) -> None:
         """As if the process had died here: nothing more is claimed or written."""
         self._plans.abandon()
+        self._orders.abandon()
         for task in (*self._services, self._claimer, *_runs(self._running.values())):
             if task is not None:
                 task.cancel()
@@ -437,7 +438,7 @@ class Worker:
             worker=self.name,
             host=self._host,
             pid=os.getpid(),
-            types=self._registry.names(),
+            types=self._registry.served(),
             queues=self._options.queues,
             slots=self._options.slots,
             running=len(self._running),

@@ -10,12 +10,12 @@ import msgspec
 
 from holdfast.domain import checkpoint as ckpt
 from holdfast.domain import events as ev
+from holdfast.domain.audit import Audit
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.plan import Plan, PlanTasks
 from holdfast.domain.task import Progress, Task
-from holdfast.domain.transition import Audit
 from holdfast.domain.trigger import Trigger
-from holdfast.ports import Beat, Peek
+from holdfast.ports import Beat, Peek, Thrown
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -70,6 +70,7 @@ def _reader(kind: type[T]) -> Callable[[bytes], T]:
 decode_task = _reader(Task)
 decode_beat = _reader(Beat)
 decode_audit = _reader(Audit)
+decode_thrown = _reader(Thrown)
 decode_progress = _reader(Progress)
 decode_trigger = _reader(Trigger)
 decode_plan = _reader(Plan)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from holdfast.domain.errors import InvalidInput
-from holdfast.domain.events import StageUndone
+from holdfast.domain.events import StageUndone, TaskSnoozed
 from holdfast.domain.state import Status
 from holdfast.domain.task import Task
 from holdfast.domain.transition import Outcome, Transition
@@ -40,10 +40,11 @@ class Crash:
         return task.at_stage == self.stage
 
     def is_ended_by(self, transition: Transition) -> bool:
-        if self.undo:
-            events = transition.events
-            return any(isinstance(e, StageUndone) and e.stage == self.stage for e in events)
-        return transition.stage is not None and transition.stage.name == self.stage
+        kind = StageUndone if self.undo else TaskSnoozed
+        if any(isinstance(e, kind) and e.stage == self.stage for e in transition.events):
+            return True
+        stage = transition.stage
+        return not self.undo and stage is not None and stage.name == self.stage
 
     def is_before(self, transition: Transition) -> bool:
         """Behind this write the worker would go on with the stage."""

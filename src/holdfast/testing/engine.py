@@ -30,7 +30,7 @@ from holdfast.domain.durations import seconds
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.state import Status
 from holdfast.domain.task import Place
-from holdfast.ports import Filter, Store
+from holdfast.ports import Due, Filter, Store
 from holdfast.runtime.worker import Worker
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import ManualClock
@@ -87,7 +87,7 @@ class Engine:
         ``before``: its function has not been called. ``after``: it has returned, and nothing is
         written. ``commit``: its end is written, and the worker has not heard so.
         """
-        declared = [self.app.registry.find(name) for name in self.app.registry.names()]
+        declared = [self.app.registry.find(name) for name in self.app.registry.served()]
         if not any(one is not None and one.stage(stage) for one in declared):
             raise InvalidInput(f"no task has a stage named {stage!r}")
         self.store.crashes.append(Crash(stage=stage, when=when, undo=undo, times=times))
@@ -124,8 +124,10 @@ class Engine:
         await self._take_over()
         await self._settle()
         while (left := end - self.clock.steady()) > 0:
-            next_seconds = _sooner(await self._promote(), await self._until_trigger(left))
-            await self._settle()
+            next_seconds = _sooner(await self._run_due(), await self._until_trigger(left))
+            if self.deaths > self._buried:
+                await self._take_over()
+                continue
             if self.worker is not None and self.worker.running:
                 await self.clock.elapse(min(left, TICK_SECONDS))
             else:
@@ -133,8 +135,7 @@ class Engine:
                 self.clock.advance(step)
             await self._take_over()
             await self._settle()
-        await self._promote()
-        await self._settle()
+        await self._run_due()
 
     def close(self) -> None:
         """The worker is gone, the app is as it was."""
@@ -162,18 +163,29 @@ class Engine:
         await self.start()
 
     def _queues(self) -> tuple[str, ...]:
-        types = map(self.app.registry.find, self.app.registry.names())
+        types = map(self.app.registry.find, self.app.registry.served())
         declared = (one.queue for one in types if one is not None)
         return tuple(dict.fromkeys((*self.app.settings.queue_names, *declared)))
 
     # -- coming to rest
 
-    async def _promote(self) -> float | None:
-        """Set going what is due; how long until the next is."""
+    async def _run_due(self) -> float | None:
+        """Let run what is due, and what that makes due; how long until the next is."""
+        for _ in range(ROUNDS_LIMIT):
+            due = await self._promote()
+            await self._settle()
+            if not due.count:
+                return due.next_seconds
+        raise StillBusy("tasks fell due on and on while the clock stood still")
+
+    async def _promote(self) -> Due:
+        """Set going what is due."""
+        count = 0
         while True:
             due = await self.store.promote(limit=SWEEP)
+            count += due.count
             if due.count < SWEEP:
-                return due.next_seconds
+                return Due(count=count, next_seconds=due.next_seconds)
 
     async def _until_trigger(self, within: float) -> float | None:
         """How long until one fires. One that is due and does not fire waits for something else."""

@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar, cast
 
+from holdfast.domain.audit import Audit, Chain
 from holdfast.domain.checkpoint import Checkpoint
 from holdfast.domain.errors import StoreUnavailable
 from holdfast.domain.task import Task
-from holdfast.domain.transition import Audit, Insertion, Outcome, Submission, Transition
+from holdfast.domain.transition import Insertion, Outcome, Submission, Transition
 from holdfast.ports import (
     Beat,
     Check,
@@ -26,6 +27,7 @@ from holdfast.ports import (
     Clock,
     Detail,
     Due,
+    ErrorGroup,
     Filter,
     Finding,
     Kept,
@@ -34,7 +36,10 @@ from holdfast.ports import (
     Renewal,
     Stats,
     Store,
+    Switch,
     TenantView,
+    Thrown,
+    Timings,
     Topic,
     WorkerInfo,
 )
@@ -313,6 +318,15 @@ class FaultyStore:
     async def audit(self, entry: Audit) -> None:
         await self._line.call("audit", lambda to: to.audit(entry))
 
+    async def seal(self, *, limit: int) -> int:
+        return await self._line.call("seal", lambda to: to.seal(limit=limit))
+
+    async def throw(self, switch: Switch, name: str, *, on: bool, audit: Audit) -> bool:
+        return await self._line.call("throw", lambda to: to.throw(switch, name, on=on, audit=audit))
+
+    async def observe(self, batch: Sequence[Timings]) -> None:
+        await self._line.call("observe", lambda to: to.observe(batch))
+
     async def load(self, ids: Sequence[str]) -> Sequence[Task | None]:
         return await self._line.call("load", lambda to: to.load(ids))
 
@@ -341,6 +355,15 @@ class FaultyStore:
 
     async def audits(self, *, limit: int, cursor: str | None = None) -> Sequence[Audit]:
         return await self._line.call("audits", lambda to: to.audits(limit=limit, cursor=cursor))
+
+    async def chain(self, *, after: int = 0, limit: int) -> Chain:
+        return await self._line.call("chain", lambda to: to.chain(after=after, limit=limit))
+
+    async def switches(self) -> Sequence[Thrown]:
+        return await self._line.call("switches", lambda to: to.switches())
+
+    async def errors(self, *, limit: int) -> Sequence[ErrorGroup]:
+        return await self._line.call("errors", lambda to: to.errors(limit=limit))
 
     async def line(self, tenant: str, *, limit: int) -> Sequence[str]:
         return await self._line.call("line", lambda to: to.line(tenant, limit=limit))

@@ -123,7 +123,7 @@ class MemoryPlans:
             if member == WAITING:
                 del shelf.members[index]
         if change.audit is not None:
-            self._store._audits.append(change.audit)
+            self._store._note(change.audit)
 
     def _place(self, shelf: Shelf, change: PlanChange, lease_seconds: float) -> None:
         """Who looks at it next. A person's write leaves it to a driver that has it."""

@@ -60,8 +60,8 @@ class Pruning(Shelves):
             case Kept.TOMBSTONES:
                 return (i for i, t in self._tombstones.items() if t.until < min(before, now))
             case Kept.AUDIT:
-                old = takewhile(lambda entry: entry.at < before, self._audits)
-                return (str(n) for n, _ in enumerate(old))
+                old = takewhile(lambda link: link.entry.at < before, self._links)
+                return (str(link.seq) for link in old)
             case Kept.WORKERS:
                 return (name for name, (_, seen) in self._workers.items() if seen < before)
         raise AssertionError(kind)
@@ -75,10 +75,9 @@ class Pruning(Shelves):
             case Kept.TOMBSTONES:
                 self._free_key(self._tombstones.pop(name).task)
             case Kept.AUDIT:
-                self._audits.pop(0)  # the oldest come first
+                self._base = self._links.pop(0).anchor  # the oldest come first
             case Kept.WORKERS:
-                self._workers.pop(name)
-                self._claims.pop(name, None)
+                self._forget_worker(name)
 
     def _drop_checkpoint(self, bodies: Bodies) -> None:
         """What the stages kept in it lives on: a task may still be rolled back."""

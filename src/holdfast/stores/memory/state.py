@@ -10,17 +10,29 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from holdfast.domain import events as ev
+from holdfast.domain.audit import Anchor, Audit, Link, linked
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.state import Move, Status
 from holdfast.domain.task import Place, Progress, StageRecord, Task
-from holdfast.domain.transition import Audit
-from holdfast.ports import Beat, Check, Claimed, Clock, Finding, Topic
+from holdfast.ports import (
+    Beat,
+    Check,
+    Claimed,
+    Clock,
+    Finding,
+    Switch,
+    Thrown,
+    Timings,
+    Topic,
+)
 from holdfast.stores import codec
 from holdfast.stores.signals import Signals
 
 TOMBSTONE_SECONDS = 24 * 3600
 WAITING = (Place.READY, Place.LINE, Place.LATER)
 RESTING = (Place.LATER, Place.PARKED)
+
+Moved = tuple[Status, Status, str, str]  # before, after, queue and type
 
 
 def check(name: str, record: msgspec.Struct, decode: Callable[[bytes], object]) -> None:
@@ -76,9 +88,12 @@ class Shelves:
         self._tenants: defaultdict[str, Tenant] = defaultdict(Tenant)
         self._workers: dict[str, tuple[Beat, float]] = {}
         self._claims: dict[str, tuple[str, list[Claimed]]] = {}
-        self._audits: list[Audit] = []
-        self._moves: Counter[tuple[Status, Status]] = Counter()
-        self._dwell: Counter[tuple[Status, Status]] = Counter()
+        self._base = Anchor()  # what the oldest link hangs on
+        self._links: list[Link] = []
+        self._thrown: dict[tuple[Switch, str], Thrown] = {}
+        self._moves: Counter[Moved] = Counter()
+        self._dwell: Counter[Moved] = Counter()
+        self._timings: dict[tuple[str, str, str], Timings] = {}  # by type, stage and outcome
         self._refused: Counter[str] = Counter()
         self._fence = 0
         self._order = 0
@@ -203,10 +218,25 @@ class Shelves:
 
     def _count(self, before: Task, after: Task) -> None:
         if before.status is not after.status:
-            self._moves[before.status, after.status] += 1
-            self._dwell[before.status, after.status] += max(  # type: ignore[assignment]
+            moved = (before.status, after.status, after.queue, after.type)
+            self._moves[moved] += 1
+            self._dwell[moved] += max(  # type: ignore[assignment]
                 0.0, after.updated_at - before.status_since
             )
+
+    def _note(self, entry: Audit) -> None:
+        self._links.append(linked(self._head(), entry))
+
+    def _head(self) -> Anchor:
+        return self._links[-1].anchor if self._links else self._base
+
+    def _is_off(self, switch: Switch, name: str) -> bool:
+        return (switch, name) in self._thrown
+
+    def _forget_worker(self, worker: str) -> None:
+        self._workers.pop(worker, None)
+        self._claims.pop(worker, None)
+        self._thrown.pop((Switch.DRAIN, worker), None)
 
     def _depth(self, queue: str) -> int:
         return sum(t.queue == queue and t.place in WAITING for t in self._tasks.values())

@@ -6,7 +6,6 @@ asks for one. It keeps nothing across a restart. Reads over all tasks scan; that
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 import msgspec
@@ -17,7 +16,6 @@ from holdfast.domain.state import DUE, LOSE, START
 from holdfast.domain.task import Lease, Place, Task
 from holdfast.domain.transition import (
     Applied,
-    Audit,
     Busy,
     Conflict,
     Existing,
@@ -27,6 +25,7 @@ from holdfast.domain.transition import (
     MovedOn,
     Next,
     Outcome,
+    Shut,
     Stale,
     Submission,
     Transition,
@@ -39,23 +38,24 @@ from holdfast.ports import (
     Due,
     Filter,
     Finding,
-    Moves,
     Page,
     Peek,
     Renewal,
-    Stats,
+    Switch,
     TenantView,
     Topic,
     WorkerInfo,
 )
 from holdfast.stores import codec
+from holdfast.stores.memory.measuring import Measuring
+from holdfast.stores.memory.operating import Operating
 from holdfast.stores.memory.plans import MemoryPlans
 from holdfast.stores.memory.pruning import Pruning
 from holdfast.stores.memory.state import Bodies, Tenant
 from holdfast.stores.memory.triggers import MemoryTriggers
 
 
-class MemoryStore(Pruning):
+class MemoryStore(Pruning, Operating, Measuring):
     durable = False
     url = "memory://"
 
@@ -79,6 +79,8 @@ class MemoryStore(Pruning):
         if task.key is not None and (first := self._first_of(task.tenant, task.key)):
             digest = self._digest(first)
             return Existing(first) if digest == submission.digest else Conflict(first)
+        if self._is_off(Switch.INTAKE, task.queue):
+            return Shut(task.queue)
         if self._depth(task.queue) >= depth_limit:
             return Full(task.queue)
         self._order += 1
@@ -107,7 +109,7 @@ class MemoryStore(Pruning):
                     if self._still_leased(c.task)
                 ]
             claimed = []
-            for queue in queues:
+            for queue in (q for q in queues if not self._is_off(Switch.CLAIMING, q)):
                 while len(claimed) < limit and self._ready[queue]:
                     task_id, _ = self._ready[queue].popitem(last=False)
                     claimed.append(self._hand_out(self._tasks[task_id], worker, lease_seconds))
@@ -204,7 +206,7 @@ class MemoryStore(Pruning):
         if transition.data is not None:
             bodies.data = transition.data
         if transition.audit is not None:
-            self._audits.append(transition.audit)
+            self._note(transition.audit)
         self._log(transition.events, transition.request)
         self._count(task, transition.after)
         self._put(task, transition)
@@ -260,8 +262,7 @@ class MemoryStore(Pruning):
 
     async def leave(self, worker: str) -> None:
         with self._lock:
-            self._workers.pop(worker, None)
-            self._claims.pop(worker, None)
+            self._forget_worker(worker)
 
     async def expire(self, *, limit: int, count_crashes: bool) -> int:
         with self._lock:
@@ -308,11 +309,6 @@ class MemoryStore(Pruning):
                 self._enter(moved)
             rest = waiting[len(due) :]
             return Due(count=len(due), next_seconds=max(0.0, rest[0][0] - now) if rest else None)
-
-    async def audit(self, entry: Audit) -> None:
-        with self._lock:
-            self._audits.append(entry)
-            self._refused[f"{entry.before} {entry.command}"] += 1
 
     # -- reads
 
@@ -395,28 +391,6 @@ class MemoryStore(Pruning):
                 )
                 for beat, seen in self._workers.values()
             ]
-
-    async def stats(self) -> Stats:
-        with self._lock:
-            by_queue: defaultdict[str, Counter[Place]] = defaultdict(Counter)
-            for task in self._tasks.values():
-                by_queue[task.queue][task.place] += 1
-            return Stats(
-                by_status=Counter(task.status for task in self._tasks.values()),
-                by_queue=by_queue,
-                moves=tuple(
-                    Moves(before=a, after=b, count=n, dwell_seconds=self._dwell[a, b])
-                    for (a, b), n in self._moves.items()
-                ),
-                refused=dict(self._refused),
-                heads={q: self._tasks[next(iter(ids))] for q, ids in self._ready.items() if ids},
-                now=self._now(),
-            )
-
-    async def audits(self, *, limit: int, cursor: str | None = None) -> Sequence[Audit]:
-        with self._lock:
-            start = int(cursor or 0)
-            return self._audits[::-1][start : start + limit]
 
     async def doctor(self, *, fix: bool, limit: int) -> Sequence[Finding]:
         from holdfast.stores.memory.doctor import examine

@@ -25,7 +25,7 @@ from holdfast.domain.trigger import (
     TriggerStatus,
     with_last_task,
 )
-from holdfast.ports import DueTriggers, Topic, TriggerPage
+from holdfast.ports import DueTriggers, Switch, Topic, TriggerPage
 from holdfast.stores import codec
 from holdfast.stores.memory.state import check
 
@@ -160,7 +160,7 @@ class MemoryTriggers:
         after = with_last_task(change, tasks)
         self._put(after)
         if change.audit is not None:
-            self._store._audits.append(change.audit)
+            self._store._note(change.audit)
         return Changed(after, tuple(tasks))
 
     def _unfinished(self, task_id: str) -> bool:
@@ -170,8 +170,15 @@ class MemoryTriggers:
     def _full(self, submissions: Sequence[Submission], depth_limit: int) -> str | None:
         """The queue that cannot take all of them."""
         new = Counter(s.task.queue for s in submissions if self._store._is_new(s.task))
-        depth = self._store._depth
-        return next((queue for queue, n in new.items() if depth(queue) + n > depth_limit), None)
+        depth, is_off = self._store._depth, self._store._is_off
+        return next(
+            (
+                queue
+                for queue, n in new.items()
+                if depth(queue) + n > depth_limit or is_off(Switch.INTAKE, queue)
+            ),
+            None,
+        )
 
     async def prune(self, *, older_than_seconds: float, limit: int, dry_run: bool) -> int:
         with self._lock:

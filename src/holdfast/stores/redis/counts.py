@@ -5,20 +5,27 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from holdfast.domain.state import Status
 from holdfast.domain.task import Place, Task
 from holdfast.ports import Moves, Stats
-from holdfast.stores.redis import scripts
+from holdfast.stores.redis import scripts, timing
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.reads import in_batches, pairs_of, readable
 
+OTHERS = frozenset({"locks", "checkpoints"})  # counted by queue, and no places
+
 
 async def stats(part: Partition) -> Stats:
-    now, sizes, counts, moves, refused = await part.call(scripts.STATS, *Status)
+    now, sizes, counts, moves, refused, durations = await part.call(scripts.STATS, *Status)
     by_queue: defaultdict[str, Counter[Place]] = defaultdict(Counter)
+    others: Counter[str] = Counter()
     for field, count in _counted(counts).items():
         queue, _, place = field.rpartition(" ")
-        if count:
+        if place in OTHERS:
+            others[place] += count
+        elif count:
             by_queue[queue][Place(place)] = count
     waiting = [queue for queue, places in by_queue.items() if places[Place.READY] > 0]
     return Stats(
@@ -28,6 +35,9 @@ async def stats(part: Partition) -> Stats:
         refused=_counted(refused),
         heads=await _heads(part, waiting),
         now=float(now),
+        checkpoints=max(0, others["checkpoints"]),
+        locks=max(0, others["locks"]),
+        timings=tuple(timing.timings_of(_counted(durations))),
     )
 
 
@@ -36,13 +46,20 @@ def _counted(reply: Sequence[bytes]) -> Counter[str]:
 
 
 def _moves(counted: Counter[str]) -> Iterator[Moves]:
+    """Fields of two words are from before queue and type were counted apart."""
     for field, count in counted.items():
-        before, after, *unit = field.split(" ")
-        if not unit:
-            dwelt = counted[f"{field} us"] / 1_000_000
-            yield Moves(
-                before=Status(before), after=Status(after), count=count, dwell_seconds=dwelt
-            )
+        before, after, *more = field.split(" ")
+        if more[-1:] == ["us"] and len(more) != len(("queue", "type")):
+            continue
+        queue, type_ = more or ("", "")
+        yield Moves(
+            before=Status(before),
+            after=Status(after),
+            count=count,
+            dwell_seconds=counted[f"{field} us"] / 1_000_000,
+            queue=queue,
+            type=type_,
+        )
 
 
 async def _heads(part: Partition, queues: Sequence[str]) -> dict[str, Task]:
@@ -74,18 +91,23 @@ def merge_stats(parts: Sequence[Stats]) -> Stats:
         refused=refused,
         heads=_merge_heads(parts),
         now=max(part.now for part in parts),
+        checkpoints=sum(part.checkpoints for part in parts),
+        locks=sum(part.locks for part in parts),
+        timings=timing.merged(one for part in parts for one in part.timings),
     )
 
 
 def _merge_moves(moves: Iterable[Moves]) -> tuple[Moves, ...]:
-    counts: Counter[tuple[Status, Status]] = Counter()
-    dwelt: defaultdict[tuple[Status, Status], float] = defaultdict(float)
+    merged: dict[tuple[Status, Status, str, str], Moves] = {}
     for move in moves:
-        counts[move.before, move.after] += move.count
-        dwelt[move.before, move.after] += move.dwell_seconds
-    return tuple(
-        Moves(before=a, after=b, count=n, dwell_seconds=dwelt[a, b]) for (a, b), n in counts.items()
-    )
+        of = move.before, move.after, move.queue, move.type
+        known = merged.setdefault(of, replace(move, count=0, dwell_seconds=0.0))
+        merged[of] = replace(
+            known,
+            count=known.count + move.count,
+            dwell_seconds=known.dwell_seconds + move.dwell_seconds,
+        )
+    return tuple(merged.values())
 
 
 def _merge_heads(parts: Sequence[Stats]) -> dict[str, Task]:

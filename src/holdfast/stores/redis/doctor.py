@@ -37,6 +37,7 @@ SETS = {
     "by_plan": "the index of plan",
     "by_tenant": "the index of tenant",
     "by_error": "the index of error",
+    "by_cause": "the index of what was suspended by",
     "by_day": "the index of day",
     "leases": "the index of leases",
     "retry": "the list of times",
@@ -183,12 +184,14 @@ async def _everything(look: Look) -> AsyncIterator[Finding]:
     for kind, of in others:
         async for finding in _members(look, kind, of, leaving):
             yield finding
-    async for finding in _tenants(look, {of for kind, of in others if kind in OF_A_TENANT}):
-        yield finding
-    async for finding in doctor_dues.lists(part, fix, pace):
-        yield finding
-    async for finding in recount.examine(part, fix=fix, pace=pace):
-        yield finding
+    for following in (
+        _tenants(look, {of for kind, of in others if kind in OF_A_TENANT}),
+        _causes(look, {of for kind, of in others if kind == "by_cause"}),
+        doctor_dues.lists(part, fix, pace),
+        recount.examine(part, fix=fix, pace=pace),
+    ):
+        async for finding in following:
+            yield finding
 
 
 async def _tenants(look: Look, tenants: set[str]) -> AsyncIterator[Finding]:
@@ -197,6 +200,18 @@ async def _tenants(look: Look, tenants: set[str]) -> AsyncIterator[Finding]:
             scripts.EXAMINE_TENANTS, "1" if look.fix else "0", *names
         ):
             yield _finding("I11", None, f"{_text(tenant)} {_text(says)}", mended)
+        await look.pace()
+
+
+async def _causes(look: Look, seen: set[str]) -> AsyncIterator[Finding]:
+    """Are the suspended counted right by what suspended them?"""
+    part, fix = look.part, "1" if look.fix else "0"
+    async for page in walks.members(part, part.keys("errors"), "ZSCAN"):
+        seen |= {_text(cause) for cause in page}
+    for names in _pages(sorted(seen), PAGE):
+        for cause, says, is_ in await part.call(scripts.EXAMINE_CAUSES, fix, *names):
+            told = f"suspended by {_text(cause)} is counted as {says}, there are {is_}"
+            yield _finding("I11", None, told, look.fix)
         await look.pace()
 
 

@@ -15,11 +15,15 @@ from holdfast.ports import Filter, Page
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.partition import BATCH, Partition
 from holdfast.stores.redis.reads import load, unless_foreign
+from holdfast.stores.redis.record import DEFAULTS, from_iso
 
 LOOK_LIMIT = 1000  # records compared for one page, however few of them match
+SIFTED = 250  # of them at once, where most do not match
 DATED_LIMIT = 50_000  # ids of a span of time put in order; with more, matches are not rare
 ROUNDING_SECONDS = 0.00001  # records tell the time in microseconds, the index as it came
 EVER = float("inf")
+
+_TIMES = ("updatedAt", "createdAt")
 
 Walk = Callable[[str | None, int], Awaitable[list[str]]]  # so many ids below one, greatest first
 
@@ -30,9 +34,10 @@ async def find(part: Partition, where: Filter, limit: int, cursor: str | None) -
     found: list[Task] = []
     seen = 0
     while seen < look_limit:
-        asked = min(BATCH, look_limit - seen)
+        rare = 2 * len(found) < seen
+        asked = min(SIFTED if rare else BATCH, look_limit - seen)
         ids = await walk(cursor, asked)
-        for task in await load(part, ids):
+        for task in await load(part, await _sifted(part, ids, where) if rare else ids):
             if task is not None and where.matches(task):
                 if len(found) == limit:
                     return Page(tasks=tuple(found), cursor=found[-1].id)
@@ -41,6 +46,57 @@ async def find(part: Partition, where: Filter, limit: int, cursor: str | None) -
             return Page(tasks=tuple(found), cursor=None)
         seen, cursor = seen + len(ids), ids[-1]
     return Page(tasks=tuple(found), cursor=cursor)
+
+
+async def _sifted(part: Partition, ids: Sequence[str], where: Filter) -> list[str]:
+    """Those that may match, by the fields that are asked for: a whole record costs much more."""
+    right = _right_values(where)
+    fields = (*right, *_TIMES) if _is_spanned(where) else tuple(right)
+    asked = [("HMGET", part.keys("task", task_id), *fields) for task_id in ids]
+    replies = await part.link.many(part.keys, asked)
+    values = list(right.values())
+    return [
+        task_id
+        for task_id, reply in zip(ids, replies, strict=True)
+        if isinstance(reply, Exception)  # what cannot be read is told when it is loaded
+        or (
+            all(value in some for value, some in zip(reply, values, strict=False))
+            and _may_be_in_time(reply[len(values) :], where)
+        )
+    ]
+
+
+def _right_values(where: Filter) -> dict[str, set[bytes | None]]:
+    """Of each field that the filter names."""
+    one = {
+        "type": where.type,
+        "tenantId": where.tenant,
+        "planId": where.plan,
+        "queue": where.queue,
+        "error": where.error,
+    }
+    right = {name: {_bytes(value)} for name, value in one.items() if value is not None}
+    if where.queue == DEFAULTS["queue"]:
+        right["queue"].add(None)  # left out of the record
+    if where.statuses or not right:
+        right["status"] = set(map(_bytes, _statuses(where)))
+    return right
+
+
+def _bytes(text: str) -> bytes | None:
+    return text.encode(errors="replace")
+
+
+def _may_be_in_time(texts: Sequence[bytes | None], where: Filter) -> bool:
+    text = next((text for text in texts if text), None)  # of its last change, or of its birth
+    if text is None:
+        return True
+    try:
+        at = from_iso(text.decode())
+    except ValueError:
+        return True
+    after, before = _bounds(where)
+    return after < at < before
 
 
 async def _narrowest(part: Partition, where: Filter, cursor: str | None) -> Walk:
@@ -83,14 +139,22 @@ def _by_id(part: Partition, names: Sequence[str]) -> Walk:
 
 
 def _is_dated(where: Filter) -> bool:
-    spanned = where.updated_after is not None or where.updated_before is not None
-    return spanned and SUSPENDED.issuperset(_statuses(where))
+    return _is_spanned(where) and SUSPENDED.issuperset(_statuses(where))
+
+
+def _is_spanned(where: Filter) -> bool:
+    return where.updated_after is not None or where.updated_before is not None
+
+
+def _bounds(where: Filter) -> tuple[float, float]:
+    after = -EVER if where.updated_after is None else where.updated_after
+    before = EVER if where.updated_before is None else where.updated_before
+    return after - ROUNDING_SECONDS, before + ROUNDING_SECONDS
 
 
 def _span(where: Filter) -> tuple[str, str]:
-    after = -EVER if where.updated_after is None else where.updated_after
-    before = EVER if where.updated_before is None else where.updated_before
-    return repr(after - ROUNDING_SECONDS), repr(before + ROUNDING_SECONDS)
+    after, before = _bounds(where)
+    return repr(after), repr(before)
 
 
 async def _count_dated(part: Partition, where: Filter) -> int:

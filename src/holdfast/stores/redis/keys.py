@@ -47,6 +47,8 @@ TEMPLATES = {
     "saved": "saved",  # sorted set of the settled that have a checkpoint, by the time they settled
     "tombstones": "tombstones",  # sorted set of the ids of tombstones by their end
     "by_error": "index:error:{}",  # sorted set of ids, all scores 0
+    "by_cause": "index:suspended:{}",  # the same of those that this error keeps suspended
+    "errors": "errors",  # sorted set of the errors that keep tasks suspended, by how many
     "key": "key:{}",  # string: the id of the task that a tenant's key belongs to
     # Triggers.
     "trigger": "trigger:{}",  # hash: the record
@@ -67,10 +69,14 @@ TEMPLATES = {
     # All of them.
     "meta": "meta",  # hash: format, partitions, the numbers that rise
     "queues": "queues",  # set of the queues' names
-    "counts": "counts",  # hash: "queue place" → how many
-    "moves": "moves",  # hash: "from to" → how often; "from to us" → for how long before
+    "counts": "counts",  # hash: "queue place" → how many; "queue locks", "queue checkpoints", too
+    "moves": "moves",  # hash: "from to queue type" → how often; the same and "us" → after how long
+    "durations": "durations",  # hash: "type stage outcome span" → how often; "… us" → how long
+    "switches": "switches",  # hash: "switch name" → who has thrown it, and when
     "refused": "refused",  # hash: "status command" → how often
-    "audit": "audit",  # list, the oldest first
+    "audit": "audit",  # list, the oldest first: what is not in the chain yet
+    "chain": "audit:chain",  # list of "number hash entry", the oldest first (the first partition)
+    "ends": "audit:ends",  # hash: the chain's base and head, and what it has of which partition
     "workers": "workers",  # hash: worker → its last beat
     "seen": "workers:seen",  # sorted set of workers by their last beat
     "claims": "claims",  # hash: worker → its last claim
@@ -89,6 +95,7 @@ TYPES = {
     "settled": "zset",
     "saved": "zset",
     "tombstones": "zset",
+    "errors": "zset",
     "triggers": "zset",
     "triggers_declared": "zset",
     "triggers_due": "zset",
@@ -101,8 +108,12 @@ TYPES = {
     "queues": "set",
     "counts": "hash",
     "moves": "hash",
+    "durations": "hash",
+    "switches": "hash",
     "refused": "hash",
     "audit": "list",
+    "chain": "list",
+    "ends": "hash",
     "workers": "hash",
     "seen": "zset",
     "claims": "hash",

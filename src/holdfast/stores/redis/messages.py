@@ -22,6 +22,7 @@ from holdfast.domain.transition import (
     MovedOn,
     Next,
     Outcome,
+    Shut,
     Stale,
     Submission,
     Transition,
@@ -69,6 +70,7 @@ class _Submission(msgspec.Struct, omit_defaults=True, gc=False):
     suspended_at: str | None = None
     held: bool = False
     events: str | None = None
+    saves: int = 0  # checkpoints of unsettled tasks: one more
 
 
 def packed_submission(submission: Submission) -> bytes:
@@ -97,20 +99,26 @@ def packed_submission(submission: Submission) -> bytes:
             suspended_at=repr(task.updated_at) if task.suspended else None,
             held=submission.held,
             events=None if said == elements.created(task) else elements.encode_events(said),
+            saves=_saved(task),
         )
     )
+
+
+def _saved(task: Task) -> int:
+    """Whether it counts among the checkpoints of unsettled tasks."""
+    return int(task.last_completed >= 0 and not task.settled)
 
 
 class _Was(msgspec.Struct, omit_defaults=True, rename="camel", gc=False):
     """What a holder knows of the record and a script may need, by the names of its fields."""
 
     status: str
+    type: str
     entry: str = ""
     queue: str = "default"
     fence: str | None = None  # these are of use among a tenant's tasks only
     order: str | None = None
     tenant_id: str | None = None
-    type: str | None = None
     key: str | None = None
     error: str | None = None
     plan_id: str | None = None
@@ -151,6 +159,7 @@ class _Transition(msgspec.Struct, omit_defaults=True, gc=False):
     grave: str | None = None  # how the list of the settled names it,
     till: str | None = None  # until when, and for how long its record stays at least
     seconds: str | None = None
+    saves: int = 0  # checkpoints of unsettled tasks: one more, or one less
 
 
 def packed_transition(transition: Transition, kept: Kept) -> bytes:
@@ -176,6 +185,7 @@ def packed_transition(transition: Transition, kept: Kept) -> bytes:
         not_if_busy=transition.not_if_busy,
         drop_stages=transition.drop_stages,
         audit=codec.encode(transition.audit).decode() if transition.audit else None,
+        saves=_saved(after) - _saved(before),
     )
     if lease is not None and transition.lease == lease.id:
         told.was = _known(before, lease, transition.next)
@@ -196,6 +206,7 @@ def packed_transition(transition: Transition, kept: Kept) -> bytes:
 def _known(task: Task, lease: Lease, following: Next) -> _Was:
     was = _Was(
         status=task.status,
+        type=task.type,
         entry=record.entry_in(lease.id),
         queue=task.queue,
         key=task.key,
@@ -204,9 +215,7 @@ def _known(task: Task, lease: Lease, following: Next) -> _Was:
     if task.tenant is not None:
         was.tenant_id, was.holds = task.tenant, task.hold
         was.order, was.fence = str(task.order), str(task.fence)
-    if following is Next.READY:
-        was.type = task.type
-    elif following is Next.GONE:
+    if following is Next.GONE:
         was.plan_id, was.created_at = task.plan, record.iso(task.created_at)
     return was
 
@@ -277,6 +286,7 @@ _INSERTIONS: dict[bytes, Callable[[str], Insertion]] = {
     b"existing": Existing,
     b"conflict": Conflict,
     b"full": Full,
+    b"shut": Shut,
 }
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.domain.errors import SerialisationError, StoreError
-from holdfast.ports import Kept
+from holdfast.domain.errors import StoreError
+from holdfast.ports import Kept, Switch
 from holdfast.stores import codec
 from holdfast.stores.redis import salvage, scripts
 from holdfast.stores.redis.keys import GROUP
@@ -137,37 +137,6 @@ async def _tombstones(part: Partition, asked: Asked) -> int:
     return pruned
 
 
-async def _audit(part: Partition, asked: Asked) -> int:
-    pruned, passed = 0, 0
-    while pruned < asked.limit:
-        wanted = min(BATCH, asked.limit - pruned)
-        page = ("LRANGE", part.keys("audit"), passed, passed + wanted - 1)
-        (entries,) = await part.link.many(part.keys, [page])
-        old = _old(entries, asked.before)
-        if old and asked.dry_run:
-            passed += old
-        elif old:
-            old = await part.call(scripts.PRUNE_AUDIT, old, entries[0], entries[old - 1])
-        pruned += old
-        if old < wanted:
-            break
-    return pruned
-
-
-def _old(entries: Sequence[bytes], before: float) -> int:
-    """How many of the first; an entry that cannot be read is as old as those around it."""
-    old = 0
-    for number, entry in enumerate(entries, 1):
-        try:
-            at = codec.decode_audit(entry).at
-        except SerialisationError:
-            continue
-        if at >= before:
-            return old
-        old = number
-    return old
-
-
 # -- workers
 
 
@@ -183,9 +152,19 @@ async def _workers(part: Partition, asked: Asked, live: Collection[str] | None) 
     forgotten = 0
     for names in parts(gone):
         forgotten += await part.call(scripts.PRUNE_WORKERS, repr(before), *names)
+    for names in parts(await _drained_strangers(part) if live is None else []):
+        await part.call(scripts.PRUNE_WORKERS, repr(before), *names)
     kept = await _consumers(part, await live_workers(part) if live is None else live)
     await _forget_claims(part, {name: said for name, said in claims.items() if name not in kept})
     return forgotten if live is None else 0
+
+
+async def _drained_strangers(part: Partition) -> list[bytes]:
+    """Who was to be drained and is not known: it had left before it heard of it."""
+    (fields,) = await part.link.many(part.keys, [("HKEYS", part.keys("switches"))])
+    live, drain = await live_workers(part), f"{Switch.DRAIN} ".encode()
+    names = [f.removeprefix(drain) for f in unless_foreign(fields) if f.startswith(drain)]
+    return [name for name in names if name.decode(errors="replace") not in live]
 
 
 async def _consumers(part: Partition, live: Collection[str]) -> set[str]:
@@ -285,5 +264,4 @@ _PRUNERS: dict[Kept, Callable[[Partition, Asked], Awaitable[int]]] = {
     Kept.PLANS: _ended(lambda: scripts.PRUNE_PLANS),
     Kept.CHECKPOINTS: _checkpoints,
     Kept.TOMBSTONES: _tombstones,
-    Kept.AUDIT: _audit,
 }

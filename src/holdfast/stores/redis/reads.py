@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.domain import checkpoint as ckpt
+from holdfast.domain.audit import Audit
 from holdfast.domain.checkpoint import Checkpoint
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.events import Event
 from holdfast.domain.state import Status
 from holdfast.domain.task import Place, StageRecord, Task
-from holdfast.domain.transition import Audit
 from holdfast.ports import Detail, Peek, TenantView, WorkerInfo
 from holdfast.stores import codec
 from holdfast.stores.redis import elements, messages, record, scripts
@@ -183,15 +183,6 @@ async def workers(part: Partition, live_within_seconds: float) -> list[WorkerInf
 
 
 # -- what was done
-
-
-async def audits(part: Partition, limit: int, start: int) -> list[Audit]:
-    if limit < 1:
-        return []
-    newest = ("LRANGE", part.keys("audit"), -start - limit, -start - 1)
-    [found] = await part.link.many(part.keys, [newest])
-    entries = (codec.or_none(codec.decode_audit, body) for body in reversed(unless_foreign(found)))
-    return [entry for entry in entries if entry is not None]
 
 
 def merge_audits(lists: Iterable[Sequence[Audit]], limit: int, start: int) -> list[Audit]:

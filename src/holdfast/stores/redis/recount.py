@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 
 import msgspec
 
@@ -22,6 +22,7 @@ from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.reads import unless_foreign
 from holdfast.stores.redis.walks import Pace
 
+_FACTS = ("queue", "place", "tenantId", "lastCompletedStageIndex")
 WALKS = 3  # until one is not disturbed
 
 _RUN = re.compile(rb"^run_id:(\w+)", re.MULTILINE)
@@ -103,17 +104,30 @@ async def _walked(part: Partition, pace: Pace) -> Counter[bytes]:
     async for page in walks.names(part):
         ids = {of for kind, of in page if kind == "task"} - seen
         seen |= ids
-        asked = [("HMGET", part.keys("task", i), "queue", "place") for i in ids]
+        asked = [("HMGET", part.keys("task", i), *_FACTS) for i in ids]
         for reply in await part.link.many(part.keys, asked):
             if isinstance(reply, list) and reply[1] is not None:
-                queue, place = reply[0] or b"default", reply[1]
-                walked[b"%b %b" % (queue, place)] += place != b"settled"
+                walked.update(_counted(*reply))
         await pace()
     # Of the settled, the record may be gone before they are swept.
     async for members in walks.members(part, part.keys("settled"), "ZSCAN"):
         walked.update(_queue_in(member) + b" settled" for member in members)
         await pace()
     return walked
+
+
+def _counted(
+    queue: bytes | None, place: bytes, tenant: bytes | None, completed: bytes | None
+) -> Iterator[bytes]:
+    """The fields of the counts in which such a task counts."""
+    if place == b"settled":
+        return
+    of = queue or b"default"
+    yield b"%b %b" % (of, place)
+    if place == b"leased" and tenant:
+        yield b"%b locks" % of
+    if completed and completed.isdigit():  # before the first stage it is -1
+        yield b"%b checkpoints" % of
 
 
 def _queue_in(member: bytes) -> bytes:

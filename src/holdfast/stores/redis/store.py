@@ -10,6 +10,7 @@ import logging
 from collections.abc import Sequence
 
 from holdfast.domain import names
+from holdfast.domain.audit import Audit, Chain
 from holdfast.domain.checkpoint import Checkpoint
 from holdfast.domain.errors import (
     PartlyUnavailable,
@@ -17,7 +18,7 @@ from holdfast.domain.errors import (
     StoreUnavailable,
 )
 from holdfast.domain.task import Task
-from holdfast.domain.transition import Audit, Insertion, Outcome, Submission, Transition
+from holdfast.domain.transition import Insertion, Outcome, Submission, Transition
 from holdfast.ports import (
     Beat,
     Check,
@@ -25,6 +26,7 @@ from holdfast.ports import (
     Clock,
     Detail,
     Due,
+    ErrorGroup,
     Filter,
     Finding,
     Kept,
@@ -32,19 +34,28 @@ from holdfast.ports import (
     Peek,
     Renewal,
     Stats,
+    Switch,
     TenantView,
+    Thrown,
+    Timings,
     Topic,
     WorkerInfo,
 )
 from holdfast.stores.redis import (
     address,
+    causes,
+    chain,
     checks,
     counts,
     doctor,
     find,
     opening,
     prune,
+    prune_audit,
     reads,
+    sealing,
+    switching,
+    timing,
     verbs,
 )
 from holdfast.stores.redis.bell import Bells
@@ -196,6 +207,10 @@ class RedisStore:
     async def prune(
         self, kind: Kept, *, older_than_seconds: float, limit: int, dry_run: bool
     ) -> int:
+        if kind is Kept.AUDIT:
+            return await prune_audit.prune(
+                self._parts, older_than_seconds=older_than_seconds, limit=limit, dry_run=dry_run
+            )
         pruned, live = 0, None
         for part in self._parts:
             pruned += await prune.prune(
@@ -215,6 +230,15 @@ class RedisStore:
 
     async def audit(self, entry: Audit) -> None:
         await verbs.audit(self._parts.of_task(entry.task_id) or self._parts.first, entry)
+
+    async def seal(self, *, limit: int) -> int:
+        return await sealing.seal(self._parts, limit)
+
+    async def throw(self, switch: Switch, name: str, *, on: bool, audit: Audit) -> bool:
+        return await switching.throw(self._parts, switch, name, on=on, audit=audit)
+
+    async def observe(self, batch: Sequence[Timings]) -> None:
+        await timing.observe(self._parts.first, batch)
 
     # -- reads
 
@@ -247,11 +271,16 @@ class RedisStore:
         return counts.merge_stats(await everything(counts.stats(part) for part in self._parts))
 
     async def audits(self, *, limit: int, cursor: str | None = None) -> Sequence[Audit]:
-        start = int(cursor or 0)
-        if len(self._parts) == 1:
-            return await reads.audits(self._parts.first, limit, start)
-        found = await everything(reads.audits(part, start + limit, 0) for part in self._parts)
-        return reads.merge_audits(found, limit, start)
+        return await chain.audits(self._parts, limit, int(cursor or 0))
+
+    async def chain(self, *, after: int = 0, limit: int) -> Chain:
+        return await chain.chain(self._parts, after, limit)
+
+    async def switches(self) -> Sequence[Thrown]:
+        return await switching.switches(self._parts)
+
+    async def errors(self, *, limit: int) -> Sequence[ErrorGroup]:
+        return await causes.errors(self._parts, limit)
 
     async def line(self, tenant: str, *, limit: int) -> Sequence[str]:
         return await reads.line(self._parts.of_tenant(tenant), tenant, limit)

@@ -249,7 +249,7 @@ def _outcome(
             return Changed(with_last_task(change, tasks), tuple(tasks))
         case b"overlapping":
             return Overlapping(found.decode())
-        case b"full":
+        case b"full" | b"shut":
             return NoRoom(found.decode())
         case b"foreign":
             return faults.foreign([found.decode()], where)

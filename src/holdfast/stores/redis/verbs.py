@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from holdfast.domain.audit import Audit
 from holdfast.domain.errors import (
     PartlyUnavailable,
     SerialisationError,
@@ -18,13 +19,12 @@ from holdfast.domain.errors import (
 )
 from holdfast.domain.state import DUE, LOSE, START
 from holdfast.domain.transition import (
-    Audit,
     Insertion,
     Outcome,
     Submission,
     Transition,
 )
-from holdfast.ports import Beat, Claimed, Due, Renewal
+from holdfast.ports import Beat, Claimed, Due, Renewal, Switch
 from holdfast.stores import codec
 from holdfast.stores.redis import messages, scripts
 from holdfast.stores.redis.partition import BATCH, CLAIMS, MOVES, Partition
@@ -137,11 +137,14 @@ async def _readable(
 
 
 async def waiting(part: Partition, queues: Sequence[str]) -> list[bool]:
-    """In which of these queues something is ready."""
-    (found,) = await part.link.many(
-        part.keys, [("HMGET", part.keys("counts"), *(f"{queue} ready" for queue in queues))]
-    )
-    return [count is not None and int(count) > 0 for count in unless_foreign(found)]
+    """In which of these queues something is ready, and may be claimed."""
+    counts = ("HMGET", part.keys("counts"), *(f"{queue} ready" for queue in queues))
+    thrown = ("HMGET", part.keys("switches"), *(f"{Switch.CLAIMING} {queue}" for queue in queues))
+    ready, off = map(unless_foreign, await part.link.many(part.keys, [counts, thrown]))
+    return [
+        count is not None and int(count) > 0 and switch is None
+        for count, switch in zip(ready, off, strict=True)
+    ]
 
 
 # -- transitions
@@ -206,7 +209,7 @@ async def promote(part: Partition, limit: int) -> Due:
 
 
 async def audit(part: Partition, entry: Audit) -> None:
-    refused = f"{entry.before} {entry.command}"
+    refused = f"{entry.before} {entry.command}" if entry.refused else ""
     await part.call(scripts.AUDIT, codec.encode(entry), refused, again=False)
 
 

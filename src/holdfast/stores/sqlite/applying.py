@@ -11,6 +11,7 @@ from holdfast.domain.task import Place, Task
 from holdfast.domain.transition import Applied, Busy, MovedOn, Next, Outcome, Stale, Transition
 from holdfast.ports import Topic
 from holdfast.stores import codec
+from holdfast.stores.sqlite.auditing import write_audit
 from holdfast.stores.sqlite.places import entered, leave, lines_up, moved_on, rest
 from holdfast.stores.sqlite.records import (
     PLACES,
@@ -21,7 +22,6 @@ from holdfast.stores.sqlite.records import (
     short_stage,
 )
 from holdfast.stores.sqlite.txn import Txn
-from holdfast.stores.sqlite.verbs import write_audit
 
 TOMBSTONE_SECONDS = 24 * 3600
 

@@ -13,7 +13,7 @@ import msgspec
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.state import START
 from holdfast.domain.task import Lease, Place, Task
-from holdfast.ports import Beat, Claimed, Renewal
+from holdfast.ports import Beat, Claimed, Renewal, Switch
 from holdfast.stores import codec
 from holdfast.stores.sqlite.places import moved_on, set_aside
 from holdfast.stores.sqlite.records import STATUSES, bodies_of, changed, row_of
@@ -53,8 +53,9 @@ def claim(txn: Txn, asked: Claim, empty: MutableMapping[str, str]) -> list[Claim
 
 def _take(txn: Txn, asked: Claim) -> list[Claimed]:
     claimed: list[Claimed] = []
+    off = txn.off(Switch.CLAIMING)
     for queue in asked.queues:
-        while len(claimed) < asked.limit:
+        while queue not in off and len(claimed) < asked.limit:
             found = txn.rows("ready_of_queue", queue, asked.limit - len(claimed))
             if not found:
                 break
@@ -66,7 +67,7 @@ def _hand_out_all(txn: Txn, queue: str, rows: Sequence[Any], asked: Claim) -> li
     now, until = txn.wall, round(txn.now + asked.lease_seconds, 6)
     secret = secrets.token_hex(8)  # asked of the system once for all; the fence makes each its own
     claimed, leases, unreadable = [], [], []
-    waited: defaultdict[str, list[float]] = defaultdict(list)
+    waited: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     for _, n, version, status, since, ran, rest, head, payload in rows:
         fence = txn.next_fence()
         lease = Lease(owner=asked.worker, fence=fence, id=f"{secret}{fence:x}", until=until)
@@ -94,7 +95,7 @@ def _hand_out_all(txn: Txn, queue: str, rows: Sequence[Any], asked: Claim) -> li
         leases.append((n, version + 1, lease.id, fence))
         claimed.append(_claimed(txn, task, payload, ran))
         txn.gave_fence(task.tenant, fence)
-        waited[status].append(now - since)
+        waited[task.type, status].append(now - since)
     txn.run("ready_take", queue, rows[-1][0])
     txn.run("lease_add", listed(leases), now, asked.worker, txn.boot, until)
     _count(txn, queue, waited)
@@ -103,13 +104,13 @@ def _hand_out_all(txn: Txn, queue: str, rows: Sequence[Any], asked: Claim) -> li
     return claimed
 
 
-def _count(txn: Txn, queue: str, waited: Mapping[str, Sequence[float]]) -> None:
-    """``waited``: by status, how long each that was handed out had it."""
-    for status, seconds in waited.items():
+def _count(txn: Txn, queue: str, waited: Mapping[tuple[str, str], Sequence[float]]) -> None:
+    """``waited``: by type and status, how long each that was handed out had that status."""
+    for (type, status), seconds in waited.items():
         before, count = STATUSES[status], len(seconds)
         after = START.to[before]
         dwelt = sum(max(0.0, waited) for waited in seconds)
-        txn.count_shifts((queue, Place.READY, before, LEASED, after), count, dwelt)
+        txn.count_shifts((queue, type, Place.READY, before, LEASED, after), count, dwelt)
 
 
 def _claimed(txn: Txn, task: Task, payload: str, ran: int) -> Claimed:
@@ -160,3 +161,5 @@ def _renew(txn: Txn, renewal: Renewal, until: float) -> bool:
 def leave(txn: Txn, worker: str) -> None:
     txn.run("worker_delete", worker)
     txn.run("claim_forget", worker)
+    txn.run("switch_set_back", Switch.DRAIN, worker)
+    txn.forget_switches()

@@ -32,7 +32,7 @@ def find(look: Look, where: Filter, limit: int, cursor: str | None) -> Page:
     seen_limit = max(limit + 1, LOOK_LIMIT)
     found: list[Task] = []
     seen, last = 0, ""
-    for row in islice(_newest(look, where, cursor or TOP, seen_limit), seen_limit):
+    for row in islice(newest(look, where, cursor or TOP, seen_limit), seen_limit):
         task = readable(row)
         if task is not None and where.matches(task):
             if len(found) == limit:
@@ -42,7 +42,7 @@ def find(look: Look, where: Filter, limit: int, cursor: str | None) -> Page:
     return Page(tasks=tuple(found), cursor=last if seen == seen_limit else None)
 
 
-def _newest(look: Look, where: Filter, before: str, limit: int) -> Rows:
+def newest(look: Look, where: Filter, before: str, limit: int) -> Rows:
     statuses = tuple(dict.fromkeys(where.statuses or Status))
     suspended = SUSPENDED.issuperset(statuses)
     parts: list[tuple[Any, ...]]
@@ -83,7 +83,7 @@ def _all_groups(
     """From one to the next, past all the tasks between them."""
     for status in statuses:
         group = (str(status), where.type or "", "")
-        while (group := look.row("find_next_group", *group)) is not None:
+        while (group := look.row("find_next_group", *group, TOP)) is not None:
             if group[0] != status or where.type not in (None, group[1]):
                 break
             yield group

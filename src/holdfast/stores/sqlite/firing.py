@@ -18,10 +18,12 @@ from holdfast.domain.trigger import (
     TriggerStale,
     with_last_task,
 )
+from holdfast.ports import Switch
+from holdfast.stores.sqlite.auditing import write_audit
 from holdfast.stores.sqlite.trigger_rows import body_of, readable
 from holdfast.stores.sqlite.trigger_verbs import put_all
 from holdfast.stores.sqlite.txn import Txn, listed
-from holdfast.stores.sqlite.verbs import New, There, insert_one, new, write_audit
+from holdfast.stores.sqlite.verbs import New, There, insert_one, new
 
 # What runs is in a lease, and its row says where it was before: ready.
 UNFINISHED = (Place.HELD, Place.READY, Place.LINE, Place.LATER)
@@ -70,7 +72,7 @@ class Firing:
             return _refused(stored, after)
         if change.unless_unfinished in self._unfinished:
             return Overlapping(str(change.unless_unfinished))
-        full = self._full_queue(write.tasks)
+        full = self._without_room(write.tasks)
         if full is not None:
             return NoRoom(full)
         return self._write(write)
@@ -82,12 +84,15 @@ class Firing:
             return None if trigger_id in self._triggers else 0
         return stored.version
 
-    def _full_queue(self, tasks: Sequence[New]) -> str | None:
-        """One that cannot take all of them."""
+    def _without_room(self, tasks: Sequence[New]) -> str | None:
+        """A queue that cannot take all of them."""
         found = [new.submission.task for new in tasks]
         needed = Counter(task.queue for task in found if self._there.is_new(task))
-        full = (q for q, n in needed.items() if self._txn.depth(q) + n > self._depth_limit)
-        return next(full, None)
+        return next((queue for queue, n in needed.items() if not self._takes(queue, n)), None)
+
+    def _takes(self, queue: str, number: int) -> bool:
+        is_shut = queue in self._txn.off(Switch.INTAKE)
+        return not is_shut and self._txn.depth(queue) + number <= self._depth_limit
 
     def _write(self, write: Write) -> Changed:
         audit = write.change.audit

@@ -19,10 +19,10 @@ from holdfast.domain.plan import (
 )
 from holdfast.domain.task import Lease
 from holdfast.ports import DuePlans, Topic
+from holdfast.stores.sqlite.auditing import write_audit
 from holdfast.stores.sqlite.leasing import lease_end, next_seconds
 from holdfast.stores.sqlite.plan_rows import Held, columns_of, plan_of, readable
 from holdfast.stores.sqlite.txn import Txn, listed
-from holdfast.stores.sqlite.verbs import write_audit
 
 replace = msgspec.structs.replace
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import takewhile
 from typing import Any
 
 from holdfast.domain.task import Task
 from holdfast.ports import Kept
 from holdfast.stores import codec
-from holdfast.stores.sqlite import plan_verbs, trigger_verbs
+from holdfast.stores.sqlite import auditing, plan_verbs, trigger_verbs
 from holdfast.stores.sqlite.applying import delete
 from holdfast.stores.sqlite.claiming import leave
 from holdfast.stores.sqlite.places import set_aside
@@ -108,11 +107,7 @@ def _tombstones(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
 
 
 def _audit(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
-    oldest = txn.rows("audits_oldest", limit)
-    found = [n for n, _ in takewhile(lambda row: row[1] < age.before, oldest)]
-    if found and not dry_run:
-        txn.run("audits_delete_upto", found[-1])
-    return len(found)
+    return auditing.prune(txn, age.before, limit, dry_run=dry_run)
 
 
 def _workers(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:

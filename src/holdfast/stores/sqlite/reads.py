@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -13,12 +12,9 @@ from holdfast.domain import checkpoint as ckpt
 from holdfast.domain.checkpoint import Checkpoint
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.events import Event
-from holdfast.domain.state import Status
-from holdfast.domain.task import Place, Task
-from holdfast.domain.transition import Audit
-from holdfast.ports import Detail, Moves, Peek, Stats, TenantView, WorkerInfo
+from holdfast.domain.task import Task
+from holdfast.ports import Detail, Peek, TenantView, WorkerInfo
 from holdfast.stores import codec
-from holdfast.stores.sqlite.boot import StoreClock
 from holdfast.stores.sqlite.readers import Look
 from holdfast.stores.sqlite.records import (
     Row,
@@ -151,41 +147,4 @@ def workers(look: Look, now: float, live_within_seconds: float) -> list[WorkerIn
         WorkerInfo(beat=beat, seen_seconds_ago=now - seen, live=now - seen <= live_within_seconds)
         for body, seen in look.rows("workers_all")
         if (beat := codec.or_none(codec.decode_beat, body)) is not None
-    ]
-
-
-def stats(look: Look, clock: StoreClock) -> Stats:
-    by_status: Counter[Status] = Counter()
-    by_queue: defaultdict[str, Counter[Place]] = defaultdict(Counter)
-    for queue, place, status, count in look.rows("totals_all"):
-        by_status[Status(status)] += count
-        by_queue[queue][Place(place)] += count
-    return Stats(
-        by_status=by_status,
-        by_queue=by_queue,
-        moves=tuple(
-            Moves(before=Status(a), after=Status(b), count=count, dwell_seconds=seconds)
-            for a, b, count, seconds in look.rows("moves_all")
-        ),
-        refused=dict(look.rows("refusals_all")),
-        heads=_heads(look, [queue for queue, places in by_queue.items() if places[Place.READY]]),
-        now=clock.now(),
-    )
-
-
-def _heads(look: Look, queues: Sequence[str]) -> dict[str, Task]:
-    found = {}
-    for queue in queues:
-        first = look.row("ready_head", queue)
-        task = readable(row_of(first)) if first else None
-        if task is not None:
-            found[queue] = task
-    return found
-
-
-def audits(look: Look, limit: int, cursor: str | None) -> list[Audit]:
-    return [
-        entry
-        for (body,) in look.rows("audits_newest", int(cursor or 0), limit)
-        if (entry := codec.or_none(codec.decode_audit, body)) is not None
     ]

@@ -12,10 +12,11 @@ import apsw
 
 from holdfast.domain.errors import StoreUnusable
 from holdfast.stores.sqlite import faults
+from holdfast.stores.sqlite.migrating import link_audits
 from holdfast.stores.sqlite.statements import SQL
 
 APPLICATION_ID = 1215261796  # as in schema.sql
-VERSION = 2
+VERSION = 3
 NAMESPACE = "namespace"
 
 SQLITE_LEAST = 3_051_003  # 3.7.0–3.51.2 can corrupt a WAL file that has two connections
@@ -81,6 +82,8 @@ def migrate(db: apsw.Connection, path: Path) -> None:
         raise faults.too_new(path, found, VERSION)
     for version in range(found + 1, VERSION + 1):
         _run(db, SQL[f"v{version}"])
+        if version == 3:
+            link_audits(db)
 
 
 def _connect(path: Path) -> apsw.Connection:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import apsw
 
+from holdfast.domain.audit import Audit, Chain
 from holdfast.domain.checkpoint import Checkpoint
 from holdfast.domain.task import Task
-from holdfast.domain.transition import Audit, Insertion, Outcome, Submission, Transition
+from holdfast.domain.transition import Insertion, Outcome, Submission, Transition
 from holdfast.ports import (
     Beat,
     Check,
@@ -21,6 +22,7 @@ from holdfast.ports import (
     Clock,
     Detail,
     Due,
+    ErrorGroup,
     Filter,
     Finding,
     Kept,
@@ -28,21 +30,27 @@ from holdfast.ports import (
     Peek,
     Renewal,
     Stats,
+    Switch,
     TenantView,
+    Thrown,
+    Timings,
     Topic,
     WorkerInfo,
 )
 from holdfast.stores.signals import Signals
 from holdfast.stores.sqlite import (
     applying,
+    auditing,
     boot,
     claiming,
     doctor,
     faults,
     find,
+    measuring,
     mending,
     prune,
     reads,
+    switching,
     verbs,
 )
 from holdfast.stores.sqlite.boot import StoreClock
@@ -200,7 +208,19 @@ class SqliteStore:
         return await prune.in_steps(self._writer, kind, older_than_seconds, limit, dry_run=dry_run)
 
     async def audit(self, entry: Audit) -> None:
-        await self._writer.do(partial(verbs.audit, entry=entry))
+        await self._writer.do(partial(auditing.audit, entry=entry))
+
+    async def seal(self, *, limit: int) -> int:
+        """Audits are linked as they are written."""
+        del limit
+        return 0
+
+    async def throw(self, switch: Switch, name: str, *, on: bool, audit: Audit) -> bool:
+        work = partial(switching.throw, switch=switch, name=name, on=on, audit=audit)
+        return await self._writer.do(work)
+
+    async def observe(self, batch: Sequence[Timings]) -> None:
+        await self._writer.do(partial(measuring.observe, batch=batch), weight=len(batch))
 
     # -- reads
 
@@ -229,10 +249,19 @@ class SqliteStore:
 
     async def stats(self) -> Stats:
         clock = self._open_here().clock
-        return await self._readers.do(partial(reads.stats, clock=clock))
+        return await self._readers.do(partial(measuring.stats, clock=clock))
 
     async def audits(self, *, limit: int, cursor: str | None = None) -> Sequence[Audit]:
-        return await self._readers.do(partial(reads.audits, limit=limit, cursor=cursor))
+        return await self._readers.do(partial(auditing.audits, limit=limit, cursor=cursor))
+
+    async def chain(self, *, after: int = 0, limit: int) -> Chain:
+        return await self._readers.do(partial(auditing.chain, after=after, limit=limit))
+
+    async def switches(self) -> Sequence[Thrown]:
+        return await self._readers.do(switching.switches)
+
+    async def errors(self, *, limit: int) -> Sequence[ErrorGroup]:
+        return await self._readers.do(partial(measuring.errors, limit=limit))
 
     async def line(self, tenant: str, *, limit: int) -> Sequence[str]:
         return await self._readers.do(partial(reads.line, tenant=tenant, limit=limit))

@@ -19,10 +19,11 @@ from typing import Any
 import apsw
 import msgspec
 
+from holdfast.domain.audit import Anchor
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.state import Status
 from holdfast.domain.task import Place, Task
-from holdfast.ports import Topic
+from holdfast.ports import Switch, Topic
 from holdfast.stores import codec
 from holdfast.stores.sqlite.boot import StoreClock
 from holdfast.stores.sqlite.records import Row, Standing, task_of
@@ -31,16 +32,19 @@ from holdfast.stores.sqlite.statements import SQL
 WAITING = frozenset({Place.READY, Place.LINE, Place.LATER})
 SETTLED = Place.SETTLED
 RESTING = frozenset({Place.LATER, Place.PARKED})
+NONE: frozenset[str] = frozenset()
 SIZE_LIMIT = 8 << 20  # bytes of payloads and results in one statement
 
 # In this order: out of the old place before into the new one, and a tombstone is dug last.
 WRITES = """
     ready_delete lease_delete task_add state_add state_put state_settle state_stay state_stay_marked
     state_place task_head ready_add checkpoint_delete checkpoint_put checkpoint_settled journal_add
-    key_put tombstone_put task_delete state_delete journal_delete
+    key_put tombstone_put task_delete state_delete journal_delete audit_add
 """.split()
 
-Shift = tuple[str, Place, Status, Place, Status]  # queue, place and status left, those taken
+# Queue, type, place and status left, those taken.
+Shift = tuple[str, str, Place, Status, Place, Status]
+Move = tuple[str, str, Status, Status]  # queue, type, status left, status taken
 
 log = logging.getLogger(__name__)
 
@@ -82,11 +86,14 @@ class Txn:
         self._totals: Counter[tuple[str, str, str]] = Counter()
         self._shifts: defaultdict[Shift, list[Any]] = defaultdict(lambda: [0, 0.0])
         self._depths: dict[str, int] = {}
-        self._moves: Counter[tuple[Status, Status]] = Counter()
-        self._dwelt: Counter[tuple[Status, Status]] = Counter()
+        self._moves: defaultdict[Move, list[Any]] = defaultdict(lambda: [0, 0.0])
         self._refused: Counter[str] = Counter()
-        numbers: tuple[int, int, int] = self.row("sequences_get")
-        self._numbers = self._task, self._ready, self._fence = numbers
+        self._off: dict[Switch, frozenset[str]] = {}
+        self._head: Anchor | None = None  # of the chain of audits
+        self._linked = False
+        task, ready, fence, self._some_off = self.row("sequences_and_switches")
+        self._numbers: tuple[int, int, int] = task, ready, fence
+        self._task, self._ready, self._fence = self._numbers
 
     # -- statements
 
@@ -282,6 +289,32 @@ class Txn:
         if self.db.changes():
             self._tenants.pop(name, None)
 
+    # -- switches and the chain of audits
+
+    def off(self, switch: Switch) -> frozenset[str]:
+        """The names for which it is thrown. Seldom any: then nothing is read."""
+        if not self._some_off:
+            return NONE
+        found = self._off.get(switch)
+        if found is None:
+            found = frozenset(name for (name,) in self.rows("switches_of", switch))
+            self._off[switch] = found
+        return found
+
+    def forget_switches(self) -> None:
+        """They were changed: who asks again must see it."""
+        self._some_off = True
+        self._off.clear()
+
+    def head(self) -> Anchor:
+        if self._head is None:
+            seq, hash = self.row("chain_head")
+            self._head = Anchor(seq=seq, hash=hash)
+        return self._head
+
+    def linked(self, head: Anchor) -> None:
+        self._head, self._linked = head, True
+
     # -- counts
 
     def count(self, queue: str, place: str, status: str, by: int) -> None:
@@ -296,7 +329,8 @@ class Txn:
         found[1] += dwelt_seconds
 
     def _count_shift(self, before: Task, left: Place, after: Task) -> None:
-        found = self._shifts[after.queue, left, before.status, after.place, after.status]
+        place, status = after.place, after.status
+        found = self._shifts[after.queue, after.type, left, before.status, place, status]
         found[0] += 1
         found[1] += max(0.0, after.updated_at - before.status_since)
 
@@ -317,12 +351,13 @@ class Txn:
 
     def _add_shifts(self) -> None:
         """From one place and status to another: counts of both, and of the move between them."""
-        for (queue, left, before, place, after), (count, dwelt) in self._shifts.items():
+        for (queue, type, left, before, place, after), (count, dwelt) in self._shifts.items():
             self._totals[queue, left, before] -= count
             self._totals[queue, place, after] += count
             if before is not after:
-                self._moves[before, after] += count
-                self._dwelt[before, after] += dwelt
+                found = self._moves[queue, type, before, after]
+                found[0] += count
+                found[1] += dwelt
         self._shifts.clear()
 
     def flush(self) -> None:
@@ -341,10 +376,12 @@ class Txn:
         for key, count in self._totals.items():
             if count:
                 self.run("totals_add", *key, count)
-        for move, count in self._moves.items():
-            self.run("moves_add", *move, count, self._dwelt[move])
+        if self._moves:
+            self.run_each("moves_add", [(*move, *n) for move, n in self._moves.items()])
         for says, count in self._refused.items():
             self.run("refusals_add", says, count)
+        if self._linked and self._head is not None:
+            self.run("chain_head_put", self._head.seq, self._head.hash)
         if Topic.DUE in self.topics:
             (self.due_count,) = self.row("due_count_raise")
 

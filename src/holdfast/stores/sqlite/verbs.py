@@ -1,4 +1,4 @@
-"""Submits, lapsed leases, due times and audits: verbs of the port, inside a transaction."""
+"""Submits, lapsed leases and due times: verbs of the port, inside a transaction."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ import msgspec
 from holdfast.domain.state import DUE, LOSE
 from holdfast.domain.task import Place, Task
 from holdfast.domain.transition import (
-    Audit,
     Conflict,
     Existing,
     Full,
     Inserted,
     Insertion,
+    Shut,
     Submission,
 )
-from holdfast.ports import Due, Topic
-from holdfast.stores import codec
+from holdfast.ports import Due, Switch, Topic
 from holdfast.stores.sqlite.places import enter, entered, leave, moved, set_aside
 from holdfast.stores.sqlite.records import Standing, head_of, rest_of, row_of, short
 from holdfast.stores.sqlite.txn import Txn, listed
@@ -72,6 +71,8 @@ def insert_one(txn: Txn, new: New, depth_limit: int, there: There) -> Insertion:
     if key is not None and (owner := there.owners.get(key)) is not None:
         first, digest = owner
         return Existing(first) if digest == submission.digest else Conflict(first)
+    if task.queue in txn.off(Switch.INTAKE):
+        return Shut(task.queue)
     if txn.depth(task.queue) >= depth_limit:
         return Full(task.queue)
     there.ids.add(task.id)
@@ -174,12 +175,3 @@ def promote(txn: Txn, limit: int) -> Due:
         count=len(found),
         next_seconds=max(0.0, following[0] - txn.now) if following else None,
     )
-
-
-def audit(txn: Txn, entry: Audit) -> None:
-    write_audit(txn, entry)
-    txn.count_refusal(f"{entry.before} {entry.command}")
-
-
-def write_audit(txn: Txn, entry: Audit) -> None:
-    txn.run("audit_add", entry.at, codec.encode(entry))

@@ -14,6 +14,7 @@ What a store keeps beside its tasks has suites of its own: `holdfast.testing.con
 from __future__ import annotations
 
 from holdfast.testing.contract.applying import Applying, Repeats
+from holdfast.testing.contract.auditing import Chaining, PruningAudits, Sealing, Tampering
 from holdfast.testing.contract.bodies import Checkpoints, Results
 from holdfast.testing.contract.claiming import Claiming
 from holdfast.testing.contract.durability import Durability
@@ -22,10 +23,23 @@ from holdfast.testing.contract.inserting import Inserting, Keys
 from holdfast.testing.contract.keeping import Keeping, OtherKinds, Tombstones
 from holdfast.testing.contract.leasing import Expiring, Leasing
 from holdfast.testing.contract.lining import ActiveTask, Lining
+from holdfast.testing.contract.measuring import (
+    CountingHeld,
+    CountingMoves,
+    GroupingErrors,
+    Observing,
+)
 from holdfast.testing.contract.moving_on import MovingOn
+from holdfast.testing.contract.operating_durability import OperatingDurability
 from holdfast.testing.contract.reading import Counting, Finding, Looking, Workers
 from holdfast.testing.contract.requesting import Requesting
 from holdfast.testing.contract.signalling import Signalling
+from holdfast.testing.contract.switching import (
+    Draining,
+    PausedClaiming,
+    PausedIntake,
+    Switching,
+)
 from holdfast.testing.contract.timing import Jumping, Timing
 
 __all__ = ["DurableStoreContract", "StoreContract"]
@@ -57,9 +71,21 @@ class StoreContract(
     Counting,
     Workers,
     Signalling,
+    Switching,
+    PausedIntake,
+    PausedClaiming,
+    Draining,
+    Chaining,
+    Sealing,
+    Tampering,
+    PruningAudits,
+    Observing,
+    CountingMoves,
+    CountingHeld,
+    GroupingErrors,
 ):
     """Derive a test class from it and implement ``open``."""
 
 
-class DurableStoreContract(StoreContract, Durability):
+class DurableStoreContract(StoreContract, Durability, OperatingDurability):
     """The same, and that everything is there again after a restart."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from holdfast.domain.audit import Audit
 from holdfast.domain.plan import (
     SETTLED,
     Member,
@@ -25,7 +26,6 @@ from holdfast.domain.plan import (
     PlanTasks,
 )
 from holdfast.domain.plan_events import PlanAdvanced, PlanCreated, PlanEvent
-from holdfast.domain.transition import Audit
 from holdfast.ports import DuePlans, Kept, Store
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.base import Contract

@@ -186,9 +186,11 @@ class Counting(Contract):
             hands.clock.advance(5)
             await hands.complete(task)
         moves = sorted((await hands.store.stats()).moves, key=lambda move: move.before)
+        whose = {"queue": "default", "type": "test.work"}
+        started, completed = (Status.PENDING, Status.RUNNING), (Status.RUNNING, Status.COMPLETED)
         assert moves == [
-            Moves(before=Status.PENDING, after=Status.RUNNING, count=2, dwell_seconds=20.0),
-            Moves(before=Status.RUNNING, after=Status.COMPLETED, count=2, dwell_seconds=10.0),
+            Moves(before=a, after=b, count=2, dwell_seconds=seconds, **whose)
+            for (a, b), seconds in ((started, 20.0), (completed, 10.0))
         ]
 
     async def test_a_stage_within_a_status_is_no_move(self, hands: Hands) -> None:

@@ -10,8 +10,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from holdfast.domain.audit import Audit
 from holdfast.domain.schedule import Every
-from holdfast.domain.transition import Audit, Submission
+from holdfast.domain.transition import Submission
 from holdfast.domain.trigger import (
     Changed,
     Trigger,

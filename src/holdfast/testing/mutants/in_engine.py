@@ -115,7 +115,7 @@ async def cancel_ignored(real: Real, holding: Holding) -> bool:
     return not holding.task.cancel_requested and bool(await real(holding))
 
 
-@mutant(Holding, "rested_as_asked", seed=84)
+@mutant(Holding, "rested_as_asked", seed=57)
 async def withdrawn_pause_applied(_: Real, holding: Holding) -> bool:
     """A pause that was taken back at the last moment is applied all the same."""
     if not (holding.task.pause_requested or holding.task.cancel_requested):
@@ -147,7 +147,7 @@ def stopped_too_late(_: Real, beat: Heartbeat, asked_at: float) -> float:
     return asked_at + beat._lease_seconds * 1.4
 
 
-@mutant(Heartbeat, "_patience_seconds")
+@mutant(Heartbeat, "_patience_seconds", seed=216)
 def beat_waits_too_long(_: Real, beat: Heartbeat, __: float) -> float:
     """A beat that hangs hides that a lease ends meanwhile."""
     return beat._lease_seconds
@@ -172,7 +172,7 @@ async def drain_loses_the_task(*_: Any, **__: Any) -> None:
     """A worker that stops keeps what it has not finished."""
 
 
-@mutant(Held, "_stop", seed=108)
+@mutant(Held, "_stop", seed=72)
 def drain_interrupts_commits(_: Real, held: Held) -> None:
     """A worker that stops cancels a run in the middle of its write."""
     if held.stop in (Stop.LEASE_LOST, Stop.DRAIN):
@@ -206,3 +206,26 @@ def given_back_to_nobody(real: Real, *arguments: Any, **options: Any) -> Transit
     """What a worker gives back is parked instead of queued."""
     asked: Transition = real(*arguments, **options)
     return msgspec.structs.replace(asked, next=Next.PARKED)
+
+
+@mutant(decide, "snooze", seed=143)
+def snoozed_stage_not_undone(real: Real, *arguments: Any, **options: Any) -> Transition:
+    """A stage that has snoozed is taken for one that was not begun."""
+    asked: Transition = real(*arguments, **options)
+    after = msgspec.structs.replace(asked.after, interrupted=False)
+    return msgspec.structs.replace(asked, after=after)
+
+
+@mutant(decide, "snooze")
+def snooze_without_its_data(real: Real, *arguments: Any, **options: Any) -> Transition:
+    """What a stage has put into its data before it snoozed is lost."""
+    asked: Transition = real(*arguments, **options)
+    return msgspec.structs.replace(asked, checkpoint=None, data=None)
+
+
+@mutant(decide, "snooze", seed=27)
+def snooze_over_a_request(real: Real, task: Task, *rest: Any, **options: Any) -> Transition:
+    """A cancel or pause that waits is forgotten when the stage snoozes."""
+    flags = {"cancel_requested": False, "pause_requested": False}
+    asked: Transition = real(msgspec.structs.replace(task, **flags), *rest, **options)
+    return msgspec.structs.replace(asked, before=task)

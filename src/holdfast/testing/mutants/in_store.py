@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 from holdfast.domain import events as ev
+from holdfast.domain.audit import Anchor, Audit, linked
 from holdfast.domain.task import Lease, Place, Task
 from holdfast.domain.transition import Next, Transition
-from holdfast.ports import Claimed, Due, Renewal, Topic
+from holdfast.ports import Claimed, Due, Kept, Renewal, Switch, Topic
 from holdfast.stores.memory.state import RESTING, Shelves, Tenant
 from holdfast.stores.memory.store import MemoryStore
 from holdfast.testing.mutants.mutant import mutant
@@ -158,3 +159,52 @@ def checkpoint_not_with_its_stage(
 ) -> None:
     """A stage is committed, its checkpoint is forgotten."""
     real(store, task, msgspec.structs.replace(transition, checkpoint=None))
+
+
+# No actor of the simulated worlds throws a switch or reads the chain: these are the contract's.
+@mutant(Shelves, "_is_off", in_contract=True)
+def intake_never_shut(real: Real, store: MemoryStore, switch: Switch, name: str) -> bool:
+    """A queue takes tasks while its intake is off."""
+    return switch is not Switch.INTAKE and bool(real(store, switch, name))
+
+
+@mutant(MemoryStore, "claim", in_contract=True)
+async def claims_what_is_switched_off(
+    real: Real, store: MemoryStore, worker: str, **options: Any
+) -> Sequence[Claimed]:
+    """A queue hands tasks out while its claiming is off."""
+    thrown = dict(store._thrown)
+    store._thrown.clear()
+    try:
+        return await real(store, worker, **options)  # type: ignore[no-any-return]
+    finally:
+        store._thrown.update(thrown)
+
+
+@mutant(MemoryStore, "_set_back", in_contract=True)
+def switched_on_in_silence(_: Real, store: MemoryStore, switch: Switch, name: str) -> None:
+    """Nobody who waits is told that a queue hands out again."""
+    del store._thrown[switch, name]
+
+
+@mutant(Shelves, "_forget_worker", in_contract=True)
+def drain_outlives_its_worker(real: Real, store: MemoryStore, worker: str) -> None:
+    """The next worker of that name is told to drain at once."""
+    drain = store._thrown.get((Switch.DRAIN, worker))
+    real(store, worker)
+    if drain is not None:
+        store._thrown[Switch.DRAIN, worker] = drain
+
+
+@mutant(Shelves, "_note", in_contract=True)
+def links_hang_on_nothing(_: Real, store: MemoryStore, entry: Audit) -> None:
+    """The hash of an entry covers the entry, and not what was before it."""
+    store._links.append(linked(Anchor(seq=store._head().seq), entry))
+
+
+@mutant(MemoryStore, "_remove", in_contract=True)
+def pruning_breaks_the_chain(real: Real, store: MemoryStore, kind: Kept, name: str) -> None:
+    """The oldest links go, and what the next one hangs on is forgotten with them."""
+    base = store._base
+    real(store, kind, name)
+    store._base = base

@@ -45,7 +45,7 @@ def misfire_skip_as_once(real: Real, trigger: Trigger, found: list[float], now: 
     return real(trigger, found, now)
 
 
-@mutant(firing, "_wanted", seed=10)
+@mutant(firing, "_wanted", seed=28)
 def catches_up_with_the_oldest(real: Real, trigger: Trigger, found: list[float], now: float) -> Any:
     """Of too many missed times the oldest are made up for."""
     if trigger.misfire is Misfire.CATCH_UP:

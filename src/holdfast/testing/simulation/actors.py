@@ -25,7 +25,8 @@ from holdfast.domain.task import Task
 from holdfast.ports import Filter
 from holdfast.runtime.executor import Rules
 from holdfast.runtime.timing import sleep
-from holdfast.runtime.worker import Worker, WorkerOptions
+from holdfast.runtime.upkeep import WorkerOptions
+from holdfast.runtime.worker import Worker
 from holdfast.testing.faults import Fault, FaultyLine, FaultyStore
 from holdfast.testing.simulation import planning, timekeeping
 from holdfast.testing.simulation.loop import Process

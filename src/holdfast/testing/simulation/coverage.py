@@ -20,6 +20,7 @@ STAGE_TROUBLES = (
     "error",
     "permanent",
     "later",
+    "snooze",
     "slow",
     "hang",
     "stubborn",

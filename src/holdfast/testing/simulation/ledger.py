@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from holdfast.domain import events as ev
 from holdfast.domain.state import Status
 from holdfast.domain.task import Task
 from holdfast.runtime.context import Context
@@ -90,9 +91,23 @@ class Ledger:
         if not run.undo and trail != done:
             says = f"{run.stage} finds the data of {trail}, completed are {done}"
             self._book.fail("C2", says, self._store.now, run.task_id)
+        naps, taken = ctx.data.get("naps", 0), self._naps(run.task_id)
+        if not run.undo and naps != taken:
+            says = f"{run.stage} finds the data of {naps} snoozes, it has snoozed {taken} times"
+            self._book.fail("C2", says, self._store.now, run.task_id)
         if "torn" in ctx.data:
             says = f"{run.stage} finds what a failed attempt wrote"
             self._book.fail("C2", says, self._store.now, run.task_id)
+
+    def _naps(self, task_id: str) -> int:
+        """How often the present stage has snoozed since it was begun."""
+        naps = 0
+        for event in reversed(self._book.events[task_id]):
+            again = isinstance(event, ev.TaskRetried) and not event.from_checkpoint
+            if again or isinstance(event, ev.StageCompleted | ev.CheckpointDiscarded):
+                break
+            naps += isinstance(event, ev.TaskSnoozed)
+        return naps
 
     def returned(self, run: Invocation, value: str) -> None:
         run.returned = value.encode()

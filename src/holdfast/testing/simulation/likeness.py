@@ -7,7 +7,9 @@ points, and in no others:
 - Fences only have to rise: Redis takes them from the time, so that they rise after a loss, too.
 - Times are as fine as a store tells them; Redis keeps microseconds.
 - A record that has settled may be answered as it was decided: its place and order are history.
-- Counts of nothing may be told or left out, workers may be in any order.
+- Counts of nothing may be told or left out; workers, switches and equal groups of errors may be in
+  any order.
+- How many checkpoints there are may be told by what the records say of their stages.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import msgspec
 
 from holdfast.domain.task import Task
 from holdfast.domain.transition import Applied, MovedOn, Stale
-from holdfast.ports import Claimed, Page, Stats, WorkerInfo
+from holdfast.ports import Claimed, ErrorGroup, Page, Stats, Thrown, WorkerInfo
 
 MICROSECONDS = 5e-6  # two roundings of two numbers
 IN_SUMS = 1e-3  # a few hundred of them added up
@@ -87,6 +89,11 @@ def plain(answer: Any) -> Any:
             seen = _counts(answer)
         case [WorkerInfo(), *_]:
             seen = [_built(info) for info in sorted(answer, key=lambda info: info.beat.worker)]
+        case [Thrown(), *_]:
+            seen = [_built(one) for one in sorted(answer, key=lambda one: (one.switch, one.name))]
+        case [ErrorGroup(), *_]:
+            order = sorted(answer, key=lambda group: (-group.count, group.fingerprint))
+            seen = [_built(group) for group in order]
         case list() | tuple():
             seen = [plain(item) for item in answer]
         case _:
@@ -128,7 +135,15 @@ def _counts(stats: Stats) -> Any:
             for place, n in places.items()
             if n
         },
-        "moves": {f"{m.before} {m.after}": [m.count, m.dwell_seconds] for m in stats.moves},
+        "moves": {
+            f"{m.before} {m.after} {m.queue} {m.type}": [m.count, m.dwell_seconds]
+            for m in stats.moves
+        },
+        "timings": {
+            f"{t.type} {t.stage} {t.outcome}": [list(t.counts), t.total_seconds]
+            for t in stats.timings
+        },
+        "locks": stats.locks,
         "refused": {name: n for name, n in stats.refused.items() if n},
         "heads": {queue: task.id for queue, task in stats.heads.items()},
     }
@@ -152,4 +167,4 @@ def _differences(model: Any, other: Any, path: str) -> Iterator[str]:
 
 
 def _fineness(path: str) -> float:
-    return IN_SUMS if path.startswith(".moves") else MICROSECONDS
+    return IN_SUMS if path.startswith((".moves", ".timings")) else MICROSECONDS

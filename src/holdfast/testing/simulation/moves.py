@@ -25,6 +25,7 @@ COMMANDS: Mapping[type[ev.Event], Command] = {
     ev.TaskDue: Command.DUE,
     ev.TaskRetried: Command.RETRY,
     ev.TaskYielded: Command.YIELD,
+    ev.TaskSnoozed: Command.YIELD,
     ev.TaskCompleted: Command.COMPLETE,
     ev.TaskFailed: Command.FAIL,
     ev.TaskCancelled: Command.CANCEL,

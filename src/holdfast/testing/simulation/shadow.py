@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
+from holdfast.domain.audit import first_break
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.task import Task
 from holdfast.domain.transition import Transition
@@ -47,8 +48,12 @@ LOADED_EVERY_STEPS = 100
 EXAMINED_EVERY_STEPS = 150
 ALL = 1_000
 SHOWN = 400  # characters of an answer
-WRITES = frozenset("insert claim apply renew leave expire promote prune audit".split())
-READS = frozenset("load peek detail checkpoint find workers stats audits line".split())
+WRITES = frozenset(
+    "insert claim apply renew leave expire promote prune audit throw observe".split()
+)
+READS = frozenset(
+    "load peek detail checkpoint find workers stats audits line switches errors".split()
+)
 
 T = TypeVar("T")
 Call = Callable[[Store], Coroutine[Any, Any, Any]]
@@ -195,6 +200,9 @@ class Shadow:
             "tenants": lambda store: store.tenants(tenants),
             "stats": lambda store: store.stats(),
             "audits": lambda store: store.audits(limit=ALL),
+            "switches": lambda store: store.switches(),
+            "errors": lambda store: store.errors(limit=ALL),
+            "the chain of audits": _chained,
             "peek": lambda store: store.peek([*self._watched._tasks, *self._watched._tombstones]),
         }
         calls |= {f"detail of {i}": _detail_of(i) for i in self._watched._tasks}
@@ -209,6 +217,15 @@ class Shadow:
             self._watched.book.fail(
                 "S1", f"{says}: {finding.says}", self._watched.now, finding.task_id
             )
+
+
+async def _chained(store: Store) -> list[Any]:
+    """All of it, in an order that does not tell when each entry was sealed."""
+    while await store.seal(limit=ALL):
+        pass
+    chain = await store.chain(limit=ALL)
+    entries = sorted((link.entry for link in chain.links), key=lambda one: (one.at, one.task_id))
+    return [chain.base.seq, chain.head.seq, first_break(chain.base, chain.links), entries]
 
 
 def _detail_of(task_id: str) -> Call:

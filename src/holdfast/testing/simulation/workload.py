@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast import Context, Holdfast, Permanent, Retry, RetryAfter
+from holdfast import Context, Holdfast, Permanent, Retry, RetryAfter, Snooze
 from holdfast.app.declare import Stage, Submittable
 from holdfast.domain.errors import NoResult
 from holdfast.runtime.threads import _until_done
@@ -82,7 +82,7 @@ class Trouble:
             return "kill"
         if self.chance.random() >= self.fails:
             return "slow" if self.chance.random() < self.slow else "none"
-        kinds = ["error", "error", "error", "permanent", "later"]
+        kinds = ["error", "error", "error", "permanent", "later", "snooze", "snooze"]
         return self.chance.choice(kinds if plain else [*kinds, "hang", "stubborn", "own cancel"])
 
 
@@ -152,7 +152,7 @@ class Code:
             trouble = self._trouble.draw(order, plain=True)
             if trouble == "kill":
                 self._crash()
-            self._go_wrong(trouble)
+            self._go_wrong(trouble, ctx)
             return self._finish(run, ctx)
 
         return stage
@@ -194,7 +194,7 @@ class Code:
                 self._crash()
                 await self._pass(run, LONG_SECONDS)
             case _:
-                self._go_wrong(trouble)
+                self._go_wrong(trouble, ctx)
 
     async def _pass(self, run: Invocation, seconds: float) -> None:
         await sleep(self._process.clock, seconds)
@@ -207,7 +207,7 @@ class Code:
         except asyncio.CancelledError:
             await self._pass(run, self._trouble.chance.random() * 3)
 
-    def _go_wrong(self, trouble: str) -> None:
+    def _go_wrong(self, trouble: str, ctx: Context) -> None:
         if trouble != "none":
             self._trouble.happened(trouble)
         match trouble:
@@ -217,9 +217,14 @@ class Code:
                 raise Permanent("never")
             case "later":
                 raise RetryAfter(self._trouble.chance.uniform(0.1, 4))
+            case "snooze":
+                del ctx.data["torn"]
+                ctx.data["naps"] = ctx.data.get("naps", 0) + 1
+                raise Snooze(self._trouble.chance.choice((0.0, 1.0, 20.0)))
 
     def _finish(self, run: Invocation, ctx: Context) -> Made:
         del ctx.data["torn"]
+        ctx.data.pop("naps", None)
         if not run.undo:
             ctx.data["trail"] = [*ctx.data.get("trail", []), ctx.stage]
         self._ledger.returned(run, ctx.key)

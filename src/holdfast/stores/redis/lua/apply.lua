@@ -62,7 +62,11 @@ local function index(t, r)
   elseif r.suspendedAt then
     take_from(K.suspended, t.id)
   end
-  if r.status ~= t.status then count_move(r.status, t.status, t.dwelt) end
+  if r.suspendedAt or t.suspended_at then
+    index_cause(t.id, r.suspendedAt and r.error, t.suspended_at and t.error)
+  end
+  if r.status ~= t.status then count_move(r.status, t.status, r, t.dwelt) end
+  if t.saves then count(r.queue, 'checkpoints', t.saves) end
 end
 
 local function settle(t, r)
@@ -163,4 +167,5 @@ for i = 4, #ARGV do
   answers[#answers + 1] = answer
 end
 finish()
+count_causes()
 return {answers, writes, written, told()}

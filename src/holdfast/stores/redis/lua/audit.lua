@@ -1,5 +1,5 @@
--- audit: ARGV 2 the entry, 3 what was refused.
+-- audit: ARGV 2 the entry, 3 what was refused, or nothing.
 
 call('RPUSH', K.audit, ARGV[2])
-call('HINCRBY', K.refused, ARGV[3], 1)
+if ARGV[3] ~= '' then call('HINCRBY', K.refused, ARGV[3], 1) end
 return 1

@@ -35,6 +35,7 @@ local function lease(r, version)
   end
   count(r.queue, 'ready', -1)
   count(r.queue, 'leased', 1)
+  count_lock(r, 1)
   return (r.entry or '') .. ':' .. secret .. ':' .. string.format('%x', fence) .. ':' .. version
 end
 
@@ -42,7 +43,7 @@ end
 local function hand_out_first(r, key, payload)
   local before, after, id = r.status, start[r.status], r.id
   local lease_id = lease(r, '2')
-  count_move(before, after, wall - (tonumber(r.statusSince) or wall))
+  count_move(before, after, r, wall - (tonumber(r.statusSince) or wall))
   index_status(id, before, after)
   call('HSET', key, 'status', after, 'version', '2', 'updatedAt', iso(wall), 'statusSince', stamp,
     'place', 'leased', 'leaseOwner', worker, 'leaseId', lease_id, 'taskId', id,
@@ -81,7 +82,7 @@ local function busy_with(r)
 end
 
 -- As it was born: its payload has all that its first holder must know, and the record is not read.
-local function take_newborn(id, entry, queue)
+local function take_newborn(id, entry, queue, its_type)
   local key = K.task(id)
   local found = try('HMGET', key, 'version', 'place', 'entry', 'status', 'tenantId', 'statusSince',
     'order')
@@ -91,14 +92,16 @@ local function take_newborn(id, entry, queue)
   local payload = try('GET', K.payload(id))
   if type(payload) ~= 'string' or string.byte(payload) == 10 then return false end
   local r = {id = id, queue = queue, entry = entry, status = status, statusSince = found[6],
-    tenantId = found[5] ~= '' and found[5] or nil, order = found[7]}
+    tenantId = found[5] ~= '' and found[5] or nil, order = found[7],
+    type = its_type or call('HGET', key, 'type')}
   if busy_with(r) then return false end
   hand_out_first(r, key, payload)
   return true
 end
 
-local function take(id, entry, queue)
-  if entry and take_newborn(id, entry, queue) then return true end
+-- Its type, if its entry tells it.
+local function take(id, entry, queue, its_type)
+  if entry and take_newborn(id, entry, queue, its_type) then return true end
   local r, fields = read(id)
   if not r and fields then
     unreadable[#unreadable + 1] = id
@@ -154,7 +157,8 @@ local function take_new(queue, stream)
       local entries = got[1][2]
       for _, found in ipairs(entries) do
         local values = found[2]
-        if not values or values[1] ~= 'taskId' or not take(values[2], found[1], queue) then
+        if not values or values[1] ~= 'taskId'
+          or not take(values[2], found[1], queue, values[4]) then
           drop(stream, found[1])  -- of nobody, or of a task that is elsewhere by now
         end
       end
@@ -186,9 +190,19 @@ if before > got then
   return {{claimed, {}, upto, lease_until, decimal(wall), before}, 0, 0}
 end
 
+-- Those whose claiming is switched off keep what they have.
+local function open_queues()
+  local names, open = {}, {}
+  for i = 10, #ARGV do names[i - 9] = 'claiming ' .. ARGV[i] end
+  if #names == 0 then return open end
+  for i, thrown in ipairs(call('HMGET', K.switches, unpack(names))) do
+    if not thrown then open[#open + 1] = ARGV[i + 9] end
+  end
+  return open
+end
+
 local function take_all()
-  for i = 10, #ARGV do
-    local queue = ARGV[i]
+  for _, queue in ipairs(open_queues()) do
     local stream = K.stream(queue)
     if #claimed < limit then take_back(queue, stream) end
     if #claimed < limit and call('EXISTS', stream) == 1 then take_new(queue, stream) end

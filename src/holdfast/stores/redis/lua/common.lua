@@ -106,9 +106,9 @@ local function count(queue, place, by)
   of[place] = (of[place] or 0) + by
 end
 
-local function count_move(before, after, seconds)
-  local of = within(moves, before)
-  local so_far = within(of, after)
+-- By queue and type, too: `r` is of any of the records that have both.
+local function count_move(before, after, r, seconds)
+  local so_far = within(moves, before .. ' ' .. after .. ' ' .. r.queue .. ' ' .. (r.type or ''))
   so_far.times = (so_far.times or 0) + 1
   so_far.seconds = (so_far.seconds or 0) + math.max(0, seconds)
 end
@@ -143,12 +143,9 @@ local function finish()
       if first then call('SADD', K.queues, queue) end
     end
   end
-  for before, of in pairs(moves) do
-    for after, so_far in pairs(of) do
-      local field = before .. ' ' .. after
-      call('HINCRBY', K.moves, field, so_far.times)
-      call('HINCRBY', K.moves, field .. ' us', whole(so_far.seconds * 1000000))
-    end
+  for field, so_far in pairs(moves) do
+    call('HINCRBY', K.moves, field, so_far.times)
+    call('HINCRBY', K.moves, field .. ' us', whole(so_far.seconds * 1000000))
   end
   local bell = {}
   for topic in pairs(rings) do

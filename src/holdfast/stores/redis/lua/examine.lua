@@ -34,6 +34,7 @@ local function indexes(r)
   end
   if tonumber(r.suspendedAt) then
     member_of(K.suspended, r.id, r.suspendedAt, 'the list of the suspended')
+    if r.error then member_of(K.by_cause(r.error), r.id, 0, 'the index of what suspended it') end
   end
   if r.tenantId and rests(r.place) and not r.holds then
     member_of(K.resting(r.tenantId), r.id, r.order, 'the list of those that rest')

@@ -12,5 +12,6 @@ local done, wrong = pcall(function()
 end)
 end_submits()
 finish()
+count_causes()
 if not done then return failed(wrong) end  -- what was inserted before is found by a repeat
 return {answers, writes, written, told()}

@@ -4,6 +4,7 @@ local worker = ARGV[2]
 call('HDEL', K.workers, worker)
 call('ZREM', K.seen, worker)
 call('HDEL', K.claims, worker)
+call('HDEL', K.switches, 'drain ' .. worker)
 for _, queue in ipairs(call('SMEMBERS', K.queues)) do
   local stream = K.stream(queue)
   local pending = try('XPENDING', stream, GROUP, '-', '+', 1, worker)

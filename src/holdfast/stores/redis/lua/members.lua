@@ -16,6 +16,7 @@ local belongs = {
   by_plan = has('planId'),
   by_tenant = has('tenantId'),
   by_error = has('error'),
+  by_cause = function(r) return r.suspendedAt ~= nil and r.error == of end,
   by_day = function(r) return string.sub(r.createdAt or '', 1, 10) == of end,
   leases = is_in('leased'),
   retry = is_in('later'),

@@ -59,6 +59,11 @@ local function unlock(r)
   end
 end
 
+-- A tenant's lock is held while a task of it is leased.
+local function count_lock(r, by)
+  if r.tenantId then count(r.queue, 'locks', by) end
+end
+
 -- What its stages kept must not go with the checkpoint's time to live: the task may be rolled back.
 local function restore_checkpoint(id)
   if call('EXISTS', K.ckpt(id)) == 1 then
@@ -75,6 +80,7 @@ local function take_out(r)
   local place = r.place
   count(r.queue, place, -1)
   if place == 'leased' then
+    count_lock(r, -1)
     take_from(K.leases, r.id)
     forget_entry(r)
     unlock(r)
@@ -150,6 +156,29 @@ local function add(list, ...)
   for i = 1, #more do list[n + i] = more[i] end
 end
 
+-- Suspended tasks by the fingerprint of their failure (nil or false: none), and how many of each.
+local causes = {}
+
+local function index_cause(id, before, after)
+  if before == after then return end
+  if before then
+    take_from(K.by_cause(before), id)
+    causes[before] = true
+  end
+  if after then
+    put_in(K.by_cause(after), id)
+    causes[after] = true
+  end
+end
+
+-- After finish(), which writes the members. Counted anew, so that it cannot go astray.
+local function count_causes()
+  for cause in pairs(causes) do
+    local tasks = follow('ZCARD', K.by_cause(cause)) or 0
+    if tasks > 0 then call('ZADD', K.errors, tasks, cause) else call('ZREM', K.errors, cause) end
+  end
+end
+
 -- The status after one of the store's own moves, and the fields that follow from it.
 local function step(r, to)
   local status = to[r.status]
@@ -157,7 +186,7 @@ local function step(r, to)
   local changes = {'status', status, 'version', version, 'updatedAt', iso(wall)}
   if status ~= r.status then
     changes[7], changes[8] = 'statusSince', decimal(wall)
-    count_move(r.status, status, wall - (tonumber(r.statusSince) or wall))
+    count_move(r.status, status, r, wall - (tonumber(r.statusSince) or wall))
     index_status(r.id, r.status, status)
   end
   r.status, r.version = status, version
@@ -261,6 +290,7 @@ local function lose_lease(r, to, event, counted)
   follow('ZADD', K.back(r.queue), whole(-call('HINCRBY', K.meta, 'lost', 1)), r.id)
   count(r.queue, 'leased', -1)
   count(r.queue, 'ready', 1)
+  count_lock(r, -1)
   rings.ready = true
   return true
 end

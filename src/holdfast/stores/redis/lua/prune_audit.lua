@@ -1,8 +1,9 @@
--- prune_audit: ARGV 2 how many of the oldest, 3 the first and 4 the last of them, as read.
+-- prune_audit: ARGV 2 the base as read, 3 the base afterwards, 4 how many of the oldest links go.
 -- Answers how many are gone: none if someone else has pruned meanwhile.
 
-local last = tonumber(ARGV[2]) - 1
-local function at(index) return call('LINDEX', K.audit, index) end
-if at(0) ~= ARGV[3] or at(last) ~= ARGV[4] then return 0 end
-call('LTRIM', K.audit, last + 1, -1)
-return last + 1
+local count, base = tonumber(ARGV[4]), call('HGET', K.ends, 'base') or ''
+if base == ARGV[3] then return count end  -- this was sent twice
+if base ~= ARGV[2] then return 0 end
+call('LTRIM', K.chain, count, -1)
+call('HSET', K.ends, 'base', ARGV[3])
+return count

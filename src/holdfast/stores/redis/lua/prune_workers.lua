@@ -9,6 +9,7 @@ for i = 3, #ARGV do
     call('HDEL', K.workers, worker)
     call('ZREM', K.seen, worker)
     call('HDEL', K.claims, worker)
+    call('HDEL', K.switches, 'drain ' .. worker)
     gone = gone + 1
   end
 end

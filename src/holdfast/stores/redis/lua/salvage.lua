@@ -17,6 +17,8 @@ know_lease(old)
 
 local places = {held = 1, ready = 1, line = 1, later = 1, leased = 1, parked = 1, settled = 1}
 
+local function has_saved(r) return (tonumber(r.lastCompletedStageIndex or '-1') or -1) >= 0 end
+
 local function take_out_of_everything()
   local was
   local function from(place, removed)
@@ -39,12 +41,18 @@ local function take_out_of_everything()
   from('settled', old.status and call('ZREM', K.settled, grave(old)) or 0)
   from('parked', call('ZREM', K.suspended, id))
   was = places[old.place] and old.place or was
-  if was then count(t.queue, was, -1) end
+  if not was then return end
+  count(t.queue, was, -1)
+  if was == 'leased' and old.tenantId then count(t.queue, 'locks', -1) end
+  if was ~= 'settled' and has_saved(old) then count(t.queue, 'checkpoints', -1) end
 end
 
 local function take_out_of_indexes()
   for _, status in ipairs(statuses) do follow('ZREM', K.by_status(status), id) end
-  if old.error then follow('ZREM', K.by_error(old.error), id) end
+  if old.error then
+    follow('ZREM', K.by_error(old.error), id)
+    index_cause(id, old.error, nil)
+  end
   if old.planId then follow('ZREM', K.by_plan(old.planId), id) end
   if old.tenantId then follow('ZREM', K.by_tenant(old.tenantId), id) end
   follow('SREM', K.by_day(string.sub(old.createdAt or '', 1, 10)), id)
@@ -53,6 +61,7 @@ end
 local function put_into_indexes(r)
   follow('ZADD', K.by_status(r.status), 0, id)
   if r.error then follow('ZADD', K.by_error(r.error), 0, id) end
+  index_cause(id, nil, r.suspendedAt and r.error)
   if r.planId then follow('ZADD', K.by_plan(r.planId), 0, id) end
   if r.tenantId then follow('ZADD', K.by_tenant(r.tenantId), 0, id) end
   follow('SADD', K.by_day(string.sub(r.createdAt, 1, 10)), id)
@@ -62,6 +71,7 @@ local function written_down()
   set({id = id}, t.fields)
   local r = read(id)
   count(r.queue, r.place, 1)
+  if r.place ~= 'settled' and has_saved(r) then count(r.queue, 'checkpoints', 1) end
   put_into_indexes(r)
   return r
 end
@@ -116,7 +126,7 @@ else
   local r = suspend()
   log_it()
   if t.before and t.before ~= t.status then
-    count_move(t.before, t.status, wall - (tonumber(old.statusSince) or wall))
+    count_move(t.before, t.status, r, wall - (tonumber(old.statusSince) or wall))
   end
   rest(r)
   if old.tenantId and old.tenantId ~= r.tenantId and active_of(old.tenantId) == id then
@@ -124,4 +134,5 @@ else
   end
 end
 finish()
+count_causes()
 return 'done'

@@ -3,4 +3,4 @@
 local sizes = {}
 for i = 2, #ARGV do sizes[i - 1] = call('ZCARD', K.by_status(ARGV[i])) end
 return {decimal(now), sizes, call('HGETALL', K.counts), call('HGETALL', K.moves),
-  call('HGETALL', K.refused)}
+  call('HGETALL', K.refused), call('HGETALL', K.durations)}

@@ -19,6 +19,14 @@ local function depth(queue)
   return depths[queue]
 end
 
+local shut = {}
+local function is_shut(queue)
+  if shut[queue] == nil then
+    shut[queue] = call('HGET', K.switches, 'intake ' .. queue) ~= false
+  end
+  return shut[queue]
+end
+
 -- The task that a key belongs to, with its digest, if its time is not over.
 local function first_of(tenant, key)
   local found = call('GET', K.key_of(tenant, key))
@@ -47,6 +55,7 @@ local function answer_without(s, limit)
     local id, digest = first_of(s.tenant or '', s.key)
     if id then return {digest == s.digest and 'existing' or 'conflict', id} end
   end
+  if is_shut(s.queue) then return {'shut', s.queue} end
   if depth(s.queue) >= limit then return {'full', s.queue} end
 end
 
@@ -75,7 +84,11 @@ local function insert(s, limit)
   days[s.day] = days[s.day] or {}
   add(days[s.day], s.id)
   if s.error then put_in(K.by_error(s.error), s.id) end
-  if s.suspended_at then put_in(K.suspended, s.id, s.suspended_at) end
+  if s.suspended_at then
+    put_in(K.suspended, s.id, s.suspended_at)
+    index_cause(s.id, nil, s.error)
+  end
+  if s.saves then count(r.queue, 'checkpoints', s.saves) end
   if s.tenant then put_in(K.by_tenant(s.tenant), s.id) end
   if s.plan then put_in(K.by_plan(s.plan), s.id) end
   return {'inserted', s.id}

@@ -1,7 +1,7 @@
 -- trigger_apply: ARGV 2 the depth limit, 3 "1": some of them make tasks, 4… one change each. A change
 -- and its tasks are one step: everything is compared before its first write.
 -- Answers for each: changed, with an answer for each task; repeated or stale, with the record;
--- overlapping, full, foreign or unreadable, with what is in the way.
+-- overlapping, full, shut, foreign or unreadable, with what is in the way.
 
 local limit, changes, answers = tonumber(ARGV[2]), {}, {}
 local goes_on = {held = true, ready = true, line = true, later = true, leased = true}
@@ -32,7 +32,7 @@ local function no_way_in(t)
     if not known then
       depths[s.queue] = depths[s.queue] + 1
       added[s.queue] = (added[s.queue] or 0) + 1
-    elseif known[1] == 'full' or known[1] == 'foreign' then
+    elseif known[1] == 'full' or known[1] == 'shut' or known[1] == 'foreign' then
       wrong = known
       break
     end
@@ -71,5 +71,6 @@ local done, wrong = pcall(function()
 end)
 end_submits()
 finish()
+count_causes()
 if not done then return failed(wrong) end  -- what was written before is found by a repeat
 return {answers, writes, written, told()}

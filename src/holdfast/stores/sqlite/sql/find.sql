@@ -9,10 +9,12 @@ WHERE s.status = ? AND s.type = ? AND s.queue = ? AND s.id < ?
 ORDER BY s.id DESC
 LIMIT ?;
 
+-- With an id behind every id: of a row of values SQLite looks for the first that is not less, and
+-- would else pass all tasks of the group one by one.
 -- name: find_next_group
 SELECT status, type, queue FROM states
-WHERE (status, type, queue) > (?, ?, ?)
-ORDER BY status, type, queue
+WHERE (status, type, queue, id) > (?, ?, ?, ?)
+ORDER BY status, type, queue, id
 LIMIT 1;
 
 -- name: find_leased

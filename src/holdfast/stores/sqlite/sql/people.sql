@@ -17,14 +17,15 @@ INSERT OR REPLACE INTO claims (worker, request, handed_out) VALUES (?, ?, ?);
 -- name: claim_forget
 DELETE FROM claims WHERE worker = ?;
 
--- name: audit_add
-INSERT INTO audits (n, at, body) VALUES ((SELECT coalesce(max(n), 0) + 1 FROM audits), ?, ?);
+-- name: switch_throw
+INSERT INTO switches (switch, name, at, by) VALUES (?, ?, ?, ?)
+ON CONFLICT (switch, name) DO NOTHING;
 
--- name: audits_newest
-SELECT body FROM audits WHERE n <= (SELECT max(n) FROM audits) - ? ORDER BY n DESC LIMIT ?;
+-- name: switch_set_back
+DELETE FROM switches WHERE switch = ? AND name = ?;
 
--- name: audits_oldest
-SELECT n, at FROM audits WHERE n > 0 ORDER BY n LIMIT ?;
+-- name: switches_of
+SELECT name FROM switches WHERE switch = ?;
 
--- name: audits_delete_upto
-DELETE FROM audits WHERE n <= ?;
+-- name: switches_all
+SELECT switch, name, at, by FROM switches;

@@ -256,3 +256,56 @@ CREATE TABLE plan_events (
     events TEXT NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX plan_events_version ON plan_events (n, version);
+
+-- name: v3
+PRAGMA user_version = 3;
+
+-- What is switched off.
+CREATE TABLE switches (
+    switch TEXT NOT NULL,
+    name TEXT NOT NULL,
+    at REAL NOT NULL,
+    by TEXT NOT NULL,  -- who asked, from where and why
+    PRIMARY KEY (switch, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE timings (
+    type TEXT NOT NULL,
+    stage TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    counts TEXT NOT NULL,  -- a number for each span
+    total_seconds REAL NOT NULL,
+    PRIMARY KEY (type, stage, outcome)
+) STRICT, WITHOUT ROWID;
+
+-- By queue and type. What was counted before has neither.
+ALTER TABLE moves RENAME TO moves_before;
+CREATE TABLE moves (
+    queue TEXT NOT NULL,
+    type TEXT NOT NULL,
+    before TEXT NOT NULL,
+    after TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    dwell_seconds REAL NOT NULL,
+    PRIMARY KEY (queue, type, before, after)
+) STRICT, WITHOUT ROWID;
+INSERT INTO moves SELECT '', '', before, after, count, dwell_seconds FROM moves_before;
+DROP TABLE moves_before;
+
+-- Its number and hash make an audit a link of the chain (see `migrating.py` for those that are
+-- there). The body has a new name: a process of an older release would not link, and cannot write.
+ALTER TABLE audits RENAME COLUMN body TO entry;
+ALTER TABLE audits ADD COLUMN hash TEXT NOT NULL DEFAULT '';
+
+-- The head is kept apart from the last link: so it shows when links were cut off at the end.
+CREATE TABLE chain (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    base INTEGER NOT NULL,
+    base_hash TEXT NOT NULL,
+    head INTEGER NOT NULL,
+    head_hash TEXT NOT NULL
+) STRICT;
+INSERT INTO chain VALUES (1, 0, hex(zeroblob(32)), 0, hex(zeroblob(32)));
+
+-- Of tasks that have not settled: they are counted.
+CREATE INDEX checkpoints_open ON checkpoints (settled_at) WHERE settled_at IS NULL;

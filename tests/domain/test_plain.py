@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from holdfast.cli.plain import plain, plain_json, plain_line
+from holdfast.domain.plain import plain, plain_json, plain_line
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Stored text on a terminal: what could steer it is shown, not obeyed."""
+"""Stored text on a terminal or in a log: what could steer it is shown, not obeyed."""
 
 from __future__ import annotations
 

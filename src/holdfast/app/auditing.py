@@ -1,0 +1,114 @@
+"""What was written down, and does its chain hold? Both are walked page by page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.domain.audit import Anchor, Audit, Break, Chain, Link, first_break
+from holdfast.domain.errors import InvalidInput
+from holdfast.ports import Store
+
+PAGE = 500
+LOOKS = 50  # pages; after so many the cursor says where to go on
+SEALS = 2_000  # pages of what is loose; more than that waits for the workers
+
+_HEAD = re.compile(r"(\d{1,15}):([0-9a-f]{64})")
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """As far as it was walked: up to the break, if there is one."""
+
+    base: Anchor
+    head: Anchor
+    links: int
+    loose: int
+    broken: Break | None = None
+
+
+def written(anchor: Anchor) -> str:
+    return f"{anchor.seq}:{anchor.hash}"
+
+
+def anchor_from(text: str) -> Anchor:
+    found = _HEAD.fullmatch(text)
+    if found is None:
+        raise InvalidInput(f"a head is NUMBER:HASH, as `audit verify` tells it, not {text!r}")
+    return Anchor(seq=int(found[1]), hash=found[2])
+
+
+async def entries_from(
+    store: Store, start: int, limit: int, task_id: str | None
+) -> tuple[Sequence[Audit], int | None]:
+    """As many as were asked for, and where the next ones begin. A look is bounded."""
+    found: list[Audit] = []
+    size = PAGE if task_id else limit + 1
+    at = start
+    for _ in range(LOOKS):
+        page = await store.audits(limit=size, cursor=str(at))
+        for entry in page:
+            if len(found) == limit:
+                return found, at
+            at += 1
+            if task_id in (None, entry.task_id):
+                found.append(entry)
+        if len(page) < size:
+            return found, None
+    return found, at
+
+
+async def verify(store: Store, *, noted: Anchor | None = None, seals: bool = True) -> Verdict:
+    """``seals`` False: what is loose stays so, and nothing is written.
+
+    ``noted``: a head of former times, kept elsewhere. Without one, a chain that somebody has
+    written anew or cut, with its head, looks like any other."""
+    for _ in range(SEALS if seals else 0):
+        if await store.seal(limit=PAGE) < PAGE:
+            break
+    page = await store.chain(limit=PAGE)
+    base = before = page.base
+    broken = _below(noted, base)
+    links = 0
+    while page.links and broken is None:
+        broken = first_break(before, page.links) or _other(noted, page.links)
+        links, before = links + len(page.links), page.links[-1].anchor
+        page = await store.chain(after=before.seq, limit=PAGE)
+        if page.base.seq > before.seq:  # cleaned up while we walked
+            before = page.base
+    broken = broken or _at_end(page, before, noted)
+    return Verdict(base=base, head=page.head, links=links, loose=page.loose, broken=broken)
+
+
+def _below(noted: Anchor | None, base: Anchor) -> Break | None:
+    if noted is None or noted.seq > base.seq:
+        return None
+    if noted.seq < base.seq:
+        says = f"it was cleaned up, as all up to {base.seq}, and cannot be compared"
+        return Break(seq=noted.seq, says=says)
+    return _rewritten(noted, base)
+
+
+def _other(noted: Anchor | None, links: Sequence[Link]) -> Break | None:
+    if noted is None or not links[0].seq <= noted.seq <= links[-1].seq:
+        return None
+    return _rewritten(noted, links[noted.seq - links[0].seq].anchor)
+
+
+def _rewritten(noted: Anchor, found: Anchor) -> Break | None:
+    if noted == found:
+        return None
+    return Break(seq=found.seq, says="its hash is not the one that was noted")
+
+
+def _at_end(page: Chain, last: Anchor, noted: Anchor | None) -> Break | None:
+    head = page.head
+    if last != head:
+        says = f"the chain ends here; its head is number {head.seq}"
+        return Break(
+            seq=last.seq, says=says if last.seq != head.seq else "its hash is not the head's"
+        )
+    if noted is not None and noted.seq > head.seq:
+        return Break(seq=head.seq, says=f"the chain ends here; it had come to {noted.seq}")
+    return None

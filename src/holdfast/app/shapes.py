@@ -1,0 +1,140 @@
+"""Tasks as JSON, for the command line and the API. The keys are a promise: add, never rename.
+
+What users and their code have written (payloads, results, errors, reasons) goes through a Redactor.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.app.handle import info
+from holdfast.domain import events as ev
+from holdfast.domain.audit import Audit
+from holdfast.domain.envelope import iso
+from holdfast.domain.redaction import Redactor
+from holdfast.domain.task import Failure, Progress, Task
+from holdfast.ports import Detail
+
+
+def at(moment: float | None) -> str | None:
+    return None if moment is None else iso(moment)
+
+
+def task_shape(task: Task, hide: Redactor) -> dict[str, Any]:
+    return {
+        "taskId": task.id,
+        "type": task.type,
+        "status": task.status,
+        "tenantId": task.tenant,
+        "planId": task.plan,
+        "queue": task.queue,
+        "stage": task.at_stage,
+        "attempt": task.attempt,
+        "reason": text_or_none(task.reason, hide),
+        "error": failure_shape(task.failure, hide) if task.failure else None,
+        "createdAt": at(task.created_at),
+        "updatedAt": at(task.updated_at),
+    }
+
+
+def asked_shape(task: Task) -> dict[str, Any]:
+    """A task after a command."""
+    return {
+        "taskId": task.id,
+        "status": task.status,
+        "pauseRequested": task.pause_requested,
+        "cancelRequested": task.cancel_requested,
+    }
+
+
+def failure_shape(failure: Failure, hide: Redactor) -> dict[str, Any]:
+    return {
+        "fingerprint": failure.fingerprint,
+        "kind": failure.kind,
+        "error": failure.error,
+        "message": hide.text(failure.message),
+        "stage": failure.stage,
+        "attempt": failure.attempt,
+        "at": at(failure.at),
+        "traceback": hide.text(failure.traceback),
+    }
+
+
+def detail_shape(detail: Detail, hide: Redactor) -> dict[str, Any]:
+    task, lease = detail.task, detail.task.lease
+    return task_shape(task, hide) | {
+        "key": task.key,
+        "run": task.run,
+        "epoch": task.epoch,
+        "version": task.version,
+        "place": task.place,
+        "dueAt": at(task.due),
+        "settledAt": at(task.settled_at),
+        "pauseRequested": task.pause_requested,
+        "cancelRequested": task.cancel_requested,
+        "legalCommands": task.legal,
+        "lease": lease and {"worker": lease.owner, "fence": lease.fence, "until": at(lease.until)},
+        "stageNames": task.stages,
+        "completed": info(detail).completed,
+        "stages": [
+            {
+                "name": stage.name,
+                "durationSeconds": stage.duration_seconds,
+                "run": stage.run,
+                "result": hide.body(stage.result),
+            }
+            for stage in detail.stages
+        ],
+        "progress": progress_shape(detail.progress, hide),
+        "payload": hide.body(detail.payload),
+        "result": body_or_none(detail.result, hide),
+        "data": body_or_none(detail.data, hide),
+        "checkpoint": body_or_none(detail.checkpoint, hide),
+        "events": [event_shape(event, hide) for event in detail.events],
+    }
+
+
+def progress_shape(progress: Progress | None, hide: Redactor) -> dict[str, Any] | None:
+    if progress is None:
+        return None
+    return {
+        "fraction": progress.fraction,
+        "message": hide.text(progress.message),
+        "stage": progress.stage,
+        "at": at(progress.at),
+    }
+
+
+def event_shape(event: ev.Event, hide: Redactor) -> dict[str, Any]:
+    told: dict[str, Any] = hide.strings(msgspec.to_builtins(event))
+    return told | {"at": at(event.at)} | who_shape(told, event)
+
+
+def who_shape(told: dict[str, Any], event: object) -> dict[str, Any]:
+    """Who asked is told as it is: the actor `token:ann` is a name, and looks like a secret."""
+    by = getattr(event, "by", None)
+    return {} if by is None else {"by": told["by"] | {"actor": by.actor}}
+
+
+def audit_shape(entry: Audit, hide: Redactor) -> dict[str, Any]:
+    return {
+        "at": at(entry.at),
+        "actor": entry.by.actor,
+        "origin": entry.by.origin,
+        "reason": hide.text(entry.by.reason),
+        "command": entry.command,
+        "taskId": entry.task_id,
+        "before": entry.before,
+        "after": entry.after,
+        "refused": entry.refused,
+    }
+
+
+def body_or_none(body: bytes | None, hide: Redactor) -> Any:
+    return None if body is None else hide.body(body)
+
+
+def text_or_none(text: str | None, hide: Redactor) -> str | None:
+    return None if text is None else hide.text(text)

@@ -1,0 +1,74 @@
+"""How tenants stand, for a person after a restart or in the night."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.app.query import TenantStatus
+from holdfast.app.shapes import task_shape
+from holdfast.domain import names
+from holdfast.domain.redaction import Redactor
+from holdfast.domain.task import Task
+from holdfast.ports import Filter, TenantView
+
+if TYPE_CHECKING:
+    from holdfast.app.core import Holdfast
+
+LINE_SHOWN = 10
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """A tenant, as far as one look shows."""
+
+    status: TenantStatus
+    view: TenantView
+    active: Task | None
+    latest: Task | None  # the newest of all its tasks
+    line: tuple[str, ...]
+    next: str
+
+    def shape(self, hide: Redactor) -> dict[str, Any]:
+        told = self.status.task
+        return {
+            "tenantId": self.view.tenant,
+            "active": task_shape(self.active, hide) if self.active else None,
+            "progress": told.progress if told else None,
+            "hasCheckpoint": self.status.has_checkpoint,
+            "waiting": self.view.waiting,
+            "line": self.line,
+            "lockedBy": self.view.locked_by,
+            "fence": self.view.fence,
+            "latest": task_shape(self.latest, hide) if self.latest else None,
+            "next": hide.text(self.next),
+        }
+
+
+async def standings(app: Holdfast, tenants: Sequence[str]) -> list[Standing]:
+    asked = [names.check("tenant", tenant) for tenant in tenants]
+    statuses = await app.query.query_task_status_by_tenants(asked)
+    views = await app.store.tenants(asked)
+    return [await _stand(app, s, v) for s, v in zip(statuses, views, strict=True)]
+
+
+async def _stand(app: Holdfast, status: TenantStatus, view: TenantView) -> Standing:
+    active = (await app.store.load([view.active]))[0] if view.active else None
+    latest = await app.store.find(Filter(tenant=view.tenant), limit=1)
+    return Standing(
+        status=status,
+        view=view,
+        active=active,
+        latest=latest.tasks[0] if latest.tasks else None,
+        line=tuple(await app.store.line(view.tenant, limit=LINE_SHOWN)),
+        next=await _next(app, active, latest.tasks[0] if latest.tasks else None),
+    )
+
+
+async def _next(app: Holdfast, active: Task | None, latest: Task | None) -> str:
+    if active is not None:
+        return await app.why(active.id)
+    if latest is None:
+        return "No task of this tenant is known."
+    return f"Nothing runs or waits; its latest task, {latest.id}, is {latest.status}."

@@ -1,0 +1,24 @@
+"""One process at a time in a directory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """By a lock on the directory itself, which leaves no file behind and ends with the process."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # there is none on Windows: two at once may then lose a change
+        yield
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)

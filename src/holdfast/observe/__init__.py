@@ -1,0 +1,1 @@
+"""What is seen from outside: metrics, alerts, logs, traces."""

@@ -1,0 +1,161 @@
+"""What a person should know: judged from one look, and from what was known before.
+
+An alert is raised when its value passes its threshold, and cleared when it falls below 80 % of it:
+a value that swings around a threshold tells nobody twice. Nothing is read or kept here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from holdfast.domain.task import Place
+from holdfast.observe.snapshot import Alert, Severity, Snapshot
+from holdfast.ports import Switch
+
+CLEARED_BELOW = 0.8  # of the threshold
+EVERY_OTHER = "*"  # among the thresholds of queues
+
+SEVERITIES: Mapping[str, Severity] = {
+    "backlog": Severity.TICKET,
+    "checkpoints": Severity.TICKET,
+    "tenant-locks": Severity.TICKET,
+    "lone-lock": Severity.PAGE,
+    "event-lag": Severity.TICKET,
+    "not-durable": Severity.PAGE,
+    "no-workers": Severity.PAGE,
+    "suspended": Severity.TICKET,
+    "oldest-age": Severity.TICKET,
+    "store-away": Severity.PAGE,
+}
+OF_QUEUES = ("backlog", "no-workers", "oldest-age")
+
+Name: TypeAlias = tuple[str, str]  # code and queue
+Alerts: TypeAlias = Mapping[Name, Alert]
+
+
+class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
+    """An alert is raised above these."""
+
+    backlog: Mapping[str, int] = msgspec.field(default_factory=lambda: {EVERY_OTHER: 10_000})
+    checkpoints: int = 10_000
+    tenant_locks: int = 100
+    event_lag_seconds: float = 5.0
+    oldest_seconds: float = 900.0
+
+
+class AlertRaised(msgspec.Struct, frozen=True, kw_only=True, tag=True, rename="camel"):
+    alert: Alert
+    at: float
+
+
+class AlertCleared(msgspec.Struct, frozen=True, kw_only=True, tag=True, rename="camel"):
+    alert: Alert  # as it last was
+    at: float
+
+
+class Measure(msgspec.Struct, frozen=True):
+    """A value that has a threshold, and what there is to say when it is passed."""
+
+    code: str
+    value: float
+    threshold: float
+    says: str
+    queue: str = ""
+
+
+def judge(facts: Snapshot, limits: Thresholds, before: Alerts, *, now: float) -> Alerts:
+    """The alerts that stand now; one that stood before keeps its ``since``."""
+    return {
+        (one.code, one.queue): _alert(one, before.get((one.code, one.queue)), now)
+        for one in _measures(facts, limits)
+        if _stands(one, was_raised=(one.code, one.queue) in before)
+    }
+
+
+def away(error: str, before: Alerts, *, now: float) -> Alerts:
+    """The store does not answer: what was known stands, and this too."""
+    one = Measure("store-away", 1, 0, f"the store is out of reach: {error}")
+    name = one.code, one.queue
+    return {**before, name: _alert(one, before.get(name), now)}
+
+
+def changes(before: Alerts, after: Alerts, *, now: float) -> Iterator[AlertRaised | AlertCleared]:
+    for name, alert in after.items():
+        if name not in before:
+            yield AlertRaised(alert=alert, at=now)
+    for name, alert in before.items():
+        if name not in after:
+            yield AlertCleared(alert=alert, at=now)
+
+
+def _stands(one: Measure, *, was_raised: bool) -> bool:
+    if one.value > one.threshold:
+        return True
+    return was_raised and one.value > 0 and one.value >= CLEARED_BELOW * one.threshold
+
+
+def _alert(one: Measure, before: Alert | None, now: float) -> Alert:
+    return Alert(
+        code=one.code,
+        severity=SEVERITIES[one.code],
+        queue=one.queue,
+        says=one.says,
+        value=one.value,
+        threshold=one.threshold,
+        since=before.since if before else now,
+    )
+
+
+def _measures(facts: Snapshot, limits: Thresholds) -> Iterator[Measure]:
+    yield from _of_the_store(facts, limits)
+    paused = facts.named(Switch.CLAIMING)
+    for queue in facts.queues:
+        yield _backlog(facts, limits, queue)
+        if queue not in paused:  # else nobody expects that it is handed out
+            yield _no_workers(facts, queue)
+            yield _oldest(facts, limits, queue)
+
+
+def _of_the_store(facts: Snapshot, limits: Thresholds) -> Iterator[Measure]:
+    stats, lone = facts.stats, (facts.findings or {}).get("I2", 0)
+    lag, most = facts.event_lag_seconds, limits.event_lag_seconds
+    held = f"{stats.checkpoints} checkpoints of unsettled tasks, more than {limits.checkpoints}"
+    locked = f"{stats.locks} tenants are locked, more than {limits.tenant_locks}"
+    yield Measure("checkpoints", stats.checkpoints, limits.checkpoints, held)
+    yield Measure("tenant-locks", stats.locks, limits.tenant_locks, locked)
+    yield Measure(
+        "lone-lock", lone, 0, f"{lone} locks and tasks do not agree: see `holdfast doctor`"
+    )
+    yield Measure("event-lag", lag, most, f"events reach their readers {lag:.1f} s late")
+    yield Measure("not-durable", int(not facts.durable), 0, _not_durable(facts))
+    said = f"{facts.suspended} suspended tasks wait for a person"
+    yield Measure("suspended", facts.suspended, 0, said)
+
+
+def _not_durable(facts: Snapshot) -> str:
+    why = "the store was out of reach at the start" if facts.degraded else "the store keeps nothing"
+    return f"work is not kept across a crash: {why}"
+
+
+def _backlog(facts: Snapshot, limits: Thresholds, queue: str) -> Measure:
+    limit = limits.backlog.get(queue, limits.backlog.get(EVERY_OTHER))
+    waiting = facts.depth(queue)
+    says = f"{waiting} tasks wait in queue {queue}, more than {limit}"
+    return Measure("backlog", waiting, float("inf") if limit is None else limit, says, queue)
+
+
+def _no_workers(facts: Snapshot, queue: str) -> Measure:
+    draining = facts.named(Switch.DRAIN)
+    takers = [one for one in facts.live if one.beat.worker not in draining]
+    is_served = any(queue in one.beat.queues for one in takers)
+    ready = 0 if is_served else facts.depth(queue, (Place.READY,))
+    return Measure("no-workers", ready, 0, f"{ready} ready, no worker serves queue {queue}", queue)
+
+
+def _oldest(facts: Snapshot, limits: Thresholds, queue: str) -> Measure:
+    age = facts.oldest_seconds(queue)
+    says = f"the next task of queue {queue} has waited for {age:.0f} s"
+    return Measure("oldest-age", age, limits.oldest_seconds, says, queue)

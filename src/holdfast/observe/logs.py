@@ -1,0 +1,76 @@
+"""Logs on stderr, in lines for people or in JSON for machines. Whatever user code says, or what
+was stored: it stays on its line, steers no terminal and has its secrets hidden. A line from within
+a stage names it, also if it comes from a logger that knows nothing of all this."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import textwrap
+from typing import Any, Literal
+
+from holdfast.domain.errors import InvalidSetting
+from holdfast.domain.plain import plain, plain_line
+from holdfast.domain.redaction import USUAL, Redactor
+from holdfast.ports import scope
+
+Format = Literal["console", "json"]
+
+CONSOLE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def configure(
+    format: Format = "console", level: int = logging.INFO, redactor: Redactor = USUAL
+) -> None:
+    """On the root logger, unless somebody has set that up already: then that stands."""
+    handler = Lines(sys.stderr)
+    handler.setFormatter(formatter(format, redactor))
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+def formatter(format: Format, redactor: Redactor) -> logging.Formatter:
+    if format == "console":
+        return PlainFormatter(CONSOLE, redactor=redactor)
+    try:
+        from holdfast.observe.structured import json_formatter
+    except ModuleNotFoundError as error:
+        if error.name != "structlog":
+            raise
+        reason = "logs in JSON need structlog: pip install 'holdfast[server]'"
+        raise InvalidSetting("HOLDFAST_LOG", format, reason) from error
+    return json_formatter(redactor)
+
+
+class Lines(logging.StreamHandler[Any]):
+    """A record that cannot be made into a line is told of in a line, without what is in it."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        error = sys.exc_info()[0]
+        if error is not None and issubclass(error, OSError):
+            return  # the stream itself: there is nobody to tell
+        where = plain_line(f"{record.pathname}:{record.lineno}")
+        name = error.__name__ if error is not None else "an error"
+        print(f"a log line could not be written, of {where}: {name}", file=sys.stderr)
+
+
+class PlainFormatter(logging.Formatter):
+    """No part of a message may look like a line of its own. Only a traceback has several lines,
+    and they are indented."""
+
+    def __init__(self, form: str, *, redactor: Redactor = USUAL) -> None:
+        super().__init__(form)
+        self._redactor = redactor
+
+    def format(self, record: logging.LogRecord) -> str:
+        first, _, rest = super().format(record).partition("\n")
+        return f"{first}\n{_indented(self._redactor.text(rest))}" if rest else first
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        said = super().formatMessage(record)
+        if fields := scope.fields():
+            said += f" [{' '.join(f'{name}={value}' for name, value in fields.items())}]"
+        return plain_line(self._redactor.text(said))
+
+
+def _indented(text: str) -> str:
+    return textwrap.indent(plain(text), "    ", lambda _: True)

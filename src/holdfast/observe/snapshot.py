@@ -1,0 +1,71 @@
+"""One look at the store, for all who show or judge it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+
+import msgspec
+
+from holdfast.domain.state import SUSPENDED
+from holdfast.domain.task import Place
+from holdfast.ports import Stats, Switch, Thrown, WorkerInfo
+
+WAITING = (Place.READY, Place.LINE, Place.LATER)
+
+
+class Severity(StrEnum):
+    PAGE = "page"  # somebody is woken
+    TICKET = "ticket"  # in working hours
+    INFO = "info"
+
+
+class Alert(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Something that a person should know, for as long as it is so."""
+
+    code: str  # stable: "backlog"
+    severity: Severity
+    queue: str = ""  # empty: of the whole store
+    says: str
+    value: float
+    threshold: float
+    since: float
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    stats: Stats
+    workers: tuple[WorkerInfo, ...] = ()
+    thrown: tuple[Thrown, ...] = ()
+    alerts: tuple[Alert, ...] = ()
+    durable: bool = True
+    degraded: bool = False  # on memory, because the real store was out of reach at the start
+    findings: Mapping[str, int] | None = None  # of the last examination, by invariant
+    event_lag_seconds: float = 0.0
+
+    @property
+    def queues(self) -> list[str]:
+        """Those that have, had or would have tasks: switched ones and served ones too."""
+        switched = (one.name for one in self.thrown if one.switch is not Switch.DRAIN)
+        served = (queue for worker in self.live for queue in worker.beat.queues)
+        return sorted({*self.stats.by_queue, *self.stats.heads, *switched, *served})
+
+    @property
+    def live(self) -> list[WorkerInfo]:
+        return [worker for worker in self.workers if worker.live]
+
+    @property
+    def suspended(self) -> int:
+        return sum(self.stats.by_status.get(status, 0) for status in SUSPENDED)
+
+    def named(self, switch: Switch) -> set[str]:
+        """The queues or workers for which it is thrown."""
+        return {one.name for one in self.thrown if one.switch is switch}
+
+    def depth(self, queue: str, places: Iterable[Place] = WAITING) -> int:
+        counted = self.stats.by_queue.get(queue, {})
+        return sum(counted.get(place, 0) for place in places)
+
+    def oldest_seconds(self, queue: str) -> float:
+        """How long the task that its queue hands out next has waited since it last moved."""
+        head = self.stats.heads.get(queue)
+        return 0.0 if head is None else max(0.0, self.stats.now - head.updated_at)

@@ -1,0 +1,73 @@
+"""What is counted and timed, kept in the store so that it outlives every process."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+
+import msgspec
+
+from holdfast.domain.state import Status
+from holdfast.domain.task import Place, Task
+
+# The upper ends of the spans in which stages' times are counted; the last one has no end.
+BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0)
+
+
+class Moves(msgspec.Struct, frozen=True, kw_only=True):
+    """How often tasks of a type and queue went from one status to another, and how long they had
+    dwelt in the first. Without type and queue: from before these were counted apart."""
+
+    before: Status
+    after: Status
+    count: int
+    dwell_seconds: float
+    queue: str = ""
+    type: str = ""
+
+
+class Timings(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the calls of a stage took: how many in each span of BUCKETS, and in all."""
+
+    type: str
+    stage: str
+    outcome: str  # "done", "failed", "snoozed", "undone", "undo-failed"
+    counts: tuple[int, ...]  # one more than BUCKETS, not added up
+    total_seconds: float
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+
+class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Suspended tasks of one cause."""
+
+    fingerprint: str
+    count: int
+    newest: Task  # the one with the greatest id
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    by_status: Mapping[Status, int]
+    by_queue: Mapping[str, Mapping[Place, int]]
+    moves: tuple[Moves, ...]
+    refused: Mapping[str, int]  # "STATUS command" → how often
+    heads: Mapping[str, Task]  # the ready task that each queue would hand out next
+    now: float  # by the store's clock, which judges leases and due times
+    checkpoints: int = 0  # of tasks that have not settled
+    locks: int = 0  # tenants' locks that are held
+    timings: tuple[Timings, ...] = ()
+
+    @property
+    def transitions(self) -> tuple[Moves, ...]:
+        """The moves of all queues and types together."""
+        counts: Counter[tuple[Status, Status]] = Counter()
+        dwelt: defaultdict[tuple[Status, Status], float] = defaultdict(float)
+        for move in self.moves:
+            counts[move.before, move.after] += move.count
+            dwelt[move.before, move.after] += move.dwell_seconds
+        return tuple(
+            Moves(before=a, after=b, count=count, dwell_seconds=dwelt[a, b])
+            for (a, b), count in counts.items()
+        )

@@ -1,0 +1,84 @@
+"""What a person asks of one worker, over all machines: that it drains."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+from holdfast.domain.errors import StoreError
+from holdfast.ports import Clock, Store, Switch
+from holdfast.runtime.outages import Outages
+from holdfast.runtime.timing import sleep
+
+log = logging.getLogger("holdfast.worker")
+
+LOOK_SECONDS = 3.0
+THREADS_SECONDS = 0.5
+
+
+class Ordered(Protocol):
+    """Of a worker, what an order needs."""
+
+    name: str
+
+    @property
+    def in_threads(self) -> Collection[str]: ...
+
+    def stop_claiming(self) -> None: ...
+
+    async def drain(self) -> list[str]: ...
+
+
+class Orders:
+    """For one worker, on its loop. ``on_drained`` tells its owner that it has drained by order."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        outages: Outages,
+        worker: Ordered,
+        on_drained: Callable[[], None] | None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._outages = outages
+        self._worker = worker
+        self._on_drained = on_drained
+        self._draining: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        await sleep(self._clock, LOOK_SECONDS)
+        while not await self._is_told_to_drain():
+            await sleep(self._clock, LOOK_SECONDS)
+        log.info("worker %s is told to drain", self._worker.name)
+        self._worker.stop_claiming()
+        # A thread cannot be stopped, and this process may live on. Unlike at a process's end there
+        # is time: the leases are kept until the last plain function has returned.
+        while self._worker.in_threads:
+            await sleep(self._clock, THREADS_SECONDS)
+        self._draining = asyncio.create_task(self._drain())  # which ends this service, too
+
+    def abandon(self) -> None:
+        if self._draining is not None:
+            self._draining.cancel()
+
+    async def _is_told_to_drain(self) -> bool:
+        try:
+            thrown = await self._store.switches()
+        except StoreError as error:
+            self._outages.note(error)
+            return False
+        mine = (Switch.DRAIN, self._worker.name)
+        return any((one.switch, one.name) == mine for one in thrown)
+
+    async def _drain(self) -> None:
+        try:
+            await self._worker.drain()
+        except Exception:
+            log.exception("worker %s has not drained as it should", self._worker.name)
+        if self._on_drained is not None:
+            self._on_drained()

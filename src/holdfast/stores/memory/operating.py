@@ -1,0 +1,57 @@
+"""What people switch off, and what is written down of all that they do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.domain.audit import Audit, Chain
+from holdfast.ports import Switch, Thrown, Topic
+from holdfast.stores.memory.state import Shelves
+
+
+class Operating(Shelves):
+    async def throw(self, switch: Switch, name: str, *, on: bool, audit: Audit) -> bool:
+        with self._lock:
+            self._note(audit)
+            if self._is_off(switch, name) != on:
+                return False
+            if on:
+                self._set_back(switch, name)
+            else:
+                self._thrown[switch, name] = Thrown(
+                    switch=switch, name=name, by=audit.by, at=audit.at
+                )
+            return True
+
+    def _set_back(self, switch: Switch, name: str) -> None:
+        del self._thrown[switch, name]
+        if switch is Switch.CLAIMING:
+            self._signals.notify(Topic.READY)
+
+    async def switches(self) -> Sequence[Thrown]:
+        with self._lock:
+            return list(self._thrown.values())
+
+    # -- audits
+
+    async def audit(self, entry: Audit) -> None:
+        with self._lock:
+            self._note(entry)
+            if entry.refused is not None:
+                self._refused[f"{entry.before} {entry.command}"] += 1
+
+    async def seal(self, *, limit: int) -> int:
+        """Each entry was linked when it was written."""
+        del limit
+        return 0
+
+    async def audits(self, *, limit: int, cursor: str | None = None) -> Sequence[Audit]:
+        with self._lock:
+            start = int(cursor or 0)
+            return [link.entry for link in self._links[::-1][start : start + limit]]
+
+    async def chain(self, *, after: int = 0, limit: int) -> Chain:
+        with self._lock:
+            start = max(0, after - self._base.seq)
+            links = tuple(self._links[start : start + limit])
+            return Chain(base=self._base, head=self._head(), links=links)

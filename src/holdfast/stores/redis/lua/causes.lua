@@ -1,0 +1,17 @@
+-- causes: ARGV 2… fingerprints. Of each: nothing, or how many tasks it has suspended, and the id and
+-- the fields of the newest that can be read.
+
+local LOOK = 10
+
+local function cause(fingerprint)
+  local key = K.by_cause(fingerprint)
+  for _, id in ipairs(follow('ZREVRANGEBYLEX', key, '+', '-', 'LIMIT', 0, LOOK) or {}) do
+    local r, fields = read(id)
+    if r then return {call('ZCARD', key), id, fields} end
+  end
+  return false
+end
+
+local answers = {}
+for i = 2, #ARGV do answers[i - 1] = cause(ARGV[i]) end
+return answers

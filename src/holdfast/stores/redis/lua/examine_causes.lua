@@ -1,0 +1,15 @@
+-- examine_causes: ARGV 2 "1": mend, 3… fingerprints. Answers those that are counted wrong, with what
+-- is said and what is.
+
+local fix, wrong = ARGV[2] == '1', {}
+for i = 3, #ARGV do
+  local cause = ARGV[i]
+  local says = tonumber(call('ZSCORE', K.errors, cause) or '0')
+  local tasks = call('ZCARD', K.by_cause(cause))
+  if says ~= tasks then
+    wrong[#wrong + 1] = {cause, says, tasks}
+    causes[cause] = true
+  end
+end
+if fix then count_causes() end
+return wrong

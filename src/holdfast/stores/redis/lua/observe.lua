@@ -1,0 +1,4 @@
+-- observe: ARGV 2… pairs of a field and by how much it grows.
+
+for i = 2, #ARGV, 2 do call('HINCRBY', K.durations, ARGV[i], ARGV[i + 1]) end
+return 1

@@ -1,0 +1,66 @@
+"""How long the calls of stages took: a hash with a field for each span, and one for the sum."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from holdfast.ports import BUCKETS, Timings
+from holdfast.stores.redis import scripts
+from holdfast.stores.redis.partition import BATCH, Partition
+
+SPANS = len(BUCKETS) + 1
+SUM = "us"  # in microseconds: a hash counts in whole numbers
+
+
+async def observe(part: Partition, batch: Sequence[Timings]) -> None:
+    grown: Counter[str] = Counter()
+    for timings in batch:
+        grown.update(dict(_fields(timings)))
+    pairs = [(field, by) for field, by in grown.items() if by]
+    for start in range(0, len(pairs), BATCH):
+        words = [word for pair in pairs[start : start + BATCH] for word in pair]
+        await part.call(scripts.OBSERVE, *words, again=False)
+
+
+def _fields(timings: Timings) -> Iterator[tuple[str, int]]:
+    of = f"{timings.type} {timings.stage} {timings.outcome}"
+    yield f"{of} {SUM}", round(timings.total_seconds * 1_000_000)
+    for span, count in enumerate(timings.counts):
+        yield f"{of} {span}", count
+
+
+def timings_of(counted: Mapping[str, int]) -> Iterator[Timings]:
+    """What the hash says. A span that is unknown here, of a newer code, counts as the last."""
+    spans: defaultdict[str, Counter[int]] = defaultdict(Counter)
+    for field, count in counted.items():
+        of, _, span = field.rpartition(" ")
+        if span != SUM:
+            spans[of][min(int(span), SPANS - 1)] += count
+    for of, counts in spans.items():
+        type_, stage, outcome = of.split(" ")
+        yield Timings(
+            type=type_,
+            stage=stage,
+            outcome=outcome,
+            counts=tuple(counts[span] for span in range(SPANS)),
+            total_seconds=counted.get(f"{of} {SUM}", 0) / 1_000_000,
+        )
+
+
+def merged(timings: Iterable[Timings]) -> tuple[Timings, ...]:
+    all_of: dict[tuple[str, str, str], Timings] = {}
+    for one in timings:
+        of = one.type, one.stage, one.outcome
+        all_of[of] = _added(all_of[of], one) if of in all_of else one
+    return tuple(all_of.values())
+
+
+def _added(one: Timings, other: Timings) -> Timings:
+    return Timings(
+        type=one.type,
+        stage=one.stage,
+        outcome=one.outcome,
+        counts=tuple(a + b for a, b in zip(one.counts, other.counts, strict=True)),
+        total_seconds=one.total_seconds + other.total_seconds,
+    )

@@ -1,0 +1,9 @@
+import pytest
+
+from tests.observe.promtool import PROMTOOL
+
+
+@pytest.fixture
+def promtool() -> str:
+    assert PROMTOOL is not None
+    return PROMTOOL

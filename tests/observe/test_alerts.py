@@ -1,0 +1,170 @@
+"""What is raised, what is cleared, and what is said once only."""
+
+from typing import Any
+
+import pytest
+
+from holdfast.domain.state import Status
+from holdfast.observe import alerts
+from holdfast.observe.alerts import AlertCleared, AlertRaised, Alerts, Thresholds, judge
+from holdfast.observe.snapshot import Severity, Snapshot
+from holdfast.ports import Switch
+from tests.domain.making import NOW
+from tests.observe.making import snapshot, thrown, waiting, worker
+
+LIMITS = Thresholds(backlog={"mail": 10, "*": 100})
+SERVED = {"workers": (worker("w-1", "mail", "other", "default"),)}
+
+
+def judged(facts: Snapshot, before: Alerts | None = None, *, now: float = NOW) -> Alerts:
+    return judge(facts, LIMITS, before or {}, now=now)
+
+
+def names(found: Alerts) -> set[tuple[str, str]]:
+    return set(found)
+
+
+def test_a_store_at_peace_raises_nothing() -> None:
+    facts = snapshot(snapshot_of=SERVED, **waiting("default", 5), checkpoints=5, locks=5)
+    assert judged(facts) == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "at", "above"),
+    [
+        ("checkpoints", {"checkpoints": 10_000}, {"checkpoints": 10_001}),
+        ("tenant-locks", {"locks": 100}, {"locks": 101}),
+    ],
+)
+def test_what_is_counted_is_raised_above_its_threshold(
+    code: str, at: dict[str, Any], above: dict[str, Any]
+) -> None:
+    assert judged(snapshot(**at)) == {}
+    assert names(judged(snapshot(**above))) == {(code, "")}
+
+
+def test_an_alert_stands_until_its_value_is_below_four_fifths() -> None:
+    first = judged(snapshot(locks=101))
+    between = judged(snapshot(locks=80), first, now=NOW + 60)
+    assert names(between) == {("tenant-locks", "")}
+    assert between["tenant-locks", ""].since == NOW, "it stands since it was raised"
+    assert judged(snapshot(locks=79), between) == {}
+    assert judged(snapshot(locks=100)) == {}, "and it is not raised between the two"
+
+
+def test_the_backlog_of_a_queue_is_judged_by_its_own_threshold_or_that_of_the_others() -> None:
+    assert judged(snapshot(snapshot_of=SERVED, **waiting("mail", 10))) == {}
+    assert names(judged(snapshot(snapshot_of=SERVED, **waiting("mail", 11)))) == {
+        ("backlog", "mail")
+    }
+    assert judged(snapshot(snapshot_of=SERVED, **waiting("other", 11))) == {}
+    assert names(judged(snapshot(snapshot_of=SERVED, **waiting("other", 101)))) == {
+        ("backlog", "other")
+    }
+
+
+def test_the_backlog_is_what_waits_in_the_queue_in_a_line_or_for_a_time() -> None:
+    facts = snapshot(snapshot_of=SERVED, **waiting("mail", 4, line=4, later=3, parked=90, leased=9))
+    assert judged(facts)["backlog", "mail"].value == 11
+
+
+def test_without_a_threshold_for_other_queues_they_are_not_judged() -> None:
+    facts = snapshot(snapshot_of=SERVED, **waiting("other", 10**9))
+    assert judge(facts, Thresholds(backlog={"mail": 10}), {}, now=NOW) == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "of"),
+    [
+        ("lone-lock", {"findings": {"I2": 1}}),
+        ("event-lag", {"event_lag_seconds": 5.1}),
+        ("not-durable", {"durable": False}),
+    ],
+)
+def test_what_is_wrong_with_the_whole_store_is_raised(code: str, of: dict[str, Any]) -> None:
+    raised = judged(snapshot(snapshot_of=of))
+    assert names(raised) == {(code, "")}
+    assert judged(snapshot(), raised) == {}, "and cleared when it is over"
+
+
+def test_other_findings_and_a_small_lag_are_no_alert() -> None:
+    of = {"findings": {"I11": 3}, "event_lag_seconds": 5.0}
+    assert judged(snapshot(snapshot_of=of)) == {}
+
+
+def test_suspended_tasks_are_told_with_their_number() -> None:
+    facts = snapshot(by_status={Status.FAILED: 2, Status.ROLLBACK_FAILED: 1, Status.RUNNING: 9})
+    [alert] = judged(facts).values()
+    assert (alert.code, alert.value) == ("suspended", 3)
+    assert "3" in alert.says
+
+
+@pytest.mark.parametrize(
+    "workers",
+    [
+        (),
+        (worker("w-1", "other"),),
+        (worker("w-1", "mail", live=False),),
+        (worker("draining", "mail"),),
+    ],
+    ids=["none", "of another queue", "lost", "draining"],
+)
+def test_ready_tasks_that_no_worker_would_take_are_told(workers: Any) -> None:
+    of = {"workers": workers, "thrown": (thrown(Switch.DRAIN, "draining"),)}
+    facts = snapshot(snapshot_of=of, **waiting("mail", 1))
+    assert names(judged(facts)) == {("no-workers", "mail")}
+
+
+def test_a_worker_that_serves_the_queue_is_enough() -> None:
+    of = {"workers": (worker("w-1", "other"), worker("w-2", "mail"))}
+    assert judged(snapshot(snapshot_of=of, **waiting("mail", 1))) == {}
+
+
+def test_nothing_is_missed_where_nothing_waits() -> None:
+    assert judged(snapshot(**waiting("mail", 0, line=3, later=3))) == {}
+
+
+def test_a_task_that_waits_too_long_is_told() -> None:
+    facts = snapshot(snapshot_of=SERVED, **waiting("mail", 1, age_seconds=900))
+    assert judged(facts) == {}
+    facts = snapshot(snapshot_of=SERVED, **waiting("mail", 1, age_seconds=901))
+    assert names(judged(facts)) == {("oldest-age", "mail")}
+
+
+def test_a_queue_that_a_person_has_paused_may_wait() -> None:
+    of = {"thrown": (thrown(Switch.CLAIMING, "mail"),)}
+    assert judged(snapshot(snapshot_of=of, **waiting("mail", 1, age_seconds=5000))) == {}
+    backlog = judged(snapshot(snapshot_of=of, **waiting("mail", 11, age_seconds=5000)))
+    assert names(backlog) == {("backlog", "mail")}, "but not without end"
+
+
+def test_a_store_that_is_away_is_an_alert_beside_those_that_stood() -> None:
+    before = judged(snapshot(locks=101))
+    during = alerts.away("nobody answers", before, now=NOW + 5)
+    later = alerts.away("nobody answers", during, now=NOW + 10)
+    assert names(later) == {("tenant-locks", ""), ("store-away", "")}
+    assert later["store-away", ""].since == NOW + 5
+    assert names(judged(snapshot(locks=101), later)) == {("tenant-locks", "")}
+
+
+def test_only_what_has_changed_is_told() -> None:
+    before, after = judged(snapshot(locks=101)), judged(snapshot(checkpoints=10_001))
+    assert list(alerts.changes(before, before, now=NOW)) == []
+    assert list(alerts.changes(before, after, now=NOW + 9)) == [
+        AlertRaised(alert=after["checkpoints", ""], at=NOW + 9),
+        AlertCleared(alert=before["tenant-locks", ""], at=NOW + 9),
+    ]
+
+
+def test_each_alert_has_a_severity() -> None:
+    facts = snapshot(
+        snapshot_of={"durable": False, "findings": {"I2": 1}, "event_lag_seconds": 9.0},
+        **waiting("mail", 11, age_seconds=901),
+        by_status={Status.FAILED: 1},
+        checkpoints=10_001,
+        locks=101,
+    )
+    found = alerts.away("nobody answers", judged(facts), now=NOW)
+    assert {code for code, _ in found} == set(alerts.SEVERITIES)
+    assert {code for code, queue in found if queue} == set(alerts.OF_QUEUES)
+    assert found["no-workers", "mail"].severity is Severity.PAGE
