@@ -2,9 +2,11 @@
 
 import asyncio
 import os
+import pty
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,10 +21,15 @@ from holdfast.clock import SystemClock
 from holdfast.domain import events as ev
 from holdfast.domain.state import Status
 from holdfast.ports import Detail, Filter, Finding
+from holdfast.testing.servers.waiting import until
 
 RUN = "from pathlib import Path; from holdfast.cli.demo import run; import sys; "
 # A background shell hands down that interrupts are ignored; at a terminal they are not.
 INTERRUPTIBLE = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+OFFER = (
+    "import os, sys; from pathlib import Path; from holdfast.cli.demo_offer import offer\n"
+    "offer(Path(sys.argv[1]), os.environ, print)"
+)
 SHORT = RUN + "sys.exit(run(tenants=24, speed=2, folder=Path(sys.argv[1])))"
 
 
@@ -42,6 +49,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     folder = tmp_path_factory.mktemp("demo")
     done = subprocess.run(
         [sys.executable, "-c", SHORT, str(folder)],
+        stdin=subprocess.DEVNULL,  # nobody is there to answer
         capture_output=True,
         text=True,
         timeout=100,
@@ -88,6 +96,9 @@ def test_the_demo_ends_well_and_says_so_in_plain_lines(ran: Ran) -> None:
         "holdfast tasks rollback",
         "24 (23 completed, 1 rolled back)",
         "tasks list",
+        "A service with two worker processes runs at http://127.0.0.1:",
+        '/api/workflows/apply: 200, "hello, world, at attempt 1"',
+        "The service has ended.",
     ):
         assert line in ran.output
     assert "\x1b[" not in ran.output
@@ -178,6 +189,50 @@ def test_the_judge_sees_what_was_tampered_with(ran: Ran, tamper: Tamper, noticed
 def test_what_the_doctor_finds_makes_the_demo_fail(ran: Ran) -> None:
     finding = Finding(invariant="I1", task_id=None, says="is nowhere", mended=False)
     assert exit_code(judge(ran.told, ran.details, [finding])) == 1
+
+
+def test_on_a_terminal_the_service_runs_until_enter(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    offering = subprocess.Popen(
+        [sys.executable, "-u", "-c", OFFER, str(tmp_path)],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    os.close(theirs)
+    assert offering.stdout is not None
+    said = "".join(iter(offering.stdout.readline, "Press Enter to end the service.\n"))
+    url = next(line for line in said.splitlines() if line.startswith("URL=")).removeprefix("URL=")
+    with urllib.request.urlopen(f"{url}/livez") as answer:
+        assert answer.status == 200
+    os.write(ours, b"\n")
+    rest, _ = offering.communicate(timeout=60)
+    os.close(ours)
+    assert rest == "The service has ended.\n"
+    assert offering.returncode == 0
+    assert "hello to itself" not in said
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(f"{url}/livez")
+
+
+def test_the_service_does_not_outlive_a_demo_that_is_killed(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    offering = subprocess.Popen(
+        [sys.executable, "-u", "-c", OFFER, str(tmp_path)],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert offering.stdout is not None
+    for line in offering.stdout:
+        if line.startswith("Press Enter"):
+            break
+    offering.kill()
+    offering.communicate()
+    for opened in (ours, theirs):
+        os.close(opened)
+    log = tmp_path / "service.log"
+    until(lambda: "the service has stopped" in log.read_text(), "it ends", seconds=60)
 
 
 def test_an_interrupt_ends_the_workers_too(tmp_path: Path) -> None:

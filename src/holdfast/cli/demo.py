@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from holdfast.cli.demo_judge import Told, exit_code, judge
+from holdfast.cli.demo_offer import offer
 from holdfast.cli.demo_screen import Scene, Screen, screen_for
 from holdfast.cli.demo_workers import WorkerProcess, Workers
 from holdfast.cli.demo_world import FOLDER, SPEED, World
@@ -44,13 +45,19 @@ LOOKED_AT_SECONDS = 2.0  # a person reads before deciding
 
 def run(*, tenants: int = 40, speed: float = 1.0, folder: Path | None = None) -> int:
     """0: all was as promised, counted in the store. ``speed`` 4 makes the stages four times as
-    quick; ``folder`` is for store and logs, else one is made and kept."""
+    quick; ``folder`` is for store and logs, else one is made and kept. At the end a service is
+    offered to try."""
     console = Console(highlight=False)
     place = folder or Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
     environment = _environment(place, speed)
     _enter(environment)
     try:
-        return asyncio.run(_told(place, environment, screen_for(console), tenants))
+        code = asyncio.run(_told(place, environment, screen_for(console), tenants))
+        if code == 0:
+            offer(
+                place, environment, lambda line: console.print(line, markup=False, soft_wrap=True)
+            )
+        return code
     except (KeyboardInterrupt, asyncio.CancelledError):
         if folder is None:
             shutil.rmtree(place)

@@ -13,11 +13,13 @@ from holdfast.cli.doctor import doctor
 from holdfast.cli.exits import EPILOG, Root
 from holdfast.cli.plans import plans
 from holdfast.cli.prune import prune
+from holdfast.cli.serve import serve
 from holdfast.cli.states import states
 from holdfast.cli.stats import stats
 from holdfast.cli.suspended import suspended
 from holdfast.cli.tasks import tasks
 from holdfast.cli.tenants import tenants
+from holdfast.cli.tokens import tokens
 from holdfast.cli.triggers import triggers
 from holdfast.cli.why import why
 from holdfast.cli.worker import worker
@@ -58,6 +60,7 @@ def holdfast(
     context.obj = store
 
 
+cli.command()(serve)
 cli.command()(worker)
 cli.add_typer(tasks, name="tasks")
 cli.add_typer(suspended, name="suspended")
@@ -65,6 +68,7 @@ cli.add_typer(bulk, name="bulk")
 cli.add_typer(tenants, name="tenants")
 cli.add_typer(plans, name="plans")
 cli.add_typer(triggers, name="triggers")
+cli.add_typer(tokens, name="tokens")
 cli.command()(why)
 cli.command()(doctor)
 cli.command()(stats)

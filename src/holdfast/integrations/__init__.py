@@ -1,0 +1,1 @@
+"""Holdfast inside other frameworks. Each needs its own library."""

@@ -1,0 +1,128 @@
+"""Holdfast in a FastAPI application of your own: workers in its lifespan, and the API as a router.
+
+from holdfast.integrations import fastapi as hf
+
+api = FastAPI(lifespan=hf.lifespan(app, workers=1))
+api.include_router(hf.router(app), prefix="/holdfast")   # the HTTP API, for those with a token
+
+@api.post("/orders")
+async def order(engine: hf.Engine) -> str: ...
+
+Needs the extra: pip install 'holdfast[server]'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Annotated, Any, TypeAlias
+
+from fastapi import APIRouter, Depends, FastAPI, Request
+
+from holdfast.app import Holdfast
+from holdfast.domain.errors import HoldfastError
+from holdfast.server.api import add_parts
+from holdfast.server.routes import ALL, health
+from holdfast.server.routing import Routes
+from holdfast.server.service import Service
+from holdfast.server.tokens import Token
+
+__all__ = ["Engine", "engine", "lifespan", "router"]
+
+State: TypeAlias = Mapping[str, Any] | None
+Lifespan: TypeAlias = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
+
+DOCUMENT = "/openapi.json"  # in your application it would be yours, for everybody to read
+
+
+def lifespan(
+    app: Holdfast,
+    *,
+    workers: int = 1,
+    tokens: Sequence[Token] = (),
+    then: Lifespan | None = None,
+    **options: Any,
+) -> Lifespan:
+    """Opens the engine, with so many workers in this process; drains them at the end.
+
+    ``then``: your own lifespan, which finds the engine open. ``tokens``: beside those of the file
+    that HOLDFAST_TOKENS names. ``options`` are those of the workers: slots, queues.
+    """
+
+    @asynccontextmanager
+    async def opened(api: FastAPI) -> AsyncIterator[State]:
+        async with _serving(api, Service(app, tokens=tokens), workers=workers, **options):
+            if then is None:
+                yield None
+            else:
+                async with then(api) as state:
+                    yield state
+
+    return opened
+
+
+def router(of: Holdfast | Service) -> APIRouter:
+    """The HTTP API, to include under any prefix. Alone it opens the engine without workers; beside
+    `lifespan` it uses what that has opened."""
+
+    @asynccontextmanager
+    async def opened(api: FastAPI) -> AsyncIterator[None]:
+        if _found(api) is not None:
+            yield
+        elif isinstance(of, Service):
+            async with _serving(api, of, workers=0):
+                yield
+        else:
+            async with _serving(api, Service(of), workers=0):
+                yield
+
+    made = APIRouter(lifespan=opened)
+    for part in ALL:
+        made.include_router(part if part is not health.router else _without_document(part))
+    return made
+
+
+async def engine(request: Request) -> Holdfast:
+    service = _found(request.app)
+    if service is None:
+        raise HoldfastError("no engine is open here: FastAPI(lifespan=lifespan(app))")
+    return service.app
+
+
+Engine = Annotated[Holdfast, Depends(engine)]
+
+
+@asynccontextmanager
+async def _serving(
+    api: FastAPI, service: Service, *, workers: int, **options: Any
+) -> AsyncIterator[None]:
+    given = api.openapi
+    api.state.holdfast, api.openapi = service, _completed(given)  # type: ignore[method-assign]
+    try:
+        async with service.running(workers=workers, **options):
+            yield
+    finally:
+        api.state.holdfast, api.openapi = None, given  # type: ignore[method-assign]
+
+
+def _found(api: FastAPI) -> Service | None:
+    found: Service | None = getattr(api.state, "holdfast", None)
+    return found
+
+
+def _without_document(part: Routes) -> Routes:
+    kept = Routes("service")
+    kept.routes.extend(route for route in part.routes if getattr(route, "path", "") != DOCUMENT)
+    return kept
+
+
+def _completed(given: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
+    """Your document, with the parts to which our routes in it refer."""
+
+    def document() -> dict[str, Any]:
+        made = given()
+        if "Problem" not in made.get("components", {}).get("schemas", {}):
+            add_parts(made)
+        return made
+
+    return document

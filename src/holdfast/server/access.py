@@ -1,0 +1,121 @@
+"""Who asks, and what they may do. Every request comes through `admit`: this is the one place.
+
+Each route says which role it needs (`needs`); a route that says nothing is not served. A token may
+be limited to tenants. Then what belongs to others does not exist for it, and what concerns all of
+them is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+
+from holdfast.domain.errors import HoldfastError, InvalidInput
+from holdfast.domain.task import By
+from holdfast.server.tokens import Role, Token
+
+ROLE = "x-holdfast-role"
+PUBLIC = "public"
+SCHEME = "token"  # of the OpenAPI document
+
+
+class Unauthenticated(HoldfastError):
+    code = "unauthenticated"
+
+
+class Forbidden(HoldfastError):
+    code = "forbidden"
+
+
+class TooManyRequests(HoldfastError):
+    code = "too-many-requests"
+
+    def __init__(self, retry_seconds: float) -> None:
+        super().__init__("this token has sent too many requests; try again later")
+        self.retry_seconds = retry_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    actor: str
+    origin: str
+    role: Role
+    token_id: str = ""
+    tenants: frozenset[str] | None = None  # None: all of them
+
+    def by(self, reason: str = "") -> By:
+        return By(actor=self.actor, origin=self.origin, reason=reason)
+
+    def sees(self, tenant: str | None) -> bool:
+        return self.tenants is None or tenant in self.tenants
+
+    def tenant_for(self, asked: str | None) -> str | None:
+        """The tenant to submit for or to look at: who has one tenant only need not name it."""
+        if self.tenants is None:
+            return asked
+        if asked is None and len(self.tenants) == 1:
+            return next(iter(self.tenants))
+        if asked is None:
+            raise InvalidInput("tenant: this token has several tenants, so name one of them")
+        if asked not in self.tenants:
+            raise Forbidden("this token is not for that tenant")
+        return asked
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a route needs of its caller; ``role`` None: nothing."""
+
+    role: Role | None
+    everywhere: bool = False  # concerns all tenants: not for a token that is limited to some
+
+    def refusal(self, caller: Caller) -> Forbidden | None:
+        if self.role is not None and caller.role.rank < self.role.rank:
+            return Forbidden(f"this needs the role {self.role}, and the token has {caller.role}")
+        if self.everywhere and caller.tenants is not None:
+            return Forbidden("this concerns all tenants, and the token is limited to some")
+        return None
+
+
+def caller_of_token(token: Token, origin: str) -> Caller:
+    return Caller(
+        actor=f"token:{token.name}",
+        origin=origin,
+        role=token.role,
+        token_id=token.id,
+        tenants=frozenset(token.tenants) if token.tenants else None,
+    )
+
+
+def bearer(request: Request) -> str:
+    scheme, _, text = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not text.strip():
+        raise Unauthenticated("send a token: Authorization: Bearer hf_…")
+    return text.strip()
+
+
+def described(need: Need) -> dict[str, Any]:
+    """For the OpenAPI document, from which the route reads its need back."""
+    if need.role is None:
+        return {ROLE: PUBLIC, "security": []}
+    said = f"{need.role}, of all tenants" if need.everywhere else str(need.role)
+    return {ROLE: said, "security": [{SCHEME: []}]}
+
+
+def caller_of(request: Request) -> Caller:
+    found: Caller = request.state.caller
+    return found
+
+
+async def _caller(request: Request) -> Caller:
+    return caller_of(request)
+
+
+CallerOf = Annotated[Caller, Depends(_caller)]
+
+
+def only_visible(caller: Caller, tenants: Iterable[str | None]) -> bool:
+    return all(caller.sees(tenant) for tenant in tenants)

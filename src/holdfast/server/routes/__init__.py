@@ -1,0 +1,44 @@
+"""One file for each resource."""
+
+from holdfast.server.routes import (
+    alerts,
+    audit,
+    bulk,
+    doctor,
+    health,
+    plans,
+    queues,
+    states,
+    stats,
+    suspended,
+    task_events,
+    tasks,
+    tenants,
+    triggers,
+    types,
+    workers,
+    workflows,
+)
+
+ALL = tuple(
+    module.router
+    for module in (
+        workflows,
+        tasks,
+        task_events,
+        types,
+        plans,
+        triggers,
+        stats,
+        suspended,
+        bulk,
+        workers,
+        queues,
+        tenants,
+        alerts,
+        audit,
+        doctor,
+        states,
+        health,
+    )
+)

@@ -1,0 +1,89 @@
+"""What a person should know now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi.responses import StreamingResponse
+from pydantic import Field
+
+from holdfast.app import shapes
+from holdfast.app.monitor import Change
+from holdfast.observe.alerts import AlertRaised
+from holdfast.observe.snapshot import Alert, Severity
+from holdfast.server import schemas as sc
+from holdfast.server import sse
+from holdfast.server.routing import Routes, needs
+from holdfast.server.service import Service, ServiceOf
+from holdfast.server.tokens import Role
+
+router = Routes("alerts")
+
+NEWS_MAX = 1000
+
+
+class AlertView(sc.Answer):
+    code: str = Field(examples=["backlog"])
+    severity: Severity
+    queue: str | None = Field(description="null: of the whole store")
+    says: str
+    value: float
+    threshold: float
+    since: sc.Time
+
+
+class AlertList(sc.Answer):
+    alerts: list[AlertView]
+
+
+@router.get("/internal/alerts", response_model=AlertList, **needs(Role.VIEWER, everywhere=True))
+async def list_alerts(service: ServiceOf) -> dict[str, Any]:
+    """Those that stand. Each service judges by itself, every five seconds."""
+    return {"alerts": [shape(alert) for alert in service.monitor.alerts]}
+
+
+_watching = needs(Role.VIEWER, everywhere=True)
+
+
+@router.get(
+    "/internal/alerts/events",
+    response_class=StreamingResponse,
+    **_watching | {"responses": _watching["responses"] | sse.DOCUMENTED},
+)
+async def alert_events(service: ServiceOf) -> StreamingResponse:
+    """Those that stand, as `raised`, then each that is `raised` or `cleared`."""
+    service.watch.check_room()
+    return service.stream(_told(service))
+
+
+async def _told(service: Service) -> AsyncIterator[bytes]:
+    news: asyncio.Queue[Change] = asyncio.Queue(NEWS_MAX)
+
+    def hear(change: Change) -> None:
+        if not news.full():  # whoever reads so slowly may ask for the list
+            news.put_nowait(change)
+
+    leave = service.monitor.subscribe(hear)
+    try:
+        for alert in service.monitor.alerts:
+            yield sse.event("raised", shape(alert))
+        while True:
+            change = await news.get()
+            name = "raised" if isinstance(change, AlertRaised) else "cleared"
+            yield sse.event(name, shape(change.alert) | {"at": shapes.at(change.at)})
+    finally:
+        leave()
+
+
+def shape(alert: Alert) -> dict[str, Any]:
+    return {
+        "code": alert.code,
+        "severity": alert.severity,
+        "queue": alert.queue or None,
+        "says": alert.says,
+        "value": alert.value,
+        "threshold": alert.threshold,
+        "since": shapes.at(alert.since),
+    }

@@ -1,0 +1,87 @@
+"""Who did what, and whether that was changed since."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Query
+from pydantic import Field, StringConstraints
+
+from holdfast.app import auditing, shapes
+from holdfast.server import schemas as sc
+from holdfast.server.routing import Routes, needs
+from holdfast.server.service import ServiceOf
+from holdfast.server.tokens import Role
+
+router = Routes("audit")
+
+
+class AuditView(sc.Answer):
+    at: sc.Time
+    actor: str = Field(examples=["token:ann"])
+    origin: str = Field(examples=["10.0.0.7"])
+    reason: str
+    command: str = Field(examples=["cancel"])
+    task_id: str = Field(description="Of a task, or plan:ID, trigger:ID, queue:NAME, worker:NAME")
+    before: str
+    after: str
+    refused: str | None = Field(description="The code of the refusal; null: it was done")
+
+
+class AuditPage(sc.Answer):
+    entries: list[AuditView]
+    cursor: str | None
+
+
+class AuditQuery(sc.Sent):
+    task: str | sc.Absent = Field(default=None, max_length=200, description="About this")
+    limit: int = Field(default=sc.PAGE, ge=1, le=sc.PAGE_MAX)
+    cursor: sc.Offset | sc.Absent = None
+
+
+@router.get("/internal/audit", response_model=AuditPage, **needs(Role.VIEWER, everywhere=True))
+async def list_audit(query: Annotated[AuditQuery, Query()], service: ServiceOf) -> dict[str, Any]:
+    """The newest first, done or refused."""
+    entries, more = await auditing.entries_from(
+        service.app.store, int(query.cursor or 0), query.limit, query.task
+    )
+    hide = service.app.redactor
+    return {
+        "entries": [shapes.audit_shape(entry, hide) for entry in entries],
+        "cursor": None if more is None else str(more),
+    }
+
+
+class ChainView(sc.Answer):
+    holds: bool
+    links: int
+    base: str = Field(examples=["0:0000"], description="NUMBER:HASH on which the oldest hangs")
+    head: str = Field(description="NUMBER:HASH; note it elsewhere, and compare with it later")
+    loose: int = Field(description="Written down, and not in the chain yet")
+    broken_at: int | None
+    says: str | None
+
+
+Noted = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,15}:[0-9a-f]{64}$")]
+
+
+class ChainQuery(sc.Sent):
+    head: Noted | sc.Absent = Field(default=None, description="Noted before")
+
+
+@router.get(
+    "/internal/audit/verify", response_model=ChainView, **needs(Role.VIEWER, everywhere=True)
+)
+async def verify_audit(query: Annotated[ChainQuery, Query()], service: ServiceOf) -> dict[str, Any]:
+    """Walk the chain of hashes, from its base to its head."""
+    noted = auditing.anchor_from(query.head) if query.head else None
+    verdict = await auditing.verify(service.app.store, noted=noted, seals=False)
+    return {
+        "holds": verdict.broken is None,
+        "links": verdict.links,
+        "base": auditing.written(verdict.base),
+        "head": auditing.written(verdict.head),
+        "loose": verdict.loose,
+        "brokenAt": verdict.broken.seq if verdict.broken else None,
+        "says": verdict.broken.says if verdict.broken else None,
+    }

@@ -1,0 +1,217 @@
+"""Bulk actions: one command for all tasks that a filter matches."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from fastapi import Body, Path, Query
+from pydantic import Field
+
+from holdfast.app.bulk_order import BulkInfo
+from holdfast.app.bulk_shapes import bulk_shape, preview_shape
+from holdfast.domain.bulk import HIGHEST_RATE, LOWEST_RATE, STEPS_LIMIT, BulkCommand, Canary
+from holdfast.domain.errors import BulkNotFound
+from holdfast.domain.state import Status
+from holdfast.server import schemas as sc
+from holdfast.server.access import Caller, CallerOf
+from holdfast.server.routes.plans import halt_rule
+from holdfast.server.routes.tasks import TaskQuery, seen_by
+from holdfast.server.routing import Routes, needs
+from holdfast.server.service import Service, ServiceOf
+from holdfast.server.tokens import Role
+
+router = Routes("bulk")
+
+BulkId = Annotated[str, Path(min_length=1, max_length=200, examples=["0199a0b2c3d47e5f"])]
+
+
+class CanaryWanted(sc.Sent):
+    """A few first; the rest when those have not failed again."""
+
+    steps: list[Annotated[int, Field(ge=1, le=1_000_000), sc.NUMBER]] = Field(
+        default=[1, 10], min_length=1, max_length=STEPS_LIMIT
+    )
+    stop_at: str = Field(
+        default="20%",
+        pattern=r"^([0-9]{1,9}|(100|[0-9]{1,2})(\.[0-9]{1,6})?%)$",
+        description="Halt when more than this share or number has failed again",
+    )
+    wait_seconds: Annotated[float, Field(ge=1, le=86_400), sc.NUMBER] = 600
+
+
+class NewBulk(sc.Sent):
+    model_config = sc.example(
+        command="resume",
+        filter={"error": "4f0c9a7d12ab"},
+        canary={"steps": [1, 10]},
+        reason="the database is back",
+    )
+
+    command: BulkCommand
+    filter: TaskQuery = Field(examples=[{"error": "4f0c9a7d12ab"}])
+    everything: sc.Flag = Field(default=False, description="An empty filter is meant so")
+    rate: Annotated[float, Field(ge=LOWEST_RATE, le=HIGHEST_RATE), sc.NUMBER] = Field(
+        default=50, description="Tasks a second"
+    )
+    canary: CanaryWanted | None = None
+    limit: Annotated[int, Field(ge=1, le=10_000_000), sc.NUMBER] | None = None
+    force: sc.Flag = False
+    from_checkpoint: sc.Flag = True
+    key: sc.Key | None = Field(default=None, description="The same order again is the same action")
+    reason: sc.Reason = ""
+    dry_run: sc.Flag = Field(default=False, description="Say what it would touch; write nothing")
+
+    def told_canary(self) -> Canary | None:
+        if self.canary is None:
+            return None
+        return Canary(
+            steps=tuple(self.canary.steps),
+            stop_at=halt_rule(self.canary.stop_at),
+            wait_seconds=self.canary.wait_seconds,
+        )
+
+
+class CanaryView(sc.Answer):
+    steps: list[int]
+    stop_at: dict[str, Any]
+    wait_seconds: float
+
+
+class BulkView(sc.Answer):
+    bulk_id: str
+    command: BulkCommand
+    phase: str = Field(
+        examples=["waiting", "canary 1", "rest", "done", "halted", "stopped", "paused", "suspended"]
+    )
+    status: Status = Field(description="Of the task that carries it out")
+    matching: int = Field(description="When it began")
+    more: bool = Field(description="There were more than were counted")
+    left: int
+    done: int
+    refused: dict[str, int] = Field(description="By the code of the refusal")
+    changed: int = Field(description="By somebody else meanwhile: left alone")
+    gone: int
+    ended: int = Field(description="canary: came to rest, and well")
+    failed: int = Field(description="canary: failed again")
+    unknown: int = Field(description="canary: not at rest yet")
+    rate: float
+    canary: CanaryView | None
+    limit: int | None
+    filter: dict[str, Any]
+    started_by: str
+    origin: str
+    why: str
+    reason: str | None = Field(description="Why it was halted, stopped or paused")
+    error: str | None
+    created_at: sc.Time
+    updated_at: sc.Time
+
+
+class SampleView(sc.Answer):
+    task_id: str
+    type: str
+    tenant_id: str | None
+    status: Status
+    stage: str | None
+    updated_at: sc.Time
+
+
+class BulkPreviewView(sc.Answer):
+    matching: int
+    more: bool = Field(description="Than were looked at")
+    refused_now: int = Field(description="Of those looked at: they could not take the command")
+    sample: list[SampleView]
+
+
+class BulkPageView(sc.Answer):
+    bulks: list[BulkView]
+    cursor: str | None
+
+
+_making = needs(Role.OPERATOR, 409)
+
+
+@router.post(
+    "/internal/bulk",
+    status_code=201,
+    response_model=BulkView,
+    **_making
+    | {
+        "responses": _making["responses"]
+        | {200: {"model": BulkPreviewView, "description": "A dry run: nothing was written"}}
+    },
+)
+async def create_bulk(new: NewBulk, service: ServiceOf, caller: CallerOf) -> Any:
+    """Workers carry it out in the background, and go on after a crash. What has changed since it
+    was made is left alone, so nothing is touched twice."""
+    bulks, where = service.bulks(caller), seen_by(caller, new.filter.filter())
+    how = {"force": new.force, "from_checkpoint": new.from_checkpoint}
+    if new.dry_run:
+        preview = await bulks.preview(new.command, where, everything=new.everything, **how)
+        return sc.answer(200, preview_shape(preview))
+    handle = await bulks.start(
+        new.command,
+        where,
+        everything=new.everything,
+        rate=new.rate,
+        canary=new.told_canary(),
+        limit=new.limit,
+        key=new.key,
+        reason=new.reason,
+        **how,
+    )
+    return bulk_shape(await handle.info(), service.app.redactor)
+
+
+@router.get("/internal/bulk", response_model=BulkPageView, **needs(Role.VIEWER, everywhere=True))
+async def list_bulks(query: Annotated[sc.PageQuery, Query()], service: ServiceOf) -> dict[str, Any]:
+    """The newest first."""
+    page = await service.app.bulk.find(limit=query.limit, cursor=query.cursor)
+    hide = service.app.redactor
+    return {"bulks": [bulk_shape(one, hide) for one in page.bulks], "cursor": page.cursor}
+
+
+async def visible_bulk(service: Service, caller: Caller, bulk_id: str) -> BulkInfo:
+    """A token of some tenants sees those that were made for one of them."""
+    if not bulk_id.isascii() or not bulk_id.isprintable():
+        raise BulkNotFound(bulk_id)
+    info = await (await service.app.bulk.get(bulk_id)).info()
+    if not caller.sees(info.where.tenant):
+        raise BulkNotFound(bulk_id)
+    return info
+
+
+@router.get("/internal/bulk/{bulk_id}", response_model=BulkView, **needs(Role.VIEWER, 404))
+async def show_bulk(bulk_id: BulkId, service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
+    """How far it has got, as of its last round."""
+    return bulk_shape(await visible_bulk(service, caller, bulk_id), service.app.redactor)
+
+
+class BulkAsking(StrEnum):
+    STOP = "stop"
+    PAUSE = "pause"
+    RESUME = "resume"
+
+
+class BulkAsk(sc.Sent):
+    model_config = sc.example(reason="enough")
+
+    reason: sc.Reason = ""
+
+
+@router.post(
+    "/internal/bulk/{bulk_id}/{command}", response_model=BulkView, **needs(Role.OPERATOR, 404, 409)
+)
+async def ask_bulk(
+    bulk_id: BulkId,
+    command: BulkAsking,
+    service: ServiceOf,
+    caller: CallerOf,
+    ask: Annotated[BulkAsk | None, Body()] = None,
+) -> dict[str, Any]:
+    """`stop` is for good; what is done stays done."""
+    await visible_bulk(service, caller, bulk_id)
+    reason = ask.reason if ask else ""
+    told = await service.bulks(caller).ask(bulk_id, command, reason)
+    return bulk_shape(told, service.app.redactor)

@@ -1,0 +1,90 @@
+"""Is it alive, is it ready, what does it count, and what can it do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal
+
+import msgspec
+from fastapi import Request, Response
+from pydantic import BaseModel, Field
+
+from holdfast.domain.errors import StoreError
+from holdfast.server.routing import Routes, needs
+from holdfast.server.service import ServiceOf
+from holdfast.server.tokens import Role
+
+router = Routes("service")
+
+STORE_SECONDS = 3.0  # within which a store that is there answers
+
+
+class Live(BaseModel):
+    status: Literal["live"] = "live"
+
+
+class Ready(BaseModel):
+    status: Literal["ready", "not-ready"] = Field(examples=["ready"])
+    store: str = Field(examples=["sqlite:///holdfast.db"])
+    reachable: bool
+    durable: bool = Field(description="False: what is accepted does not survive this process")
+    degraded: bool = Field(description="True: on memory, because the store was out of reach")
+    consuming: bool = Field(description="True: some live worker takes tasks")
+    stopping: bool
+
+
+@router.get("/livez", response_model=Live, **needs(None))
+async def livez() -> Live:
+    """Answers while the process does; needs no store."""
+    return Live()
+
+
+@router.get("/readyz", response_model=Ready, **needs(None))
+async def readyz(service: ServiceOf, response: Response) -> Ready:
+    """503 while the store is out of reach or the service stops."""
+    reachable, consuming = await _looked(service)
+    stopping = service.stopping.is_set()
+    ready = reachable and not stopping
+    response.status_code = 200 if ready else 503
+    store = service.app.store
+    return Ready(
+        status="ready" if ready else "not-ready",
+        store=store.url,
+        reachable=reachable,
+        durable=store.durable,
+        degraded=service.app.degraded,
+        consuming=consuming,
+        stopping=stopping,
+    )
+
+
+async def _looked(service: ServiceOf) -> tuple[bool, bool]:
+    try:
+        async with asyncio.timeout(STORE_SECONDS):
+            live = service.settings.lease * 2
+            workers = await service.app.store.workers(live_within_seconds=live)
+    except (StoreError, TimeoutError):
+        return False, False
+    return True, any(worker.live for worker in workers)
+
+
+@router.get(
+    "/metrics",
+    response_class=Response,
+    **needs(Role.VIEWER, everywhere=True)
+    | {"responses": {200: {"content": {"text/plain": {}}}, **needs(Role.VIEWER)["responses"]}},
+)
+async def metrics(service: ServiceOf) -> Response:
+    """For Prometheus."""
+    try:
+        snapshot = await service.monitor.snapshot()
+    except StoreError:
+        snapshot = None
+    body = service.metrics.exposition(snapshot)
+    return Response(body, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+@router.get("/openapi.json", response_class=Response, **needs(None))
+async def openapi(request: Request) -> Response:
+    """This document."""
+    return Response(msgspec.json.encode(request.app.openapi()), media_type="application/json")

@@ -1,0 +1,436 @@
+"""Plans: the same work over many tenants."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from enum import StrEnum
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import Body, Path, Query
+from fastapi.responses import StreamingResponse
+from pydantic import Field
+
+from holdfast.app import plan_shapes as shapes
+from holdfast.app.plan_handle import info
+from holdfast.app.plans import Planned, PlanTerms
+from holdfast.domain.errors import InvalidPlan, PlanNotFound, StoreError
+from holdfast.domain.plan import (
+    Conflict,
+    FailureCount,
+    FailureRate,
+    MemberState,
+    OnHalt,
+    Plan,
+    PlanCommand,
+    PlanStatus,
+)
+from holdfast.domain.plan_events import PlanEvent
+from holdfast.server import schemas as sc
+from holdfast.server import sse
+from holdfast.server.access import Caller, CallerOf, only_visible
+from holdfast.server.routes.task_events import After, LastEventId, numbered
+from holdfast.server.routing import Routes, needs
+from holdfast.server.service import Service, ServiceOf
+from holdfast.server.sse import Position
+from holdfast.server.submitting import declared
+from holdfast.server.tokens import Role
+
+router = Routes("plans")
+
+TASKS_MAX = 10_000  # in one request; from Python a plan may have ten times as many
+EVENTS_AT_ONCE = 1000
+
+PlanInPath = Annotated[
+    str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", examples=["upgrade-7"])
+]
+
+
+# -- making
+
+
+class PlanTask(sc.Sent):
+    tenant: sc.Tenant | None = None
+    payload: Any = None
+    type: sc.TypeName | None = Field(default=None, description="Another than the plan's")
+    queue: sc.QueueName | None = None
+
+
+_OF_WHAT = [
+    {"required": [given], "properties": {given: {"minItems": 1}, other: {"maxItems": 0}}}
+    for given, other in (("tenants", "tasks"), ("tasks", "tenants"))
+]
+
+
+class NewPlan(sc.Sent):
+    model_config = sc.example(
+        one_of=_OF_WHAT,
+        planId="upgrade-7",
+        type="tenant.upgrade",
+        payload={"version": 7},
+        tenants=["t-001", "t-002"],
+        waves=["1", "100%"],
+        soak="10m",
+        haltOn="5%",
+    )
+
+    plan_id: sc.PlanId
+    type: sc.TypeName
+    payload: Any = Field(default=None, description="Of every task that has none of its own")
+    tenants: list[sc.Tenant] = Field(
+        default=[], max_length=TASKS_MAX, description="A task for each", examples=[["t-1", "t-2"]]
+    )
+    tasks: list[PlanTask] = Field(
+        default=[], max_length=TASKS_MAX, description="Instead of `tenants`: each by itself"
+    )
+    max_concurrency: Annotated[int, Field(ge=1, le=1_000_000), sc.NUMBER] | None = None
+    waves: list[Annotated[str, Field(pattern=r"^([0-9]{1,9}|[0-9]{1,3}(\.[0-9]{1,6})?%)$")]] = (
+        Field(default=["100%"], min_length=1, max_length=100, examples=[["1", "5%", "100%"]])
+    )
+    soak: sc.DurationText = Field(default="0s", examples=["10m"])
+    halt_on: str | None = Field(
+        default=None,
+        pattern=r"^([0-9]{1,9}|[0-9]{1,3}(\.[0-9]{1,6})?%)$",
+        description="Halt when more of a wave fail: a share or a number",
+        examples=["5%", "3"],
+    )
+    on_halt: OnHalt = OnHalt.PAUSE
+    conflict: Conflict = Conflict.WAIT
+    repeat_tenants: sc.Flag = False
+    dry_run: sc.Flag = Field(default=False, description="Say what it would do, and write nothing")
+    reason: sc.Reason = ""
+
+    def terms(self) -> PlanTerms:
+        terms = PlanTerms(
+            max_concurrency=self.max_concurrency,
+            soak=self.soak,
+            on_halt=self.on_halt,
+            conflict=self.conflict,
+            repeat_tenants=self.repeat_tenants,
+        )
+        if self.waves != ["100%"]:
+            terms["waves"] = self.waves
+        if self.halt_on is not None:
+            terms["halt_on"] = halt_rule(self.halt_on)
+        return terms
+
+
+def halt_rule(written: str) -> FailureRate | FailureCount:
+    if written.endswith("%"):
+        return FailureRate(float(written.removesuffix("%")) / 100)
+    return FailureCount(int(written))
+
+
+class WaveView(sc.Answer):
+    wave: int
+    size: int
+    counts: dict[MemberState, int]
+
+
+class PlanView(sc.Answer):
+    plan_id: str
+    status: PlanStatus
+    cancel_requested: bool
+    progress: float
+    total: int
+    wave: int
+    waves: list[WaveView]
+    max_concurrency: int | None
+    soak_seconds_left: float
+    ends_in_seconds: float | None
+    reason: str | None
+    legal_commands: list[PlanCommand]
+    driver: str | None
+    created_at: sc.Time
+    started_at: sc.Time | None
+    updated_at: sc.Time
+
+
+class PlanPageView(sc.Answer):
+    plans: list[PlanView]
+    cursor: str | None
+
+
+class WavePreviewView(sc.Answer):
+    wave: int
+    size: int
+    tenants: list[str | None]
+
+
+class PreviewView(sc.Answer):
+    plan_id: str
+    total: int
+    waves: list[WavePreviewView]
+    busy: list[str] = Field(description="Tenants that have other work now")
+    exists: PlanStatus | None
+
+
+_making = needs(Role.OPERATOR, 404, 409)
+
+
+@router.post(
+    "/api/plans",
+    status_code=201,
+    response_model=PlanView,
+    **_making
+    | {
+        "responses": _making["responses"]
+        | {200: {"model": PreviewView, "description": "A dry run: nothing was written"}}
+    },
+)
+async def create_plan(new: NewPlan, service: ServiceOf, caller: CallerOf) -> Any:
+    """Sent again with the same tasks and terms, it goes on with the plan that is there."""
+    tasks = _planned(new, service, caller)
+    await _not_anothers(service, caller, new.plan_id)
+    plans = service.plans(caller)
+    if new.dry_run:
+        preview = await plans.preview(new.plan_id, tasks, **new.terms())
+        return sc.answer(200, shapes.preview_shape(preview))
+    async with service.noting(caller, "create", f"plan:{new.plan_id}", new.reason):
+        handle = await plans(new.plan_id, tasks, **new.terms())
+    return shapes.plan_shape(await handle.info(), service.app.redactor)
+
+
+def _planned(new: NewPlan, service: Service, caller: Caller) -> list[Planned]:
+    if bool(new.tenants) is bool(new.tasks):
+        raise InvalidPlan("give tenants, or tasks")
+    tasks = new.tasks or [PlanTask(tenant=tenant) for tenant in new.tenants]
+    return [
+        service.app.planned(
+            declared(service, task.type or new.type),
+            new.payload if "payload" not in task.model_fields_set else task.payload,
+            tenant=caller.tenant_for(task.tenant),
+            queue=task.queue,
+        )
+        for task in tasks
+    ]
+
+
+async def _not_anothers(service: Service, caller: Caller, plan_id: str) -> None:
+    if caller.tenants is not None and await service.app.store.plans.tasks(plan_id) is not None:
+        await visible_plan(service, caller, plan_id)
+
+
+# -- looking
+
+
+async def visible_plan(service: Service, caller: Caller, plan_id: str) -> Plan:
+    """Who has some of its tenants only does not see it."""
+    [plan] = await service.app.store.plans.find([plan_id])
+    if plan is not None and caller.tenants is not None:
+        tasks = await service.app.store.plans.tasks(plan_id)
+        if tasks is None or not only_visible(caller, tasks.tenants):
+            plan = None
+    if plan is None:
+        raise PlanNotFound(plan_id)
+    return plan
+
+
+class PlanQuery(sc.PageQuery):
+    status: list[PlanStatus] = Field(default=[], max_length=20)
+
+
+@router.get("/api/plans", response_model=PlanPageView, **needs(Role.VIEWER, everywhere=True))
+async def list_plans(query: Annotated[PlanQuery, Query()], service: ServiceOf) -> dict[str, Any]:
+    """The newest first. A page may be short and still have a next one."""
+    page = await service.app.store.plans.find_all(
+        statuses=tuple(dict.fromkeys(query.status)), limit=query.limit, cursor=query.cursor
+    )
+    now, hide = service.app.clock.now(), service.app.redactor
+    return {
+        "plans": [shapes.plan_shape(info(plan, now=now), hide) for plan in page.plans],
+        "cursor": page.cursor,
+    }
+
+
+class PlanDetail(PlanView):
+    soak_seconds: float
+    halt_on: dict[str, Any] | None
+    on_halt: OnHalt
+    conflict: Conflict
+
+
+@router.get("/api/plans/{plan_id}", response_model=PlanDetail, **needs(Role.VIEWER, 404))
+async def show_plan(plan_id: PlanInPath, service: ServiceOf, caller: CallerOf) -> Any:
+    """How far each wave has got, and on which terms it runs."""
+    plan = await visible_plan(service, caller, plan_id)
+    told = info(plan, now=service.app.clock.now())
+    return msgspec.to_builtins(
+        shapes.plan_shape(told, service.app.redactor) | shapes.terms_shape(plan)
+    )
+
+
+class MemberView(sc.Answer):
+    number: int
+    task_id: str
+    tenant_id: str | None
+    wave: int
+    state: MemberState
+
+
+class MemberPage(sc.Answer):
+    tasks: list[MemberView]
+    cursor: str | None
+
+
+class MemberQuery(sc.Sent):
+    state: list[MemberState] = Field(default=[], max_length=20)
+    limit: int = Field(default=sc.PAGE, ge=1, le=sc.PAGE_MAX)
+    cursor: sc.Offset | sc.Absent = None
+
+
+@router.get("/api/plans/{plan_id}/tasks", response_model=MemberPage, **needs(Role.VIEWER, 404))
+async def plan_tasks(
+    plan_id: PlanInPath,
+    query: Annotated[MemberQuery, Query()],
+    service: ServiceOf,
+    caller: CallerOf,
+) -> dict[str, Any]:
+    """Its tasks in its order, as the plan sees them."""
+    plan, store = await visible_plan(service, caller, plan_id), service.app.store.plans
+    tasks, members = await store.tasks(plan_id), await store.members(plan_id)
+    if tasks is None:
+        raise PlanNotFound(plan_id)
+    found = list[dict[str, Any]]()
+    for number in range(int(query.cursor or 0), len(tasks.ids)):
+        member = members.get(number)
+        state = member.state if member else MemberState.WAITING
+        if query.state and state not in query.state:
+            continue
+        if len(found) == query.limit:
+            return {"tasks": found, "cursor": str(number)}
+        found.append(
+            {
+                "number": number,
+                "taskId": tasks.ids[number],
+                "tenantId": tasks.tenants[number],
+                "wave": _wave_of(plan, number),
+                "state": state,
+            }
+        )
+    return {"tasks": found, "cursor": None}
+
+
+def _wave_of(plan: Plan, number: int) -> int:
+    return 1 + next(wave for wave, end in enumerate(plan.waves) if number < end)
+
+
+# -- live
+
+_watching = needs(Role.VIEWER, 404)
+
+
+@router.get(
+    "/api/plans/{plan_id}/events",
+    response_class=StreamingResponse,
+    **_watching | {"responses": _watching["responses"] | sse.DOCUMENTED},
+)
+async def plan_events(
+    plan_id: PlanInPath,
+    service: ServiceOf,
+    caller: CallerOf,
+    last_event_id: LastEventId = None,
+    after: After = None,
+) -> StreamingResponse:
+    """Every event from the first, or from behind `Last-Event-ID`, then each new one; `progress` in
+    between. Ends with `end` when the plan has settled."""
+    service.watch.check_room()
+    await visible_plan(service, caller, plan_id)
+    begin = sse.position(last_event_id or after)
+    return service.stream(_told(service, plan_id, begin))
+
+
+async def _told(service: Service, plan_id: str, at: Position) -> AsyncIterator[bytes]:
+    hide, clock = service.app.redactor, service.app.clock
+    async for plan in service.watch.plans.watch(plan_id):
+        if plan is None:
+            yield sse.event("end", {"planId": plan_id, "status": None})
+            return
+        try:
+            events = await _events(service, plan_id, at)
+        except StoreError:
+            continue
+        for place, event in numbered(events):
+            if place > at:
+                at = place
+                service.watch.lag(max(0.0, clock.now() - event.at))
+                yield sse.event(type(event).__name__, shapes.plan_event_shape(event, hide), at)
+        yield sse.event(
+            "progress", msgspec.to_builtins(shapes.plan_shape(info(plan, now=clock.now()), hide))
+        )
+        if plan.settled and plan.version <= at.version:
+            yield sse.event("end", {"planId": plan_id, "status": plan.status})
+            return
+
+
+async def _events(service: Service, plan_id: str, at: Position) -> list[PlanEvent]:
+    found, after = list[PlanEvent](), max(0, at.version - 1)
+    while True:
+        page = await service.app.store.plans.events(
+            plan_id, limit=EVENTS_AT_ONCE, after_version=after
+        )
+        found += page
+        if not page or len(found) >= 100 * EVENTS_AT_ONCE:
+            return found
+        after = page[-1].version
+
+
+# -- acting
+
+
+class PlanAsking(StrEnum):
+    PAUSE = PlanCommand.PAUSE
+    RESUME = PlanCommand.RESUME
+    CANCEL = PlanCommand.CANCEL
+    RETRY = PlanCommand.RETRY
+    ROLLBACK = PlanCommand.ROLLBACK
+
+
+class PlanAsk(sc.Sent):
+    model_config = sc.example(reason="the database is slow")
+
+    reason: sc.Reason = ""
+    wave: Annotated[int, Field(ge=1, le=100), sc.NUMBER] | None = Field(
+        default=None, description="rollback: one wave only"
+    )
+    force: sc.Flag = Field(default=False, description="rollback: over newer work, too")
+
+
+class PlanAsked(sc.Answer):
+    plan_id: str
+    status: PlanStatus
+    cancel_requested: bool
+
+
+@router.post(
+    "/api/plans/{plan_id}/{command}", response_model=PlanAsked, **needs(Role.OPERATOR, 404, 409)
+)
+async def ask_plan(
+    plan_id: PlanInPath,
+    command: PlanAsking,
+    service: ServiceOf,
+    caller: CallerOf,
+    ask: Annotated[PlanAsk | None, Body()] = None,
+) -> dict[str, Any]:
+    """Ask something of a plan; it reaches each of its tasks."""
+    await visible_plan(service, caller, plan_id)
+    return shapes.asked_plan_shape(
+        await _asked(service, caller, plan_id, command, ask or PlanAsk())
+    )
+
+
+async def _asked(
+    service: Service, caller: Caller, plan_id: str, command: PlanAsking, ask: PlanAsk
+) -> Plan:
+    control, why = service.plans(caller).control, ask.reason
+    match command:
+        case PlanAsking.PAUSE:
+            return await control.pause(plan_id, reason=why)
+        case PlanAsking.RESUME:
+            return await control.resume(plan_id, reason=why)
+        case PlanAsking.CANCEL:
+            return await control.cancel(plan_id, reason=why)
+        case PlanAsking.RETRY:
+            return await control.retry(plan_id, reason=why)
+        case PlanAsking.ROLLBACK:
+            return await control.rollback(plan_id, wave=ask.wave, force=ask.force, reason=why)

@@ -1,0 +1,85 @@
+"""How many tasks are where, and the latest of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Any
+
+from fastapi import Query
+from pydantic import Field
+
+from holdfast.app import shapes
+from holdfast.domain.envelope import ENVELOPE_STATUS
+from holdfast.domain.state import Status
+from holdfast.domain.task import Place
+from holdfast.ports import Filter
+from holdfast.server import schemas as sc
+from holdfast.server.routing import Routes, needs
+from holdfast.server.service import ServiceOf
+from holdfast.server.tokens import Role
+
+router = Routes("stats")
+
+
+class MoveView(sc.Answer):
+    before: Status = Field(alias="from")
+    after: Status = Field(alias="to")
+    count: int
+    mean_dwell_seconds: float
+
+
+class StatsView(sc.Answer):
+    counts: dict[str, int] = Field(
+        examples=[{"pending": 3, "processing": 1, "retry": 0, "suspended": 0, "completed": 9}]
+    )
+    latest: list[sc.TaskView]
+    by_status: dict[Status, int]
+    by_queue: dict[str, dict[Place, int]]
+    transitions: list[MoveView]
+    refused: dict[str, int] = Field(description="STATUS and command → how often")
+    checkpoints: int = Field(description="Of tasks that have not settled")
+    tenant_locks: int
+    live_workers: int
+    durable: bool
+    degraded: bool
+
+
+class StatsQuery(sc.Sent):
+    latest: int = Field(default=10, ge=0, le=50, description="So many of the newest tasks")
+
+
+@router.get(
+    "/internal/tasks/stats", response_model=StatsView, **needs(Role.VIEWER, everywhere=True)
+)
+async def stats(query: Annotated[StatsQuery, Query()], service: ServiceOf) -> dict[str, Any]:
+    """At most two seconds old, but for the latest tasks."""
+    found = await service.monitor.snapshot()
+    stats, hide = found.stats, service.app.redactor
+    latest = await service.app.store.find(Filter(), limit=query.latest) if query.latest else None
+    counts = Counter(dict.fromkeys(ENVELOPE_STATUS.values(), 0))
+    for status, count in stats.by_status.items():
+        counts[ENVELOPE_STATUS[status]] += count
+    return {
+        "counts": counts,
+        "latest": [shapes.task_shape(task, hide) for task in latest.tasks] if latest else [],
+        "byStatus": {status: stats.by_status.get(status, 0) for status in Status},
+        "byQueue": {
+            queue: {place: places.get(place, 0) for place in Place}
+            for queue, places in stats.by_queue.items()
+        },
+        "transitions": [
+            {
+                "from": move.before,
+                "to": move.after,
+                "count": move.count,
+                "meanDwellSeconds": move.dwell_seconds / move.count if move.count else 0.0,
+            }
+            for move in stats.transitions
+        ],
+        "refused": stats.refused,
+        "checkpoints": stats.checkpoints,
+        "tenantLocks": stats.locks,
+        "liveWorkers": len(found.live),
+        "durable": found.durable,
+        "degraded": found.degraded,
+    }

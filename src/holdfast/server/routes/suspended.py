@@ -1,0 +1,151 @@
+"""What waits for a person."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Body, Query
+from pydantic import Field
+
+from holdfast.app import shapes
+from holdfast.domain.errors import NotSuspended
+from holdfast.domain.state import SUSPENDED
+from holdfast.server import schemas as sc
+from holdfast.server.access import Caller, CallerOf
+from holdfast.server.looking import TaskId, visible, visible_detail
+from holdfast.server.routes.tasks import Facts, page_of, seen_by
+from holdfast.server.routing import Routes, needs
+from holdfast.server.service import Service, ServiceOf
+from holdfast.server.tokens import Role
+
+router = Routes("suspended")
+
+GROUPS_MAX = 200
+
+
+class SuspendedQuery(Facts, sc.PageQuery):
+    pass
+
+
+@router.get("/internal/tasks/suspended", response_model=sc.TaskPage, **needs(Role.VIEWER))
+async def list_suspended(
+    query: Annotated[SuspendedQuery, Query()], service: ServiceOf, caller: CallerOf
+) -> dict[str, Any]:
+    """The newest first, with the error of each."""
+    where = seen_by(caller, query.where(sorted(SUSPENDED)))
+    return await page_of(service, where, query.limit, query.cursor)
+
+
+class Cause(sc.Answer):
+    fingerprint: str = Field(examples=["4f0c9a7d12ab"])
+    count: int
+    kind: str
+    error: str = Field(examples=["ConnectionError"])
+    message: str = Field(description="Of the newest")
+    stage: str
+    example: sc.TaskView = Field(description="The newest")
+
+
+class Causes(sc.Answer):
+    groups: list[Cause]
+
+
+class CausesQuery(sc.Sent):
+    limit: int = Field(default=50, ge=1, le=GROUPS_MAX)
+
+
+@router.get(
+    "/internal/tasks/suspended/groups",
+    response_model=Causes,
+    **needs(Role.VIEWER, everywhere=True),
+)
+async def suspended_groups(
+    query: Annotated[CausesQuery, Query()], service: ServiceOf
+) -> dict[str, Any]:
+    """By cause, the most frequent first. `error=FINGERPRINT` lists the tasks of one."""
+    found = await service.app.store.errors(limit=query.limit)
+    hide = service.app.redactor
+    return {
+        "groups": [
+            {
+                "fingerprint": group.fingerprint,
+                "count": group.count,
+                "kind": failure.kind,
+                "error": failure.error,
+                "message": hide.text(failure.message),
+                "stage": failure.stage,
+                "example": shapes.task_shape(group.newest, hide),
+            }
+            for group in found
+            if (failure := group.newest.failure) is not None
+        ]
+    }
+
+
+@router.get(
+    "/internal/tasks/suspended/{task_id}",
+    response_model=sc.TaskDetail,
+    **needs(Role.VIEWER, 404, 409),
+)
+async def show_suspended(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
+    """Payload, error with its traceback, every attempt; 409 when it is not suspended."""
+    detail = await visible_detail(service, caller, task_id)
+    if not detail.task.suspended:
+        raise NotSuspended(task_id, detail.task.status)
+    return shapes.detail_shape(detail, service.app.redactor)
+
+
+class Resuming(sc.Sent):
+    model_config = sc.example(reason="the database is back")
+
+    reason: sc.Reason = Field(default="", examples=["the database is back"])
+    force: sc.Flag = Field(default=False, description="Over newer work of its tenant, too")
+
+
+class Discarding(sc.Sent):
+    model_config = sc.example(reason="a duplicate")
+
+    reason: sc.Reason = Field(default="", examples=["a duplicate"])
+
+
+@router.post(
+    "/internal/tasks/suspended/{task_id}/resume",
+    response_model=sc.Asked,
+    **needs(Role.OPERATOR, 404, 409),
+)
+async def resume_suspended(
+    task_id: TaskId,
+    service: ServiceOf,
+    caller: CallerOf,
+    asked: Annotated[Resuming | None, Body()] = None,
+) -> dict[str, Any]:
+    """Set it going again, forward or backward, as it was going; its failures count anew."""
+    await visible(service, caller, task_id)
+    asked = asked or Resuming()
+    task = await service.control(caller).resume_suspended(
+        task_id, reason=asked.reason, force=asked.force
+    )
+    return shapes.asked_shape(task)
+
+
+@router.post(
+    "/internal/tasks/suspended/{task_id}/discard",
+    response_model=sc.Asked,
+    **needs(Role.OPERATOR, 404, 409),
+)
+async def discard_suspended(
+    task_id: TaskId,
+    service: ServiceOf,
+    caller: CallerOf,
+    asked: Annotated[Discarding | None, Body()] = None,
+) -> dict[str, Any]:
+    """Give it up: it is cancelled, with the reason."""
+    await _must_be_suspended(service, caller, task_id)
+    reason = asked.reason if asked else ""
+    return shapes.asked_shape(await service.control(caller).discard(task_id, reason=reason))
+
+
+async def _must_be_suspended(service: Service, caller: Caller, task_id: str) -> None:
+    task = await visible(service, caller, task_id)
+    if not task.suspended:
+        raise NotSuspended(task_id, task.status)

@@ -1,0 +1,93 @@
+"""A task, live."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import Annotated, TypeVar
+
+from fastapi import Header, Query
+from fastapi.responses import StreamingResponse
+
+from holdfast.app.shapes import event_shape, progress_shape
+from holdfast.domain import events as ev
+from holdfast.domain.errors import StoreError
+from holdfast.domain.plan_events import PlanEvent
+from holdfast.domain.task import Progress
+from holdfast.server import sse
+from holdfast.server.access import CallerOf
+from holdfast.server.looking import TaskId, visible
+from holdfast.server.routing import Routes, needs
+from holdfast.server.schemas import Absent, EventId
+from holdfast.server.service import Service, ServiceOf
+from holdfast.server.sse import Position
+from holdfast.server.tokens import Role
+
+router = Routes("tasks")
+
+LastEventId = Annotated[EventId | Absent, Header(description="Of the last event that was read")]
+After = Annotated[EventId | Absent, Query(description="As Last-Event-ID")]
+
+_needs = needs(Role.VIEWER, 404)
+
+
+@router.get(
+    "/api/tasks/{task_id}/events",
+    response_class=StreamingResponse,
+    **_needs | {"responses": _needs["responses"] | sse.DOCUMENTED},
+)
+async def task_events(
+    task_id: TaskId,
+    service: ServiceOf,
+    caller: CallerOf,
+    last_event_id: LastEventId = None,
+    after: After = None,
+) -> StreamingResponse:
+    """Every event from the first, or from behind `Last-Event-ID`, then each new one; `progress` in
+    between, without an id. Ends with `end` when the task has settled."""
+    service.watch.check_room()
+    await visible(service, caller, task_id)
+    begin = sse.position(last_event_id or after)
+    return service.stream(_told(service, task_id, begin))
+
+
+async def _told(service: Service, task_id: str, at: Position) -> AsyncIterator[bytes]:
+    hide, store, said = service.app.redactor, service.app.store, None
+    async for task in service.watch.tasks.watch(task_id):
+        try:
+            detail = await store.detail(task_id) if task is not None else None
+        except StoreError:
+            continue  # the watcher says so; the next look may find it
+        if detail is None:
+            yield sse.event("end", {"taskId": task_id, "status": None})
+            return
+        for place, event in numbered(detail.events):
+            if place > at:
+                at = place
+                service.watch.lag(max(0.0, service.app.clock.now() - event.at))
+                yield sse.event(ev.name_of(event), event_shape(event, hide), at)
+        if detail.progress is not None and _is_news(detail.progress, said):
+            said = detail.progress
+            yield sse.event("progress", progress_shape(said, hide))
+        if detail.task.settled and detail.task.version <= at.version:
+            yield sse.event("end", {"taskId": task_id, "status": detail.task.status})
+            return
+
+
+E = TypeVar("E", ev.Event, PlanEvent)
+
+
+def numbered(events: Iterable[E]) -> Iterator[tuple[Position, E]]:
+    """Each with its place: its version, and its number among the events of that."""
+    before, index = 0, 0
+    for event in events:
+        index = index + 1 if event.version == before else 1
+        before = event.version
+        yield Position(before, index), event
+
+
+def _is_news(now: Progress, before: Progress | None) -> bool:
+    return before is None or (now.at, now.fraction, now.message) != (
+        before.at,
+        before.fraction,
+        before.message,
+    )

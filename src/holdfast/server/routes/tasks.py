@@ -1,0 +1,350 @@
+"""Tasks: many at once, one by one, and what may be asked of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import Body, Query, Request, Response
+from pydantic import Field
+
+from holdfast.app import shapes
+from holdfast.app.timeline import Call, Mark, Turn, timeline
+from holdfast.domain.errors import HoldfastError
+from holdfast.domain.redaction import Redactor
+from holdfast.domain.state import Command, Status
+from holdfast.ports import Filter
+from holdfast.server import schemas as sc
+from holdfast.server.access import CallerOf, caller_of
+from holdfast.server.looking import TaskId, moment, visible, visible_detail
+from holdfast.server.problems import status_of
+from holdfast.server.routing import Routes, needs
+from holdfast.server.service import Service, ServiceOf, service_of
+from holdfast.server.submitting import Work, declared, submit
+from holdfast.server.tokens import Role
+
+router = Routes("tasks")
+
+BATCH_MAX = 1000
+
+
+# -- submitting
+
+
+class Batch(sc.Sent):
+    model_config = sc.example(
+        tasks=[{"type": "tenant.upgrade", "payload": {"version": 7}, "tenant": "t-001"}]
+    )
+
+    tasks: Annotated[list[Work], Field(min_length=1, max_length=BATCH_MAX)]
+
+
+class Accepted(sc.Answer):
+    """One for each task, in their order: its id, or why it was refused."""
+
+    task_id: str | None = None
+    code: str | None = Field(default=None, examples=["queue-full"])
+    detail: str | None = None
+
+
+class Batched(sc.Answer):
+    tasks: list[Accepted]
+    accepted: int
+    refused: int
+
+
+_batch_needs = needs(Role.OPERATOR, 404, 409, takes=Batch)
+
+
+@router.post(
+    "/api/tasks",
+    status_code=202,
+    response_model=Batched,
+    **_batch_needs
+    | {
+        "responses": _batch_needs["responses"]
+        | {207: {"model": Batched, "description": "Some were refused"}}
+    },
+)
+async def submit_tasks(request: Request, batch: Batch) -> Response:
+    """Submit up to 1000 tasks. All are checked before the first is accepted; then each is accepted
+    or refused on its own. With keys it is safe to send them all again."""
+    service, caller = service_of(request), caller_of(request)
+    for number, work in enumerate(batch.tasks):
+        caller.tenant_for(work.tenant)
+        if len(batch.tasks) > 1:
+            codec = declared(service, work.type).payload
+            codec.encode(work.payload, what=f"tasks.{number}.payload")
+    answers = await _submitted(service, caller, batch.tasks)
+    ids = [answer for answer in answers if isinstance(answer, str)]
+    if not ids:
+        raise next(answer for answer in answers if isinstance(answer, BaseException))
+    told = {
+        "tasks": [_outcome(answer) for answer in answers],
+        "accepted": len(ids),
+        "refused": len(answers) - len(ids),
+    }
+    status = 202 if len(ids) == len(answers) else 207
+    return sc.answer(status, told)
+
+
+async def _submitted(
+    service: Service, caller: CallerOf, works: Sequence[Work]
+) -> Sequence[str | BaseException]:
+    """What became of each; of a single one an error is raised."""
+    submits = [submit(service, caller, work, key=None, traceparent=None) for work in works]
+    if len(submits) == 1:
+        return [await submits[0]]
+    return await asyncio.gather(*submits, return_exceptions=True)
+
+
+def _outcome(answer: str | BaseException) -> dict[str, Any]:
+    if isinstance(answer, str):
+        return {"taskId": answer}
+    if isinstance(answer, HoldfastError) and status_of(answer) != 500:
+        return {"code": answer.code, "detail": str(answer)}
+    raise answer
+
+
+# -- looking
+
+
+class Facts(sc.Sent):
+    """By which tasks are found, whatever their status."""
+
+    type: sc.TypeName | sc.Absent = None
+    tenant: sc.Tenant | sc.Absent = None
+    plan: sc.PlanId | sc.Absent = None
+    queue: sc.QueueName | sc.Absent = None
+    error: sc.Fingerprint | sc.Absent = None
+    updated_before: sc.TimeText | sc.Absent = None
+    updated_after: sc.TimeText | sc.Absent = None
+
+    def where(self, statuses: Iterable[Status]) -> Filter:
+        return Filter(
+            statuses=tuple(dict.fromkeys(statuses)),
+            type=self.type,
+            tenant=self.tenant,
+            plan=self.plan,
+            queue=self.queue,
+            error=self.error,
+            updated_before=moment(self.updated_before, "updatedBefore"),
+            updated_after=moment(self.updated_after, "updatedAfter"),
+        )
+
+
+class TaskQuery(Facts):
+    status: list[Status] = Field(default=[], max_length=11)
+
+    def filter(self) -> Filter:
+        return self.where(self.status)
+
+
+class TaskPageQuery(TaskQuery, sc.PageQuery):
+    pass
+
+
+@router.get("/api/tasks", response_model=sc.TaskPage, **needs(Role.VIEWER))
+async def list_tasks(
+    query: Annotated[TaskPageQuery, Query()], service: ServiceOf, caller: CallerOf
+) -> dict[str, Any]:
+    """The newest first. A page may be short and still have a next one: each look is bounded."""
+    return await page_of(service, seen_by(caller, query.filter()), query.limit, query.cursor)
+
+
+def seen_by(caller: CallerOf, where: Filter) -> Filter:
+    return msgspec.structs.replace(where, tenant=caller.tenant_for(where.tenant))
+
+
+async def page_of(
+    service: Service, where: Filter, limit: int, cursor: str | None
+) -> dict[str, Any]:
+    page = await service.app.store.find(where, limit=limit, cursor=cursor)
+    hide = service.app.redactor
+    return {
+        "tasks": [shapes.task_shape(task, hide) for task in page.tasks],
+        "cursor": page.cursor,
+    }
+
+
+@router.get("/api/tasks/{task_id}", response_model=sc.TaskDetail, **needs(Role.VIEWER, 404))
+async def show_task(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
+    """All that is kept of a task. Secrets are hidden."""
+    detail = await visible_detail(service, caller, task_id)
+    return shapes.detail_shape(detail, service.app.redactor)
+
+
+class Why(sc.Answer):
+    task_id: str
+    says: str = Field(examples=["It waits for a worker: 3 tasks are before it."])
+
+
+@router.get("/api/tasks/{task_id}/why", response_model=Why, **needs(Role.VIEWER, 404))
+async def why_task(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
+    """Why does it not move? One plain answer, and what to do about it."""
+    await visible(service, caller, task_id)
+    says = service.app.redactor.text(await service.app.why(task_id))
+    return {"taskId": task_id, "says": says}
+
+
+class Commands(sc.Answer):
+    task_id: str
+    status: Status
+    legal_commands: list[Command]
+
+
+@router.get("/api/tasks/{task_id}/commands", response_model=Commands, **needs(Role.VIEWER, 404))
+async def task_commands(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
+    """What may be asked of it now."""
+    task = await visible(service, caller, task_id)
+    return {"taskId": task.id, "status": task.status, "legalCommands": task.legal}
+
+
+# -- its life
+
+
+class CallView(sc.Answer):
+    stage: str
+    attempt: int
+    outcome: str = Field(
+        examples=["done", "failed", "snoozed", "undone", "undo-failed", "lost", "running"]
+    )
+    started_at: sc.Time | None
+    ended_at: sc.Time | None
+    duration_seconds: float | None
+    worker: str | None
+    fence: int | None
+    result: Any = None
+    error: sc.Error | None
+
+
+class MarkView(sc.Answer):
+    at: sc.Time
+    version: int
+    event: dict[str, Any]
+
+
+class RunView(sc.Answer):
+    run: int
+    started_at: sc.Time
+    ended_at: sc.Time | None
+    ended_as: str | None = Field(examples=["TaskCompleted"])
+    calls: list[CallView]
+    marks: list[MarkView]
+
+
+class Timeline(sc.Answer):
+    task_id: str
+    status: Status
+    checkpoint: Any
+    progress: sc.ProgressView | None
+    runs: list[RunView]
+
+
+@router.get("/api/tasks/{task_id}/timeline", response_model=Timeline, **needs(Role.VIEWER, 404))
+async def task_timeline(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
+    """Every run, attempt and stage, with times, results, errors, and the checkpoint."""
+    detail = await visible_detail(service, caller, task_id)
+    hide = service.app.redactor
+    return {
+        "taskId": task_id,
+        "status": detail.task.status,
+        "checkpoint": shapes.body_or_none(detail.checkpoint, hide),
+        "progress": shapes.progress_shape(detail.progress, hide),
+        "runs": [_run_shape(turn, hide) for turn in timeline(detail)],
+    }
+
+
+def _run_shape(turn: Turn, hide: Redactor) -> dict[str, Any]:
+    return {
+        "run": turn.run,
+        "startedAt": shapes.at(turn.started_at),
+        "endedAt": shapes.at(turn.ended_at),
+        "endedAs": turn.ended_as,
+        "calls": [_call_shape(call, hide) for call in turn.calls],
+        "marks": [_mark_shape(mark, hide) for mark in turn.marks],
+    }
+
+
+def _call_shape(call: Call, hide: Redactor) -> dict[str, Any]:
+    return {
+        "stage": call.stage,
+        "attempt": call.attempt,
+        "outcome": call.outcome,
+        "startedAt": shapes.at(call.started_at),
+        "endedAt": shapes.at(call.ended_at),
+        "durationSeconds": call.duration_seconds,
+        "worker": call.worker,
+        "fence": call.fence,
+        "result": shapes.body_or_none(call.result, hide),
+        "error": shapes.failure_shape(call.failure, hide) if call.failure else None,
+    }
+
+
+def _mark_shape(mark: Mark, hide: Redactor) -> dict[str, Any]:
+    return {
+        "at": shapes.at(mark.at),
+        "version": mark.version,
+        "event": shapes.event_shape(mark.event, hide),
+    }
+
+
+# -- acting
+
+
+class Asking(StrEnum):
+    PAUSE = Command.PAUSE
+    RESUME = Command.RESUME
+    CANCEL = Command.CANCEL
+    RETRY = Command.RETRY
+    ROLLBACK = Command.ROLLBACK
+    DISCARD = Command.DISCARD
+
+
+class Ask(sc.Sent):
+    model_config = sc.example(reason="the database is back")
+
+    reason: sc.Reason = Field(default="", examples=["the database is back"])
+    force: sc.Flag = Field(
+        default=False, description="resume, retry, rollback: over newer work of its tenant, too"
+    )
+    from_checkpoint: sc.Flag = Field(default=True, description="retry: false starts at stage 0")
+
+
+@router.post(
+    "/api/tasks/{task_id}/{command}", response_model=sc.Asked, **needs(Role.OPERATOR, 404, 409)
+)
+async def ask_task(
+    task_id: TaskId,
+    command: Asking,
+    service: ServiceOf,
+    caller: CallerOf,
+    ask: Annotated[Ask | None, Body()] = None,
+) -> dict[str, Any]:
+    """Ask something of a task; 409 when its present status forbids it."""
+    await visible(service, caller, task_id)
+    return shapes.asked_shape(await _asked(service, caller, task_id, command, ask or Ask()))
+
+
+async def _asked(
+    service: Service, caller: CallerOf, task_id: str, command: Asking, ask: Ask
+) -> Any:
+    control, why = service.control(caller), ask.reason
+    match command:
+        case Asking.PAUSE:
+            return await control.pause(task_id, reason=why)
+        case Asking.RESUME:
+            return await control.resume(task_id, reason=why, force=ask.force)
+        case Asking.CANCEL:
+            return await control.cancel(task_id, reason=why)
+        case Asking.RETRY:
+            return await control.retry(
+                task_id, reason=why, force=ask.force, from_checkpoint=ask.from_checkpoint
+            )
+        case Asking.ROLLBACK:
+            return await control.rollback(task_id, reason=why, force=ask.force)
+        case Asking.DISCARD:
+            return await control.discard(task_id, reason=why)

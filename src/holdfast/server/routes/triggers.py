@@ -1,0 +1,283 @@
+"""Triggers: tasks at a time."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+from fastapi import Body, Path, Query
+from pydantic import Field
+
+from holdfast.app.declare import Submittable
+from holdfast.app.timed import TriggerTerms
+from holdfast.app.trigger_shapes import trigger_detail_shape, trigger_shape
+from holdfast.app.triggers import TriggerHandle
+from holdfast.domain.errors import InvalidInput, InvalidSchedule, TriggerNotFound
+from holdfast.domain.trigger import Misfire, Overlap, Trigger, TriggerCommand, TriggerStatus
+from holdfast.server import schemas as sc
+from holdfast.server.access import Caller, CallerOf
+from holdfast.server.routing import Routes, needs
+from holdfast.server.service import Service, ServiceOf
+from holdfast.server.submitting import declared
+from holdfast.server.tokens import Role
+
+router = Routes("triggers")
+
+NEXT_SHOWN = 5
+
+TriggerInPath = Annotated[
+    str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", examples=["nightly"])
+]
+
+
+# -- making
+
+
+_SCHEDULES = [
+    {
+        "required": [given],
+        "properties": {
+            name: {"type": "string" if name == given else "null"}
+            for name in ("at", "every", "cron")
+        },
+    }
+    for given in ("at", "every", "cron")
+]
+
+
+class NewTrigger(sc.Sent):
+    """One of `at`, `every` and `cron`."""
+
+    model_config = sc.example(
+        one_of=_SCHEDULES,
+        triggerId="nightly",
+        type="tenant.upgrade",
+        payload={"version": 7},
+        cron="0 3 * * *",
+        tz="Asia/Shanghai",
+    )
+
+    trigger_id: sc.TriggerId
+    type: sc.TypeName
+    payload: Any = None
+    at: sc.TimeText | None = Field(default=None, description="Once, then")
+    every: sc.DurationText | None = Field(default=None, examples=["15m"])
+    cron: str | None = Field(default=None, max_length=200, examples=["0 3 * * *"])
+    tz: str = Field(default="UTC", max_length=60, examples=["Asia/Shanghai"])
+    tenant: sc.Tenant | None = None
+    queue: sc.QueueName | None = None
+    misfire: Misfire = Misfire.ONCE
+    overlap: Overlap = Overlap.ALLOW
+    jitter: sc.DurationText = Field(default="0s", examples=["30s"])
+    replace: sc.Flag = Field(default=False, description="In the place of another of this id")
+    reason: sc.Reason = ""
+
+
+class TriggerView(sc.Answer):
+    trigger_id: str
+    status: TriggerStatus
+    schedule: str = Field(examples=["0 3 * * * (Asia/Shanghai)"])
+    kind: str
+    type: str
+    tenant_id: str | None
+    declared: bool = Field(description="In code: it comes back with its worker")
+    next_fire_time: sc.Time | None
+    last_fire_time: sc.Time | None
+    last_task_id: str | None
+    fired: int
+    missed: int
+    reason: str | None
+    created_at: sc.Time
+    updated_at: sc.Time
+
+
+class TriggerDetail(TriggerView):
+    payload: Any
+    queue: str | None
+    misfire: Misfire
+    catch_up_max: int
+    overlap: Overlap
+    jitter_seconds: float
+    grace_seconds: float
+    retry_count: int
+    trigger_at: sc.Time | None
+    owner: str | None
+    ended_at: sc.Time | None
+    legal_commands: list[TriggerCommand]
+    next: list[sc.Time]
+
+
+class TriggerPageView(sc.Answer):
+    triggers: list[TriggerView]
+    cursor: str | None
+
+
+@router.post(
+    "/api/triggers",
+    status_code=201,
+    response_model=TriggerDetail,
+    **needs(Role.OPERATOR, 404, 409),
+)
+async def create_trigger(new: NewTrigger, service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
+    """Sent again with the same definition, it answers with the trigger that is there."""
+    if [new.at, new.every, new.cron].count(None) != 2:
+        raise InvalidInput("give one of at, every and cron")
+    tenant = caller.tenant_for(new.tenant)
+    there = await service.app.store.triggers.find(
+        service.app.store.triggers.home(new.trigger_id, tenant=tenant)
+    )
+    if there is not None and not caller.sees(there.tenant):
+        raise TriggerNotFound(new.trigger_id)
+    async with service.noting(caller, "create", f"trigger:{new.trigger_id}", new.reason):
+        handle = await _made(new, service, caller, tenant)
+    return await _detail(service, handle)
+
+
+async def _made(
+    new: NewTrigger, service: Service, caller: Caller, tenant: str | None
+) -> TriggerHandle[Any]:
+    target = Submittable[Any, Any](service.app, declared(service, new.type))
+    terms = TriggerTerms(
+        name=new.trigger_id,
+        tenant=tenant,
+        queue=new.queue,
+        misfire=new.misfire,
+        overlap=new.overlap,
+        jitter=new.jitter,
+    )
+    schedule = service.schedule(caller)
+    if new.at is not None:
+        when = _moment(new.at)
+        return await schedule.at(when, target, new.payload, replace=new.replace, **terms)
+    if new.every is not None:
+        return await schedule.every(new.every, target, new.payload, replace=new.replace, **terms)
+    return await schedule.cron(
+        new.cron or "", target, new.payload, tz=new.tz, replace=new.replace, **terms
+    )
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidSchedule(text, "a time is written as 2026-01-31T03:00:00+08:00") from None
+
+
+# -- looking
+
+
+class TriggerQuery(sc.PageQuery):
+    status: list[TriggerStatus] = Field(default=[], max_length=20)
+    tenant: sc.Tenant | sc.Absent = None
+
+
+@router.get("/api/triggers", response_model=TriggerPageView, **needs(Role.VIEWER))
+async def list_triggers(
+    query: Annotated[TriggerQuery, Query()], service: ServiceOf, caller: CallerOf
+) -> dict[str, Any]:
+    """In the order of their ids. A page may be short and still have a next one."""
+    page = await service.app.schedule.page(
+        statuses=tuple(dict.fromkeys(query.status)),
+        tenant=caller.tenant_for(query.tenant),
+        limit=query.limit,
+        cursor=query.cursor,
+    )
+    hide = service.app.redactor
+    return {
+        "triggers": [trigger_shape(trigger, hide) for trigger in page.triggers],
+        "cursor": page.cursor,
+    }
+
+
+async def visible_trigger(service: Service, caller: Caller, trigger_id: str) -> Trigger:
+    trigger = await service.app.store.triggers.find(trigger_id)
+    if trigger is None or not caller.sees(trigger.tenant):
+        raise TriggerNotFound(trigger_id)
+    return trigger
+
+
+@router.get("/api/triggers/{trigger_id}", response_model=TriggerDetail, **needs(Role.VIEWER, 404))
+async def show_trigger(
+    trigger_id: TriggerInPath, service: ServiceOf, caller: CallerOf
+) -> dict[str, Any]:
+    """With its next fire times, in its own zone."""
+    await visible_trigger(service, caller, trigger_id)
+    return await _detail(service, await service.app.schedule.get(trigger_id))
+
+
+async def _detail(service: Service, handle: TriggerHandle[Any]) -> dict[str, Any]:
+    upcoming = await handle.next(NEXT_SHOWN)
+    return trigger_detail_shape(await handle.info(), upcoming, service.app.redactor)
+
+
+class NextTimes(sc.Answer):
+    trigger_id: str
+    next: list[sc.Time]
+
+
+class NextQuery(sc.Sent):
+    count: int = Field(default=10, ge=1, le=1000)
+
+
+@router.get("/api/triggers/{trigger_id}/next", response_model=NextTimes, **needs(Role.VIEWER, 404))
+async def next_times(
+    trigger_id: TriggerInPath,
+    query: Annotated[NextQuery, Query()],
+    service: ServiceOf,
+    caller: CallerOf,
+) -> dict[str, Any]:
+    """Its next fire times, in its own zone; of one that rests, those that it would have."""
+    await visible_trigger(service, caller, trigger_id)
+    upcoming = await (await service.app.schedule.get(trigger_id)).next(query.count)
+    return {"triggerId": trigger_id, "next": [moment.isoformat() for moment in upcoming]}
+
+
+# -- acting
+
+
+class TriggerAsking(StrEnum):
+    FIRE = TriggerCommand.FIRE
+    PAUSE = TriggerCommand.PAUSE
+    RESUME = TriggerCommand.RESUME
+    CANCEL = TriggerCommand.CANCEL
+
+
+class TriggerAsk(sc.Sent):
+    model_config = sc.example(reason="for the audit")
+
+    reason: sc.Reason = ""
+
+
+class TriggerAsked(sc.Answer):
+    trigger_id: str
+    status: TriggerStatus
+    task_id: str | None = Field(description="fire: the task that it made")
+
+
+@router.post(
+    "/api/triggers/{trigger_id}/{command}",
+    response_model=TriggerAsked,
+    **needs(Role.OPERATOR, 404, 409),
+)
+async def ask_trigger(
+    trigger_id: TriggerInPath,
+    command: TriggerAsking,
+    service: ServiceOf,
+    caller: CallerOf,
+    ask: Annotated[TriggerAsk | None, Body()] = None,
+) -> dict[str, Any]:
+    """`fire` makes a task now, whatever its policies say; its times stay."""
+    await visible_trigger(service, caller, trigger_id)
+    handle, why = await service.schedule(caller).get(trigger_id), ask.reason if ask else ""
+    task_id: str | None = None
+    match command:
+        case TriggerAsking.FIRE:
+            task_id = (await handle.fire(why)).id
+        case TriggerAsking.PAUSE:
+            await handle.pause(why)
+        case TriggerAsking.RESUME:
+            await handle.resume(why)
+        case TriggerAsking.CANCEL:
+            await handle.cancel(why)
+    return {"triggerId": trigger_id, "status": (await handle.info()).status, "taskId": task_id}

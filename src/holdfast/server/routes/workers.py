@@ -1,0 +1,165 @@
+"""Workers: who runs, who shall stop, and more or fewer of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Body, Path
+from pydantic import Field
+
+from holdfast.app import shapes
+from holdfast.ports import Switch, WorkerInfo
+from holdfast.server import schemas as sc
+from holdfast.server.access import CallerOf
+from holdfast.server.pool import LIMIT, PoolState, ProcessState
+from holdfast.server.problems import NoSuchWorker
+from holdfast.server.routes.queues import throw
+from holdfast.server.routing import Routes, needs
+from holdfast.server.service import Service, ServiceOf
+from holdfast.server.tokens import Role
+
+router = Routes("workers")
+
+
+class WorkerView(sc.Answer):
+    worker: str
+    host: str
+    pid: int
+    live: bool
+    seen_seconds_ago: float
+    queues: list[str]
+    types: list[str]
+    slots: int
+    running: int
+    started_at: sc.Time
+    draining: bool = Field(description="A person has asked it to stop")
+
+
+class ProcessView(sc.Answer):
+    pid: int | None
+    state: ProcessState
+    started_at: sc.Time | None
+    restarts: int
+
+
+class PoolView(sc.Answer):
+    """The worker processes of this service."""
+
+    wanted: int
+    limit: int
+    processes: list[ProcessView]
+
+
+class WorkerList(sc.Answer):
+    workers: list[WorkerView]
+    pool: PoolView
+
+
+@router.get("/internal/workers", response_model=WorkerList, **needs(Role.VIEWER, everywhere=True))
+async def list_workers(service: ServiceOf) -> dict[str, Any]:
+    """All that were seen lately, over all machines, and the processes of this service."""
+    workers = await _workers(service)
+    draining = await _draining(service)
+    return {
+        "workers": [worker_shape(worker, draining) for worker in workers],
+        "pool": _pool_shape(service.pool.state()),
+    }
+
+
+async def _workers(service: Service) -> list[WorkerInfo]:
+    live_within_seconds = 2 * service.settings.lease
+    return list(await service.app.store.workers(live_within_seconds=live_within_seconds))
+
+
+async def _draining(service: Service) -> frozenset[str]:
+    off = await service.app.store.switches()
+    return frozenset(one.name for one in off if one.switch is Switch.DRAIN)
+
+
+def worker_shape(worker: WorkerInfo, draining: frozenset[str] = frozenset()) -> dict[str, Any]:
+    beat = worker.beat
+    return {
+        "worker": beat.worker,
+        "host": beat.host,
+        "pid": beat.pid,
+        "live": worker.live,
+        "seenSecondsAgo": worker.seen_seconds_ago,
+        "queues": beat.queues,
+        "types": beat.types,
+        "slots": beat.slots,
+        "running": beat.running,
+        "startedAt": shapes.at(beat.started_at),
+        "draining": beat.worker in draining,
+    }
+
+
+def _pool_shape(pool: PoolState) -> dict[str, Any]:
+    return {
+        "wanted": pool.wanted,
+        "limit": pool.limit,
+        "processes": [
+            {
+                "pid": one.pid,
+                "state": one.state,
+                "startedAt": shapes.at(one.started_at),
+                "restarts": one.restarts,
+            }
+            for one in pool.processes
+        ],
+    }
+
+
+class Scaling(sc.Sent):
+    model_config = sc.example(processes=4, reason="the evening's load")
+
+    processes: Annotated[int, Field(ge=0, le=LIMIT), sc.NUMBER] = Field(
+        examples=[4], description="So many in all"
+    )
+    reason: sc.Reason = ""
+
+
+@router.post(
+    "/internal/workers/scale", response_model=PoolView, **needs(Role.ADMIN, 409, everywhere=True)
+)
+async def scale_workers(asked: Scaling, service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
+    """Start worker processes of this service, or stop the newest; those finish what they run."""
+    change = f"scale from {service.pool.state().wanted} to {asked.processes}"
+    async with service.noting(caller, change, "workers", asked.reason):
+        return _pool_shape(await service.pool.scale(asked.processes))
+
+
+class Draining(sc.Sent):
+    model_config = sc.example(reason="the host is taken down")
+
+    reason: sc.Reason = ""
+
+
+class Drained(sc.Answer):
+    worker: str
+    changed: bool = Field(description="False: it had been asked already")
+
+
+@router.post(
+    "/internal/workers/{worker}/drain",
+    response_model=Drained,
+    **needs(Role.ADMIN, 404, everywhere=True),
+)
+async def drain_worker(
+    worker: Annotated[str, Path(min_length=1, max_length=300)],
+    service: ServiceOf,
+    caller: CallerOf,
+    asked: Annotated[Draining | None, Body()] = None,
+) -> dict[str, Any]:
+    """It finishes what it runs, takes nothing more, and ends, on whatever machine it is."""
+    if worker not in {one.beat.worker for one in await _workers(service)}:
+        raise NoSuchWorker(worker)
+    changed = await throw(
+        service,
+        caller,
+        Switch.DRAIN,
+        worker,
+        on=False,
+        about=f"worker:{worker}",
+        reason=asked.reason if asked else "",
+    )
+    return {"worker": worker, "changed": changed}

@@ -1,0 +1,142 @@
+"""Work, as applications ask for it: post it, and get its result or an id to come back with."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import Request, Response
+from pydantic import Field
+
+from holdfast.app.shapes import failure_shape, text_or_none
+from holdfast.domain.envelope import ENVELOPE_STATUS, envelope, iso
+from holdfast.domain.errors import StoreError, TaskCancelled, TaskNotFound, TaskRolledBack
+from holdfast.domain.state import SETTLED, Status
+from holdfast.ports import Peek
+from holdfast.server import schemas as sc
+from holdfast.server.access import CallerOf, caller_of
+from holdfast.server.looking import TaskId, rested, visible_detail
+from holdfast.server.routing import Routes, needs
+from holdfast.server.service import Service, ServiceOf, service_of
+from holdfast.server.submitting import IdempotencyKey, Traceparent, Work, submit
+from holdfast.server.tokens import Role
+
+router = Routes("workflows")
+
+WAIT_SECONDS = 20.0
+WAIT_MAX_SECONDS = 120.0
+
+
+class Application(Work):
+    model_config = sc.example(
+        type="tenant.upgrade",
+        payload={"version": 7},
+        tenant="t-001",
+        key="upgrade-7",
+        waitSeconds=20,
+    )
+
+    wait_seconds: Annotated[float, Field(ge=0, le=WAIT_MAX_SECONDS), sc.NUMBER] = Field(
+        default=WAIT_SECONDS, description="How long to wait for the result; 0: not at all"
+    )
+
+
+class Applied(sc.Answer):
+    task_id: str
+    status: str = Field(examples=["completed", "processing", "suspended"])
+    task_status: Status | None = Field(description="null: accepted, and the store is away now")
+    result: Any = None
+    error: sc.Error | None = None
+
+
+_needs = needs(Role.OPERATOR, 404, 409)
+
+
+@router.post(
+    "/api/workflows/apply",
+    response_model=Applied,
+    **_needs
+    | {"responses": _needs["responses"] | {202: {"model": Applied, "description": "Not yet"}}},
+)
+async def apply(
+    request: Request,
+    work: Application,
+    idempotency_key: IdempotencyKey = None,
+    traceparent: Traceparent = None,
+) -> Response:
+    """200 with the result when it is there in time; 202 with the id when it is not, or when the
+    task waits for a person; 409 when it was cancelled or rolled back. In each case it is kept."""
+    service, caller = service_of(request), caller_of(request)
+    task_id = await submit(service, caller, work, key=idempotency_key, traceparent=traceparent)
+    peek = await rested(service, task_id, work.wait_seconds) or await _look(service, task_id)
+    if peek is None:
+        return sc.answer(202, {"taskId": task_id, "status": "pending", "taskStatus": None})
+    return _as_it_stands(service, peek)
+
+
+async def _look(service: Service, task_id: str) -> Peek | None:
+    """It was accepted, whatever the store says now."""
+    try:
+        [peek] = await service.app.store.peek([task_id])
+    except StoreError:
+        return None
+    return peek
+
+
+def _as_it_stands(service: Service, peek: Peek) -> Response:
+    told: dict[str, Any] = {
+        "taskId": peek.task_id,
+        "status": ENVELOPE_STATUS[peek.status],
+        "taskStatus": peek.status,
+    }
+    if peek.status is Status.COMPLETED:
+        result = service.hide_declared.body(peek.result) if peek.result is not None else None
+        return sc.answer(200, told | {"result": result})
+    if peek.status in SETTLED:
+        ended = TaskRolledBack if peek.status is Status.ROLLED_BACK else TaskCancelled
+        raise ended(peek.task_id, text_or_none(peek.reason, service.app.redactor))
+    if peek.failure is not None:
+        told["error"] = failure_shape(peek.failure, service.app.redactor)
+    return sc.answer(202, told)
+
+
+@router.get("/api/workflows/tasks/{task_id}", response_model=sc.Envelope, **needs(Role.VIEWER, 404))
+async def workflow_task(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> Response:
+    """How a task stands, with its result or error."""
+    try:
+        detail = await visible_detail(service, caller, task_id)
+    except TaskNotFound:
+        return sc.answer(200, await _remembered(service, caller, task_id))
+    task, hide = detail.task, service.app.redactor
+    told = msgspec.json.decode(msgspec.json.encode(envelope(task, b"null")))
+    told["payload"] = hide.body(detail.payload)
+    told["context"]["user"] = hide.value(told["context"]["user"])
+    told["reason"] = text_or_none(task.reason, hide)
+    if detail.result is not None:
+        told["result"] = service.hide_declared.body(detail.result)
+    if task.failure is not None:
+        told["error"] = failure_shape(task.failure, hide)
+    return sc.answer(200, told)
+
+
+async def _remembered(service: Service, caller: CallerOf, task_id: str) -> dict[str, Any]:
+    """Of a task that was not kept there is its end alone, and nobody can tell whose it was."""
+    if caller.tenants is not None:
+        raise TaskNotFound(task_id)
+    [peek] = await service.app.store.peek([task_id])
+    if peek is None:
+        raise TaskNotFound(task_id)
+    result = service.hide_declared.body(peek.result) if peek.result is not None else None
+    unknown = iso(0.0)
+    return {
+        "taskId": task_id,
+        "type": "",
+        "payload": None,
+        "context": {"idempotencyKey": None, "traceId": None, "user": {}},
+        "retry": {"count": 0, "max": 0, "nextAttemptAt": 0},
+        "status": ENVELOPE_STATUS[peek.status],
+        "createdAt": unknown,
+        "updatedAt": unknown,
+        "taskStatus": peek.status,
+        "result": result,
+    }

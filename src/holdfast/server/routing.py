@@ -1,0 +1,225 @@
+"""The way of every request: admit, read within bounds, call, and answer, whatever was raised."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
+from starlette.routing import Match
+from starlette.types import Scope
+
+from holdfast.codec import DEPTH_LIMIT
+from holdfast.domain.errors import DeclarationError, NotJson, PayloadTooDeep
+from holdfast.server import problems
+from holdfast.server.access import Need, described
+from holdfast.server.problems import BodyTooLarge, UnsupportedBody
+from holdfast.server.service import service_of
+from holdfast.server.tokens import Role
+
+READS = frozenset({"GET", "HEAD", "OPTIONS"})
+HEADERS = [  # of every answer; no route sets one of these itself
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+]
+_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')  # of sound JSON
+_NEED = "x-need"  # taken out again before the document is made
+_TAKES = "x-takes"  # so is this
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class StrictRequest(Request):
+    """Its body is bounded, plain JSON; nothing is unpacked."""
+
+    limit_bytes = 1024
+
+    async def body(self) -> bytes:
+        if not hasattr(self, "_body"):
+            self._body = await self._bounded()
+        return self._body
+
+    async def _bounded(self) -> bytes:
+        if self.headers.get("content-encoding", "identity").lower() != "identity":
+            raise UnsupportedBody("a compressed body is not unpacked; send it as it is")
+        if int(_digits(self.headers.get("content-length"))) > self.limit_bytes:
+            raise BodyTooLarge(self.limit_bytes)
+        parts, size = list[bytes](), 0
+        async for part in self.stream():
+            size += len(part)
+            if size > self.limit_bytes:
+                raise BodyTooLarge(self.limit_bytes)
+            parts.append(part)
+        return b"".join(parts)
+
+    async def json(self) -> Any:
+        body = await self.body()
+        try:
+            value = msgspec.json.decode(body)
+        except RecursionError:
+            raise PayloadTooDeep("body", DEPTH_LIMIT) from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise NotJson("body", str(error)) from None
+        if b"\\u0000" in body and _has_nul(value):
+            raise NotJson("body", "text with a NUL")
+        if _TEXT.sub(b"", body).count(b":") != _fields(value):
+            raise NotJson("body", "an object names one of its fields twice")
+        return value
+
+
+def _digits(text: str | None) -> str:
+    return (
+        text if text is not None and text.isascii() and text.isdigit() and len(text) < 20 else "0"
+    )
+
+
+def _fields(value: Any) -> int:
+    """How many all its objects have. What came twice was read once."""
+    count, left = 0, [value]
+    while left:
+        one = left.pop()
+        if type(one) is dict:
+            count += len(one)
+            left += one.values()
+        elif type(one) is list:
+            left += one
+    return count
+
+
+def _has_nul(value: Any) -> bool:
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            if "\0" in one:
+                return True
+        elif isinstance(one, dict):
+            left += [*one, *one.values()]
+        elif isinstance(one, list):
+            left += one
+    return False
+
+
+class StrictRoute(APIRoute):
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        extra = dict(options.get("openapi_extra") or {})
+        need = extra.pop(_NEED, None)
+        if not isinstance(need, Need):
+            raise DeclarationError(f"route {path} does not say what it needs of its caller")
+        self.need = need
+        self.takes: type[BaseModel] | None = extra.pop(_TAKES, None)
+        super().__init__(path, endpoint, **options | {"openapi_extra": extra | described(need)})
+        self.sparing: tuple[dict[str, str], ...] = ()
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """A path that another route names word for word is that route's, with every method."""
+        match, found = super().matches(scope)
+        if match is not Match.NONE and self.sparing:
+            given = found["path_params"]
+            if any(words.items() <= given.items() for words in self.sparing):
+                return Match.NONE, {}
+        return match, found
+
+    def get_route_handler(self) -> Handler:
+        inner, need, path = super().get_route_handler(), self.need, self.path
+        if self.takes is not None:
+            inner = _straight(self.endpoint, self.takes, inner)
+
+        async def handle(request: Request) -> Response:
+            service, started = service_of(request), time.perf_counter()
+            try:
+                request.state.caller = await service.admit(request, need)
+                strict = StrictRequest(request.scope, request.receive)
+                strict.limit_bytes = service.settings.body_limit
+                response = await inner(strict)
+            except ClientDisconnect:
+                response = Response(status_code=499)  # nobody reads it
+            except Exception as error:
+                response = problems.problem(_unwrapped(error), request)
+            response.raw_headers.extend(HEADERS)
+            service.metrics.http(
+                request.method, path, response.status_code, time.perf_counter() - started
+            )
+            return response
+
+        return handle
+
+
+def _straight(
+    endpoint: Callable[..., Coroutine[Any, Any, Response]], model: type[BaseModel], general: Handler
+) -> Handler:
+    """Past FastAPI, whose search for parameters costs more than the work itself. What is not as it
+    should be goes the general way, and is refused there."""
+    read = model.__pydantic_validator__.validate_python
+
+    async def handle(request: Request) -> Response:
+        if request.headers.get("content-type") != "application/json" or not await request.body():
+            return await general(request)
+        try:
+            body = read(await request.json())
+        except ValidationError:
+            return await general(request)
+        return await endpoint(request, body)
+
+    return handle
+
+
+def _unwrapped(error: Exception) -> Exception:
+    """What our own reader raised comes out of FastAPI as a bare 400."""
+    cause = error.__cause__
+    ours = (BodyTooLarge, UnsupportedBody, NotJson, PayloadTooDeep, ClientDisconnect)
+    return cause if isinstance(cause, ours) else error
+
+
+def set_apart(routes: Sequence[StrictRoute]) -> None:
+    """Tell each route which of its paths are another's: `…/{id}/{command}` spares `…/{id}/why`."""
+    for route in routes:
+        found = (_words(route.path, other.path) for other in routes)
+        route.sparing = tuple(words for words in found if words)
+
+
+def _words(path: str, closer: str) -> dict[str, str]:
+    """For which parameters ``closer`` has words, if that is all in which it differs."""
+    ours, theirs, words = path.split("/"), closer.split("/"), dict[str, str]()
+    if len(ours) != len(theirs):
+        return words
+    for mine, other in zip(ours, theirs, strict=True):
+        if mine == other or (mine.startswith("{") and other.startswith("{")):
+            continue
+        if not mine.startswith("{"):
+            return {}
+        words[mine.strip("{}")] = other
+    return words
+
+
+class Routes(APIRouter):
+    """The routes of one resource."""
+
+    def __init__(self, tag: str) -> None:
+        super().__init__(tags=[tag], route_class=StrictRoute)
+
+
+def needs(
+    role: Role | None,
+    *problem_statuses: int,
+    everywhere: bool = False,
+    takes: type[BaseModel] | None = None,
+) -> dict[str, Any]:
+    """What a route needs of its caller, and which problems it may answer beside the usual ones.
+
+    ``takes``: for a busy route that has the request and this body as its only parameters."""
+    usual = (401, 403, 413, 415, 422, 429, 503) if role is not None else ()
+    return {
+        "openapi_extra": {_NEED: Need(role, everywhere), _TAKES: takes},
+        "responses": problems.documented(*sorted({*usual, *problem_statuses})),
+    }

@@ -1,0 +1,217 @@
+"""What is sent and answered, as the OpenAPI document has it. Names are in camel case outside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import Response
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StringConstraints,
+)
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import SkipJsonSchema
+
+from holdfast.domain.state import Command, Status
+from holdfast.domain.task import Kind, Place
+
+PAGE_MAX = 200
+PAGE = 50
+REASON_MAX_CHARS = 2_000
+
+
+def _number(value: object) -> object:
+    """In a body a number is a number: no text, and no true."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("Input should be a number")
+    return value
+
+
+Flag = StrictBool
+NUMBER = BeforeValidator(_number)  # behind the bounds, or the document does not have them
+
+_GIVEN = r"^[A-Za-z0-9][A-Za-z0-9._:@+=/-]{0,199}$"
+_DECLARED = r"^[A-Za-z][A-Za-z0-9._-]{0,99}$"
+_GIVEN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+
+Tenant = Annotated[str, StringConstraints(pattern=_GIVEN), Field(examples=["t-001"])]
+Key = Annotated[str, StringConstraints(pattern=_GIVEN), Field(examples=["upgrade-7"])]
+TypeName = Annotated[str, StringConstraints(pattern=_DECLARED), Field(examples=["tenant.upgrade"])]
+QueueName = Annotated[str, StringConstraints(pattern=_DECLARED), Field(examples=["default"])]
+PlanId = Annotated[str, StringConstraints(pattern=_GIVEN_NAME), Field(examples=["upgrade-7"])]
+TriggerId = Annotated[str, StringConstraints(pattern=_GIVEN_NAME), Field(examples=["nightly"])]
+TraceId = Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,200}$")]
+Fingerprint = Annotated[
+    str, StringConstraints(pattern="^[0-9a-f]{12}$"), Field(examples=["4f0c9a7d12ab"])
+]
+Reason = Annotated[str, StringConstraints(max_length=REASON_MAX_CHARS)]
+Time = Annotated[str, Field(examples=["2026-01-31T12:00:00.000+00:00"])]
+Offset = Annotated[str, StringConstraints(pattern="^[0-9]{1,12}$")]
+Cursor = Annotated[str, StringConstraints(pattern=r"^[\x20-\x7e]{1,500}$")]
+TimeText = Annotated[
+    str,
+    StringConstraints(max_length=40),
+    Field(examples=["2026-01-31T12:00:00Z"], json_schema_extra={"format": "date-time"}),
+]
+DurationText = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^([0-9]{1,9}(\.[0-9]{1,6})?"
+        r"|([0-9]{1,4}d)?([0-9]{1,5}h)?([0-9]{1,7}m)?([0-9]{1,9}(\.[0-9]{1,6})?s)?)$",
+        min_length=1,
+    ),
+]
+EventId = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,15}(\.[0-9]{1,15})?$")]
+Absent = SkipJsonSchema[None]  # of a query or header: it may be left out, and there is no null
+
+
+class Sent(BaseModel):
+    """What a caller sends: nothing that is not known."""
+
+    model_config = ConfigDict(
+        extra="forbid", alias_generator=to_camel, validate_by_name=False, validate_by_alias=True
+    )
+
+
+def example(*, one_of: Sequence[dict[str, Any]] = (), **body: Any) -> ConfigDict:
+    """Of a body, for the document; ``one_of``: what its fields' own schemas cannot say."""
+    extra: dict[str, Any] = {"examples": [body]}
+    if one_of:
+        extra["oneOf"] = list(one_of)
+    return ConfigDict(json_schema_extra=extra)
+
+
+class PageQuery(Sent):
+    limit: Annotated[int, Field(ge=1, le=PAGE_MAX)] = PAGE
+    cursor: Cursor | Absent = Field(default=None, description="From the page before")
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", alias_generator=to_camel, validate_by_name=True, validate_by_alias=True
+    )
+
+
+def answer(status: int, body: Any) -> Response:
+    """Where the status decides which model it is, or the way is too busy to check it again."""
+    return Response(msgspec.json.encode(body), status, media_type="application/json")
+
+
+class Error(Answer):
+    """Why a stage failed. Secrets are hidden."""
+
+    fingerprint: str = Field(examples=["4f0c9a7d12ab"], description="The same for one cause")
+    kind: Kind
+    error: str = Field(examples=["ConnectionError"])
+    message: str
+    stage: str
+    attempt: int
+    at: Time
+    traceback: str
+
+
+class TaskView(Answer):
+    task_id: str
+    type: str
+    status: Status
+    tenant_id: str | None
+    plan_id: str | None
+    queue: str
+    stage: str | None = Field(description="That runs now or would run next")
+    attempt: int
+    reason: str | None
+    error: Error | None
+    created_at: Time
+    updated_at: Time
+
+
+class TaskPage(Answer):
+    tasks: list[TaskView]
+    cursor: str | None = Field(description="Go on with it; null: that was the last page")
+
+
+class Asked(Answer):
+    """A task after a command. A task that runs takes a pause or cancel at the end of its stage."""
+
+    task_id: str
+    status: Status
+    pause_requested: bool
+    cancel_requested: bool
+
+
+class LeaseView(Answer):
+    worker: str
+    fence: int
+    until: Time
+
+
+class StageView(Answer):
+    name: str
+    duration_seconds: float
+    run: int
+    result: Any
+
+
+class ProgressView(Answer):
+    fraction: float
+    message: str
+    stage: str
+    at: Time
+
+
+class TaskDetail(TaskView):
+    key: str | None
+    run: int
+    epoch: int
+    version: int
+    place: Place
+    due_at: Time | None
+    settled_at: Time | None
+    pause_requested: bool
+    cancel_requested: bool
+    legal_commands: list[Command]
+    lease: LeaseView | None
+    stage_names: list[str]
+    completed: list[str]
+    stages: list[StageView]
+    progress: ProgressView | None
+    payload: Any
+    result: Any
+    data: Any
+    checkpoint: Any
+    events: list[dict[str, Any]]
+
+
+class EnvelopeContext(Answer):
+    idempotency_key: str | None
+    trace_id: str | None
+    user: Any
+
+
+class EnvelopeRetry(Answer):
+    count: int
+    max: int
+    next_attempt_at: int = Field(description="Milliseconds since 1970; 0: none is planned")
+
+
+class Envelope(Answer):
+    """A task as applications know it."""
+
+    task_id: str
+    type: str
+    payload: Any
+    context: EnvelopeContext
+    retry: EnvelopeRetry
+    status: str = Field(examples=["pending", "processing", "retry", "suspended", "completed"])
+    created_at: Time
+    updated_at: Time
+    task_status: Status
+    result: Any = None
+    error: Error | None = None
+    reason: str | None = None

@@ -1,0 +1,181 @@
+"""Answer HTTP on an address until told to stop: uvicorn, bounded, with our own way to an end."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+from uvicorn import Config
+
+from holdfast.domain.errors import InvalidInput
+from holdfast.server import tokens as tk
+from holdfast.server.api import bare_api
+from holdfast.server.service import Service
+from holdfast.settings import Settings
+
+BACKLOG = 1024
+CONNECTIONS_MAX = 800  # below the 1024 open files that many systems allow
+HEAD_MAX_BYTES = 64 * 1024
+ARRIVE_SECONDS = 60.0  # for a whole request, from its first byte
+KEEP_ALIVE_SECONDS = 15
+FINISH_SECONDS = 10  # for the requests under way, when the service stops
+ONE_TIME = "one-time"
+
+
+class NoTokens(InvalidInput):
+    code = "no-tokens"
+
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            f"{host} can be reached from elsewhere, and no token is configured. Make one: "
+            "holdfast tokens create NAME --role admin --file tokens.json, "
+            "and set HOLDFAST_TOKENS=tokens.json; or stay on 127.0.0.1"
+        )
+
+
+class CannotBind(InvalidInput):
+    code = "cannot-bind"
+
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        super().__init__(f"cannot listen on {host}, port {port}: {reason}")
+
+
+# -- who may come in
+
+
+def one_time_token(settings: Settings, host: str, *, now: float) -> tuple[tk.Token, str] | None:
+    """None: tokens are configured. Else one for as long as this process runs, on loopback only."""
+    if settings.tokens is not None and tk.read(settings.tokens):
+        return None
+    if not is_loopback(host):
+        raise NoTokens(host)
+    return tk.make(ONE_TIME, tk.Role.ADMIN, now=now)
+
+
+def is_loopback(host: str) -> bool:
+    """A name counts if all that it stands for does."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        pass
+    try:
+        found = {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
+    except (OSError, UnicodeError):
+        return False
+    return bool(found) and all(ipaddress.ip_address(one).is_loopback for one in found)
+
+
+# -- the address
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Taken at once, so that a wrong address is told before anything has begun."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family, kind, protocol)
+    except (OSError, UnicodeError, OverflowError) as error:
+        raise CannotBind(host, port, _reason(error)) from error
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        bound.setblocking(False)
+    except OSError as error:
+        bound.close()
+        raise CannotBind(host, port, _reason(error)) from error
+    return bound
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def url_of(bound: socket.socket) -> str:
+    host, port = bound.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+# -- answering
+
+
+async def answer(
+    service: Service,
+    bound: socket.socket,
+    *,
+    asked: asyncio.Event,
+    urged: asyncio.Event,
+    on_listening: Callable[[], None],
+) -> None:
+    """Until ``asked``: then those who wait for long are answered, nobody new is let in, and what is
+    under way is finished. ``urged``: not even that."""
+    server = _Server(_config(service), on_listening)
+    serving = asyncio.create_task(server.serve(sockets=[bound]))
+    stopping = asyncio.create_task(_stop(service, server, asked, urged))
+    try:
+        await serving
+    finally:
+        stopping.cancel()
+        service.stopping.set()
+
+
+async def _stop(
+    service: Service, server: _Server, asked: asyncio.Event, urged: asyncio.Event
+) -> None:
+    await asked.wait()
+    service.stopping.set()
+    server.should_exit = True
+    await urged.wait()
+    server.hang_up()
+
+
+def _config(service: Service) -> Config:
+    return Config(
+        bare_api(service, None),
+        http=_protocol(),
+        ws="none",
+        lifespan="off",  # the service is opened before and closed after
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,  # anybody could write there where he comes from
+        server_header=False,
+        backlog=BACKLOG,
+        limit_concurrency=CONNECTIONS_MAX,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=FINISH_SECONDS,
+        h11_max_incomplete_event_size=HEAD_MAX_BYTES,
+    )
+
+
+def _protocol() -> Any:
+    try:
+        from holdfast.server.bounded import BoundedHttp
+    except ModuleNotFoundError:  # there is no httptools for this system
+        return "h11"
+    return BoundedHttp
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: Config, on_listening: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_listening = on_listening
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_listening()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """They are caught by who runs the service: there is more to end than this."""
+        yield
+
+    def hang_up(self) -> None:
+        self.force_exit = True
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()

@@ -1,0 +1,220 @@
+"""What the routes share: the engine, who may come in, what is counted, and how it all ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+from fastapi.responses import StreamingResponse
+from msgspec.structs import replace
+
+from holdfast.app import Holdfast
+from holdfast.app.bulk import Bulks
+from holdfast.app.control import Control
+from holdfast.app.monitor import Monitor
+from holdfast.app.plans import Plans
+from holdfast.app.schedule import Schedules
+from holdfast.domain import names
+from holdfast.domain.audit import Audit
+from holdfast.domain.errors import HoldfastError, Refused, StoreError
+from holdfast.domain.redaction import Redactor
+from holdfast.domain.task import By
+from holdfast.observe.metrics import Metrics
+from holdfast.server import sse
+from holdfast.server import tokens as tk
+from holdfast.server.access import (
+    Caller,
+    Forbidden,
+    Need,
+    TooManyRequests,
+    Unauthenticated,
+    bearer,
+    caller_of_token,
+)
+from holdfast.server.limits import Rates
+from holdfast.server.pool import Pool
+from holdfast.server.watching import Watch
+from holdfast.settings import Settings
+
+log = logging.getLogger("holdfast.server")
+
+READS = frozenset({"GET", "HEAD", "OPTIONS"})
+ANONYMOUS = Caller(actor="anonymous", origin="", role=tk.Role.VIEWER, tenants=frozenset())
+WRONG_TOKENS_RATE = 1.0  # a second, of one address
+STRANGERS_RATE = 0.1  # a second, of all: how many of them are written down
+
+
+class Service:
+    """One for each process that serves."""
+
+    def __init__(
+        self,
+        app: Holdfast,
+        *,
+        tokens: Sequence[tk.Token] = (),
+        pool: Pool | None = None,
+    ) -> None:
+        """``tokens``: beside those of the file that the settings name."""
+        self.app = app
+        self.settings: Settings = app.settings
+        self.metrics = Metrics()
+        self.monitor = Monitor(app, lag=self.metrics.worst_event_lag)
+        # Results go to those who asked for the work: there only what was declared is hidden.
+        self.hide_declared = Redactor(
+            app.settings.redact, app.settings.redact_patterns, usual=False
+        )
+        self.pool = pool or Pool()
+        self.watch = Watch(app, lag=self.metrics.event_lag)
+        self.stopping = asyncio.Event()  # those who wait for something long are answered now
+        self._given = tk.Tokens(tokens)
+        self._file = tk.TokenFile(app.settings.tokens) if app.settings.tokens else None
+        self._rates = Rates()
+
+    @asynccontextmanager
+    async def running(self, workers: int = 0, **options: Any) -> AsyncIterator[Service]:
+        """Open the store, with so many workers in this process."""
+        async with self.app.running(workers=workers, **options), self.beside():
+            yield self
+
+    @asynccontextmanager
+    async def beside(self) -> AsyncIterator[None]:
+        """What runs beside the requests, over an engine that somebody else has opened."""
+        monitoring = asyncio.create_task(self.monitor.run())
+        try:
+            yield
+        finally:
+            self.stopping.set()
+            monitoring.cancel()
+            await asyncio.gather(monitoring, return_exceptions=True)
+            await self.watch.close()
+            await self.pool.close()
+
+    @property
+    def has_tokens(self) -> bool:
+        return len(self._given) > 0 or (self._file is not None and len(self._of_file()) > 0)
+
+    # -- the way in
+
+    async def admit(self, request: Request, need: Need) -> Caller:
+        """The one place where it is decided who may do what."""
+        if need.role is None:
+            return ANONYMOUS
+        origin = request.client.host if request.client else ""
+        try:
+            token = self._known(request, origin)
+        except HoldfastError as error:
+            await self._refused(request, replace(ANONYMOUS.by(), origin=origin), origin, error)
+            raise
+        wait = self._wait(f"token {token.id}", token.rate or self.settings.rate_limit)
+        if wait:
+            raise TooManyRequests(wait)
+        caller = caller_of_token(token, origin)
+        if (refusal := need.refusal(caller)) is not None:
+            await self._refused(request, caller.by(), origin, refusal)
+            raise refusal
+        return caller
+
+    def _known(self, request: Request, origin: str) -> tk.Token:
+        text = bearer(request)
+        now = self.app.clock.now()
+        token = self._given.check(text, now=now)
+        if token is None and self._file is not None:
+            token = self._of_file().check(text, now=now)
+        if token is not None:
+            return token
+        if wait := self._wait(f"wrong {origin}", WRONG_TOKENS_RATE):
+            raise TooManyRequests(wait)
+        raise Unauthenticated("this token is not known, or has expired")
+
+    def _of_file(self) -> tk.Tokens:
+        assert self._file is not None
+        return self._file.current(steady=self.app.clock.steady())
+
+    def _wait(self, who: str, rate: float) -> float:
+        return self._rates.wait_seconds(who, rate=rate, now=self.app.clock.steady())
+
+    async def _refused(self, request: Request, by: By, origin: str, error: HoldfastError) -> None:
+        """Whoever asked for a change and may not is written down; of strangers a few only, or they
+        would fill the store."""
+        self.metrics.auth_failed(error.code)
+        log.warning("refused: %s %s from %s: %s", request.method, request.url.path, origin, error)
+        if request.method in READS:
+            return
+        if not isinstance(error, Forbidden) and self._wait("strangers", STRANGERS_RATE):
+            return
+        about = next(iter(request.path_params.values()), "service")
+        entry = Audit(
+            task_id=str(about)[:200],
+            command=f"{request.method} {request.scope['route'].path}",
+            by=by,
+            at=self.app.clock.now(),
+            before="",
+            after="",
+            refused=error.code,
+        )
+        try:
+            await self.app.store.audit(entry)
+        except StoreError as failed:
+            log.error("a refusal could not be written down: %s", failed)
+
+    def stream(self, source: AsyncIterator[bytes]) -> StreamingResponse:
+        """To a caller who stays, until the service stops."""
+        return sse.stream(self._counted(source), self.stopping)
+
+    async def _counted(self, source: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        self.metrics.sse_streams.inc()
+        try:
+            async for part in source:
+                yield part
+        finally:
+            self.metrics.sse_streams.dec()
+
+    # -- the engine, as the caller
+
+    def control(self, caller: Caller) -> Control:
+        return self.app.control.acting_as(caller.actor, caller.origin)
+
+    def plans(self, caller: Caller) -> Plans:
+        return self.app.plan.acting_as(caller.actor, caller.origin)
+
+    def schedule(self, caller: Caller) -> Schedules:
+        return self.app.schedule.acting_as(caller.actor, caller.origin)
+
+    def bulks(self, caller: Caller) -> Bulks:
+        return self.app.bulk.acting_as(caller.actor, caller.origin)
+
+    @asynccontextmanager
+    async def noting(
+        self, caller: Caller, command: str, about: str, reason: str = ""
+    ) -> AsyncIterator[None]:
+        """Written down when it is done or refused: for what does not write itself down."""
+        entry = Audit(
+            task_id=about,
+            command=command,
+            by=caller.by(names.check_text("reason", reason)),
+            at=self.app.clock.now(),
+            before="",
+            after="",
+        )
+        try:
+            yield
+        except Refused as error:
+            await self.app.store.audit(replace(entry, refused=error.code))
+            raise
+        await self.app.store.audit(entry)
+
+
+def service_of(request: Request) -> Service:
+    found: Service = request.app.state.holdfast
+    return found
+
+
+async def _service(request: Request) -> Service:
+    return service_of(request)
+
+
+ServiceOf = Annotated[Service, Depends(_service)]

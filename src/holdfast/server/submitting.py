@@ -1,0 +1,63 @@
+"""From what was sent to a task."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Header
+from pydantic import Field
+
+from holdfast.domain.errors import InvalidInput
+from holdfast.registry import INTERNAL, TaskType
+from holdfast.server.access import Caller
+from holdfast.server.problems import UnknownType
+from holdfast.server.schemas import Absent, Key, QueueName, Sent, Tenant, TraceId, TypeName
+from holdfast.server.service import Service
+
+IdempotencyKey = Annotated[Key | Absent, Header(description="As `key` in the body")]
+Traceparent = Annotated[
+    str | Absent, Header(description="W3C trace context, kept with the task", max_length=200)
+]
+
+
+class Work(Sent):
+    """A task to do."""
+
+    type: TypeName
+    payload: Any = Field(default=None, examples=[{"version": 7}])
+    tenant: Tenant | None = None
+    key: Key | None = Field(
+        default=None, description="The same tenant and key answer with the same task"
+    )
+    queue: QueueName | None = None
+    trace_id: TraceId | None = None
+    user: dict[str, Any] | None = Field(default=None, description="Whom the work is for")
+
+
+def declared(service: Service, name: str) -> TaskType:
+    found = service.app.registry.find(name)
+    if found is None or name.startswith(INTERNAL):
+        raise UnknownType(name)
+    return found
+
+
+async def submit(
+    service: Service, caller: Caller, work: Work, *, key: str | None, traceparent: str | None
+) -> str:
+    """The task's id; it is kept then."""
+    handle = await service.app.submit(
+        declared(service, work.type),
+        work.payload,
+        tenant=caller.tenant_for(work.tenant),
+        key=one_key(work.key, key),
+        queue=work.queue,
+        trace_id=work.trace_id or traceparent,
+        user=work.user,
+    )
+    return handle.id
+
+
+def one_key(in_body: str | None, in_header: str | None) -> str | None:
+    if in_body is not None and in_header is not None and in_body != in_header:
+        raise InvalidInput("key: the body and the header Idempotency-Key name two different ones")
+    return in_body if in_body is not None else in_header

@@ -1,0 +1,171 @@
+"""Tokens: who may do what. Kept in a file, hashed, so that the way in does not hang on the store.
+
+A token is `hf_ID_SECRET`; the secret has 256 random bits, so one round of SHA-256 is hash enough.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import os
+import secrets
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from holdfast.domain import names
+from holdfast.domain.errors import InvalidInput, InvalidSetting
+
+log = logging.getLogger("holdfast.server")
+
+TOKENS_MAX = 10_000
+TEXT_MAX_CHARS = 200
+LOOK_SECONDS = 1.0  # how soon a changed file counts
+SETTING = "HOLDFAST_TOKENS"
+
+
+class Role(StrEnum):
+    """Each may do what those before it may."""
+
+    VIEWER = "viewer"  # look
+    OPERATOR = "operator"  # submit, and act on tasks, plans, triggers and queues
+    ADMIN = "admin"  # act on the service: workers, repairs
+
+    @property
+    def rank(self) -> int:
+        return _RANKS[self]
+
+
+_RANKS = {role: rank for rank, role in enumerate(Role)}  # looked up for every request
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    id: str
+    name: str
+    role: Role
+    hash: str
+    tenants: tuple[str, ...] = ()  # none: all of them
+    created_at: float = 0.0
+    expires_at: float | None = None
+    rate: float | None = None  # requests a second; None: as the service says
+
+
+class _Book(msgspec.Struct):
+    tokens: tuple[Token, ...] = ()
+
+
+def make(
+    name: str,
+    role: Role,
+    *,
+    tenants: Sequence[str] = (),
+    now: float = 0.0,
+    expires_at: float | None = None,
+    rate: float | None = None,
+) -> tuple[Token, str]:
+    """A new token, and its text, which is kept nowhere."""
+    token_id = secrets.token_hex(6)
+    text = f"hf_{token_id}_{secrets.token_urlsafe(32)}"
+    token = Token(
+        id=token_id,
+        name=names.check("token", name),
+        role=role,
+        hash=hashed(text),
+        tenants=tuple(names.check("tenant", tenant) for tenant in tenants),
+        created_at=now,
+        expires_at=expires_at,
+        rate=rate,
+    )
+    return token, text
+
+
+def hashed(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
+
+
+class Tokens:
+    """Those that count now."""
+
+    def __init__(self, tokens: Sequence[Token] = ()) -> None:
+        self._by_id = {token.id: token for token in tokens}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return iter(self._by_id.values())
+
+    def check(self, text: str, *, now: float) -> Token | None:
+        """Takes as long for an unknown id as for a wrong secret."""
+        if len(text) > TEXT_MAX_CHARS:
+            return None
+        token = self._by_id.get(text.split("_", 2)[1] if text.count("_") >= 2 else "")
+        is_right = hmac.compare_digest(token.hash if token else hashed(""), hashed(text))
+        if token is None or not is_right:
+            return None
+        return token if token.expires_at is None or now < token.expires_at else None
+
+
+class TokenFile:
+    """The file of `holdfast tokens`. A change counts within a second, without a restart."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._seen: tuple[int, int, int] | None = None
+        self._looked = -LOOK_SECONDS
+        self._tokens = Tokens()
+
+    def current(self, *, steady: float) -> Tokens:
+        """A file that cannot be read leaves the former ones in force, and says so."""
+        if steady - self._looked >= LOOK_SECONDS:
+            self._looked = steady
+            try:
+                if (mark := self._mark()) != self._seen:
+                    self._tokens, self._seen = Tokens(read(self.path)), mark
+            except (InvalidSetting, OSError) as error:
+                log.error("the tokens stay as they were: %s", error)
+        return self._tokens
+
+    def _mark(self) -> tuple[int, int, int]:
+        found = self.path.stat()
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def read(path: Path) -> tuple[Token, ...]:
+    try:
+        tokens = msgspec.json.decode(path.read_bytes(), type=_Book).tokens
+    except FileNotFoundError:
+        raise InvalidSetting(SETTING, str(path), "there is no such file") from None
+    except OSError as error:
+        raise InvalidSetting(SETTING, str(path), error.strerror or str(error)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidSetting(SETTING, str(path), f"it cannot be read: {error}") from error
+    if len(tokens) > TOKENS_MAX:
+        raise InvalidSetting(SETTING, str(path), f"it has more than {TOKENS_MAX} tokens")
+    return tokens
+
+
+def write(path: Path, tokens: Sequence[Token]) -> None:
+    """Whole or not at all, and for its owner's eyes only."""
+    body = msgspec.json.format(msgspec.json.encode(_Book(tuple(tokens))), indent=2)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    opened = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with os.fdopen(opened, "wb") as file:
+            file.write(body + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def without(tokens: Sequence[Token], name: str) -> tuple[Token, ...]:
+    kept = tuple(token for token in tokens if name not in (token.id, token.name))
+    if len(kept) == len(tokens):
+        raise InvalidInput(f"no token {name}")
+    return kept

@@ -1,0 +1,163 @@
+"""The README's walk through the service, line by line: with curl where there is one."""
+
+import http.client
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from holdfast.cli.demo_offer import WALK
+from holdfast.testing.servers.waiting import until
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+BOUND_SECONDS = 60.0
+
+
+def walk() -> str:
+    found = re.search(r"```sh\n(.*?)```", README, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def lines() -> Iterator[str]:
+    """Each as one, without what is said about it."""
+    for line in walk().replace("\\\n", " ").splitlines():
+        if told := re.sub(r"\s+#.*", "", line).strip():
+            yield told
+
+
+def serve_line() -> str:
+    [line] = [line for line in README.splitlines() if "serve holdfast.cli.demo_service" in line]
+    return line
+
+
+class Walker:
+    """At the service that the README's own line starts."""
+
+    def __init__(self, folder: Path) -> None:
+        setting, _, *args = shlex.split(serve_line())
+        given = dict([setting.split("=")])
+        ours = {"HOLDFAST_STORE": f"sqlite:///{folder}/walk.db", "DEMO_SPEED": "2"}
+        self._log = folder / "log"
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "holdfast", *args, "--port", "0"],
+                cwd=folder,
+                env={**os.environ, **given, **ours},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        token = re.search(r"hf_\S+", self._log.read_text())
+        assert line, self._log.read_text()
+        assert token is not None
+        self.known = {"URL": line.split()[-1], "TOKEN": token[0]}
+        self._functions: list[str] = []
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.communicate(timeout=BOUND_SECONDS)
+
+    def do(self, line: str) -> Any:
+        if line.startswith("call()"):
+            self._functions.append(line)
+            return None
+        if not line.startswith("call "):
+            subprocess.run(["/bin/sh", "-c", line], env=self._env, check=True)
+            return None
+        return json.loads(self._by_curl(line) if shutil.which("curl") else self._by_hand(line))
+
+    @property
+    def _env(self) -> dict[str, str]:
+        return {**os.environ, **self.known}
+
+    def _by_curl(self, line: str) -> str:
+        script = "\n".join([*self._functions, line])
+        done = subprocess.run(
+            ["/bin/sh", "-c", script],
+            env=self._env,
+            capture_output=True,
+            text=True,
+            timeout=BOUND_SECONDS,
+            check=True,
+        )
+        return done.stdout
+
+    def _by_hand(self, line: str) -> str:
+        words = shlex.split(re.sub(r"\$(\w+)", lambda found: self.known[found[1]], line))
+        parts, body = urlsplit(words[1]), words[words.index("-d") + 1] if "-d" in words else None
+        there = http.client.HTTPConnection(parts.netloc, timeout=BOUND_SECONDS)
+        headers = {
+            "Authorization": f"Bearer {self.known['TOKEN']}",
+            "Content-Type": "application/json",
+        }
+        try:
+            there.request("POST" if body else "GET", parts.path, body, headers)
+            return there.getresponse().read().decode()
+        finally:
+            there.close()
+
+    def until(self, line: str, is_so: str) -> Any:
+        """The same line again, as the README says."""
+
+        def looked() -> Any:
+            answer = self.do(line)
+            return answer if answer["status"] == is_so else None
+
+        return until(looked, f"{line}: {is_so}", seconds=BOUND_SECONDS)
+
+
+@pytest.fixture
+def walker(tmp_path: Path) -> Iterator[Walker]:
+    walker = Walker(tmp_path)
+    yield walker
+    walker.close()
+
+
+def the_one_at_work(walker: Walker, line: str) -> str:
+    def looked() -> str | None:
+        workers = walker.do(line)["workers"]
+        return next((str(one["pid"]) for one in workers if one["running"]), None)
+
+    return until(looked, "one of them runs it", seconds=BOUND_SECONDS) or ""
+
+
+def test_the_walk_in_the_readme_goes_as_it_says(walker: Walker) -> None:
+    told = lines()
+    walker.do(next(told))
+    walker.known["ID"] = walker.do(next(told))["taskId"]
+    assert next(told) == "ID=…"
+    walker.until(next(told), "processing")
+    walker.known["PID"] = the_one_at_work(walker, next(told))
+    assert next(told) == "PID=…"
+    walker.do(next(told))  # kill -9
+    done = walker.until(next(told), "completed")
+    assert done["result"] == "t-1 is at 7, 7000 rows"
+    calls = walker.do("call $URL/api/tasks/$ID/timeline")["runs"][0]["calls"]
+    assert "lost" in [call["outcome"] for call in calls]
+
+    assert walker.do(next(told))["status"] == "suspended"
+    [waiting] = walker.do(next(told))["tasks"]
+    walker.known["BAD"] = waiting["taskId"]
+    assert next(told) == "BAD=…"
+    assert walker.do(next(told))["error"]["message"] == "ann has no mailbox"
+    walker.do(next(told))
+    assert walker.until(next(told), "completed")["result"] == "hello at last, ann"
+    assert list(told) == []
+
+
+def test_the_same_walk_is_offered_at_the_end_of_the_demo() -> None:
+    assert walk() == WALK
+    assert all(len(line) <= 80 for line in WALK.splitlines())
