@@ -1,7 +1,7 @@
 """A store of a test's own on the shared server, and the server's own view of it."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import redis
@@ -10,7 +10,7 @@ from holdfast.stores.redis.keys import GROUP
 from holdfast.stores.redis.store import RedisStore
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.hands import Hands
-from holdfast.testing.servers import RedisServer
+from holdfast.testing.servers import Cluster, RedisServer
 
 
 class Bench:
@@ -55,5 +55,29 @@ async def benched(server: RedisServer, namespace: str) -> AsyncIterator[Bench]:
     try:
         with server.client() as client:
             yield Bench(store, clock, client, namespace)
+    finally:
+        await store.close()
+
+
+@contextmanager
+def partitioned_cluster() -> Iterator[Cluster]:
+    """One that goes on answering for the slots that it has."""
+    lines = ["cluster-require-full-coverage no"]
+    with Cluster(replicas=False, appendonly=True, lines=lines) as started:
+        yield started
+
+
+@asynccontextmanager
+async def on_partitions(
+    cluster: Cluster, namespace: str, partitions: int
+) -> AsyncIterator[tuple[RedisStore, ManualClock]]:
+    """A store on many partitions; in the end everything agrees."""
+    clock = ManualClock()
+    url = f"{cluster.url}?partitions={partitions}&timeout=1s"
+    store = RedisStore(url, clock, namespace, time=clock.times)
+    await store.open()
+    try:
+        yield store, clock
+        assert not await store.doctor(fix=False, limit=100)
     finally:
         await store.close()

@@ -17,6 +17,7 @@ from holdfast.testing.contract.hands import Hands
 from holdfast.testing.contract.plan_hands import ADMITTED, PlanHands
 from holdfast.testing.contract.trigger_hands import TriggerHands
 from holdfast.testing.servers import Cluster
+from tests.redis_stores import on_partitions, partitioned_cluster
 
 PARTITIONS = 8
 NAMES = [f"name-{n:02}" for n in range(40)]
@@ -31,23 +32,14 @@ class Both:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    lines = ["cluster-require-full-coverage no"]
-    with Cluster(replicas=False, appendonly=True, lines=lines) as started:
+    with partitioned_cluster() as started:
         yield started
 
 
 @pytest.fixture
 async def both(cluster: Cluster, redis_namespace: str) -> AsyncIterator[Both]:
-    """In the end everything agrees."""
-    clock = ManualClock()
-    url = f"{cluster.url}?partitions={PARTITIONS}&timeout=1s"
-    store = RedisStore(url, clock, redis_namespace, time=clock.times)
-    await store.open()
-    try:
+    async with on_partitions(cluster, redis_namespace, PARTITIONS) as (store, clock):
         yield Both(store, clock)
-        assert not await store.doctor(fix=False, limit=100)
-    finally:
-        await store.close()
 
 
 def partition_of(name: str) -> str:

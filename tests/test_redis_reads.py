@@ -17,7 +17,7 @@ from holdfast.stores.redis import address, chain, find, reads, verbs
 from holdfast.stores.redis.counts import stats
 from holdfast.stores.redis.keys import Keys
 from holdfast.stores.redis.link import Link
-from holdfast.stores.redis.partition import Partition, Terms
+from holdfast.stores.redis.partition import BATCH, Partition, Terms
 from holdfast.stores.redis.partitions import Partitions
 from holdfast.testing.servers import RedisServer
 from tests.redis_records import NOW, entry, made
@@ -173,7 +173,7 @@ async def test_of_many_that_do_not_match_no_whole_record_is_read(
     assert [task.id for task in page.tasks] == ["a-2", "a-1"]
     assert page.cursor is None
     assert loaded[-2:] == ["a-2", "a-1"]
-    assert len(loaded) <= find.BATCH + 2
+    assert len(loaded) <= BATCH + 2
 
 
 async def test_what_is_left_out_of_a_record_is_found_by_what_it_stands_for(

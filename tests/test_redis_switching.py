@@ -12,8 +12,6 @@ from holdfast.domain.state import Status
 from holdfast.domain.task import Task
 from holdfast.domain.transition import Inserted, Shut
 from holdfast.ports import BUCKETS, Kept, Moves, Switch, Timings, Topic
-from holdfast.stores.redis.store import RedisStore
-from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.hands import (
     ASKER,
     LEASE_SECONDS,
@@ -22,7 +20,7 @@ from holdfast.testing.contract.hands import (
     beat,
 )
 from holdfast.testing.servers import Cluster, RedisServer
-from tests.redis_stores import Bench, benched
+from tests.redis_stores import Bench, benched, on_partitions, partitioned_cluster
 
 PARTITIONS = 8
 TENANTS = [f"tenant-{n}" for n in range(24)]
@@ -31,23 +29,14 @@ SPANS = len(BUCKETS) + 1
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    lines = ["cluster-require-full-coverage no"]
-    with Cluster(replicas=False, appendonly=True, lines=lines) as started:
+    with partitioned_cluster() as started:
         yield started
 
 
 @pytest.fixture
 async def hands(cluster: Cluster, redis_namespace: str) -> AsyncIterator[Hands]:
-    """On many partitions; in the end everything agrees."""
-    clock = ManualClock()
-    url = f"{cluster.url}?partitions={PARTITIONS}&timeout=1s"
-    store = RedisStore(url, clock, redis_namespace, time=clock.times)
-    await store.open()
-    try:
+    async with on_partitions(cluster, redis_namespace, PARTITIONS) as (store, clock):
         yield Hands(store, clock)
-        assert not await store.doctor(fix=False, limit=100)
-    finally:
-        await store.close()
 
 
 @pytest.fixture

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.domain import decide
+from holdfast.domain.decide import Snoozed
 from holdfast.ports import Kept
 from holdfast.stores.sqlite import prune as pruning
 from holdfast.testing.clock import ManualClock
@@ -92,3 +94,26 @@ async def test_unreadable_rows_do_not_stop_the_clean_up_and_are_not_deleted(
         assert ask(path, "SELECT n FROM tasks") == [(1,), (2,), (3,)]
         found = await store.doctor(fix=False, limit=10)
         assert [finding.invariant for finding in found] == ["I11"] * 3
+
+
+async def test_of_the_data_that_snoozes_leave_the_last_is_kept_only(tmp_path: Path) -> None:
+    path, clock = tmp_path / "holdfast.db", ManualClock()
+    async with opened(path, clock) as store:
+        hands = Hands(store, clock)
+        other, task = await hands.submit(), await hands.submit()
+        for number in range(20):
+            held = {one.task.id: one for one in await hands.claim()}
+            data = held[task.id].data
+            assert data == (f'{{"n":{number - 1}}}'.encode() if number else None)
+            for claimed in held.values():
+                snoozed = Snoozed(data={"n": number}, started_at=clock.now(), delay_seconds=0.0)
+                before, now = claimed.task, clock.now()
+                await hands.commit(decide.snooze(before, snoozed, checkpoint=None, now=now))
+            await store.promote(limit=10)
+        kept = ask(path, "SELECT n, data FROM journal WHERE data IS NOT NULL ORDER BY n")
+        assert [data for _, data in kept] == ['{"n":19}'] * 2
+        assert len({n for n, _ in kept}) == 2
+        for one in (other, task):
+            detail = await store.detail(one.id)
+            assert detail is not None
+            assert detail.data == b'{"n":19}'

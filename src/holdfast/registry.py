@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.codec import Codec
-from holdfast.domain import names
+from holdfast.domain import bulk, names
 from holdfast.domain.definition import Definition
 from holdfast.domain.errors import DeclarationError
 from holdfast.domain.retry import Retry
@@ -78,6 +78,8 @@ class Registry:
             raise DeclarationError(
                 f"{declared.name!r}: names from {INTERNAL!r} on are the engine's"
             )
+        if declared.queue == bulk.QUEUE:
+            raise DeclarationError(f"{declared.name}: queue {bulk.QUEUE!r} is the engine's")
         if declared.name in self._types:
             raise DeclarationError(f"two task types are named {declared.name!r}")
         self._types[declared.name] = declared

@@ -27,6 +27,8 @@ BESIDE = ("config", "debug", "promtool", "redis_server")  # read elsewhere
 
 log = logging.getLogger("holdfast.settings")
 
+_NUMBER = re.compile("-?[0-9]{1,15}")
+
 
 def _duration(value: Any) -> float:
     try:
@@ -44,9 +46,15 @@ def _words(value: Any) -> Any:
 
 def _limits(value: Any) -> Any:
     """In the environment as `default=1000,mail=5000`; `*` stands for every other queue."""
-    if isinstance(value, str):
-        return dict(word.partition("=")[::2] for word in _words(value))
-    return value
+    if not isinstance(value, str):
+        return value
+    limits = dict[str, int]()
+    for word in _words(value):
+        name, _, limit = map(str.strip, word.rpartition("="))
+        if not name or _NUMBER.fullmatch(limit) is None:
+            raise ValueError(f"{word!r} is no QUEUE=NUMBER: write it as default=1000,*=10000")
+        limits[name] = int(limit)
+    return limits
 
 
 Duration = Annotated[float, BeforeValidator(_duration)]

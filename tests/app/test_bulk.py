@@ -129,7 +129,7 @@ async def test_what_has_changed_since_the_start_is_left_alone(scene: Scene, plac
     assert scene.calls[number] == 2
     assert (await handles[number].info()).status is Status.FAILED
     counts = (await bulk.info()).counts
-    assert (counts.done, counts.changed) == (19, 1 if place == "picked" else 0)
+    assert (counts.done, counts.changed) == (19, 1)
 
 
 @pytest.mark.parametrize("when", ["before", "after", "commit"])
@@ -139,7 +139,7 @@ async def test_a_worker_that_dies_in_a_round_neither_loses_nor_repeats_an_action
     await scene.failed(40)
     scene.sick = set(range(0, 40, 2))
     bulk = await scene.app.bulk.start("resume", WORK, rate=10)
-    for _ in range(3):
+    for _ in range(2):  # a third in a row would be poison
         scene.engine.crash_at("act", when=when)
         await scene.engine.advance("7s")
     await scene.over(bulk)
@@ -177,7 +177,7 @@ async def test_it_can_be_stopped_within_about_a_second(scene: Scene) -> None:
     assert (info.phase, info.reason, info.status) == ("stopped", "wrong filter", Status.CANCELLED)
     left = (await scene.statuses())[Status.FAILED]
     assert 100 - left <= done_then + 15
-    assert info.counts.done == 100 - left
+    assert (info.counts.done, info.left) == (100 - left, left), "what it did not get to"
 
 
 async def test_it_can_be_paused_and_goes_on_where_it_was(scene: Scene) -> None:

@@ -130,3 +130,27 @@ def test_an_unknown_key_of_the_file_names_the_file(
     with pytest.raises(InvalidSetting, match="leese") as refused:
         load()
     assert (refused.value.name, refused.value.value) == ("HOLDFAST_CONFIG", str(file))
+
+
+def test_the_backlog_of_queues_is_written_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_BACKLOG", "default=1000, mail = 5000,*=10000")
+    assert load().backlog == {"default": 1000, "mail": 5000, "*": 10_000}
+
+
+@pytest.mark.parametrize(
+    "value", ["abc", "1000", "default=", "=5", "default=many", "a=" + "9" * 50]
+)
+def test_a_backlog_of_another_form_is_refused_with_the_form(
+    monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("HOLDFAST_BACKLOG", value)
+    with pytest.raises(InvalidSetting, match=r"default=1000,\*=10000") as caught:
+        load()
+    assert "HOLDFAST_BACKLOG" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["mail=0", "mail=-5"])
+def test_a_backlog_is_above_zero(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("HOLDFAST_BACKLOG", value)
+    with pytest.raises(InvalidSetting, match="not above zero"):
+        load()

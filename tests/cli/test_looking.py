@@ -1,13 +1,16 @@
 """Tenants, health, counts, who did what, and cleaning up."""
 
 import logging
+import time
 
 import pytest
 
 from holdfast.app.phrases import count, some, span
 from holdfast.cli.exits import Exit
 from holdfast.cli.show import PIPE_WIDTH
+from holdfast.domain.audit import Audit
 from holdfast.domain.state import Status
+from holdfast.domain.task import By
 from holdfast.ports import Beat, Check, Kept
 from holdfast.stores.sqlite import SqliteStore
 from tests.cli.world import App, World
@@ -215,10 +218,44 @@ def test_audit_fits_80_columns_and_tells_the_outcome(world: World) -> None:
     world.cli("tasks", "pause", task_id)
     told = world.cli("audit").stdout.splitlines()
     assert max(map(len, told)) <= 80
-    refused, done = told[1:]
-    assert refused.split()[:3] == [task_id, "pause", "refused"]
-    assert done.split()[:3] == [task_id, "pause", Status.PAUSED]
+    assert told[0].split()[:5] == ["ID", "ACTOR", "COMMAND", "OUTCOME", "AGO"]
+    refused, done = (line.split() for line in told[1:])
+    short = f"{task_id[:8]}…{task_id[-8:]}"
+    assert (refused[0], *refused[2:4]) == (short, "pause", "refused")
+    assert (done[0], *done[2:4]) == (short, "pause", Status.PAUSED)
+    assert task_id in world.cli("audit", columns=150).stdout
     assert len(world.json("audit", "--limit", "1")["entries"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("route", "shown"),
+    [
+        ("POST /api/tasks/{task_id}/{command}", "tasks"),
+        ("POST /internal/tasks/suspended/{task_id}/resume", "suspended resume"),
+        ("POST /internal/queues/{queue}/{what}/{turning}", "queues"),
+        ("POST /internal/workers/scale", "workers scale"),
+    ],
+)
+def test_a_request_refused_at_the_door_leaves_room_for_who_and_when(
+    world: World, route: str, shown: str
+) -> None:
+    task_id = world.upgrade(tenant="t-1")
+    entry = Audit(
+        task_id=task_id,
+        command=route,
+        by=By(actor="api:somebody-with-a-long-name", origin="10.0.0.7"),
+        at=time.time(),
+        before="",
+        after="",
+        refused="forbidden",
+    )
+    world.do(lambda made: made.app.store.audit(entry))
+    told = world.cli("audit").stdout.splitlines()
+    assert max(map(len, told)) <= 80
+    assert all(word in told[1] for word in ("api:some…ong-name", shown, "refused", "forbidden")), (
+        told
+    )
+    assert world.json("audit")["entries"][0]["command"] == route
 
 
 def test_a_long_audit_goes_on_at_its_cursor(world: World) -> None:

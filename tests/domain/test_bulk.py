@@ -1,5 +1,7 @@
 """Bulk actions: which statuses a command is for, and the steps of a canary."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -121,3 +123,26 @@ def test_none_may_fail_where_the_threshold_is_zero() -> None:
     assert bulk.check_canary(BulkCommand.RETRY, canary) is canary
     state = replace(ON_THE_WAY, step=2, counts=Counts(done=500, failed=1))
     assert bulk.judged(state, canary, now=NOW).halted
+
+
+@pytest.mark.parametrize(
+    ("changes", "changed"),
+    [
+        ({}, 4),
+        ({"more": True}, 0),  # nobody has counted them all
+        ({"looked_through": False}, 0),
+        ({"halted": "too many"}, 0),
+        ({"matching": 5}, 0),  # more have come to match
+    ],
+)
+def test_at_the_end_what_was_not_found_any_more_is_counted_as_changed(
+    changes: dict[str, Any], changed: int
+) -> None:
+    state = BulkState(matching=10, looked_through=True, counts=Counts(done=5, gone=1))
+    assert bulk.squared(replace(state, **changes), None).counts.changed == changed
+
+
+def test_what_a_limit_leaves_out_has_not_changed() -> None:
+    state = BulkState(matching=10, looked_through=True, counts=Counts(done=6))
+    assert bulk.squared(state, 6).counts.changed == 0
+    assert bulk.squared(state, 7).counts.changed == 4

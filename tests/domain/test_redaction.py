@@ -200,3 +200,17 @@ def test_whatever_it_is_given_it_answers(value: Any) -> None:
     redactor.value(value)
     redactor.strings(value)
     redactor.text(str(value))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("input_value={'ssn': '123-45-6789'}, x=1", "input_value={'ssn': ***}, x=1"),
+        ("ssn=123 and more", "ssn=*** and more"),
+        ("a my_pin: 4455, done", "a my_pin: ***, done"),
+        ('{"SSN": "1", "age": 2}', '{"SSN": ***, "age": 2}'),
+        ("session=5, lesson: 3", "session=5, lesson: 3"),
+    ],
+)
+def test_declared_names_are_hidden_in_texts_too(text: str, shown: str) -> None:
+    assert Redactor(["ssn", "*_pin"]).text(text) == shown

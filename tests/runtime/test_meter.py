@@ -41,6 +41,12 @@ class Ledger:
         return told
 
 
+def unreached() -> StoreUnavailable:
+    error = StoreUnavailable("nobody answers")
+    error.unwritten = True
+    return error
+
+
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()
@@ -94,7 +100,7 @@ async def test_an_outage_keeps_the_counts_for_later(
     meter: Meter, ledger: Ledger, clock: ManualClock
 ) -> None:
     running = asyncio.create_task(meter.run())
-    ledger.error = StoreUnavailable("nobody answers")
+    ledger.error = unreached()
     for _ in range(3):
         meter.add("mail", "send", DONE, 1.0)
         await clock.elapse(FLUSH_SECONDS)
@@ -108,7 +114,7 @@ async def test_an_outage_keeps_the_counts_for_later(
 async def test_what_is_counted_during_a_failed_flush_is_added_to_what_was_kept(
     meter: Meter, ledger: Ledger
 ) -> None:
-    ledger.gate, ledger.error = asyncio.Event(), StoreUnavailable("nobody answers")
+    ledger.gate, ledger.error = asyncio.Event(), unreached()
     meter.add("mail", "send", DONE, 1.0)
     flush = asyncio.create_task(meter.flush())
     await asyncio.sleep(0)
@@ -121,7 +127,32 @@ async def test_what_is_counted_during_a_failed_flush_is_added_to_what_was_kept(
     assert (told.count, told.total_seconds) == (2, 3.0)
 
 
-async def test_a_flush_that_is_stopped_loses_nothing(meter: Meter, ledger: Ledger) -> None:
+async def test_what_may_have_been_counted_is_not_counted_again(
+    meter: Meter, ledger: Ledger
+) -> None:
+    meter.add("mail", "send", DONE, 1.0)
+    ledger.error = StoreUnavailable("the answer was lost")
+    await meter.flush()
+    ledger.error = None
+    meter.add("mail", "send", DONE, 2.0)
+    await meter.flush()
+    [[told]] = ledger.batches
+    assert (told.count, told.total_seconds) == (1, 2.0)
+
+
+async def test_what_was_not_sent_yet_outlives_an_answer_that_was_lost(
+    meter: Meter, ledger: Ledger
+) -> None:
+    for number in range(module.BATCH + 1):
+        meter.add("mail", f"stage-{number}", DONE, 0.1)
+    ledger.error = StoreUnavailable("the answer was lost")
+    await meter.flush()
+    ledger.error = None
+    await meter.flush()
+    assert ledger.counted == {("mail", f"stage-{module.BATCH}", DONE): 1}
+
+
+async def test_a_flush_that_is_stopped_counts_nothing_twice(meter: Meter, ledger: Ledger) -> None:
     ledger.gate = asyncio.Event()
     meter.add("mail", "send", DONE, 1.0)
     flush = asyncio.create_task(meter.flush())
@@ -130,7 +161,7 @@ async def test_a_flush_that_is_stopped_loses_nothing(meter: Meter, ledger: Ledge
     await asyncio.gather(flush, return_exceptions=True)
     ledger.gate.set()
     await meter.flush()
-    assert ledger.counted.total() == 1
+    assert ledger.batches == [], "nobody can tell whether it was counted"
 
 
 async def test_a_defect_of_the_store_keeps_no_worker_from_leaving(

@@ -1,5 +1,6 @@
 """A stage that asks to be called again later."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -50,6 +51,26 @@ async def test_a_snooze_takes_no_slot(app: Holdfast, holdfast_engine: MakeEngine
     assert engine.worker.running == 0
     task = await task_of(engine, handle)
     assert (task.place, task.lease) == (Place.LATER, None)
+
+
+async def test_a_snooze_of_no_time_goes_to_the_end_of_the_queue_at_once(
+    app: Holdfast, holdfast_engine: MakeEngine
+) -> None:
+    calls: list[int] = []
+
+    @app.task("turns")
+    async def turns(ctx: Context, number: int) -> None:
+        calls.append(number)
+        ctx.data["calls"] = ctx.data.get("calls", 0) + 1
+        if ctx.data["calls"] < 3:
+            raise Snooze(0)
+
+    engine = holdfast_engine(app, slots=1)
+    await turns.submit_many([1, 2])
+    await engine.start()
+    for _ in range(1_000):  # turns of the loop: no time passes
+        await asyncio.sleep(0)
+    assert calls == [1, 2, 1, 2, 1, 2]
 
 
 async def test_the_timeline_tells_of_a_snooze_behind_the_start_of_its_stage(

@@ -64,7 +64,7 @@ async def test_who_may_not_is_refused_by_name_and_every_time(idle: Served) -> No
         assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
     entries = await audits(idle)
     assert [(entry.by.actor, entry.by.origin) for entry in entries] == [
-        ("token:viewer", "10.1.2.3")
+        ("api:viewer", "10.1.2.3")
     ] * 3
 
 

@@ -129,7 +129,7 @@ async def test_a_refused_change_is_written_down_with_actor_and_address(served: S
     told = [(one["actor"], one["origin"], one["command"], one["refused"]) for one in entries]
     assert told == [
         ("anonymous", "127.0.0.1", "POST /internal/doctor/fix", "unauthenticated"),
-        ("token:viewer", "127.0.0.1", "POST /api/tasks/{task_id}/{command}", "forbidden"),
+        ("api:viewer", "127.0.0.1", "cancel", "forbidden"),
     ]
     assert [one["taskId"] for one in entries] == ["service", "some-task"]
 

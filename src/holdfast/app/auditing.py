@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.domain.audit import Anchor, Audit, Break, Chain, Link, first_break
 from holdfast.domain.errors import InvalidInput
@@ -81,6 +82,16 @@ async def verify(store: Store, *, noted: Anchor | None = None, seals: bool = Tru
     return Verdict(base=base, head=page.head, links=links, loose=page.loose, broken=broken)
 
 
+async def compared(store: Store, verdict: Verdict, noted: Anchor) -> Verdict:
+    """A verdict that was found without ``noted``, held against it by one look at that link."""
+    page = await store.chain(after=max(0, noted.seq - 1), limit=1)
+    broken = _below(noted, page.base) or _other(noted, page.links)
+    if broken is None and noted.seq > page.head.seq:
+        broken = _at_end(page, page.head, noted)
+    found = [one for one in (verdict.broken, broken) if one is not None]
+    return replace(verdict, broken=min(found, key=lambda one: one.seq, default=None))
+
+
 def _below(noted: Anchor | None, base: Anchor) -> Break | None:
     if noted is None or noted.seq > base.seq:
         return None
@@ -91,7 +102,7 @@ def _below(noted: Anchor | None, base: Anchor) -> Break | None:
 
 
 def _other(noted: Anchor | None, links: Sequence[Link]) -> Break | None:
-    if noted is None or not links[0].seq <= noted.seq <= links[-1].seq:
+    if noted is None or not links or not links[0].seq <= noted.seq <= links[-1].seq:
         return None
     return _rewritten(noted, links[noted.seq - links[0].seq].anchor)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.app import bulk_rounds
+from holdfast.app import bulk_asking, bulk_rounds
 from holdfast.app.bulk_order import (
     BulkInfo,
     BulkPreview,
@@ -16,15 +16,12 @@ from holdfast.app.bulk_order import (
     check_limit,
     info_of,
 )
-from holdfast.app.control import Control
 from holdfast.app.handle import info_of as task_info_of
 from holdfast.domain import bulk, names
-from holdfast.domain.audit import Audit
 from holdfast.domain.bulk import BulkCommand, Canary
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import BulkNotFound, InvalidInput, Refused, ResultTimeout
 from holdfast.domain.operate import Ask
-from holdfast.domain.state import Status
 from holdfast.domain.task import By, Task
 from holdfast.ports import Detail, Filter
 from holdfast.runtime.timing import deadline
@@ -44,14 +41,13 @@ class BulkPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bulks:
-    def __init__(self, app: Holdfast, control: Control, by: By) -> None:
+    def __init__(self, app: Holdfast, by: By) -> None:
         self._app = app
-        self._control = control
         self._by = by
 
     def acting_as(self, actor: str, origin: str = "") -> Bulks:
         by = By(actor=names.check_text("actor", actor), origin=names.check_text("origin", origin))
-        return Bulks(self._app, self._control.acting_as(actor, origin), by)
+        return Bulks(self._app, by)
 
     async def preview(
         self,
@@ -109,11 +105,7 @@ class Bulks:
             from_checkpoint=from_checkpoint,
             by=msgspec.structs.replace(self._by, reason=names.check_text("reason", reason)),
         )
-        declared = self._app.registry.find(bulk.TYPE)
-        assert declared is not None
-        started = await self._app.submit(declared, order, key=key)
-        await self._write_down(started.id, f"start {asked}", order.by, after=Status.PENDING)
-        return self._handle(started.id)
+        return self._handle(await bulk_asking.start(self._app, order, key))
 
     async def get(self, bulk_id: str) -> BulkHandle:
         """BulkNotFound if there is none."""
@@ -137,29 +129,10 @@ class Bulks:
 
     async def ask(self, bulk_id: str, command: str, reason: str) -> BulkInfo:
         """Stop, pause or resume the action itself."""
-        detail = await self.detail(bulk_id)
-        asks = {
-            "stop": self._control.cancel,
-            "pause": self._control.pause,
-            "resume": self._set_going,
-        }
-        after = await asks[command](detail.task.id, reason=reason)
-        by, before = msgspec.structs.replace(self._by, reason=reason), detail.task.status
-        await self._write_down(bulk_id, command, by, before=before, after=after.status)
+        await self.detail(bulk_id)
+        by = msgspec.structs.replace(self._by, reason=names.check_text("reason", reason))
+        await bulk_asking.ask(self._app, bulk_id, command, by)
         return info_of(await self.detail(bulk_id))
-
-    async def _set_going(self, bulk_id: str, *, reason: str) -> Task:
-        detail = await self.detail(bulk_id)
-        again = self._control.resume_suspended if detail.task.suspended else self._control.resume
-        return await again(bulk_id, reason=reason)
-
-    async def _write_down(
-        self, bulk_id: str, command: str, by: By, *, before: str = "", after: str
-    ) -> None:
-        now, about = self._app.clock.now(), bulk_rounds.actor_of(bulk_id)
-        await self._app.store.audit(
-            Audit(task_id=about, command=command, by=by, at=now, before=before, after=after)
-        )
 
     async def wait(self, bulk_id: str, timeout: float | str | None) -> BulkInfo:
         await self.detail(bulk_id)

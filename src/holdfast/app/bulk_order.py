@@ -17,7 +17,12 @@ from holdfast.ports import Detail, Filter
 STATE = "bulk"  # where in ctx.data
 
 WAITING, REST, DONE, HALTED = "waiting", "rest", "done", "halted"
-STOPPED, STUCK, RESTING = "stopped", "suspended", "paused"
+STOPPED, STUCK, RESTING, UNBEGUN = "stopped", "suspended", "paused", "held"
+_AT_REST = {Status.PAUSED: RESTING, Status.CREATED: UNBEGUN}
+
+
+def actor_of(bulk_id: str) -> str:
+    return f"bulk:{bulk_id}"
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +38,10 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     by: By
 
     def frozen(self, created_at: float) -> Filter:
-        """What has changed since then is not touched, be it by this or by others."""
+        """What has changed since then is not touched, be it by this or by others; but what runs
+        changes all the time, and is to be stopped all the same."""
+        if self.command in bulk.OF_WHAT_MOVES:
+            return self.where
         before = self.where.updated_before
         ends = created_at if before is None else min(before, created_at)
         return msgspec.structs.replace(self.where, updated_before=ends)
@@ -52,7 +60,7 @@ class BulkInfo(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     command: BulkCommand
     where: Filter
-    phase: str  # waiting, canary N, rest, done, halted, stopped, paused, suspended
+    phase: str  # held, waiting, canary N, rest, done, halted, stopped, paused, suspended
     status: Status  # of its task
     matching: int  # when it began
     more: bool
@@ -104,15 +112,16 @@ def info_of(detail: Detail) -> BulkInfo:
     known = state or BulkState()
     taken, matching = known.counts.taken, known.matching
     most = matching if order.limit is None else min(matching, order.limit)
+    phase = _phase(task, order, state)
     return BulkInfo(
         id=task.id,
         command=order.command,
         where=order.frozen(task.created_at),
-        phase=_phase(task, order, state),
+        phase=phase,
         status=task.status,
         matching=matching,
         more=known.more,
-        left=0 if task.settled else max(0, most - taken),
+        left=0 if phase == DONE else max(0, most - taken),
         counts=known.counts,
         unknown=len(known.watched),
         rate=order.rate,
@@ -133,8 +142,8 @@ def _phase(task: Task, order: Order, state: BulkState | None) -> str:
         return DONE if task.status is Status.COMPLETED else STOPPED
     if task.status in SUSPENDED:
         return STUCK
-    if task.status is Status.PAUSED:
-        return RESTING
+    if task.status in _AT_REST:
+        return _AT_REST[task.status]
     if state is None:
         return WAITING
     steps = order.canary.steps if order.canary else ()

@@ -6,24 +6,22 @@ finds the same tasks, and sees from their versions and events which of them have
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.app.bulk_order import STATE, Order, state_of
+from holdfast.app.bulk_acting import Acting
+from holdfast.app.bulk_order import STATE, Order, actor_of, state_of
 from holdfast.codec import Codec
-from holdfast.domain import bulk, operate
+from holdfast.domain import bulk
 from holdfast.domain.audit import Audit
 from holdfast.domain.bulk import BulkState, Counts, Picked
-from holdfast.domain.errors import Refused, Snooze, TaskNotFound, TenantMovedOn
-from holdfast.domain.operate import Ask
+from holdfast.domain.errors import Snooze, TaskNotFound
 from holdfast.domain.retry import Retry
-from holdfast.domain.state import SETTLED, SUSPENDED, Command, Status
+from holdfast.domain.state import SETTLED, SUSPENDED, Status
 from holdfast.domain.task import By, Task
-from holdfast.domain.transition import Applied, MovedOn, Transition
 from holdfast.ports import Filter, Store
 from holdfast.registry import StageDef, TaskType
 from holdfast.runtime.context import Context
@@ -74,10 +72,6 @@ def declare(app: Holdfast) -> TaskType:
     return declared
 
 
-def actor_of(bulk_id: str) -> str:
-    return f"bulk:{bulk_id}"
-
-
 class Round:
     def __init__(self, app: Holdfast, ctx: Context, order: Order) -> None:
         self._app = app
@@ -89,27 +83,33 @@ class Round:
 
     async def run(self) -> Any:
         """The counts when all is done or it was halted; until then it snoozes."""
-        own = await self._own()
+        own, next_at = await self._own(), self._clock.steady()
         where = self._order.frozen(own.created_at)
         state = state_of(self._ctx.data)
-        delay = 0.0
         if state is None:
-            state = await self._counted(where)
+            state = await self._counted(where, own.created_at)
         elif state.pending:
-            state, delay = await self._act(state)
+            state, next_at = await self._act(state)
         if self._order.canary is not None:
             state = await self._watch(state)
         if not state.pending and not state.halted:
-            state = await self._pick(state, where)
+            state = await self._pick(state, where, own.created_at)
+        is_over = bulk.is_over(state, self._order.canary, now=self._now)
+        if is_over:
+            state = bulk.squared(state, self._order.limit)
         self._save(state)
-        if bulk.is_over(state, self._order.canary, now=self._now):
+        if is_over:
             return await self._end(state)
-        raise Snooze(delay if state.pending else self._poll_seconds(state))
+        if not state.pending:
+            raise Snooze(self._poll_seconds(state))
+        # Waited for here: a snooze that is short is longer, as due times are looked at in turns.
+        await sleep(self._clock, max(0.0, next_at - self._clock.steady()))
+        raise Snooze(0)
 
     # -- acting
 
     async def _act(self, state: BulkState) -> tuple[BulkState, float]:
-        """On what the round before has picked; and how long to wait before the next."""
+        """On what the round before has picked; and when the next may begin."""
         rate, began = self._order.rate, self._clock.steady()
         size, looked_at = max(1, round(rate * SLICE_SECONDS)), began
         counts, going, done = Counts(), list[str](), 0
@@ -117,77 +117,15 @@ class Round:
             if self._clock.steady() - looked_at >= LOOK_SECONDS:
                 looked_at = self._clock.steady()
                 if await self._is_asked():
+                    began = -inf  # there is nothing to wait for
                     break
             if (wait := began + done / rate - self._clock.steady()) > 0:
                 await sleep(self._clock, wait)
-            told, went = await self._act_on(part)
-            counts, done = bulk.added(counts, told), done + len(part)
-            going += went
+            acting = Acting(self._store, self._clock, self._order, self._by)
+            counts, done = bulk.added(counts, await acting.on(part)), done + len(part)
+            going += acting.going
         watched = going if self._order.canary else []
-        rest = max(0.0, began + done / rate - self._clock.steady())
-        return bulk.acted(state, counts, watched, state.pending[done:]), rest
-
-    async def _act_on(self, part: Sequence[Picked]) -> tuple[Counts, list[str]]:
-        tasks = await self._store.load([one.task_id for one in part])
-        refused: Counter[str] = Counter()
-        gone, batch, moved = 0, list[Transition](), list[str]()
-        for one, task in zip(part, tasks, strict=True):
-            if task is None:
-                gone += 1
-            elif task.version != one.version:
-                moved.append(task.id)
-            elif (decided := await self._decided(task, refused)) is not None:
-                batch.append(decided)
-        outcomes = await self._store.apply(batch) if batch else []
-        applied = list[Task]()
-        for transition, outcome in zip(batch, outcomes, strict=True):
-            if isinstance(outcome, Applied):
-                applied.append(outcome.task)
-            elif isinstance(outcome, MovedOn):
-                task = transition.before
-                await self._refuse(task, TenantMovedOn(task.id, task.tenant), refused)
-            else:
-                moved.append(transition.task_id)
-        mine = [task_id for task_id in moved if await self._was_mine(task_id)]
-        await self._tell_plans(applied)
-        going = [*(task.id for task in applied), *mine]
-        changed = len(moved) - len(mine)
-        return Counts(done=len(going), refused=refused, changed=changed, gone=gone), going
-
-    async def _decided(self, task: Task, refused: Counter[str]) -> Transition | None:
-        order = self._order
-        try:
-            return bulk.decision(
-                order.command,
-                task,
-                self._ask(task),
-                force=order.force,
-                from_checkpoint=order.from_checkpoint,
-            )
-        except Refused as error:
-            await self._refuse(task, error, refused)
-            return None
-
-    def _ask(self, task: Task) -> Ask:
-        # One bulk acts on a task once, so this names the write and a resend of it.
-        return Ask(by=self._by, now=self._now, request=f"{self._by.actor}:{task.version}")
-
-    async def _refuse(self, task: Task, error: Refused, refused: Counter[str]) -> None:
-        refused[error.code] += 1
-        entry = operate.refusal(task, Command(self._order.command), self._ask(task), error.code)
-        await self._store.audit(entry)
-
-    async def _was_mine(self, task_id: str) -> bool:
-        """It has changed since it was picked: was it by a round that died before it could say?"""
-        detail = await self._store.detail(task_id)
-        events = detail.events if detail else ()
-        found = (getattr(event, "by", None) for event in reversed(events))
-        return any(isinstance(by, By) and by.actor == self._by.actor for by in found)
-
-    async def _tell_plans(self, tasks: Sequence[Task]) -> None:
-        plans = {task.plan for task in tasks if task.plan is not None}
-        if plans:
-            await self._store.plans.wake(sorted(plans))
+        return bulk.acted(state, counts, watched, state.pending[done:]), began + done / rate
 
     async def _is_asked(self) -> bool:
         """To stop or to pause: then how far it has got is saved, and the request applied."""
@@ -202,11 +140,11 @@ class Round:
 
     # -- picking
 
-    async def _counted(self, where: Filter) -> BulkState:
-        matching, more, _ = await matching_of(self._store, where)
+    async def _counted(self, where: Filter, until: float) -> BulkState:
+        matching, more, _ = await matching_of(self._store, where, until)
         return BulkState(matching=matching, more=more)
 
-    async def _pick(self, state: BulkState, where: Filter) -> BulkState:
+    async def _pick(self, state: BulkState, where: Filter, until: float) -> BulkState:
         """The next to act on; they are acted on only when this is saved."""
         order = self._order
         left = bulk.room(state, rate=order.rate, limit=order.limit, canary=order.canary)
@@ -218,7 +156,8 @@ class Round:
                 break
             limit = min(PAGE, left - len(picked))
             page = await self._store.find(where, limit=limit, cursor=cursor)
-            picked += [Picked(task.id, task.version) for task in page.tasks if _is_meant(task)]
+            meant = (task for task in page.tasks if _is_meant(task, until))
+            picked += [Picked(task.id, task.version) for task in meant]
             cursor, ended = page.cursor, page.cursor is None
         return replace(state, pending=tuple(picked), cursor=cursor, looked_through=ended)
 
@@ -269,21 +208,23 @@ class Round:
         return self._clock.now()
 
 
-async def matching_of(store: Store, where: Filter) -> tuple[int, bool, list[Task]]:
+async def matching_of(
+    store: Store, where: Filter, until: float = inf
+) -> tuple[int, bool, list[Task]]:
     """How many match, as far as is looked; whether there are more; and those looked at."""
     found, cursor = list[Task](), None
     for _ in range(COUNT_LIMIT // PAGE):
         page = await store.find(where, limit=PAGE, cursor=cursor)
-        found += [task for task in page.tasks if _is_meant(task)]
+        found += [task for task in page.tasks if _is_meant(task, until)]
         cursor = page.cursor
         if cursor is None:
             break
     return len(found), cursor is not None, found
 
 
-def _is_meant(task: Task) -> bool:
-    """A bulk action does not touch itself nor its like."""
-    return task.type != bulk.TYPE
+def _is_meant(task: Task, until: float) -> bool:
+    """A bulk action does not touch itself nor its like, nor what came after it."""
+    return task.type != bulk.TYPE and task.created_at <= until
 
 
 def _by(bulk_id: str, starter: By) -> By:

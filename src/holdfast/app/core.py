@@ -97,7 +97,7 @@ class Holdfast:
         by = By(actor="app")
         self.plan = Plans(self, PlanControl(lambda: self.store, clock, chance, by))
         self.schedule = Schedules(self, By(actor="app"))
-        self.bulk = Bulks(self, self.control, By(actor="app"))
+        self.bulk = Bulks(self, By(actor="app"))
 
     # -- declaring
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.app import switching
 from holdfast.app.phrases import ago, count
 from holdfast.app.why import LIVE_LEASES
 from holdfast.domain.plan import SUSPENDED
@@ -14,7 +15,7 @@ from holdfast.domain.redaction import Redactor
 from holdfast.domain.state import START
 from holdfast.domain.task import Place, Task
 from holdfast.domain.trigger import TriggerStatus
-from holdfast.ports import Check, Filter, Finding, Stats, Store, WorkerInfo
+from holdfast.ports import Check, Filter, Finding, Stats, Store, Switch, WorkerInfo
 
 FINDINGS = 1000
 PAGE = 500
@@ -75,9 +76,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-async def examine(
-    store: Store, *, fix: bool, lease_seconds: float, hide: Redactor
-) -> Health:
+async def examine(store: Store, *, fix: bool, lease_seconds: float, hide: Redactor) -> Health:
     findings = await store.doctor(fix=fix, limit=FINDINGS)
     workers = await store.workers(live_within_seconds=LIVE_LEASES * lease_seconds)
     stats = await store.stats()
@@ -92,8 +91,17 @@ async def examine(
         oldest=min(stats.heads.values(), key=lambda task: task.status_since, default=None),
         findings=tuple(findings),
         stuck=(*_unserved(stats, workers), *(_told(task, stats.now) for task in lapsed)),
-        waiting=tuple(await _waiting(store, hide)),
+        waiting=(*await _paused(store, stats.now, hide), *await _waiting(store, hide)),
     )
+
+
+async def _paused(store: Store, now: float, hide: Redactor) -> list[str]:
+    """Queues that a person has paused, and that only a person sets going."""
+    return [
+        switching.told(one, now, hide.text(one.by.reason))
+        for one in await store.switches()
+        if one.switch is not Switch.DRAIN
+    ]
 
 
 async def _waiting(store: Store, hide: Redactor) -> list[str]:
@@ -102,10 +110,7 @@ async def _waiting(store: Store, hide: Redactor) -> list[str]:
     suspended = (TriggerStatus.SUSPENDED,)
     triggers = await store.triggers.find_all(statuses=suspended, limit=WAITING_SHOWN)
     return [
-        *(
-            f"plan {one.id} is {one.status}: {hide.text(one.reason or '-')}"
-            for one in plans.plans
-        ),
+        *(f"plan {one.id} is {one.status}: {hide.text(one.reason or '-')}" for one in plans.plans),
         *(
             f"trigger {one.id} is {one.status}: {hide.text(one.reason or '-')}"
             for one in triggers.triggers

@@ -58,6 +58,12 @@ class Monitor:
     def alerts(self) -> tuple[Alert, ...]:
         return tuple(self._standing.values())
 
+    @property
+    def served(self) -> frozenset[str]:
+        """The queues of the workers that lived at the last look."""
+        live = self._seen.live if self._seen is not None else ()
+        return frozenset(queue for worker in live for queue in worker.beat.queues)
+
     def subscribe(self, callback: Subscriber) -> Callable[[], None]:
         """Called on the loop with what changes; call what is returned to end it."""
         if len(self._subscribers) >= SUBSCRIBERS_LIMIT:

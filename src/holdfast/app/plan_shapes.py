@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.app.plan_handle import PlanInfo
 from holdfast.app.plans import Preview
-from holdfast.app.shapes import at, text_or_none, who_shape
+from holdfast.app.shapes import at, text_or_none
 from holdfast.domain.plan import Plan
 from holdfast.domain.plan_events import PlanEvent
 from holdfast.domain.redaction import Redactor
@@ -48,7 +48,7 @@ def terms_shape(plan: Plan) -> dict[str, Any]:
 
 def plan_event_shape(event: PlanEvent, hide: Redactor) -> dict[str, Any]:
     told: dict[str, Any] = hide.strings(msgspec.to_builtins(event))
-    return told | {"at": at(event.at)} | who_shape(told, event)
+    return told | {"at": at(event.at)}
 
 
 def asked_plan_shape(plan: Plan) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from holdfast.app.plan_control import PlanControl
 from holdfast.app.plan_handle import PlanHandle, PlanInfo, info
+from holdfast.app.switching import intake_is_paused
 from holdfast.domain import decide, names, steer, waves
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import IntakePaused, InvalidPlan, PlanConflict, QueueFull, TenantsBusy
@@ -96,6 +97,9 @@ class Plans:
             [there] = await self._app.store.plans.find([plan_id])
             if there is None:  # else they may be busy with this very plan
                 raise TenantsBusy(plan_id, busy)
+        queues = {one.record.queue for one in tasks}
+        if paused := await intake_is_paused(self._app.store, queues):
+            raise IntakePaused(paused)  # before anything of it is there
         there = await self._create(plan, tasks)
         if there.cancel_requested or there.status is PlanStatus.CANCELLED:
             await self._withdraw(there)

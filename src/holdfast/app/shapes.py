@@ -109,13 +109,7 @@ def progress_shape(progress: Progress | None, hide: Redactor) -> dict[str, Any] 
 
 def event_shape(event: ev.Event, hide: Redactor) -> dict[str, Any]:
     told: dict[str, Any] = hide.strings(msgspec.to_builtins(event))
-    return told | {"at": at(event.at)} | who_shape(told, event)
-
-
-def who_shape(told: dict[str, Any], event: object) -> dict[str, Any]:
-    """Who asked is told as it is: the actor `token:ann` is a name, and looks like a secret."""
-    by = getattr(event, "by", None)
-    return {} if by is None else {"by": told["by"] | {"actor": by.actor}}
+    return told | {"at": at(event.at)}
 
 
 def audit_shape(entry: Audit, hide: Redactor) -> dict[str, Any]:

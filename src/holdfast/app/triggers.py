@@ -7,12 +7,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from holdfast.app.handle import Handle
+from holdfast.app.switching import intake_is_paused
 from holdfast.app.timed import zone_of
 from holdfast.codec import Codec
 from holdfast.domain import firing, names
 from holdfast.domain import schedule as times
 from holdfast.domain.errors import (
     Contended,
+    IntakePaused,
     InvalidInput,
     QueueFull,
     Refused,
@@ -73,13 +75,18 @@ class TriggerControl:
                 change = decision(trigger, ask)
                 [outcome] = await self._triggers.apply([change], depth_limit=limit)
                 if isinstance(outcome, NoRoom):
-                    raise QueueFull(outcome.queue, limit)
+                    raise await self._no_room(outcome.queue)
             except Refused as error:
                 await app.store.audit(firing.refusal(trigger, command, ask, error.code))
                 raise
             if isinstance(outcome, Changed):
                 return outcome.trigger
         raise Contended(f"trigger {trigger_id}", TRIES)
+
+    async def _no_room(self, queue: str) -> Refused:
+        if await intake_is_paused(self._app.store, {queue}):
+            return IntakePaused(queue)
+        return QueueFull(queue, self._app.settings.queue_limit)
 
     async def fire(self, trigger_id: str, reason: str) -> str:
         """The id of its task, which is the same however often it has to be decided anew."""

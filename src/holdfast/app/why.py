@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
+from holdfast.app import switching
 from holdfast.app.phrases import ago, count, some, span
 from holdfast.app.why_plan import awaited, is_driven
 from holdfast.domain import events as ev
@@ -12,7 +13,7 @@ from holdfast.domain.errors import TaskNotFound
 from holdfast.domain.plan import Plan
 from holdfast.domain.state import Status
 from holdfast.domain.task import By, Place
-from holdfast.ports import Detail, Store, WorkerInfo
+from holdfast.ports import Detail, Store, Switch, WorkerInfo
 
 LINE_LOOKED_AT = 1000
 LIVE_LEASES = 1.2  # a worker beats at least thrice in a lease: past one it holds none
@@ -80,6 +81,9 @@ class Explanation:
     async def _ready(self) -> str:
         task = self._task
         here = f"It is ready in queue {task.queue!r} since {span(self._dwelt)}"
+        for off in await self._store.switches():
+            if (off.switch, off.name) == (Switch.CLAIMING, task.queue):
+                return f"{here}, but {switching.told(off, self._now, off.by.reason)}."
         workers = await self._workers()
         live = [worker for worker in workers if worker.live]
         serving = [worker for worker in live if task.queue in worker.beat.queues]

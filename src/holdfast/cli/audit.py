@@ -15,8 +15,12 @@ from holdfast.cli import options as opt
 from holdfast.cli.exits import Exit
 from holdfast.cli.session import Session, run
 from holdfast.cli.shapes import audit_shape
-from holdfast.cli.show import Row, hint, print_fields, print_json, print_table, say
+from holdfast.cli.show import GAP, console, hint, print_fields, print_json, print_table, say
 from holdfast.domain.audit import Audit
+
+SEEN = 5  # columns, however narrow it is
+WORTH = 6  # columns, for which ids are shortened
+SHORT_CHARS = 20
 
 OfTask = Annotated[
     str | None,
@@ -55,25 +59,51 @@ def listed(
     if json:
         print_json({"entries": [audit_shape(entry) for entry in entries], "cursor": more})
         return
-    print_table([_row(entry, now) for entry in entries], keep=3)
+    _print(entries, now)
     if not entries:
         hint("no such entries here" if task or cursor else "nobody has asked for anything yet")
     if more is not None:
         hint(f"more with --cursor {more}")
 
 
-def _row(entry: Audit, now: float) -> Row:
+def _print(entries: Sequence[Audit], now: float) -> None:
+    """Who, what and how it ended are seen in any terminal; what that costs is ids in full."""
+    rows = [_row(entry, now) for entry in entries]
+    if _needed(rows) > console().width:
+        rows = [row | {name: _short(row[name]) for name in ("ID", "ACTOR")} for row in rows]
+        hint("ids are shortened: a wider terminal or --json has them in full")
+    print_table(rows, keep=SEEN)
+
+
+def _needed(rows: Sequence[dict[str, str]]) -> int:
+    """How wide the columns are that should be seen."""
+    names = list(rows[0])[:WORTH] if rows else []
+    return sum(max(len(name), *(len(row[name]) for row in rows)) + GAP for name in names) - GAP
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SHORT_CHARS else f"{text[:8]}…{text[-8:]}"
+
+
+def _row(entry: Audit, now: float) -> dict[str, str]:
     return {
         "ID": entry.task_id,
-        "COMMAND": entry.command,
+        "ACTOR": entry.by.actor,
+        "COMMAND": _command(entry),
         "OUTCOME": "refused" if entry.refused else entry.after,
         "AGO": span(now - entry.at),
-        "ACTOR": entry.by.actor,
-        "WAS": entry.before,
-        "REASON": hiding.text(entry.by.reason or "-"),
         "REFUSED": entry.refused or "-",
+        "REASON": hiding.text(entry.by.reason or "-"),
+        "WAS": entry.before,
         "FROM": entry.by.origin or "-",
     }
+
+
+def _command(entry: Audit) -> str:
+    """A request that was refused at the door is kept by its route: the words of that say enough."""
+    method, _, path = entry.command.partition(" /")
+    words = [word for word in path.split("/")[1:] if word and not word.startswith("{")]
+    return " ".join(words[-2:]) if method.isupper() and words else entry.command
 
 
 @audit.command()

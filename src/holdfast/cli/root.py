@@ -13,6 +13,7 @@ from holdfast.cli.doctor import doctor
 from holdfast.cli.exits import EPILOG, Root
 from holdfast.cli.plans import plans
 from holdfast.cli.prune import prune
+from holdfast.cli.queues import queues
 from holdfast.cli.serve import serve
 from holdfast.cli.states import states
 from holdfast.cli.stats import stats
@@ -66,6 +67,7 @@ cli.add_typer(tasks, name="tasks")
 cli.add_typer(suspended, name="suspended")
 cli.add_typer(bulk, name="bulk")
 cli.add_typer(tenants, name="tenants")
+cli.add_typer(queues, name="queues")
 cli.add_typer(plans, name="plans")
 cli.add_typer(triggers, name="triggers")
 cli.add_typer(tokens, name="tokens")

@@ -39,6 +39,7 @@ class BulkCommand(StrEnum):
 
 
 WATCHED = frozenset({BulkCommand.RESUME, BulkCommand.RETRY})  # those that can fail again
+OF_WHAT_MOVES = frozenset({BulkCommand.CANCEL, BulkCommand.PAUSE})  # it is stopped as it is found
 
 
 class Canary(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +55,7 @@ class Canary(msgspec.Struct, frozen=True, kw_only=True):
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
     done: int = 0
     refused: Mapping[str, int] = {}  # by the code of the error
-    changed: int = 0  # by somebody else after it was picked: left alone
+    changed: int = 0  # by somebody else, or by itself, since it was counted: left alone
     gone: int = 0
     ended: int = 0  # of a canary: came to rest, and well
     failed: int = 0  # of a canary: failed again
@@ -66,7 +67,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
 class Picked(msgspec.Struct, frozen=True, array_like=True):
     task_id: str
-    version: int  # it is acted on in this version or not at all
+    version: int  # most commands act on it in this version or not at all
 
 
 class BulkState(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,6 +150,12 @@ def decision(
     return operate.resume(task, ask, force=force)
 
 
+def is_asked(command: BulkCommand, task: Task) -> bool:
+    """The request is on it already, and its holder will see it."""
+    asks = {BulkCommand.CANCEL: task.cancel_requested, BulkCommand.PAUSE: task.pause_requested}
+    return asks.get(command, False)
+
+
 _PLAIN: Mapping[BulkCommand, Callable[[Task, Ask], Transition]] = {
     BulkCommand.DISCARD: operate.discard,
     BulkCommand.CANCEL: operate.cancel,
@@ -229,6 +236,17 @@ def acted(
         watched=(*state.watched, *going),
         in_step=state.in_step + counts.done,
     )
+
+
+def squared(state: BulkState, limit: int | None) -> BulkState:
+    """At the end: what matched at first and was not found any more has changed before its turn."""
+    taken = state.counts.taken
+    if not state.looked_through or state.more or state.halted or state.pending:
+        return state
+    if limit is not None and taken >= limit:
+        return state
+    missed = Counts(changed=max(0, state.matching - taken))
+    return replace(state, counts=added(state.counts, missed))
 
 
 def added(one: Counts, two: Counts) -> Counts:

@@ -154,7 +154,7 @@ def snooze(
         _stage_started(task, snoozed.started_at),
         fact(ev.TaskSnoozed, task, now, stage=stage, run=task.run, delay_seconds=delay),
     )
-    command, next_ = Command.YIELD, Next.LATER
+    command, next_ = Command.YIELD, Next.LATER if delay else Next.READY
     if task.cancel_requested:
         command, next_ = Command.CANCEL, Next.SETTLED
         events += (fact(ev.TaskCancelled, task, now, reason=task.reason),)

@@ -262,7 +262,10 @@ class StoreError(HoldfastError):
 
 
 class StoreUnavailable(StoreError):
+    """``unwritten``: surely nothing was. Else nobody can tell: an answer may have been lost."""
+
     code = "store-unavailable"
+    unwritten = False
 
 
 class PartlyUnavailable(StoreUnavailable):
@@ -278,6 +281,7 @@ class PartlyUnavailable(StoreUnavailable):
 
 class StoreFull(StoreUnavailable):
     code = "store-full"
+    unwritten = True
 
 
 class StoreUnusable(StoreError):

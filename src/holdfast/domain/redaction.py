@@ -95,6 +95,7 @@ class Redactor:
         folded = {_SEPARATORS_BUT_STAR.sub("", name).lower() for name in names} - {""}
         self._names = re.compile("|".join(map(translate, sorted(folded)))) if folded else None
         self._patterns = tuple(re.compile(pattern) for pattern in patterns)
+        self._pairs = _pairs_of(folded)
         self._usual = usual
 
     def value(self, value: Any) -> Any:
@@ -112,6 +113,8 @@ class Redactor:
             lower = text.lower()
             for rule in dict.fromkeys([rule for hint, rule in _HINTS if hint in lower]):
                 text = rule.pattern.sub(rule.shown, text)
+        if self._pairs is not None:
+            text = self._pairs.sub(rf"\1{HIDDEN}", text)
         for pattern in self._patterns:
             text = pattern.sub(_hide, text)
         return text
@@ -150,6 +153,19 @@ class Redactor:
         if isinstance(value, Sequence | set | frozenset):
             return [self._shown(item, depth + 1, by_name=by_name) for item in value]
         return value
+
+
+def _pairs_of(folded: Iterable[str]) -> re.Pattern[str] | None:
+    """`ssn=…`, `'ssn': …`, `"ssn": …` in a text: the names as declared, with separators between
+    their letters, and a bounded part for each star."""
+    names = [r"[-_. ]?".join(_letter(mark) for mark in name) for name in sorted(folded)]
+    if not names:
+        return None
+    return re.compile(rf"(?i)(?<![A-Za-z0-9])((?:{'|'.join(names)}){_BETWEEN}){_VALUE}")
+
+
+def _letter(mark: str) -> str:
+    return r"[\w-]{0,40}" if mark == "*" else re.escape(mark)
 
 
 USUAL = Redactor()

@@ -184,7 +184,7 @@ class Overlapping(msgspec.Struct, frozen=True, gc=False):
 
 
 class NoRoom(msgspec.Struct, frozen=True, gc=False):
-    """Not written: a queue is full."""
+    """Not written: a queue is full, or its intake is paused."""
 
     queue: str
 

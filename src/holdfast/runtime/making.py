@@ -10,8 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.codec import encode_plain
-from holdfast.domain import decide, names
+from holdfast.domain import bulk, decide, names
 from holdfast.domain.definition import canonical
+from holdfast.domain.errors import InvalidInput
 from holdfast.domain.state import Status
 from holdfast.domain.task import Task
 from holdfast.domain.transition import Submission
@@ -31,6 +32,8 @@ def record(
     user: Any = None,
 ) -> Task:
     """What the tasks of one call have in common; each gets an id and a key of its own."""
+    if queue == bulk.QUEUE and declared.queue != queue:
+        raise InvalidInput(f"queue {queue!r} is the engine's own: every worker serves it first")
     return Task(
         id="",
         type=declared.name,

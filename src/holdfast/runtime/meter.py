@@ -6,7 +6,7 @@ import logging
 from bisect import bisect_left
 from typing import TypeAlias
 
-from holdfast.domain.errors import StoreError
+from holdfast.domain.errors import StoreError, StoreUnavailable
 from holdfast.ports import BUCKETS, Clock, Store, Timings
 from holdfast.runtime.outages import Outages
 from holdfast.runtime.timing import sleep
@@ -74,19 +74,19 @@ class Meter:
             log.exception("the times of the last stages are lost")
 
     async def flush(self) -> None:
-        """What the store does not take now is kept for the next time."""
+        """What the store surely has not taken is kept for the next time. Where nobody can tell, as
+        when the answer was lost or this was stopped on the way, it is dropped: to count too little
+        does no harm, to count twice does."""
         keys = list(self._cells)
         for start in range(0, len(keys), BATCH):
             taken = {key: self._cells.pop(key) for key in keys[start : start + BATCH]}
             try:
                 await self._store.observe([_timings(key, cell) for key, cell in taken.items()])
             except StoreError as error:
-                self._put_back(taken)
+                if isinstance(error, StoreUnavailable) and error.unwritten:
+                    self._put_back(taken)
                 self._outages.note(error)
                 return
-            except BaseException:  # stopped on the way: it may have been counted, or not
-                self._put_back(taken)
-                raise
 
     def _put_back(self, taken: dict[Key, Cell]) -> None:
         """Stages have gone on meanwhile: to what they counted is added."""

@@ -253,7 +253,8 @@ class Scheduler:
                 chance = self._chance.random()
                 return firing.skip_overlap(trigger, due, now=now, chance=chance)
             case NoRoom(queue=queue):
-                said, seconds = f"queue {queue!r} is full", firing.NO_ROOM_SECONDS
+                said = f"queue {queue!r} is full, or its intake is paused"
+                seconds = firing.NO_ROOM_SECONDS
                 return firing.put_off(trigger, seconds, said, now=now)
             case SerialisationError() | InvalidInput() if change.submissions:
                 return firing.failed(trigger, summary(outcome), now=now)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 
@@ -20,6 +20,7 @@ from holdfast.server.tokens import Role, Token
 ROLE = "x-holdfast-role"
 PUBLIC = "public"
 SCHEME = "token"  # of the OpenAPI document
+_FOREIGN = "another's"
 
 
 class Unauthenticated(HoldfastError):
@@ -82,7 +83,7 @@ class Need:
 
 def caller_of_token(token: Token, origin: str) -> Caller:
     return Caller(
-        actor=f"token:{token.name}",
+        actor=f"api:{token.name}",
         origin=origin,
         role=token.role,
         token_id=token.id,
@@ -93,7 +94,7 @@ def caller_of_token(token: Token, origin: str) -> Caller:
 def bearer(request: Request) -> str:
     scheme, _, text = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not text.strip():
-        raise Unauthenticated("send a token: Authorization: Bearer hf_…")
+        raise Unauthenticated("send a token in the header Authorization, as Bearer hf_…")
     return text.strip()
 
 
@@ -115,6 +116,19 @@ async def _caller(request: Request) -> Caller:
 
 
 CallerOf = Annotated[Caller, Depends(_caller)]
+
+
+E = TypeVar("E", bound=HoldfastError)
+
+
+def foreign(error: E) -> E:
+    """It is there, and another's: its answer is that of what never was, and the audit knows."""
+    error.add_note(_FOREIGN)
+    return error
+
+
+def is_foreign(error: BaseException) -> bool:
+    return _FOREIGN in getattr(error, "__notes__", ())
 
 
 def only_visible(caller: Caller, tenants: Iterable[str | None]) -> bool:

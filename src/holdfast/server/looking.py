@@ -11,23 +11,30 @@ from fastapi import Path
 from holdfast.domain.errors import InvalidInput, TaskNotFound
 from holdfast.domain.task import Task
 from holdfast.ports import Detail, Peek
-from holdfast.server.access import Caller
+from holdfast.server.access import Caller, foreign
 from holdfast.server.service import Service
 
-TaskId = Annotated[str, Path(min_length=1, max_length=200, examples=["0199a0b2c3d47e5f"])]
+TaskId = Annotated[
+    str,
+    Path(min_length=1, max_length=200, description="Of a task", examples=["0199a0b2c3d47e5f"]),
+]
 
 
 async def visible(service: Service, caller: Caller, task_id: str) -> Task:
     [task] = await service.app.store.load([_sound(task_id)])
-    if task is None or not caller.sees(task.tenant):
+    if task is None:
         raise TaskNotFound(task_id)
+    if not caller.sees(task.tenant):
+        raise foreign(TaskNotFound(task_id))
     return task
 
 
 async def visible_detail(service: Service, caller: Caller, task_id: str) -> Detail:
     detail = await service.app.store.detail(_sound(task_id))
-    if detail is None or not caller.sees(detail.task.tenant):
+    if detail is None:
         raise TaskNotFound(task_id)
+    if not caller.sees(detail.task.tenant):
+        raise foreign(TaskNotFound(task_id))
     return detail
 
 

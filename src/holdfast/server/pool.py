@@ -31,9 +31,10 @@ STDERR = 2
 class NoPool(Refused):
     code = "no-pool"
 
-    def __init__(self) -> None:
+    def __init__(self, why: str = "") -> None:
         super().__init__(
-            "this service has no worker processes of its own: `holdfast serve` has; "
+            why
+            or "this service has no worker processes of its own: `holdfast serve` has; "
             "here start `holdfast worker` yourself"
         )
 

@@ -13,10 +13,9 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from holdfast.domain import errors as err
-from holdfast.domain.errors import HoldfastError
+from holdfast.domain.errors import HoldfastError, InvalidInput
 from holdfast.server.access import Forbidden, TooManyRequests, Unauthenticated
-
-log = logging.getLogger("holdfast.server")
+from holdfast.server.lines import Lines
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 5  # after which it may be worth another try
@@ -31,6 +30,10 @@ class BodyTooLarge(HoldfastError):
         super().__init__(f"the body has more than {limit_bytes} bytes")
 
 
+class BodyTooWide(InvalidInput):
+    code = "body-too-wide"
+
+
 class UnsupportedBody(HoldfastError):
     code = "unsupported-body"
 
@@ -40,14 +43,28 @@ class Stopping(HoldfastError):
 
 
 class TooManyStreams(HoldfastError):
+    """Of this process."""
+
     code = "too-many-streams"
+
+
+class TooManyOfToken(TooManyStreams):
+    """Of one token: another may still have room."""
 
 
 class UnknownType(HoldfastError):
     code = "unknown-type"
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"no task type {name} is declared here")
+    def __init__(self, name: str, where: str = "") -> None:
+        at = f"{where}: " if where else ""
+        super().__init__(f"{at}no task type {name} is declared here")
+
+
+class UnknownQueue(InvalidInput):
+    code = "unknown-queue"
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(f"queue: no task type and no live worker has a queue {queue}")
 
 
 class NoSuchTenant(HoldfastError):
@@ -88,6 +105,7 @@ _STATUSES: tuple[tuple[type[HoldfastError], int], ...] = (
     (BodyTooLarge, 413),
     (UnsupportedBody, 415),
     (Stopping, 503),
+    (TooManyOfToken, 429),
     (TooManyStreams, 503),
     (UnknownType, 404),
     (NoSuchTenant, 404),
@@ -139,36 +157,49 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def problem(error: Exception, request: Request) -> Response:
     """Any exception as an answer. What nobody foresaw is logged, and told without its text."""
     if isinstance(error, HoldfastError):
-        return _of_ours(error)
+        return _of_ours(error, request)
     if isinstance(error, RequestValidationError):
         return _of_request(error)
     if isinstance(error, HTTPException):
         code = _CODES.get(error.status_code, "http-error")
         return _answer(error.status_code, code, str(error.detail), error.headers)
-    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    _log(request, "%s %s failed", request.method, request.scope["path"], error=error)
     return _answer(500, "internal", "something went wrong here; the log says what")
 
 
-def _of_ours(error: HoldfastError) -> Response:
+def _log(request: Request, kind: str, *parts: object, error: Exception) -> None:
+    lines: Lines = request.app.state.holdfast.lines
+    lines.say(logging.ERROR, kind, *parts, exc_info=error)
+
+
+def _of_ours(error: HoldfastError, request: Request) -> Response:
     status, headers = status_of(error), dict[str, str]()
     if isinstance(error, TooManyRequests):
         headers["retry-after"] = str(max(1, round(error.retry_seconds)))
-    elif status == 503:
+    elif status in (429, 503):
         headers["retry-after"] = str(RETRY_SECONDS)
     elif status == 401:
         headers["www-authenticate"] = "Bearer"
     if status == 500:
-        log.error("not foreseen: %s", error, exc_info=error)
+        _log(request, "not foreseen: %s", error, error=error)
     return _answer(status, error.code, str(error), headers, task_id=getattr(error, "task_id", None))
 
 
 def _of_request(error: RequestValidationError) -> Response:
     wrong = [
-        {"where": ".".join(map(str, one["loc"])), "says": one["msg"]}
+        {"where": _where(one["loc"]), "says": one["msg"]}
         for one in error.errors()[:TELLING_MAX]
+        if one["type"] != "none_required"  # it may be left out, and there is no null
     ]
     detail = "; ".join(f"{one['where']}: {one['says']}" for one in wrong[:3])
     return _answer(422, "invalid-request", detail, errors=wrong)
+
+
+def _where(place: tuple[str | int, ...]) -> str:
+    """In a query or a header a name below the parameter is a part of its type."""
+    if place[0] != "body":
+        place = place[:2] + tuple(one for one in place[2:] if isinstance(one, int))
+    return ".".join(map(str, place))
 
 
 def _answer(

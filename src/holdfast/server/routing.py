@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-import msgspec
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
@@ -15,11 +13,11 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 from starlette.types import Scope
 
-from holdfast.codec import DEPTH_LIMIT
 from holdfast.domain.errors import DeclarationError, NotJson, PayloadTooDeep
 from holdfast.server import problems
 from holdfast.server.access import Need, described
-from holdfast.server.problems import BodyTooLarge, UnsupportedBody
+from holdfast.server.bodies import SMALL_BYTES, StrictRequest
+from holdfast.server.problems import BodyTooLarge, BodyTooWide, UnsupportedBody
 from holdfast.server.service import service_of
 from holdfast.server.tokens import Role
 
@@ -32,82 +30,16 @@ HEADERS = [  # of every answer; no route sets one of these itself
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
 ]
-_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')  # of sound JSON
+SVG = "image/svg+xml"
+STYLED = [  # a drawing has its styles in it
+    (name, value.replace(b"; frame-", b"; style-src 'unsafe-inline'; frame-"))
+    for name, value in HEADERS
+]
 _NEED = "x-need"  # taken out again before the document is made
-_TAKES = "x-takes"  # so is this
+_TAKES = "x-takes"  # so are these
+_LARGE = "x-large"
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-
-
-class StrictRequest(Request):
-    """Its body is bounded, plain JSON; nothing is unpacked."""
-
-    limit_bytes = 1024
-
-    async def body(self) -> bytes:
-        if not hasattr(self, "_body"):
-            self._body = await self._bounded()
-        return self._body
-
-    async def _bounded(self) -> bytes:
-        if self.headers.get("content-encoding", "identity").lower() != "identity":
-            raise UnsupportedBody("a compressed body is not unpacked; send it as it is")
-        if int(_digits(self.headers.get("content-length"))) > self.limit_bytes:
-            raise BodyTooLarge(self.limit_bytes)
-        parts, size = list[bytes](), 0
-        async for part in self.stream():
-            size += len(part)
-            if size > self.limit_bytes:
-                raise BodyTooLarge(self.limit_bytes)
-            parts.append(part)
-        return b"".join(parts)
-
-    async def json(self) -> Any:
-        body = await self.body()
-        try:
-            value = msgspec.json.decode(body)
-        except RecursionError:
-            raise PayloadTooDeep("body", DEPTH_LIMIT) from None
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise NotJson("body", str(error)) from None
-        if b"\\u0000" in body and _has_nul(value):
-            raise NotJson("body", "text with a NUL")
-        if _TEXT.sub(b"", body).count(b":") != _fields(value):
-            raise NotJson("body", "an object names one of its fields twice")
-        return value
-
-
-def _digits(text: str | None) -> str:
-    return (
-        text if text is not None and text.isascii() and text.isdigit() and len(text) < 20 else "0"
-    )
-
-
-def _fields(value: Any) -> int:
-    """How many all its objects have. What came twice was read once."""
-    count, left = 0, [value]
-    while left:
-        one = left.pop()
-        if type(one) is dict:
-            count += len(one)
-            left += one.values()
-        elif type(one) is list:
-            left += one
-    return count
-
-
-def _has_nul(value: Any) -> bool:
-    left = [value]
-    while left:
-        one = left.pop()
-        if isinstance(one, str):
-            if "\0" in one:
-                return True
-        elif isinstance(one, dict):
-            left += [*one, *one.values()]
-        elif isinstance(one, list):
-            left += one
-    return False
 
 
 class StrictRoute(APIRoute):
@@ -118,6 +50,7 @@ class StrictRoute(APIRoute):
             raise DeclarationError(f"route {path} does not say what it needs of its caller")
         self.need = need
         self.takes: type[BaseModel] | None = extra.pop(_TAKES, None)
+        self.large: type[BaseModel] | None = extra.pop(_LARGE, None)
         super().__init__(path, endpoint, **options | {"openapi_extra": extra | described(need)})
         self.sparing: tuple[dict[str, str], ...] = ()
 
@@ -132,6 +65,7 @@ class StrictRoute(APIRoute):
 
     def get_route_handler(self) -> Handler:
         inner, need, path = super().get_route_handler(), self.need, self.path
+        large = self.large
         if self.takes is not None:
             inner = _straight(self.endpoint, self.takes, inner)
 
@@ -140,13 +74,16 @@ class StrictRoute(APIRoute):
             try:
                 request.state.caller = await service.admit(request, need)
                 strict = StrictRequest(request.scope, request.receive)
-                strict.limit_bytes = service.settings.body_limit
+                strict.large, limit = large, service.settings.body_limit
+                strict.limit_bytes = limit if large is not None else min(limit, SMALL_BYTES)
                 response = await inner(strict)
             except ClientDisconnect:
                 response = Response(status_code=499)  # nobody reads it
             except Exception as error:
-                response = problems.problem(_unwrapped(error), request)
-            response.raw_headers.extend(HEADERS)
+                raised = _unwrapped(error)
+                await service.heard(request, raised)
+                response = problems.problem(raised, request)
+            response.raw_headers.extend(STYLED if response.media_type == SVG else HEADERS)
             service.metrics.http(
                 request.method, path, response.status_code, time.perf_counter() - started
             )
@@ -177,7 +114,7 @@ def _straight(
 def _unwrapped(error: Exception) -> Exception:
     """What our own reader raised comes out of FastAPI as a bare 400."""
     cause = error.__cause__
-    ours = (BodyTooLarge, UnsupportedBody, NotJson, PayloadTooDeep, ClientDisconnect)
+    ours = (BodyTooLarge, BodyTooWide, UnsupportedBody, NotJson, PayloadTooDeep, ClientDisconnect)
     return cause if isinstance(cause, ours) else error
 
 
@@ -214,12 +151,14 @@ def needs(
     *problem_statuses: int,
     everywhere: bool = False,
     takes: type[BaseModel] | None = None,
+    large: type[BaseModel] | None = None,
 ) -> dict[str, Any]:
     """What a route needs of its caller, and which problems it may answer beside the usual ones.
 
-    ``takes``: for a busy route that has the request and this body as its only parameters."""
+    ``takes``: for a busy route that has the request and this body as its only parameters.
+    ``large``: the body, if it may be as long as the settings allow; any other is short."""
     usual = (401, 403, 413, 415, 422, 429, 503) if role is not None else ()
     return {
-        "openapi_extra": {_NEED: Need(role, everywhere), _TAKES: takes},
+        "openapi_extra": {_NEED: Need(role, everywhere), _TAKES: takes, _LARGE: large},
         "responses": problems.documented(*sorted({*usual, *problem_statuses})),
     }

@@ -24,6 +24,8 @@ from holdfast.domain.task import Kind, Place
 PAGE_MAX = 200
 PAGE = 50
 REASON_MAX_CHARS = 2_000
+AT_MOST = "At most so many"
+FROM_BEFORE = "From the page before"
 
 
 def _number(value: object) -> object:
@@ -54,6 +56,7 @@ Reason = Annotated[str, StringConstraints(max_length=REASON_MAX_CHARS)]
 Time = Annotated[str, Field(examples=["2026-01-31T12:00:00.000+00:00"])]
 Offset = Annotated[str, StringConstraints(pattern="^[0-9]{1,12}$")]
 Cursor = Annotated[str, StringConstraints(pattern=r"^[\x20-\x7e]{1,500}$")]
+IdCursor = Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,200}$")]  # the last one's
 TimeText = Annotated[
     str,
     StringConstraints(max_length=40),
@@ -88,8 +91,10 @@ def example(*, one_of: Sequence[dict[str, Any]] = (), **body: Any) -> ConfigDict
 
 
 class PageQuery(Sent):
-    limit: Annotated[int, Field(ge=1, le=PAGE_MAX)] = PAGE
-    cursor: Cursor | Absent = Field(default=None, description="From the page before")
+    """By default the cursor is an id."""
+
+    limit: Annotated[int, Field(ge=1, le=PAGE_MAX)] = Field(default=PAGE, description=AT_MOST)
+    cursor: IdCursor | Absent = Field(default=None, description=FROM_BEFORE)
 
 
 class Answer(BaseModel):

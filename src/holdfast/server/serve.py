@@ -20,9 +20,12 @@ from holdfast.settings import Settings
 
 BACKLOG = 1024
 CONNECTIONS_MAX = 800  # below the 1024 open files that many systems allow
-HEAD_MAX_BYTES = 64 * 1024
+HEAD_MAX_BYTES = 64 * 1024  # and of what may stand behind a body
 ARRIVE_SECONDS = 60.0  # for a whole request, from its first byte
 KEEP_ALIVE_SECONDS = 15
+STALLED_SECONDS = 30.0  # within which a reader takes some of its answer
+STALLED_STOPPING_SECONDS = 1.0  # the same, when the service stops
+TAKEN_MIN_BYTES = 16 * 1024  # so much is some
 FINISH_SECONDS = 10  # for the requests under way, when the service stops
 ONE_TIME = "one-time"
 

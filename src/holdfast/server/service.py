@@ -22,7 +22,9 @@ from holdfast.domain import names
 from holdfast.domain.audit import Audit
 from holdfast.domain.errors import HoldfastError, Refused, StoreError
 from holdfast.domain.redaction import Redactor
+from holdfast.domain.state import OPERATOR
 from holdfast.domain.task import By
+from holdfast.domain.trigger import TriggerCommand
 from holdfast.observe.metrics import Metrics
 from holdfast.server import sse
 from holdfast.server import tokens as tk
@@ -34,17 +36,22 @@ from holdfast.server.access import (
     Unauthenticated,
     bearer,
     caller_of_token,
+    is_foreign,
 )
 from holdfast.server.limits import Rates
-from holdfast.server.pool import Pool
+from holdfast.server.lines import Lines
+from holdfast.server.pool import NoPool, Pool
+from holdfast.server.shared import Looks
 from holdfast.server.watching import Watch
 from holdfast.settings import Settings
+from holdfast.stores.memory import MemoryStore
 
-log = logging.getLogger("holdfast.server")
-
+REFUSED = "refused: %s %s of %s from %s: %s"
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
 ANONYMOUS = Caller(actor="anonymous", origin="", role=tk.Role.VIEWER, tenants=frozenset())
 WRONG_TOKENS_RATE = 1.0  # a second, of one address
+COMMANDS = frozenset([*OPERATOR, TriggerCommand.FIRE, "stop"])
+REFUSALS_RATE = 1.0  # a second, of one token: how many are written down that a route refused
 STRANGERS_RATE = 0.1  # a second, of all: how many of them are written down
 
 
@@ -73,6 +80,8 @@ class Service:
         self._given = tk.Tokens(tokens)
         self._file = tk.TokenFile(app.settings.tokens) if app.settings.tokens else None
         self._rates = Rates()
+        self.looks = Looks(app.clock.steady)
+        self.lines = Lines(app.clock.steady)
 
     @asynccontextmanager
     async def running(self, workers: int = 0, **options: Any) -> AsyncIterator[Service]:
@@ -91,6 +100,7 @@ class Service:
             monitoring.cancel()
             await asyncio.gather(monitoring, return_exceptions=True)
             await self.watch.close()
+            await self.looks.close()
             await self.pool.close()
 
     @property
@@ -107,14 +117,14 @@ class Service:
         try:
             token = self._known(request, origin)
         except HoldfastError as error:
-            await self._refused(request, replace(ANONYMOUS.by(), origin=origin), origin, error)
+            await self._refused(request, replace(ANONYMOUS.by(), origin=origin), error)
             raise
         wait = self._wait(f"token {token.id}", token.rate or self.settings.rate_limit)
         if wait:
             raise TooManyRequests(wait)
         caller = caller_of_token(token, origin)
         if (refusal := need.refusal(caller)) is not None:
-            await self._refused(request, caller.by(), origin, refusal)
+            await self._refused(request, caller.by(), refusal, written=self._some(caller))
             raise refusal
         return caller
 
@@ -137,19 +147,22 @@ class Service:
     def _wait(self, who: str, rate: float) -> float:
         return self._rates.wait_seconds(who, rate=rate, now=self.app.clock.steady())
 
-    async def _refused(self, request: Request, by: By, origin: str, error: HoldfastError) -> None:
+    async def _refused(
+        self, request: Request, by: By, error: HoldfastError, *, written: bool = True
+    ) -> None:
         """Whoever asked for a change and may not is written down; of strangers a few only, or they
         would fill the store."""
         self.metrics.auth_failed(error.code)
-        log.warning("refused: %s %s from %s: %s", request.method, request.url.path, origin, error)
-        if request.method in READS:
+        parts = request.method, request.scope["path"], by.actor, by.origin, error
+        self.lines.say(logging.WARNING, REFUSED, *parts, of=by.actor)
+        if request.method in READS or not written:
             return
         if not isinstance(error, Forbidden) and self._wait("strangers", STRANGERS_RATE):
             return
         about = next(iter(request.path_params.values()), "service")
         entry = Audit(
             task_id=str(about)[:200],
-            command=f"{request.method} {request.scope['route'].path}",
+            command=_asked(request),
             by=by,
             at=self.app.clock.now(),
             before="",
@@ -159,19 +172,50 @@ class Service:
         try:
             await self.app.store.audit(entry)
         except StoreError as failed:
-            log.error("a refusal could not be written down: %s", failed)
+            self.lines.say(logging.ERROR, "a refusal could not be written down: %s", failed)
 
-    def stream(self, source: AsyncIterator[bytes]) -> StreamingResponse:
-        """To a caller who stays, until the service stops."""
-        return sse.stream(self._counted(source), self.stopping)
+    async def heard(self, request: Request, error: Exception) -> None:
+        """A route has refused: by the tenants of the token, or because what was asked for is
+        another's, which its answer does not tell."""
+        caller: Caller | None = getattr(request.state, "caller", None)  # None: not even admitted
+        refused = isinstance(error, Forbidden) or is_foreign(error)
+        if caller is None or not refused or request.method in READS:
+            return
+        forbidden = Forbidden(str(error))
+        await self._refused(request, caller.by(), forbidden, written=self._some(caller))
 
-    async def _counted(self, source: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    def _some(self, caller: Caller) -> bool:
+        """Of a token that is refused again and again, some are written down."""
+        return not self._wait(f"refused {caller.token_id}", REFUSALS_RATE)
+
+    def stream(self, caller: Caller, source: AsyncIterator[bytes]) -> StreamingResponse:
+        """To a caller who stays, until the service stops or the token counts no more."""
+        token = self._of_id(caller.token_id)
+        if token is None:
+            raise Unauthenticated("this token is not known, or has expired")
+        leave = self.watch.room.take(token.id)
         self.metrics.sse_streams.inc()
-        try:
-            async for part in source:
-                yield part
-        finally:
+
+        def ended() -> None:
             self.metrics.sse_streams.dec()
+            leave()
+
+        def is_welcome() -> bool:
+            return self._of_id(token.id) == token
+
+        return sse.Stream(sse.beating(source, self.stopping, is_welcome), ended)
+
+    def _of_id(self, token_id: str) -> tk.Token | None:
+        now = self.app.clock.now()
+        token = self._given.find(token_id, now=now)
+        if token is None and self._file is not None:
+            token = self._of_file().find(token_id, now=now)
+        return token
+
+    def check_is_shared(self) -> None:
+        """Other processes would get no work from a memory, or join the store that was away."""
+        if isinstance(self.app.store, MemoryStore):
+            raise NoPool("this service runs on the memory of its own process")
 
     # -- the engine, as the caller
 
@@ -189,23 +233,38 @@ class Service:
 
     @asynccontextmanager
     async def noting(
-        self, caller: Caller, command: str, about: str, reason: str = ""
+        self,
+        caller: Caller,
+        command: str,
+        about: str,
+        reason: str = "",
+        *,
+        before: str = "",
+        after: str = "",
     ) -> AsyncIterator[None]:
-        """Written down when it is done or refused: for what does not write itself down."""
+        """For what does not write itself down: written before it is done, so that nothing is done
+        that is not written; and once more when it was refused."""
         entry = Audit(
             task_id=about,
             command=command,
             by=caller.by(names.check_text("reason", reason)),
             at=self.app.clock.now(),
-            before="",
-            after="",
+            before=before,
+            after=after,
         )
+        await self.app.store.audit(entry)
         try:
             yield
         except Refused as error:
-            await self.app.store.audit(replace(entry, refused=error.code))
+            refused = replace(entry, before="", after="", refused=error.code)
+            await self.app.store.audit(refused)
             raise
-        await self.app.store.audit(entry)
+
+
+def _asked(request: Request) -> str:
+    """Nothing that a caller made up: it is counted by this word."""
+    command = str(request.path_params.get("command"))
+    return command if command in COMMANDS else f"{request.method} {request.scope['route'].path}"
 
 
 def service_of(request: Request) -> Service:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
 
 import msgspec
 from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from holdfast.domain.errors import InvalidInput
 
-BEAT_SECONDS = 15.0  # proxies close what is silent for longer
+BEAT_SECONDS = 15.0  # proxies close what is silent for longer; a revoked token reads no longer
 STREAM_SECONDS = 3600.0  # then it ends, and the client goes on with the last id
 MEDIA_TYPE = "text/event-stream"
 
@@ -61,14 +62,40 @@ def event(name: str, data: Any, at: Position | None = None) -> bytes:
     return f"{head}event: {name}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
 
 
-def stream(source: AsyncIterator[bytes], stopping: asyncio.Event) -> StreamingResponse:
-    return StreamingResponse(
-        _beating(source, stopping), media_type=MEDIA_TYPE, headers={"x-accel-buffering": "no"}
-    )
+class Stream(StreamingResponse):
+    """``on_end`` is called once, before its reader can know that nothing more comes, or when the
+    reader has gone; even if not a part of it was sent."""
+
+    def __init__(self, parts: AsyncGenerator[bytes, None], on_end: Callable[[], None]) -> None:
+        self._told = self._until_end(parts)
+        super().__init__(self._told, media_type=MEDIA_TYPE, headers={"x-accel-buffering": "no"})
+        self._on_end: Callable[[], None] | None = on_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._end()
+            await self._told.aclose()
+
+    async def _until_end(self, parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        try:
+            async for part in parts:
+                yield part
+        finally:
+            self._end()
+            await parts.aclose()
+
+    def _end(self) -> None:
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end()
 
 
-async def _beating(source: AsyncIterator[bytes], stopping: asyncio.Event) -> AsyncIterator[bytes]:
-    """Until the source, the service or its time has come to an end."""
+async def beating(
+    source: AsyncIterator[bytes], stopping: asyncio.Event, is_welcome: Callable[[], bool]
+) -> AsyncGenerator[bytes, None]:
+    """Until the source, the service, its time or the reader's right to read has come to an end."""
     ends = asyncio.get_running_loop().time() + STREAM_SECONDS
     stop = asyncio.create_task(stopping.wait())
     following: asyncio.Task[bytes] | None = None
@@ -79,6 +106,8 @@ async def _beating(source: AsyncIterator[bytes], stopping: asyncio.Event) -> Asy
             await asyncio.wait(
                 {following, stop}, timeout=BEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED
             )
+            if not is_welcome():
+                return
             if not following.done():
                 yield b": still here\n\n"
                 continue
@@ -88,11 +117,22 @@ async def _beating(source: AsyncIterator[bytes], stopping: asyncio.Event) -> Asy
             except StopAsyncIteration:
                 return
     finally:
-        stop.cancel()
-        if following is not None:
-            following.cancel()
-        await asyncio.gather(*filter(None, (stop, following)), return_exceptions=True)
-        await source.aclose()  # type: ignore[attr-defined]
+        # Beside: who has gone is cancelled anew at every await.
+        ending = asyncio.create_task(_close(source, stop, following))
+        _ENDING.add(ending)
+        ending.add_done_callback(_ENDING.discard)
+        await asyncio.shield(ending)
+
+
+_ENDING = set[asyncio.Task[None]]()  # the loop itself would forget them
+
+
+async def _close(source: AsyncIterator[bytes], *tasks: asyncio.Task[Any] | None) -> None:
+    running = [task for task in tasks if task is not None]
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+    await source.aclose()  # type: ignore[attr-defined]
 
 
 async def _next(source: AsyncIterator[bytes]) -> bytes:

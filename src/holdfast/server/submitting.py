@@ -7,10 +7,11 @@ from typing import Annotated, Any
 from fastapi import Header
 from pydantic import Field
 
+from holdfast.domain import bulk
 from holdfast.domain.errors import InvalidInput
 from holdfast.registry import INTERNAL, TaskType
 from holdfast.server.access import Caller
-from holdfast.server.problems import UnknownType
+from holdfast.server.problems import UnknownQueue, UnknownType
 from holdfast.server.schemas import Absent, Key, QueueName, Sent, Tenant, TraceId, TypeName
 from holdfast.server.service import Service
 
@@ -41,6 +42,25 @@ def declared(service: Service, name: str) -> TaskType:
     return found
 
 
+def known_queue(service: Service, queue: str | None) -> str | None:
+    """A queue that nobody serves would only hide the task, and each new name is counted for ever.
+    The engine's own is not for others."""
+    if queue is None:
+        return None
+    if queue == bulk.QUEUE or not is_known_queue(service, queue):
+        raise UnknownQueue(queue)
+    return queue
+
+
+def is_known_queue(service: Service, queue: str) -> bool:
+    """That some code or worker names."""
+    if queue in service.settings.queue_names or queue in service.monitor.served:
+        return True
+    registry = service.app.registry
+    types = map(registry.find, registry.names())
+    return any(one is not None and one.queue == queue for one in types)
+
+
 async def submit(
     service: Service, caller: Caller, work: Work, *, key: str | None, traceparent: str | None
 ) -> str:
@@ -50,7 +70,7 @@ async def submit(
         work.payload,
         tenant=caller.tenant_for(work.tenant),
         key=one_key(work.key, key),
-        queue=work.queue,
+        queue=known_queue(service, work.queue),
         trace_id=work.trace_id or traceparent,
         user=work.user,
     )

@@ -52,6 +52,9 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     expires_at: float | None = None
     rate: float | None = None  # requests a second; None: as the service says
 
+    def counts(self, now: float) -> bool:
+        return self.expires_at is None or now < self.expires_at
+
 
 class _Book(msgspec.Struct):
     tokens: tuple[Token, ...] = ()
@@ -98,6 +101,10 @@ class Tokens:
     def __iter__(self):  # type: ignore[no-untyped-def]
         return iter(self._by_id.values())
 
+    def find(self, token_id: str, *, now: float) -> Token | None:
+        token = self._by_id.get(token_id)
+        return token if token is not None and token.counts(now) else None
+
     def check(self, text: str, *, now: float) -> Token | None:
         """Takes as long for an unknown id as for a wrong secret."""
         if len(text) > TEXT_MAX_CHARS:
@@ -106,7 +113,7 @@ class Tokens:
         is_right = hmac.compare_digest(token.hash if token else hashed(""), hashed(text))
         if token is None or not is_right:
             return None
-        return token if token.expires_at is None or now < token.expires_at else None
+        return token if token.counts(now) else None
 
 
 class TokenFile:

@@ -15,6 +15,7 @@ from holdfast.observe.alerts import AlertRaised
 from holdfast.observe.snapshot import Alert, Severity
 from holdfast.server import schemas as sc
 from holdfast.server import sse
+from holdfast.server.access import CallerOf
 from holdfast.server.routing import Routes, needs
 from holdfast.server.service import Service, ServiceOf
 from holdfast.server.tokens import Role
@@ -52,10 +53,9 @@ _watching = needs(Role.VIEWER, everywhere=True)
     response_class=StreamingResponse,
     **_watching | {"responses": _watching["responses"] | sse.DOCUMENTED},
 )
-async def alert_events(service: ServiceOf) -> StreamingResponse:
+async def alert_events(service: ServiceOf, caller: CallerOf) -> StreamingResponse:
     """Those that stand, as `raised`, then each that is `raised` or `cleared`."""
-    service.watch.check_room()
-    return service.stream(_told(service))
+    return service.stream(caller, _told(service))
 
 
 async def _told(service: Service) -> AsyncIterator[bytes]:

@@ -15,10 +15,12 @@ from holdfast.server.tokens import Role
 
 router = Routes("audit")
 
+FRESH_SECONDS = 2.0
+
 
 class AuditView(sc.Answer):
     at: sc.Time
-    actor: str = Field(examples=["token:ann"])
+    actor: str = Field(examples=["api:ann"])
     origin: str = Field(examples=["10.0.0.7"])
     reason: str
     command: str = Field(examples=["cancel"])
@@ -35,8 +37,8 @@ class AuditPage(sc.Answer):
 
 class AuditQuery(sc.Sent):
     task: str | sc.Absent = Field(default=None, max_length=200, description="About this")
-    limit: int = Field(default=sc.PAGE, ge=1, le=sc.PAGE_MAX)
-    cursor: sc.Offset | sc.Absent = None
+    limit: int = Field(default=sc.PAGE, ge=1, le=sc.PAGE_MAX, description=sc.AT_MOST)
+    cursor: sc.Offset | sc.Absent = Field(default=None, description=sc.FROM_BEFORE)
 
 
 @router.get("/internal/audit", response_model=AuditPage, **needs(Role.VIEWER, everywhere=True))
@@ -73,9 +75,13 @@ class ChainQuery(sc.Sent):
     "/internal/audit/verify", response_model=ChainView, **needs(Role.VIEWER, everywhere=True)
 )
 async def verify_audit(query: Annotated[ChainQuery, Query()], service: ServiceOf) -> dict[str, Any]:
-    """Walk the chain of hashes, from its base to its head."""
-    noted = auditing.anchor_from(query.head) if query.head else None
-    verdict = await auditing.verify(service.app.store, noted=noted, seals=False)
+    """Walk the chain of hashes, from its base to its head: once for all who ask meanwhile."""
+    store = service.app.store
+    verdict = await service.looks.at(
+        "audit", lambda: auditing.verify(store, seals=False), fresh_seconds=FRESH_SECONDS
+    )
+    if query.head:
+        verdict = await auditing.compared(store, verdict, auditing.anchor_from(query.head))
     return {
         "holds": verdict.broken is None,
         "links": verdict.links,

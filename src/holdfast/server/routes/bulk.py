@@ -14,7 +14,7 @@ from holdfast.domain.bulk import HIGHEST_RATE, LOWEST_RATE, STEPS_LIMIT, BulkCom
 from holdfast.domain.errors import BulkNotFound
 from holdfast.domain.state import Status
 from holdfast.server import schemas as sc
-from holdfast.server.access import Caller, CallerOf
+from holdfast.server.access import Caller, CallerOf, foreign
 from holdfast.server.routes.plans import halt_rule
 from holdfast.server.routes.tasks import TaskQuery, seen_by
 from holdfast.server.routing import Routes, needs
@@ -23,7 +23,15 @@ from holdfast.server.tokens import Role
 
 router = Routes("bulk")
 
-BulkId = Annotated[str, Path(min_length=1, max_length=200, examples=["0199a0b2c3d47e5f"])]
+BulkId = Annotated[
+    str,
+    Path(
+        min_length=1,
+        max_length=200,
+        description="Of a bulk action",
+        examples=["0199a0b2c3d47e5f"],
+    ),
+]
 
 
 class CanaryWanted(sc.Sent):
@@ -144,7 +152,8 @@ _making = needs(Role.OPERATOR, 409)
 )
 async def create_bulk(new: NewBulk, service: ServiceOf, caller: CallerOf) -> Any:
     """Workers carry it out in the background, and go on after a crash. What has changed since it
-    was made is left alone, so nothing is touched twice."""
+    was made is left alone, so nothing is touched twice; cancel and pause take what was submitted
+    before it as it is by then."""
     bulks, where = service.bulks(caller), seen_by(caller, new.filter.filter())
     how = {"force": new.force, "from_checkpoint": new.from_checkpoint}
     if new.dry_run:
@@ -178,7 +187,7 @@ async def visible_bulk(service: Service, caller: Caller, bulk_id: str) -> BulkIn
         raise BulkNotFound(bulk_id)
     info = await (await service.app.bulk.get(bulk_id)).info()
     if not caller.sees(info.where.tenant):
-        raise BulkNotFound(bulk_id)
+        raise foreign(BulkNotFound(bulk_id))
     return info
 
 
@@ -205,7 +214,7 @@ class BulkAsk(sc.Sent):
 )
 async def ask_bulk(
     bulk_id: BulkId,
-    command: BulkAsking,
+    command: Annotated[BulkAsking, Path(description="What to do")],
     service: ServiceOf,
     caller: CallerOf,
     ask: Annotated[BulkAsk | None, Body()] = None,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Body
 from pydantic import Field
 
-from holdfast.app.health import examine
+from holdfast.app.health import Health, examine
 from holdfast.server import schemas as sc
 from holdfast.server.access import CallerOf
 from holdfast.server.routes.workers import WorkerView, worker_shape
@@ -16,6 +16,9 @@ from holdfast.server.service import Service, ServiceOf
 from holdfast.server.tokens import Role
 
 router = Routes("doctor")
+
+FRESH_SECONDS = 5.0
+_LOOK = "doctor"
 
 
 class CheckView(sc.Answer):
@@ -58,8 +61,12 @@ class Mending(sc.Sent):
 
 @router.get("/internal/doctor", response_model=HealthView, **needs(Role.VIEWER, everywhere=True))
 async def look(service: ServiceOf) -> dict[str, Any]:
-    """Find what does not agree; nothing is mended."""
-    return await _told(service, fix=False)
+    """Find what does not agree; nothing is mended. It walks through all tasks: whoever asks
+    meanwhile, or soon after, is told what one examination has found."""
+    health = await service.looks.at(
+        _LOOK, lambda: _examined(service, fix=False), fresh_seconds=FRESH_SECONDS
+    )
+    return _shape(service, health)
 
 
 @router.post(
@@ -70,15 +77,21 @@ async def mend(
 ) -> dict[str, Any]:
     """Mend what can be derived."""
     async with service.noting(caller, "doctor fix", "store", asked.reason if asked else ""):
-        return await _told(service, fix=True)
+        try:
+            return _shape(service, await _examined(service, fix=True))
+        finally:
+            service.looks.forget(_LOOK)
 
 
-async def _told(service: Service, *, fix: bool) -> dict[str, Any]:
-    health = await examine(
+async def _examined(service: Service, *, fix: bool) -> Health:
+    return await examine(
         service.app.store,
         fix=fix,
         lease_seconds=service.settings.lease,
         hide=service.app.redactor,
     )
+
+
+def _shape(service: Service, health: Health) -> dict[str, Any]:
     told = health.shape(service.app.clock.now())
     return told | {"workers": [worker_shape(worker) for worker in health.workers]}

@@ -17,6 +17,7 @@ from holdfast.server.tokens import Role
 router = Routes("service")
 
 STORE_SECONDS = 3.0  # within which a store that is there answers
+FRESH_SECONDS = 1.0  # so long one look serves all: anybody may ask, as often as they like
 
 
 class Live(BaseModel):
@@ -25,7 +26,7 @@ class Live(BaseModel):
 
 class Ready(BaseModel):
     status: Literal["ready", "not-ready"] = Field(examples=["ready"])
-    store: str = Field(examples=["sqlite:///holdfast.db"])
+    store: str = Field(examples=["sqlite"], description="Its kind; the doctor tells the rest")
     reachable: bool
     durable: bool = Field(description="False: what is accepted does not survive this process")
     degraded: bool = Field(description="True: on memory, because the store was out of reach")
@@ -42,14 +43,16 @@ async def livez() -> Live:
 @router.get("/readyz", response_model=Ready, **needs(None))
 async def readyz(service: ServiceOf, response: Response) -> Ready:
     """503 while the store is out of reach or the service stops."""
-    reachable, consuming = await _looked(service)
+    reachable, consuming = await service.looks.at(
+        "ready", lambda: _looked(service), fresh_seconds=FRESH_SECONDS
+    )
     stopping = service.stopping.is_set()
     ready = reachable and not stopping
     response.status_code = 200 if ready else 503
     store = service.app.store
     return Ready(
         status="ready" if ready else "not-ready",
-        store=store.url,
+        store=store.url.partition(":")[0],
         reachable=reachable,
         durable=store.durable,
         degraded=service.app.degraded,

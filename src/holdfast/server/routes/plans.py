@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -14,7 +16,7 @@ from pydantic import Field
 from holdfast.app import plan_shapes as shapes
 from holdfast.app.plan_handle import info
 from holdfast.app.plans import Planned, PlanTerms
-from holdfast.domain.errors import InvalidPlan, PlanNotFound, StoreError
+from holdfast.domain.errors import InvalidPlan, PlanConflict, PlanNotFound, StoreError
 from holdfast.domain.plan import (
     Conflict,
     FailureCount,
@@ -27,13 +29,13 @@ from holdfast.domain.plan import (
 )
 from holdfast.domain.plan_events import PlanEvent
 from holdfast.server import schemas as sc
-from holdfast.server import sse
-from holdfast.server.access import Caller, CallerOf, only_visible
+from holdfast.server import sse, watching
+from holdfast.server.access import Caller, CallerOf, foreign, only_visible
 from holdfast.server.routes.task_events import After, LastEventId, numbered
 from holdfast.server.routing import Routes, needs
 from holdfast.server.service import Service, ServiceOf
 from holdfast.server.sse import Position
-from holdfast.server.submitting import declared
+from holdfast.server.submitting import declared, known_queue
 from holdfast.server.tokens import Role
 
 router = Routes("plans")
@@ -42,7 +44,12 @@ TASKS_MAX = 10_000  # in one request; from Python a plan may have ten times as m
 EVENTS_AT_ONCE = 1000
 
 PlanInPath = Annotated[
-    str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", examples=["upgrade-7"])
+    str,
+    Path(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
+        description="Of a plan",
+        examples=["upgrade-7"],
+    ),
 ]
 
 
@@ -165,7 +172,7 @@ class PreviewView(sc.Answer):
     exists: PlanStatus | None
 
 
-_making = needs(Role.OPERATOR, 404, 409)
+_making = needs(Role.OPERATOR, 404, 409, large=NewPlan)
 
 
 @router.post(
@@ -200,15 +207,17 @@ def _planned(new: NewPlan, service: Service, caller: Caller) -> list[Planned]:
             declared(service, task.type or new.type),
             new.payload if "payload" not in task.model_fields_set else task.payload,
             tenant=caller.tenant_for(task.tenant),
-            queue=task.queue,
+            queue=known_queue(service, task.queue),
         )
         for task in tasks
     ]
 
 
 async def _not_anothers(service: Service, caller: Caller, plan_id: str) -> None:
-    if caller.tenants is not None and await service.app.store.plans.tasks(plan_id) is not None:
-        await visible_plan(service, caller, plan_id)
+    """The id is taken, by whomever."""
+    tasks = await service.app.store.plans.tasks(plan_id) if caller.tenants is not None else None
+    if tasks is not None and not only_visible(caller, tasks.tenants):
+        raise foreign(PlanConflict(plan_id))
 
 
 # -- looking
@@ -220,14 +229,17 @@ async def visible_plan(service: Service, caller: Caller, plan_id: str) -> Plan:
     if plan is not None and caller.tenants is not None:
         tasks = await service.app.store.plans.tasks(plan_id)
         if tasks is None or not only_visible(caller, tasks.tenants):
-            plan = None
+            raise foreign(PlanNotFound(plan_id))
     if plan is None:
         raise PlanNotFound(plan_id)
     return plan
 
 
 class PlanQuery(sc.PageQuery):
-    status: list[PlanStatus] = Field(default=[], max_length=20)
+    cursor: sc.Cursor | sc.Absent = Field(default=None, description=sc.FROM_BEFORE)
+    status: list[PlanStatus] = Field(
+        default=[], max_length=20, description="One of these; none given: any"
+    )
 
 
 @router.get("/api/plans", response_model=PlanPageView, **needs(Role.VIEWER, everywhere=True))
@@ -274,9 +286,11 @@ class MemberPage(sc.Answer):
 
 
 class MemberQuery(sc.Sent):
-    state: list[MemberState] = Field(default=[], max_length=20)
-    limit: int = Field(default=sc.PAGE, ge=1, le=sc.PAGE_MAX)
-    cursor: sc.Offset | sc.Absent = None
+    state: list[MemberState] = Field(
+        default=[], max_length=20, description="One of these; none given: any"
+    )
+    limit: int = Field(default=sc.PAGE, ge=1, le=sc.PAGE_MAX, description=sc.AT_MOST)
+    cursor: sc.Offset | sc.Absent = Field(default=None, description=sc.FROM_BEFORE)
 
 
 @router.get("/api/plans/{plan_id}/tasks", response_model=MemberPage, **needs(Role.VIEWER, 404))
@@ -334,33 +348,38 @@ async def plan_events(
 ) -> StreamingResponse:
     """Every event from the first, or from behind `Last-Event-ID`, then each new one; `progress` in
     between. Ends with `end` when the plan has settled."""
-    service.watch.check_room()
     await visible_plan(service, caller, plan_id)
     begin = sse.position(last_event_id or after)
-    return service.stream(_told(service, plan_id, begin))
+    return service.stream(caller, _told(service, plan_id, begin))
 
 
 async def _told(service: Service, plan_id: str, at: Position) -> AsyncIterator[bytes]:
-    hide, clock = service.app.redactor, service.app.clock
-    async for plan in service.watch.plans.watch(plan_id):
-        if plan is None:
-            yield sse.event("end", {"planId": plan_id, "status": None})
-            return
+    hide, seen = service.app.redactor, None
+    async with aclosing(service.watch.plans.watch(plan_id)) as looks:
+        async for plan in looks:
+            if plan is None:
+                yield sse.event("end", {"planId": plan_id, "status": None})
+                return
+            seen = service.watch.note_lag(plan, seen)
+            for place, event in numbered(await _found(service, plan_id, at)):
+                if place > at:
+                    at = place
+                    name = type(event).__name__
+                    yield sse.event(name, shapes.plan_event_shape(event, hide), at)
+            told = shapes.plan_shape(info(plan, now=service.app.clock.now()), hide)
+            yield sse.event("progress", msgspec.to_builtins(told))
+            if plan.settled and plan.version <= at.version:
+                yield sse.event("end", {"planId": plan_id, "status": plan.status})
+                return
+
+
+async def _found(service: Service, plan_id: str, at: Position) -> list[PlanEvent]:
+    """An outage is waited out: the plan as it stands is told once, and its events belong to it."""
+    while True:
         try:
-            events = await _events(service, plan_id, at)
+            return await _events(service, plan_id, at)
         except StoreError:
-            continue
-        for place, event in numbered(events):
-            if place > at:
-                at = place
-                service.watch.lag(max(0.0, clock.now() - event.at))
-                yield sse.event(type(event).__name__, shapes.plan_event_shape(event, hide), at)
-        yield sse.event(
-            "progress", msgspec.to_builtins(shapes.plan_shape(info(plan, now=clock.now()), hide))
-        )
-        if plan.settled and plan.version <= at.version:
-            yield sse.event("end", {"planId": plan_id, "status": plan.status})
-            return
+            await asyncio.sleep(watching.LOOK_SECONDS)  # the watcher says so in the log
 
 
 async def _events(service: Service, plan_id: str, at: Position) -> list[PlanEvent]:
@@ -407,7 +426,7 @@ class PlanAsked(sc.Answer):
 )
 async def ask_plan(
     plan_id: PlanInPath,
-    command: PlanAsking,
+    command: Annotated[PlanAsking, Path(description="What to do")],
     service: ServiceOf,
     caller: CallerOf,
     ask: Annotated[PlanAsk | None, Body()] = None,

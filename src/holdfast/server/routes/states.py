@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Query, Response
+from pydantic import Field
 
 from holdfast.app import pictures
 from holdfast.app.pictures import Format, Of
 from holdfast.server import schemas as sc
-from holdfast.server.routing import Routes, needs
+from holdfast.server.routing import SVG, Routes, needs
 from holdfast.server.service import ServiceOf
 from holdfast.server.tokens import Role
 
 router = Routes("states")
 
 _MEDIA = {
-    Format.SVG: "image/svg+xml",
+    Format.SVG: SVG,
     Format.MERMAID: "text/vnd.mermaid",
     Format.TEXT: "text/plain; charset=utf-8",
 }
@@ -25,9 +26,9 @@ _needs = needs(Role.VIEWER, everywhere=True)
 
 
 class StatesQuery(sc.Sent):
-    of: Of = Of.TASKS
-    format: Format = Format.SVG
-    live: bool = False
+    of: Of = Field(default=Of.TASKS, description="Which state machine")
+    format: Format = Field(default=Format.SVG, description="Drawn how")
+    live: bool = Field(default=False, description="With counts and dwell times; not of triggers")
 
 
 @router.get(

@@ -8,14 +8,14 @@ from fastapi import Body, Query
 from pydantic import Field
 
 from holdfast.app import shapes
-from holdfast.domain.errors import NotSuspended
+from holdfast.domain.errors import IllegalTransition, NotSuspended
 from holdfast.domain.state import SUSPENDED
 from holdfast.server import schemas as sc
-from holdfast.server.access import Caller, CallerOf
+from holdfast.server.access import CallerOf
 from holdfast.server.looking import TaskId, visible, visible_detail
 from holdfast.server.routes.tasks import Facts, page_of, seen_by
 from holdfast.server.routing import Routes, needs
-from holdfast.server.service import Service, ServiceOf
+from holdfast.server.service import ServiceOf
 from holdfast.server.tokens import Role
 
 router = Routes("suspended")
@@ -51,7 +51,7 @@ class Causes(sc.Answer):
 
 
 class CausesQuery(sc.Sent):
-    limit: int = Field(default=50, ge=1, le=GROUPS_MAX)
+    limit: int = Field(default=50, ge=1, le=GROUPS_MAX, description=sc.AT_MOST)
 
 
 @router.get(
@@ -140,12 +140,8 @@ async def discard_suspended(
     asked: Annotated[Discarding | None, Body()] = None,
 ) -> dict[str, Any]:
     """Give it up: it is cancelled, with the reason."""
-    await _must_be_suspended(service, caller, task_id)
-    reason = asked.reason if asked else ""
-    return shapes.asked_shape(await service.control(caller).discard(task_id, reason=reason))
-
-
-async def _must_be_suspended(service: Service, caller: Caller, task_id: str) -> None:
-    task = await visible(service, caller, task_id)
-    if not task.suspended:
-        raise NotSuspended(task_id, task.status)
+    task, reason = await visible(service, caller, task_id), asked.reason if asked else ""
+    try:
+        return shapes.asked_shape(await service.control(caller).discard(task_id, reason=reason))
+    except IllegalTransition as error:
+        raise NotSuspended(task_id, task.status) from error

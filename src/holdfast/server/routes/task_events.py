@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import aclosing
 from typing import Annotated, TypeVar
 
 from fastapi import Header, Query
@@ -10,7 +11,6 @@ from fastapi.responses import StreamingResponse
 
 from holdfast.app.shapes import event_shape, progress_shape
 from holdfast.domain import events as ev
-from holdfast.domain.errors import StoreError
 from holdfast.domain.plan_events import PlanEvent
 from holdfast.domain.task import Progress
 from holdfast.server import sse
@@ -44,33 +44,31 @@ async def task_events(
 ) -> StreamingResponse:
     """Every event from the first, or from behind `Last-Event-ID`, then each new one; `progress` in
     between, without an id. Ends with `end` when the task has settled."""
-    service.watch.check_room()
     await visible(service, caller, task_id)
     begin = sse.position(last_event_id or after)
-    return service.stream(_told(service, task_id, begin))
+    return service.stream(caller, _told(service, task_id, begin))
 
 
 async def _told(service: Service, task_id: str, at: Position) -> AsyncIterator[bytes]:
-    hide, store, said = service.app.redactor, service.app.store, None
-    async for task in service.watch.tasks.watch(task_id):
-        try:
-            detail = await store.detail(task_id) if task is not None else None
-        except StoreError:
-            continue  # the watcher says so; the next look may find it
-        if detail is None:
-            yield sse.event("end", {"taskId": task_id, "status": None})
-            return
-        for place, event in numbered(detail.events):
-            if place > at:
-                at = place
-                service.watch.lag(max(0.0, service.app.clock.now() - event.at))
-                yield sse.event(ev.name_of(event), event_shape(event, hide), at)
-        if detail.progress is not None and _is_news(detail.progress, said):
-            said = detail.progress
-            yield sse.event("progress", progress_shape(said, hide))
-        if detail.task.settled and detail.task.version <= at.version:
-            yield sse.event("end", {"taskId": task_id, "status": detail.task.status})
-            return
+    hide = service.app.redactor
+    async with aclosing(service.watch.tasks.watch(task_id)) as looks:
+        said: Progress | None = None
+        seen: int | None = None  # the version at the last look
+        async for detail in looks:
+            if detail is None:
+                yield sse.event("end", {"taskId": task_id, "status": None})
+                return
+            seen = service.watch.note_lag(detail.task, seen)
+            for place, event in numbered(detail.events):
+                if place > at:
+                    at = place
+                    yield sse.event(ev.name_of(event), event_shape(event, hide), at)
+            if detail.progress is not None and _is_news(detail.progress, said):
+                said = detail.progress
+                yield sse.event("progress", progress_shape(said, hide))
+            if detail.task.settled and detail.task.version <= at.version:
+                yield sse.event("end", {"taskId": task_id, "status": detail.task.status})
+                return
 
 
 E = TypeVar("E", ev.Event, PlanEvent)

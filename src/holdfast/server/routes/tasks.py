@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import Body, Query, Request, Response
-from pydantic import Field
+from fastapi import Body, Path, Query, Request, Response
+from pydantic import Field, field_validator
 
 from holdfast.app import shapes
 from holdfast.app.timeline import Call, Mark, Turn, timeline
@@ -20,7 +20,7 @@ from holdfast.ports import Filter
 from holdfast.server import schemas as sc
 from holdfast.server.access import CallerOf, caller_of
 from holdfast.server.looking import TaskId, moment, visible, visible_detail
-from holdfast.server.problems import status_of
+from holdfast.server.problems import UnknownType, status_of
 from holdfast.server.routing import Routes, needs
 from holdfast.server.service import Service, ServiceOf, service_of
 from holdfast.server.submitting import Work, declared, submit
@@ -56,7 +56,7 @@ class Batched(sc.Answer):
     refused: int
 
 
-_batch_needs = needs(Role.OPERATOR, 404, 409, takes=Batch)
+_batch_needs = needs(Role.OPERATOR, 404, 409, takes=Batch, large=Batch)
 
 
 @router.post(
@@ -76,7 +76,10 @@ async def submit_tasks(request: Request, batch: Batch) -> Response:
     for number, work in enumerate(batch.tasks):
         caller.tenant_for(work.tenant)
         if len(batch.tasks) > 1:
-            codec = declared(service, work.type).payload
+            try:
+                codec = declared(service, work.type).payload
+            except UnknownType as error:
+                raise UnknownType(work.type, f"tasks.{number}.type") from error
             codec.encode(work.payload, what=f"tasks.{number}.payload")
     answers = await _submitted(service, caller, batch.tasks)
     ids = [answer for answer in answers if isinstance(answer, str)]
@@ -115,13 +118,25 @@ def _outcome(answer: str | BaseException) -> dict[str, Any]:
 class Facts(sc.Sent):
     """By which tasks are found, whatever their status."""
 
-    type: sc.TypeName | sc.Absent = None
-    tenant: sc.Tenant | sc.Absent = None
-    plan: sc.PlanId | sc.Absent = None
-    queue: sc.QueueName | sc.Absent = None
-    error: sc.Fingerprint | sc.Absent = None
-    updated_before: sc.TimeText | sc.Absent = None
-    updated_after: sc.TimeText | sc.Absent = None
+    type: sc.TypeName | sc.Absent = Field(default=None, description="Of this task type")
+    tenant: sc.Tenant | sc.Absent = Field(default=None, description="Of this tenant")
+    plan: sc.PlanId | sc.Absent = Field(default=None, description="Of this plan")
+    queue: sc.QueueName | sc.Absent = Field(default=None, description="Of this queue")
+    error: sc.Fingerprint | sc.Absent = Field(
+        default=None, description="With this error: the fingerprint of its cause"
+    )
+    updated_before: sc.TimeText | sc.Absent = Field(
+        default=None, description="Unchanged since then"
+    )
+    updated_after: sc.TimeText | sc.Absent = Field(default=None, description="Changed since then")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _given(cls, value: Any) -> Any:
+        """In a body, too, what is not asked for is left out."""
+        if value is None:
+            raise ValueError("leave it out; null is no value of it")
+        return value
 
     def where(self, statuses: Iterable[Status]) -> Filter:
         return Filter(
@@ -137,7 +152,9 @@ class Facts(sc.Sent):
 
 
 class TaskQuery(Facts):
-    status: list[Status] = Field(default=[], max_length=11)
+    status: list[Status] = Field(
+        default=[], max_length=11, description="One of these; none given: any"
+    )
 
     def filter(self) -> Filter:
         return self.where(self.status)
@@ -319,7 +336,7 @@ class Ask(sc.Sent):
 )
 async def ask_task(
     task_id: TaskId,
-    command: Asking,
+    command: Annotated[Asking, Path(description="What to do")],
     service: ServiceOf,
     caller: CallerOf,
     ask: Annotated[Ask | None, Body()] = None,

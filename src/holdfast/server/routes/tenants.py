@@ -9,7 +9,6 @@ from pydantic import Field
 
 from holdfast.app import shapes
 from holdfast.app.standing import standings
-from holdfast.domain.errors import TaskNotFound
 from holdfast.server import schemas as sc
 from holdfast.server.access import CallerOf
 from holdfast.server.problems import NoSuchTenant
@@ -22,7 +21,12 @@ router = Routes("tenants")
 BATCH_MAX = 200
 
 TenantInPath = Annotated[
-    str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@+=/-]{0,199}$", examples=["t-001"])
+    str,
+    Path(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@+=/-]{0,199}$",
+        description="A tenant's name",
+        examples=["t-001"],
+    ),
 ]
 
 
@@ -91,7 +95,7 @@ async def retry_tenant(
     """Retry the tenant's active task, from its checkpoint."""
     [view] = await service.app.store.tenants([tenant]) if caller.sees(tenant) else [None]
     if view is None or view.active is None:
-        raise TaskNotFound(f"of tenant {tenant}")
+        raise NoSuchTenant(tenant)
     asked = asked or Retrying()
     task = await service.control(caller).retry(
         view.active,

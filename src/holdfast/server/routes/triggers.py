@@ -13,13 +13,13 @@ from holdfast.app.declare import Submittable
 from holdfast.app.timed import TriggerTerms
 from holdfast.app.trigger_shapes import trigger_detail_shape, trigger_shape
 from holdfast.app.triggers import TriggerHandle
-from holdfast.domain.errors import InvalidInput, InvalidSchedule, TriggerNotFound
+from holdfast.domain.errors import InvalidInput, InvalidSchedule, TriggerConflict, TriggerNotFound
 from holdfast.domain.trigger import Misfire, Overlap, Trigger, TriggerCommand, TriggerStatus
 from holdfast.server import schemas as sc
-from holdfast.server.access import Caller, CallerOf
+from holdfast.server.access import Caller, CallerOf, foreign
 from holdfast.server.routing import Routes, needs
 from holdfast.server.service import Service, ServiceOf
-from holdfast.server.submitting import declared
+from holdfast.server.submitting import declared, known_queue
 from holdfast.server.tokens import Role
 
 router = Routes("triggers")
@@ -27,7 +27,12 @@ router = Routes("triggers")
 NEXT_SHOWN = 5
 
 TriggerInPath = Annotated[
-    str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", examples=["nightly"])
+    str,
+    Path(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
+        description="Of a trigger",
+        examples=["nightly"],
+    ),
 ]
 
 
@@ -117,7 +122,7 @@ class TriggerPageView(sc.Answer):
     "/api/triggers",
     status_code=201,
     response_model=TriggerDetail,
-    **needs(Role.OPERATOR, 404, 409),
+    **needs(Role.OPERATOR, 404, 409, large=NewTrigger),
 )
 async def create_trigger(new: NewTrigger, service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
     """Sent again with the same definition, it answers with the trigger that is there."""
@@ -128,7 +133,7 @@ async def create_trigger(new: NewTrigger, service: ServiceOf, caller: CallerOf) 
         service.app.store.triggers.home(new.trigger_id, tenant=tenant)
     )
     if there is not None and not caller.sees(there.tenant):
-        raise TriggerNotFound(new.trigger_id)
+        raise foreign(TriggerConflict(new.trigger_id))
     async with service.noting(caller, "create", f"trigger:{new.trigger_id}", new.reason):
         handle = await _made(new, service, caller, tenant)
     return await _detail(service, handle)
@@ -141,7 +146,7 @@ async def _made(
     terms = TriggerTerms(
         name=new.trigger_id,
         tenant=tenant,
-        queue=new.queue,
+        queue=known_queue(service, new.queue),
         misfire=new.misfire,
         overlap=new.overlap,
         jitter=new.jitter,
@@ -168,8 +173,10 @@ def _moment(text: str) -> datetime:
 
 
 class TriggerQuery(sc.PageQuery):
-    status: list[TriggerStatus] = Field(default=[], max_length=20)
-    tenant: sc.Tenant | sc.Absent = None
+    status: list[TriggerStatus] = Field(
+        default=[], max_length=20, description="One of these; none given: any"
+    )
+    tenant: sc.Tenant | sc.Absent = Field(default=None, description="Of this tenant")
 
 
 @router.get("/api/triggers", response_model=TriggerPageView, **needs(Role.VIEWER))
@@ -192,8 +199,10 @@ async def list_triggers(
 
 async def visible_trigger(service: Service, caller: Caller, trigger_id: str) -> Trigger:
     trigger = await service.app.store.triggers.find(trigger_id)
-    if trigger is None or not caller.sees(trigger.tenant):
+    if trigger is None:
         raise TriggerNotFound(trigger_id)
+    if not caller.sees(trigger.tenant):
+        raise foreign(TriggerNotFound(trigger_id))
     return trigger
 
 
@@ -217,7 +226,7 @@ class NextTimes(sc.Answer):
 
 
 class NextQuery(sc.Sent):
-    count: int = Field(default=10, ge=1, le=1000)
+    count: int = Field(default=10, ge=1, le=1000, description="So many")
 
 
 @router.get("/api/triggers/{trigger_id}/next", response_model=NextTimes, **needs(Role.VIEWER, 404))
@@ -262,7 +271,7 @@ class TriggerAsked(sc.Answer):
 )
 async def ask_trigger(
     trigger_id: TriggerInPath,
-    command: TriggerAsking,
+    command: Annotated[TriggerAsking, Path(description="What to do")],
     service: ServiceOf,
     caller: CallerOf,
     ask: Annotated[TriggerAsk | None, Body()] = None,

@@ -7,13 +7,12 @@ from typing import Annotated, Any
 from fastapi import Body, Path
 from pydantic import Field
 
-from holdfast.app import shapes
+from holdfast.app import shapes, switching
 from holdfast.ports import Switch, WorkerInfo
 from holdfast.server import schemas as sc
 from holdfast.server.access import CallerOf
 from holdfast.server.pool import LIMIT, PoolState, ProcessState
 from holdfast.server.problems import NoSuchWorker
-from holdfast.server.routes.queues import throw
 from holdfast.server.routing import Routes, needs
 from holdfast.server.service import Service, ServiceOf
 from holdfast.server.tokens import Role
@@ -123,8 +122,9 @@ class Scaling(sc.Sent):
 )
 async def scale_workers(asked: Scaling, service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
     """Start worker processes of this service, or stop the newest; those finish what they run."""
-    change = f"scale from {service.pool.state().wanted} to {asked.processes}"
-    async with service.noting(caller, change, "workers", asked.reason):
+    before, after = str(service.pool.state().wanted), str(asked.processes)
+    async with service.noting(caller, "scale", "workers", asked.reason, before=before, after=after):
+        service.check_is_shared()
         return _pool_shape(await service.pool.scale(asked.processes))
 
 
@@ -145,7 +145,9 @@ class Drained(sc.Answer):
     **needs(Role.ADMIN, 404, everywhere=True),
 )
 async def drain_worker(
-    worker: Annotated[str, Path(min_length=1, max_length=300)],
+    worker: Annotated[
+        str, Path(min_length=1, max_length=300, description="As the list of workers names it")
+    ],
     service: ServiceOf,
     caller: CallerOf,
     asked: Annotated[Draining | None, Body()] = None,
@@ -153,13 +155,8 @@ async def drain_worker(
     """It finishes what it runs, takes nothing more, and ends, on whatever machine it is."""
     if worker not in {one.beat.worker for one in await _workers(service)}:
         raise NoSuchWorker(worker)
-    changed = await throw(
-        service,
-        caller,
-        Switch.DRAIN,
-        worker,
-        on=False,
-        about=f"worker:{worker}",
-        reason=asked.reason if asked else "",
+    app, reason = service.app, asked.reason if asked else ""
+    changed = await switching.drain_worker(
+        app.store, worker, by=caller.by(reason), now=app.clock.now()
     )
     return {"worker": worker, "changed": changed}

@@ -11,10 +11,11 @@ from pydantic import Field
 from holdfast.app.shapes import failure_shape, text_or_none
 from holdfast.domain.envelope import ENVELOPE_STATUS, envelope, iso
 from holdfast.domain.errors import StoreError, TaskCancelled, TaskNotFound, TaskRolledBack
+from holdfast.domain.redaction import Redactor
 from holdfast.domain.state import SETTLED, Status
 from holdfast.ports import Peek
 from holdfast.server import schemas as sc
-from holdfast.server.access import CallerOf, caller_of
+from holdfast.server.access import Caller, CallerOf, caller_of
 from holdfast.server.looking import TaskId, rested, visible_detail
 from holdfast.server.routing import Routes, needs
 from holdfast.server.service import Service, ServiceOf, service_of
@@ -49,7 +50,7 @@ class Applied(sc.Answer):
     error: sc.Error | None = None
 
 
-_needs = needs(Role.OPERATOR, 404, 409)
+_needs = needs(Role.OPERATOR, 404, 409, large=Application)
 
 
 @router.post(
@@ -113,10 +114,16 @@ async def workflow_task(task_id: TaskId, service: ServiceOf, caller: CallerOf) -
     told["context"]["user"] = hide.value(told["context"]["user"])
     told["reason"] = text_or_none(task.reason, hide)
     if detail.result is not None:
-        told["result"] = service.hide_declared.body(detail.result)
+        told["result"] = _for(service, caller).body(detail.result)
     if task.failure is not None:
         told["error"] = failure_shape(task.failure, hide)
     return sc.answer(200, told)
+
+
+def _for(service: Service, caller: Caller) -> Redactor:
+    """Who may submit gets results as they are, but for what was declared secret."""
+    submits = caller.role.rank >= Role.OPERATOR.rank
+    return service.hide_declared if submits else service.app.redactor
 
 
 async def _remembered(service: Service, caller: CallerOf, task_id: str) -> dict[str, Any]:
@@ -126,7 +133,7 @@ async def _remembered(service: Service, caller: CallerOf, task_id: str) -> dict[
     [peek] = await service.app.store.peek([task_id])
     if peek is None:
         raise TaskNotFound(task_id)
-    result = service.hide_declared.body(peek.result) if peek.result is not None else None
+    result = _for(service, caller).body(peek.result) if peek.result is not None else None
     unknown = iso(0.0)
     return {
         "taskId": task_id,

@@ -35,6 +35,8 @@ class Pruning(Shelves):
             found = list(self._outdated(kind, before))[:limit]
             for name in () if dry_run else found:
                 self._remove(kind, name)
+            if kind is Kept.WORKERS and not dry_run:
+                self._forget_strangers()
             return len(found)
 
     def _outdated(self, kind: Kept, before: float) -> Iterable[str]:

@@ -238,6 +238,13 @@ class Shelves:
         self._claims.pop(worker, None)
         self._thrown.pop((Switch.DRAIN, worker), None)
 
+    def _forget_strangers(self) -> None:
+        """Who was to be drained and is not known had left before it heard of it."""
+        drains = [name for switch, name in self._thrown if switch is Switch.DRAIN]
+        for name in drains:
+            if name not in self._workers:
+                del self._thrown[Switch.DRAIN, name]
+
     def _depth(self, queue: str) -> int:
         return sum(t.queue == queue and t.place in WAITING for t in self._tasks.values())
 

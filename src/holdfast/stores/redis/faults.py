@@ -125,7 +125,9 @@ def away(where: str, address: Address, error: Exception) -> StoreError:
     if isinstance(error, redis.TimeoutError) and not text.startswith(AT_FIRST):
         return StoreUnavailable(f"{where} did not answer in time: {reason}")
     hint = _other_scheme(address) if address.tls and text.startswith(CONNECTING) else ""
-    return StoreUnavailable(f"{where} cannot be reached: {reason}{hint}")
+    told = StoreUnavailable(f"{where} cannot be reached: {reason}{hint}")
+    told.unwritten = text.startswith(AT_FIRST) or _CONNECTING.match(text) is not None
+    return told
 
 
 def _reason(error: Exception, address: Address) -> str:

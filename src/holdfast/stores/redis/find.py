@@ -18,7 +18,7 @@ from holdfast.stores.redis.reads import load, unless_foreign
 from holdfast.stores.redis.record import DEFAULTS, from_iso
 
 LOOK_LIMIT = 1000  # records compared for one page, however few of them match
-SIFTED = 250  # of them at once, where most do not match
+AT_ONCE = 250  # of them, where most do not match, or a page is long
 DATED_LIMIT = 50_000  # ids of a span of time put in order; with more, matches are not rare
 ROUNDING_SECONDS = 0.00001  # records tell the time in microseconds, the index as it came
 EVER = float("inf")
@@ -35,7 +35,8 @@ async def find(part: Partition, where: Filter, limit: int, cursor: str | None) -
     seen = 0
     while seen < look_limit:
         rare = 2 * len(found) < seen
-        asked = min(SIFTED if rare else BATCH, look_limit - seen)
+        wanted = max(BATCH, limit + 1 - len(found))  # one more tells whether there is a next page
+        asked = min(AT_ONCE if rare else wanted, AT_ONCE, look_limit - seen)
         ids = await walk(cursor, asked)
         for task in await load(part, await _sifted(part, ids, where) if rare else ids):
             if task is not None and where.matches(task):

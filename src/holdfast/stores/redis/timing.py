@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from holdfast.domain.errors import StoreUnavailable
 from holdfast.ports import BUCKETS, Timings
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.partition import BATCH, Partition
@@ -20,7 +21,13 @@ async def observe(part: Partition, batch: Sequence[Timings]) -> None:
     pairs = [(field, by) for field, by in grown.items() if by]
     for start in range(0, len(pairs), BATCH):
         words = [word for pair in pairs[start : start + BATCH] for word in pair]
-        await part.call(scripts.OBSERVE, *words, again=False)
+        try:
+            await part.call(scripts.OBSERVE, *words, again=False)
+        except StoreUnavailable as error:
+            if start == 0:
+                raise
+            # Whatever became of this part, those before it are written.
+            raise StoreUnavailable(str(error)) from error
 
 
 def _fields(timings: Timings) -> Iterator[tuple[str, int]]:

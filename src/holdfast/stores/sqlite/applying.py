@@ -143,6 +143,8 @@ def _write_bodies(txn: Txn, row: Standing, write: Write) -> None:
     started, facts = row.started, short(events)
     entry = n, version, request, started, facts, left, left_result, outcome, kept
     txn.add("journal_add", entry, size)
+    if data is not None:
+        txn.add("data_replaced", (n, version))
 
 
 def _stay(txn: Txn, row: Standing, write: Write) -> Task:

@@ -43,7 +43,9 @@ def not_a_database(path: Path, _: Exception) -> StoreForeign:
 
 
 def locked(path: Path, error: Exception) -> StoreUnavailable:
-    return StoreUnavailable(f"{path} is locked by another process: {error}")
+    told = StoreUnavailable(f"{path} is locked by another process: {error}")
+    told.unwritten = True
+    return told
 
 
 def away(path: Path, error: Exception) -> StoreUnavailable:

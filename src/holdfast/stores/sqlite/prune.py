@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.domain.task import Task
-from holdfast.ports import Kept
+from holdfast.ports import Kept, Switch
 from holdfast.stores import codec
 from holdfast.stores.sqlite import auditing, plan_verbs, trigger_verbs
 from holdfast.stores.sqlite.applying import delete
@@ -112,8 +112,12 @@ def _audit(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
 
 def _workers(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
     found = txn.rows("outdated_workers", age.steady_before, limit)
-    for (worker,) in () if dry_run else found:
-        leave(txn, worker)
+    if not dry_run:
+        for (worker,) in found:
+            leave(txn, worker)
+        # Who was to be drained and is not known had left before it heard of it.
+        txn.run("switches_of_strangers", Switch.DRAIN)
+        txn.forget_switches()
     return len(found)
 
 

@@ -39,7 +39,7 @@ SIZE_LIMIT = 8 << 20  # bytes of payloads and results in one statement
 WRITES = """
     ready_delete lease_delete task_add state_add state_put state_settle state_stay state_stay_marked
     state_place task_head ready_add checkpoint_delete checkpoint_put checkpoint_settled journal_add
-    key_put tombstone_put task_delete state_delete journal_delete audit_add
+    data_replaced key_put tombstone_put task_delete state_delete journal_delete audit_add
 """.split()
 
 # Queue, type, place and status left, those taken.

@@ -301,3 +301,15 @@ class Draining(OperatingContract):
         assert await switches.thrown() == [(DRAIN, "w-1"), (DRAIN, "w-2")]
         assert await prune(hands, Kept.WORKERS, older_than_seconds=50) == 1
         assert await switches.thrown() == [(DRAIN, "w-2")]
+
+    async def test_a_drain_of_a_worker_that_had_left_before_is_cleaned_up(
+        self, hands: Hands, switches: SwitchHands
+    ) -> None:
+        await hands.store.renew(beat("w-1"), [], lease_seconds=LEASE_SECONDS)
+        for switch, name in ((DRAIN, "w-1"), (DRAIN, "gone"), (INTAKE, "gone"), (CLAIMING, "gone")):
+            await switches.off(switch, name)
+        queues = [(CLAIMING, "gone"), (INTAKE, "gone")]
+        await prune(hands, Kept.WORKERS, older_than_seconds=50, dry_run=True)
+        assert await switches.thrown() == sorted([*queues, (DRAIN, "gone"), (DRAIN, "w-1")])
+        assert await prune(hands, Kept.WORKERS, older_than_seconds=50) == 0
+        assert await switches.thrown() == sorted([*queues, (DRAIN, "w-1")])

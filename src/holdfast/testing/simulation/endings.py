@@ -92,7 +92,8 @@ async def decide_plans(world: World, person: Actor, *, at_last: bool) -> None:
     async with person.app:
         for shelf in list(world.store.plans._shelves.values()):
             if not shelf.plan.settled and waits_for_a_person(shelf.plan):
-                await hand.decide(shelf.plan, at_last=at_last)
+                with suppress(Refused):  # it may end at the same time; if not, it is met again
+                    await hand.decide(shelf.plan, at_last=at_last)
 
 
 def judge_plans(world: World) -> None:

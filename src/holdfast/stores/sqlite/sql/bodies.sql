@@ -34,13 +34,24 @@ SELECT version, started, events FROM journal WHERE n = ? ORDER BY version;
 SELECT events FROM tasks WHERE n = ?;
 
 -- name: bodies_get
-SELECT stage, result, outcome, data FROM journal WHERE n = ? ORDER BY version;
+SELECT stage, result, outcome, data FROM journal
+WHERE n = ? AND (stage IS NOT NULL OR outcome IS NOT NULL OR data IS NOT NULL) ORDER BY version;
 
 -- name: outcome_get
 SELECT outcome FROM journal WHERE n = ? AND outcome IS NOT NULL ORDER BY version DESC LIMIT 1;
 
 -- name: stages_forget
 UPDATE journal SET stage = NULL, result = NULL, data = NULL WHERE n = ?;
+
+-- name: data_replaced
+-- Of the writes before this one, the last that left data: so there is never more than one. It is
+-- the nearest, so the whole history is not gone through each time.
+UPDATE journal SET data = NULL FROM jsonb_each(?) AS e
+WHERE seq = (
+    SELECT seq FROM journal AS older
+    WHERE older.n = e.value ->> 0 AND older.version < e.value ->> 1 AND older.data IS NOT NULL
+    ORDER BY older.version DESC LIMIT 1
+);
 
 -- name: data_keep
 UPDATE journal SET data = ?2

@@ -24,6 +24,9 @@ ON CONFLICT (switch, name) DO NOTHING;
 -- name: switch_set_back
 DELETE FROM switches WHERE switch = ? AND name = ?;
 
+-- name: switches_of_strangers
+DELETE FROM switches WHERE switch = ? AND name NOT IN (SELECT worker FROM workers);
+
 -- name: switches_of
 SELECT name FROM switches WHERE switch = ?;
 

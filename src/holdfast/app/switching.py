@@ -1,0 +1,61 @@
+"""What a person has switched off: to do it, and to say so in good time.
+
+The store itself refuses what a switch forbids, in the step that it forbids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from holdfast.app.phrases import span
+from holdfast.domain import bulk, names
+from holdfast.domain.audit import Audit
+from holdfast.domain.errors import InvalidInput
+from holdfast.domain.task import By
+from holdfast.ports import Store, Switch, Thrown
+
+ON, OFF = "on", "off"
+
+
+async def intake_is_paused(store: Store, queues: Collection[str]) -> str | None:
+    """One of these queues whose intake is paused."""
+    for thrown in await store.switches():
+        if thrown.switch is Switch.INTAKE and thrown.name in queues:
+            return thrown.name
+    return None
+
+
+async def turn_queue(
+    store: Store, switch: Switch, queue: str, *, on: bool, by: By, now: float
+) -> bool:
+    """Pause or resume its intake or its claiming; False: it was so already."""
+    if queue == bulk.QUEUE:
+        raise InvalidInput(f"queue {queue!r} is the engine's own: bulk actions would stand still")
+    command = f"{'resume' if on else 'pause'} {switch}"
+    entry = _entry(f"queue:{names.check('queue', queue)}", command, by, now, on=on)
+    return await store.throw(switch, queue, on=on, audit=entry)
+
+
+def told(thrown: Thrown, now: float, reason: str) -> str:
+    """Of a queue: what, since when, by whom, why, and how to undo it. ``reason``: as it may be
+    shown."""
+    what, queue, by = thrown.switch, thrown.name, thrown.by
+    place = f" on {by.origin}" if by.origin else ""
+    why = f" ({reason})" if reason else ""
+    return (
+        f"{what} of queue {queue} is paused since {span(now - thrown.at)} by {by.actor}{place}"
+        f"{why}; resume: `holdfast queues resume {queue} --{what}` or "
+        f"POST /internal/queues/{queue}/{what}/resume"
+    )
+
+
+async def drain_worker(store: Store, worker: str, *, by: By, now: float) -> bool:
+    """False: it had been asked already."""
+    entry = _entry(f"worker:{worker}", "drain", by, now, on=False)
+    return await store.throw(Switch.DRAIN, worker, on=False, audit=entry)
+
+
+def _entry(about: str, command: str, by: By, now: float, *, on: bool) -> Audit:
+    names.check_text("reason", by.reason)
+    before, after = (OFF, ON) if on else (ON, OFF)
+    return Audit(task_id=about, command=command, by=by, at=now, before=before, after=after)

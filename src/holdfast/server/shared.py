@@ -1,0 +1,62 @@
+"""One look for all who ask for the same at once, and for those who ask soon after."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class _Look:
+    def __init__(self, task: asyncio.Task[Any], began: float) -> None:
+        self.task = task
+        self.began = began
+        self.until: float | None = None  # None: it is under way
+
+    def serves(self, now: float) -> bool:
+        return self.until is None or now < self.until
+
+
+class Looks:
+    """Of one process. The names are ours, so they are few."""
+
+    def __init__(self, steady: Callable[[], float]) -> None:
+        self._steady = steady
+        self._by_name: dict[str, _Look] = {}
+
+    async def at(self, name: str, look: Callable[[], Awaitable[T]], *, fresh_seconds: float) -> T:
+        """What was found at most so long ago. A look that took longer counts for as long as it
+        took: at most half of the time goes into looking. What was raised is not kept."""
+        found = self._by_name.get(name)
+        if found is None or not found.serves(self._steady()):
+            found = self._begin(name, look, fresh_seconds)
+        told: T = await asyncio.shield(found.task)  # one who gives up takes it from no other
+        return told
+
+    def forget(self, name: str) -> None:
+        """Something was changed; who asks now looks anew."""
+        self._by_name.pop(name, None)
+
+    def _begin(self, name: str, look: Callable[[], Awaitable[Any]], fresh_seconds: float) -> _Look:
+        made = _Look(asyncio.create_task(_await(look)), self._steady())
+
+        def ended(task: asyncio.Task[Any]) -> None:
+            now = self._steady()
+            failed = task.cancelled() or task.exception() is not None
+            made.until = now if failed else now + max(fresh_seconds, now - made.began)
+
+        made.task.add_done_callback(ended)
+        self._by_name[name] = made
+        return made
+
+    async def close(self) -> None:
+        looks = [look.task for look in self._by_name.values()]
+        for look in looks:
+            look.cancel()
+        await asyncio.gather(*looks, return_exceptions=True)
+
+
+async def _await(look: Callable[[], Awaitable[T]]) -> T:
+    return await look()

@@ -1,0 +1,141 @@
+"""Plans over HTTP: made once, looked at, asked, and nobody else's."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.server.conftest import Served
+
+
+def plan(plan_id: str = "p-1", **more: Any) -> dict[str, Any]:
+    order = {"planId": plan_id, "type": "tenant.upgrade", "payload": {"version": 7}}
+    return order | {"tenants": ["t-1", "t-2", "t-3"]} | more
+
+
+async def make(client: httpx.AsyncClient, **more: Any) -> dict[str, Any]:
+    answer = await client.post("/api/plans", json=plan(**more))
+    assert answer.status_code == 201, answer.text
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+async def test_a_plan_is_made_once_however_often_it_is_sent(idle: Served) -> None:
+    client = idle.client("operator")
+    first = await make(client, waves=["1", "100%"])
+    again = await make(client, waves=["1", "100%"])
+    assert first["planId"] == again["planId"] == "p-1"
+    assert first["total"] == 3
+    assert [wave["size"] for wave in first["waves"]] == [1, 2]
+    other = await client.post("/api/plans", json=plan(tenants=["t-9"]))
+    assert other.status_code == 409
+
+
+async def test_a_dry_run_says_what_would_be_and_writes_nothing(idle: Served) -> None:
+    client = idle.client("operator")
+    answer = await client.post("/api/plans", json=plan(dryRun=True, waves=["1", "100%"]))
+    assert answer.status_code == 200
+    assert [wave["tenants"] for wave in answer.json()["waves"]] == [["t-1"], ["t-2", "t-3"]]
+    assert (await client.get("/api/plans/p-1")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("wrong", "status"),
+    [
+        ({"tenants": []}, 422),
+        ({"tasks": [{"tenant": "t-1"}]}, 422),
+        ({"waves": ["50%"]}, 422),
+        ({"waves": ["2", "1"]}, 422),
+        ({"soak": "soon"}, 422),
+        ({"haltOn": "lots"}, 422),
+        ({"maxConcurrency": 0}, 422),
+        ({"maxConcurrency": "3"}, 422),
+        ({"type": "nobody"}, 404),
+        ({"payload": 7}, 422),
+        ({"planId": "a/b"}, 422),
+        ({"tenants": ["t-1", "t-1"]}, 422),
+    ],
+)
+async def test_a_plan_that_is_wrong_is_refused_whole(
+    idle: Served, wrong: dict[str, Any], status: int
+) -> None:
+    answer = await idle.client().post("/api/plans", json=plan() | wrong)
+    assert answer.status_code == status, answer.text
+    assert (await idle.client().get("/api/plans")).json()["plans"] == []
+
+
+async def test_its_tasks_are_listed_in_its_order_page_by_page(idle: Served) -> None:
+    client = idle.client()
+    await make(client, tenants=[f"t-{n}" for n in range(7)], waves=["1", "100%"])
+    found, cursor = [], None
+    while True:
+        query = {"limit": "3"} | ({"cursor": cursor} if cursor else {})
+        page = (await client.get("/api/plans/p-1/tasks", params=query)).json()
+        found += [(task["tenantId"], task["wave"]) for task in page["tasks"]]
+        if (cursor := page["cursor"]) is None:
+            break
+    assert found == [(f"t-{n}", 1 if n == 0 else 2) for n in range(7)]
+    none = (await client.get("/api/plans/p-1/tasks?state=completed")).json()["tasks"]
+    assert none == []
+
+
+async def test_a_plan_can_be_paused_resumed_and_cancelled_and_no_more(idle: Served) -> None:
+    client = idle.client("operator")
+    await make(client)
+    paused = await client.post("/api/plans/p-1/pause", json={"reason": "the night"})
+    assert (paused.status_code, paused.json()["status"]) == (200, "PAUSED")
+    assert (await client.get("/api/plans/p-1")).json()["reason"] == "the night"
+    again = await client.post("/api/plans/p-1/pause")
+    assert again.status_code == 409
+    assert (await client.post("/api/plans/p-1/resume")).status_code == 200
+    assert (await client.post("/api/plans/p-1/cancel")).status_code == 200
+    entries = (await idle.client().get("/internal/audit?task=plan:p-1")).json()["entries"]
+    told = [(one["command"], one["refused"] is None) for one in reversed(entries)]
+    assert told == [
+        ("create", True),
+        ("pause", True),
+        ("pause", False),
+        ("resume", True),
+        ("cancel", True),
+    ]
+
+
+async def test_a_list_of_plans_has_pages_and_filters(idle: Served) -> None:
+    client = idle.client()
+    for number in range(5):
+        await make(client, plan_id=f"p-{number}", tenants=[f"t-{number}"])
+    await client.post("/api/plans/p-2/pause")
+    first = (await client.get("/api/plans?limit=3")).json()
+    rest = (await client.get("/api/plans", params={"cursor": first["cursor"]})).json()
+    ids = [one["planId"] for one in first["plans"] + rest["plans"]]
+    assert sorted(ids) == [f"p-{n}" for n in range(5)]
+    paused = (await client.get("/api/plans?status=PAUSED")).json()["plans"]
+    assert [one["planId"] for one in paused] == ["p-2"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/api/plans/{id}"),
+        ("GET", "/api/plans/{id}/tasks"),
+        ("GET", "/api/plans/{id}/events"),
+        ("POST", "/api/plans/{id}/pause"),
+    ],
+)
+async def test_a_plan_over_others_tenants_is_as_unknown_as_one_that_never_was(
+    idle: Served, method: str, path: str
+) -> None:
+    await make(idle.client())
+    client = idle.client("of-two")
+    foreign = await client.request(method, path.format(id="p-1"))
+    nobodys = await client.request(method, path.format(id="x-1"))
+    assert (foreign.status_code, foreign.json()["code"]) == (404, "plan-not-found")
+    assert foreign.text == nobodys.text.replace("x-1", "p-1")
+
+
+async def test_a_token_of_some_tenants_makes_plans_for_those_alone(idle: Served) -> None:
+    client = idle.client("of-two")
+    assert (await client.post("/api/plans", json=plan())).status_code == 403
+    mine = await client.post("/api/plans", json=plan(tenants=["t-1", "t-2"]))
+    assert mine.status_code == 201
+    assert (await client.get("/api/plans/p-1")).status_code == 200
