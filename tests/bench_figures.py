@@ -17,7 +17,7 @@ def add(
     one: Who,
     values: list[float],
     measure: str = "rate",
-    **case: int,
+    **case: int | str,
 ) -> None:
     book.figure(question, one, case, measure, "tasks/s").values.extend(values)
 

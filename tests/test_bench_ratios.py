@@ -26,6 +26,9 @@ GOALS = {
     "find_due_with_lease_1m_vs_1k": 0.83,
     "plan_10k_vs_plain": None,
     "plan_10k_100_slots_vs_plain": None,
+    "page_p99_redis_50_ms": 1,
+    "page_p99_sqlite_50_ms": 1,
+    "service_p99_50_ms_at_2000": 1,
 }
 
 

@@ -39,7 +39,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     question: str
     who: Who
-    case: dict[str, int]
+    case: Mapping[str, int | str]
     run: Callable[[], Result]
     runs: int | None = None  # at most
     main: tuple[str, str] = ("rate", "tasks/s")  # where a problem is written down

@@ -12,7 +12,7 @@ from bench.harness.figures import OURS, Book, Figure
 from bench.harness.paths import DOCS
 from bench.harness.plots import plots
 from bench.harness.ratios import FEW
-from bench.harness.tables import number, table
+from bench.harness.tables import number, shown, table
 
 TEMPLATE = Path(__file__).with_name("performance.md.tmpl")
 LIMITS = Path(__file__).with_name("limits.toml")
@@ -71,7 +71,7 @@ def _asked(figure: Figure) -> tuple[object, ...]:
     """What was asked, whether with all tasks and samples or, of who is slow, with fewer."""
     case = {name: value for name, value in figure.case.items() if name != "samples"}
     if "tasks" in case:
-        case["tasks"] = max(FEW, case["tasks"])
+        case["tasks"] = max(FEW, int(case["tasks"]))
     return figure.question, figure.measure, tuple(sorted(case.items()))
 
 
@@ -93,7 +93,7 @@ def _ahead(figures: list[Figure]) -> list[str]:
     if not ahead:
         return []
     ahead.sort(key=lambda figure: -sign * (figure.median or 0.0))
-    case = ", ".join(f"{name} {value:,}" for name, value in own.case.items())
+    case = ", ".join(f"{name} {shown(value)}" for name, value in own.case.items())
     names = "; ".join(f"{f.who.label} ({f.who.settings}) {number(f.median or 0.0)}" for f in ahead)
     what = f"{own.question}, {own.measure}{f' ({case})' if case else ''}, {own.unit}"
     return [f"- {what}: {names} – ours ({own.who.store}) {number(own.median or 0.0)}"]

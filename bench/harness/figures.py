@@ -32,7 +32,7 @@ class Figure(msgspec.Struct, kw_only=True):
 
     question: str
     who: Who
-    case: dict[str, int]  # {"tasks": 10000, "workers": 1}
+    case: dict[str, int | str]  # {"tasks": 10000, "workers": 1}
     measure: str  # "rate"
     unit: str  # "tasks/s"
     values: list[float] = []
@@ -67,7 +67,7 @@ class Book:
         return iter(self._figures.values())
 
     def figure(
-        self, question: str, who: Who, case: Mapping[str, int], measure: str, unit: str
+        self, question: str, who: Who, case: Mapping[str, int | str], measure: str, unit: str
     ) -> Figure:
         asked = Figure(question=question, who=who, case=dict(case), measure=measure, unit=unit)
         return self._figures.setdefault(_key(asked), asked)
@@ -80,7 +80,7 @@ class Book:
         engine: str | None = None,
         store: str | None = None,
         settings: str | None = "best",
-        **case: int,
+        **case: int | str,
     ) -> list[Figure]:
         """Those that have a value."""
         return [

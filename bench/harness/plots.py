@@ -60,7 +60,8 @@ def _growth(book: Book) -> str | None:
     for store in ("redis", "sqlite"):
         for measure, label in (("rate", "that many wait"), ("beside", "1 000 wait")):
             found = book.find("growth", measure, engine=OURS, store=store)
-            points = [(f.case["waiting"], f.median or 0.0) for f in found if "waiting" in f.case]
+            many = [f for f in found if "waiting" in f.case]
+            points = [(float(f.case["waiting"]), f.median or 0.0) for f in many]
             if points:
                 line = svg.Line(
                     label=f"{store}, {label}", points=sorted(points), dashed=measure == "beside"

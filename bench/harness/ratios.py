@@ -25,6 +25,10 @@ ON_ANY = (*ON_REDIS, "pgqueuer")
 MANY = (1_000_000, 100_000)  # waiting or settled
 FEW_TRIGGERS = 1_000
 PLANNED = (10_000, 1_000)  # tasks
+PAGED = (1_000_000, 50_000)  # settled
+PAGE_MS = ANSWER_MS = 50.0  # at most, of 99 in a hundred
+ASKED = 2_000  # requests a second, of which so many must come through:
+REACHED = 0.99
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,7 +146,7 @@ def _peers(figures: Sequence[Figure]) -> list[Figure]:
 def _drain(book: Book, empty: Ratio, *, store: str | None) -> Ratio:
     found = partial(book.find, "drain", workers=1, tenants=0)
     ours = found(engine=OURS, store="redis", tasks=FEW)
-    peers = [one for one in found(store=store, settings=None) if one.case["tasks"] <= FEW]
+    peers = [one for one in found(store=store, settings=None) if int(one.case["tasks"]) <= FEW]
     return _fastest(empty, ours, peers, rivals=RIVALS["drain"], store=store)
 
 
@@ -223,6 +227,39 @@ def _plans(book: Book, empty: Ratio, *, slots: int) -> Ratio:
     return _worse(empty, PLANNED, pair)
 
 
+def _pages(book: Book, empty: Ratio, *, store: str) -> Ratio:
+    """The slowest kind."""
+    for size in PAGED:
+        found = book.find("pages", "p99", engine=OURS, store=store, settled=size)
+        if found:
+            slowest = max(found, key=_median)
+            note = f"the slowest of {len(found)} kinds: {slowest.case['page']}"
+            if size != PAGED[0]:
+                note += f"; not judged, for it had {size:,} only"
+            return _within(empty, slowest, PAGE_MS, note, judged=size == PAGED[0])
+    return msgspec.structs.replace(empty, note="not measured in this run")
+
+
+def _service(book: Book, empty: Ratio) -> Ratio:
+    found = partial(book.find, "service", engine=OURS, rate=ASKED, batch=1, workers=0)
+    slow, reached = found("p99"), found("reached")
+    if not slow or not reached:
+        return msgspec.structs.replace(empty, note="not measured in this run")
+    note = f"{_median(reached[0]):,.0f} of {ASKED:,} requests/s came through"
+    kept_up = _median(reached[0]) >= REACHED * ASKED
+    ratio = _within(empty, slow[0], ANSWER_MS, note)
+    return ratio if kept_up else msgspec.structs.replace(ratio, value=0.0)
+
+
+def _within(empty: Ratio, own: Figure, most: float, note: str, *, judged: bool = True) -> Ratio:
+    """A bound on ours."""
+    other = Side(who="the bound", value=most, unit=own.unit)
+    value = most / _median(own)
+    return msgspec.structs.replace(
+        empty, value=value, ours=_side(own), other=other, note=note, judged=judged
+    )
+
+
 def _worse(empty: Ratio, sizes: Sequence[int], pair: Callable[[str, int], Pair]) -> Ratio:
     """Of the two stores."""
     found, whole = [], 0
@@ -281,4 +318,7 @@ _PICKS: tuple[Pick, ...] = (
     _pick(_triggers, "find_due_with_lease_1m_vs_1k", 0.83, measure="with_lease"),
     _pick(_plans, "plan_10k_vs_plain", None, slots=0),
     _pick(_plans, "plan_10k_100_slots_vs_plain", None, slots=100),
+    _pick(_pages, "page_p99_redis_50_ms", 1, store="redis"),
+    _pick(_pages, "page_p99_sqlite_50_ms", 1, store="sqlite"),
+    _pick(_service, "service_p99_50_ms_at_2000", 1),
 )  # fmt: skip

@@ -24,6 +24,8 @@ TITLES = {
     "recovery": "Recovery after kill -9",
     "triggers": "Triggers",
     "plans": "Plans",
+    "pages": "Pages of long lists",
+    "service": "The service",
 }
 
 

@@ -37,11 +37,15 @@ def _row(key: tuple[object, ...], found: dict[str, Figure], measures: Sequence[s
         who.engine,
         who.store,
         who.settings if not who.is_ours else "as it comes",
-        *(f"{value:,}" if isinstance(value, int) else str(value) for value in case),
+        *map(shown, case),
         *(spread(found[m]) if m in found else "–" for m in measures),
         str(max(len(figure.values) for figure in found.values())),
         "; ".join(notes),
     ]
+
+
+def shown(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def spread(figure: Figure) -> str:

@@ -1,0 +1,187 @@
+"""What the service bears: `python -m bench.questions.service`.
+
+`holdfast serve --no-workers` on Redis, and in another process callers who post tasks at a fixed
+rate, whatever becomes of them (`service_load.py`). Each case has a service and a server of its own;
+in the end the store must have every task that was accepted. CPU is what the process of the service
+used for a request, the server's own work on it stands beside.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+
+from bench.harness import processes
+from bench.harness.bench import Bench, Case, Result
+from bench.harness.command import ask_alone
+from bench.harness.loop import run
+from bench.harness.paths import PYTHON
+from bench.harness.places import Place
+from bench.harness.plan import Part
+from bench.harness.processes import Failed, Process
+from bench.questions.service_load import Felt, Load
+from holdfast import Holdfast
+from holdfast.server import tokens as tk
+from holdfast.testing.servers.waiting import until
+
+NAME = "service"
+STORE = "redis"
+APP = "bench.questions.service_app:app"
+SECONDS = {True: 5.0, False: 20.0}  # quick or not
+GOAL_RATE = 2_000  # requests a second
+RATES = (500, 1_000, GOAL_RATE, 2_500)
+WITH_WORKER = (500, 1_000)
+BATCH, BATCH_RATES = 100, (20, 50)
+CONNECTIONS = 64
+WARM = {"rate": 200.0, "seconds": 1.0}  # before what is measured
+NO_LIMIT = 1e9  # requests a second of the token
+READY_SECONDS = 30.0
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    rate: int  # requests a second
+    batch: int = 1  # tasks in a request
+    workers: int = 0  # processes that do the tasks meanwhile
+
+    def case(self) -> dict[str, int | str]:
+        return {"rate": self.rate, "batch": self.batch, "workers": self.workers}
+
+
+def parts(bench: Bench) -> list[Part]:
+    goal = Asked(rate=GOAL_RATE)
+    others = [Asked(rate=rate) for rate in RATES if rate != GOAL_RATE]
+    others += [Asked(rate=rate, batch=BATCH) for rate in BATCH_RATES]
+    others += [Asked(rate=rate, workers=1) for rate in WITH_WORKER]
+    return [
+        Part(question=NAME, what="goal", cases=[_case(bench, goal, None)]),
+        Part(question=NAME, what="rest", cases=[_case(bench, one, 1) for one in others]),
+    ]
+
+
+def _case(bench: Bench, asked: Asked, runs: int | None) -> Case:
+    seconds = SECONDS[bench.quick]
+    return Case(
+        question=NAME,
+        who=bench.ours.on(STORE),
+        case=asked.case(),
+        run=partial(_borne, bench, asked, seconds),
+        runs=runs,
+        main=("p99", "ms"),
+        about=seconds + 5.0,
+    )
+
+
+def _borne(bench: Bench, asked: Asked, seconds: float) -> Result:
+    with bench.places.open(STORE) as place:
+        return borne(place, asked, seconds)
+
+
+def borne(place: Place, asked: Asked, seconds: float, connections: int = CONNECTIONS) -> Result:
+    with serving(place, workers=asked.workers) as service:
+        load = Load(
+            url=service.url,
+            token=service.token,
+            rate=asked.rate,
+            seconds=seconds,
+            connections=min(connections, asked.rate),
+            batch=asked.batch,
+        )
+        warm = laid(msgspec.structs.replace(load, **WARM))
+        before = service.cpu_seconds(), _cpu_of_server(place)
+        felt = laid(load)
+        after = service.cpu_seconds(), _cpu_of_server(place)
+    kept = run(count(place.url))
+    accepted = (warm.accepted + felt.accepted) * asked.batch
+    if kept != accepted:
+        raise Failed(f"{accepted} tasks were accepted, and the store has {kept}")
+    own, servers = (1e6 * (b - a) / felt.asked for a, b in zip(before, after, strict=True))
+    return Result(values=_values(felt) | {"cpu": (own, "µs"), "redis_cpu": (servers, "µs")})
+
+
+def _values(felt: Felt) -> dict[str, tuple[float, str]]:
+    return {
+        "reached": (felt.asked / felt.took_seconds, "requests/s"),
+        "p50": (felt.p50_ms, "ms"),
+        "p99": (felt.p99_ms, "ms"),
+        "max": (felt.max_ms, "ms"),
+        "refused": (felt.asked - felt.accepted, "requests"),
+    }
+
+
+def laid(load: Load) -> Felt:
+    words = [str(PYTHON), "-m", "bench.questions.service_load"]
+    words += [msgspec.json.encode(load).decode()]
+    return msgspec.convert(processes.call(words, seconds=2 * load.seconds + 60.0), Felt)
+
+
+async def count(url: str) -> int:
+    """Of tasks in the store, in whatever state."""
+    async with Holdfast(url) as app:
+        return sum((await app.store.stats()).by_status.values())
+
+
+# -- the service
+
+
+class Serving(msgspec.Struct, frozen=True, kw_only=True):
+    process: Any
+    url: str
+    token: str
+
+    def cpu_seconds(self) -> float:
+        return cpu_seconds(self.process.pid)
+
+
+@contextmanager
+def serving(place: Place, *, workers: int = 0) -> Iterator[Serving]:
+    """As people start it: a process for the service, and one for the workers."""
+    with TemporaryDirectory(prefix="holdfast-bench-") as folder:
+        path = Path(folder) / "tokens.json"
+        token, text = tk.make("bench", tk.Role.ADMIN, rate=NO_LIMIT)
+        tk.write(path, [token])
+        extra = {
+            "HOLDFAST_STORE": place.url,
+            "HOLDFAST_TOKENS": str(path),
+            "HOLDFAST_LOG": "json",
+        }
+        command = [str(PYTHON), "-m", "holdfast", "serve", APP, "--no-workers", "--port", "0"]
+        if workers:
+            command += ["--processes", str(workers)]
+        with Process(command, extra=extra) as process:
+            url = until(lambda: _address(process), "the service listens", seconds=READY_SECONDS)
+            yield Serving(process=process, url=url, token=text)
+            process.stop()
+
+
+def _address(process: Process) -> str:
+    if not process.alive:
+        raise Failed(f"the service ended by itself; {process.complaint()}")
+    try:
+        return str(process.answer()["url"])
+    except Failed:
+        return ""  # not yet
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system, as Linux tells it; 0 where nobody tells."""
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(words[11]) + int(words[12])) / TICKS
+
+
+def _cpu_of_server(place: Place) -> float:
+    return 0.0 if place.redis is None else cpu_seconds(place.redis.pid)
+
+
+if __name__ == "__main__":
+    ask_alone(NAME)
