@@ -68,9 +68,10 @@ async def test_what_a_token_of_some_tenants_is_refused_is_written_down(idle: Ser
 
 async def test_a_token_that_is_always_refused_cannot_fill_the_audit(idle: Served) -> None:
     client = idle.client("of-t-1")
-    for _ in range(30):
+    for _ in range(150):
         await client.post(APPLY, json=MAIL | {"tenant": "t-2"})
-    assert len(await audited(idle)) <= 4
+    found = (await idle.client().get("/internal/audit?limit=200")).json()["entries"]
+    assert 20 <= len(found) < 150
 
 
 async def test_an_unknown_id_is_no_refusal(idle: Served) -> None:

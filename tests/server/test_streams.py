@@ -214,7 +214,7 @@ def test_one_token_cannot_take_all_streams(
         for client in (viewer, viewer, admin):
             answer = open_ones.enter_context(client.stream("GET", ALERTS))
             assert answer.status_code == 200
-        assert refusal(viewer) == (429, "too-many-streams")
+        assert refusal(viewer) == (429, "too-many-streams-of-token")
 
 
 def test_a_stream_that_has_ended_leaves_its_room(

@@ -51,6 +51,8 @@ class TooManyStreams(HoldfastError):
 class TooManyOfToken(TooManyStreams):
     """Of one token: another may still have room."""
 
+    code = "too-many-streams-of-token"
+
 
 class UnknownType(HoldfastError):
     code = "unknown-type"

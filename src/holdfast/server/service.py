@@ -51,7 +51,7 @@ READS = frozenset({"GET", "HEAD", "OPTIONS"})
 ANONYMOUS = Caller(actor="anonymous", origin="", role=tk.Role.VIEWER, tenants=frozenset())
 WRONG_TOKENS_RATE = 1.0  # a second, of one address
 COMMANDS = frozenset([*OPERATOR, TriggerCommand.FIRE, "stop"])
-REFUSALS_RATE = 1.0  # a second, of one token: how many are written down that a route refused
+REFUSALS_RATE = 10.0  # a second, of one token: more are not written down
 STRANGERS_RATE = 0.1  # a second, of all: how many of them are written down
 
 

@@ -160,7 +160,7 @@ async def outage_fails_the_run(_: Real, worker: Worker, name: str) -> bool:
     return any(one.live and name in one.beat.types for one in live)
 
 
-@mutant(Run, "refusal")
+@mutant(Run, "refusal", seed=35)
 def poison_never_stops(real: Real, run: Run) -> Failure | None:
     """A task that kills its workers is run again and again."""
     run.task = msgspec.structs.replace(run.task, crashes=0)
@@ -208,7 +208,7 @@ def given_back_to_nobody(real: Real, *arguments: Any, **options: Any) -> Transit
     return msgspec.structs.replace(asked, next=Next.PARKED)
 
 
-@mutant(decide, "snooze", seed=143)
+@mutant(decide, "snooze", seed=29)
 def snoozed_stage_not_undone(real: Real, *arguments: Any, **options: Any) -> Transition:
     """A stage that has snoozed is taken for one that was not begun."""
     asked: Transition = real(*arguments, **options)
@@ -223,7 +223,7 @@ def snooze_without_its_data(real: Real, *arguments: Any, **options: Any) -> Tran
     return msgspec.structs.replace(asked, checkpoint=None, data=None)
 
 
-@mutant(decide, "snooze", seed=27)
+@mutant(decide, "snooze", seed=46)
 def snooze_over_a_request(real: Real, task: Task, *rest: Any, **options: Any) -> Transition:
     """A cancel or pause that waits is forgotten when the stage snoozes."""
     flags = {"cancel_requested": False, "pause_requested": False}

@@ -69,7 +69,7 @@ def pause_does_not_reach_tasks(real: Real, *arguments: Any) -> Command | None:
     return None if wanted is Command.PAUSE else wanted
 
 
-@mutant(members, "wanted", seed=11)
+@mutant(members, "wanted", seed=41)
 def rollback_leaves_the_waiting(real: Real, plan: Plan, *rest: Any) -> Command | None:
     """What has not begun when all of a plan is rolled back is not cancelled."""
     wanted: Command | None = real(plan, *rest)
@@ -77,26 +77,26 @@ def rollback_leaves_the_waiting(real: Real, plan: Plan, *rest: Any) -> Command |
     return None if waits and plan.status is PlanStatus.ROLLING_BACK else wanted
 
 
-@mutant(Reach, "send", seed=353)
+@mutant(Reach, "send", seed=125)
 async def hold_back_dropped(real: Real, reach: Reach, plan: Plan, orders: Any) -> Reached:
     """A task whose tenant turns out to be busy keeps its slot."""
     kept = [(task, command) for task, command in orders if command is not Command.HOLD_BACK]
     return await real(reach, plan, kept)  # type: ignore[no-any-return]
 
 
-@mutant(Book, "to_undo", seed=17)
+@mutant(Book, "to_undo", seed=41)
 def rolled_back_oldest_first(real: Real, book: Book, most: int) -> list[int]:
     """A rollback goes through the tasks in the order in which they ran."""
     return sorted(real(book, book.plan.total))[:most]
 
 
-@mutant(Book, "unended", seed=23)
+@mutant(Book, "unended", seed=29)
 def cancel_forgets_the_waiting(real: Real, book: Book) -> Iterable[int]:
     """A cancel reaches only what has begun."""
     return (index for index in real(book) if index in book.members)
 
 
-@mutant(in_memory, "_may_write", seed=35)
+@mutant(in_memory, "_may_write", seed=137)
 def driver_writes_without_its_lease(_: Real, plan: Plan, change: PlanChange) -> bool:
     """Of a driver's write the version is compared, the lease is not."""
     return plan.version == change.before.version
