@@ -102,7 +102,7 @@ def test_a_canary_that_halts_makes_watch_end_with_an_error(world: World) -> None
     work_until_over(world, begun["bulkId"])
     watched = world.cli("bulk", "watch", begun["bulkId"])
     assert watched.exit_code == Exit.FAILED
-    assert "resume halted  1 done, 0 left, 1 failed again" in watched.stdout
+    assert "resume halted  1 done, 2 left, 1 failed again" in watched.stdout
     assert "1 of 1 have failed again" in watched.stdout
     [line] = world.cli("bulk", "watch", begun["bulkId"], "--json").stdout.splitlines()
     assert json.loads(line)["phase"] == "halted"

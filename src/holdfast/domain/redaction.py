@@ -2,6 +2,7 @@
 
 A hostile text must not hold up who shows it, so each pattern begins at a fixed word and never goes
 over the same text twice: possessive parts, bounds, and no two parts that could share a character.
+No group is possessive: before Python 3.11.5 such a one may lose what it has matched.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ def _rule(hints: str, pattern: str, shown: str = HIDDEN) -> _Rule:
 _QUOTE = r"""(?:\\{0,7}["'])"""
 _BETWEEN = rf"{_QUOTE}?[ \t]{{0,8}}(?:=>|[:=])[ \t]{{0,8}}"
 _VALUE = (
-    r"""(?:"(?:[^"\\]|\\.)*+"?"""  # quoted; the end may have been cut off
-    r"""|'(?:[^'\\]|\\.)*+'?"""
+    r"""(?:"(?:[^"\\]|\\.)*"?"""  # quoted; the end may have been cut off
+    r"""|'(?:[^'\\]|\\.)*'?"""
     r"""|\\{1,7}"[^"]*+"?"""  # in JSON within JSON
     r"""|[^\s,;&"']++)"""
 )
@@ -54,7 +55,7 @@ _RULES = (
     _rule(
         "private",
         r"-----BEGIN [A-Z0-9 ]{0,40}?PRIVATE KEY[A-Z0-9 ]{0,40}-----"
-        r"[^-]*+(?:-(?!----END)[^-]*+)*+(?:-----END [A-Z0-9 ]{0,60}-----)?",
+        r"(?s:.*?)(?:-----END [A-Z0-9 ]{0,60}-----|\Z)",
     ),
     _rule("://", r'(?<=://)([^\s/:@"<>]*+):[^\s/"<>]*@', rf"\1:{HIDDEN}@"),
     _rule(
