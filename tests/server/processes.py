@@ -35,7 +35,6 @@ flow = app.workflow("slow", payload=str)
 async def first(ctx: Context, order: str) -> str:
     if order == "forever":
         await asyncio.Event().wait()
-    await asyncio.sleep(float(order))
     return order
 
 plain = app.workflow("plain", payload=str)

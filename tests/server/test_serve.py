@@ -54,7 +54,7 @@ def test_one_process_answers_works_and_ends_in_peace(tmp_path: Path) -> None:
 def test_it_can_be_split_into_service_and_worker_processes(tmp_path: Path) -> None:
     with Serving(tmp_path, "--no-workers", "--processes", "2", HOLDFAST_LEASE="2s") as serving:
         serving.listening()
-        answer = serving.apply("slow", "0.1", 40.0)
+        answer = serving.apply("slow", "soon", 40.0)
         assert answer.status == 200, answer.body
         found = until(lambda: workers_of(serving, 2), "both are there", seconds=40)
         assert serving.pid not in found
