@@ -1,15 +1,18 @@
 """Several partitions on one server, and the chain of audits over them."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from holdfast.domain.audit import Audit, Chain, first_break
 from holdfast.domain.task import By
-from holdfast.stores.redis import chain, prune_audit, sealing, verbs
+from holdfast.stores.redis import address, chain, prune_audit, sealing, verbs
 from holdfast.stores.redis.keys import Keys
 from holdfast.stores.redis.link import Link
 from holdfast.stores.redis.partition import Partition, Terms
 from holdfast.stores.redis.partitions import Partitions
 from holdfast.testing.clock import ManualClock
+from holdfast.testing.servers import RedisServer
 
 ALL = 10_000
 COUNT = 3  # partitions
@@ -78,3 +81,13 @@ class Parts:
 def entry(task_id: str, at: float) -> Audit:
     by = By(actor="ada", reason="because")
     return Audit(task_id=task_id, command="pause", by=by, at=at, before="A", after="B")
+
+
+@asynccontextmanager
+async def opened(server: RedisServer, namespace: str) -> AsyncIterator[Parts]:
+    link = Link(address.parse(server.url))
+    await link.open()
+    try:
+        yield Parts(link, namespace)
+    finally:
+        await link.close()

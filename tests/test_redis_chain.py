@@ -9,11 +9,11 @@ import pytest
 
 from holdfast.domain.audit import Anchor, first_break
 from holdfast.domain.errors import PartlyUnavailable, SerialisationError, StoreUnavailable
-from holdfast.stores.redis import address, chain, scripts, sealing, verbs
-from holdfast.stores.redis.link import Link, Script
+from holdfast.stores.redis import chain, scripts, sealing, verbs
+from holdfast.stores.redis.link import Script
 from holdfast.stores.redis.partition import Partition
 from holdfast.testing.servers import RedisServer
-from tests.redis_chains import ALL, Parts, entry
+from tests.redis_chains import ALL, Parts, entry, opened
 from tests.redis_stores import Bench, benched
 
 Trim = Callable[[sealing.Waiting, int], Awaitable[None]]
@@ -21,10 +21,8 @@ Trim = Callable[[sealing.Waiting, int], Awaitable[None]]
 
 @pytest.fixture
 async def parts(redis_server: RedisServer, redis_namespace: str) -> AsyncIterator[Parts]:
-    link = Link(address.parse(redis_server.url))
-    await link.open()
-    yield Parts(link, redis_namespace)
-    await link.close()
+    async with opened(redis_server, redis_namespace) as parts:
+        yield parts
 
 
 @pytest.fixture

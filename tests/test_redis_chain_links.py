@@ -6,19 +6,16 @@ from typing import Any
 import pytest
 
 from holdfast.domain.audit import Audit, first_break
-from holdfast.stores.redis import address, chain, prune_audit
-from holdfast.stores.redis.link import Link
+from holdfast.stores.redis import chain, prune_audit
 from holdfast.testing.servers import RedisServer
-from tests.redis_chains import ALL, Parts, entry
+from tests.redis_chains import ALL, Parts, entry, opened
 from tests.redis_stores import Bench, benched
 
 
 @pytest.fixture
 async def parts(redis_server: RedisServer, redis_namespace: str) -> AsyncIterator[Parts]:
-    link = Link(address.parse(redis_server.url))
-    await link.open()
-    yield Parts(link, redis_namespace)
-    await link.close()
+    async with opened(redis_server, redis_namespace) as parts:
+        yield parts
 
 
 @pytest.fixture

@@ -101,6 +101,10 @@ def _reason(error: Exception) -> str:
 
 def url_of(bound: socket.socket) -> str:
     host, port = bound.getsockname()[:2]
+    return url_at(host, port)
+
+
+def url_at(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
