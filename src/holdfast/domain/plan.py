@@ -17,6 +17,7 @@ from holdfast.domain.audit import Audit
 from holdfast.domain.machine import Machine
 from holdfast.domain.plan_events import PlanEvent
 from holdfast.domain.task import Lease
+from holdfast.domain.transition import Submission
 
 KEEP_SECONDS = 30 * 86_400.0
 
@@ -346,6 +347,7 @@ class PlanChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     next: PlanNext
     delay_seconds: float = 0.0
     audit: Audit | None = None
+    follows: tuple[Submission, ...] = ()  # tasks that come into being in the same step
 
     @property
     def is_news(self) -> bool:

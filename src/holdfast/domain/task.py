@@ -90,6 +90,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     key: str | None = None
     trace_id: str | None = None
     user: Any = None  # plain JSON: whom the work is for
+    callback: str | None = None  # the URL that is told how it ended
     stages: tuple[str, ...]
     workflow: bool = False
     hold: bool = False  # its tenant's line stays closed while it rests unsettled

@@ -48,6 +48,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     not_if_moved_on: bool = False  # refuse when newer work has run for the tenant
     not_if_busy: bool = False  # refuse when it would have to wait in its tenant's line
     audit: Audit | None = None
+    follows: tuple[Submission, ...] = ()  # tasks that come into being in the same step
 
     @property
     def task_id(self) -> str:

@@ -1,5 +1,5 @@
 """What the engine asks of a store of plans. A plan's tasks may live in other partitions: nothing
-here touches a task."""
+here touches them."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ class PlanPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanStore(Protocol):
+    def beside(self, name: str, plan_id: str) -> str:
+        """The id for a new task that is to live where that plan does."""
+
     async def create(self, plan: Plan, tasks: PlanTasks, events: Sequence[PlanEvent]) -> Plan:
         """The plan of this id as it is now: this one, or one that was there before."""
 

@@ -196,6 +196,9 @@ class Store(Protocol):
     def home(self, task_id: str, *, tenant: str | None, key: str | None) -> str:
         """The id for a new task under which the store will find it again by the id alone."""
 
+    def beside(self, name: str, task_id: str) -> str:
+        """The id for a new task that is to live where that one does."""
+
     # Writes. Each element of a batch is written whole or not at all, and durable when answered.
 
     async def insert(
@@ -207,7 +210,9 @@ class Store(Protocol):
     ) -> Sequence[Claimed]:
         """Hand out what is ready. A repeat of a worker's last request hands out the same again."""
 
-    async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]: ...
+    async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
+        """With a transition the tasks that follow from it are inserted, whatever the depth of
+        their queue: what has happened cannot be refused."""
 
     async def renew(
         self, beat: Beat, batch: Sequence[Renewal], *, lease_seconds: float

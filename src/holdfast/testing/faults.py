@@ -266,6 +266,10 @@ class FaultyStore:
         del tenant, key
         return task_id
 
+    def beside(self, name: str, task_id: str) -> str:
+        del task_id
+        return name
+
     async def insert(self, batch: Sequence[Submission], *, depth_limit: int) -> Sequence[Insertion]:
         return await self._line.call("insert", lambda to: to.insert(batch, depth_limit=depth_limit))
 

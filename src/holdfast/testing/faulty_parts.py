@@ -105,6 +105,10 @@ class FaultyPlans:
     def __init__(self, line: Line) -> None:
         self._line = line
 
+    def beside(self, name: str, plan_id: str) -> str:
+        del plan_id
+        return name
+
     async def create(self, plan: Plan, tasks: PlanTasks, events: Sequence[PlanEvent]) -> Plan:
         return await self._line.call(
             "plans.create", lambda to: to.plans.create(plan, tasks, events)

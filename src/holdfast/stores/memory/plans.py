@@ -52,6 +52,10 @@ class MemoryPlans:
         self._store, self._clock, self._lock = store, store._clock, store._lock
         self._shelves: dict[str, Shelf] = {}
 
+    def beside(self, name: str, plan_id: str) -> str:
+        del plan_id
+        return name
+
     # -- writes
 
     async def create(self, plan: Plan, tasks: PlanTasks, events: Sequence[PlanEvent]) -> Plan:
@@ -101,6 +105,8 @@ class MemoryPlans:
 
     async def apply(self, change: PlanChange, *, lease_seconds: float = 30.0) -> PlanOutcome:
         _check(change.after)
+        for submission in change.follows:
+            codec.check_task(submission.task)
         with self._lock:
             shelf = self._shelves.get(change.after.id)
             if shelf is None:
@@ -124,6 +130,7 @@ class MemoryPlans:
                 del shelf.members[index]
         if change.audit is not None:
             self._store._note(change.audit)
+        self._store._follow(change.follows)
 
     def _place(self, shelf: Shelf, change: PlanChange, lease_seconds: float) -> None:
         """Who looks at it next. A person's write leaves it to a driver that has it."""

@@ -113,6 +113,10 @@ class Shelves:
         del tenant, key
         return task_id
 
+    def beside(self, name: str, task_id: str) -> str:
+        del task_id
+        return name
+
     async def reconcile(self, *, every_seconds: float) -> Sequence[Finding]:
         del every_seconds
         return ()

@@ -6,7 +6,7 @@ asks for one. It keeps nothing across a restart. Reads over all tasks scan; that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -83,8 +83,18 @@ class MemoryStore(Pruning, Operating, Measuring):
             return Shut(task.queue)
         if self._depth(task.queue) >= depth_limit:
             return Full(task.queue)
+        self._let_in(submission)
+        return Inserted(task.id)
+
+    def _follow(self, submissions: Iterable[Submission]) -> None:
+        """What has happened cannot be refused: no depth and no switch is asked."""
+        for submission in submissions:
+            if self._is_new(submission.task):
+                self._let_in(submission)
+
+    def _let_in(self, submission: Submission) -> None:
         self._order += 1
-        task = msgspec.structs.replace(task, order=self._order)
+        task = msgspec.structs.replace(submission.task, order=self._order)
         self._bodies[task.id] = Bodies(payload=submission.payload, digest=submission.digest)
         if task.key is not None:
             self._keys[task.tenant, task.key] = task.id
@@ -95,7 +105,6 @@ class MemoryStore(Pruning, Operating, Measuring):
             self._tasks[task.id] = msgspec.structs.replace(task, place=Place.HELD)
         else:
             self._enter(task)
-        return Inserted(task.id)
 
     async def claim(
         self, worker: str, *, request: str, queues: Sequence[str], limit: int, lease_seconds: float
@@ -150,6 +159,8 @@ class MemoryStore(Pruning, Operating, Measuring):
     async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
         for transition in batch:
             codec.check_task(transition.after)
+            for submission in transition.follows:
+                codec.check_task(submission.task)
         with self._lock:
             return [self._apply(transition) for transition in batch]
 
@@ -212,6 +223,7 @@ class MemoryStore(Pruning, Operating, Measuring):
         self._put(task, transition)
         if transition.next is Next.GONE:
             self._delete(task.id)
+        self._follow(transition.follows)
 
     def _put(self, before: Task, transition: Transition) -> None:
         """Write the record and put it in its place."""

@@ -32,6 +32,7 @@ class _Born(msgspec.Struct, array_like=True, frozen=True, gc=False):
     keep_seconds: float = DEFAULTS["keep_seconds"]
     retry_max: int = DEFAULTS["retry_max"]
     status: Status = Status.PENDING
+    callback: str | None = None
 
 
 FIRST_CLAIMED = 2  # the version that the first claim of a task as it was born makes
@@ -84,6 +85,7 @@ def first_claimed(task_id: str, line: bytes, *, lease: Lease, order: int, wall: 
         key=of.key,
         trace_id=of.trace_id,
         user=of.user,
+        callback=of.callback,
         stages=of.stages,
         workflow=of.workflow,
         hold=of.hold,

@@ -104,6 +104,11 @@ def packed_submission(submission: Submission) -> bytes:
     )
 
 
+def packed_follows(submissions: Sequence[Submission]) -> list[msgspec.Raw] | None:
+    """Those that go in with something else. None, as nearly always: there is nothing to tell."""
+    return [msgspec.Raw(packed_submission(one)) for one in submissions] or None
+
+
 def _saved(task: Task) -> int:
     """Whether it counts among the checkpoints of unsettled tasks."""
     return int(task.last_completed >= 0 and not task.settled)
@@ -160,6 +165,7 @@ class _Transition(msgspec.Struct, omit_defaults=True, gc=False):
     till: str | None = None  # until when, and for how long its record stays at least
     seconds: str | None = None
     saves: int = 0  # checkpoints of unsettled tasks: one more, or one less
+    follows: list[msgspec.Raw] | None = None
 
 
 def packed_transition(transition: Transition, kept: Kept) -> bytes:
@@ -200,6 +206,7 @@ def packed_transition(transition: Transition, kept: Kept) -> bytes:
     _tell_events(told, transition)
     if gone:
         told.gone = gone
+    told.follows = packed_follows(transition.follows)
     return pack(told)
 
 

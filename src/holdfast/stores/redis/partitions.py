@@ -11,6 +11,7 @@ from typing import Any, NoReturn, TypeVar
 
 from holdfast.domain.errors import InvalidInput, PartlyUnavailable, StoreError
 from holdfast.domain.task import Task
+from holdfast.domain.transition import Submission
 from holdfast.stores.redis.keys import number_of
 from holdfast.stores.redis.partition import Partition
 
@@ -38,6 +39,13 @@ class Partitions:
             return task_id
         return f"{task_id}.p{number_of(self._number_of(tenant, key, task_id))}"
 
+    def beside(self, name: str, part: Partition) -> str:
+        """For a task without tenant and key: one that has any is at home with that."""
+        return name if len(self) == 1 else f"{name}{self._ending(part)}"
+
+    def _ending(self, part: Partition) -> str:
+        return f".p{number_of(self._parts.index(part))}"
+
     def _number_of(self, tenant: str | None, key: str | None, task_id: str) -> int:
         """A trigger's task lives where the trigger does: its key begins with the trigger's id,
         which ends with the partition (`nightly.p03@…`)."""
@@ -56,8 +64,7 @@ class Partitions:
         part = self.of_task(trigger_id)
         if part is None or len(self) == 1:
             return part
-        number = number_of(self._parts.index(part))
-        return part if trigger_id.endswith(f".p{number}") else None
+        return part if trigger_id.endswith(self._ending(part)) else None
 
     def of_plan(self, plan_id: str) -> Partition:
         return self._parts[self._number(plan_id)]
@@ -73,12 +80,37 @@ class Partitions:
         number = int(found[1]) if found else -1
         return self._parts[number] if 0 <= number < len(self) else None
 
+    def with_id(self, task_id: str) -> Partition:
+        part = self.of_task(task_id)
+        if part is None:
+            raise _not_from_home(task_id)
+        return part
+
     def with_task(self, task: Task) -> Partition:
         part, own = self.of_task(task.id), task.id
         if len(self) > 1:
             own = self.home(task.id.rpartition(".p")[0], tenant=task.tenant, key=task.key)
         if part is None or own != task.id:
-            raise InvalidInput(f"task id {task.id!r} was not made by this store's home()")
+            raise _not_from_home(task.id)
+        return part
+
+    def with_any(self, task: Task) -> Partition:
+        """The same of one that may have come to be beside another: without tenant and key it is
+        at home wherever its id says."""
+        if task.tenant is not None or task.key is not None:
+            return self.with_task(task)
+        part = self.with_id(task.id)
+        if len(self) > 1 and not task.id.endswith(self._ending(part)):
+            raise _not_from_home(task.id)
+        return part
+
+    def with_follows(self, part: Partition, follows: Iterable[Submission]) -> Partition:
+        """They go in with something else, in one step: so they live where it does."""
+        for one in follows:
+            if self.with_any(one.task) is not part:
+                raise InvalidInput(
+                    f"task id {one.task.id!r} is not in the partition of what it follows from"
+                )
         return part
 
     def beginning_at(self, name: str) -> list[Partition]:
@@ -112,6 +144,10 @@ class Partitions:
         if missed is not None:
             raise PartlyUnavailable(missed, answered)
         return answered
+
+
+def _not_from_home(task_id: str) -> InvalidInput:
+    return InvalidInput(f"task id {task_id!r} was not made by this store's home()")
 
 
 def _each(some: Sequence[Any] | StoreError, number: int) -> Sequence[Any]:

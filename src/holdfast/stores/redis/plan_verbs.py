@@ -62,6 +62,7 @@ class _Change(msgspec.Struct, omit_defaults=True, gc=False):
     quiet: bool = False  # it concerns nobody who waits
     till: str | None = None  # the end of its retention,
     seconds: str | None = None  # and for how long its keys stay at least
+    follows: list[msgspec.Raw] | None = None
 
 
 def listed(plan: Plan) -> str:
@@ -172,6 +173,7 @@ def _packed(change: PlanChange, ids: Sequence[str], at_least_seconds: int) -> _C
         audit=codec.encode(change.audit).decode() if change.audit else None,
         was_settled=before.settled_at is not None,
         quiet=not change.is_news,
+        follows=messages.packed_follows(change.follows),
     )
     if change.next is PlanNext.SETTLED:
         settled_at = after.updated_at if after.settled_at is None else after.settled_at

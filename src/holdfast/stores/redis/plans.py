@@ -34,6 +34,9 @@ class RedisPlans:
         self._parts = parts
         self._ids: OrderedDict[tuple[str, str, float], tuple[str, ...]] = OrderedDict()
 
+    def beside(self, name: str, plan_id: str) -> str:
+        return self._parts.beside(name, self._parts.of_plan(plan_id))
+
     def _part(self, plan_id: str) -> Partition | None:
         """None: no plan can have that id."""
         try:
@@ -62,6 +65,7 @@ class RedisPlans:
         part = self._part(change.after.id)
         if part is None:
             return PlanStale(None)
+        self._parts.with_follows(part, change.follows)
         ids = await self._ids_of(part, change.before) if change.moves else ()
         if ids is None:
             return PlanStale(None)

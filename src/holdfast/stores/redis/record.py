@@ -95,6 +95,7 @@ _BORN_OPTIONAL = {
     "key": _Field("key", _text, _text),
     "trace_id": _Field("traceId", _text, _text),
     "user": _Field("user", _json, _decode_any),
+    "callback": _Field("callback", _text, _text),
     "workflow": _Field("workflow", _told, _flag),
     "hold": _Field("hold", _told, _flag),
 }

@@ -140,6 +140,9 @@ class RedisStore:
     def home(self, task_id: str, *, tenant: str | None, key: str | None) -> str:
         return self._parts.home(task_id, tenant=tenant, key=key)
 
+    def beside(self, name: str, task_id: str) -> str:
+        return self._parts.beside(name, self._parts.with_id(task_id))
+
     # -- writes
 
     async def insert(self, batch: Sequence[Submission], *, depth_limit: int) -> Sequence[Insertion]:
@@ -159,9 +162,11 @@ class RedisStore:
         return await self._claims.claim(asked, limit)
 
     async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
-        return await self._parts.spread(
-            batch, lambda t: self._parts.with_task(t.after), verbs.apply, nowhere
-        )
+        def part_of(transition: Transition) -> Partition:
+            part = self._parts.with_any(transition.after)
+            return self._parts.with_follows(part, transition.follows)
+
+        return await self._parts.spread(batch, part_of, verbs.apply, nowhere)
 
     async def renew(
         self, beat: Beat, batch: Sequence[Renewal], *, lease_seconds: float

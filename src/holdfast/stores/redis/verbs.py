@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -27,6 +27,7 @@ from holdfast.domain.transition import (
 from holdfast.ports import Beat, Claimed, Due, Renewal, Switch
 from holdfast.stores import codec
 from holdfast.stores.redis import messages, scripts
+from holdfast.stores.redis.link import Script
 from holdfast.stores.redis.partition import BATCH, CLAIMS, MOVES, Partition
 from holdfast.stores.redis.reads import unless_foreign
 from holdfast.stores.redis.salvage import set_aside
@@ -154,10 +155,26 @@ async def apply(part: Partition, batch: Sequence[Transition]) -> list[Outcome]:
     packed = [messages.packed_transition(transition, part.terms) for transition in batch]
     kept = part.terms.tombstone_seconds, part.terms.checkpoint_seconds
     answers = await all_at_once(
-        part.write(scripts.APPLY, *kept, *some) for some in _parts(packed, MOVES)
+        part.write(script, *kept, *some) for script, some in _moves(batch, packed)
     )
     told = zip(batch, answers, strict=True)
     return unless_failed([messages.outcome_of(*one) for one in told])
+
+
+def _moves(
+    batch: Sequence[Transition], packed: Sequence[bytes]
+) -> Iterator[tuple[Script, Sequence[bytes]]]:
+    """As much as one script takes: a task that follows is as much work as a move."""
+    if not any(transition.follows for transition in batch):
+        yield from ((scripts.APPLY, some) for some in _parts(packed, MOVES))
+        return
+    start = weight = 0
+    for end, transition in enumerate(batch):
+        weight += 1 + len(transition.follows)
+        if weight > MOVES and end > start:
+            yield scripts.APPLY_FOLLOWED, packed[start:end]
+            start, weight = end, 1 + len(transition.follows)
+    yield scripts.APPLY_FOLLOWED, packed[start:]
 
 
 # -- leases and times

@@ -22,6 +22,7 @@ from holdfast.stores.sqlite.records import (
     short_stage,
 )
 from holdfast.stores.sqlite.txn import Txn
+from holdfast.stores.sqlite.verbs import New, There, follow, new
 
 TOMBSTONE_SECONDS = 24 * 3600
 
@@ -42,6 +43,7 @@ class Write(msgspec.Struct, frozen=True, gc=False):
     transition: Transition
     rest: msgspec.Raw
     checkpoint: str | None
+    follows: tuple[New, ...] = ()
 
 
 def write(transition: Transition) -> Write:
@@ -50,14 +52,18 @@ def write(transition: Transition) -> Write:
         transition,
         rest_of(transition.after),
         None if checkpoint is None else ckpt.encode(checkpoint).decode(),
+        tuple(map(new, transition.follows)),
     )
 
 
 def apply(txn: Txn, batch: Sequence[Write]) -> list[Outcome]:
     ids = [write.transition.after.id for write in batch]
     rows = txn.look(ids)
+    follows = [new for write in batch for new in write.follows]
+    there = There(txn, follows) if follows else None
     txn.meet(_tenants_left(batch), heads=True)
-    return [_apply(txn, write, rows.get(id)) for write, id in zip(batch, ids, strict=True)]
+    pairs = zip(batch, ids, strict=True)
+    return [_apply(txn, write, rows.get(id), there) for write, id in pairs]
 
 
 def _tenants_left(batch: Sequence[Write]) -> set[str]:
@@ -69,7 +75,7 @@ def _tenants_left(batch: Sequence[Write]) -> set[str]:
     }
 
 
-def _apply(txn: Txn, write: Write, row: Standing | None) -> Outcome:
+def _apply(txn: Txn, write: Write, row: Standing | None, there: There | None) -> Outcome:
     transition = write.transition
     if row is not None and row.n in txn.written:
         row = txn.look((row.id,)).get(row.id)
@@ -79,14 +85,21 @@ def _apply(txn: Txn, write: Write, row: Standing | None) -> Outcome:
         return MovedOn(_record(txn, row) or transition.before)
     if transition.not_if_busy and lines_up(txn, transition.after.tenant, row.n):
         return Busy(_record(txn, row) or transition.before)
-    _write_bodies(txn, row, write)
-    if transition.next is STAY:
-        return Applied(_stay(txn, row, write))
-    after = _move(txn, row, write)
-    if transition.next is Next.GONE:
-        delete(txn, after)
-        return Applied(transition.after)
+    after = _written(txn, row, write)
+    if there is not None:
+        follow(txn, write.follows, there)
     return Applied(after)
+
+
+def _written(txn: Txn, row: Standing, write: Write) -> Task:
+    _write_bodies(txn, row, write)
+    if write.transition.next is STAY:
+        return _stay(txn, row, write)
+    after = _move(txn, row, write)
+    if write.transition.next is Next.GONE:
+        delete(txn, after)
+        return write.transition.after
+    return after
 
 
 def _may_write(row: Standing, transition: Transition) -> bool:

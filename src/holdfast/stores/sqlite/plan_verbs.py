@@ -19,6 +19,7 @@ from holdfast.domain.plan import (
 )
 from holdfast.domain.task import Lease
 from holdfast.ports import DuePlans, Topic
+from holdfast.stores.sqlite import verbs
 from holdfast.stores.sqlite.auditing import write_audit
 from holdfast.stores.sqlite.leasing import lease_end, next_seconds
 from holdfast.stores.sqlite.plan_rows import Held, columns_of, plan_of, readable
@@ -60,6 +61,7 @@ class Write(msgspec.Struct, frozen=True, gc=False):
     change: PlanChange
     body: str
     events: str
+    follows: tuple[verbs.New, ...] = ()
 
 
 def create(txn: Txn, new: New) -> Plan:
@@ -129,6 +131,8 @@ def apply(txn: Txn, write: Write, lease_seconds: float) -> PlanOutcome:
     _move(txn, row.n, change)
     if change.audit is not None:
         write_audit(txn, change.audit)
+    if write.follows:
+        verbs.follow(txn, write.follows, verbs.There(txn, write.follows))
     held = _place(txn, row, change, lease_seconds)
     if change.is_news:
         txn.topics.add(Topic.DUE)

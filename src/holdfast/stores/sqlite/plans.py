@@ -22,7 +22,7 @@ from holdfast.domain.plan import (
 from holdfast.domain.plan_events import PlanEvent
 from holdfast.ports import DuePlans, Kept, PlanPage
 from holdfast.stores import codec
-from holdfast.stores.sqlite import plan_verbs, prune
+from holdfast.stores.sqlite import plan_verbs, prune, verbs
 from holdfast.stores.sqlite.opened import Door
 from holdfast.stores.sqlite.plan_rows import (
     Held,
@@ -44,6 +44,10 @@ class SqlitePlans:
     def __init__(self, door: Door) -> None:
         self._door = door
 
+    def beside(self, name: str, plan_id: str) -> str:
+        del plan_id
+        return name
+
     # -- writes
 
     async def create(self, plan: Plan, tasks: PlanTasks, events: Sequence[PlanEvent]) -> Plan:
@@ -64,9 +68,11 @@ class SqlitePlans:
         return await self._door().writer.do(work)
 
     async def apply(self, change: PlanChange, *, lease_seconds: float = 30.0) -> PlanOutcome:
-        write = plan_verbs.Write(change, body_of(change.after), events_body_of(change.events))
+        follows = tuple(map(verbs.new, change.follows))
+        body, events = body_of(change.after), events_body_of(change.events)
+        write = plan_verbs.Write(change, body, events, follows)
         work = partial(plan_verbs.apply, write=write, lease_seconds=lease_seconds)
-        return await self._door().writer.do(work, weight=1 + len(change.moves))
+        return await self._door().writer.do(work, weight=1 + len(change.moves) + len(follows))
 
     async def wake(self, plan_ids: Sequence[str]) -> None:
         await self._door().writer.do(partial(plan_verbs.wake, plan_ids=plan_ids))

@@ -141,6 +141,10 @@ class SqliteStore:
         del tenant, key
         return task_id
 
+    def beside(self, name: str, task_id: str) -> str:
+        del task_id
+        return name
+
     def _close(self, opened: Open) -> None:
         if not opened.writer.close(timeout=CLOSE_SECONDS):
             log.error("writes to %s did not end in %g s", self.path, CLOSE_SECONDS)
@@ -183,7 +187,8 @@ class SqliteStore:
 
     async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
         writes = [applying.write(transition) for transition in batch]
-        return await self._writer.do(partial(applying.apply, batch=writes), weight=len(writes))
+        weight = len(writes) + sum(len(write.follows) for write in writes)
+        return await self._writer.do(partial(applying.apply, batch=writes), weight=weight)
 
     async def renew(
         self, beat: Beat, batch: Sequence[Renewal], *, lease_seconds: float

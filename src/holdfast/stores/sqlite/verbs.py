@@ -75,12 +75,25 @@ def insert_one(txn: Txn, new: New, depth_limit: int, there: There) -> Insertion:
         return Shut(task.queue)
     if txn.depth(task.queue) >= depth_limit:
         return Full(task.queue)
+    _accept(txn, new, there)
+    return Inserted(task.id)
+
+
+def follow(txn: Txn, batch: Sequence[New], there: There) -> None:
+    """What has happened cannot be refused: no depth and no switch is asked."""
+    for new in batch:
+        if there.is_new(new.submission.task):
+            _accept(txn, new, there)
+
+
+def _accept(txn: Txn, new: New, there: There) -> None:
+    submission, task = new.submission, new.submission.task
     there.ids.add(task.id)
-    if key is not None:
+    if task.key is not None:
+        key = task.tenant or "", task.key
         there.owners[key] = task.id, submission.digest
         txn.add("key_put", (*key, task.id))
     _add(txn, task, new)
-    return Inserted(task.id)
 
 
 def _add(txn: Txn, task: Task, new: New) -> None:

@@ -18,6 +18,7 @@ from holdfast.testing.contract.auditing import Chaining, PruningAudits, Sealing,
 from holdfast.testing.contract.bodies import Checkpoints, Results
 from holdfast.testing.contract.claiming import Claiming
 from holdfast.testing.contract.durability import Durability
+from holdfast.testing.contract.following import Following, FollowingInOrder, NotFollowing
 from holdfast.testing.contract.holding import HoldingBack, RefusingToWait
 from holdfast.testing.contract.inserting import Inserting, Keys
 from holdfast.testing.contract.keeping import Keeping, OtherKinds, Tombstones
@@ -52,6 +53,9 @@ class StoreContract(
     Applying,
     Repeats,
     Requesting,
+    Following,
+    NotFollowing,
+    FollowingInOrder,
     Checkpoints,
     Results,
     Leasing,

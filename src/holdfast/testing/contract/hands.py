@@ -23,6 +23,7 @@ from holdfast.testing.clock import ManualClock
 
 STAGES = ("one", "two", "three")
 LEASE_SECONDS = 30.0
+FOLLOWERS = "followers"  # the queue of the tasks that follow from another
 NO_LIMIT = 1_000_000
 PATIENCE_SECONDS = 30.0  # by the machine's clock: what takes longer will never come
 ASKER = By(actor="ada", origin="contract", reason="because")
@@ -61,7 +62,24 @@ class Hands:
         }
         task = Task(**(defaults | fields))
         home = self.store.home(task.id, tenant=task.tenant, key=task.key)
-        task = msgspec.structs.replace(task, id=home)
+        return self._submission(msgspec.structs.replace(task, id=home), payload, held=held)
+
+    def follower(
+        self, of: Task | None, name: str = "follower", *, payload: object = None, **fields: Any
+    ) -> Submission:
+        """One that lives where that task does. One of a tenant is at home with the tenant only."""
+        fields = {"queue": FOLLOWERS, "stages": ("tell",)} | fields
+        submission = self.submission(payload=payload, id=name, **fields)
+        if of is None or submission.task.tenant is not None:
+            return submission
+        return self.renamed(submission, self.store.beside(name, of.id))
+
+    def renamed(self, submission: Submission, task_id: str) -> Submission:
+        task = msgspec.structs.replace(submission.task, id=task_id)
+        payload = msgspec.json.decode(submission.payload)
+        return self._submission(task, payload, held=submission.held)
+
+    def _submission(self, task: Task, payload: object, *, held: bool) -> Submission:
         body = msgspec.json.encode(payload)
         digest = hashlib.blake2s(task.type.encode() + b"\n" + body).hexdigest()
         return decide.submit(task, body, digest, held=held)

@@ -39,6 +39,7 @@ class Inserting(Contract):
             key="k/1",
             trace_id="trace",
             user={"name": "Zoë", "roles": ["a", {"b": [1, 2.5, None, True]}]},
+            callback="https://example.com/told?of=é",
             stages=("only",),
             workflow=True,
             hold=True,
@@ -150,6 +151,7 @@ class Inserting(Contract):
             ("queue", None),
             ("trace_id", "half a \ud800 pair"),
             ("user", {"of": object()}),
+            ("callback", 5),
             ("keep_seconds", float("nan")),
         ],
     )

@@ -16,6 +16,7 @@ from holdfast.testing.contract.plan_driving import (
     PlanSignals,
 )
 from holdfast.testing.contract.plan_durability import PlanDurability
+from holdfast.testing.contract.plan_following import PlanFollowing
 from holdfast.testing.contract.plan_reading import PlanEvents, PlanKeeping, PlanPaging
 from holdfast.testing.contract.plan_waking import PlanWaking
 from holdfast.testing.contract.plan_writing import PlanCreating, PlanRepeats, PlanWriting
@@ -27,6 +28,7 @@ class PlanStoreContract(
     PlanCreating,
     PlanWriting,
     PlanRepeats,
+    PlanFollowing,
     PlanClaiming,
     PlanHolding,
     PlanAsking,

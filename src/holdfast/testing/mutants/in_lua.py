@@ -414,6 +414,42 @@ LUA_MUTANTS = [
             "call('ZADD', K.errors, 1, cause)",
         ),
         (
+            "nothing-follows",
+            "what follows from a transition is left out",
+            "    accept_all(t.follows)\n",
+            "",
+        ),
+        (
+            "nothing-follows-from-a-plan",
+            "what follows from a change of a plan is left out",
+            "\nif t.follows then accept_all(t.follows) end\n",
+            "\n",
+        ),
+        (
+            "followers-refused",
+            "a queue that is shut keeps back what has happened",
+            "if not met_before(s) then accept(s) end",
+            "insert(s, 1000000)",
+        ),
+        (
+            "followers-of-the-refused",
+            "what follows from a refused transition goes in",
+            "  if refused then return refused end\n",
+            "  if refused then if t.follows then accept_all(t.follows) end return refused end\n",
+        ),
+        (
+            "followers-made-again",
+            "a task that follows is written over one that was there",
+            "if not met_before(s) then accept(s) end",
+            "accept(s)",
+        ),
+        (
+            "followers-not-ended",
+            "tasks that follow are not among those of their day",
+            "if followed then end_submits() end",
+            "",
+        ),
+        (
             "times-not-added",
             "only the last times of stages are kept",
             "'HINCRBY', K.durations",

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.domain import events as ev
 from holdfast.domain.audit import Anchor, Audit, linked
 from holdfast.domain.task import Lease, Place, Task
-from holdfast.domain.transition import Next, Transition
+from holdfast.domain.transition import Next, Outcome, Submission, Transition
 from holdfast.ports import Claimed, Due, Kept, Renewal, Switch, Topic
 from holdfast.stores.memory.state import RESTING, Shelves, Tenant
 from holdfast.stores.memory.store import MemoryStore
@@ -159,6 +159,27 @@ def checkpoint_not_with_its_stage(
 ) -> None:
     """A stage is committed, its checkpoint is forgotten."""
     real(store, task, msgspec.structs.replace(transition, checkpoint=None))
+
+
+# Nothing follows from the work of the simulated worlds: these are the contract's.
+@mutant(MemoryStore, "_follow", in_contract=True)
+def nothing_follows(_: Real, __: MemoryStore, submissions: Sequence[Submission]) -> None:
+    """A transition is written, the tasks that follow from it are not."""
+    del submissions
+
+
+@mutant(MemoryStore, "_follow", in_contract=True)
+def followers_refused(real: Real, store: MemoryStore, submissions: Sequence[Submission]) -> None:
+    """A queue whose intake is off keeps back what has happened."""
+    real(store, [s for s in submissions if not store._is_off(Switch.INTAKE, s.task.queue)])
+
+
+@mutant(MemoryStore, "_apply", in_contract=True)
+def followers_of_a_repeat(real: Real, store: MemoryStore, transition: Transition) -> Outcome:
+    """What was decided may be written or not, what follows from it is."""
+    outcome = real(store, transition)
+    store._follow(transition.follows)
+    return outcome  # type: ignore[no-any-return]
 
 
 # No actor of the simulated worlds throws a switch or reads the chain: these are the contract's.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -133,10 +133,13 @@ def applied(
     moves: Mapping[str, Move],
 ) -> Iterator[Breach]:
     written = set()  # a worker may have both a zombie's run of a task and the new one
+    follows: list[Submission] = []
     for transition, outcome in zip(batch, answers, strict=True):
         name = (transition.task_id, transition.request, transition.after.version)
         if isinstance(outcome, Applied) and name not in book.applied:
             written.add(transition.task_id)
+            follows += transition.follows
+    yield from followed(book, follows, [s for t in batch for s in t.follows], moves)
     for transition, outcome in zip(batch, answers, strict=True):
         name = (transition.task_id, transition.request, transition.after.version)
         move = moves.get(transition.task_id)
@@ -157,6 +160,25 @@ def applied(
                 yield from _rightly_written(book, store, transition, move)
         elif transition.task_id not in written:
             yield from _rightly_refused(book, transition, outcome, moved=moved)
+
+
+def followed(
+    book: Book, right: Iterable[Submission], told: Iterable[Submission], moves: Mapping[str, Move]
+) -> Iterator[Breach]:
+    """``right``: those whose transition was written now; of all that were told, only these."""
+    expected = {one.task.id: one for one in right}
+    for task_id, one in expected.items():
+        key = one.task.tenant, one.task.key
+        is_new = task_id not in book.digests and key not in book.keys
+        if is_new and task_id not in moves:
+            yield "I1", f"task {task_id} follows from a write and is nowhere"
+        if is_new:
+            book.digests[task_id] = one.digest
+            if one.task.key is not None:
+                book.keys[one.task.tenant, one.task.key] = task_id
+    for task_id in {one.task.id for one in told} - expected.keys():
+        if task_id in moves and moves[task_id].before is None:
+            yield "I9", f"task {task_id} follows from a write that was not done"
 
 
 def _rightly_written(

@@ -67,7 +67,8 @@ class WatchedStore(MemoryStore):
 
     async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
         answers = await super().apply(batch)
-        moves = self.step("apply", {t.after.tenant or t.after.id for t in batch})
+        tasks = [task for t in batch for task in (t.after, *(one.task for one in t.follows))]
+        moves = self.step("apply", {task.tenant or task.id for task in tasks})
         moves = self._with_the_gone(moves, batch)
         self.judge(verbs.applied(self.book, self, batch, answers, moves), moves)
         driver = "" if self.excused else self.caller

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.domain.plan import (
@@ -16,8 +16,8 @@ from holdfast.domain.plan import (
 from holdfast.domain.plan_events import PlanEvent
 from holdfast.ports import DuePlans
 from holdfast.stores.memory.plans import MemoryPlans, Shelf, _faults
-from holdfast.testing.simulation import rollouts
-from holdfast.testing.simulation.book import Breach
+from holdfast.testing.simulation import rollouts, verbs
+from holdfast.testing.simulation.book import Breach, Move
 from holdfast.testing.simulation.rollouts import PlanBook
 
 if TYPE_CHECKING:
@@ -86,9 +86,19 @@ class WatchedPlans(MemoryPlans):
 
     async def apply(self, change: PlanChange, *, lease_seconds: float = 30.0) -> PlanOutcome:
         outcome = await super().apply(change, lease_seconds=lease_seconds)
-        self._watched.step("plans.apply")
+        follows = {one.task.tenant or one.task.id for one in change.follows}
+        moves = self._watched.step("plans.apply", follows)
+        self._watched.judge(self._followed(change, outcome, moves), moves)
         self._judge(self._applied(change, outcome))
         return outcome
+
+    def _followed(
+        self, change: PlanChange, outcome: PlanOutcome, moves: Mapping[str, Move]
+    ) -> Iterable[Breach]:
+        name = (change.after.id, change.after.request, change.after.version)
+        is_written = isinstance(outcome, PlanApplied) and name not in self.book.applied
+        right = change.follows if is_written else ()
+        return verbs.followed(self._watched.book, right, change.follows, moves)
 
     def _applied(self, change: PlanChange, outcome: PlanOutcome) -> Iterable[Breach]:
         book, plan_id = self.book, change.after.id

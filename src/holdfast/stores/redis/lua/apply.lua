@@ -1,9 +1,12 @@
 -- apply: ARGV 2 the seconds that a tombstone stays, 3 the checkpoint's time to live, 4… one
--- transition each. Everything is compared before the first write.
+-- transition each. Everything is compared before the first write. Tasks that follow from it go in
+-- with it: for those it runs over submits.lua, too.
 -- A holder sends what it knows of the record (`was`): while its version and its lease are on it,
 -- the record is that, and need not be read.
 
 local tombstone_seconds, ckpt_seconds = tonumber(ARGV[2]), ARGV[3]
+
+local followed = false
 
 get_through()
 
@@ -35,6 +38,8 @@ local function refuse(t, r, wrong)
     version = tonumber(version or '0')
     if version >= tonumber(t.checkpoint_version) then return answer('stale', t.id) end
   end
+  local foreign = t.follows and in_way_of(t.follows)
+  if foreign then return {'unreadable', foreign .. ' is of another type'} end
 end
 
 local function write_bodies(t)
@@ -151,6 +156,10 @@ local function apply(t)
   write_bodies(t)
   index(t, r)
   put(t, r)
+  if t.follows then
+    accept_all(t.follows)
+    followed = true
+  end
   if t.next == 'gone' then return {'gone'} end
   if t.next == 'settled' then return 'settled' end
   if t.next ~= 'stay' then return {'applied', r.place, r.due or ''} end
@@ -166,6 +175,7 @@ for i = 4, #ARGV do
   end
   answers[#answers + 1] = answer
 end
+if followed then end_submits() end
 finish()
 count_causes()
 return {answers, writes, written, told()}

@@ -1,5 +1,5 @@
 -- plan_apply: ARGV 2 the change, 3 lease seconds, 4 the names to answer with. Everything is compared
--- before the first write. Answers applied, repeated or stale with the record; or foreign, with the
+-- before the first write; tasks that follow from it go in with it. Answers applied, repeated or stale with the record; or foreign, with the
 -- key that is in the way.
 
 local t, names = cmsgpack.unpack(ARGV[2]), cmsgpack.unpack(ARGV[4])
@@ -11,6 +11,7 @@ local function in_the_way()
     if is_strange(try(command, name)) then return name end
   end
   if is_strange(try('LINDEX', K.plan_events(id), 0)) then return K.plan_events(id) end
+  return t.follows and in_way_of(t.follows)
 end
 
 local function refuse()
@@ -107,5 +108,8 @@ move()
 place()
 if t.next == 'settled' or t.was_settled then keep() end
 if not t.quiet then rings.due = true end
+if t.follows then accept_all(t.follows) end
+end_submits()
 finish()
+count_causes()
 return {{'applied', shown_plan(id, names)}, writes, written, told()}

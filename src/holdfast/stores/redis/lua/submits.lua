@@ -1,7 +1,7 @@
 -- Submissions: each is looked at before anything of it is written. Over places.lua.
 
 local depths, usable, days = {}, {}, {}
-local submits = 0  -- how many there may be in this run
+local submits = 0  -- how many there may be from here on
 
 -- What nobody could find must not be accepted.
 local function is_usable(key, command)
@@ -40,29 +40,35 @@ end
 -- Numbers are taken for all at once, by the first that needs one; the rest is given back.
 local order, last
 local function next_order()
-  last = last or call('HINCRBY', K.meta, 'order', submits)
-  order = (order or last - submits) + 1
+  if order == last then
+    last = call('HINCRBY', K.meta, 'order', submits)
+    order = last - submits
+  end
+  order = order + 1
   return whole(order)
 end
 
--- Why nothing is to be written for it, or nil.
-local function answer_without(s, limit)
+-- What is there of it already, or that its key cannot be read, or nil.
+local function met_before(s)
   if call('EXISTS', K.task(s.id), K.tombstone(s.id)) > 0 then return {'inserted', s.id} end
-  if not is_usable(K.stream(s.queue), 'XLEN') then return {'foreign', K.stream(s.queue)} end
   if s.key then
     local name = K.key_of(s.tenant or '', s.key)
     if not is_usable(name, 'GET') then return {'foreign', name} end
     local id, digest = first_of(s.tenant or '', s.key)
     if id then return {digest == s.digest and 'existing' or 'conflict', id} end
   end
+end
+
+-- Why nothing is to be written for it, or nil.
+local function answer_without(s, limit)
+  local met = met_before(s)
+  if met then return met end
+  if not is_usable(K.stream(s.queue), 'XLEN') then return {'foreign', K.stream(s.queue)} end
   if is_shut(s.queue) then return {'shut', s.queue} end
   if depth(s.queue) >= limit then return {'full', s.queue} end
 end
 
-local function insert(s, limit)
-  local known = answer_without(s, limit)
-  if known then return known end
-
+local function accept(s)
   local r = {id = s.id, tenantId = s.tenant, queue = s.queue, type = s.type}
   r.order = next_order()
   if s.held then
@@ -70,7 +76,7 @@ local function insert(s, limit)
     count(r.queue, 'held', 1)
   else
     enter(r)
-    depths[s.queue] = depths[s.queue] + 1
+    if depths[s.queue] then depths[s.queue] = depths[s.queue] + 1 end
   end
   local fields = s.fields
   add(fields, 'place', r.place, 'order', r.order)
@@ -91,7 +97,29 @@ local function insert(s, limit)
   if s.saves then count(r.queue, 'checkpoints', s.saves) end
   if s.tenant then put_in(K.by_tenant(s.tenant), s.id) end
   if s.plan then put_in(K.by_plan(s.plan), s.id) end
+end
+
+local function insert(s, limit)
+  local known = answer_without(s, limit)
+  if known then return known end
+  accept(s)
   return {'inserted', s.id}
+end
+
+-- Those that follow from what happens to another. That is not refused for a queue that is full, shut
+-- or unusable. To be called before anything is written: the key that is in their way.
+local function in_way_of(follows)
+  for _, s in ipairs(follows) do
+    local met = met_before(s)
+    if met and met[1] == 'foreign' then return met[2] end
+  end
+end
+
+local function accept_all(follows)
+  submits = #follows
+  for _, s in ipairs(follows) do
+    if not met_before(s) then accept(s) end
+  end
 end
 
 -- What follows from all of them; finish() comes after it.
