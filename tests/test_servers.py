@@ -160,7 +160,7 @@ def test_a_replica_follows_its_primary(start_redis: StartRedis) -> None:
 def test_a_taken_port_is_left_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server((server.HOST, 0)) as taken, RedisServer() as other:
         ports = [taken.getsockname()[1], other.port + 1]
-        monkeypatch.setattr(server, "_is_free", lambda _: True)
+        monkeypatch.setattr(server, "is_free", lambda _: True)
         monkeypatch.setattr(random, "sample", lambda *_: ports)
         with RedisServer() as mine:
             assert mine.port == ports[1]

@@ -11,8 +11,10 @@ from typing import Self
 import msgspec
 
 from bench.harness.environments import python_for
-from bench.harness.postgres import SETTINGS, PostgresServer, find_binaries, machine_binaries
+from bench.harness.paths import ENVIRONMENTS
 from holdfast.testing.servers import Config, RedisServer
+from holdfast.testing.servers.postgres import SETTINGS, PostgresServer
+from holdfast.testing.servers.postgres_programs import find_binaries, machine_binaries
 
 REDIS_CONFIG: Config = {
     "appendonly": True,
@@ -91,4 +93,4 @@ def ready_binaries() -> Path:
     """The programs of PostgreSQL: the machine's, or else out of a wheel."""
     if machine_binaries() is None:
         python_for("postgres")
-    return find_binaries()
+    return find_binaries(ENVIRONMENTS / "postgres")

@@ -2,6 +2,7 @@
 
 from holdfast.app import Holdfast
 from holdfast.app.bulk import BulkHandle, BulkInfo, BulkPreview
+from holdfast.app.chat import TelegramMessage
 from holdfast.app.handle import Handle, Info
 from holdfast.app.plan_handle import PlanHandle, PlanInfo
 from holdfast.app.triggers import TriggerHandle
@@ -22,6 +23,7 @@ from holdfast.domain.errors import (
     InvalidSetting,
     KeyConflict,
     NoResult,
+    NotDelivered,
     NotJson,
     NotSuspended,
     PartlyUnavailable,
@@ -35,8 +37,11 @@ from holdfast.domain.errors import (
     ResultTimeout,
     RetryAfter,
     SerialisationError,
+    SinkError,
+    SinkUnavailable,
     Snooze,
     StageTimeout,
+    StaleFence,
     StoreError,
     StoreForeign,
     StoreFull,
@@ -54,6 +59,7 @@ from holdfast.domain.errors import (
     TenantsBusy,
     TriggerConflict,
     TriggerNotFound,
+    UrlRefused,
 )
 from holdfast.domain.plan import FailureCount, FailureRate, MemberState, PlanCommand, PlanStatus
 from holdfast.domain.retry import Retry
@@ -95,6 +101,7 @@ __all__ = [
     "MemberState",
     "Misfire",
     "NoResult",
+    "NotDelivered",
     "NotJson",
     "NotSuspended",
     "Overlap",
@@ -114,8 +121,11 @@ __all__ = [
     "Retry",
     "RetryAfter",
     "SerialisationError",
+    "SinkError",
+    "SinkUnavailable",
     "Snooze",
     "StageTimeout",
+    "StaleFence",
     "Status",
     "StoreError",
     "StoreForeign",
@@ -130,10 +140,12 @@ __all__ = [
     "TaskFailed",
     "TaskNotFound",
     "TaskRolledBack",
+    "TelegramMessage",
     "TenantMovedOn",
     "TenantsBusy",
     "TriggerConflict",
     "TriggerHandle",
     "TriggerNotFound",
     "TriggerStatus",
+    "UrlRefused",
 ]

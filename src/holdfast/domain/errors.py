@@ -10,7 +10,8 @@ HoldfastError
 │   │   └── NotJson
 │   ├── InvalidSetting
 │   ├── InvalidSchedule
-│   └── InvalidPlan
+│   ├── InvalidPlan
+│   └── UrlRefused              nothing is ever sent there
 ├── Refused                     the input is right, the present state forbids it
 │   ├── IllegalTransition
 │   ├── NotSuspended
@@ -35,6 +36,10 @@ HoldfastError
 │   │   ├── StoreTooNew
 │   │   └── StoreNotWritable
 │   └── SerialisationError
+├── SinkError                   of the user's own database
+│   ├── SinkUnavailable         passing: the stage is tried again
+│   └── StaleFence              a newer holder has written; this one writes no more
+├── NotDelivered                a webhook, a callback or an answer did not arrive
 ├── SubmittedInPart             of ``submit_many``: some were accepted, some were not
 ├── TaskEnded                   raised by ``handle.result()``
 │   ├── TaskFailed
@@ -129,6 +134,10 @@ class InvalidSchedule(InvalidInput):
 
 class InvalidPlan(InvalidInput):
     code = "invalid-plan"
+
+
+class UrlRefused(InvalidInput):
+    code = "url-refused"
 
 
 class Refused(HoldfastError):
@@ -302,6 +311,26 @@ class StoreNotWritable(StoreUnusable):
 
 class SerialisationError(StoreError):
     code = "serialisation"
+
+
+class SinkError(HoldfastError):
+    code = "sink"
+
+
+class SinkUnavailable(SinkError):
+    code = "sink-unavailable"
+
+
+class StaleFence(SinkError):
+    code = "stale-fence"
+
+    def __init__(self, scope: str, fence: int, seen: int) -> None:
+        super().__init__(f"fence {fence} of {scope!r} is behind {seen}: another one holds it now")
+        self.scope, self.fence, self.seen = scope, fence, seen
+
+
+class NotDelivered(HoldfastError):
+    code = "not-delivered"
 
 
 class SubmittedInPart(HoldfastError):

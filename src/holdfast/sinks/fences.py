@@ -1,0 +1,62 @@
+"""What every database is handed beside the document: the key, and who writes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.errors import InvalidInput
+
+FENCES = "holdfast_fences"  # the table or collection with the highest fence of each scope
+TEXT_LIMIT_CHARS = 500  # less than a page of any index
+FENCE_MAX = 2**63 - 1
+
+
+class Guard(msgspec.Struct, frozen=True, gc=False):
+    """The write is this holder's: nobody with a lower fence may write in the scope after it."""
+
+    scope: str
+    fence: int
+
+
+def check_key(key: object) -> str:
+    return _check_text("key", key)
+
+
+def guard_of(key: str, fence: object, scope: object) -> Guard | None:
+    """Without a scope it is the task, which is what a key of the engine begins with."""
+    if fence is None:
+        if scope is not None:
+            raise InvalidInput(f"scope {scope!r} without a fence: pass fence=ctx.fence")
+        return None
+    if isinstance(fence, bool) or not isinstance(fence, int) or not 0 <= fence <= FENCE_MAX:
+        raise InvalidInput(f"fence {fence!r} is not a whole number from 0 to {FENCE_MAX}")
+    within = key.partition("/")[0] if scope is None else scope
+    return Guard(scope=_check_text("scope", within), fence=fence)
+
+
+def check_fields(fields: object, *, kind: str) -> dict[str, Any]:
+    """A copy: what the driver adds to it is not the caller's."""
+    if not isinstance(fields, dict):
+        raise InvalidInput(f"a {kind} is a dict, not {type(fields).__name__}")
+    for name in fields:
+        if not isinstance(name, str) or not name:
+            raise InvalidInput(f"a {kind}'s names are text, and {name!r} is not")
+    return dict(fields)
+
+
+def check_timeout(timeout_seconds: float) -> float:
+    if not 0 < timeout_seconds < float("inf"):
+        raise InvalidInput(f"timeout_seconds={timeout_seconds!r}: more than 0, and finite")
+    return float(timeout_seconds)
+
+
+def _check_text(kind: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(f"{kind} is of type {type(value).__name__}, not text")
+    if not 0 < len(value) <= TEXT_LIMIT_CHARS:
+        raise InvalidInput(f"{kind} has {len(value)} characters: from 1 to {TEXT_LIMIT_CHARS}")
+    if not value.isprintable():  # nor are NUL and lone surrogates, which no database takes
+        raise InvalidInput(f"{kind} {value!r} has characters that cannot be printed")
+    return str(value)

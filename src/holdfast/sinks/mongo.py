@@ -1,0 +1,166 @@
+"""Writes into MongoDB that may be repeated. Needs ``pip install 'holdfast[mongo]'``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from holdfast.domain.errors import InvalidInput, SinkUnavailable, StaleFence
+from holdfast.sinks.fences import (
+    FENCES,
+    Guard,
+    check_fields,
+    check_key,
+    check_timeout,
+    guard_of,
+)
+
+try:
+    import pymongo
+    from pymongo import ReadPreference, ReturnDocument, WriteConcern
+    from pymongo.errors import (
+        ConnectionFailure,
+        DuplicateKeyError,
+        PyMongoError,
+        WriteConcernError,
+    )
+except ImportError as error:
+    reason = "holdfast.sinks.mongo needs pymongo: pip install 'holdfast[mongo]'"
+    raise ImportError(reason, name=error.name) from error
+
+if TYPE_CHECKING:
+    from pymongo.asynchronous.collection import AsyncCollection
+    from pymongo.asynchronous.database import AsyncDatabase
+
+TIMEOUT_SECONDS = 10.0
+RAISES_MAX = 5
+SAID_LIMIT_CHARS = 300
+
+# Of answers that name no class of error: the server stops, starts, elects, or has no room.
+PASSING_CODES = frozenset(
+    # HostUnreachable, HostNotFound, MaxTimeMSExpired, ShutdownInProgress, WriteConcernFailed,
+    # ExceededTimeLimit, NotPrimary…, Interrupted…, OutOfDiskSpace
+    {6, 7, 50, 64, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436, 14031}
+)
+
+
+class Mongo:
+    """``Mongo(AsyncMongoClient(url)["reports"])``
+
+    Each call ends within ``timeout_seconds``, whatever the client's ``serverSelectionTimeoutMS``
+    (30 s unless set) would allow; past it, it is SinkUnavailable. Writes are acknowledged by a
+    majority, whatever the client asks for: less could be lost after the task has gone on.
+    """
+
+    def __init__(
+        self, database: AsyncDatabase[dict[str, Any]], *, timeout_seconds: float = TIMEOUT_SECONDS
+    ) -> None:
+        self._database = database
+        self._timeout_seconds = check_timeout(timeout_seconds)
+
+    async def write_once(
+        self,
+        collection: str,
+        doc: dict[str, Any],
+        *,
+        key: str,
+        fence: int | None = None,
+        scope: str | None = None,
+    ) -> bool:
+        """Keep the document under ``_id = key``: True if written now, False if one was there.
+
+        With a fence, StaleFence if its scope (the task, unless named) has seen a higher one.
+        """
+        fields = check_fields(doc, kind="document")
+        if "_id" in fields:
+            raise InvalidInput("the document has an _id of its own; its _id is to be the key")
+        guard = guard_of(check_key(key), fence, scope)
+        into = self._collection(collection)
+        with self._reaching():
+            await self._admit(guard)
+            return await _insert(into, {"_id": key, **fields})
+
+    async def forget(
+        self, collection: str, *, key: str, fence: int | None = None, scope: str | None = None
+    ) -> None:
+        """Remove what was written under the key, if anything was: for undo functions."""
+        guard = guard_of(check_key(key), fence, scope)
+        out_of = self._collection(collection)
+        with self._reaching():
+            await self._admit(guard)
+            await out_of.delete_one({"_id": key})
+
+    async def _admit(self, guard: Guard | None) -> None:
+        """Raise the scope's fence to this one in a step. Between it and the write that follows
+        another may raise it further: MongoDB could join the two in a transaction only, which a
+        server alone does not have."""
+        if guard is None:
+            return
+        seen = await self._raised(guard)
+        if seen > guard.fence:
+            raise StaleFence(guard.scope, guard.fence, seen)
+
+    async def _raised(self, guard: Guard) -> int:
+        """The highest one, after this one is counted."""
+        fences = self._collection(FENCES)
+        for _ in range(RAISES_MAX):
+            with suppress(DuplicateKeyError):  # two made it at once; the other's is there now
+                found = await fences.find_one_and_update(
+                    {"_id": guard.scope},
+                    {"$max": {"fence": guard.fence}},
+                    upsert=True,
+                    return_document=ReturnDocument.AFTER,
+                )
+                if found is not None:
+                    return int(found["fence"])
+        raise SinkUnavailable(f"the fence of {guard.scope!r} changed under {RAISES_MAX} tries")
+
+    def _collection(self, name: str) -> AsyncCollection[dict[str, Any]]:
+        if not isinstance(name, str):
+            raise InvalidInput(f"a collection is named by text, not {type(name).__name__}")
+        return self._database.get_collection(
+            name,
+            write_concern=WriteConcern(w="majority"),
+            read_preference=ReadPreference.PRIMARY,
+        )
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        try:
+            with pymongo.timeout(self._timeout_seconds):
+                yield
+        except PyMongoError as error:
+            if not _is_passing(error):
+                raise
+            raise SinkUnavailable(f"MongoDB is out of reach: {_said(error)}") from error
+
+
+async def _insert(into: AsyncCollection[dict[str, Any]], doc: dict[str, Any]) -> bool:
+    """No count is asked for. The index of ``_id`` cannot be absent and takes a value once, so of
+    all inserts of a key the server acknowledges one and refuses the others. A repeat that the
+    driver itself sends has the number of the first, and is answered as the first was."""
+    try:
+        await into.insert_one(doc)
+    except DuplicateKeyError:
+        # Another unique index refuses with the same error: then the key is not there.
+        if await into.find_one({"_id": doc["_id"]}, {"_id": 1}) is None:
+            raise
+        return False
+    return True
+
+
+def _is_passing(error: PyMongoError) -> bool:
+    """A repeat is safe after any of these, written or not: the key is the same."""
+    return (
+        isinstance(error, ConnectionFailure | WriteConcernError)
+        or error.timeout
+        or error.has_error_label("RetryableWriteError")
+        or getattr(error, "code", None) in PASSING_CODES
+    )
+
+
+def _said(error: PyMongoError) -> str:
+    """Without the driver's picture of all servers, which is in the cause."""
+    said = str(error).partition(", Timeout: ")[0]
+    return f"{type(error).__name__}: {said}"[:SAID_LIMIT_CHARS]

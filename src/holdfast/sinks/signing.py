@@ -1,0 +1,105 @@
+"""Signatures by which a receiver knows who sent a message: the Standard Webhooks scheme.
+
+They need nothing but the standard library, so that a receiver can copy the idea.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+import secrets
+import time
+from collections.abc import Iterable, Mapping
+
+from holdfast.domain.errors import InvalidInput
+
+PREFIX = "whsec_"
+KEY_BYTES_MIN = 24
+KEY_BYTES_MAX = 64
+TOLERANCE_SECONDS = 300.0
+
+_ID = re.compile(r"[!-\-/-~]{1,256}")  # printable, and no dot: it divides what is signed
+_TIMESTAMP = re.compile(r"[0-9]{1,12}")
+
+
+class BadSignature(ValueError):
+    """Do not trust the message: it is another's, changed, or old."""
+
+
+class Secret:
+    """Shows itself to nobody: its repr has no key, and msgspec cannot write it."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    @classmethod
+    def parse(cls, text: str) -> Secret:
+        """``whsec_`` and base64 of 24 to 64 random bytes."""
+        try:
+            key = base64.b64decode(text.removeprefix(PREFIX), validate=True)
+        except (binascii.Error, ValueError):
+            key = b""
+        if not text.startswith(PREFIX) or not KEY_BYTES_MIN <= len(key) <= KEY_BYTES_MAX:
+            raise InvalidInput(
+                f"a webhook's secret is {PREFIX} and the base64 of {KEY_BYTES_MIN} to "
+                f"{KEY_BYTES_MAX} random bytes; this one (not shown) is not"
+            )
+        return cls(key)
+
+    @staticmethod
+    def make() -> str:
+        """The text of a new one."""
+        return PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
+
+    def digest(self, signed: bytes) -> str:
+        return base64.b64encode(hmac.new(self._key, signed, hashlib.sha256).digest()).decode()
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+
+def sign(known: Iterable[Secret], id: str, timestamp: int, body: bytes) -> str:
+    """For the ``webhook-signature`` header: a signature by each of the secrets."""
+    if not _ID.fullmatch(id):
+        raise InvalidInput(f"{id!r} is no id of a message: printable ASCII without dots")
+    signed = _signed(id, str(int(timestamp)), body)
+    signatures = " ".join(f"v1,{secret.digest(signed)}" for secret in known)
+    if not signatures:
+        raise InvalidInput("a message is signed with one secret at least")
+    return signatures
+
+
+def verify(
+    secret: Secret | str,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    now: float | None = None,
+    tolerance_seconds: float = TOLERANCE_SECONDS,
+) -> None:
+    """For receivers, with the body as it came in. Raises BadSignature; ``now``: seconds since 1970.
+
+    A message that verifies may still be a second copy: remember its ``webhook-id``.
+    """
+    given = {name.lower(): value for name, value in headers.items()}
+    id, timestamp, signatures = (
+        given.get(f"webhook-{part}", "") for part in ("id", "timestamp", "signature")
+    )
+    if not _ID.fullmatch(id) or not _TIMESTAMP.fullmatch(timestamp) or not signatures:
+        raise BadSignature("the webhook-id, -timestamp or -signature header is missing or wrong")
+    if abs((time.time() if now is None else now) - int(timestamp)) > tolerance_seconds:
+        raise BadSignature(f"the message's time is more than {tolerance_seconds:g} s away from now")
+    known = secret if isinstance(secret, Secret) else Secret.parse(secret)
+    expected = f"v1,{known.digest(_signed(id, timestamp, body))}".encode()
+    given_ones = signatures.encode(errors="replace").split(b" ")
+    if not any(hmac.compare_digest(expected, each) for each in given_ones):
+        raise BadSignature("no signature of the message is by this secret")
+
+
+def _signed(id: str, timestamp: str, body: bytes) -> bytes:
+    return f"{id}.{timestamp}.".encode() + body

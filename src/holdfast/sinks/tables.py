@@ -1,0 +1,147 @@
+"""What SQLite and PostgreSQL have in common: one transaction, with the fence before the write.
+
+The statements are put together here because the table and its columns are the user's. Names go
+through a narrow alphabet and into quotes, values are parameters always.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self
+
+import msgspec
+
+from holdfast.domain.errors import InvalidInput
+from holdfast.sinks.fences import FENCES, Guard, check_fields, check_key, guard_of
+
+KEY_COLUMN = "idempotency_key"
+TIMEOUT_SECONDS = 10.0
+SAID_LIMIT_CHARS = 300
+
+CREATE_FENCES = (
+    f"CREATE TABLE IF NOT EXISTS {FENCES} (scope TEXT PRIMARY KEY, fence BIGINT NOT NULL)"
+)
+
+# 63 is where PostgreSQL cuts a name off.
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_RULE = "a letter or _, then letters, digits and _ (63 at most)"
+
+
+class Statement(msgspec.Struct, frozen=True):
+    sql: str
+    values: tuple[Any, ...]
+
+
+class Tables(ABC):
+    """``async with Sqlite("reports.db") as sql``, or without: it opens at the first use."""
+
+    mark: ClassVar[str]  # of a parameter
+    greatest: ClassVar[str]  # the function with the greater of two values
+
+    async def write_once(
+        self,
+        table: str,
+        row: dict[str, Any],
+        *,
+        key: str,
+        fence: int | None = None,
+        scope: str | None = None,
+    ) -> bool:
+        """Keep the row with ``idempotency_key = key``: True if written now, False if it was there.
+
+        With a fence, StaleFence if its scope (the task, unless named) has seen a higher one.
+        """
+        guard = guard_of(check_key(key), fence, scope)
+        return await self._run(self._insert(table, row, key), self._raise(guard))
+
+    async def forget(
+        self, table: str, *, key: str, fence: int | None = None, scope: str | None = None
+    ) -> None:
+        """Remove what was written under the key, if anything was: for undo functions."""
+        guard = guard_of(check_key(key), fence, scope)
+        await self._run(self._delete(table, key), self._raise(guard))
+
+    @abstractmethod
+    async def create_fences(self) -> None:
+        """Make the table of fences, unless it is there."""
+
+    @abstractmethod
+    async def open(self) -> Self: ...
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    @abstractmethod
+    async def _run(self, statement: Statement, guarded: Guarded | None) -> bool:
+        """In one transaction: whether the statement touched a row."""
+
+    def _insert(self, table: str, row: dict[str, Any], key: str) -> Statement:
+        columns = _checked_row(row)
+        names = ", ".join([KEY_COLUMN, *map(_quoted, columns)])
+        marks = ", ".join([self.mark] * (len(columns) + 1))
+        return Statement(
+            f"INSERT INTO {_table(table)} ({names}) VALUES ({marks}) "
+            f"ON CONFLICT ({KEY_COLUMN}) DO NOTHING RETURNING 1",
+            (key, *columns.values()),
+        )
+
+    def _delete(self, table: str, key: str) -> Statement:
+        sql = f"DELETE FROM {_table(table)} WHERE {KEY_COLUMN} = {self.mark} RETURNING 1"
+        return Statement(sql, (key,))
+
+    def _raise(self, guard: Guard | None) -> Guarded | None:
+        """Answers the highest fence, this one counted. The row stays locked until the end, so no
+        other holder gets between this and the write."""
+        if guard is None:
+            return None
+        statement = Statement(
+            f"INSERT INTO {FENCES} (scope, fence) VALUES ({self.mark}, {self.mark}) "
+            f"ON CONFLICT (scope) DO UPDATE SET fence = "
+            f"{self.greatest}({FENCES}.fence, excluded.fence) RETURNING fence",
+            (guard.scope, guard.fence),
+        )
+        return Guarded(guard, statement)
+
+
+class Guarded(msgspec.Struct, frozen=True):
+    guard: Guard
+    statement: Statement
+
+
+def wrong_names(said: object) -> InvalidInput:
+    """The statements are ours: what the database does not understand of them are the names."""
+    return InvalidInput(
+        f"{said}. A table to write to has its columns and {KEY_COLUMN} TEXT NOT NULL UNIQUE; "
+        f"fences need {FENCES}, which create_fences() makes: see docs/sinks.md"
+    )
+
+
+def _checked_row(row: object) -> dict[str, Any]:
+    columns = check_fields(row, kind="row")
+    folded = [name.lower() for name in columns]  # to SQLite, a and A are one column
+    if KEY_COLUMN in folded:
+        raise InvalidInput(f"the row has an {KEY_COLUMN} of its own; it is to be the key")
+    if len(set(folded)) < len(folded):
+        raise InvalidInput("the row names a column twice, in capitals and in small letters")
+    return columns
+
+
+def _table(name: object) -> str:
+    """``summaries``, or with its schema ``reports.summaries``."""
+    parts = name.split(".") if isinstance(name, str) else []
+    if not 0 < len(parts) <= 2:
+        raise InvalidInput(f"table {name!r}: a name, or a schema and a name")
+    return ".".join(map(_quoted, parts))
+
+
+def _quoted(name: str) -> str:
+    if _NAME.fullmatch(name) is None:
+        raise InvalidInput(f"{name!r} names no table or column: {_RULE}")
+    return f'"{name}"'

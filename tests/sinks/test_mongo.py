@@ -1,0 +1,182 @@
+"""Writes into MongoDB, over the wire to server processes that are killed and come back."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from pymongo import WriteConcern
+from pymongo.errors import DocumentTooLarge, DuplicateKeyError, InvalidName
+
+from holdfast import InvalidInput
+from holdfast.domain.errors import SinkUnavailable
+from holdfast.sinks.fences import FENCES
+from holdfast.sinks.mongo import Mongo
+from holdfast.testing.plugin import MakeEngine
+from holdfast.testing.servers.mongo import MongoServer
+from tests.mongo_servers import Database, StartMongo, mongo_client
+from tests.sinks.contract import KEY, TABLE, Outage, OutageContract, SinkContract, World
+from tests.sinks.documented import documented
+
+SOON_SECONDS = 1.0
+
+
+class MongoWorld(World):
+    def __init__(self, database: Database, **options: Any) -> None:
+        self.database = database
+        self.sink = Mongo(database, **options)
+
+    async def kept(self) -> dict[str, Any]:
+        docs = await self.database[TABLE].find().to_list()
+        found = {doc["_id"]: doc["number"] for doc in docs}
+        assert len(found) == len(docs)
+        return found
+
+    async def text_of(self, key: str) -> str:
+        found = await self.database[TABLE].find_one({"_id": key})
+        assert found is not None
+        return str(found["text"])
+
+
+class Killed(Outage):
+    def __init__(self, server: MongoServer, database: Database) -> None:
+        self.server = server
+        self.world = MongoWorld(database, timeout_seconds=SOON_SECONDS)
+
+    def begin(self) -> None:
+        self.server.kill()
+
+    def end(self) -> None:
+        self.server.start()
+
+
+@pytest_asyncio.fixture
+async def outage(start_mongo: StartMongo) -> AsyncIterator[Killed]:
+    server = start_mongo()
+    async with mongo_client(server.url) as client:
+        yield Killed(server, client["reports"])
+
+
+@pytest.fixture
+def world(mongo_database: Database) -> MongoWorld:
+    return MongoWorld(mongo_database)
+
+
+class TestMongo(SinkContract):
+    pass
+
+
+class TestMongoKilled(OutageContract):
+    pass
+
+
+async def test_the_key_is_the_id(world: MongoWorld) -> None:
+    await world.sink.write_once(TABLE, {"number": 1, "deep": {"list": [1, None]}}, key=KEY)
+    docs = await world.database[TABLE].find().to_list()
+    assert docs == [{"_id": KEY, "number": 1, "deep": {"list": [1, None]}}]
+
+
+async def test_a_document_with_an_id_of_its_own_is_refused(world: MongoWorld) -> None:
+    with pytest.raises(InvalidInput, match="_id"):
+        await world.sink.write_once(TABLE, {"_id": KEY, "number": 1}, key=KEY)
+    assert await world.kept() == {}
+
+
+async def test_a_refused_document_does_not_pass_for_one_that_was_there(world: MongoWorld) -> None:
+    await world.database[TABLE].create_index("number", unique=True)
+    assert await world.write(1)
+    with pytest.raises(DuplicateKeyError):
+        await world.write(1, key="another")
+    assert not await world.write(2), "the key was there, whatever else the document has"
+    assert await world.kept() == {KEY: 1}
+
+
+async def test_writes_are_acknowledged_even_where_the_client_asks_for_less(
+    world: MongoWorld,
+) -> None:
+    careless = world.database.client.get_database(
+        world.database.name, write_concern=WriteConcern(w=0)
+    )
+    sink = Mongo(careless)
+    assert await sink.write_once(TABLE, {"number": 1}, key=KEY)
+    assert not await sink.write_once(TABLE, {"number": 2}, key=KEY)
+    assert await world.kept() == {KEY: 1}
+
+
+async def test_what_no_server_takes_is_no_outage(world: MongoWorld) -> None:
+    with pytest.raises(DocumentTooLarge):
+        await world.sink.write_once(TABLE, {"number": 1, "text": "x" * (17 << 20)}, key=KEY)
+    with pytest.raises(InvalidName):
+        await world.sink.write_once("a..b", {"number": 1}, key=KEY)
+    nameless: Any = 7
+    with pytest.raises(InvalidInput, match="collection"):
+        await world.sink.write_once(nameless, {"number": 1}, key=KEY)
+
+
+async def test_without_a_fence_no_fences_are_kept(world: MongoWorld) -> None:
+    await world.write()
+    assert await world.database[FENCES].count_documents({}) == 0
+    await world.write(fence=3)
+    assert await world.database[FENCES].find().to_list() == [{"_id": "01TASK", "fence": 3}]
+
+
+async def test_a_server_that_was_never_there_is_an_outage_within_the_timeout(
+    start_mongo: StartMongo,
+) -> None:
+    server = start_mongo()
+    server.kill()
+    async with mongo_client(server.url) as client:
+        sink = Mongo(client["reports"], timeout_seconds=0.3)
+        async with asyncio.timeout(10):
+            with pytest.raises(SinkUnavailable, match=rf"127\.0\.0\.1:{server.port}"):
+                await sink.write_once(TABLE, {"number": 1}, key=KEY)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("inf"), float("nan")])
+def test_a_timeout_is_a_bound(mongo_database: Database, seconds: float) -> None:
+    with pytest.raises(InvalidInput, match="timeout_seconds"):
+        Mongo(mongo_database, timeout_seconds=seconds)
+
+
+async def test_a_killed_server_finds_its_documents_again(start_mongo: StartMongo) -> None:
+    server = start_mongo()
+    port = server.port
+    async with mongo_client(server.url) as client:
+        await client["reports"]["kept"].insert_one({"_id": 1})
+        server.kill()
+        assert not server.alive
+        server.start()
+        assert (server.alive, server.port) == (True, port)
+        assert await client["reports"]["kept"].find().to_list() == [{"_id": 1}]
+
+
+# -- docs/sinks.md
+
+
+async def test_the_documented_stage_stores_and_forgets(
+    mongo_url: str, mongo_database: Database, holdfast_engine: MakeEngine
+) -> None:
+    source = documented("AsyncMongoClient(")
+    source = source.replace("mongodb://127.0.0.1:27017", mongo_url)
+    source = source.replace('client["reports"]', f'client["{mongo_database.name}"]')
+    names: dict[str, Any] = {"__name__": "documented"}
+    exec(compile(source, "docs/sinks.md", "exec"), names)
+    async with names["client"]:
+        engine = holdfast_engine(names["app"])
+        handle = await names["report"].submit("all is well")
+        await engine.drain()
+        assert await handle.result() is True
+        docs = await mongo_database["summaries"].find().to_list()
+        assert [doc["text"] for doc in docs] == ["all is well"]
+        await handle.rollback("not wanted")
+        await engine.drain()
+        assert await mongo_database["summaries"].find().to_list() == []
+
+
+def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pymongo", None)
+    monkeypatch.delitem(sys.modules, "holdfast.sinks.mongo")
+    with pytest.raises(ImportError, match=r"holdfast\[mongo\]"):
+        from holdfast.sinks.mongo import Mongo as _  # noqa: F401

@@ -1,0 +1,156 @@
+"""Writes into PostgreSQL: servers that are killed and come back, transactions that meet."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import quote
+
+import psycopg
+import pytest
+import pytest_asyncio
+
+from holdfast import InvalidInput
+from holdfast.domain.errors import SinkUnavailable, StaleFence
+from holdfast.sinks.sql import Postgres
+from holdfast.testing.servers.postgres import PostgresServer
+from tests.postgres_servers import StartPostgres
+from tests.sinks.contract import KEY, TABLE, Outage, OutageContract
+from tests.sinks.sql_worlds import PostgresWorld, made
+
+SOON_SECONDS = 2.0
+
+
+class Killed(Outage):
+    def __init__(self, server: PostgresServer) -> None:
+        self.server = server
+        self.world = PostgresWorld(server.url, timeout_seconds=SOON_SECONDS)
+
+    def begin(self) -> None:
+        self.server.kill()
+
+    def end(self) -> None:
+        self.server.start()
+
+
+class TestPostgresKilled(OutageContract):
+    @pytest_asyncio.fixture
+    async def outage(self, start_postgres: StartPostgres) -> AsyncIterator[Killed]:
+        outage = Killed(start_postgres())
+        async with made(outage.world):
+            yield outage
+
+    async def test_a_server_that_went_and_came_back_between_calls_is_no_outage(
+        self, outage: Killed
+    ) -> None:
+        assert await outage.world.write(1)
+        outage.begin()
+        outage.end()
+        assert await outage.world.write(2, key="another")
+
+
+async def test_an_older_holder_waits_for_the_newer_ones_transaction(
+    postgres_world: PostgresWorld,
+) -> None:
+    """No window: the newer one's fence is seen although it is not yet committed."""
+    world = postgres_world
+    raising = "INSERT INTO holdfast_fences (scope, fence) VALUES ('t-1', 2)"
+    async with await psycopg.AsyncConnection.connect(world.url) as newer:
+        await newer.execute(raising)
+        late = asyncio.create_task(world.write(fence=1, scope="t-1"))
+        await until_blocked(newer)
+        await newer.commit()
+    with pytest.raises(StaleFence):
+        await late
+    assert await world.kept() == {}
+
+
+async def test_a_writer_waits_for_another_of_its_key_and_writes_if_that_one_gives_up(
+    postgres_world: PostgresWorld,
+) -> None:
+    world = postgres_world
+    async with await psycopg.AsyncConnection.connect(world.url) as other:
+        await other.execute("INSERT INTO summaries (idempotency_key) VALUES (%s)", (KEY,))
+        second = asyncio.create_task(world.write(2))
+        await until_blocked(other)
+        await other.rollback()
+    assert await second
+    assert await world.kept() == {KEY: 2}
+
+
+async def test_a_server_that_does_not_answer_is_an_outage_in_time(
+    postgres_url: str, postgres_world: PostgresWorld
+) -> None:
+    impatient = Postgres(postgres_url, timeout_seconds=0.3)
+    async with await psycopg.AsyncConnection.connect(postgres_url) as other:
+        await other.execute("LOCK TABLE summaries")
+        async with asyncio.timeout(10):
+            with pytest.raises(SinkUnavailable, match=r"no answer within 0\.3 s"):
+                await impatient.write_once(TABLE, {"number": 1}, key=KEY)
+    assert await impatient.write_once(TABLE, {"number": 1}, key=KEY)
+    await impatient.close()
+
+
+async def test_more_callers_than_connections_wait_their_turn(postgres_world: PostgresWorld) -> None:
+    sink = Postgres(postgres_world.url, connections=2)
+    row = {"number": 1}
+    await asyncio.gather(*(sink.write_once(TABLE, row, key=f"k{n}") for n in range(30)))
+    asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'two'"
+    named = Postgres(f"{postgres_world.url}?application_name=two", connections=2)
+    await asyncio.gather(*(named.write_once(TABLE, row, key=f"k{n}") for n in range(30)))
+    assert await postgres_world.rows(asked) == [(2,)]
+    assert len(await postgres_world.kept()) == 30
+    await sink.close()
+    await named.close()
+
+
+async def test_a_server_that_only_reads_is_an_outage(postgres_world: PostgresWorld) -> None:
+    """As one that was the primary until now."""
+    sink = Postgres(with_setting(postgres_world.url, "default_transaction_read_only=on"))
+    with pytest.raises(SinkUnavailable, match="ReadOnly"):
+        await sink.write_once(TABLE, {"number": 1}, key=KEY)
+    await sink.close()
+
+
+@pytest.mark.parametrize("level", ["serializable", r"repeatable\ read"])
+async def test_a_strict_isolation_of_the_server_makes_no_errors_of_races(
+    postgres_world: PostgresWorld, level: str
+) -> None:
+    setting = f"default_transaction_isolation={level}"
+    sink = Postgres(with_setting(postgres_world.url, setting))
+    writes = (sink.write_once(TABLE, {"number": n}, key=KEY, fence=1) for n in range(20))
+    assert (await asyncio.gather(*writes)).count(True) == 1
+    await sink.close()
+
+
+async def test_a_cancelled_write_leaves_a_sink_that_works(postgres_world: PostgresWorld) -> None:
+    world = postgres_world
+    async with await psycopg.AsyncConnection.connect(world.url) as other:
+        await other.execute("LOCK TABLE summaries")
+        stopped = asyncio.create_task(world.write(1))
+        await until_blocked(other)
+        stopped.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopped
+    assert await world.write(2)
+    assert await world.kept() == {KEY: 2}
+
+
+def test_an_address_that_is_none_is_refused_without_its_password() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        Postgres("postgresql://me:s3cret@host:port:port/db?x")
+    assert "s3cret" not in f"{refused.value!r} {refused.value.__cause__!r}"
+
+
+def with_setting(url: str, setting: str) -> str:
+    return f"{url}?options={quote(f'-c {setting}', safe='')}"
+
+
+async def until_blocked(by: psycopg.AsyncConnection[Any]) -> None:
+    """Until somebody waits for a lock of this connection."""
+    asked = (
+        "SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))"
+    )
+    blocked = 0
+    async with asyncio.timeout(10):
+        while not blocked:
+            (blocked,) = await (await by.execute(asked)).fetchone() or (0,)
