@@ -201,11 +201,15 @@ async def test_what_is_set_going_again_expires_no_more(bench: Bench) -> None:
 async def test_the_settings_reach_the_server(
     redis_server: RedisServer, redis_namespace: str
 ) -> None:
-    app = Holdfast(redis_server.url, namespace=redis_namespace, checkpoint_ttl="2h", keep="3d")
+    terms: dict[str, Any] = {"checkpoint_ttl": "2h", "keep": "3d", "tenant_lock": "1h30m"}
+    app = Holdfast(redis_server.url, namespace=redis_namespace, **terms)
     flow = app.workflow("flow", payload=int)
+    locks: list[int] = []
 
     @flow.stage
-    async def first(ctx: Context, number: int) -> None: ...
+    async def first(ctx: Context, number: int) -> None:
+        with redis_server.client() as client:
+            locks.append(client.ttl(f"{redis_namespace}:lock:tenant:t"))
 
     @flow.stage
     async def second(ctx: Context, number: int) -> None:
@@ -217,4 +221,5 @@ async def test_the_settings_reach_the_server(
         await handle.discard()
     with redis_server.client() as client:
         assert 0 < client.ttl(f"{redis_namespace}:ckpt:{handle.id}") <= 2 * 3600
+        assert 3600 < locks[0] <= 5400
         assert 2 * DAY < client.ttl(f"{redis_namespace}:task:{handle.id}") <= 3 * DAY

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, StoreFull, StoreUnavailable, StoreUnusable
-from holdfast.stores.memory import MemoryStore
 from holdfast.stores.redis.store import RedisStore
 from holdfast.testing.servers import RedisServer
 from tests.fake_redis import fake_redis
@@ -56,12 +55,12 @@ async def test_with_it_the_app_starts_on_memory_says_so_and_stays_there(
         assert "starting on memory, nothing will be kept" in said.getMessage()
         assert f"127.0.0.1:{gone.port}" in said.getMessage()
         assert crew.app.degraded
-        assert isinstance(crew.app.store, MemoryStore)
+        assert crew.app.in_memory
         assert not crew.app.store.durable
         assert await within_bounds((await crew.submit(1)).result()) == 2
         gone.start()
         assert await within_bounds((await crew.submit(2)).result()) == 4
-        assert isinstance(crew.app.store, MemoryStore)
+        assert crew.app.in_memory
     with gone.client() as client:
         assert client.dbsize() == 0
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.codec import Codec
-from holdfast.domain import bulk, names
+from holdfast.domain import bulk, names, telling
 from holdfast.domain.definition import Definition
 from holdfast.domain.errors import DeclarationError
 from holdfast.domain.retry import Retry
 
-INTERNAL = "holdfast."  # what the names of the engine's own task types begin with
+INTERNAL = telling.OWN  # what the names of the engine's own task types begin with
+OWN_QUEUES = (bulk.QUEUE, telling.QUEUE)
 
 
 @dataclass(slots=True)
@@ -58,6 +59,42 @@ class TaskType:
         return next((stage for stage in self.stages if stage.name == name), None)
 
 
+def own_type(
+    name: str,
+    queue: str,
+    stage: str,
+    call: Callable[..., Any],
+    *,
+    payload: Codec[Any],
+    retry: Retry,
+    timeout_seconds: float,
+    keep_seconds: float,
+) -> TaskType:
+    """One of the engine's own: an async stage with a payload, and any result."""
+    declared = TaskType(
+        name=name,
+        payload=payload,
+        result=Codec(Any),
+        queue=queue,
+        hold=False,
+        workflow=False,
+        keep_seconds=keep_seconds,
+        suspend_on_invalid=False,
+    )
+    declared.add(
+        StageDef(
+            name=stage,
+            call=call,
+            is_async=True,
+            takes_payload=True,
+            retry=retry,
+            timeout_seconds=timeout_seconds,
+            result=Codec(Any),
+        )
+    )
+    return declared
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerDef:
     name: str
@@ -78,8 +115,8 @@ class Registry:
             raise DeclarationError(
                 f"{declared.name!r}: names from {INTERNAL!r} on are the engine's"
             )
-        if declared.queue == bulk.QUEUE:
-            raise DeclarationError(f"{declared.name}: queue {bulk.QUEUE!r} is the engine's")
+        if declared.queue in OWN_QUEUES:
+            raise DeclarationError(f"{declared.name}: queue {declared.queue!r} is the engine's")
         if declared.name in self._types:
             raise DeclarationError(f"two task types are named {declared.name!r}")
         self._types[declared.name] = declared
@@ -100,6 +137,11 @@ class Registry:
     def names(self) -> tuple[str, ...]:
         """Those that users have declared."""
         return tuple(name for name in self._types if not name.startswith(INTERNAL))
+
+    def own_queues(self) -> tuple[str, ...]:
+        """The engine's, as far as its types are known here: served before all others."""
+        types = (kind for name, kind in self._types.items() if name.startswith(INTERNAL))
+        return tuple(kind.queue for kind in types)
 
     def served(self) -> tuple[str, ...]:
         """Those that a worker can run, with the engine's own."""

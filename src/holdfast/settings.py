@@ -8,7 +8,14 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -24,6 +31,9 @@ from holdfast.domain.errors import InvalidInput, InvalidSetting
 
 PREFIX = "HOLDFAST_"
 BESIDE = ("config", "debug", "promtool", "redis_server")  # read elsewhere
+
+SECRETS = ("telegram_token", "telegram_secret")
+HIDDEN = "…"  # what an error shows of those
 
 log = logging.getLogger("holdfast.settings")
 
@@ -63,7 +73,9 @@ Limits = Annotated[dict[str, int], NoDecode, BeforeValidator(_limits)]
 
 
 class Settings(BaseSettings):
-    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, extra="forbid", frozen=True, hide_input_in_errors=True
+    )
 
     store: str = "sqlite:///holdfast.db"
     namespace: str = "executor"
@@ -74,6 +86,7 @@ class Settings(BaseSettings):
     drain: Duration = 30.0
     stage_timeout: Duration = Field(default=9000.0, gt=0)
     checkpoint_ttl: Duration = Field(default=7 * 86_400.0, gt=0)
+    tenant_lock: Duration = 9000.0  # of a lock's key in Redis, from its last renewal
     keep: Duration = 30 * 86_400.0
     audit_keep: Duration = 365 * 86_400.0
     reconcile: Duration = 3600.0  # how often the workers compare and mend a Redis store; 0: never
@@ -87,6 +100,15 @@ class Settings(BaseSettings):
     tracing: bool = False  # OpenTelemetry spans, through whatever exporter is set up
     redact: Words = ()  # fields to hide beside the usual ones; * for any part: "ssn,*_pin"
     redact_patterns: tuple[str, ...] = ()  # regular expressions of text to hide; a JSON list
+
+    webhooks: Path | None = None  # the file of hooks and their secrets
+    webhook_timeout: Duration = Field(default=10.0, gt=0, le=30)  # for one attempt, all in all
+    webhook_allow: Words = ()  # hosts and networks: plain http and private addresses are good there
+
+    telegram_token: SecretStr | None = None  # of the bot
+    telegram_secret: SecretStr | None = None  # by which Telegram is known when it calls
+    telegram_task: str | None = None  # the task type that gets the messages
+    telegram_api: str = "https://api.telegram.org"
 
     tokens: Path | None = None  # the file of `holdfast tokens`
     rate_limit: float = Field(default=2000.0, gt=0)  # requests a second of one token
@@ -103,6 +125,14 @@ class Settings(BaseSettings):
     def _queues(cls, value: str) -> str:
         for name in value.split(","):
             _named("queue", name.strip())
+        return value
+
+    @field_validator("tenant_lock")
+    @classmethod
+    def _tenant_lock(cls, value: float, info: ValidationInfo) -> float:
+        """It is renewed with the lease, and must outlive it."""
+        if value < (least := 2 * info.data.get("lease", 0.0)):
+            raise ValueError(f"a lock must outlive its task's lease: {least:g} s at least")
         return value
 
     @field_validator("backlog")
@@ -162,6 +192,8 @@ def load(**given: Any) -> Settings:
 def _refusal(first: ErrorDetails, given: dict[str, Any], path: str | None) -> InvalidSetting:
     key = ".".join(map(str, first["loc"]))
     name, value = f"{PREFIX}{key.upper()}", first.get("input")
+    if key in SECRETS:
+        value = HIDDEN
     if first["type"] != "extra_forbidden":
         return InvalidSetting(name, value, first["msg"].removeprefix("Value error, "))
     if key in given:

@@ -383,7 +383,7 @@ async def test_a_worker_serves_its_queue_whatever_queues_it_was_given(
     engine = holdfast_engine(app)
     async with app:
         worker = app.worker(queues=("mail",), heartbeat_thread=False)
-    assert worker._describe().queues == ("holdfast", "mail")
+    assert worker._describe().queues == ("holdfast", "holdfast.deliveries", "mail")
     assert "holdfast.bulk" in worker._describe().types
     assert engine.app.registry.names() == ()
 

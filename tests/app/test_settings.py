@@ -154,3 +154,8 @@ def test_a_backlog_is_above_zero(monkeypatch: pytest.MonkeyPatch, value: str) ->
     monkeypatch.setenv("HOLDFAST_BACKLOG", value)
     with pytest.raises(InvalidSetting, match="not above zero"):
         load()
+
+
+def test_a_lock_that_would_not_outlive_its_lease_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match=r"HOLDFAST_TENANT_LOCK.*60 s at least"):
+        load(lease="30s", tenant_lock="59s")

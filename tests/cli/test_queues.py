@@ -5,6 +5,7 @@ import pytest
 from holdfast.app.health import examine
 from holdfast.app.switching import drain_worker, turn_queue
 from holdfast.cli.exits import Exit
+from holdfast.domain import telling
 from holdfast.domain.bulk import QUEUE as INTERNAL_QUEUE
 from holdfast.domain.errors import IntakePaused
 from holdfast.domain.task import By
@@ -137,3 +138,14 @@ async def test_why_names_who_has_paused_the_queue_and_how_it_goes_on(
     )
     await turn_queue(scene.store, Switch.CLAIMING, "default", on=True, by=by, now=now)
     assert "paused" not in await scene.why(task_id)
+
+
+def test_of_deliveries_the_claiming_is_meant(world: World) -> None:
+    world.send()
+    assert world.cli("queues", "pause", telling.QUEUE).stdout.startswith(
+        "holdfast.deliveries  claiming paused"
+    )
+    assert world.cli("queues", "resume", telling.QUEUE).exit_code == Exit.OK
+    refused = world.cli("queues", "pause", telling.QUEUE, "--intake")
+    assert refused.exit_code == Exit.INVALID
+    assert "pause its claiming" in refused.output

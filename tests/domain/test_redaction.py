@@ -75,6 +75,7 @@ TEXTS = [
     (f"{PEM} rest", "*** rest"),
     (PEM[:-30], "***"),
     ("hf_a1b2_Abcdefgh-ijkl_mnop", "hf_a1b2_***"),
+    ("signed with whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw today", "signed with *** today"),
     (f"jwt {JWT}.", "jwt ***."),
     ("sk-proj-abcdefghijklmnop", "***"),
     ("ghp_abcdefghijklmnopqrst", "***"),

@@ -14,7 +14,7 @@ from holdfast.domain.events import TaskProgress, TaskYielded
 from holdfast.domain.task import Kind
 from holdfast.ports import Beat, Claimed, Clock, Renewal
 from holdfast.runtime.committer import Gather
-from holdfast.runtime.worker import CLAIM_LIMIT
+from holdfast.runtime.lanes import CLAIM_LIMIT
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 from holdfast.testing.plugin import MakeEngine

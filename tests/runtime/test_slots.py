@@ -1,8 +1,12 @@
 """A worker claims what it can run, and no more."""
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
 from holdfast import Context, Holdfast
+from holdfast.domain import telling
+from holdfast.ports import Claimed
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 from holdfast.testing.plugin import MakeEngine
@@ -83,7 +87,19 @@ async def test_the_next_half_is_claimed_while_the_first_runs(
     assert (crowd.most, crowd.done, worker.running) == (7, 20, 0)
 
 
-async def test_a_full_worker_does_not_ask_the_store(
+class Asked(MemoryStore):
+    """Remembers what for."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.queues: list[tuple[str, ...]] = []
+
+    async def claim(self, worker: str, **asked: Any) -> Sequence[Claimed]:
+        self.queues.append(tuple(asked["queues"]))
+        return await super().claim(worker, **asked)
+
+
+async def test_a_full_worker_asks_for_deliveries_alone(
     app: Holdfast, holdfast_engine: MakeEngine
 ) -> None:
     crowd = Crowd()
@@ -93,18 +109,19 @@ async def test_a_full_worker_does_not_ask_the_store(
         await crowd.visit()
 
     clock = ManualClock()
-    store = FlakyStore(MemoryStore(clock))
-    engine = holdfast_engine(app, slots=1, store=store.as_store, clock=clock)
+    store = Asked(clock)
+    engine = holdfast_engine(app, slots=1, store=store, clock=clock)
     for _ in range(2):
         await visit.submit()
     await engine.start()
     await crowd.until(inside=1, done=0)
-    store.calls.clear()
+    store.queues.clear()
     await clock.elapse("20s")
-    assert "claim" not in store.calls
+    assert set(store.queues) == {(telling.QUEUE,)}
+    assert len(store.queues) <= 21, "not more often than once a second"
     crowd.exits.release()
     await crowd.until(inside=1, done=1)
-    assert "claim" in store.calls
+    assert "default" in store.queues[-1]
     crowd.exits.release()
     await engine.drain()
 

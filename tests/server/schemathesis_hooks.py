@@ -16,6 +16,7 @@ UNSUITABLE = {  # why a request that fits the schema is refused
     "invalid-name",
     "not-json",
     "unknown-queue",  # none that a type or a worker has
+    "url-refused",  # of a callback: nothing may be sent there
 }
 CLOSED = "intake-paused"  # a former request has paused that queue
 

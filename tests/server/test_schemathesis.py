@@ -17,6 +17,7 @@ import pytest
 
 from holdfast.server import service as service_module
 from holdfast.server import sse
+from holdfast.server.access import TELEGRAM_HEADER
 from tests.server.conftest import declared
 from tests.server.listening import Listening, listening
 
@@ -24,6 +25,13 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 HOOKS = "tests.server.schemathesis_hooks"
 PHASES = "examples,coverage,fuzzing,stateful"
+BOT = {
+    "telegram_token": f"1:{'x' * 30}",
+    "telegram_secret": "secret-of-this-test",
+    "telegram_task": "tenant.upgrade",
+    "telegram_api": "http://127.0.0.1:9",  # nobody takes the answers
+    "webhook_allow": "127.0.0.1:9",
+}
 
 
 @pytest.fixture
@@ -33,7 +41,7 @@ def listens(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listening]:
     # Nobody acts on a task that was paused, so a stream of its events would not end by itself.
     monkeypatch.setattr(sse, "STREAM_SECONDS", 0.05)
     monkeypatch.setattr(sse, "BEAT_SECONDS", 0.05)
-    with listening(declared(rate_limit=1e9)) as served:
+    with listening(declared(rate_limit=1e9, **BOT)) as served:
         fill(served)
         yield served
 
@@ -52,6 +60,8 @@ def fill(served: Listening) -> None:
 
 def run(served: Listening, *args: str, token: str | None = "admin", seconds: float = 280) -> str:
     auth = [] if token is None else ["-H", f"Authorization: Bearer {served.tokens[token]}"]
+    if token is not None:
+        auth += ["-H", f"{TELEGRAM_HEADER}: {BOT['telegram_secret']}"]
     done = subprocess.run(
         [
             *(sys.executable, "-m", "schemathesis.cli"),

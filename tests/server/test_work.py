@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from holdfast import Context, Holdfast
+from holdfast import Context, Holdfast, TaskRolledBack
 from holdfast.ports import Topic
 from holdfast.server.routes import workflows
 from tests.server.conftest import Served, declared, serve
@@ -69,6 +69,18 @@ async def first_task(served: Served) -> str:
         if tasks := (await client.get("/api/tasks")).json()["tasks"]:
             return str(tasks[0]["taskId"])
         await store.wait(Topic.READY, ticket, timeout=10)
+
+
+async def test_apply_answers_409_when_the_task_was_rolled_back(served: Served) -> None:
+    client = served.client()
+    sent = {"type": "tenant.upgrade", "payload": {"version": 7}, "key": "upgrade-7"}
+    task_id = (await client.post(APPLY, json=sent)).json()["taskId"]
+    await client.post(f"/api/tasks/{task_id}/rollback", json={"reason": "too early"})
+    with pytest.raises(TaskRolledBack):
+        await served.app.handle(task_id).result(timeout=30)
+    answer = await client.post(APPLY, json=sent)
+    assert (answer.status_code, answer.json()["code"]) == (409, "task-rolled-back")
+    assert answer.json()["taskId"] == task_id
 
 
 async def test_the_same_key_answers_with_the_same_task_from_header_or_body(idle: Served) -> None:

@@ -83,7 +83,7 @@ class BulkInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_filter(command: BulkCommand, where: Filter, *, everything: bool) -> Filter:
     if where == Filter() and not everything:
-        raise InvalidInput("the filter is empty: narrow it, or say everything=True")
+        raise InvalidInput("the filter is empty: narrow it, or say everything=True (--everything)")
     named = (("task type", where.type), ("tenant", where.tenant), ("queue", where.queue))
     for kind, value in (*named, ("plan", where.plan)):
         if value is not None:

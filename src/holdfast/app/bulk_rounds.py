@@ -23,7 +23,7 @@ from holdfast.domain.retry import Retry
 from holdfast.domain.state import SETTLED, SUSPENDED, Status
 from holdfast.domain.task import By, Task
 from holdfast.ports import Filter, Store
-from holdfast.registry import StageDef, TaskType
+from holdfast.registry import TaskType, own_type
 from holdfast.runtime.context import Context
 from holdfast.runtime.timing import sleep
 
@@ -48,28 +48,16 @@ def declare(app: Holdfast) -> TaskType:
     async def act(ctx: Context, order: Order) -> Any:
         return await Round(app, ctx, order).run()
 
-    declared = TaskType(
-        name=bulk.TYPE,
+    return own_type(
+        bulk.TYPE,
+        bulk.QUEUE,
+        bulk.STAGE,
+        act,
         payload=Codec(Order),
-        result=Codec(Any),
-        queue=bulk.QUEUE,
-        hold=False,
-        workflow=False,
+        retry=RETRY,
+        timeout_seconds=TIMEOUT_SECONDS,
         keep_seconds=app.settings.keep,
-        suspend_on_invalid=False,
     )
-    declared.add(
-        StageDef(
-            name=bulk.STAGE,
-            call=act,
-            is_async=True,
-            takes_payload=True,
-            retry=RETRY,
-            timeout_seconds=TIMEOUT_SECONDS,
-            result=Codec(Any),
-        )
-    )
-    return declared
 
 
 class Round:

@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
-from holdfast.app import bulk_rounds, declare
+from holdfast.app import bulk_rounds, chat, declare, deliveries, hooks
 from holdfast.app.bulk import Bulks
+from holdfast.app.chat import Reply
 from holdfast.app.control import Control
 from holdfast.app.declare import AsyncTask, SyncTask, TaskDecorator, Workflow, WorkflowOptions
 from holdfast.app.handle import Handle
@@ -20,10 +21,11 @@ from holdfast.app.plans import Planned, Plans
 from holdfast.app.query import Query
 from holdfast.app.schedule import Schedules
 from holdfast.app.submitting import Submitter, Terms
+from holdfast.app.telling import Teller, telling_store
 from holdfast.app.why import explain
 from holdfast.clock import SystemClock
 from holdfast.codec import Codec
-from holdfast.domain import bulk, names
+from holdfast.domain import names
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import (
     DeclarationError,
@@ -81,10 +83,17 @@ class Holdfast:
         self.tracer: Tracer = _tracer(self.redactor) if given.tracing else NO_TRACER
         self.registry = Registry()
         self.registry.add_internal(bulk_rounds.declare(self))
+        self.hooks = hooks.load(given)
+        self.bot = chat.load(given, self.hooks.allowed)
+        delivery = deliveries.declare(self, self.hooks)
+        if deliveries.can_deliver():
+            self.registry.add_internal(delivery)
+        self.teller = Teller(self, delivery, tuple(self.hooks.hooks.values()))
         self._wire(clock or SystemClock(), chance or random.SystemRandom())
         self.on_progress: Callable[[TaskProgress], None] | None = None  # volatile, own workers only
         self.degraded = False  # on the memory store because the real one was out of reach
         self._store: Store | None = None
+        self._behind: Store | None = None  # the same, without the deliveries
         self._waiters: Waiters | None = None
         self._submitter: Submitter | None = None
         self._opened = 0
@@ -220,6 +229,11 @@ class Holdfast:
         return self._store
 
     @property
+    def in_memory(self) -> bool:
+        """The store is in this process alone: what it was given, or where it fell back to."""
+        return isinstance(self._behind, MemoryStore)
+
+    @property
     def waiters(self) -> Waiters:
         if self._waiters is None:
             raise HoldfastError("the app is not open: use 'async with app:' or app.running()")
@@ -233,7 +247,7 @@ class Holdfast:
         return self
 
     def _attach(self, store: Store) -> None:
-        self._store = store
+        self._behind, self._store = store, telling_store(store, self.teller)
         self._waiters = Waiters(store)
         self._submitter = Submitter(
             store,
@@ -244,7 +258,7 @@ class Holdfast:
         )
 
     def _detach(self) -> None:
-        self._store = self._waiters = self._submitter = None
+        self._store = self._behind = self._waiters = self._submitter = None
 
     async def __aexit__(self, *_: object) -> None:
         self._opened -= 1
@@ -277,7 +291,11 @@ class Holdfast:
             return self._given
         given, self.degraded = self.settings, False
         store = store_from_url(
-            given.store, self.clock, given.namespace, checkpoint_seconds=given.checkpoint_ttl
+            given.store,
+            self.clock,
+            given.namespace,
+            checkpoint_seconds=given.checkpoint_ttl,
+            lock_seconds=given.tenant_lock,
         )
         try:
             await store.open()
@@ -326,7 +344,9 @@ class Holdfast:
             tracer=self.tracer,
             options=WorkerOptions(
                 slots=slots or given.slots,
-                queues=tuple(dict.fromkeys((bulk.QUEUE, *(queues or given.queue_names)))),
+                queues=tuple(
+                    dict.fromkeys((*self.registry.own_queues(), *(queues or given.queue_names)))
+                ),
                 lease_seconds=given.lease,
                 drain_seconds=given.drain,
                 audit_seconds=given.audit_keep,
@@ -354,12 +374,25 @@ class Holdfast:
         queue: str | None = None,
         trace_id: str | None = None,
         user: Any = None,
+        callback: str | Reply | None = None,
     ) -> Handle[Any]:
         """The way in for every task; use `submit` of the task or workflow itself."""
         task_id = await self._submits().one(
-            declared, payload, key, tenant=tenant, queue=queue, trace_id=trace_id, user=user
+            declared,
+            payload,
+            key,
+            tenant=tenant,
+            queue=queue,
+            trace_id=trace_id,
+            user=user,
+            callback=self._checked(callback),
         )
         return Handle(self, task_id, declared.result)
+
+    def _checked(self, callback: str | Reply | None) -> str | None:
+        if isinstance(callback, Reply):
+            return str(callback)
+        return None if callback is None else self.hooks.check_callback(callback)
 
     async def submit_many(
         self,
@@ -370,12 +403,14 @@ class Holdfast:
         **terms: Unpack[Terms],
     ) -> list[Handle[Any]]:
         """The way in for many; use `submit_many` of the task or workflow itself."""
+        terms["callback"] = self._checked(terms.get("callback"))
         ids = await self._submits().many(declared, payloads, keys, **terms)
         return [Handle(self, task_id, declared.result) for task_id in ids]
 
     def planned(self, declared: TaskType, payload: Any, **terms: Unpack[Terms]) -> Planned:
         """A task for a plan; use `on` of the task or workflow itself."""
         self.registry.check()
+        terms["callback"] = self._checked(terms.get("callback"))
         if terms.get("trace_id") is None:
             terms["trace_id"] = self.tracer.here()
         record = making.record(declared, now=self.clock.now(), **terms)

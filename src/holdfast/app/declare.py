@@ -65,6 +65,7 @@ class Submittable(Timed[P], Generic[P, R]):
         queue: str | None = None,
         trace_id: str | None = None,
         user: Any = None,
+        callback: str | None = None,
     ) -> Handle[R]: ...
 
     @overload
@@ -77,10 +78,14 @@ class Submittable(Timed[P], Generic[P, R]):
         queue: str | None = None,
         trace_id: str | None = None,
         user: Any = None,
+        callback: str | None = None,
     ) -> Handle[R]: ...
 
     def submit(self, payload: Any = None, **options: Any) -> Coroutine[Any, Any, Handle[R]]:
-        """Durable when this returns. The same tenant and key give the first task again."""
+        """Durable when this returns. The same tenant and key give the first task again.
+
+        ``callback`` is a URL that is told when the task has ended or waits for a person.
+        """
         return self._app.submit(self.declared, payload, **options)
 
     @overload
@@ -92,6 +97,7 @@ class Submittable(Timed[P], Generic[P, R]):
         queue: str | None = None,
         trace_id: str | None = None,
         user: Any = None,
+        callback: str | None = None,
     ) -> Planned: ...
 
     @overload
@@ -103,6 +109,7 @@ class Submittable(Timed[P], Generic[P, R]):
         queue: str | None = None,
         trace_id: str | None = None,
         user: Any = None,
+        callback: str | None = None,
     ) -> Planned: ...
 
     def on(
@@ -113,10 +120,17 @@ class Submittable(Timed[P], Generic[P, R]):
         queue: str | None = None,
         trace_id: str | None = None,
         user: Any = None,
+        callback: str | None = None,
     ) -> Planned:
         """A task for a plan: ``app.plan("upgrade-7", [upgrade.on(order, tenant=t) for t in …])``"""
         return self._app.planned(
-            self.declared, payload, tenant=tenant, queue=queue, trace_id=trace_id, user=user
+            self.declared,
+            payload,
+            tenant=tenant,
+            queue=queue,
+            trace_id=trace_id,
+            user=user,
+            callback=callback,
         )
 
     async def submit_many(
@@ -128,6 +142,7 @@ class Submittable(Timed[P], Generic[P, R]):
         queue: str | None = None,
         trace_id: str | None = None,
         user: Any = None,
+        callback: str | None = None,
     ) -> list[Handle[R]]:
         """One task for each payload, in their order; ``keys`` has one for each.
 
@@ -142,6 +157,7 @@ class Submittable(Timed[P], Generic[P, R]):
             queue=queue,
             trace_id=trace_id,
             user=user,
+            callback=callback,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
 from holdfast.domain.errors import InvalidSetting
@@ -15,11 +16,19 @@ FORMS = f"memory://, {FILES}, {address.FORMS}"
 
 
 def store_from_url(
-    url: str, clock: Clock, namespace: str, *, checkpoint_seconds: float | None = None
+    url: str,
+    clock: Clock,
+    namespace: str,
+    *,
+    checkpoint_seconds: float | None = None,
+    lock_seconds: float | None = None,
 ) -> Store:
-    """``checkpoint_seconds``: for stores that let a settled task's checkpoint go by themselves."""
+    """For stores that let things go by themselves: ``checkpoint_seconds`` after a task has settled
+    its checkpoint, ``lock_seconds`` after the last renewal its tenant's lock."""
     if url.partition("://")[0] in address.SCHEMES:
-        return _redis_store(url, clock, namespace, checkpoint_seconds)
+        given = {"checkpoint_seconds": checkpoint_seconds, "lock_seconds": lock_seconds}
+        terms = {name: math.ceil(value) for name, value in given.items() if value is not None}
+        return _redis_store(url, clock, namespace, terms)
     try:
         parts = urlsplit(url)
     except ValueError as error:  # brackets that do not close
@@ -38,7 +47,7 @@ def store_from_url(
     raise InvalidSetting("HOLDFAST_STORE", address.redacted(url), f"unknown store; write {FORMS}")
 
 
-def _redis_store(url: str, clock: Clock, namespace: str, checkpoint_seconds: float | None) -> Store:
+def _redis_store(url: str, clock: Clock, namespace: str, terms: Mapping[str, int]) -> Store:
     shown = address.parse(url).shown
     try:
         from holdfast.stores.redis.partition import Terms
@@ -48,7 +57,4 @@ def _redis_store(url: str, clock: Clock, namespace: str, checkpoint_seconds: flo
             raise
         reason = "Redis needs its driver: pip install 'holdfast[redis]'"
         raise InvalidSetting("HOLDFAST_STORE", shown, reason) from error
-    terms = Terms()
-    if checkpoint_seconds is not None:
-        terms = Terms(checkpoint_seconds=math.ceil(checkpoint_seconds))
-    return RedisStore(url, clock, namespace=namespace, terms=terms)
+    return RedisStore(url, clock, namespace=namespace, terms=Terms(**terms))

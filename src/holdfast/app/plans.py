@@ -277,6 +277,7 @@ def _digest(plan: Plan, tasks: Sequence[Planned]) -> str:
     whole = hashlib.blake2b(msgspec.json.encode(terms), digest_size=16)
     for one in tasks:
         record = one.record
-        told = f"\n{record.tenant}\n{record.queue}\n{making.digest(record.type, one.payload)}"
+        digest = making.digest(record.type, one.payload, record.callback)
+        told = f"\n{record.tenant}\n{record.queue}\n{digest}"
         whole.update(told.encode())
     return whole.hexdigest()

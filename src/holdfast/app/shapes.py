@@ -66,6 +66,7 @@ def detail_shape(detail: Detail, hide: Redactor) -> dict[str, Any]:
     task, lease = detail.task, detail.task.lease
     return task_shape(task, hide) | {
         "key": task.key,
+        "callbackUrl": callback_shape(task.callback),
         "run": task.run,
         "epoch": task.epoch,
         "version": task.version,
@@ -94,6 +95,11 @@ def detail_shape(detail: Detail, hide: Redactor) -> dict[str, Any]:
         "checkpoint": body_or_none(detail.checkpoint, hide),
         "events": [event_shape(event, hide) for event in detail.events],
     }
+
+
+def callback_shape(callback: str | None) -> str | None:
+    """Without what follows the path: people put tokens there."""
+    return None if callback is None else callback.partition("?")[0]
 
 
 def progress_shape(progress: Progress | None, hide: Redactor) -> dict[str, Any] | None:

@@ -44,6 +44,7 @@ class Terms(TypedDict, total=False):
     queue: str | None
     trace_id: str | None
     user: Any
+    callback: str | None  # a URL that is told how it ended
 
 
 class Submitter:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from holdfast.app.phrases import span
-from holdfast.domain import bulk, names
+from holdfast.domain import bulk, names, telling
 from holdfast.domain.audit import Audit
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.task import By
@@ -31,6 +31,8 @@ async def turn_queue(
     """Pause or resume its intake or its claiming; False: it was so already."""
     if queue == bulk.QUEUE:
         raise InvalidInput(f"queue {queue!r} is the engine's own: bulk actions would stand still")
+    if queue == telling.QUEUE and switch is Switch.INTAKE and not on:
+        raise InvalidInput(f"queue {queue!r} takes in what has happened: pause its claiming")
     command = f"{'resume' if on else 'pause'} {switch}"
     entry = _entry(f"queue:{names.check('queue', queue)}", command, by, now, on=on)
     return await store.throw(switch, queue, on=on, audit=entry)

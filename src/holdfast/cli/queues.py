@@ -12,6 +12,7 @@ from holdfast.app.queue_shapes import queue_shapes
 from holdfast.cli import options as opt
 from holdfast.cli.session import Session, run
 from holdfast.cli.show import Row, hint, print_json, print_table, say
+from holdfast.domain import telling
 from holdfast.domain.task import Place
 from holdfast.observe.snapshot import Snapshot
 from holdfast.ports import Switch
@@ -96,7 +97,8 @@ def pause(
     json: opt.Json = False,
 ) -> None:
     """Pause its intake, its claiming, or, when neither is named, both."""
-    _turn(context, queue, _meant(intake=intake, claiming=claiming), reason, on=False, json=json)
+    meant = _meant(queue, intake=intake, claiming=claiming)
+    _turn(context, queue, meant, reason, on=False, json=json)
 
 
 @queues.command(epilog=TURNED)
@@ -110,12 +112,15 @@ def resume(
     json: opt.Json = False,
 ) -> None:
     """Resume its intake, its claiming, or, when neither is named, both."""
-    _turn(context, queue, _meant(intake=intake, claiming=claiming), reason, on=True, json=json)
+    meant = _meant(queue, intake=intake, claiming=claiming)
+    _turn(context, queue, meant, reason, on=True, json=json)
 
 
-def _meant(*, intake: bool, claiming: bool) -> tuple[Switch, ...]:
+def _meant(queue: str, *, intake: bool, claiming: bool) -> tuple[Switch, ...]:
     both = (Switch.INTAKE, Switch.CLAIMING)
     named = tuple(one for one, is_named in zip(both, (intake, claiming), strict=True) if is_named)
+    if not named and queue == telling.QUEUE:
+        return (Switch.CLAIMING,)  # what it takes in cannot be refused
     return named or both
 
 

@@ -11,6 +11,7 @@ from holdfast.cli.audit import audit
 from holdfast.cli.bulk import bulk
 from holdfast.cli.doctor import doctor
 from holdfast.cli.exits import EPILOG, Root
+from holdfast.cli.hooks import hooks
 from holdfast.cli.plans import plans
 from holdfast.cli.prune import prune
 from holdfast.cli.queues import queues
@@ -71,6 +72,7 @@ cli.add_typer(queues, name="queues")
 cli.add_typer(plans, name="plans")
 cli.add_typer(triggers, name="triggers")
 cli.add_typer(tokens, name="tokens")
+cli.add_typer(hooks, name="hooks")
 cli.command()(why)
 cli.command()(doctor)
 cli.command()(stats)

@@ -31,7 +31,6 @@ from holdfast.cli.worker import (
     worker_options,
 )
 from holdfast.domain.errors import InvalidSetting, StoreUnavailable
-from holdfast.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from holdfast.server.pool import Pool
@@ -167,7 +166,7 @@ async def _hurry(pool: Pool, urged: asyncio.Event) -> None:
 
 def _check_is_shared(app: Holdfast, wanted: Wanted) -> None:
     """What is in the memory of this process alone gives others no work."""
-    if isinstance(app.store, MemoryStore) and (wanted.processes or not wanted.workers):
+    if app.in_memory and (wanted.processes or not wanted.workers):
         raise StoreUnavailable(
             f"{app.store.url} is in the memory of this process: other processes get no work from it"
         )

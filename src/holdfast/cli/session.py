@@ -77,7 +77,11 @@ def run(
 async def opened(url: str | None, *, shows_settings: bool = False) -> AsyncIterator[Session]:
     settings, clock = load(store=url, fallback="none"), SystemClock()
     store = store_from_url(
-        settings.store, clock, settings.namespace, checkpoint_seconds=settings.checkpoint_ttl
+        settings.store,
+        clock,
+        settings.namespace,
+        checkpoint_seconds=settings.checkpoint_ttl,
+        lock_seconds=settings.tenant_lock,
     )
     check_is_there(store, settings.store)
     with without_warnings() if shows_settings else nullcontext():

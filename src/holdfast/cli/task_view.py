@@ -10,6 +10,7 @@ from rich.text import Text
 
 from holdfast.app.handle import info
 from holdfast.app.phrases import ago, span
+from holdfast.app.shapes import callback_shape
 from holdfast.cli import hiding
 from holdfast.cli.show import at, iso_seconds, print_fields, say, section, since, status_text
 from holdfast.domain import checkpoint
@@ -56,6 +57,7 @@ def _head(detail: Detail, now: float) -> dict[str, str | Text | None]:
         "tenant": task.tenant,
         "plan": task.plan,
         "key": task.key,
+        "tells": callback_shape(task.callback),
         "queue": f"{task.queue} ({task.place})",
         "progress": progress,
         "run": f"{task.run}" + ("" if task.settled else f", attempt {task.attempt}"),

@@ -106,7 +106,7 @@ def says(task: Task) -> str:
 
 
 @tasks.command(
-    epilog=f"JSON: {TASK_KEYS}; key, run, epoch, version, place, dueAt, settledAt, "
+    epilog=f"JSON: {TASK_KEYS}; key, callbackUrl, run, epoch, version, place, dueAt, settledAt, "
     "pauseRequested, cancelRequested, legalCommands, lease, stageNames, completed, stages, "
     "progress, payload, result, data, checkpoint, events."
 )

@@ -73,6 +73,7 @@ _RULES = (
     ),
     _rule("hf_", r"\b(hf_[a-z0-9]{1,64}+_)[\w-]{8,}+", rf"\1{HIDDEN}"),
     _rule("hf_", r"\bhf_[a-z0-9]{30,}+"),
+    _rule("whsec_", r"\bwhsec_[\w+/=-]{8,}+"),
     _rule("eyj", r"(?<![\w-])eyJ[\w-]{5,}+\.[\w-]++\.[\w-]*+"),
     _rule("akia asia", r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
     _rule("sk- sk_", r"(?<![\w-])sk[-_][\w-]{16,}+"),

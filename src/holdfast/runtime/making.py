@@ -10,14 +10,14 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.codec import encode_plain
-from holdfast.domain import bulk, decide, names
+from holdfast.domain import decide, names
 from holdfast.domain.definition import canonical
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.state import Status
 from holdfast.domain.task import Task
 from holdfast.domain.transition import Submission
 from holdfast.ports import Store
-from holdfast.registry import TaskType
+from holdfast.registry import OWN_QUEUES, TaskType
 
 USER_LIMIT_BYTES = 16 * 1024  # it is part of the record, which is read again and again
 
@@ -30,10 +30,11 @@ def record(
     queue: str | None = None,
     trace_id: str | None = None,
     user: Any = None,
+    callback: str | None = None,
 ) -> Task:
     """What the tasks of one call have in common; each gets an id and a key of its own."""
-    if queue == bulk.QUEUE and declared.queue != queue:
-        raise InvalidInput(f"queue {queue!r} is the engine's own: every worker serves it first")
+    if queue in OWN_QUEUES and declared.queue != queue:
+        raise InvalidInput(f"queue {queue!r} is the engine's own")
     return Task(
         id="",
         type=declared.name,
@@ -41,6 +42,7 @@ def record(
         queue=declared.queue if queue is None else names.check("queue", queue),
         trace_id=None if trace_id is None else names.check_text("trace_id", trace_id),
         user=plain_user(user),
+        callback=callback,
         stages=declared.stage_names,
         workflow=declared.workflow,
         hold=declared.hold,
@@ -77,12 +79,15 @@ def submissions(
         decide.submit(
             replace(record, id=home(made, tenant=tenant, key=key), key=key),
             body,
-            digest(record.type, body),
+            digest(record.type, body, record.callback),
         )
         for made, body, key in zip(ids, bodies, keys, strict=True)
     ]
 
 
-def digest(name: str, body: bytes) -> str:
-    """The same for the same payload, in whatever order its fields are written."""
-    return hashlib.blake2b(name.encode() + b"\n" + canonical(body), digest_size=16).hexdigest()
+def digest(name: str, body: bytes, callback: str | None = None) -> str:
+    """The same for the same payload, in whatever order its fields are written, and callback."""
+    said = name.encode() + b"\n" + canonical(body)
+    if callback is not None:
+        said += b"\n" + callback.encode()
+    return hashlib.blake2b(said, digest_size=16).hexdigest()

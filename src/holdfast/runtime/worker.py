@@ -24,6 +24,7 @@ from holdfast.runtime.executor import Executor
 from holdfast.runtime.heartbeat import Heartbeat
 from holdfast.runtime.held import Held, Stop
 from holdfast.runtime.ids import new_id
+from holdfast.runtime.lanes import ASIDE_SECONDS, Lanes
 from holdfast.runtime.meter import Meter
 from holdfast.runtime.orders import Orders
 from holdfast.runtime.outages import Outages
@@ -35,7 +36,6 @@ from holdfast.runtime.upkeep import WorkerOptions, upkeep
 
 log = logging.getLogger("holdfast.worker")
 
-CLAIM_LIMIT = 64  # a larger batch is hardly quicker
 IDLE_SECONDS = 5.0  # a look without a signal: only a lost wake-up needs it
 TRY_AGAIN_SECONDS = (0.05, 1.0)
 SERVICE_REST_SECONDS = 1.0
@@ -76,10 +76,7 @@ class Worker:
         self._tracer = tracer
         self._loop = asyncio.get_running_loop()
         self._running: dict[str, Held] = {}
-        # Claims of half the slots: while one half runs and commits, the next is on its way.
-        self._portion = min(CLAIM_LIMIT, (options.slots + 1) // 2)
-        self._appetite = self._portion
-        self._queues = options.queues
+        self._lanes = Lanes(options.queues, options.slots, clock)
         self._put_offs = 0
         self._slot_freed = asyncio.Event()
         self._drain_asked = asyncio.Event()
@@ -264,10 +261,9 @@ class Worker:
             if asked_at is not None and self._clock.steady() - asked_at > self._resend_seconds:
                 request, asked_at = new_id(self._clock, self._chance), None
                 continue
-            free = self._options.slots - len(self._running)
-            if free == 0:
-                self._slot_freed.clear()
-                await self._slot_freed.wait()
+            asked = self._lanes.ask()
+            if asked is None:
+                await self._until_freed()
                 continue
             ticket = self._store.ticket(Topic.READY)
             asked_at = self._clock.steady() if asked_at is None else asked_at
@@ -275,8 +271,8 @@ class Worker:
                 claimed = await self._store.claim(
                     self.name,
                     request=request,
-                    queues=self._queues,
-                    limit=min(free, self._appetite),
+                    queues=asked.queues,
+                    limit=asked.limit,
                     lease_seconds=self._options.lease_seconds,
                 )
             except PartlyUnavailable as error:
@@ -289,18 +285,19 @@ class Worker:
             self._begin(claimed, asked_at)
             request, asked_at = new_id(self._clock, self._chance), None
             if not claimed:
-                if not self._drain_asked.is_set():
-                    await self._until_ready(ticket)
+                if self._drain_asked.is_set():
+                    continue
+                if not asked.for_work:
+                    await self._until_freed()
+                    continue
+                seconds = IDLE_SECONDS if asked.for_all else ASIDE_SECONDS
+                await self._until_ready(ticket, seconds)
             elif not self._knew_any(claimed):
                 await sleep(self._clock, STRANGE_SECONDS)
 
     def _knew_any(self, claimed: Sequence[Claimed]) -> bool:
-        """Among types it does not know a worker takes little: it would take others' work away."""
         known = sum(self._registry.find(one.task.type) is not None for one in claimed)
-        self._appetite = self._portion if known == len(claimed) else max(1, 2 * known)
-        # What nobody here knows in the first queue must not hide what waits in the next.
-        first, *others = self._queues
-        self._queues = self._options.queues if known else (*others, first)
+        self._lanes.knew(known, len(claimed))
         return known > 0
 
     def _begin(self, claimed: Sequence[Claimed], asked_at: float) -> None:
@@ -311,6 +308,7 @@ class Worker:
             held = Held(task.id, lease.id, safe_until=safe_until, version=task.version)
             held.run = self._loop.create_task(self._run(one, held))
             self._running[lease.id] = held
+            self._lanes.begin(task.queue)
             if not is_late:
                 self._heartbeat.add(held)
 
@@ -336,6 +334,7 @@ class Worker:
         finally:
             self._heartbeat.remove(held)
             del self._running[held.lease_id]
+            self._lanes.end(claimed.task.queue)
             self._slot_freed.set()
 
     async def _put_off(self, claimed: Claimed, held: Held) -> bool:
@@ -386,10 +385,20 @@ class Worker:
 
     # -- waiting
 
-    async def _until_ready(self, ticket: int) -> None:
+    async def _until_freed(self) -> None:
+        """Or until it is time to look for deliveries again."""
+        self._slot_freed.clear()
+        timer = None
+        if self._lanes.has_room_aside:
+            timer = self._clock.call_later(ASIDE_SECONDS, self._slot_freed.set)
+        await self._slot_freed.wait()
+        if timer is not None:
+            timer.cancel()
+
+    async def _until_ready(self, ticket: int, seconds: float) -> None:
         self._is_idle = True
         try:
-            await self._store.wait(Topic.READY, ticket, timeout=IDLE_SECONDS)
+            await self._store.wait(Topic.READY, ticket, timeout=seconds)
         except asyncio.CancelledError:
             if not self._drain_asked.is_set():
                 raise

@@ -19,7 +19,10 @@ from holdfast.server.tokens import Role, Token
 
 ROLE = "x-holdfast-role"
 PUBLIC = "public"
+TELEGRAM = "Telegram's secret"
 SCHEME = "token"  # of the OpenAPI document
+TELEGRAM_SCHEME = "telegram"
+TELEGRAM_HEADER = "X-Telegram-Bot-Api-Secret-Token"
 _FOREIGN = "another's"
 
 
@@ -72,6 +75,15 @@ class Need:
 
     role: Role | None
     everywhere: bool = False  # concerns all tenants: not for a token that is limited to some
+    telegram: bool = False  # no token: the secret that Telegram was given for us
+
+    @property
+    def said(self) -> str:
+        if self.telegram:
+            return TELEGRAM
+        if self.role is None:
+            return PUBLIC
+        return f"{self.role}, of all tenants" if self.everywhere else str(self.role)
 
     def refusal(self, caller: Caller) -> Forbidden | None:
         if self.role is not None and caller.role.rank < self.role.rank:
@@ -98,12 +110,18 @@ def bearer(request: Request) -> str:
     return text.strip()
 
 
+def secret_of_telegram(request: Request) -> str:
+    text = request.headers.get(TELEGRAM_HEADER)
+    if not text:
+        raise Unauthenticated(f"send the secret in the header {TELEGRAM_HEADER}")
+    return text
+
+
 def described(need: Need) -> dict[str, Any]:
     """For the OpenAPI document, from which the route reads its need back."""
-    if need.role is None:
-        return {ROLE: PUBLIC, "security": []}
-    said = f"{need.role}, of all tenants" if need.everywhere else str(need.role)
-    return {ROLE: said, "security": [{SCHEME: []}]}
+    if need.telegram:
+        return {ROLE: need.said, "security": [{TELEGRAM_SCHEME: []}]}
+    return {ROLE: need.said, "security": [] if need.role is None else [{SCHEME: []}]}
 
 
 def caller_of(request: Request) -> Caller:

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from holdfast.server import examples, problems
-from holdfast.server.access import SCHEME
+from holdfast.server.access import SCHEME, TELEGRAM_HEADER, TELEGRAM_SCHEME
 from holdfast.server.routes import ALL
 from holdfast.server.routing import HEADERS, StrictRoute, set_apart
 from holdfast.server.service import Service
@@ -98,10 +98,17 @@ def add_parts(document: dict[str, Any]) -> None:
     parts = document.setdefault("components", {})
     schemas = parts.setdefault("schemas", {})
     schemas["Problem"] = _problem_schema(schemas)
-    parts.setdefault("securitySchemes", {})[SCHEME] = {
+    schemes = parts.setdefault("securitySchemes", {})
+    schemes[SCHEME] = {
         "type": "http",
         "scheme": "bearer",
         "description": "A token: hf_ID_SECRET",
+    }
+    schemes[TELEGRAM_SCHEME] = {
+        "type": "apiKey",
+        "in": "header",
+        "name": TELEGRAM_HEADER,
+        "description": "The secret that setWebhook was given; Telegram sends it along",
     }
 
 

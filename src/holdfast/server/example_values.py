@@ -66,6 +66,7 @@ ANYWHERE: dict[str, Any] = {
 
 _DETAIL = {
     "key": "upgrade-7:t-001",
+    "callbackUrl": None,
     "version": 8,
     "place": Place.PARKED,
     "dueAt": None,

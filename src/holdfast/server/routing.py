@@ -150,15 +150,18 @@ def needs(
     role: Role | None,
     *problem_statuses: int,
     everywhere: bool = False,
+    telegram: bool = False,
     takes: type[BaseModel] | None = None,
     large: type[BaseModel] | None = None,
 ) -> dict[str, Any]:
     """What a route needs of its caller, and which problems it may answer beside the usual ones.
 
+    ``telegram``: of Telegram its secret, instead of a token.
     ``takes``: for a busy route that has the request and this body as its only parameters.
     ``large``: the body, if it may be as long as the settings allow; any other is short."""
     usual = (401, 403, 413, 415, 422, 429, 503) if role is not None else ()
+    need = Need(role, everywhere, telegram)
     return {
-        "openapi_extra": {_NEED: Need(role, everywhere), _TAKES: takes, _LARGE: large},
+        "openapi_extra": {_NEED: need, _TAKES: takes, _LARGE: large},
         "responses": problems.documented(*sorted({*usual, *problem_statuses})),
     }

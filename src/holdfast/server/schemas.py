@@ -172,6 +172,7 @@ class ProgressView(Answer):
 
 class TaskDetail(TaskView):
     key: str | None
+    callback_url: str | None
     run: int
     epoch: int
     version: int

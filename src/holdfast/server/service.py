@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -11,8 +12,9 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from fastapi.responses import StreamingResponse
 from msgspec.structs import replace
+from starlette.exceptions import HTTPException
 
-from holdfast.app import Holdfast
+from holdfast.app import Holdfast, chat
 from holdfast.app.bulk import Bulks
 from holdfast.app.control import Control
 from holdfast.app.monitor import Monitor
@@ -20,7 +22,7 @@ from holdfast.app.plans import Plans
 from holdfast.app.schedule import Schedules
 from holdfast.domain import names
 from holdfast.domain.audit import Audit
-from holdfast.domain.errors import HoldfastError, Refused, StoreError
+from holdfast.domain.errors import HoldfastError, InvalidSetting, Refused, StoreError
 from holdfast.domain.redaction import Redactor
 from holdfast.domain.state import OPERATOR
 from holdfast.domain.task import By
@@ -37,6 +39,7 @@ from holdfast.server.access import (
     bearer,
     caller_of_token,
     is_foreign,
+    secret_of_telegram,
 )
 from holdfast.server.limits import Rates
 from holdfast.server.lines import Lines
@@ -44,7 +47,6 @@ from holdfast.server.pool import NoPool, Pool
 from holdfast.server.shared import Looks
 from holdfast.server.watching import Watch
 from holdfast.settings import Settings
-from holdfast.stores.memory import MemoryStore
 
 REFUSED = "refused: %s %s of %s from %s: %s"
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -92,6 +94,7 @@ class Service:
     @asynccontextmanager
     async def beside(self) -> AsyncIterator[None]:
         """What runs beside the requests, over an engine that somebody else has opened."""
+        self._check_bot()
         monitoring = asyncio.create_task(self.monitor.run())
         try:
             yield
@@ -103,6 +106,12 @@ class Service:
             await self.looks.close()
             await self.pool.close()
 
+    def _check_bot(self) -> None:
+        """Now that all types are declared: each message would be refused."""
+        bot, registry = self.app.bot, self.app.registry
+        if bot is not None and bot.task not in registry.names():
+            raise InvalidSetting(chat.TASK, bot.task, "no such task type is declared here")
+
     @property
     def has_tokens(self) -> bool:
         return len(self._given) > 0 or (self._file is not None and len(self._of_file()) > 0)
@@ -111,9 +120,11 @@ class Service:
 
     async def admit(self, request: Request, need: Need) -> Caller:
         """The one place where it is decided who may do what."""
+        if need.telegram:
+            return await self._admit_telegram(request)
         if need.role is None:
             return ANONYMOUS
-        origin = request.client.host if request.client else ""
+        origin = _origin(request)
         try:
             token = self._known(request, origin)
         except HoldfastError as error:
@@ -128,6 +139,21 @@ class Service:
             raise refusal
         return caller
 
+    async def _admit_telegram(self, request: Request) -> Caller:
+        bot, origin = self.app.bot, _origin(request)
+        if bot is None:
+            raise HTTPException(404, "no Telegram bot is set up here")
+        try:
+            if not tk.same(secret_of_telegram(request), bot.secret):
+                self._slow_down(origin)
+                raise Unauthenticated("this is not the secret that Telegram was given")
+        except HoldfastError as error:
+            await self._refused(request, replace(ANONYMOUS.by(), origin=origin), error)
+            raise
+        if wait := self._wait("telegram", self.settings.rate_limit):
+            raise TooManyRequests(wait)
+        return dataclasses.replace(ANONYMOUS, actor="telegram", origin=origin)
+
     def _known(self, request: Request, origin: str) -> tk.Token:
         text = bearer(request)
         now = self.app.clock.now()
@@ -136,9 +162,13 @@ class Service:
             token = self._of_file().check(text, now=now)
         if token is not None:
             return token
+        self._slow_down(origin)
+        raise Unauthenticated("this token is not known, or has expired")
+
+    def _slow_down(self, origin: str) -> None:
+        """Whoever guesses."""
         if wait := self._wait(f"wrong {origin}", WRONG_TOKENS_RATE):
             raise TooManyRequests(wait)
-        raise Unauthenticated("this token is not known, or has expired")
 
     def _of_file(self) -> tk.Tokens:
         assert self._file is not None
@@ -214,7 +244,7 @@ class Service:
 
     def check_is_shared(self) -> None:
         """Other processes would get no work from a memory, or join the store that was away."""
-        if isinstance(self.app.store, MemoryStore):
+        if self.app.in_memory:
             raise NoPool("this service runs on the memory of its own process")
 
     # -- the engine, as the caller
@@ -265,6 +295,10 @@ def _asked(request: Request) -> str:
     """Nothing that a caller made up: it is counted by this word."""
     command = str(request.path_params.get("command"))
     return command if command in COMMANDS else f"{request.method} {request.scope['route'].path}"
+
+
+def _origin(request: Request) -> str:
+    return request.client.host if request.client else ""
 
 
 def service_of(request: Request) -> Service:

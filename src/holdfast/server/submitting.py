@@ -7,9 +7,8 @@ from typing import Annotated, Any
 from fastapi import Header
 from pydantic import Field
 
-from holdfast.domain import bulk
 from holdfast.domain.errors import InvalidInput
-from holdfast.registry import INTERNAL, TaskType
+from holdfast.registry import INTERNAL, OWN_QUEUES, TaskType
 from holdfast.server.access import Caller
 from holdfast.server.problems import UnknownQueue, UnknownType
 from holdfast.server.schemas import Absent, Key, QueueName, Sent, Tenant, TraceId, TypeName
@@ -33,6 +32,12 @@ class Work(Sent):
     queue: QueueName | None = None
     trace_id: TraceId | None = None
     user: dict[str, Any] | None = Field(default=None, description="Whom the work is for")
+    callback_url: str | None = Field(
+        default=None,
+        description="Told by POST when the task has ended or waits for a person; https",
+        examples=["https://hooks.example.com/done"],
+        max_length=2000,
+    )
 
 
 def declared(service: Service, name: str) -> TaskType:
@@ -47,7 +52,7 @@ def known_queue(service: Service, queue: str | None) -> str | None:
     The engine's own is not for others."""
     if queue is None:
         return None
-    if queue == bulk.QUEUE or not is_known_queue(service, queue):
+    if queue in OWN_QUEUES or not is_known_queue(service, queue):
         raise UnknownQueue(queue)
     return queue
 
@@ -73,6 +78,7 @@ async def submit(
         queue=known_queue(service, work.queue),
         trace_id=work.trace_id or traceparent,
         user=work.user,
+        callback=work.callback_url,
     )
     return handle.id
 

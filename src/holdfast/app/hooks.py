@@ -1,0 +1,144 @@
+"""The file that says who is told of what, and with which secrets: `HOLDFAST_WEBHOOKS`.
+
+It is read at the start. Secrets are in it and nowhere else: not in the store, not in a log.
+"""
+
+from __future__ import annotations
+
+import logging
+import stat
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.domain import names, telling
+from holdfast.domain.errors import InvalidInput, InvalidSetting, UrlRefused
+from holdfast.domain.telling import Hook
+from holdfast.settings import PREFIX, Settings
+from holdfast.sinks.addresses import Allowed
+from holdfast.sinks.signing import Secret
+
+log = logging.getLogger("holdfast")
+
+FILE, ALLOW = f"{PREFIX}WEBHOOKS", f"{PREFIX}WEBHOOK_ALLOW"
+HOOKS_MAX = 50
+SECRETS_MAX = 2  # the new one and the old one, while receivers are told the new one
+
+
+class Hooks(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom deliveries may go to."""
+
+    allowed: Allowed
+    hooks: Mapping[str, Hook] = {}
+    secrets: Mapping[str, tuple[Secret, ...]] = {}  # of hooks, and of callbacks
+
+    def check_callback(self, url: str) -> str:
+        """What is told is signed, so there must be something to sign it with."""
+        if telling.CALLBACK not in self.secrets:
+            raise UrlRefused(f"callbacks are not set up: {FILE} names a file with their secret")
+        return self.allowed.check_url(url)
+
+    def find(self, to: str) -> Hook | None:
+        return self.hooks.get(to.removeprefix(telling.HOOK))
+
+    def secrets_of(self, to: str) -> tuple[Secret, ...]:
+        return self.secrets.get(to.removeprefix(telling.HOOK), ())
+
+
+class _Callbacks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    secret: str | list[str]
+
+
+class _Hook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    url: str
+    events: list[str]
+    secret: str | list[str]
+    types: list[str] = []
+    tenants: list[str] = []
+    queues: list[str] = []
+    results: bool = False
+
+
+class _Book(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    callbacks: _Callbacks | None = None
+    hooks: dict[str, _Hook] = {}
+
+
+def load(settings: Settings) -> Hooks:
+    allowed = _allowed(settings.webhook_allow)
+    if settings.webhooks is None:
+        return Hooks(allowed=allowed)
+    path = settings.webhooks
+    try:
+        return _checked(_read(path), allowed)
+    except InvalidInput as error:
+        raise InvalidSetting(FILE, str(path), str(error)) from error
+
+
+def _allowed(words: Sequence[str]) -> Allowed:
+    try:
+        return Allowed.parse(words)
+    except InvalidInput as error:
+        raise InvalidSetting(ALLOW, ",".join(words), str(error)) from error
+
+
+def _read(path: Path) -> _Book:
+    try:
+        book = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _Book)
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        raise InvalidInput("there is no such file") from None
+    except OSError as error:
+        raise InvalidInput(error.strerror or str(error)) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise InvalidInput(f"it cannot be read: {error}") from None  # its lines may hold secrets
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        log.warning("%s holds secrets, and others can read it: chmod 600", path)
+    return book
+
+
+def _checked(book: _Book, allowed: Allowed) -> Hooks:
+    if len(book.hooks) > HOOKS_MAX:
+        raise InvalidInput(f"it has more than {HOOKS_MAX} hooks")
+    secrets: dict[str, tuple[Secret, ...]] = {}
+    if book.callbacks is not None:
+        secrets[telling.CALLBACK] = _secrets("callbacks", book.callbacks.secret)
+    hooks: dict[str, Hook] = {}
+    for name, given in book.hooks.items():
+        hooks[name] = _hook(name, given, allowed)
+        secrets[name] = _secrets(f"hooks.{name}", given.secret)
+    return Hooks(allowed=allowed, hooks=hooks, secrets=secrets)
+
+
+def _hook(name: str, given: _Hook, allowed: Allowed) -> Hook:
+    where = f"hooks.{name}"
+    if names.check("token", name) in (telling.CALLBACK, telling.TELEGRAM):
+        raise InvalidInput(f"{where}: that name is the engine's")
+    if not given.events:
+        raise InvalidInput(f"{where}.events is empty: name what it is told of, such as TaskFailed")
+    if unknown := sorted(set(given.events) - telling.TELLABLE):
+        known = ", ".join(sorted(telling.TELLABLE))
+        raise InvalidInput(f"{where}.events: there is no {unknown[0]!r} (there are {known})")
+    try:
+        url = allowed.check_url(given.url)
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}.url: {error}") from error
+    filters: dict[str, Any] = {
+        name: frozenset(getattr(given, name)) for name in ("types", "tenants", "queues")
+    }
+    return Hook(
+        name=name, url=url, events=frozenset(given.events), results=given.results, **filters
+    )
+
+
+def _secrets(where: str, given: str | list[str]) -> tuple[Secret, ...]:
+    texts = [given] if isinstance(given, str) else given
+    if not 0 < len(texts) <= SECRETS_MAX:
+        raise InvalidInput(f"{where}.secret: one, or two while it is being changed")
+    try:
+        return tuple(Secret.parse(text) for text in texts)
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}.secret: {error}") from None

@@ -1,0 +1,207 @@
+"""The one door through which a write brings its deliveries with it.
+
+Whoever writes through the app's store (workers, operators, drivers of plans, bulk actions) passes
+here, so none of them has to think of it, and none can forget it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.app.plan_shapes import plan_event_shape
+from holdfast.app.shapes import at, event_shape, failure_shape, text_or_none
+from holdfast.domain import decide, telling
+from holdfast.domain.envelope import ENVELOPE_STATUS
+from holdfast.domain.events import Event, TaskCompleted
+from holdfast.domain.plan import PlanChange, PlanOutcome
+from holdfast.domain.plan_events import PlanEvent
+from holdfast.domain.redaction import Redactor
+from holdfast.domain.task import Failure
+from holdfast.domain.telling import Delivery, Hook, Telling
+from holdfast.domain.transition import Outcome, Submission, Transition
+from holdfast.observe.alerts import AlertCleared, AlertRaised
+from holdfast.ports import PlanStore, Store
+from holdfast.registry import TaskType
+from holdfast.runtime import making
+from holdfast.runtime.ids import new_id
+
+if TYPE_CHECKING:
+    from holdfast.app.core import Holdfast
+
+RESULT_LIMIT_BYTES = 64 * 1024  # a larger one is fetched by whoever wants it
+SAID_ALREADY = {"event", "taskId", "planId", "version", "at", "failure"}
+
+
+class Teller:
+    """Makes deliveries of what is written."""
+
+    def __init__(self, app: Holdfast, declared: TaskType, hooks: Sequence[Hook]) -> None:
+        self._app = app
+        self._declared = declared
+        self._hooks = tuple(hooks)
+        self._hide = app.redactor
+        given = app.settings
+        # Results go to those who asked for the work: there only what was declared is hidden.
+        self._hide_declared = Redactor(given.redact, given.redact_patterns, usual=False)
+
+    def with_followers(self, store: Store, transition: Transition) -> Transition:
+        task = transition.after
+        if task.callback is None and not self._hooks:
+            return transition
+        follows = tuple(
+            self._follower(
+                store.beside(self._new_id(), task.id),
+                one,
+                self._of_task(transition, one),
+                task.trace_id,
+            )
+            for one in telling.of_task(transition, self._hooks)
+        )
+        return replace(transition, follows=follows) if follows else transition
+
+    def with_followers_of(self, plans: PlanStore, change: PlanChange) -> PlanChange:
+        if not self._hooks:
+            return change
+        follows = tuple(
+            self._follower(
+                plans.beside(self._new_id(), change.after.id), one, self._of_plan(change, one)
+            )
+            for one in telling.of_plan(change, self._hooks)
+        )
+        return replace(change, follows=follows) if follows else change
+
+    def of_alert(self, change: AlertRaised | AlertCleared) -> list[Submission]:
+        """For the hooks that want to know. Services that judge alike tell it once: whatever they
+        say within a minute of one alert has one key."""
+        alert, event = change.alert, type(change).__name__
+        data = msgspec.to_builtins(alert) | {"since": at(alert.since)}
+        made = []
+        for hook in self._hooks:
+            if hook.wants(event):
+                to = f"{telling.HOOK}{hook.name}"
+                minute = int(change.at // 60)
+                key = f"alert:{alert.code}:{alert.queue}:{event}:{minute}:{hook.name}"
+                body = self._payload(to, event, change.at, data)
+                made.append(self._submission(body, key=key))
+        return made
+
+    def probe(self, hook: Hook) -> Submission:
+        """A word to see whether it arrives."""
+        to, now = f"{telling.HOOK}{hook.name}", self._app.clock.now()
+        return self._submission(self._payload(to, telling.PROBE, now, {"hook": hook.name}))
+
+    def _submission(self, payload: bytes, *, key: str | None = None) -> Submission:
+        store, record = self._app.store, making.record(self._declared, now=self._app.clock.now())
+        keys = None if key is None else [key]
+        [made] = making.submissions(store, record, [payload], keys, [self._new_id()])
+        return made
+
+    def _follower(
+        self, task_id: str, one: Telling, data: dict[str, Any], trace_id: str | None = None
+    ) -> Submission:
+        event = type(one.event).__name__
+        payload = self._payload(one.to, event, one.event.at, data, url=one.url)
+        record = making.record(self._declared, now=self._app.clock.now(), trace_id=trace_id)
+        return decide.submit(replace(record, id=task_id), payload, "")
+
+    def _payload(
+        self, to: str, event: str, when: float, data: dict[str, Any], *, url: str = ""
+    ) -> bytes:
+        body = msgspec.Raw(msgspec.json.encode(data))
+        return msgspec.json.encode(Delivery(to=to, url=url, event=event, at=when, data=body))
+
+    def _new_id(self) -> str:
+        return new_id(self._app.clock, self._app.chance)
+
+    # -- what is told
+
+    def _of_task(self, transition: Transition, one: Telling) -> dict[str, Any]:
+        task, hide = transition.after, self._hide
+        facts = event_shape(cast(Event, one.event), hide)
+        told = {
+            "taskId": task.id,
+            "type": task.type,
+            "tenantId": task.tenant,
+            "planId": task.plan,
+            "key": task.key,
+            "queue": task.queue,
+            "status": ENVELOPE_STATUS[task.status],
+            "taskStatus": task.status,
+            "version": task.version,
+            "reason": text_or_none(task.reason, hide),
+            "error": _error(task.failure, hide),
+            "event": {name: facts[name] for name in facts if name not in SAID_ALREADY},
+        }
+        if one.result and isinstance(one.event, TaskCompleted):
+            told |= self._result(transition.result, callback=one.url != "")
+        return told
+
+    def _result(self, result: bytes | None, *, callback: bool) -> dict[str, Any]:
+        if result is not None and len(result) > RESULT_LIMIT_BYTES:
+            return {"result": None, "resultOmitted": True}
+        hide = self._hide_declared if callback else self._hide
+        return {"result": None if result is None else hide.body(result)}
+
+    def _of_plan(self, change: PlanChange, one: Telling) -> dict[str, Any]:
+        plan, facts = change.after, plan_event_shape(cast(PlanEvent, one.event), self._hide)
+        return {
+            "planId": plan.id,
+            "status": plan.status,
+            "version": plan.version,
+            "total": plan.total,
+            "progress": plan.progress,
+            "wave": plan.wave,
+            "reason": text_or_none(plan.reason, self._hide),
+            "event": {name: facts[name] for name in facts if name not in SAID_ALREADY},
+        }
+
+
+def _error(failure: Failure | None, hide: Redactor) -> dict[str, Any] | None:
+    """Without its traceback: the lines of the code are for those who run it."""
+    if failure is None:
+        return None
+    told = failure_shape(failure, hide)
+    return {name: value for name, value in told.items() if name != "traceback"}
+
+
+class TellingStore:
+    """A store, but for its writes, which bring their deliveries with them."""
+
+    def __init__(self, store: Store, teller: Teller) -> None:
+        self._behind = store
+        self.plans = TellingPlans(store.plans, teller)
+        self._teller = teller
+
+    async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
+        store, follow = self._behind, self._teller.with_followers
+        return await store.apply([follow(store, transition) for transition in batch])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._behind, name)
+
+
+class TellingPlans:
+    def __init__(self, plans: PlanStore, teller: Teller) -> None:
+        self._behind, self._teller = plans, teller
+
+    async def apply(self, change: PlanChange, *, lease_seconds: float = 30.0) -> PlanOutcome:
+        followed = self._teller.with_followers_of(self._behind, change)
+        return await self._behind.apply(followed, lease_seconds=lease_seconds)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._behind, name)
+
+
+async def tell_probe(app: Holdfast, hook: Hook) -> str:
+    """The id of its delivery."""
+    probe = app.teller.probe(hook)
+    await app.store.insert([probe], depth_limit=app.settings.queue_limit)
+    return probe.task.id
+
+
+def telling_store(store: Store, teller: Teller) -> Store:
+    return cast(Store, TellingStore(store, teller))

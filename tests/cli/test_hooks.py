@@ -1,0 +1,95 @@
+"""`holdfast hooks`: who is told of what, and whether it arrives."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast import Holdfast
+from holdfast.cli.exits import Exit
+from holdfast.sinks.signing import Secret
+from tests.cli.world import World
+from tests.sinks.receiver import Behaviour, Receiver, answer
+from tests.telling import HOOK_SECRET, SECRET, hooks_file
+
+
+@contextmanager
+def elsewhere(world: World, behaviour: Behaviour, path: Path) -> Iterator[Receiver]:
+    """A receiver and a worker in a thread of their own, as the command is in this one."""
+    made, ended = threading.Event(), asyncio.Event()
+    loop = asyncio.new_event_loop()
+    found: list[Receiver] = []
+
+    async def whole() -> None:
+        async with Receiver(behaviour) as receiver:
+            found.append(receiver)
+            hooks_file(path.parent, ops={"url": receiver.url("/x?t=1"), "events": ["TaskFailed"]})
+            app = Holdfast(world.url, webhooks=path, webhook_allow=["127.0.0.1"])
+            async with app.running(workers=1):
+                made.set()
+                await ended.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(whole(),))
+    thread.start()
+    assert made.wait(20)
+    try:
+        yield found[0]
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join(30)
+        loop.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    found = hooks_file(tmp_path)
+    monkeypatch.setenv("HOLDFAST_WEBHOOKS", str(found))
+    monkeypatch.setenv("HOLDFAST_WEBHOOK_ALLOW", "127.0.0.1")
+    return found
+
+
+def test_they_are_listed_without_secrets(world: World, path: Path) -> None:
+    url = "https://hooks.example.com/told?token=abc"
+    hooks_file(path.parent, ops={"url": url, "events": ["TaskFailed"], "types": ["mail.send"]})
+    listed = world.json("hooks", "list")
+    [hook] = listed["hooks"]
+    assert (hook["name"], hook["url"]) == ("ops", "https://hooks.example.com/told")
+    assert (hook["events"], hook["types"]) == (["TaskFailed"], ["mail.send"])
+    assert listed["callbacks"] is True
+    shown = world.cli("hooks", "list").output
+    assert "types mail.send" in shown
+    for secret in (SECRET, HOOK_SECRET, "token=abc"):
+        assert secret not in shown
+
+
+def test_without_a_file_it_says_how(world: World) -> None:
+    assert "HOLDFAST_WEBHOOKS" in world.cli("hooks", "list").output
+
+
+def test_a_new_secret_can_be_used(world: World) -> None:
+    Secret.parse(world.cli("hooks", "secret").stdout.strip())
+    Secret.parse(world.json("hooks", "secret")["secret"])
+
+
+def test_a_probe_goes_the_way_of_all_others(world: World, path: Path) -> None:
+    with elsewhere(world, answer(200), path) as receiver:
+        told = world.cli("hooks", "test", "ops")
+        assert told.output == "ops  delivered\n"
+        assert b'"type":"Probe"' in receiver.seen[0].body
+
+
+def test_a_probe_that_does_not_arrive_is_an_error(world: World, path: Path) -> None:
+    with elsewhere(world, answer(410), path):
+        told = world.cli("hooks", "test", "ops")
+    assert told.exit_code != 0
+    assert "answered 410" in told.output
+
+
+def test_a_hook_that_is_not_there_is_named(world: World, path: Path) -> None:
+    world.send()
+    told = world.cli("hooks", "test", "nobody")
+    assert told.exit_code == Exit.INVALID
+    assert "no hook nobody" in told.output

@@ -1,0 +1,83 @@
+"""An app that tells of its tasks, to a receiver of the test."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast import Context, Filter, Handle, Holdfast, Permanent, Retry
+from holdfast.domain import telling
+from holdfast.domain.task import Task
+from holdfast.sinks.signing import Secret, verify
+from holdfast.testing import Engine
+from tests.sinks.receiver import Receiver, Seen
+
+SECRET = Secret.make()
+HOOK_SECRET = Secret.make()
+
+
+def hooks_file(folder: Path, **hooks: dict[str, Any]) -> Path:
+    """With a secret for callbacks; secrets of hooks are there unless said otherwise."""
+    lines = ["[callbacks]", f"secret = {json.dumps(SECRET)}"]
+    for name, given in hooks.items():
+        lines.append(f"[hooks.{name}]")
+        fields = {"secret": HOOK_SECRET} | given
+        lines += [f"{key} = {json.dumps(value)}" for key, value in fields.items()]
+    path = folder / "webhooks.toml"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.chmod(0o600)
+    return path
+
+
+def telling_app(folder: Path, store: str = "memory://", **options: Any) -> Holdfast:
+    """``hooks={name: {…}}``; whatever else is a setting."""
+    path = hooks_file(folder, **options.pop("hooks", {}))
+    settings: dict[str, Any] = {
+        "webhooks": path,
+        "webhook_allow": ["127.0.0.1"],
+        "webhook_timeout": 0.3,
+    } | options
+    app = Holdfast(store, **settings)
+
+    @app.task("mail.send")
+    async def send(ctx: Context, to: str) -> str:
+        return f"sent to {to}"
+
+    @app.task("mail.gone", keep=0)
+    async def send_and_forget(ctx: Context, to: str) -> str:
+        return f"sent to {to}"
+
+    lost = {"still": True}
+
+    @app.task("mail.lost", retry=Retry(max=1))
+    async def lose(ctx: Context, to: str) -> str:
+        if lost["still"]:
+            lost["still"] = False
+            raise Permanent(f"no such box: {to}, password=hunter2")
+        return f"sent to {to} after all"
+
+    return app
+
+
+async def submit(app: Holdfast, name: str, payload: Any = "you", **terms: Any) -> Handle[Any]:
+    declared = app.registry.find(name)
+    assert declared is not None
+    return await app.submit(declared, payload, **terms)
+
+
+def told(seen: Seen, secret: str = SECRET, *, now: float | None = None) -> dict[str, Any]:
+    """What was said, if the signature is good."""
+    verify(secret, seen.headers, seen.body, now=now)
+    found: dict[str, Any] = msgspec.json.decode(seen.body)
+    return found
+
+
+def all_told(receiver: Receiver, engine: Engine, secret: str = SECRET) -> list[dict[str, Any]]:
+    return [told(seen, secret, now=engine.clock.now()) for seen in receiver.seen]
+
+
+async def deliveries(app: Holdfast) -> list[Task]:
+    """The oldest first."""
+    page = await app.store.find(Filter(type=telling.TYPE), limit=100)
+    return sorted(page.tasks, key=lambda task: task.order)

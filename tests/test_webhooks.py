@@ -1,0 +1,374 @@
+"""Hooks are told of the events they name: of tasks, plans and alerts, and of nothing else."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Context, FailureCount, Holdfast, InvalidSetting, Permanent, Retry, Status
+from holdfast.app import deliveries as module
+from holdfast.app.monitor import Monitor
+from holdfast.app.receivers import FAILURES_MAX
+from holdfast.domain import telling
+from holdfast.domain.events import KINDS
+from holdfast.runtime.lanes import DELIVERIES
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing import ManualClock
+from holdfast.testing.plugin import MakeEngine
+from tests.runtime.helpers import FlakyStore, Gate, within_bounds
+from tests.sinks.receiver import Receiver, answer, hang
+from tests.telling import (
+    HOOK_SECRET,
+    SECRET,
+    all_told,
+    deliveries,
+    hooks_file,
+    submit,
+    telling_app,
+)
+
+OUTCOMES = ["TaskCompleted", "TaskFailed", "TaskCancelled"]
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    async with Receiver() as receiver:
+        yield receiver
+
+
+def hook(receiver: Receiver, *events: str, path: str = "/", **more: Any) -> dict[str, Any]:
+    return {"url": receiver.url(path), "events": list(events), **more}
+
+
+async def test_a_hook_hears_what_it_named(
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    app = telling_app(tmp_path, hooks={"ops": hook(receiver, "TaskFailed", "StageFailed")})
+    engine = holdfast_engine(app)
+    await submit(app, "mail.send")
+    await submit(app, "mail.lost")
+    await engine.drain()
+    said = all_told(receiver, engine, HOOK_SECRET)
+    assert [one["type"] for one in said] == ["StageFailed", "TaskFailed"]
+    assert {one["data"]["type"] for one in said} == {"mail.lost"}
+
+
+async def test_filters_let_through_what_they_name(
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    of = {
+        "types": hook(receiver, *OUTCOMES, path="/types", types=["mail.send"]),
+        "tenants": hook(receiver, *OUTCOMES, path="/tenants", tenants=["t-2"]),
+        "queues": hook(receiver, *OUTCOMES, path="/queues", queues=["slow"]),
+    }
+    app = telling_app(tmp_path, hooks=of)
+    engine = holdfast_engine(app)
+    await submit(app, "mail.send", tenant="t-1")
+    await submit(app, "mail.gone", tenant="t-2")
+    await engine.drain()
+    assert sorted(seen.path for seen in receiver.seen) == ["/tenants", "/types"]
+
+
+async def test_results_are_told_only_where_that_was_asked_for(
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    of = {
+        "curt": hook(receiver, "TaskCompleted", path="/curt"),
+        "full": hook(receiver, "TaskCompleted", path="/full", results=True),
+    }
+    app = telling_app(tmp_path, hooks=of)
+    engine = holdfast_engine(app)
+    await submit(app, "mail.send")
+    await engine.drain()
+    said = {seen.path: one["data"] for seen, one in _both(receiver, engine)}
+    assert "result" not in said["/curt"]
+    assert said["/full"]["result"] == "sent to you"
+
+
+def _both(receiver: Receiver, engine: Any) -> list[tuple[Any, dict[str, Any]]]:
+    return list(zip(receiver.seen, all_told(receiver, engine, HOOK_SECRET), strict=True))
+
+
+async def test_a_callback_and_a_hook_are_told_each(
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    app = telling_app(tmp_path, hooks={"ops": hook(receiver, "TaskCompleted", path="/hook")})
+    engine = holdfast_engine(app)
+    await submit(app, "mail.send", callback=receiver.url("/callback"))
+    await engine.drain()
+    assert sorted(seen.path for seen in receiver.seen) == ["/callback", "/hook"]
+
+
+async def test_of_its_own_tasks_the_engine_tells_nobody(
+    tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    async with Receiver(answer(500)) as receiver:
+        every = sorted(telling.TELLABLE)
+        app = telling_app(tmp_path, hooks={"ops": hook(receiver, *every)})
+        engine = holdfast_engine(app)
+        await submit(app, "mail.gone")
+        await engine.drain()
+        before = len(await deliveries(app))
+        await engine.advance("1h")
+        assert len(await deliveries(app)) == before
+
+
+async def test_every_event_of_a_task_that_a_write_brings_can_be_named() -> None:
+    of_the_store = {"TaskCreated", "TaskStarted", "TaskDue", "LeaseLost", "TaskProgress"}
+    assert {name for name in KINDS if name not in telling.TELLABLE} == of_the_store
+
+
+async def test_two_signatures_while_a_secret_is_changed(
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    both = [HOOK_SECRET, SECRET]
+    app = telling_app(tmp_path, hooks={"ops": hook(receiver, "TaskCompleted", secret=both)})
+    engine = holdfast_engine(app)
+    await submit(app, "mail.send")
+    await engine.drain()
+    for secret in both:
+        assert len(all_told(receiver, engine, secret)) == 1
+
+
+# -- plans
+
+
+async def test_a_plan_that_halts_is_told(
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    app = telling_app(tmp_path, hooks={"ops": hook(receiver, "PlanHalted", "PlanCompleted")})
+
+    @app.task("up", retry=Retry(max=1))
+    async def up(ctx: Context) -> None:
+        raise Permanent("no")
+
+    @app.task("fine")
+    async def fine(ctx: Context) -> None: ...
+
+    engine = holdfast_engine(app)
+    bad = [up.on(tenant=f"t-{n}") for n in range(4)]
+    await app.plan("bad", bad, waves=("25%", "100%"), halt_on=FailureCount(0))
+    await app.plan("good", [fine.on(tenant="t-9")])
+    await engine.start()
+    await engine.clock.elapse("10s")
+    await receiver.got(2)
+    await engine.drain()
+    said = all_told(receiver, engine, HOOK_SECRET)
+    found = {(one["type"], one["data"]["planId"]) for one in said}
+    assert found == {("PlanHalted", "bad"), ("PlanCompleted", "good")}
+    assert len(said) == 2
+
+
+# -- alerts
+
+
+async def test_an_alert_is_told_once_however_many_services_judge(
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    ops = hook(receiver, "AlertRaised", "AlertCleared")
+    app = telling_app(tmp_path, hooks={"ops": ops}, backlog={"*": 3})
+    engine = holdfast_engine(app)
+    monitors = [Monitor(app), Monitor(app)]
+    for _ in range(5):
+        await submit(app, "mail.send")
+    for monitor in monitors:
+        await monitor.tick()
+    await engine.drain()
+    said = all_told(receiver, engine, HOOK_SECRET)
+    backlog = [one for one in said if one["data"]["code"] == "backlog"]
+    assert [one["type"] for one in backlog] == ["AlertRaised"]
+    assert backlog[0]["data"]["queue"] == "default"
+    engine.clock.advance(5)
+    for monitor in monitors:
+        await monitor.tick()
+    await engine.drain()
+    said = all_told(receiver, engine, HOOK_SECRET)
+    cleared = [one["data"]["code"] for one in said if one["type"] == "AlertCleared"]
+    assert cleared.count("backlog") == 1
+
+
+async def test_that_the_store_was_away_is_told_when_it_is_back(
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    app = telling_app(tmp_path, hooks={"ops": hook(receiver, "AlertRaised")})
+    clock = ManualClock()
+    store = FlakyStore(MemoryStore(clock))
+    engine = holdfast_engine(app, store=store.as_store, clock=clock)
+    monitor = Monitor(app)
+    store.down.add("*")
+    await monitor.tick()
+    store.down.clear()
+    clock.advance(5)
+    await monitor.tick()
+    await engine.drain()
+    said = all_told(receiver, engine, HOOK_SECRET)
+    assert "store-away" in {one["data"]["code"] for one in said}
+
+
+# -- receivers that fail
+
+
+async def test_a_receiver_that_hangs_takes_no_slot_from_the_work(
+    tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    async with Receiver(hang) as receiver:
+        app = telling_app(tmp_path, webhook_timeout=20.0)
+        engine = holdfast_engine(app, slots=1)
+        await engine.start()
+        for _ in range(3):
+            handle = await submit(app, "mail.send", callback=receiver.url())
+            await within_bounds(handle.result())
+        await receiver.got(3)  # all of them are under way
+        handle = await submit(app, "mail.send")
+        assert await within_bounds(handle.result()) == "sent to you"
+
+
+async def test_long_work_keeps_no_delivery_waiting(
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    app = telling_app(tmp_path)
+    gate = Gate()
+
+    @app.task("long")
+    async def long(ctx: Context) -> None:
+        await gate.stand()
+
+    engine = holdfast_engine(app, slots=1)
+    await long.submit()
+    await engine.start()
+    await gate.wait_until_reached()
+    handle = await submit(app, "mail.send", callback=receiver.url())
+    await handle.cancel()
+    await engine.clock.elapse("2s")
+    await receiver.got(1)
+    gate.open()
+    await engine.drain()
+
+
+async def test_deliveries_are_bounded(tmp_path: Path, holdfast_engine: MakeEngine) -> None:
+    """One claim may go beyond the bound, no second one does."""
+    async with Receiver(hang) as receiver:
+        app = telling_app(tmp_path, webhook_timeout=20.0)
+        engine = holdfast_engine(app, slots=4)
+        handles = [
+            await submit(app, "mail.send", callback=receiver.url()) for _ in range(2 * DELIVERIES)
+        ]
+        worker = await engine.start()
+        await asyncio.gather(*(within_bounds(handle.result()) for handle in handles))
+        await receiver.got(DELIVERIES)
+        assert DELIVERIES <= worker.running < DELIVERIES + 4
+        assert len(receiver.seen) < DELIVERIES + 4
+
+
+async def test_a_receiver_that_is_down_is_left_alone_and_others_are_not(
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    async with Receiver(answer(500)) as broken:
+        app = telling_app(tmp_path)
+        engine = holdfast_engine(app)
+        for _ in range(4 * FAILURES_MAX):
+            await submit(app, "mail.send", callback=broken.url())
+            await engine.drain()
+        assert len(broken.seen) == FAILURES_MAX
+        await submit(app, "mail.send", callback=receiver.url())
+        await engine.drain()
+        assert len(receiver.seen) == 1
+        broken.behaviours = (answer(200),)
+        await engine.advance("10m")
+        await engine.drain()
+    states = {one.status for one in await deliveries(app)}
+    assert states == {Status.COMPLETED}
+
+
+async def test_who_waits_for_a_receiver_does_not_wait_for_ever(
+    tmp_path: Path, holdfast_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "GIVE_UP_SECONDS", 3600.0)
+    async with Receiver(answer(500)) as broken:
+        app = telling_app(tmp_path)
+        engine = holdfast_engine(app)
+        for _ in range(FAILURES_MAX + 1):
+            await submit(app, "mail.send", callback=broken.url())
+            await engine.drain()
+        [*_, last] = await deliveries(app)
+        assert last.failures == 0, "it has not even been tried"
+        await engine.advance("70m")
+    [task] = await app.store.load([last.id])
+    assert task is not None
+    assert task.failure is not None
+    assert task.status is Status.FAILED
+    assert task.failure.message == "the receiver has not answered for a day"
+
+
+async def test_a_hook_that_was_taken_away_suspends_what_was_meant_for_it(
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    app = telling_app(tmp_path, hooks={"ops": hook(receiver, "TaskCompleted")})
+    engine = holdfast_engine(app)
+    app.hooks.hooks.pop("ops")  # type: ignore[attr-defined]
+    await submit(app, "mail.send")
+    await engine.drain()
+    [delivery] = await deliveries(app)
+    assert delivery.failure is not None
+    assert delivery.failure.message == "no hook 'ops' is configured here"
+
+
+# -- the file
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"url": "https://example.com", "events": ["TaskDone"]}, "there is no 'TaskDone'"),
+        ({"url": "https://example.com", "events": []}, "hooks.ops.events is empty"),
+        ({"url": "http://example.com", "events": ["TaskFailed"]}, "hooks.ops.url"),
+        ({"url": "https://10.0.0.1", "events": ["TaskFailed"]}, "hooks.ops.url"),
+        ({"url": "https://example.com", "events": ["TaskFailed"], "secret": "short"}, "secret"),
+        ({"url": "https://example.com", "events": ["TaskFailed"], "secret": []}, "secret"),
+        ({"url": "https://example.com", "events": ["TaskFailed"], "tipes": ["x"]}, "tipes"),
+        ({"events": ["TaskFailed"]}, "url"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused_with_its_place(
+    tmp_path: Path, given: dict[str, Any], says: str
+) -> None:
+    path = hooks_file(tmp_path, ops=given)
+    with pytest.raises(InvalidSetting, match="HOLDFAST_WEBHOOKS") as refused:
+        Holdfast("memory://", webhooks=path)
+    assert says in str(refused.value)
+    assert HOOK_SECRET not in str(refused.value)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting, match="there is no such file"):
+        Holdfast("memory://", webhooks=tmp_path / "none.toml")
+
+
+def test_an_allowance_that_is_none_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match="HOLDFAST_WEBHOOK_ALLOW"):
+        Holdfast("memory://", webhook_allow=["10.0.0.0/99"])
+
+
+def test_a_file_that_others_can_read_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = hooks_file(tmp_path)
+    path.chmod(0o644)
+    with caplog.at_level(logging.WARNING, "holdfast"):
+        Holdfast("memory://", webhooks=path)
+    assert "chmod 600" in caplog.text
+
+
+def test_secrets_are_not_shown(tmp_path: Path) -> None:
+    app = Holdfast("memory://", webhooks=hooks_file(tmp_path))
+    shown = repr((app.hooks, app.settings))
+    assert SECRET.removeprefix("whsec_")[:20] not in shown
+
+
+def test_the_guide_names_every_event() -> None:
+    guide = (Path(__file__).parents[1] / "docs/webhooks.md").read_text(encoding="utf-8")
+    events = guide.partition("## Events")[2].partition("##")[0]
+    assert {name for name in telling.TELLABLE if f"`{name}`" not in events} == set()
