@@ -46,7 +46,7 @@ def read(path: Path) -> dict[str, object]:
 
 
 @upgrade.stage
-def snapshot(ctx: Context) -> int:
+def snapshot(ctx: Context, order: Upgrade) -> int:
     """Run again after a crash, it must not take a half-upgraded database for the old one."""
     if not backup(ctx.tenant).exists():
         write(backup(ctx.tenant), read(database(ctx.tenant)))

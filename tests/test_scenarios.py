@@ -1,0 +1,268 @@
+"""The five scenarios at the end of the queue's document, with real processes from end to end."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from holdfast.testing.servers import RedisServer, until
+from holdfast.testing.servers.mongo import MongoServer
+from tests.redis_servers import StartRedis
+from tests.scenario_world import BOUND_SECONDS, KEY, QUESTION, TYPE, Service, World
+
+ROOT = Path(__file__).parent.parent
+ANSWER = (
+    "When a worker dies, its lease lapses, and another worker takes the task over and goes on at "
+    "the last checkpoint. [lease]"
+)
+STAGES = ["retrieve", "prompt", "call", "check", "store"]
+NOTHING = dict.fromkeys(["in the stream", "pending", "leases", "retry", "suspended", "lock"], 0)
+
+StartWorld: TypeAlias = Callable[..., World]
+
+
+@pytest.fixture(scope="module")
+def mongo() -> Iterator[MongoServer]:
+    """One for all scenarios, each with a database of its own."""
+    with MongoServer() as server:
+        yield server
+
+
+@pytest.fixture
+def start(
+    redis_server: RedisServer, mongo: MongoServer, redis_namespace: str, tmp_path: Path
+) -> Iterator[StartWorld]:
+    with ExitStack() as started:
+
+        def start(redis: RedisServer = redis_server, **settings: str) -> World:
+            world = World(tmp_path, redis, mongo, name=redis_namespace, **settings)
+            return started.enter_context(world)
+
+        yield start
+
+
+def is_document_of(document: dict[str, Any], task_id: str) -> bool:
+    return document == {
+        "_id": f"{task_id}/1/store",
+        "question": QUESTION,
+        "answer": ANSWER,
+        "sources": ["lease"],
+    }
+
+
+# -- 1: GIVEN database and Redis are well, WHEN apply is called
+
+
+def test_all_well_the_answer_is_returned_stored_and_nothing_is_left_in_redis(
+    start: StartWorld,
+) -> None:
+    world = start()
+    service = world.serve()
+    world.work()
+
+    answer = service.apply(tenant="t-1", key="q-1")
+
+    assert answer.status == 200
+    done = answer.json
+    assert done["status"] == "completed"
+    assert done["result"] == {"text": ANSWER, "sources": ["lease"]}
+    [document] = world.documents()
+    assert is_document_of(document, done["taskId"])
+    assert world.model.calls == 1
+    assert world.left_over("t-1") == NOTHING
+    assert service.calls(done["taskId"]) == [(stage, "done") for stage in STAGES]
+
+    again = service.apply(tenant="t-1", key="q-1").json
+    assert (again["taskId"], again["result"]) == (done["taskId"], done["result"])
+    assert len(world.documents()) == world.model.calls == 1
+    assert KEY not in world.logs()
+    assert QUESTION in (kept := world.kept())
+    assert KEY not in kept
+
+
+# -- 2: GIVEN the database is down, WHEN apply is called
+
+
+def test_while_the_database_is_down_a_task_stays_in_retry_and_then_completes_by_itself(
+    start: StartWorld, mongo: MongoServer
+) -> None:
+    world = start(ANSWER_STORE_SECONDS="0.3")
+    service = world.serve()
+    world.work()
+    mongo.kill()
+    try:
+        answer = service.apply(tenant="t-2", key="q-2", wait_seconds=1)
+        assert answer.status == 202
+        task_id = answer.json["taskId"]
+        parked = service.until(
+            task_id,
+            lambda task: task["status"] == "retry" and task["retry"]["count"] > 3,
+            "tried more often than three times, and not given up",
+        )
+        assert parked["error"]["error"] == "holdfast.SinkUnavailable"
+        assert parked["retry"]["nextAttemptAt"] > 0
+        assert world.in_queue("suspended") == set()
+        until(lambda: world.in_queue("retry") == {task_id}, "it is in queue:retry")
+        again = service.apply(tenant="t-2", key="q-2", wait_seconds=0)
+        assert (again.status, again.json["taskId"]) == (202, task_id)
+        assert again.json["status"] in ("retry", "processing")  # it waits, or it tries
+    finally:
+        mongo.start()
+
+    done = service.until_status(task_id, "completed")
+    assert done["result"]["text"] == ANSWER
+    [document] = world.documents()
+    assert is_document_of(document, task_id)
+    assert world.model.calls == 1  # the model was not asked anew for each try to store
+    assert world.left_over("t-2") == NOTHING
+
+
+# -- 3: GIVEN a task fails three times
+
+
+def test_three_failures_suspend_and_a_person_resumes_one_and_discards_another(
+    start: StartWorld,
+) -> None:
+    world = start()
+    service = world.serve()
+    world.work()
+    world.model.fails(fail="503")
+    answers = [service.apply(tenant=tenant) for tenant in ("t-3", "t-4")]
+    assert [(one.status, one.json["status"]) for one in answers] == [(202, "suspended")] * 2
+    first, second = (one.json["taskId"] for one in answers)
+    assert world.model.calls == 6
+    assert world.in_queue("suspended") == {first, second}
+
+    listed = service.get("/internal/tasks/suspended")["tasks"]
+    assert {one["taskId"] for one in listed} == {first, second}
+    seen = service.get(f"/internal/tasks/suspended/{first}")
+    assert seen["payload"] == {"text": QUESTION}
+    assert "ConnectionError: the endpoint: 503" in seen["error"]["traceback"]
+    assert "app.py" in seen["error"]["traceback"]
+    failed = [one["failure"] for one in seen["events"] if one["event"] == "StageFailed"]
+    assert [(one["stage"], one["attempt"]) for one in failed] == [("call", n) for n in (1, 2, 3)]
+
+    world.model.is_well()
+    service.post(f"/internal/tasks/suspended/{first}/resume", {"reason": "the endpoint is back"})
+    service.post(f"/internal/tasks/suspended/{second}/discard", {"reason": "asked elsewhere"})
+
+    assert service.until_status(first, "completed")["result"]["text"] == ANSWER
+    given_up = service.task(second)
+    assert (given_up["taskStatus"], given_up["reason"]) == ("CANCELLED", "asked elsewhere")
+    assert service.get("/internal/tasks/suspended")["tasks"] == []
+    [document] = world.documents()
+    assert is_document_of(document, first)
+    assert world.left_over("t-3") == world.left_over("t-4") == NOTHING
+    audit = service.get("/internal/audit")["entries"]
+    assert {(one["taskId"], one["reason"]) for one in audit} == {
+        (first, "the endpoint is back"),
+        (second, "asked elsewhere"),
+    }
+
+
+# -- 4: GIVEN a worker crashes, WHEN a worker is started again
+
+
+def test_the_task_of_a_killed_worker_goes_on_elsewhere_at_its_checkpoint(
+    start: StartWorld,
+) -> None:
+    world = start(HOLDFAST_LEASE="4s")
+    service = world.serve()
+    worker = world.work()
+    world.hold_database()
+    try:
+        task_id = service.apply(tenant="t-5", wait_seconds=0).json["taskId"]
+        service.until_stage(task_id, "store")
+        worker.kill()
+        assert service.task(task_id)["status"] == "processing"  # until its lease lapses
+        assert world.left_over("t-5")["pending"] == 1
+    finally:
+        world.release_database()
+    world.work()
+
+    done = service.until_status(task_id, "completed")
+    assert done["result"]["text"] == ANSWER
+    assert service.calls(task_id) == [
+        *((stage, "done") for stage in STAGES[:-1]),
+        ("store", "lost"),
+        ("store", "done"),
+    ]
+    assert world.model.calls == 1
+    [document] = world.documents()
+    assert is_document_of(document, task_id)
+    assert world.left_over("t-5") == NOTHING
+
+
+def test_a_worker_that_dies_between_its_write_and_its_commit_has_written_once(
+    start: StartWorld, start_redis: StartRedis
+) -> None:
+    redis = start_redis(appendonly=True)
+    world = start(redis, HOLDFAST_LEASE="5s")
+    service = world.serve()
+    worker = world.work()
+    world.hold_database()
+    try:
+        task_id = service.apply(tenant="t-6", wait_seconds=0).json["taskId"]
+        service.until_stage(task_id, "store")
+        redis.kill()  # so that it can write, but not say so
+    finally:
+        world.release_database()
+    until(world.documents, "it has written", seconds=BOUND_SECONDS)
+    worker.kill()
+    redis.start()
+    world.work()
+
+    service.until_status(task_id, "completed")
+    assert ("store", "lost") in service.calls(task_id)
+    [document] = world.documents()
+    assert is_document_of(document, task_id)
+    assert world.left_over("t-6") == NOTHING
+
+
+# -- 5: GIVEN a backlog over its threshold
+
+
+def test_a_backlog_raises_an_alert_and_a_person_pauses_the_intake_and_adds_workers(
+    start: StartWorld,
+) -> None:
+    world = start(HOLDFAST_BACKLOG="default=5")
+    service = world.serve()
+    work = [{"type": TYPE, "payload": {"text": QUESTION}, "key": f"q-{n}"} for n in range(8)]
+    assert service.ask("POST", "/api/tasks", {"tasks": work}).status == 202
+
+    alert = until(
+        lambda: alerts(service).get("backlog"), "an alert is raised", seconds=BOUND_SECONDS
+    )
+    assert alert is not None
+    assert (alert["queue"], alert["value"], alert["threshold"]) == ("default", 8, 5)
+    service.process.until_said(r"(backlog)")
+
+    service.post("/internal/queues/default/intake/pause", {"reason": "catching up"})
+    refused = service.apply()
+    assert (refused.status, refused.json["code"]) == (503, "intake-paused")
+    assert int(refused.headers["retry-after"]) > 0
+
+    pool = service.post("/internal/workers/scale", {"processes": 2, "reason": "a backlog"})
+    assert [one["state"] for one in pool["processes"]] == ["alive", "alive"]
+    until(lambda: len(world.documents()) == 8, "all are done", seconds=BOUND_SECONDS)
+    until(lambda: "backlog" not in alerts(service), "all clear", seconds=BOUND_SECONDS)
+
+    service.post("/internal/queues/default/intake/resume", {"reason": "caught up"})
+    assert service.apply(tenant="t-7").status == 200
+    assert len(world.documents()) == 9
+    assert world.left_over("t-7") == NOTHING
+
+
+def alerts(service: Service) -> dict[str, Any]:
+    return {one["code"]: one for one in service.get("/internal/alerts")["alerts"]}
+
+
+def test_each_scenario_is_a_page_of_the_runbook() -> None:
+    pages = sorted((ROOT / "docs" / "runbook").glob("scenario-*.md"))
+    told = [re.findall(r"test_scenarios\.py::(\w+)", page.read_text()) for page in pages]
+    here = re.findall(r"^def (test_\w+)", Path(__file__).read_text(), re.MULTILINE)
+    assert len(pages) == 5
+    assert [name for names in told for name in names] == here[:-1]
