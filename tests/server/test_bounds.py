@@ -27,6 +27,7 @@ BOUND_SECONDS = 30.0
 MUCH = 8 * 1024 * 1024
 ASKED = "/internal/tenants/query"
 LARGE = {"/api/workflows/apply", "/api/tasks", "/api/plans", "/api/triggers"}
+LARGE |= {"/api/telegram/webhook"}  # with the message that it replies to
 
 
 @pytest.fixture(scope="module")

@@ -301,7 +301,7 @@ def test_whoever_guesses_is_slowed_down_and_telegram_is_not(timed: World) -> Non
 
 def test_a_stranger_is_refused_before_the_body_is_read(bot: World) -> None:
     """It is never sent: whoever waited for it would answer nothing."""
-    lines = [f"POST {PATH} HTTP/1.1", "host: here", "content-length: 50000", JSON, "", ""]
+    lines = [f"POST {PATH} HTTP/1.1", "host: here", "content-length: 50000", JSON, "connection: close", "", ""]
     told = send(bot.served, "\r\n".join(lines).encode())
     assert (told.status, told.code) == (401, "unauthenticated")
 

@@ -247,7 +247,8 @@ class Holdfast:
         return self
 
     def _attach(self, store: Store) -> None:
-        self._behind, self._store = store, telling_store(store, self.teller)
+        self._behind = store
+        self._store = store = telling_store(store, self.teller)
         self._waiters = Waiters(store)
         self._submitter = Submitter(
             store,
