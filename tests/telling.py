@@ -81,3 +81,13 @@ async def deliveries(app: Holdfast) -> list[Task]:
     """The oldest first."""
     page = await app.store.find(Filter(type=telling.TYPE), limit=100)
     return sorted(page.tasks, key=lambda task: task.order)
+
+
+def hook(receiver: Receiver, *events: str, path: str = "/", **more: Any) -> dict[str, Any]:
+    return {"url": receiver.url(path), "events": list(events), **more}
+
+
+def with_paths(receiver: Receiver, engine: Engine) -> list[tuple[str, dict[str, Any]]]:
+    """What hooks were told, and where."""
+    said = all_told(receiver, engine, HOOK_SECRET)
+    return [(seen.path, one) for seen, one in zip(receiver.seen, said, strict=True)]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Filter, Holdfast, KeyConflict, Status, UrlRefused
+from holdfast.app.shapes import callback_shape, detail_shape
 from holdfast.domain import telling
 from holdfast.sinks.signing import BadSignature, Secret, verify
 from holdfast.testing import Engine
@@ -47,7 +48,7 @@ async def test_it_is_told_the_result_once(
         app, "mail.send", tenant="t-1", key="first", callback=receiver.url("/told?who=me")
     )
     await engine.drain()
-    [said] = all_told(receiver, engine)
+    [said] = all_told(receiver, engine, Secret.parse(SECRET).derived("t-1").text())
     assert receiver.seen[0].path == "/told?who=me"
     assert said["type"] == "TaskCompleted"
     data = said["data"]
@@ -141,6 +142,17 @@ async def test_what_fails_is_tried_again_under_the_same_id(
     assert delivery.status is Status.COMPLETED
 
 
+@pytest.mark.parametrize("seconds", [0, 1, 30])
+async def test_who_is_busy_costs_no_try(app: Holdfast, engine: Engine, seconds: int) -> None:
+    async with Receiver(*[answer(429, f"retry-after: {seconds}")] * 20, answer(200)) as receiver:
+        await submit(app, "mail.send", callback=receiver.url())
+        await engine.drain()
+        await engine.advance("3h")
+        [delivery] = await deliveries(app)
+        assert (delivery.status, delivery.failures) == (Status.COMPLETED, 0)
+        assert len(receiver.seen) == 21
+
+
 async def test_a_receiver_can_say_when(app: Holdfast, engine: Engine) -> None:
     async with Receiver(answer(503, "retry-after: 300"), answer(200)) as receiver:
         await submit(app, "mail.send", callback=receiver.url())
@@ -232,6 +244,37 @@ async def test_declared_secrets_are_hidden_in_results_and_others_are_not(
     [said] = all_told(receiver, engine)
     assert said["data"]["result"]["total_tokens"] == "12"
     assert "123-45-6789" not in receiver.seen[0].body.decode()
+
+
+async def test_each_tenant_has_a_secret_of_its_own(
+    app: Holdfast, engine: Engine, receiver: Receiver
+) -> None:
+    """Who can verify a message can make one, and must not make another tenant's."""
+    await submit(app, "mail.send", tenant="t-1", callback=receiver.url())
+    await engine.drain()
+    [seen] = receiver.seen
+    now, master = engine.clock.now(), Secret.parse(SECRET)
+    verify(master.derived("t-1"), seen.headers, seen.body, now=now)
+    for other in (master, master.derived("t-2")):
+        with pytest.raises(BadSignature):
+            verify(other, seen.headers, seen.body, now=now)
+
+
+async def test_where_it_goes_is_shown_without_path_and_query(
+    app: Holdfast, engine: Engine, receiver: Receiver
+) -> None:
+    handle = await submit(app, "mail.send", callback=receiver.url("/hooks/T0KEN?sig=abcdef"))
+    await engine.drain()
+    [delivery] = await deliveries(app)
+    for task_id in (handle.id, delivery.id):
+        detail = await app.store.detail(task_id)
+        assert detail is not None
+        shown = repr(detail_shape(detail, app.redactor))
+        assert "T0KEN" not in shown
+        assert "abcdef" not in shown
+    [task] = await app.store.load([handle.id])
+    assert task is not None
+    assert callback_shape(task.callback) == f"http://127.0.0.1:{receiver.port}/…"
 
 
 async def test_another_secret_does_not_verify(

@@ -1,6 +1,5 @@
 """Hooks are told of the events they name: of tasks, plans and alerts, and of nothing else."""
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,26 +7,21 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, FailureCount, Holdfast, InvalidSetting, Permanent, Retry, Status
-from holdfast.app import deliveries as module
-from holdfast.app.monitor import Monitor
-from holdfast.app.receivers import FAILURES_MAX
+from holdfast import Context, FailureCount, Holdfast, InvalidSetting, Permanent, Retry
 from holdfast.domain import telling
 from holdfast.domain.events import KINDS
-from holdfast.runtime.lanes import DELIVERIES
-from holdfast.stores.memory import MemoryStore
-from holdfast.testing import ManualClock
 from holdfast.testing.plugin import MakeEngine
-from tests.runtime.helpers import FlakyStore, Gate, within_bounds
-from tests.sinks.receiver import Receiver, answer, hang
+from tests.sinks.receiver import Receiver, answer
 from tests.telling import (
     HOOK_SECRET,
     SECRET,
     all_told,
     deliveries,
+    hook,
     hooks_file,
     submit,
     telling_app,
+    with_paths,
 )
 
 OUTCOMES = ["TaskCompleted", "TaskFailed", "TaskCancelled"]
@@ -37,10 +31,6 @@ OUTCOMES = ["TaskCompleted", "TaskFailed", "TaskCancelled"]
 async def receiver() -> AsyncIterator[Receiver]:
     async with Receiver() as receiver:
         yield receiver
-
-
-def hook(receiver: Receiver, *events: str, path: str = "/", **more: Any) -> dict[str, Any]:
-    return {"url": receiver.url(path), "events": list(events), **more}
 
 
 async def test_a_hook_hears_what_it_named(
@@ -83,13 +73,9 @@ async def test_results_are_told_only_where_that_was_asked_for(
     engine = holdfast_engine(app)
     await submit(app, "mail.send")
     await engine.drain()
-    said = {seen.path: one["data"] for seen, one in _both(receiver, engine)}
+    said = {path: one["data"] for path, one in with_paths(receiver, engine)}
     assert "result" not in said["/curt"]
     assert said["/full"]["result"] == "sent to you"
-
-
-def _both(receiver: Receiver, engine: Any) -> list[tuple[Any, dict[str, Any]]]:
-    return list(zip(receiver.seen, all_told(receiver, engine, HOOK_SECRET), strict=True))
 
 
 async def test_a_callback_and_a_hook_are_told_each(
@@ -160,160 +146,6 @@ async def test_a_plan_that_halts_is_told(
     found = {(one["type"], one["data"]["planId"]) for one in said}
     assert found == {("PlanHalted", "bad"), ("PlanCompleted", "good")}
     assert len(said) == 2
-
-
-# -- alerts
-
-
-async def test_an_alert_is_told_once_however_many_services_judge(
-    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
-) -> None:
-    ops = hook(receiver, "AlertRaised", "AlertCleared")
-    app = telling_app(tmp_path, hooks={"ops": ops}, backlog={"*": 3})
-    engine = holdfast_engine(app)
-    monitors = [Monitor(app), Monitor(app)]
-    for _ in range(5):
-        await submit(app, "mail.send")
-    for monitor in monitors:
-        await monitor.tick()
-    await engine.drain()
-    said = all_told(receiver, engine, HOOK_SECRET)
-    backlog = [one for one in said if one["data"]["code"] == "backlog"]
-    assert [one["type"] for one in backlog] == ["AlertRaised"]
-    assert backlog[0]["data"]["queue"] == "default"
-    engine.clock.advance(5)
-    for monitor in monitors:
-        await monitor.tick()
-    await engine.drain()
-    said = all_told(receiver, engine, HOOK_SECRET)
-    cleared = [one["data"]["code"] for one in said if one["type"] == "AlertCleared"]
-    assert cleared.count("backlog") == 1
-
-
-async def test_that_the_store_was_away_is_told_when_it_is_back(
-    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
-) -> None:
-    app = telling_app(tmp_path, hooks={"ops": hook(receiver, "AlertRaised")})
-    clock = ManualClock()
-    store = FlakyStore(MemoryStore(clock))
-    engine = holdfast_engine(app, store=store.as_store, clock=clock)
-    monitor = Monitor(app)
-    store.down.add("*")
-    await monitor.tick()
-    store.down.clear()
-    clock.advance(5)
-    await monitor.tick()
-    await engine.drain()
-    said = all_told(receiver, engine, HOOK_SECRET)
-    assert "store-away" in {one["data"]["code"] for one in said}
-
-
-# -- receivers that fail
-
-
-async def test_a_receiver_that_hangs_takes_no_slot_from_the_work(
-    tmp_path: Path, holdfast_engine: MakeEngine
-) -> None:
-    async with Receiver(hang) as receiver:
-        app = telling_app(tmp_path, webhook_timeout=20.0)
-        engine = holdfast_engine(app, slots=1)
-        await engine.start()
-        for _ in range(3):
-            handle = await submit(app, "mail.send", callback=receiver.url())
-            await within_bounds(handle.result())
-        await receiver.got(3)  # all of them are under way
-        handle = await submit(app, "mail.send")
-        assert await within_bounds(handle.result()) == "sent to you"
-
-
-async def test_long_work_keeps_no_delivery_waiting(
-    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
-) -> None:
-    app = telling_app(tmp_path)
-    gate = Gate()
-
-    @app.task("long")
-    async def long(ctx: Context) -> None:
-        await gate.stand()
-
-    engine = holdfast_engine(app, slots=1)
-    await long.submit()
-    await engine.start()
-    await gate.wait_until_reached()
-    handle = await submit(app, "mail.send", callback=receiver.url())
-    await handle.cancel()
-    await engine.clock.elapse("2s")
-    await receiver.got(1)
-    gate.open()
-    await engine.drain()
-
-
-async def test_deliveries_are_bounded(tmp_path: Path, holdfast_engine: MakeEngine) -> None:
-    """One claim may go beyond the bound, no second one does."""
-    async with Receiver(hang) as receiver:
-        app = telling_app(tmp_path, webhook_timeout=20.0)
-        engine = holdfast_engine(app, slots=4)
-        handles = [
-            await submit(app, "mail.send", callback=receiver.url()) for _ in range(2 * DELIVERIES)
-        ]
-        worker = await engine.start()
-        await asyncio.gather(*(within_bounds(handle.result()) for handle in handles))
-        await receiver.got(DELIVERIES)
-        assert DELIVERIES <= worker.running < DELIVERIES + 4
-        assert len(receiver.seen) < DELIVERIES + 4
-
-
-async def test_a_receiver_that_is_down_is_left_alone_and_others_are_not(
-    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
-) -> None:
-    async with Receiver(answer(500)) as broken:
-        app = telling_app(tmp_path)
-        engine = holdfast_engine(app)
-        for _ in range(4 * FAILURES_MAX):
-            await submit(app, "mail.send", callback=broken.url())
-            await engine.drain()
-        assert len(broken.seen) == FAILURES_MAX
-        await submit(app, "mail.send", callback=receiver.url())
-        await engine.drain()
-        assert len(receiver.seen) == 1
-        broken.behaviours = (answer(200),)
-        await engine.advance("10m")
-        await engine.drain()
-    states = {one.status for one in await deliveries(app)}
-    assert states == {Status.COMPLETED}
-
-
-async def test_who_waits_for_a_receiver_does_not_wait_for_ever(
-    tmp_path: Path, holdfast_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "GIVE_UP_SECONDS", 3600.0)
-    async with Receiver(answer(500)) as broken:
-        app = telling_app(tmp_path)
-        engine = holdfast_engine(app)
-        for _ in range(FAILURES_MAX + 1):
-            await submit(app, "mail.send", callback=broken.url())
-            await engine.drain()
-        [*_, last] = await deliveries(app)
-        assert last.failures == 0, "it has not even been tried"
-        await engine.advance("70m")
-    [task] = await app.store.load([last.id])
-    assert task is not None
-    assert task.failure is not None
-    assert task.status is Status.FAILED
-    assert task.failure.message == "the receiver has not answered for a day"
-
-
-async def test_a_hook_that_was_taken_away_suspends_what_was_meant_for_it(
-    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
-) -> None:
-    app = telling_app(tmp_path, hooks={"ops": hook(receiver, "TaskCompleted")})
-    engine = holdfast_engine(app)
-    app.hooks.hooks.pop("ops")  # type: ignore[attr-defined]
-    await submit(app, "mail.send")
-    await engine.drain()
-    [delivery] = await deliveries(app)
-    assert delivery.failure is not None
-    assert delivery.failure.message == "no hook 'ops' is configured here"
 
 
 # -- the file

@@ -102,6 +102,7 @@ class Settings(BaseSettings):
     redact_patterns: tuple[str, ...] = ()  # regular expressions of text to hide; a JSON list
 
     webhooks: Path | None = None  # the file of hooks and their secrets
+    deliveries: bool = True  # False: this process sends none, others do
     webhook_timeout: Duration = Field(default=10.0, gt=0, le=30)  # for one attempt, all in all
     webhook_allow: Words = ()  # hosts and networks: plain http and private addresses are good there
 

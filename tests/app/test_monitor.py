@@ -7,7 +7,8 @@ import pytest
 
 from holdfast import Context, Holdfast, HoldfastError, StoreUnavailable
 from holdfast.app import monitor as module
-from holdfast.app.monitor import EXAMINE_SECONDS, JUDGE_SECONDS, Change, Monitor
+from holdfast.app.alerting import Change
+from holdfast.app.monitor import EXAMINE_SECONDS, JUDGE_SECONDS, Monitor
 from holdfast.domain.audit import Audit
 from holdfast.domain.task import By
 from holdfast.observe.alerts import AlertCleared, AlertRaised

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Holdfast
+from holdfast.cli import hooks as module
 from holdfast.cli.exits import Exit
 from holdfast.sinks.signing import Secret
 from tests.cli.world import World
@@ -56,7 +57,7 @@ def test_they_are_listed_without_secrets(world: World, path: Path) -> None:
     hooks_file(path.parent, ops={"url": url, "events": ["TaskFailed"], "types": ["mail.send"]})
     listed = world.json("hooks", "list")
     [hook] = listed["hooks"]
-    assert (hook["name"], hook["url"]) == ("ops", "https://hooks.example.com/told")
+    assert (hook["name"], hook["url"]) == ("ops", "https://hooks.example.com/…")
     assert (hook["events"], hook["types"]) == (["TaskFailed"], ["mail.send"])
     assert listed["callbacks"] is True
     shown = world.cli("hooks", "list").output
@@ -74,6 +75,16 @@ def test_a_new_secret_can_be_used(world: World) -> None:
     Secret.parse(world.json("hooks", "secret")["secret"])
 
 
+def test_a_tenant_gets_the_secret_of_its_callbacks(world: World, path: Path) -> None:
+    told = world.cli("hooks", "secret", "--tenant", "t-1").stdout.strip()
+    assert told == Secret.parse(SECRET).derived("t-1").text()
+    assert told == world.json("hooks", "secret", "--tenant", "t-1")["secret"]
+
+
+def test_without_a_file_no_tenant_has_a_secret(world: World) -> None:
+    assert world.cli("hooks", "secret", "--tenant", "t-1").exit_code == Exit.INVALID
+
+
 def test_a_probe_goes_the_way_of_all_others(world: World, path: Path) -> None:
     with elsewhere(world, answer(200), path) as receiver:
         told = world.cli("hooks", "test", "ops")
@@ -86,6 +97,28 @@ def test_a_probe_that_does_not_arrive_is_an_error(world: World, path: Path) -> N
         told = world.cli("hooks", "test", "ops")
     assert told.exit_code != 0
     assert "answered 410" in told.output
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "says"), [(answer(503), "answered 503"), (None, "no worker has taken it")]
+)
+def test_a_probe_that_is_not_answered_in_time_says_why(
+    world: World,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    behaviour: Behaviour | None,
+    says: str,
+) -> None:
+    monkeypatch.setattr(module, "WAIT_SECONDS", 1.0)
+    if behaviour is None:
+        hooks_file(path.parent, ops={"url": "http://127.0.0.1:9/", "events": ["TaskFailed"]})
+        world.send()
+        told = world.cli("hooks", "test", "ops")
+    else:
+        with elsewhere(world, behaviour, path):
+            told = world.cli("hooks", "test", "ops")
+    assert told.exit_code == Exit.FAILED
+    assert says in told.output
 
 
 def test_a_hook_that_is_not_there_is_named(world: World, path: Path) -> None:

@@ -6,16 +6,19 @@ post and written down nowhere: a delivery names the chat and the message only.
 
 from __future__ import annotations
 
+import logging
 import re
-from typing import Any, NamedTuple, NoReturn
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import msgspec
 
 from holdfast.domain import events as ev
-from holdfast.domain.errors import InvalidInput, InvalidSetting, Permanent
+from holdfast.domain.errors import InvalidInput, InvalidSetting, NotJson, Permanent
 from holdfast.domain.telling import TELEGRAM, Delivery
 from holdfast.settings import HIDDEN, PREFIX, Settings
 from holdfast.sinks.addresses import Allowed
+
+log = logging.getLogger("holdfast")
 
 TOKEN, SECRET = f"{PREFIX}TELEGRAM_TOKEN", f"{PREFIX}TELEGRAM_SECRET"
 TASK, API = f"{PREFIX}TELEGRAM_TASK", f"{PREFIX}TELEGRAM_API"
@@ -25,8 +28,13 @@ CUT = "…"
 _TOKEN = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{20,200}")
 _SECRET = re.compile(r"[A-Za-z0-9_-]{16,256}")
 _REPLY = re.compile(rf"{TELEGRAM}:(-?[0-9]{{1,20}})/(-?[0-9]{{1,20}})")
-_UNREACHABLE = (400, 403)  # no such chat or message, or the user has blocked the bot
+_NOT_TAKEN = 400
+_UNWANTED = 403
 _UNKNOWN_BOT = (401, 404)
+_ESCAPES = re.compile(  # one after the other: a pair, what no store keeps, or any other
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    r"|(?P<unkept>u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2}))|.)"
+)
 
 _SENTENCES = {  # without the cause: that is for those who run it
     ev.TaskFailed.__name__: "This could not be done yet, and waits for a person (task {id}).",
@@ -86,34 +94,35 @@ class Reply(NamedTuple):
 
 # -- what Telegram sends
 
+_Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
 
 class _User(msgspec.Struct, frozen=True, gc=False):
-    id: int
+    id: _Number
     username: str | None = None
     language_code: str | None = None
 
 
 class _Chat(msgspec.Struct, frozen=True, gc=False):
-    id: int
+    id: _Number
 
 
 class _Message(msgspec.Struct, frozen=True, gc=False):
-    message_id: int
+    message_id: _Number
     chat: _Chat
     user: _User = msgspec.field(name="from")
     text: str
 
 
 class _Update(msgspec.Struct, frozen=True, gc=False):
-    update_id: int
+    update_id: _Number
     message: _Message
 
 
-def read(update: Any) -> TelegramMessage | None:
+def read(body: bytes) -> TelegramMessage | None:
     """None: no new text message, but an edit, a sticker, somebody who joined, …"""
-    try:
-        given = msgspec.convert(update, _Update)
-    except msgspec.ValidationError:
+    given = _update(_cleaned(body))
+    if given is None:
         return None
     message, user = given.message, given.message.user
     return TelegramMessage(
@@ -125,6 +134,26 @@ def read(update: Any) -> TelegramMessage | None:
         language_code=user.language_code,
         update_id=given.update_id,
     )
+
+
+def _cleaned(body: bytes) -> str:
+    """Refused for one odd character, a message would come again and again, and then be lost."""
+
+    def kept(found: re.Match[str]) -> str:
+        return r"\ufffd" if found["unkept"] else found[0]
+
+    return _ESCAPES.sub(kept, body.decode(errors="replace"))
+
+
+def _update(text: str) -> _Update | None:
+    """What is not asked for is read over: it is never made, however much of it there is."""
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)  # or what is wrong early hides what follows
+        return msgspec.json.decode(text, type=_Update)
+    except (msgspec.ValidationError, RecursionError):
+        return None
+    except msgspec.DecodeError as error:
+        raise NotJson("body", str(error)) from None
 
 
 # -- what it is answered
@@ -159,12 +188,20 @@ def answer(told: Delivery) -> bytes:
     )
 
 
-def check_answered(status: int) -> None:
-    """What no second attempt would mend."""
-    if status in _UNREACHABLE:
-        raise Permanent(f"Telegram answered {status}: the chat is gone, or has blocked the bot")
+def ended(status: int) -> dict[str, Any] | None:
+    """The result of a delivery that nobody need mend; Permanent: that a person may. None: the
+    status means what it does everywhere."""
+    if status == _UNWANTED:
+        log.info("an answer is left out: Telegram answered %d, the bot may not write there", status)
+        return {"status": status, "delivered": False}
+    if status == _NOT_TAKEN:
+        raise Permanent(
+            f"Telegram answered {status}: it does not take this message; it may be that the chat "
+            "is gone, or has a new id since the group became a supergroup"
+        )
     if status in _UNKNOWN_BOT:
         raise Permanent(f"Telegram answered {status}: it knows no bot with this token; see {TOKEN}")
+    return None
 
 
 def _text(told: Delivery) -> str:

@@ -86,7 +86,7 @@ class Holdfast:
         self.hooks = hooks.load(given)
         self.bot = chat.load(given, self.hooks.allowed)
         delivery = deliveries.declare(self, self.hooks)
-        if deliveries.can_deliver():
+        if given.deliveries and deliveries.can_deliver(self.hooks):
             self.registry.add_internal(delivery)
         self.teller = Teller(self, delivery, tuple(self.hooks.hooks.values()))
         self._wire(clock or SystemClock(), chance or random.SystemRandom())

@@ -7,18 +7,19 @@ not answer is left alone for a while: its deliveries wait, and take no room from
 from __future__ import annotations
 
 import importlib.util
+import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import msgspec
 
 from holdfast.app import chat
 from holdfast.app.hooks import Hooks
-from holdfast.app.receivers import Receivers
+from holdfast.app.receivers import FAILURES_MAX, Receivers
 from holdfast.codec import Codec
 from holdfast.domain import telling
 from holdfast.domain.envelope import iso
-from holdfast.domain.errors import NotDelivered, Permanent, RetryAfter, Snooze, UrlRefused
+from holdfast.domain.errors import NotDelivered, Permanent, Snooze, UrlRefused
 from holdfast.domain.retry import Retry
 from holdfast.domain.telling import Delivery
 from holdfast.registry import TaskType, own_type
@@ -29,17 +30,27 @@ if TYPE_CHECKING:
     from holdfast.app.core import Holdfast
     from holdfast.sinks.posting import Answered, Poster
 
+log = logging.getLogger("holdfast")
+
 RETRY = Retry(max=12, backoff=("5s", "30s", "2m", "10m", "30m", "1h", "2h", "4h"), jitter=0.2)
 TIMEOUT_SECONDS = 60.0  # the poster gives up long before
 KEEP_SECONDS = 86_400.0
-GIVE_UP_SECONDS = 86_400.0  # a telling that old is a person's business
+GIVE_UP_SECONDS = 86_400.0  # what has waited that long is a person's business
+LONGEST_WAIT_SECONDS = 900.0
+JITTER = 0.3
+NOT_HERE_SECONDS = 600.0  # for a rolling start of all processes with a new file
+NOT_HERE_REST_SECONDS = 15.0
 GONE = 410
+BUSY = (429, 503)
 JSON_HEADERS = {"content-type": "application/json", "user-agent": "holdfast"}
 
 
-def can_deliver() -> bool:
+def can_deliver(hooks: Hooks) -> bool:
     """Without httpcore a worker does not know the type, and leaves deliveries to others."""
-    return importlib.util.find_spec("httpcore") is not None
+    can = importlib.util.find_spec("httpcore") is not None
+    if hooks.secrets and not can:
+        log.warning("webhooks are configured, but cannot be sent: pip install 'holdfast[webhooks]'")
+    return can
 
 
 def declare(app: Holdfast, hooks: Hooks) -> TaskType:
@@ -61,6 +72,10 @@ def declare(app: Holdfast, hooks: Hooks) -> TaskType:
     )
 
 
+class NotHere(Exception):
+    """This process cannot send it; another may, which was started with a newer file."""
+
+
 class Letter(NamedTuple):
     url: str
     body: bytes
@@ -75,29 +90,47 @@ class Deliverer:
         self._poster: Poster | None = None
 
     async def deliver(self, ctx: Context, told: Delivery) -> dict[str, Any]:
-        letter = self._letter(ctx, told)
+        if told.to == telling.NOBODY:
+            return {"status": None}
+        try:
+            letter = self._letter(ctx, told)
+        except NotHere as error:
+            return await self._later(ctx, NOT_HERE_REST_SECONDS, str(error), NOT_HERE_SECONDS)
         try:
             receiver = self._hooks.allowed.target(letter.url).authority
-            answered = await self._post(letter, receiver, told)
+            answered = await self._post(ctx, letter, receiver)
         except UrlRefused as error:
             raise Permanent(str(error)) from None
-        if told.to == telling.TELEGRAM:
-            chat.check_answered(answered.status)
-        return _judged(answered, receiver)
+        if answered.status in BUSY and answered.retry_after_seconds is not None:
+            said = f"{receiver} answered {answered.status}"
+            return await self._later(ctx, answered.retry_after_seconds, said)
+        ended = chat.ended(answered.status) if told.to == telling.TELEGRAM else None
+        return ended or _judged(answered, receiver)
 
-    async def _post(self, letter: Letter, receiver: str, told: Delivery) -> Answered:
-        if wait := self._receivers.wait_seconds(receiver):
-            self._check_age(told)
-            raise Snooze(wait)
-        with self._receivers.attempt(receiver) as attempt:
+    async def _post(self, ctx: Context, letter: Letter, receiver: str) -> Answered:
+        """A host that does not answer is left alone as a whole; of one that answers, only the
+        address that fails: others share the host."""
+        known, address = self._receivers, letter.url.partition("?")[0]
+        if wait := max(known.wait_seconds(receiver), known.wait_seconds(address)):
+            await self._later(ctx, wait, f"{receiver} has failed {FAILURES_MAX} times in a row")
+        with known.attempt(receiver) as at_host, known.attempt(address) as at_address:
             answered = await self._posting().post(letter.url, letter.body, letter.headers)
-            attempt.answered = answered.status < 500
+            at_host.answered, at_address.answered = True, answered.status < 500
         return answered
 
-    def _check_age(self, told: Delivery) -> None:
-        """It may wait for its receiver without an attempt of its own, but not for ever."""
-        if self._app.clock.now() - told.at > GIVE_UP_SECONDS:
-            raise Permanent("the receiver has not answered for a day")
+    async def _later(
+        self, ctx: Context, seconds: float, why: str, limit_seconds: float = GIVE_UP_SECONDS
+    ) -> NoReturn:
+        """No failure, but not for ever either: that is counted from the first wait of this run, so
+        a person who resumes it starts anew. The longer it has waited, the longer it waits."""
+        now, own = self._app.clock.now(), (await self._app.store.load([ctx.task_id]))[0]
+        run = own.run if own is not None else 0
+        since = ctx.data.get("since", now) if ctx.data.get("run") == run else now
+        if now - since > limit_seconds:
+            raise Permanent(f"put off again and again: {why}")
+        ctx.data.update(run=run, since=since)
+        wait = max(1.0, seconds, min(LONGEST_WAIT_SECONDS, (now - since) / 4))
+        raise Snooze(wait * (1 + JITTER * self._app.chance.random()), why)
 
     def _letter(self, ctx: Context, told: Delivery) -> Letter:
         if told.to == telling.CALLBACK:
@@ -106,14 +139,14 @@ class Deliverer:
             return self._answer(told)
         hook = self._hooks.find(told.to)
         if hook is None:
-            raise Permanent(f"no hook {told.to.removeprefix(telling.HOOK)!r} is configured here")
+            raise NotHere(f"no hook {told.to.removeprefix(telling.HOOK)!r} is configured here")
         return self._signed(ctx, told, hook.url)
 
     def _answer(self, told: Delivery) -> Letter:
         """To a chat, which knows by the bot's token who speaks."""
         bot = self._app.bot
         if bot is None:
-            raise Permanent(f"no Telegram bot is configured here; see {chat.TOKEN}")
+            raise NotHere(f"no Telegram bot is configured here; see {chat.TOKEN}")
         return Letter(bot.address(), chat.answer(told), JSON_HEADERS)
 
     def _signed(self, ctx: Context, told: Delivery, url: str) -> Letter:
@@ -121,9 +154,9 @@ class Deliverer:
         said = {"type": told.event, "timestamp": iso(told.at), "data": told.data}
         body, now = msgspec.json.encode(said), int(self._app.clock.now())
         message_id = ctx.task_id.replace(".", "-")  # a dot divides what is signed
-        secrets = self._hooks.secrets_of(told.to)
+        secrets = self._hooks.secrets_of(told.to, told.tenant)
         if not secrets:
-            raise Permanent("no secret is configured here to sign it with")
+            raise NotHere("no secret is configured here to sign it with")
         headers = {
             **JSON_HEADERS,
             "webhook-id": message_id,
@@ -149,6 +182,4 @@ def _judged(answered: Answered, receiver: str) -> dict[str, Any]:
         raise Permanent(f"{receiver} answered {status}: redirects are not followed, mend the URL")
     if status == GONE:
         raise Permanent(f"{receiver} answered {status}: it wants no more of these")
-    if answered.retry_after_seconds is not None:
-        raise RetryAfter(answered.retry_after_seconds, f"{receiver} answered {status}")
     raise NotDelivered(f"{receiver} answered {status}")

@@ -44,8 +44,13 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
     def find(self, to: str) -> Hook | None:
         return self.hooks.get(to.removeprefix(telling.HOOK))
 
-    def secrets_of(self, to: str) -> tuple[Secret, ...]:
-        return self.secrets.get(to.removeprefix(telling.HOOK), ())
+    def secrets_of(self, to: str, tenant: str | None = None) -> tuple[Secret, ...]:
+        """Of callbacks each tenant has its own: whoever verifies one can make one, and must not
+        make another tenant's."""
+        found = self.secrets.get(to.removeprefix(telling.HOOK), ())
+        if to == telling.CALLBACK and tenant is not None:
+            return tuple(secret.derived(tenant) for secret in found)
+        return found
 
 
 class _Callbacks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

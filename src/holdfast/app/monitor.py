@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
+from holdfast.app.alerting import AlertTelling, Change
 from holdfast.domain.errors import HoldfastError, StoreError
-from holdfast.domain.transition import Submission
 from holdfast.observe import alerts
-from holdfast.observe.alerts import AlertCleared, AlertRaised, Alerts, Thresholds
+from holdfast.observe.alerts import AlertRaised, Alerts, Thresholds
 from holdfast.observe.snapshot import Alert, Snapshot
 from holdfast.ports import Clock
 from holdfast.runtime.timing import sleep
@@ -30,9 +30,7 @@ EXAMINE_SECONDS = 300.0
 EXAMINE_SHARE = 0.02  # of the time at most: an examination walks through all tasks
 FINDINGS_LIMIT = 1_000
 SUBSCRIBERS_LIMIT = 1_000
-UNTOLD_LIMIT = 200  # while the store is away; beyond it the oldest are forgotten
 
-Change: TypeAlias = AlertRaised | AlertCleared
 Subscriber: TypeAlias = Callable[[Change], None]
 
 
@@ -54,7 +52,7 @@ class Monitor:
         self._seen_at = 0.0
         self._look: asyncio.Task[Snapshot] | None = None
         self._subscribers: dict[int, Subscriber] = {}
-        self._untold: deque[Submission] = deque(maxlen=UNTOLD_LIMIT)
+        self._telling = AlertTelling(app)
         self._number = 0
 
     @property
@@ -145,18 +143,8 @@ class Monitor:
         for change in alerts.changes(before, self._told, now=self._clock.now()):
             _log(change)
             self._tell(change)
-            self._untold.extend(self._app.teller.of_alert(change))
-        await self._deliver()
-
-    async def _deliver(self) -> None:
-        """To the hooks. What cannot be written while the store is away is written afterwards."""
-        limit = self._app.settings.queue_limit
-        while self._untold:
-            with suppress(StoreError, TimeoutError):
-                await self._app.store.insert([self._untold[0]], depth_limit=limit)
-                self._untold.popleft()
-                continue
-            return
+            self._telling.note(change)
+        await self._telling.deliver()
 
     def _tell(self, change: Change) -> None:
         for subscriber in tuple(self._subscribers.values()):

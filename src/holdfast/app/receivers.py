@@ -45,8 +45,8 @@ class Receivers:
             return 0.0
         if now >= receiver.rests_until and not receiver.attempts:
             return 0.0
-        left = max(0.0, receiver.rests_until - now)
-        return max(1.0, left) + SPREAD_SECONDS * self._app.chance.random()
+        left = max(REST_SECONDS[0], receiver.rests_until - now)
+        return left + SPREAD_SECONDS * self._app.chance.random()
 
     @contextmanager
     def attempt(self, name: str) -> Iterator[Attempt]:

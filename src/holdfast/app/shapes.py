@@ -98,8 +98,11 @@ def detail_shape(detail: Detail, hide: Redactor) -> dict[str, Any]:
 
 
 def callback_shape(callback: str | None) -> str | None:
-    """Without what follows the path: people put tokens there."""
-    return None if callback is None else callback.partition("?")[0]
+    """Where it goes, without path and query: people put secrets there."""
+    if callback is None:
+        return None
+    scheme, separator, rest = callback.partition("://")
+    return f"{scheme}://{rest.partition('/')[0].partition('?')[0]}/…" if separator else scheme
 
 
 def progress_shape(progress: Progress | None, hide: Redactor) -> dict[str, Any] | None:

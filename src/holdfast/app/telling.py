@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.app.plan_shapes import plan_event_shape
-from holdfast.app.shapes import at, event_shape, failure_shape, text_or_none
+from holdfast.app.shapes import event_shape, failure_shape, text_or_none
 from holdfast.domain import decide, telling
 from holdfast.domain.envelope import ENVELOPE_STATUS
 from holdfast.domain.events import Event, TaskCompleted
@@ -23,7 +23,6 @@ from holdfast.domain.redaction import Redactor
 from holdfast.domain.task import Failure
 from holdfast.domain.telling import Delivery, Hook, Telling
 from holdfast.domain.transition import Outcome, Submission, Transition
-from holdfast.observe.alerts import AlertCleared, AlertRaised
 from holdfast.ports import PlanStore, Store
 from holdfast.registry import TaskType
 from holdfast.runtime import making
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from holdfast.app.core import Holdfast
 
 RESULT_LIMIT_BYTES = 64 * 1024  # a larger one is fetched by whoever wants it
+NO_LIMIT = 2**31  # waiting deliveries: what has happened is not refused
 SAID_ALREADY = {"event", "taskId", "planId", "version", "at", "failure"}
 
 
@@ -74,45 +74,45 @@ class Teller:
         )
         return replace(change, follows=follows) if follows else change
 
-    def of_alert(self, change: AlertRaised | AlertCleared) -> list[Submission]:
-        """For the hooks that want to know. Services that judge alike tell it once: whatever they
-        say within a minute of one alert has one key."""
-        alert, event = change.alert, type(change).__name__
-        data = msgspec.to_builtins(alert) | {"since": at(alert.since)}
-        made = []
-        for hook in self._hooks:
-            if hook.wants(event):
-                to = f"{telling.HOOK}{hook.name}"
-                minute = int(change.at // 60)
-                key = f"alert:{alert.code}:{alert.queue}:{event}:{minute}:{hook.name}"
-                body = self._payload(to, event, change.at, data)
-                made.append(self._submission(body, key=key))
-        return made
+    async def tell(
+        self, to: str, event: str, when: float, data: dict[str, Any], *, task_id: str = ""
+    ) -> str:
+        """What no write brings along; the id of its delivery. It is taken in however many wait."""
+        store, now = self._app.store, self._app.clock.now()
+        task_id = task_id or store.home(self._new_id(), tenant=None, key=None)
+        record = replace(making.record(self._declared, now=now), id=task_id)
+        submission = decide.submit(record, self._payload(to, event, when, data), "")
+        await store.insert([submission], depth_limit=NO_LIMIT)
+        return task_id
 
-    def probe(self, hook: Hook) -> Submission:
+    async def probe(self, hook: Hook) -> str:
         """A word to see whether it arrives."""
         to, now = f"{telling.HOOK}{hook.name}", self._app.clock.now()
-        return self._submission(self._payload(to, telling.PROBE, now, {"hook": hook.name}))
-
-    def _submission(self, payload: bytes, *, key: str | None = None) -> Submission:
-        store, record = self._app.store, making.record(self._declared, now=self._app.clock.now())
-        keys = None if key is None else [key]
-        [made] = making.submissions(store, record, [payload], keys, [self._new_id()])
-        return made
+        return await self.tell(to, telling.PROBE, now, {"hook": hook.name})
 
     def _follower(
         self, task_id: str, one: Telling, data: dict[str, Any], trace_id: str | None = None
     ) -> Submission:
         event = type(one.event).__name__
-        payload = self._payload(one.to, event, one.event.at, data, url=one.url)
+        payload = self._payload(
+            one.to, event, one.event.at, data, url=one.url, tenant=data.get("tenantId")
+        )
         record = making.record(self._declared, now=self._app.clock.now(), trace_id=trace_id)
         return decide.submit(replace(record, id=task_id), payload, "")
 
     def _payload(
-        self, to: str, event: str, when: float, data: dict[str, Any], *, url: str = ""
+        self,
+        to: str,
+        event: str,
+        when: float,
+        data: dict[str, Any],
+        *,
+        url: str = "",
+        tenant: str | None = None,
     ) -> bytes:
         body = msgspec.Raw(msgspec.json.encode(data))
-        return msgspec.json.encode(Delivery(to=to, url=url, event=event, at=when, data=body))
+        told = Delivery(to=to, url=url, tenant=tenant, event=event, at=when, data=body)
+        return msgspec.json.encode(told)
 
     def _new_id(self) -> str:
         return new_id(self._app.clock, self._app.chance)
@@ -194,13 +194,6 @@ class TellingPlans:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._behind, name)
-
-
-async def tell_probe(app: Holdfast, hook: Hook) -> str:
-    """The id of its delivery."""
-    probe = app.teller.probe(hook)
-    await app.store.insert([probe], depth_limit=app.settings.queue_limit)
-    return probe.task.id
 
 
 def telling_store(store: Store, teller: Teller) -> Store:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
 
+from holdfast.app import hooks as book
 from holdfast.app.hooks import FILE
-from holdfast.app.telling import tell_probe
+from holdfast.app.shapes import callback_shape
 from holdfast.cli import options as opt
 from holdfast.cli.session import Session, run
 from holdfast.cli.show import Row, hint, print_json, print_table, say
-from holdfast.domain import telling
-from holdfast.domain.errors import InvalidInput, NotDelivered, ResultTimeout
+from holdfast.domain import names, telling
+from holdfast.domain.errors import InvalidInput, NotDelivered, TaskNotFound
+from holdfast.domain.events import TaskSnoozed, TaskStarted
 from holdfast.domain.state import Status
 from holdfast.domain.telling import Hook
 from holdfast.settings import load
@@ -34,9 +37,7 @@ def of_hooks() -> None:
     epilog="JSON: hooks (each: name, url, events, types, tenants, queues, results), callbacks.",
 )
 def listed(json: opt.Json = False) -> None:
-    """Those of the file that HOLDFAST_WEBHOOKS names; URLs without what follows the path."""
-    from holdfast.app import hooks as book
-
+    """Those of the file that HOLDFAST_WEBHOOKS names; of URLs the host."""
     found = book.load(load())
     shown = [_shape(hook) for hook in found.hooks.values()]
     if json:
@@ -52,7 +53,7 @@ def listed(json: opt.Json = False) -> None:
 def _shape(hook: Hook) -> dict[str, Any]:
     return {
         "name": hook.name,
-        "url": hook.url.partition("?")[0],
+        "url": callback_shape(hook.url),
         "events": sorted(hook.events),
         "types": sorted(hook.types),
         "tenants": sorted(hook.tenants),
@@ -88,13 +89,11 @@ def probe(
         if hook is None:
             known = ", ".join(sorted(app.hooks.hooks)) or "none"
             raise InvalidInput(f"no hook {name} is configured (there are: {known})")
-        task_id = await tell_probe(app, hook)
-        try:
+        task_id = await app.teller.probe(hook)
+        with suppress(TimeoutError):
             async with asyncio.timeout(WAIT_SECONDS):
-                peek = await app.waiters.rested(task_id)
-        except TimeoutError:
-            raise ResultTimeout(task_id, WAIT_SECONDS) from None
-        return task_id, peek.status, peek.failure.summary if peek.failure else ""
+                await app.waiters.rested(task_id)
+        return task_id, *await _stands(session, task_id)
 
     task_id, status, why = run(context, send)
     delivered = status is Status.COMPLETED
@@ -103,14 +102,42 @@ def probe(
     elif delivered:
         say(f"{name}  delivered")
     if not delivered:
-        raise NotDelivered(f"{name} did not get it: {why} (delivery {task_id})")
+        raise NotDelivered(f"{name} has not got it: {why} (delivery {task_id})")
+
+
+async def _stands(session: Session, task_id: str) -> tuple[Status, str]:
+    """And why it has not arrived, as far as is known."""
+    detail = await session.store.detail(task_id)
+    if detail is None:
+        raise TaskNotFound(task_id)
+    task = detail.task
+    if task.failure is not None:
+        return task.status, task.failure.summary
+    if any(isinstance(event, TaskSnoozed) for event in detail.events):
+        return task.status, "it is put off: `holdfast tasks show` tells more"
+    tried = any(isinstance(event, TaskStarted) for event in detail.events)
+    return task.status, "it is under way" if tried else "no worker has taken it"
 
 
 @hooks.command(epilog="JSON: secret.")
-def secret(json: opt.Json = False) -> None:
+def secret(
+    *,
+    tenant: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Not a new one: what this tenant's callbacks have."),
+    ] = None,
+    json: opt.Json = False,
+) -> None:
     """A new secret for a hook or for callbacks; it is kept nowhere."""
-    text = Secret.make()
+    text = Secret.make() if tenant is None else _of_tenant(names.check("tenant", tenant))
     if json:
         print_json({"secret": text})
     else:
         say(text)
+
+
+def _of_tenant(tenant: str) -> str:
+    known = book.load(load()).secrets_of(telling.CALLBACK, tenant)
+    if not known:
+        raise InvalidInput(f"{FILE} names no file with a [callbacks] secret")
+    return known[0].text()

@@ -176,7 +176,9 @@ class KeyConflict(Refused):
     code = "key-conflict"
 
     def __init__(self, tenant: str | None, key: str, task_id: str) -> None:
-        super().__init__(f"key {key!r} was used with another payload, for task {task_id}")
+        super().__init__(
+            f"key {key!r} was used with another payload or callback, for task {task_id}"
+        )
         self.tenant, self.key, self.task_id = tenant, key, task_id
 
 

@@ -22,6 +22,7 @@ OWN = "holdfast."  # types of the engine itself: of these nobody is told, or it 
 CALLBACK = "callback"  # where a delivery goes: there, to a chat, or to ``hook:NAME``
 TELEGRAM = "telegram"
 HOOK = "hook:"
+NOBODY = ""  # it holds a place: see `app.alerting`
 PROBE = "Probe"  # of `holdfast hooks test`: no event, only to see whether it arrives
 
 # Events of the store's own moves are written where nobody can add to them.
@@ -70,7 +71,9 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
     """The payload of a delivery. Secrets are not in it: whoever delivers knows them."""
 
     to: str
-    url: str = ""  # of a callback, which no configuration names
+    # Of a callback, which no configuration names. Where it is shown, it is hidden by its name.
+    url: str = msgspec.field(default="", name="secretUrl")
+    tenant: str | None = None
     event: str
     at: float
     data: msgspec.Raw

@@ -4,7 +4,6 @@ own. So a receiver that hangs takes no slot from the work, and long work keeps n
 
 from __future__ import annotations
 
-from math import inf
 from typing import NamedTuple
 
 from holdfast.domain import telling
@@ -24,12 +23,14 @@ class Asked(NamedTuple):
 
 class Lanes:
     def __init__(self, queues: tuple[str, ...], slots: int, clock: Clock) -> None:
-        self._all = self._queues = queues
+        self._work = tuple(queue for queue in queues if queue != telling.QUEUE)
+        self._delivers = telling.QUEUE in queues
+        self._queues = self._work
         self._slots, self._clock = slots, clock
         self._working = self._delivering = 0
         # Claims of half the slots: while one half runs and commits, the next is on its way.
         self._portion = self._appetite = min(CLAIM_LIMIT, (slots + 1) // 2)
-        self._looked_aside = -inf
+        self._unseen_since: float | None = None  # since when no claim has got to the deliveries
 
     def begin(self, queue: str) -> None:
         if queue == telling.QUEUE:
@@ -45,27 +46,33 @@ class Lanes:
 
     @property
     def has_room_aside(self) -> bool:
-        return self._delivering < DELIVERIES and telling.QUEUE in self._all
+        return self._delivers and self._delivering < DELIVERIES
 
     def ask(self) -> Asked | None:
         """None: there is no room for anything that it would be time to look for."""
-        free, now = self._slots - self._working, self._clock.steady()
-        aside = self.has_room_aside
-        if free == 0 and (not aside or now - self._looked_aside < ASIDE_SECONDS):
-            return None
-        if aside:
-            self._looked_aside = now
-        if free == 0:
+        free, aside = self._slots - self._working, self.has_room_aside
+        if aside and self._unseen_for() >= ASIDE_SECONDS:
             limit = min(DELIVERIES - self._delivering, CLAIM_LIMIT)
             return Asked((telling.QUEUE,), limit, for_work=False, for_all=False)
-        queues, whole = self._queues, aside or telling.QUEUE not in self._all
-        if not whole:
-            queues = tuple(queue for queue in queues if queue != telling.QUEUE)
-        return Asked(queues, min(free, self._appetite), for_work=True, for_all=whole)
+        if free == 0:
+            return None
+        queues = (*self._queues, telling.QUEUE) if aside else self._queues
+        limit = min(free, self._appetite)
+        return Asked(queues, limit, for_work=True, for_all=aside or not self._delivers)
+
+    def got(self, asked: Asked, claimed: int) -> None:
+        """Work comes first: a claim that was filled has not got to the deliveries behind it."""
+        if asked.for_work and claimed < asked.limit:
+            self._unseen_since = None
+        elif not asked.for_work or self._unseen_since is None:
+            self._unseen_since = self._clock.steady()
+
+    def _unseen_for(self) -> float:
+        return 0.0 if self._unseen_since is None else self._clock.steady() - self._unseen_since
 
     def knew(self, known: int, claimed: int) -> None:
         """Among types it does not know a worker takes little: it would take others' work away."""
         self._appetite = self._portion if known == claimed else max(1, 2 * known)
         # What nobody here knows in the first queue must not hide what waits in the next.
         first, *others = self._queues
-        self._queues = self._all if known else (*others, first)
+        self._queues = self._work if known else (*others, first)

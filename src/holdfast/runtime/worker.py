@@ -283,12 +283,12 @@ class Worker:
                 await self._pause(1)
                 continue
             self._begin(claimed, asked_at)
+            self._lanes.got(asked, len(claimed))
             request, asked_at = new_id(self._clock, self._chance), None
             if not claimed:
                 if self._drain_asked.is_set():
                     continue
                 if not asked.for_work:
-                    await self._until_freed()
                     continue
                 seconds = IDLE_SECONDS if asked.for_all else ASIDE_SECONDS
                 await self._until_ready(ticket, seconds)

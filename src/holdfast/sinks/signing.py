@@ -56,6 +56,14 @@ class Secret:
         """The text of a new one."""
         return PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
 
+    def derived(self, name: str) -> Secret:
+        """Another one, which follows from this and the name; this does not follow from it."""
+        return Secret(hmac.digest(self._key, f"tenant {name}".encode(), "sha256"))
+
+    def text(self) -> str:
+        """To be handed to a receiver."""
+        return PREFIX + base64.b64encode(self._key).decode()
+
     def digest(self, signed: bytes) -> str:
         return base64.b64encode(hmac.new(self._key, signed, hashlib.sha256).digest()).decode()
 

@@ -10,7 +10,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import Field
 
 from holdfast.app import shapes
-from holdfast.app.monitor import Change
+from holdfast.app.alerting import Change
 from holdfast.observe.alerts import AlertRaised
 from holdfast.observe.snapshot import Alert, Severity
 from holdfast.server import schemas as sc

@@ -1,0 +1,128 @@
+"""Hooks are told of alerts: each change once, however many services judge."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.app.monitor import Monitor
+from holdfast.app.switching import turn_queue
+from holdfast.domain.task import By
+from holdfast.ports import Switch
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing import ManualClock
+from holdfast.testing.plugin import MakeEngine
+from tests.runtime.helpers import FlakyStore
+from tests.sinks.receiver import Receiver
+from tests.telling import HOOK_SECRET, all_told, hook, submit, telling_app, with_paths
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    async with Receiver() as receiver:
+        yield receiver
+
+
+async def test_an_alert_is_told_once_however_many_services_judge(
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    ops = hook(receiver, "AlertRaised", "AlertCleared")
+    app = telling_app(tmp_path, hooks={"ops": ops}, backlog={"*": 3})
+    engine = holdfast_engine(app)
+    monitors = [Monitor(app), Monitor(app)]
+    for _ in range(5):
+        await submit(app, "mail.send")
+    for monitor in monitors:
+        await monitor.tick()
+    await engine.drain()
+    said = all_told(receiver, engine, HOOK_SECRET)
+    backlog = [one for one in said if one["data"]["code"] == "backlog"]
+    assert [one["type"] for one in backlog] == ["AlertRaised"]
+    assert backlog[0]["data"]["queue"] == "default"
+    engine.clock.advance(5)
+    for monitor in monitors:
+        await monitor.tick()
+    await engine.drain()
+    said = all_told(receiver, engine, HOOK_SECRET)
+    cleared = [one["data"]["code"] for one in said if one["type"] == "AlertCleared"]
+    assert cleared.count("backlog") == 1
+
+
+async def test_the_last_word_of_a_flapping_alert_is_the_right_one(
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    ops = hook(receiver, "AlertRaised", "AlertCleared")
+    only = hook(receiver, "AlertRaised", path="/raised")
+    app = telling_app(tmp_path, hooks={"ops": ops, "only": only}, backlog={"*": 3})
+    engine = holdfast_engine(app)
+    monitors, by = [Monitor(app), Monitor(app)], By(actor="test")
+
+    async def judge(*, claiming: bool) -> None:
+        now = engine.clock.now()
+        await turn_queue(app.store, Switch.CLAIMING, "default", on=claiming, by=by, now=now)
+        if claiming:
+            await engine.drain()
+        else:
+            for _ in range(5):
+                await submit(app, "mail.send")
+        engine.clock.advance(3)
+        for monitor in monitors:
+            await monitor.tick()
+
+    for _ in range(3):
+        await judge(claiming=False)
+        await judge(claiming=True)
+    await engine.drain()
+    said = with_paths(receiver, engine)
+    backlog = [(path, one["type"]) for path, one in said if _is_backlog(one)]
+    assert [kind for path, kind in backlog if path == "/"] == ["AlertRaised", "AlertCleared"] * 3
+    assert [kind for path, kind in backlog if path == "/raised"] == ["AlertRaised"] * 3
+
+
+def _is_backlog(one: dict[str, Any]) -> bool:
+    """Of the work: deliveries that wait are a backlog, too."""
+    return (one["data"]["code"], one["data"]["queue"]) == ("backlog", "default")
+
+
+async def test_a_service_that_starts_again_tells_nothing_twice(
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    app = telling_app(tmp_path, hooks={"ops": hook(receiver, "AlertRaised")})
+    engine = holdfast_engine(app)
+    for _ in range(3):
+        await Monitor(app).tick()
+        await engine.drain()
+        engine.clock.advance(60)
+    said = [one["data"]["code"] for one in all_told(receiver, engine, HOOK_SECRET)]
+    assert said.count("not-durable") == 1
+
+
+async def test_an_alert_is_told_however_many_deliveries_wait(
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    app = telling_app(tmp_path, hooks={"ops": hook(receiver, "AlertRaised")}, queue_limit=1)
+    engine = holdfast_engine(app)
+    for _ in range(3):
+        await (await submit(app, "mail.send", callback=receiver.url("/callback"))).cancel()
+    await Monitor(app).tick()
+    await engine.drain()
+    assert [seen.path for seen in receiver.seen].count("/") >= 1
+
+
+async def test_that_the_store_was_away_is_told_when_it_is_back(
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    app = telling_app(tmp_path, hooks={"ops": hook(receiver, "AlertRaised")})
+    clock = ManualClock()
+    store = FlakyStore(MemoryStore(clock))
+    engine = holdfast_engine(app, store=store.as_store, clock=clock)
+    monitor = Monitor(app)
+    store.down.add("*")
+    await monitor.tick()
+    store.down.clear()
+    clock.advance(5)
+    await monitor.tick()
+    await engine.drain()
+    said = all_told(receiver, engine, HOOK_SECRET)
+    assert "store-away" in {one["data"]["code"] for one in said}
