@@ -1,5 +1,7 @@
 """Telegram's messages and ours, and the settings of the bot (Q13)."""
 
+import json
+import logging
 import re
 import textwrap
 import traceback
@@ -14,6 +16,7 @@ from holdfast import Context, Holdfast, InvalidSetting, Permanent, TelegramMessa
 from holdfast.app import chat
 from holdfast.app.chat import Reply
 from holdfast.domain import telling
+from holdfast.domain.errors import NotJson
 from holdfast.domain.events import TaskCompleted, TaskFailed
 from holdfast.domain.telling import Delivery
 from holdfast.settings import Settings, load
@@ -44,8 +47,12 @@ def text_of(*given: Any, **more: Any) -> str:
 # -- what comes
 
 
+def read(given: Any) -> TelegramMessage | None:
+    return chat.read(json.dumps(given).encode())
+
+
 def test_a_text_message_is_read() -> None:
-    message = chat.read(update("hello", number=5, chat=-1001, message=8))
+    message = read(update("hello", number=5, chat=-1001, message=8))
     assert message == TelegramMessage(
         text="hello",
         chat_id=-1001,
@@ -62,7 +69,7 @@ def test_a_text_message_is_read() -> None:
 
 def test_a_user_without_a_name_is_read() -> None:
     nameless: dict[str, Any] = {"from": {"id": 5, "is_bot": False}}
-    message = chat.read(update("hello", **nameless))
+    message = read(update("hello", **nameless))
     assert message is not None
     assert (message.user_id, message.user_name, message.language_code) == (5, None, None)
     assert "userName" not in msgspec.to_builtins(message)
@@ -79,13 +86,80 @@ def test_a_user_without_a_name_is_read() -> None:
         {"update_id": 1, "message": "hello"},
         {"update_id": 1, "message": None},
         {"update_id": 1},
+        {"update_id": "1", "message": update("hello")["message"]},
+        update("hello", number=2**63),
+        update("hello", chat=-(2**63) - 1),
+        {"update_id": 1, "message": update("hello")["message"] | {"from": None}},
+        update("hello") | {"update_id": 1.5},
         {},
         [],
         None,
+        "hello",
+        0,
     ],
 )
 def test_whatever_is_no_new_text_message_is_none(given: Any) -> None:
-    assert chat.read(given) is None
+    assert read(given) is None
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f'{{"update_id": 1, "x": {DEEP}}}',
+        DEEP,
+        '{"update_id": 1e400}',
+        f'{{"update_id": {"9" * 5_000}}}',
+        f'{{"update_id": 1, {",".join(f"{json.dumps(str(n))}: {n}" for n in range(3_000))}}}',
+    ],
+    ids=["deep inside", "deep", "infinite", "long", "wide"],
+)
+def test_what_is_odd_but_may_be_json_is_none(body: str) -> None:
+    assert chat.read(body.encode()) is None
+
+
+@pytest.mark.parametrize("body", ["", "hello", "{", "[}", '{"update_id": 1} x', "\xff", "{'a': 1}"])
+def test_what_is_no_json_is_told(body: str) -> None:
+    with pytest.raises(NotJson):
+        chat.read(body.encode("latin-1"))
+
+
+@pytest.mark.parametrize(
+    ("escaped", "text"),
+    [
+        (rb"a\u0000b", "a\N{REPLACEMENT CHARACTER}b"),
+        (rb"a\ud83d", "a\N{REPLACEMENT CHARACTER}"),
+        (rb"\uDE00\ud83d", "\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"),
+        (rb"\ud83d\ud83d\ude00", "\N{REPLACEMENT CHARACTER}😀"),
+        (rb"\ud83d\ude00 \u00e4", "😀 ä"),
+        (rb"C:\\u0000 \\\\ud83d \"", r"C:\u0000 \\ud83d " + '"'),
+        (b"a\xed\xa0\xbdb", "a" + "\N{REPLACEMENT CHARACTER}" * 3 + "b"),
+        ("ä😀".encode(), "ä😀"),
+    ],
+)
+def test_what_no_store_can_keep_is_replaced_and_the_rest_is_as_it_was(
+    escaped: bytes, text: str
+) -> None:
+    body = json.dumps(update("TEXT")).encode()
+    message = chat.read(body.replace(b"TEXT", escaped))
+    assert message is not None
+    assert message.text == text
+
+
+def test_a_name_that_no_store_can_keep_costs_no_message() -> None:
+    odd: dict[str, Any] = {"from": {"id": 5, "username": "a\0b", "language_code": "\ud800"}}
+    message = read(update("hello", **odd))
+    assert message is not None
+    assert (message.user_name, message.language_code) == ("a�b", "�")
+
+
+def test_of_a_field_that_is_named_twice_the_last_one_counts() -> None:
+    body = json.dumps(update("hello")).replace('"update_id": 1', '"update_id": 1, "update_id": 2')
+    message = chat.read(body.encode())
+    assert message is not None
+    assert message.update_id == 2
 
 
 # -- what goes
@@ -156,16 +230,30 @@ def test_a_delivery_to_no_chat_is_given_up(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("status", "says"),
-    [(400, "blocked"), (403, "blocked"), (401, "HOLDFAST_TELEGRAM_TOKEN"), (404, "_TOKEN")],
+    [
+        (400, "does not take this message"),
+        (400, "supergroup"),
+        (401, "HOLDFAST_TELEGRAM_TOKEN"),
+        (404, "_TOKEN"),
+    ],
 )
-def test_what_no_second_attempt_would_mend_is_given_up(status: int, says: str) -> None:
+def test_what_no_second_attempt_would_mend_waits_for_a_person(status: int, says: str) -> None:
     with pytest.raises(Permanent, match=says):
-        chat.check_answered(status)
+        chat.ended(status)
+
+
+def test_a_chat_that_wants_nothing_of_the_bot_ends_the_delivery(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    assert chat.ended(403) == {"status": 403, "delivered": False}
+    [line] = caplog.records
+    assert (line.levelno, "403" in line.getMessage()) == (logging.INFO, True)
 
 
 @pytest.mark.parametrize("status", [200, 429, 500, 502])
-def test_what_may_pass_is_not_given_up(status: int) -> None:
-    chat.check_answered(status)
+def test_what_telegram_means_as_everybody_does_is_judged_as_everywhere(status: int) -> None:
+    assert chat.ended(status) is None
 
 
 # -- who may name a chat
@@ -286,7 +374,7 @@ def test_the_document_has_a_task_that_takes_messages_and_settings_that_exist() -
     names: dict[str, Any] = {}
     exec(textwrap.dedent(code), names)
     codec = names["app"].registry.find("chat.answer").payload
-    message = chat.read(update("hello"))
+    message = read(update("hello"))
     assert message is not None
     assert codec.decode(codec.encode(msgspec.to_builtins(message))) == message
     for name in set(re.findall(r"HOLDFAST_([A-Z_]+)", document)) - {"CONFIG"}:

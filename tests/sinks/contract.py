@@ -9,6 +9,7 @@ import pytest
 from holdfast import Context, Holdfast, InvalidInput, Retry, Status
 from holdfast.app.declare import Workflow
 from holdfast.domain.errors import SinkUnavailable, StaleFence
+from holdfast.sinks.fences import FENCES
 from holdfast.testing.plugin import MakeEngine
 
 TABLE = "summaries"
@@ -185,6 +186,31 @@ class SinkContract:
         assert await world.text_of(KEY) == text
         assert await world.write(key=f"with {text}")
         assert not await world.write(key=f"with {text}")
+
+    @pytest.mark.parametrize("value", [object(), {1, 2}, "\ud800"])
+    async def test_a_value_that_no_database_keeps_is_refused_by_its_name(
+        self, world: World, value: Any
+    ) -> None:
+        with pytest.raises(InvalidInput, match="'text'") as refused:
+            await world.sink.write_once(TABLE, {"number": 1, "text": value}, key=KEY, fence=1)
+        assert refused.value.__cause__ is not None
+        assert await world.kept() == {}
+        assert await world.write(), "the connection is as good as before"
+
+    async def test_a_number_that_is_too_big_is_refused(self, world: World) -> None:
+        with pytest.raises(InvalidInput) as refused:
+            await world.write(2**70)
+        assert refused.value.__cause__ is not None
+        assert await world.kept() == {}
+
+    async def test_the_fences_are_no_place_to_write_to(self, world: World) -> None:
+        assert await world.write(1, fence=2)
+        with pytest.raises(InvalidInput, match="the sink's own"):
+            await world.sink.write_once(FENCES, {"fence": 1}, key=SCOPE)
+        with pytest.raises(InvalidInput, match="the sink's own"):
+            await world.sink.forget(FENCES, key=SCOPE)
+        with pytest.raises(StaleFence):
+            await world.write(1, fence=1)
 
     async def test_a_big_document_is_kept_whole(self, world: World) -> None:
         text = "0123456789" * 400_000

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from pymongo import WriteConcern
-from pymongo.errors import DocumentTooLarge, DuplicateKeyError, InvalidName
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from holdfast import InvalidInput
 from holdfast.domain.errors import SinkUnavailable
@@ -106,13 +107,38 @@ async def test_writes_are_acknowledged_even_where_the_client_asks_for_less(
 
 
 async def test_what_no_server_takes_is_no_outage(world: MongoWorld) -> None:
-    with pytest.raises(DocumentTooLarge):
+    with pytest.raises(InvalidInput, match="too large"):
         await world.sink.write_once(TABLE, {"number": 1, "text": "x" * (17 << 20)}, key=KEY)
-    with pytest.raises(InvalidName):
-        await world.sink.write_once("a..b", {"number": 1}, key=KEY)
-    nameless: Any = 7
+    deep: dict[str, Any] = {}
+    for _ in range(5_000):
+        deep = {"deep": deep}
+    with pytest.raises(InvalidInput, match="'number'"):
+        await world.sink.write_once(TABLE, {"number": deep}, key=KEY)
+    with pytest.raises(InvalidInput, match=r"'a.+b'"):
+        await world.sink.write_once(TABLE, {"a\0b": 1}, key=KEY)
+
+
+@pytest.mark.parametrize("name", ["", "a..b", "a$b", "a\0b", "\ud800", 7, None])
+async def test_what_names_no_collection_is_refused(world: MongoWorld, name: Any) -> None:
     with pytest.raises(InvalidInput, match="collection"):
-        await world.sink.write_once(nameless, {"number": 1}, key=KEY)
+        await world.sink.write_once(name, {"number": 1}, key=KEY)
+    with pytest.raises(InvalidInput, match="collection"):
+        await world.sink.forget(name, key=KEY)
+
+
+@pytest.mark.parametrize("code", [13, 18])
+async def test_a_password_or_right_that_is_missing_is_no_outage(
+    world: MongoWorld, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """The server of the tests lets everybody in."""
+
+    async def refuse(*_: Any, **__: Any) -> None:
+        raise OperationFailure("Authentication failed.", code)
+
+    monkeypatch.setattr(AsyncCollection, "insert_one", refuse)
+    with pytest.raises(InvalidInput, match="Authentication failed") as refused:
+        await world.write()
+    assert isinstance(refused.value.__cause__, OperationFailure)
 
 
 async def test_without_a_fence_no_fences_are_kept(world: MongoWorld) -> None:
@@ -132,6 +158,23 @@ async def test_a_server_that_was_never_there_is_an_outage_within_the_timeout(
         async with asyncio.timeout(10):
             with pytest.raises(SinkUnavailable, match=rf"127\.0\.0\.1:{server.port}"):
                 await sink.write_once(TABLE, {"number": 1}, key=KEY)
+
+
+async def test_a_client_that_waits_for_a_server_for_less_is_not_kept_waiting(
+    start_mongo: StartMongo,
+) -> None:
+    server = start_mongo()
+    async with mongo_client(server.url, serverSelectionTimeoutMS=200) as client:
+        sink = Mongo(client["reports"], timeout_seconds=60)
+        assert await sink.write_once(TABLE, {"number": 1}, key=KEY)
+    server.kill()
+    async with mongo_client(server.url, serverSelectionTimeoutMS=200) as client:
+        sink = Mongo(client["reports"], timeout_seconds=60)
+        async with asyncio.timeout(10):
+            with pytest.raises(SinkUnavailable):
+                await sink.write_once(TABLE, {"number": 1}, key=KEY)
+            with pytest.raises(SinkUnavailable):
+                await sink.forget(TABLE, key=KEY)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("inf"), float("nan")])

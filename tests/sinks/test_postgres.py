@@ -1,7 +1,11 @@
 """Writes into PostgreSQL: servers that are killed and come back, transactions that meet."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -15,7 +19,7 @@ from holdfast.sinks.sql import Postgres
 from holdfast.testing.servers.postgres import PostgresServer
 from tests.postgres_servers import StartPostgres
 from tests.sinks.contract import KEY, TABLE, Outage, OutageContract
-from tests.sinks.sql_worlds import PostgresWorld, made
+from tests.sinks.sql_worlds import DDL, PostgresWorld, made
 
 SOON_SECONDS = 2.0
 
@@ -135,14 +139,117 @@ async def test_a_cancelled_write_leaves_a_sink_that_works(postgres_world: Postgr
     assert await world.kept() == {KEY: 2}
 
 
+async def test_a_role_or_database_that_is_not_there_is_no_outage(
+    postgres_world: PostgresWorld,
+) -> None:
+    url = postgres_world.url
+    for wrong in (url.replace("postgres@", "nobody@"), f"{url}-not-there"):
+        with pytest.raises(InvalidInput, match="does not exist") as refused:
+            await Postgres(wrong).write_once(TABLE, {"number": 1}, key=KEY)
+        assert isinstance(refused.value.__cause__, psycopg.OperationalError)
+
+
+async def test_a_password_that_is_wrong_is_no_outage_and_is_not_told(
+    start_postgres: StartPostgres,
+) -> None:
+    server = start_postgres()
+    only_with_password(server)
+    for login in ("me:wr0ng", "me"):
+        sink = Postgres(server.url.replace("postgres@", f"{login}@"))
+        with pytest.raises(InvalidInput, match="password") as refused:
+            await sink.open()
+        assert "wr0ng" not in f"{refused.value!r} {refused.value.__cause__!r}"
+    async with Postgres(server.url.replace("postgres@", "me:right@")) as sink:
+        with pytest.raises(InvalidInput, match="permission denied"):
+            await sink.write_once(TABLE, {"number": 1}, key=KEY)
+
+
+async def test_a_frozen_server_holds_no_call_for_long(start_postgres: StartPostgres) -> None:
+    """Whether its time is over or its caller has gone; on a connection that was kept."""
+    server = start_postgres()
+    world = PostgresWorld(server.url, timeout_seconds=0.3)
+    async with made(world):
+        assert await world.write(1)
+        with frozen(server):
+            async with asyncio.timeout(5):
+                with pytest.raises(SinkUnavailable, match=r"no answer within 0\.3 s"):
+                    await world.write(2)
+        assert not await world.write(3)
+        patient = PostgresWorld(server.url, timeout_seconds=60)
+        assert await patient.write(1, key="another")
+        with frozen(server):
+            stopped = asyncio.create_task(patient.write(2))
+            async with asyncio.timeout(5):
+                await until_used(patient)
+                stopped.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await stopped
+        assert await patient.kept() == {KEY: 1, "another": 1}
+        await patient.sink.close()
+
+
+@pytest.mark.parametrize("value", ["x", [1], "a\0b", b"x"])
+async def test_a_value_that_does_not_fit_its_column_is_refused(
+    postgres_world: PostgresWorld, value: Any
+) -> None:
+    with pytest.raises(InvalidInput, match="number") as refused:
+        await postgres_world.sink.write_once(TABLE, {"text": "t", "number": value}, key=KEY)
+    assert isinstance(refused.value.__cause__, psycopg.Error)
+    assert await postgres_world.kept() == {}
+
+
+async def test_a_value_that_no_index_takes_is_no_outage(postgres_world: PostgresWorld) -> None:
+    await postgres_world.rows("CREATE UNIQUE INDEX ON summaries (text)")
+    text = "".join(map(chr, range(0x4E00, 0x9000)))
+    with pytest.raises(InvalidInput, match="index row"):
+        await postgres_world.sink.write_once(TABLE, {"text": text}, key=KEY)
+
+
 def test_an_address_that_is_none_is_refused_without_its_password() -> None:
     with pytest.raises(InvalidInput) as refused:
         Postgres("postgresql://me:s3cret@host:port:port/db?x")
     assert "s3cret" not in f"{refused.value!r} {refused.value.__cause__!r}"
 
 
+def only_with_password(server: PostgresServer) -> None:
+    """For the role ``me``."""
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute("CREATE ROLE me LOGIN PASSWORD 'right'")
+        connection.execute(DDL[0].encode())
+        (rules,) = connection.execute("SHOW hba_file").fetchone() or ("",)
+        Path(rules).write_text("host all me 127.0.0.1/32 scram-sha-256\n")
+        connection.execute("SELECT pg_reload_conf()")
+        reloaded = "SELECT count(*) FROM pg_hba_file_rules WHERE auth_method = 'scram-sha-256'"
+        assert connection.execute(reloaded).fetchone() == (1,)
+
+
+@contextmanager
+def frozen(server: PostgresServer) -> Iterator[None]:
+    with psycopg.connect(server.url) as connection:
+        ours = connection.info.backend_pid
+        pids = connection.execute("SELECT pid FROM pg_stat_activity").fetchall()
+        (folder,) = connection.execute("SHOW data_directory").fetchone() or ("",)
+    postmaster = int(Path(folder, "postmaster.pid").read_text().split()[0])
+    stopped = [postmaster, *(pid for (pid,) in pids if pid != ours)]
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+
+
 def with_setting(url: str, setting: str) -> str:
     return f"{url}?options={quote(f'-c {setting}', safe='')}"
+
+
+async def until_used(world: PostgresWorld) -> None:
+    """Until the connection that was kept is in use again."""
+    assert isinstance(world.sink, Postgres)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not world.sink._idle
 
 
 async def until_blocked(by: psycopg.AsyncConnection[Any]) -> None:

@@ -140,6 +140,12 @@ async def test_a_fence_is_undone_with_the_write_it_stood_before(world: SqlWorld)
     assert await world.write(fence=8, scope="t-1")
 
 
+@pytest.mark.parametrize("name", ["HOLDFAST_fences", "main.holdfast_fences"])
+async def test_the_fences_are_refused_however_they_are_written(world: SqlWorld, name: str) -> None:
+    with pytest.raises(InvalidInput, match="the sink's own"):
+        await world.sink.write_once(name, {"fence": 1}, key=KEY)
+
+
 # -- docs/sinks.md
 
 

@@ -1,6 +1,9 @@
 """Writes into SQLite files that others lock, that are full, that are none."""
 
 import asyncio
+import subprocess
+import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -65,7 +68,7 @@ async def test_a_folder_that_is_not_there_is_an_outage_until_it_is(tmp_path: Pat
 async def test_a_value_that_sqlite_does_not_know_is_refused(
     sqlite_world: SqliteWorld, value: Any
 ) -> None:
-    with pytest.raises(InvalidInput, match="value"):
+    with pytest.raises(InvalidInput, match="'number'"):
         await sqlite_world.sink.write_once(TABLE, {"number": value}, key=KEY)
     assert await sqlite_world.kept() == {}
 
@@ -73,8 +76,9 @@ async def test_a_value_that_sqlite_does_not_know_is_refused(
 async def test_a_file_that_is_no_database_is_no_outage(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear reader, " * 100)
     sink = Sqlite(tmp_path / "letter.txt")
-    with pytest.raises(apsw.NotADBError):
+    with pytest.raises(InvalidInput, match=r"letter\.txt") as refused:
         await sink.write_once(TABLE, {"number": 1}, key=KEY)
+    assert isinstance(refused.value.__cause__, apsw.NotADBError)
     await sink.close()
 
 
@@ -86,3 +90,125 @@ async def test_two_processes_worth_of_sinks_write_a_key_once(tmp_path: Path) -> 
         assert len(await worlds[0].kept()) == 1
         for world in worlds:
             await world.sink.close()
+
+
+@pytest.mark.parametrize("column", ["INTEGER PRIMARY KEY", "INTEGER"])
+async def test_a_value_that_does_not_fit_a_strict_column_is_refused(
+    sqlite_world: SqliteWorld, column: str
+) -> None:
+    await sqlite_world.rows(f"CREATE TABLE s (n {column}, idempotency_key TEXT UNIQUE) STRICT")
+    with pytest.raises(InvalidInput, match=r"s\.n|mismatch"):
+        await sqlite_world.sink.write_once("s", {"n": "x"}, key=KEY)
+
+
+# -- one thread, one deadline
+
+
+async def test_many_callers_of_a_locked_file_end_in_time_and_hold_nobody_up(tmp_path: Path) -> None:
+    outage = Locked(tmp_path / "reports.db")
+    async with made(outage.world):
+        outage.begin()
+        writes = [asyncio.create_task(outage.world.write(key=f"k{n}")) for n in range(200)]
+        await asyncio.sleep(0)
+        async with asyncio.timeout(3):
+            await asyncio.to_thread(lambda: None)
+            told = await asyncio.gather(*writes, return_exceptions=True)
+        outage.end()
+        assert {type(one) for one in told} == {SinkUnavailable}
+        assert await outage.world.kept() == {}
+        assert await outage.world.write()
+    outage.other.close()
+
+
+async def test_a_cancelled_write_leaves_nothing_open(tmp_path: Path) -> None:
+    outage = Locked(tmp_path / "reports.db")
+    world = SqliteWorld(tmp_path / "reports.db", timeout_seconds=600)
+    async with made(world):
+        outage.begin()
+        waiting = asyncio.create_task(until_it_waits(world))
+        running, queued = (asyncio.create_task(world.write(key=key)) for key in ("a", "b"))
+        async with asyncio.timeout(10):
+            await waiting
+            for write in (running, queued):
+                write.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await write
+            outage.end()
+            assert await world.write(3)
+        assert await world.kept() == {KEY: 3}
+        outage.other.set_busy_timeout(0)
+        outage.other.execute("BEGIN EXCLUSIVE")
+    outage.other.close()
+
+
+async def test_a_disk_that_hangs_holds_no_call_past_its_time(tmp_path: Path) -> None:
+    world = SqliteWorld(tmp_path / "reports.db", timeout_seconds=0.2)
+    back = threading.Event()
+    async with made(world):
+        async with asyncio.timeout(10):
+            with pytest.raises(SinkUnavailable):
+                await sink_of(world)._in_thread(lambda _: back.wait())
+            for _ in range(3):
+                with pytest.raises(SinkUnavailable, match=r"within 0\.2 s"):
+                    await world.write(1)
+            await world.sink.close()
+        back.set()
+        assert await world.write(2)
+        assert await world.kept() == {KEY: 2}
+
+
+def test_a_sink_serves_one_event_loop_after_the_other(tmp_path: Path) -> None:
+    world = SqliteWorld(tmp_path / "reports.db")
+
+    async def write(*keys: str) -> list[bool]:
+        return await asyncio.gather(*(world.write(key=key) for key in keys))
+
+    async def begin() -> None:
+        async with made(world):
+            await write("a", "b", "c")
+
+    asyncio.run(begin())
+    assert asyncio.run(write("a", "d", "e")) == [False, True, True]
+    assert asyncio.run(write("e", "f")) == [False, True]
+    asyncio.run(world.sink.close())
+
+
+HANGING = """
+import asyncio, threading
+from holdfast.domain.errors import SinkUnavailable
+from holdfast.sinks.sql import Sqlite
+
+async def main():
+    sink = Sqlite("reports.db", timeout_seconds=0.1)
+    try:
+        await sink._in_thread(lambda _: threading.Event().wait())
+    except SinkUnavailable:
+        print("unavailable")
+
+asyncio.run(main())
+"""
+
+
+def test_a_process_does_not_wait_for_a_disk_that_hangs_to_end(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HANGING]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "unavailable\n"), done.stderr
+
+
+def sink_of(world: SqliteWorld) -> Sqlite:
+    assert isinstance(world.sink, Sqlite)
+    return world.sink
+
+
+async def until_it_waits(world: SqliteWorld) -> None:
+    """For another writer of the file."""
+    sink, waits = sink_of(world), threading.Event()
+
+    def wait(count: int) -> bool:
+        waits.set()
+        return sink._wait(count)
+
+    sink._opened().set_busy_handler(wait)
+    assert await asyncio.to_thread(waits.wait, 10)

@@ -37,8 +37,10 @@ class Forbidden(HoldfastError):
 class TooManyRequests(HoldfastError):
     code = "too-many-requests"
 
-    def __init__(self, retry_seconds: float) -> None:
-        super().__init__("this token has sent too many requests; try again later")
+    def __init__(
+        self, retry_seconds: float, says: str = "this token has sent too many requests"
+    ) -> None:
+        super().__init__(f"{says}; try again later")
         self.retry_seconds = retry_seconds
 
 

@@ -151,7 +151,7 @@ class Service:
             await self._refused(request, replace(ANONYMOUS.by(), origin=origin), error)
             raise
         if wait := self._wait("telegram", self.settings.rate_limit):
-            raise TooManyRequests(wait)
+            raise TooManyRequests(wait, "too many updates have come from Telegram")
         return dataclasses.replace(ANONYMOUS, actor="telegram", origin=origin)
 
     def _known(self, request: Request, origin: str) -> tk.Token:
@@ -168,7 +168,8 @@ class Service:
     def _slow_down(self, origin: str) -> None:
         """Whoever guesses."""
         if wait := self._wait(f"wrong {origin}", WRONG_TOKENS_RATE):
-            raise TooManyRequests(wait)
+            says = "too many wrong tokens or secrets have come from this address"
+            raise TooManyRequests(wait, says)
 
     def _of_file(self) -> tk.Tokens:
         assert self._file is not None

@@ -11,6 +11,7 @@ from holdfast.domain.errors import InvalidInput
 FENCES = "holdfast_fences"  # the table or collection with the highest fence of each scope
 TEXT_LIMIT_CHARS = 500  # less than a page of any index
 FENCE_MAX = 2**63 - 1
+SAID_LIMIT_CHARS = 300  # of what a driver says
 
 
 class Guard(msgspec.Struct, frozen=True, gc=False):
@@ -44,6 +45,18 @@ def check_fields(fields: object, *, kind: str) -> dict[str, Any]:
         if not isinstance(name, str) or not name:
             raise InvalidInput(f"a {kind}'s names are text, and {name!r} is not")
     return dict(fields)
+
+
+def check_place(name: str) -> str:
+    if name.lower() == FENCES:
+        raise InvalidInput(f"{name!r} is the sink's own, with the fences: write to another")
+    return name
+
+
+def wrong_value(name: str | None, said: object) -> InvalidInput:
+    """No database keeps it, however often it is tried."""
+    what = "what is to be written" if name is None else f"the value of {name!r}"
+    return InvalidInput(f"{what} cannot be kept: {said}"[:SAID_LIMIT_CHARS])
 
 
 def check_timeout(timeout_seconds: float) -> float:

@@ -9,19 +9,25 @@ from typing import TYPE_CHECKING, Any
 from holdfast.domain.errors import InvalidInput, SinkUnavailable, StaleFence
 from holdfast.sinks.fences import (
     FENCES,
+    SAID_LIMIT_CHARS,
     Guard,
     check_fields,
     check_key,
+    check_place,
     check_timeout,
     guard_of,
+    wrong_value,
 )
 
 try:
+    import bson
     import pymongo
+    from bson.errors import BSONError
     from pymongo import ReadPreference, ReturnDocument, WriteConcern
     from pymongo.errors import (
         ConnectionFailure,
         DuplicateKeyError,
+        InvalidName,
         PyMongoError,
         WriteConcernError,
     )
@@ -35,7 +41,6 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS = 10.0
 RAISES_MAX = 5
-SAID_LIMIT_CHARS = 300
 
 # Of answers that name no class of error: the server stops, starts, elects, or has no room.
 PASSING_CODES = frozenset(
@@ -43,14 +48,22 @@ PASSING_CODES = frozenset(
     # ExceededTimeLimit, NotPrimary…, Interrupted…, OutOfDiskSpace
     {6, 7, 50, 64, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436, 14031}
 )
+# UserNotFound, Unauthorized, AuthenticationFailed, and what Atlas answers for all of them.
+REFUSING_CODES = frozenset({11, 13, 18, 8000})
+# BadValue, InvalidBSON, DollarPrefixedFieldName, InvalidNamespace, DocumentValidationFailure,
+# BSONObjectTooLarge
+WRONG_CODES = frozenset({2, 22, 52, 73, 121, 10334})
+# The driver has no class of its own for each value that it cannot hand over.
+UNKNOWN_VALUES = (BSONError, TypeError, ValueError, OverflowError, RecursionError)
 
 
 class Mongo:
     """``Mongo(AsyncMongoClient(url)["reports"])``
 
-    Each call ends within ``timeout_seconds``, whatever the client's ``serverSelectionTimeoutMS``
-    (30 s unless set) would allow; past it, it is SinkUnavailable. Writes are acknowledged by a
-    majority, whatever the client asks for: less could be lost after the task has gone on.
+    Each call ends within ``timeout_seconds``; past it, it is SinkUnavailable. It waits for a server
+    to be found for no longer than the client's ``serverSelectionTimeoutMS`` (30 s) allows.
+    Writes are acknowledged by a majority, whatever the client asks for: less could be lost after
+    the task has gone on.
     """
 
     def __init__(
@@ -76,20 +89,32 @@ class Mongo:
         if "_id" in fields:
             raise InvalidInput("the document has an _id of its own; its _id is to be the key")
         guard = guard_of(check_key(key), fence, scope)
-        into = self._collection(collection)
-        with self._reaching():
+        into = self._named(collection)
+        doc = {"_id": key, **fields}
+        with self._reaching(), _handing_over(doc):
+            await self._found()
             await self._admit(guard)
-            return await _insert(into, {"_id": key, **fields})
+            return await _insert(into, doc)
 
     async def forget(
         self, collection: str, *, key: str, fence: int | None = None, scope: str | None = None
     ) -> None:
         """Remove what was written under the key, if anything was: for undo functions."""
         guard = guard_of(check_key(key), fence, scope)
-        out_of = self._collection(collection)
+        out_of = self._named(collection)
         with self._reaching():
+            await self._found()
             await self._admit(guard)
             await out_of.delete_one({"_id": key})
+
+    async def _found(self) -> None:
+        """Within a timeout of its own the driver forgets how long the client waits for a server."""
+        client = self._database.client
+        if not client.topology_description.has_writable_server():
+            with pymongo.timeout(
+                min(self._timeout_seconds, client.options.server_selection_timeout)
+            ):
+                await client.admin.command("ping", read_preference=ReadPreference.PRIMARY)
 
     async def _admit(self, guard: Guard | None) -> None:
         """Raise the scope's fence to this one in a step. Between it and the write that follows
@@ -116,9 +141,16 @@ class Mongo:
                     return int(found["fence"])
         raise SinkUnavailable(f"the fence of {guard.scope!r} changed under {RAISES_MAX} tries")
 
-    def _collection(self, name: str) -> AsyncCollection[dict[str, Any]]:
+    def _named(self, name: object) -> AsyncCollection[dict[str, Any]]:
         if not isinstance(name, str):
             raise InvalidInput(f"a collection is named by text, not {type(name).__name__}")
+        try:
+            name.encode()
+            return self._collection(check_place(name))
+        except (InvalidName, UnicodeError) as error:
+            raise InvalidInput(f"{name!r} names no collection: {error}") from error
+
+    def _collection(self, name: str) -> AsyncCollection[dict[str, Any]]:
         return self._database.get_collection(
             name,
             write_concern=WriteConcern(w="majority"),
@@ -131,9 +163,34 @@ class Mongo:
             with pymongo.timeout(self._timeout_seconds):
                 yield
         except PyMongoError as error:
-            if not _is_passing(error):
-                raise
-            raise SinkUnavailable(f"MongoDB is out of reach: {_said(error)}") from error
+            if _is_passing(error):
+                raise SinkUnavailable(f"MongoDB is out of reach: {_said(error)}") from error
+            if getattr(error, "code", None) in REFUSING_CODES:
+                raise InvalidInput(f"MongoDB does not let us in: {_said(error)}") from error
+            if getattr(error, "code", None) in WRONG_CODES:
+                raise wrong_value(None, _said(error)) from error
+            raise
+
+
+@contextmanager
+def _handing_over(doc: dict[str, Any]) -> Iterator[None]:
+    try:
+        yield
+    except UNKNOWN_VALUES as error:
+        name = _refused(doc)
+        if name is None and not isinstance(error, BSONError):
+            raise  # it came from elsewhere
+        raise wrong_value(name, error) from error
+
+
+def _refused(doc: dict[str, Any]) -> str | None:
+    """The first field that cannot be handed over by itself."""
+    for name, value in doc.items():
+        try:
+            bson.encode({name: value})
+        except UNKNOWN_VALUES:
+            return name
+    return None
 
 
 async def _insert(into: AsyncCollection[dict[str, Any]], doc: dict[str, Any]) -> bool:

@@ -7,15 +7,16 @@ a server that is down and answers with a timeout, where a stage should hear at o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from typing import Any, Self, TypeAlias
+import re
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Self, TypeAlias, TypeVar
 
 from holdfast.domain.errors import InvalidInput, SinkUnavailable, StaleFence
-from holdfast.sinks.fences import FENCES, check_timeout
+from holdfast.sinks.fences import FENCES, SAID_LIMIT_CHARS, check_timeout, wrong_value
 from holdfast.sinks.tables import (
     CREATE_FENCES,
-    SAID_LIMIT_CHARS,
     TIMEOUT_SECONDS,
     Guarded,
     Statement,
@@ -26,6 +27,7 @@ from holdfast.sinks.tables import (
 try:
     import psycopg
     from psycopg import errors
+    from psycopg.adapt import PyFormat, Transformer
     from psycopg.conninfo import conninfo_to_dict
     from psycopg.pq import TransactionStatus
 except ImportError as error:
@@ -34,7 +36,10 @@ except ImportError as error:
 
 Connection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
 
+R = TypeVar("R")
+
 CONNECTIONS = 4
+CANCEL_SECONDS = 0.5  # for the server to hear of it, and once more for it to obey
 
 # Lost, refused, shutting down, out of room or of connections, a lost race; and a server that was
 # the primary until now. What else PostgreSQL says is the caller's to mend.
@@ -45,13 +50,33 @@ WRONG_NAMES = (
     errors.InvalidSchemaName,
     errors.InvalidColumnReference,  # no unique index fits the ON CONFLICT
 )
+# The value, or one that no column of this kind or index of it takes.
+WRONG_VALUES = (
+    psycopg.DataError,
+    errors.DatatypeMismatch,
+    errors.CannotCoerce,
+    errors.IndeterminateDatatype,
+    errors.ProgramLimitExceeded,
+)
+# The driver has no class of its own for each value that it cannot hand over.
+UNKNOWN_VALUES = (psycopg.ProgrammingError, psycopg.DataError, TypeError, ValueError, OverflowError)
+
+# The driver does not hand on the code of an error while it connects, only these words. A server
+# that speaks another language than English is taken for one that is out of reach.
+_REFUSED = re.compile(
+    r"""password\ authentication\ failed | no\ password\ supplied | pg_hba\.conf
+    | (role|database)\ ".*"\ does\ not\ exist | is\ not\ permitted\ to\ log\ in
+    | permission\ denied\ for\ database | server\ does\ not\ support\ SSL""",
+    re.VERBOSE,
+)
+_PARAMETER = re.compile(r"\$(\d+)")
 
 
 class Postgres(Tables):
     """``Postgres("postgresql://me@db/reports")``
 
-    Up to ``connections`` at once; further calls wait. Past ``timeout_seconds`` a call is cancelled,
-    for which the driver gives the server five seconds, and is SinkUnavailable.
+    Up to ``connections`` at once; further calls wait. Past ``timeout_seconds`` a call is cancelled
+    in the server, which has a second for it before the line is cut, and is SinkUnavailable.
     """
 
     mark = "%s"
@@ -73,61 +98,66 @@ class Postgres(Tables):
         self._idle: list[Connection] = []
 
     async def open(self) -> Self:
-        async with self._connection():
-            return self
+        await self._with(_nothing)
+        return self
 
     async def close(self) -> None:
         while self._idle:
             await self._idle.pop().close()
 
     async def create_fences(self) -> None:
-        async with self._connection() as connection, connection.transaction():
-            # Two that make the table at once would quarrel over its name.
-            await connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (FENCES,))
-            await connection.execute(CREATE_FENCES)
+        await self._with(_create_fences)
 
     async def _run(self, statement: Statement, guarded: Guarded | None) -> bool:
-        async with self._connection() as connection, connection.transaction():
-            if guarded is not None:
-                ((seen,),) = await _rows(connection, guarded.statement)
-                if seen > guarded.guard.fence:
-                    raise StaleFence(guarded.guard.scope, guarded.guard.fence, seen)
-            return bool(await _rows(connection, statement))
+        return await self._with(lambda connection: _write(connection, statement, guarded))
 
-    @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Connection]:
-        try:
-            async with asyncio.timeout(self._timeout_seconds), self._places:
-                connection = await self._ready()
-                try:
-                    yield connection
-                finally:
-                    await self._keep(connection)
-        except TimeoutError as error:
-            said = f"no answer within {self._timeout_seconds:g} s"
-            raise SinkUnavailable(f"PostgreSQL is out of reach: {said}") from error
-        except WRONG_NAMES as error:
-            raise wrong_names(error.diag.message_primary) from error
-        except PASSING as error:
-            said = f"{type(error).__name__}: {error}"[:SAID_LIMIT_CHARS]
-            raise SinkUnavailable(f"PostgreSQL is out of reach: {said}") from error
+    async def _with(self, work: Callable[[Connection], Awaitable[R]]) -> R:
+        """In a task of its own: of a cancel in the middle of a query the driver would tell the
+        server, and wait five seconds for each of two answers."""
+        use = Use()
+        task = asyncio.create_task(self._use(use, work))
+        with _told():
+            try:
+                done, _ = await asyncio.wait({task}, timeout=self._timeout_seconds)
+                if not done:
+                    said = f"no answer within {self._timeout_seconds:g} s"
+                    raise SinkUnavailable(f"PostgreSQL is out of reach: {said}")
+                return task.result()
+            finally:
+                if not task.done():
+                    await _end(task, use)
 
-    async def _ready(self) -> Connection:
+    async def _use(self, use: Use, work: Callable[[Connection], Awaitable[R]]) -> R:
+        async with self._places:
+            connection = await self._ready(use)
+            try:
+                return await work(connection)
+            finally:
+                await self._keep(connection)
+
+    async def _ready(self, use: Use) -> Connection:
         """One that was kept, if it still answers: the server may have gone and come back."""
         while self._idle:
-            connection = self._idle.pop()
-            with suppress(*PASSING):
+            use.connection = connection = self._idle.pop()
+            try:
                 await connection.execute("")
+            except PASSING:
+                use.connection = None
+                await connection.close()
+                if use.is_over:
+                    raise
+            else:
                 return connection
-            await connection.close()
-        return await self._connect()
+        use.connection = connection = await self._connect()
+        return connection
 
     async def _connect(self) -> Connection:
-        connection = await psycopg.AsyncConnection.connect(
-            self._dsn,
-            autocommit=True,  # each call opens its own transaction
-            prepare_threshold=None,  # a pooler before the server may not keep them
-        )
+        with _entering():
+            connection = await psycopg.AsyncConnection.connect(
+                self._dsn,
+                autocommit=True,  # each call opens its own transaction
+                prepare_threshold=None,  # a pooler before the server may not keep them
+            )
         # On any other level a lost race is an error instead of a row that was there.
         await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
         return connection
@@ -139,6 +169,117 @@ class Postgres(Tables):
             await connection.close()
 
 
+async def _nothing(_connection: Connection) -> None:
+    pass
+
+
+async def _create_fences(connection: Connection) -> None:
+    async with connection.transaction():
+        # Two that make the table at once would quarrel over its name.
+        await connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (FENCES,))
+        await connection.execute(CREATE_FENCES)
+
+
+async def _write(connection: Connection, statement: Statement, guarded: Guarded | None) -> bool:
+    async with connection.transaction():
+        if guarded is not None:
+            ((seen,),) = await _rows(connection, guarded.statement)
+            if seen > guarded.guard.fence:
+                raise StaleFence(guarded.guard.scope, guarded.guard.fence, seen)
+        return bool(await _rows(connection, statement))
+
+
 async def _rows(connection: Connection, statement: Statement) -> list[tuple[Any, ...]]:
-    cursor = await connection.execute(statement.sql.encode(), statement.values)
-    return await cursor.fetchall()
+    try:
+        cursor = await connection.execute(statement.sql.encode(), statement.values)
+        return await cursor.fetchall()
+    except WRONG_VALUES as error:
+        name = _complained_of(error, statement) or _refused(connection, statement)
+        raise wrong_value(name, error.diag.message_primary or error) from error
+    except UNKNOWN_VALUES as error:
+        name = _refused(connection, statement)
+        if name is None:
+            raise  # the server's, or it came from elsewhere
+        raise wrong_value(name, error) from error
+
+
+def _complained_of(error: psycopg.Error, statement: Statement) -> str | None:
+    found = _PARAMETER.search(error.diag.context or "")
+    return statement.names[int(found[1]) - 1] if found else None
+
+
+def _refused(connection: Connection, statement: Statement) -> str | None:
+    """The first value that cannot be handed over by itself."""
+    for name, value in zip(statement.names, statement.values, strict=True):
+        try:
+            Transformer(connection).dump_sequence([value], [PyFormat.AUTO])
+        except UNKNOWN_VALUES:
+            return name
+    return None
+
+
+class Use:
+    """The connection that a call is in the middle of, if it has come that far."""
+
+    connection: Connection | None = None
+    is_over = False
+
+
+async def _end(task: asyncio.Task[Any], use: Use) -> None:
+    """Nobody waits for its answer any more."""
+    use.is_over = True
+    task.add_done_callback(_heard)
+    connection = use.connection
+    if connection is None:
+        task.cancel()
+        await asyncio.wait({task})
+        return
+    try:
+        with suppress(psycopg.Error):
+            await connection.cancel_safe(timeout=CANCEL_SECONDS)
+        await asyncio.wait({task}, timeout=CANCEL_SECONDS)
+    finally:
+        if not task.done():
+            _cut(connection)
+    await asyncio.wait({task})
+
+
+def _heard(task: asyncio.Task[Any]) -> None:
+    """Else the loop complains of an error that nobody took."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _cut(connection: Connection) -> None:
+    """What waits for an answer sees the end of the line. The server undoes what it has begun."""
+    with suppress(psycopg.Error, OSError):
+        line = socket.fromfd(connection.fileno(), socket.AF_INET, socket.SOCK_STREAM)
+        with line:
+            line.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def _entering() -> Iterator[None]:
+    try:
+        yield
+    except psycopg.OperationalError as error:
+        if _REFUSED.search(str(error)) is None:
+            raise
+        raise _no_entry(error) from error
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except WRONG_NAMES as error:
+        raise wrong_names(error.diag.message_primary) from error
+    except errors.InsufficientPrivilege as error:
+        raise _no_entry(error) from error
+    except PASSING as error:
+        said = f"{type(error).__name__}: {error}"[:SAID_LIMIT_CHARS]
+        raise SinkUnavailable(f"PostgreSQL is out of reach: {said}") from error
+
+
+def _no_entry(error: psycopg.Error) -> InvalidInput:
+    return InvalidInput(f"PostgreSQL does not let us in: {error}"[:SAID_LIMIT_CHARS])

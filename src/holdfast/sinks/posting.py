@@ -13,11 +13,9 @@ import re
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import partial
 from ipaddress import ip_address
 from typing import Any
 
@@ -25,6 +23,7 @@ import msgspec
 
 from holdfast.domain.errors import NotDelivered
 from holdfast.sinks.addresses import Address, Allowed, Target, unmapped
+from holdfast.sinks.resolving import CannotResolveNow, addresses_of
 
 try:
     import httpcore
@@ -35,7 +34,6 @@ except ImportError as error:
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 TIMEOUT_SECONDS = 10.0
-RESOLVERS = 8
 ADDRESSES_TRIED_MAX = 4
 HEAD_BYTES_MAX = 64 * 1024  # of all that is read, interim answers included
 RETRY_AFTER_SECONDS_MAX = 3600.0
@@ -64,14 +62,11 @@ class Poster:
     ) -> None:
         self._allowed = allowed
         self._timeout_seconds = timeout_seconds
-        self._resolve = resolve or self._ask_system
+        self._resolve = resolve or addresses_of
         self._ssl_context = ssl_context
-        # Threads of its own: a stranger's slow name server holds up no other work of the process.
-        self._resolvers = ThreadPoolExecutor(RESOLVERS, "holdfast-resolver")
 
     async def close(self) -> None:
         """Waits for nothing: what a name server still owes is not wanted any more."""
-        self._resolvers.shutdown(wait=False, cancel_futures=True)
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answered:
         """UrlRefused: it must not go there. NotDelivered: there was no answer in HTTP in time."""
@@ -82,6 +77,8 @@ class Poster:
                 return await self._exchange(request, await self._judged(target))
         except TimeoutError:
             problem = f"did not answer in {self._timeout_seconds:g} s"
+        except CannotResolveNow as error:
+            problem = f"cannot be resolved now: {error}"
         except _FAILURES as error:
             problem = _told(error)
         # Raised out here: within ``except`` it would carry the error, and that one the answer.
@@ -94,11 +91,6 @@ class Poster:
         found = [ip_address(text) for text in await self._resolve(target.host, target.port)]
         self._allowed.check_addresses(target, found)
         return found
-
-    async def _ask_system(self, host: str, port: int) -> list[str]:
-        asking = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-        found = await asyncio.get_running_loop().run_in_executor(self._resolvers, asking)
-        return [str(address[0]) for *_, address in found]
 
     async def _exchange(self, request: httpcore.Request, addresses: list[Address]) -> Answered:
         network = _JudgedNetwork(addresses, self._timeout_seconds)

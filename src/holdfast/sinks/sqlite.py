@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Self, TypeVar
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from typing import Any, Generic, Self, TypeVar
 
 import apsw
 
 from holdfast.domain.errors import InvalidInput, SinkUnavailable, StaleFence
-from holdfast.sinks.fences import check_timeout
+from holdfast.sinks.fences import SAID_LIMIT_CHARS, check_timeout, wrong_value
 from holdfast.sinks.tables import (
     CREATE_FENCES,
-    SAID_LIMIT_CHARS,
     TIMEOUT_SECONDS,
     Guarded,
     Statement,
@@ -36,12 +38,51 @@ PASSING = (
     apsw.NoMemError,
     apsw.InterruptError,
 )
+# This file, for this user: it stays so until somebody mends it.
+REFUSING = (apsw.NotADBError, apsw.ReadOnlyError, apsw.PermissionsError)
+# Apsw has no class of its own for a value that it cannot hand over.
+UNKNOWN_VALUES = (TypeError, ValueError, OverflowError)
+
+LOCK_POLL_SECONDS = 0.02  # SQLite tells nobody that a lock is free
+GRACE_SECONDS = 0.2  # for SQLite's own word on a lock, which says more than ours
 PRAGMAS = ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL")
 
 
+class Call(Generic[R]):
+    """What the thread is to do, and until when anybody waits for it."""
+
+    def __init__(self, work: Callable[[], R], *, timeout_seconds: float) -> None:
+        self._work = work
+        self._until = time.monotonic() + timeout_seconds
+        self._given_up = threading.Event()
+        self.answer: Future[R] = Future()
+
+    def do(self) -> None:
+        if not self.answer.set_running_or_notify_cancel():
+            return
+        try:
+            self.answer.set_result(self._work())
+        except BaseException as error:
+            self.answer.set_exception(error)
+
+    def give_up(self) -> None:
+        self._given_up.set()
+
+    def wait(self) -> bool:
+        """A moment. False: no longer, it is late or nobody waits for the answer."""
+        left_seconds = self._until - time.monotonic()
+        if left_seconds <= 0:
+            return False
+        return not self._given_up.wait(min(LOCK_POLL_SECONDS, left_seconds))
+
+
 class Sqlite(Tables):
-    """One connection, used in threads, one call at a time. A call waits up to
-    ``timeout_seconds`` for the other writers of the file; past it, it is SinkUnavailable."""
+    """One connection, in a thread of its own while there is something to do, one call at a time.
+
+    A call ends within ``timeout_seconds``, the turns of others and their locks on the file
+    counted; past it, it is SinkUnavailable. The thread is none of the loop's pool, where callers
+    that wait would hold up everybody, nor one that the interpreter waits for at its exit.
+    """
 
     mark = "?"
     greatest = "max"
@@ -51,15 +92,22 @@ class Sqlite(Tables):
     ) -> None:
         self._path = os.fspath(path)
         self._timeout_seconds = check_timeout(timeout_seconds)
-        self._lock = threading.Lock()
-        self._connection: apsw.Connection | None = None
+        self._lock = threading.Lock()  # of the three below, never held for long
+        self._waiting: deque[Call[Any]] = deque()
+        self._running: Call[Any] | None = None
+        self._at_work = False
+        self._connection: apsw.Connection | None = None  # the thread's
 
     async def open(self) -> Self:
         await self._in_thread(lambda _: None)
         return self
 
     async def close(self) -> None:
-        await asyncio.to_thread(self._close)
+        """After the calls before it. If one of them hangs, as soon as it has come back."""
+        call = self._put(self._forget_connection)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._timeout_seconds + GRACE_SECONDS):
+                await asyncio.shield(asyncio.wrap_future(call.answer))
 
     async def create_fences(self) -> None:
         await self._in_thread(lambda connection: _in_transaction(connection, CREATE_FENCES))
@@ -68,35 +116,64 @@ class Sqlite(Tables):
         return await self._in_thread(lambda connection: _write(connection, statement, guarded))
 
     async def _in_thread(self, work: Callable[[apsw.Connection], R]) -> R:
-        def done() -> R:
-            with self._reaching():
-                return work(self._opened())
-
-        return await asyncio.to_thread(done)
-
-    @contextmanager
-    def _reaching(self) -> Iterator[None]:
-        if not self._lock.acquire(timeout=self._timeout_seconds):
-            raise SinkUnavailable(f"{self._path} is written to by others all the time")
+        """Given up before its turn, it is never begun; after that, it may still be written."""
+        call = self._put(lambda: self._reached(work))
         try:
-            yield
+            async with asyncio.timeout(self._timeout_seconds + GRACE_SECONDS):
+                return await asyncio.wrap_future(call.answer)
+        except TimeoutError as error:
+            said = f"not done within {self._timeout_seconds:g} s"
+            raise SinkUnavailable(f"{self._path} cannot be written now: {said}") from error
+        finally:
+            self._drop(call)
+
+    def _put(self, work: Callable[[], R]) -> Call[R]:
+        call = Call(work, timeout_seconds=self._timeout_seconds)
+        with self._lock:
+            self._waiting.append(call)
+            if not self._at_work:
+                self._at_work = True
+                threading.Thread(target=self._work, name="holdfast-sink", daemon=True).start()
+        return call
+
+    def _drop(self, call: Call[Any]) -> None:
+        call.give_up()
+        with self._lock, suppress(ValueError):
+            self._waiting.remove(call)
+
+    # -- the thread
+
+    def _work(self) -> None:
+        while (call := self._next()) is not None:
+            call.do()
+
+    def _next(self) -> Call[Any] | None:
+        with self._lock:
+            self._at_work = bool(self._waiting)
+            self._running = self._waiting.popleft() if self._waiting else None
+            return self._running
+
+    def _wait(self, _count: int) -> bool:
+        """SQLite asks, before it tries a lock again."""
+        return self._running is not None and self._running.wait()
+
+    def _reached(self, work: Callable[[apsw.Connection], R]) -> R:
+        try:
+            return work(self._opened())
         except PASSING as error:
             self._forget_connection()
             said = f"{type(error).__name__}: {error}"[:SAID_LIMIT_CHARS]
             raise SinkUnavailable(f"{self._path} cannot be written now: {said}") from error
+        except REFUSING as error:
+            said = f"{type(error).__name__}: {error}"[:SAID_LIMIT_CHARS]
+            raise InvalidInput(f"{self._path} is nothing to write to: {said}") from error
         except apsw.SQLError as error:
             raise wrong_names(error) from error
-        finally:
-            self._lock.release()
 
     def _opened(self) -> apsw.Connection:
         if self._connection is None:
-            self._connection = _connected(self._path, self._timeout_seconds)
+            self._connection = _connected(self._path, self._wait)
         return self._connection
-
-    def _close(self) -> None:
-        with self._lock:
-            self._forget_connection()
 
     def _forget_connection(self) -> None:
         """The next call begins with a new one."""
@@ -105,10 +182,10 @@ class Sqlite(Tables):
             connection.close(True)
 
 
-def _connected(path: str, timeout_seconds: float) -> apsw.Connection:
+def _connected(path: str, wait: Callable[[int], bool]) -> apsw.Connection:
     connection = apsw.Connection(path)
     try:
-        connection.set_busy_timeout(int(timeout_seconds * 1000))
+        connection.set_busy_handler(wait)
         for pragma in PRAGMAS:
             connection.execute(pragma).fetchall()
     except BaseException:
@@ -146,5 +223,19 @@ def _transaction(connection: apsw.Connection) -> Iterator[None]:
 def _rows(connection: apsw.Connection, statement: Statement) -> list[Any]:
     try:
         return connection.execute(statement.sql, statement.values).fetchall()
-    except (TypeError, OverflowError) as error:
-        raise InvalidInput(f"SQLite cannot keep a value of the row: {error}") from error
+    except (*UNKNOWN_VALUES, apsw.MismatchError, apsw.TooBigError) as error:
+        raise wrong_value(_refused(connection, statement), error) from error
+    except apsw.ConstraintError as error:
+        if getattr(error, "extendedresult", None) != apsw.SQLITE_CONSTRAINT_DATATYPE:
+            raise
+        raise wrong_value(None, error) from error  # which names the column
+
+
+def _refused(connection: apsw.Connection, statement: Statement) -> str | None:
+    """The first value that cannot be handed over by itself."""
+    for name, value in zip(statement.names, statement.values, strict=True):
+        try:
+            connection.execute("SELECT ?", (value,))
+        except (*UNKNOWN_VALUES, apsw.TooBigError):
+            return name
+    return None

@@ -13,11 +13,17 @@ from typing import Any, ClassVar, Self
 import msgspec
 
 from holdfast.domain.errors import InvalidInput
-from holdfast.sinks.fences import FENCES, Guard, check_fields, check_key, guard_of
+from holdfast.sinks.fences import (
+    FENCES,
+    Guard,
+    check_fields,
+    check_key,
+    check_place,
+    guard_of,
+)
 
 KEY_COLUMN = "idempotency_key"
 TIMEOUT_SECONDS = 10.0
-SAID_LIMIT_CHARS = 300
 
 CREATE_FENCES = (
     f"CREATE TABLE IF NOT EXISTS {FENCES} (scope TEXT PRIMARY KEY, fence BIGINT NOT NULL)"
@@ -31,6 +37,7 @@ _RULE = "a letter or _, then letters, digits and _ (63 at most)"
 class Statement(msgspec.Struct, frozen=True):
     sql: str
     values: tuple[Any, ...]
+    names: tuple[str, ...]  # of the values, for what is said of them
 
 
 class Tables(ABC):
@@ -90,11 +97,12 @@ class Tables(ABC):
             f"INSERT INTO {_table(table)} ({names}) VALUES ({marks}) "
             f"ON CONFLICT ({KEY_COLUMN}) DO NOTHING RETURNING 1",
             (key, *columns.values()),
+            (KEY_COLUMN, *columns),
         )
 
     def _delete(self, table: str, key: str) -> Statement:
         sql = f"DELETE FROM {_table(table)} WHERE {KEY_COLUMN} = {self.mark} RETURNING 1"
-        return Statement(sql, (key,))
+        return Statement(sql, (key,), (KEY_COLUMN,))
 
     def _raise(self, guard: Guard | None) -> Guarded | None:
         """Answers the highest fence, this one counted. The row stays locked until the end, so no
@@ -106,6 +114,7 @@ class Tables(ABC):
             f"ON CONFLICT (scope) DO UPDATE SET fence = "
             f"{self.greatest}({FENCES}.fence, excluded.fence) RETURNING fence",
             (guard.scope, guard.fence),
+            ("scope", "fence"),
         )
         return Guarded(guard, statement)
 
@@ -138,6 +147,7 @@ def _table(name: object) -> str:
     parts = name.split(".") if isinstance(name, str) else []
     if not 0 < len(parts) <= 2:
         raise InvalidInput(f"table {name!r}: a name, or a schema and a name")
+    check_place(parts[-1])
     return ".".join(map(_quoted, parts))
 
 

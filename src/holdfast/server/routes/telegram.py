@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from fastapi import Response
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import Request, Response
+from pydantic import ConfigDict, Field, RootModel
 
 from holdfast.app import chat
 from holdfast.app.chat import TelegramMessage
 from holdfast.domain.errors import InvalidInput, KeyConflict
 from holdfast.server import schemas as sc
+from holdfast.server.bodies import ASIDE_BYTES
 from holdfast.server.routing import Routes, needs
 from holdfast.server.service import Service, ServiceOf
 from holdfast.server.submitting import declared
@@ -23,11 +25,11 @@ IGNORED = {"ok": True, "ignored": True}
 REFUSED = "update %s of Telegram is left out, task %s does not take it: %s"
 
 
-class Update(BaseModel):
-    """Something that happened at Telegram. Of all its kinds a new text message is looked at."""
+class TelegramUpdate(RootModel[Any]):
+    """Something that happened at Telegram, as the Bot API has it. Of all its kinds a new text
+    message is looked at; any other JSON is taken and left out."""
 
     model_config = ConfigDict(
-        extra="ignore",
         json_schema_extra={
             "examples": [
                 {
@@ -44,9 +46,6 @@ class Update(BaseModel):
         },
     )
 
-    update_id: Annotated[int, sc.NUMBER]
-    message: Any = Field(default=None, description="A message, as the Bot API has it")
-
 
 class Heard(sc.Answer):
     """It need not be sent again."""
@@ -56,15 +55,16 @@ class Heard(sc.Answer):
     ignored: bool | None = Field(default=None, description="No task came of it")
 
 
-@router.post(
-    "/api/telegram/webhook",
-    response_model=Heard,
-    **needs(None, 401, 404, 413, 415, 422, 429, 503, telegram=True, large=Update),
-)
-async def telegram_webhook(update: Update, service: ServiceOf) -> Response:
+_needs = needs(None, 401, 404, 413, 415, 422, 429, 503, telegram=True, large=TelegramUpdate)
+_BODY = {"schema": {"$ref": f"#/components/schemas/{TelegramUpdate.__name__}"}}
+_needs["openapi_extra"]["requestBody"] = {"content": {"application/json": _BODY}, "required": True}
+
+
+@router.post("/api/telegram/webhook", response_model=Heard, **_needs)
+async def telegram_webhook(request: Request, service: ServiceOf) -> Response:
     """For Telegram alone: a text message to the bot becomes a task. An update that comes again is
     the same task. What no task can come of is taken, too, or Telegram would send it for ever."""
-    bot, message = service.app.bot, chat.read(update.model_dump())
+    bot, message = service.app.bot, await _read(request)
     assert bot is not None  # or nobody would have been let in
     if message is None:
         return sc.answer(200, IGNORED)
@@ -74,6 +74,14 @@ async def telegram_webhook(update: Update, service: ServiceOf) -> Response:
         service.lines.say(logging.WARNING, REFUSED, message.update_id, bot.task, error)
         return sc.answer(200, IGNORED)
     return sc.answer(200, {"ok": True, "taskId": task_id})
+
+
+async def _read(request: Request) -> TelegramMessage | None:
+    """Not as any other body: that is refused for a name too many, or an odd character."""
+    body = await request.body()
+    if len(body) <= ASIDE_BYTES:
+        return chat.read(body)
+    return await asyncio.to_thread(chat.read, body)
 
 
 async def _submitted(service: Service, task: str, message: TelegramMessage) -> str:

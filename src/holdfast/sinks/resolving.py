@@ -1,0 +1,62 @@
+"""Names, as the system resolves them: who hangs on a stranger's slow name server hangs alone.
+
+No pool: its threads would be taken by those who hang, and it waits for them when the process ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+UNDER_WAY_MAX = 128  # in the process: a thread cannot be stopped, and counts until it returns
+
+_room = threading.BoundedSemaphore(UNDER_WAY_MAX)
+
+
+class CannotResolveNow(OSError):
+    """Not the name's fault: there is no room to ask."""
+
+
+async def addresses_of(host: str, port: int) -> list[str]:
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[list[str]] = loop.create_future()
+
+    def settle(found: list[str], error: Exception | None) -> None:
+        if future.done():  # nobody waits any more
+            return
+        if error is None:
+            future.set_result(found)
+        else:
+            future.set_exception(error)
+
+    def work() -> None:
+        found, error = list[str](), None
+        try:
+            found = _ask_system(host, port)
+        except Exception as raised:
+            error = raised
+        finally:
+            _room.release()
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(settle, found, error)
+
+    _start(work)
+    return await future
+
+
+def _start(work: Callable[[], None]) -> None:
+    if not _room.acquire(blocking=False):
+        raise CannotResolveNow("too many names are waiting for an answer")
+    try:
+        threading.Thread(target=work, name="holdfast-resolver", daemon=True).start()
+    except RuntimeError:
+        _room.release()
+        raise CannotResolveNow("the system gives no thread") from None
+
+
+def _ask_system(host: str, port: int) -> list[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in found]
