@@ -7,7 +7,12 @@ import pytest
 from holdfast import Holdfast
 from holdfast.testing.servers import SERVER_VARIABLE
 
-pytest_plugins = ["tests.redis_servers", "tests.mongo_servers", "tests.postgres_servers"]
+pytest_plugins = [
+    "tests.redis_servers",
+    "tests.mongo_servers",
+    "tests.postgres_servers",
+    "tests.scenario_world",
+]
 
 
 @pytest.fixture(autouse=True)

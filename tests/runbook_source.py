@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,52 +18,62 @@ from tests.source_tree import PACKAGE, ROOT, files_under, nodes_of
 
 RULES = ROOT / "deploy" / "prometheus" / "holdfast.rules.yml"
 DOCTOR = PACKAGE / "cli" / "doctor.py"
+OWN = ("self", "cls")
 INVARIANT = re.compile(r"I\d{1,2}")
 
 
 @cache
 def codes() -> frozenset[str]:
-    """Of each class that has a `code`, of each answer and of each line that names one."""
-    found = set(problems._CODES.values())
-    for path in files_under(PACKAGE, ".py"):
-        found.update(_of_classes(path))
-        found.update(_said(path))
-    return frozenset(found)
+    return frozenset({*problems._CODES.values(), *codes_in(files_under(PACKAGE, ".py"))})
 
 
-def _of_classes(path: Path) -> Iterator[str]:
-    for node in nodes_of(path):
-        if isinstance(node, ast.ClassDef):
-            for line in node.body:
-                yield from _assigned(line)
-
-
-def _said(path: Path) -> Iterator[str]:
-    """The texts that are given to a parameter `code`, or to a variable of that name."""
-    places = {
-        node.name: [one.arg for one in node.args.args].index("code")
-        for node in nodes_of(path)
-        if isinstance(node, ast.FunctionDef) and any(a.arg == "code" for a in node.args.args)
-    }
-    for node in nodes_of(path):
-        if isinstance(node, ast.Assign):
+def codes_in(paths: Iterable[Path]) -> Iterator[str]:
+    """The texts that are given to a name `code`: one of a class, a variable, or a parameter."""
+    files = list(paths)
+    places = _places(files)
+    for node in (node for path in files for node in nodes_of(path)):
+        if isinstance(node, ast.Assign | ast.AnnAssign):
             yield from _assigned(node)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            at = places.get(node.func.id, len(node.args))
-            yield from _texts(node.args[at : at + 1])
+        elif isinstance(node, ast.Call):
+            yield from _given(node, places)
 
 
-def _assigned(node: ast.stmt) -> Iterator[str]:
-    if isinstance(node, ast.Assign):
-        targets = node.targets
-    elif isinstance(node, ast.AnnAssign) and node.value is not None:
-        targets = [node.target]
-    else:
-        return
-    if any(isinstance(one, ast.Name) and one.id == "code" for one in targets):
-        value = node.value
-        assert value is not None
-        yield from _texts(value.args if isinstance(value, ast.Call) else [value])
+def _places(paths: Iterable[Path]) -> dict[str, set[int]]:
+    """Of each function or class, by its name: as which of its values `code` may be given."""
+    found: dict[str, set[int]] = {}
+    for scope in (node for path in paths for node in nodes_of(path)):
+        for node in ast.iter_child_nodes(scope):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                of = scope.name if isinstance(scope, ast.ClassDef) else ""
+                name = of if node.name == "__init__" else node.name
+                found.setdefault(name, set()).update(_place(node))
+    return found
+
+
+def _place(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[int]:
+    given = [one for one in (*node.args.posonlyargs, *node.args.args) if one.arg not in OWN]
+    for at, one in enumerate(given):
+        is_number = isinstance(one.annotation, ast.Name) and one.annotation.id == "int"
+        if one.arg == "code" and not is_number:  # else it is one that a process ends with
+            yield at
+
+
+def _given(node: ast.Call, places: dict[str, set[int]]) -> Iterator[str]:
+    for at in places.get(_last_name(node.func), ()):
+        yield from _texts(node.args[at : at + 1])
+    yield from _texts([one.value for one in node.keywords if one.arg == "code"])
+
+
+def _assigned(node: ast.Assign | ast.AnnAssign) -> Iterator[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    if node.value is not None and any(_last_name(one) == "code" for one in targets):
+        yield from _texts(node.value.args if isinstance(node.value, ast.Call) else [node.value])
+
+
+def _last_name(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _texts(nodes: list[ast.expr]) -> Iterator[str]:

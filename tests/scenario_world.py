@@ -10,13 +10,14 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 from urllib.request import Request, urlopen
 
 import pymongo
+import pytest
 
 from holdfast.testing.servers import RedisServer, until
 from holdfast.testing.servers.lifeline import Lifeline
@@ -264,3 +265,30 @@ class World(Running):
 
     def logs(self) -> str:
         return "".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
+
+
+class StartWorld(Protocol):
+    def __call__(self, redis: RedisServer | None = None, **settings: str) -> World:
+        """On the Redis of all tests if none is given, until the test ends."""
+
+
+@pytest.fixture(scope="module")
+def worlds_mongo() -> Iterator[MongoServer]:
+    """One for all tests of a module, each with a database of its own; it may be killed."""
+    with MongoServer() as server:
+        yield server
+
+
+@pytest.fixture
+def start_world(
+    redis_server: RedisServer, worlds_mongo: MongoServer, redis_namespace: str, tmp_path: Path
+) -> Iterator[StartWorld]:
+    """``world = start_world(HOLDFAST_LEASE="4s")``"""
+    with ExitStack() as started:
+
+        def start(redis: RedisServer | None = None, **settings: str) -> World:
+            given = redis or redis_server
+            world = World(tmp_path, given, worlds_mongo, name=redis_namespace, **settings)
+            return started.enter_context(world)
+
+        yield start

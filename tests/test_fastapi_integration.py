@@ -1,6 +1,5 @@
 """Holdfast in a FastAPI application of one's own. The example is the one in docs/service.md."""
 
-import os
 import re
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from holdfast import Context, Holdfast, HoldfastError
 from holdfast.integrations import fastapi as hf
 from holdfast.server import Service
 from holdfast.server import tokens as tk
+from tests.programs import run_python
 
 ROOT = Path(__file__).parent.parent
 
@@ -175,16 +175,7 @@ asyncio.run(main())
 
 def test_the_example_runs(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(example())
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST_")}
-    done = subprocess.run(
-        [sys.executable, "-c", ASK],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_python(tmp_path, "-c", ASK)
     assert done.returncode == 0, done.stderr
     assert "shipped 7" in done.stdout
 

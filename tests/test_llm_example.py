@@ -4,15 +4,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
-from holdfast.testing.servers import RedisServer
-from holdfast.testing.servers.mongo import MongoServer
-from tests.scenario_world import KEY, QUESTION, World
+from tests.programs import said_by_mypy
+from tests.scenario_world import KEY, QUESTION, StartWorld
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "examples" / "llm"
@@ -51,21 +49,10 @@ def test_it_runs_offline_and_each_question_is_answered_once() -> None:
     assert "sk-" not in said
 
 
-@pytest.fixture(scope="module")
-def mongo() -> Iterator[MongoServer]:
-    with MongoServer() as server:
-        yield server
-
-
-@pytest.fixture
-def world(
-    redis_server: RedisServer, mongo: MongoServer, redis_namespace: str, tmp_path: Path
-) -> Iterator[World]:
-    with World(tmp_path, redis_server, mongo, name=redis_namespace) as world:
-        yield world
-
-
-def test_what_passes_is_tried_again_and_what_does_not_waits_for_a_person(world: World) -> None:
+def test_what_passes_is_tried_again_and_what_does_not_waits_for_a_person(
+    start_world: StartWorld,
+) -> None:
+    world = start_world()
     service = world.serve()
     world.work()
     for number, way in enumerate(("429", "malformed", "empty", "uncited"), start=1):
@@ -89,7 +76,8 @@ def test_what_passes_is_tried_again_and_what_does_not_waits_for_a_person(world: 
     assert KEY not in kept
 
 
-def test_a_wait_that_the_endpoint_asks_for_is_kept(world: World) -> None:
+def test_a_wait_that_the_endpoint_asks_for_is_kept(start_world: StartWorld) -> None:
+    world = start_world()
     service = world.serve()
     world.work()
     world.model.fails(fail="429", retryAfter=600)
@@ -101,20 +89,20 @@ def test_a_wait_that_the_endpoint_asks_for_is_kept(world: World) -> None:
 
 
 def test_an_endpoint_that_hangs_is_left_and_called_again(
-    redis_server: RedisServer, mongo: MongoServer, redis_namespace: str, tmp_path: Path
+    start_world: StartWorld,
 ) -> None:
-    slow = World(tmp_path, redis_server, mongo, name=redis_namespace, ANSWER_CALL_SECONDS="0.5")
-    with slow as world:
-        service = world.serve()
-        world.work()
-        world.model.fails(fail="hang", times=1)
-        done = service.apply().json
-        assert done["status"] == "completed"
-        calls = [call for call in service.calls(done["taskId"]) if call[0] == "call"]
-        assert calls == [("call", "failed"), ("call", "done")]
+    world = start_world(ANSWER_CALL_SECONDS="0.5")
+    service = world.serve()
+    world.work()
+    world.model.fails(fail="hang", times=1)
+    done = service.apply().json
+    assert done["status"] == "completed"
+    calls = [call for call in service.calls(done["taskId"]) if call[0] == "call"]
+    assert calls == [("call", "failed"), ("call", "done")]
 
 
-def test_the_endpoint_answers_alike_for_the_same_prompt(world: World) -> None:
+def test_the_endpoint_answers_alike_for_the_same_prompt(start_world: StartWorld) -> None:
+    world = start_world()
     messages = [
         {"role": "system", "content": "Notes:\n\n[a]\nOne word. A worker dies."},
         {"role": "user", "content": QUESTION},
@@ -130,16 +118,4 @@ def test_the_endpoint_answers_alike_for_the_same_prompt(world: World) -> None:
 def test_the_users_code_is_short_and_fully_typed(name: str) -> None:
     code = ROOT / "examples" / name / "app.py"
     assert len(code.read_text().splitlines()) < USER_LINES_MAX
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "mypy", "--strict", "--no-error-summary"),
-            *("--config-file", "", "--cache-dir", str(ROOT / ".mypy_cache" / f"example-{name}")),
-            str(code),
-        ],
-        cwd=ROOT,
-        env={"MYPYPATH": str(ROOT / "src"), "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout + done.stderr == ""
+    assert said_by_mypy(code, cache=f"example-{name}") == ""

@@ -2,7 +2,6 @@
 
 import ast
 import importlib.util
-import os
 import re
 import signal
 import subprocess
@@ -16,6 +15,7 @@ import pytest
 
 from holdfast import Context, Handle, Holdfast, Status, TaskRolledBack, TriggerStatus
 from holdfast.testing.plugin import MakeEngine
+from tests.programs import run_python
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = ROOT / "examples" / "moving"
@@ -64,17 +64,8 @@ def program(peer: str) -> ModuleType:
 
 def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     """Unbuffered: what a killed process said is heard."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST_")}
-    environment |= {"HOLDFAST_LEASE": "2s", "PYTHONPATH": str(PROGRAMS)}
-    return subprocess.run(
-        [sys.executable, "-u", *command],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    settings = {"HOLDFAST_LEASE": "2s", "PYTHONPATH": str(PROGRAMS)}
+    return run_python(folder, "-u", *command, **settings)
 
 
 @pytest.mark.parametrize("peer", PEERS)
@@ -117,24 +108,31 @@ def test_killed_and_started_again_it_goes_on_behind_what_is_done(peer: str, tmp_
     assert (FIRST_EFFECT[peer] not in second.stdout) == ONCE[peer]
 
 
+def bank_keys(shop: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Those with which the bank is asked."""
+    keys: list[str] = []
+
+    def ask_bank(number: int, key: str) -> str:
+        keys.append(key)
+        return f"receipt-{number}"
+
+    monkeypatch.setattr(shop, "ask_bank", ask_bank)
+    return keys
+
+
 async def test_a_parcel_service_that_is_away_costs_no_second_charge(
     holdfast_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop = program("celery")
     engine = holdfast_engine(shop.app)
-    keys: list[str] = []
+    keys = bank_keys(shop, monkeypatch)
     away = [ConnectionError("away"), ConnectionError("still away")]
-
-    def ask_bank(number: int, key: str) -> str:
-        keys.append(key)
-        return f"receipt-{number}"
 
     def book_parcel(number: int, receipt: str) -> str:
         if away:
             raise away.pop()
         return f"{number} by {receipt}"
 
-    monkeypatch.setattr(shop, "ask_bank", ask_bank)
     monkeypatch.setattr(shop, "book_parcel", book_parcel)
     handle: Handle[str] = await shop.order.submit(7, tenant="ann")
     engine.crash_at("charge", when="commit")  # charged and written, and the worker dies
@@ -150,13 +148,7 @@ async def test_a_worker_that_dies_before_it_has_written_the_charge_asks_with_the
 ) -> None:
     shop = program("celery")
     engine = holdfast_engine(shop.app)
-    keys: list[str] = []
-
-    def ask_bank(number: int, key: str) -> str:
-        keys.append(key)
-        return "receipt"
-
-    monkeypatch.setattr(shop, "ask_bank", ask_bank)
+    keys = bank_keys(shop, monkeypatch)
     handle: Handle[str] = await shop.order.submit(7)
     engine.crash_at("charge", when="after")
     await engine.drain()

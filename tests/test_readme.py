@@ -1,9 +1,6 @@
 """The README's example is a program: it runs."""
 
-import os
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -13,6 +10,7 @@ from typer.main import get_command
 from holdfast.app.opening import store_from_url
 from holdfast.cli.root import cli
 from holdfast.clock import SystemClock
+from tests.programs import run_python
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -26,16 +24,7 @@ def example() -> str:
 
 def test_the_example_runs_and_prints_its_result(tmp_path: Path) -> None:
     (tmp_path / "example.py").write_text(example())
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST_")}
-    done = subprocess.run(
-        [sys.executable, "example.py"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_python(tmp_path, "example.py")
     assert done.returncode == 0, done.stderr
     assert "at 7, snapshot t-001-before-7, effect key" in done.stdout
     assert (tmp_path / "holdfast.db").exists()

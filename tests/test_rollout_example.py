@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,10 +11,53 @@ from pathlib import Path
 from holdfast.testing.servers import RedisServer
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "rollout"
+ROLL_OUT = [sys.executable, "rollout.py"]
+BOUND_SECONDS = 120
 
 
 def test_a_roll_out_halts_is_looked_at_and_rolled_back_on_sqlite(tmp_path: Path) -> None:
     assert_rolled_back(f"sqlite:///{tmp_path / 'rollout.db'}", "executor", tmp_path)
+
+
+def test_a_second_run_on_the_same_store_says_so_and_wipes_nothing(tmp_path: Path) -> None:
+    environment = settings(f"sqlite:///{tmp_path / 'rollout.db'}", "executor", tmp_path)
+    _run([*ROLL_OUT, "--stop-when-halted"], environment)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "data").iterdir()}
+    said = _run(ROLL_OUT, environment, ends_with=1)
+    assert said == (
+        "plan upgrade-7 is in this store already, and HALTED: "
+        "remove rollout.db, or name another store\n"
+    )
+    assert {path.name: path.read_bytes() for path in (tmp_path / "data").iterdir()} == before
+
+
+def test_it_may_stop_at_the_halt_and_be_rolled_back_by_hand(tmp_path: Path) -> None:
+    """With the lines that it prints and the README has."""
+    environment = settings(f"sqlite:///{tmp_path / 'rollout.db'}", "executor", tmp_path)
+    said = _run([*ROLL_OUT, "--stop-when-halted"], environment)
+    assert "HALTED: 3 of the 40 tasks of wave 3 have failed" in said
+    lines = re.findall(r"^  (holdfast --store \S+) (.+)$", said, re.MULTILINE)
+    assert {store for store, _ in lines} == {f"holdfast --store {environment['HOLDFAST_STORE']}"}
+    readme = (EXAMPLE / "README.md").read_text()
+    assert [line for _, line in lines if line not in readme] == []
+    look, suspended, back, work, watch = (
+        [sys.executable, "-m", *shlex.split(f"{first} {line}")] for first, line in lines
+    )
+    assert "HALTED" in _run(look, environment)
+    assert _run(suspended, environment).count("Permanent: the plug-in") == 3
+    _run(back, environment)
+    with subprocess.Popen(work, cwd=EXAMPLE, env=environment) as worker:
+        try:
+            assert "ROLLED_BACK" in _run(watch, environment)
+        finally:
+            worker.terminate()
+    assert versions(tmp_path) == {6}
+
+
+def test_what_a_user_writes_is_all_in_app_py() -> None:
+    """tests/test_llm_example.py counts its lines."""
+    assert "await app.plan(" in (EXAMPLE / "app.py").read_text()
+    assert "app.plan(" not in (EXAMPLE / "rollout.py").read_text()
 
 
 def test_a_roll_out_halts_is_looked_at_and_rolled_back_on_redis(
@@ -23,23 +67,15 @@ def test_a_roll_out_halts_is_looked_at_and_rolled_back_on_redis(
 
 
 def assert_rolled_back(store: str, namespace: str, tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    environment = {
-        **os.environ,
-        "HOLDFAST_STORE": store,
-        "HOLDFAST_NAMESPACE": namespace,
-        "ROLLOUT_DATA": str(data),
-    }
-    said = _run([sys.executable, "rollout.py"], environment)
+    environment = settings(store, namespace, tmp_path)
+    said = _run(ROLL_OUT, environment)
     assert "HALTED: 3 of the 40 tasks of wave 3 have failed" in said
     assert len(re.findall(r"^killed ", said, re.MULTILINE)) == 3
     assert "ROLLED_BACK" in said
     assert said.endswith("every tenant is as it was\n")
 
-    databases = sorted(data.glob("*.json"))
-    assert len(databases) == 200
-    assert {json.loads(one.read_text())["version"] for one in databases} == {6}
-    assert not list(data.glob("*.backup"))
+    assert versions(tmp_path) == {6}
+    assert not list((tmp_path / "data").glob("*.backup"))
 
     shown = _run(
         [sys.executable, "-m", "holdfast", "plans", "show", "upgrade-7", "--json"], environment
@@ -52,7 +88,23 @@ def assert_rolled_back(store: str, namespace: str, tmp_path: Path) -> None:
     assert _run([sys.executable, "-m", "holdfast", "doctor"], environment)
 
 
-def _run(command: list[str], environment: dict[str, str]) -> str:
+def settings(store: str, namespace: str, tmp_path: Path) -> dict[str, str]:
+    return {
+        **os.environ,
+        "HOLDFAST_STORE": store,
+        "HOLDFAST_NAMESPACE": namespace,
+        "ROLLOUT_DATA": str(tmp_path / "data"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def versions(tmp_path: Path) -> set[int]:
+    databases = list((tmp_path / "data").glob("*.json"))
+    assert len(databases) == 200
+    return {json.loads(one.read_text())["version"] for one in databases}
+
+
+def _run(command: list[str], environment: dict[str, str], *, ends_with: int = 0) -> str:
     done = subprocess.run(
         command,
         check=False,
@@ -60,7 +112,7 @@ def _run(command: list[str], environment: dict[str, str]) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=BOUND_SECONDS,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert done.returncode == ends_with, done.stdout + done.stderr
+    return done.stdout if not ends_with else done.stderr

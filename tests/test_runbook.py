@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,7 @@ from holdfast.server import Service, bare_api, problems
 from holdfast.settings import BESIDE, PREFIX, Settings
 from tests import runbook_source as source
 from tests.runbook_pages import (
+    FENCED,
     FOLDER,
     START,
     Entry,
@@ -32,6 +35,7 @@ from tests.runbook_pages import (
     parse,
     requests,
     slug,
+    spans,
     words_of,
 )
 from tests.server.conftest import declared
@@ -48,6 +52,8 @@ BOOK = {
 ALL = [entry for names in BOOK.values() for entry in entries(*names)]
 PARTS = (["Means", "See", "Do"], ["Means", "See", "Do", "Ignore"], ["Means", "See", "Do", "Never"])
 LEASE_LOST = 70  # the exit code of a worker that had to end itself
+
+TOKENS = ("holdfast tokens create ", "holdfast tokens list", "holdfast tokens revoke ")
 
 every_entry = pytest.mark.parametrize("entry", ALL, ids=lambda e: f"{e.page.stem}:{e.name}")
 every_page = pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
@@ -86,6 +92,27 @@ def test_the_source_is_really_read() -> None:
         "internal",  # an answer
         "aborted",  # a line of the command line
     } <= source.codes()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "class Full(Exception): code = 'found'",
+        "class Full(Exception): code: str = 'found'",
+        "def say(text, code): ...\nsay('full', 'found')",
+        "def say(text, code): ...\nsay('full', code='found')",
+        "def say(text, *, code): ...\nsay('full', code='found')",
+        "async def say(text, code): ...\nawait here.say('full', 'found')",
+        "class Full:\n  def __init__(self, code): ...\nraise Full('found')",
+        "class Full:\n  def say(self, code): ...\nFull().say('found')",
+        "elsewhere.answer(code='found')",
+        "error.code = 'found'",
+        "code = known.get(503, 'found')",
+    ],
+)
+def test_a_code_is_found_however_it_is_written(line: str, tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text(line)
+    assert [*source.codes_in([tmp_path / "module.py"])] == ["found"]
 
 
 @every_entry
@@ -141,6 +168,37 @@ def test_every_command_parses(page: Path) -> None:
             parse(args, is_whole=is_whole)
         except Exception as error:
             pytest.fail(f"holdfast {' '.join(args)}: {error}")
+
+
+def token_blocks() -> list[str]:
+    blocks = [body for page in pages() for _, _, body in FENCED.findall(text_of(page))]
+    return [block for block in blocks if "holdfast tokens create" in block]
+
+
+@pytest.mark.parametrize("block", token_blocks())
+def test_the_lines_that_make_a_token_do_so_as_they_stand(block: str, tmp_path: Path) -> None:
+    """In a shell that knows nothing of the service but these lines."""
+    kept = tmp_path / "tokens.json"
+    lines = block.replace("/etc/holdfast/tokens.json", str(kept)) + "\necho made: $TOKEN"
+    done = subprocess.run(
+        ["/bin/sh", "-e", "-c", lines],
+        env={"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"\bhf_[0-9a-f]{12}_[\w-]{43}\b", done.stdout)
+    assert kept.exists()
+
+
+def test_a_text_that_names_a_command_on_tokens_names_their_file() -> None:
+    """Where nothing has set HOLDFAST_TOKENS the command would end with exit code 2."""
+    assert len(token_blocks()) == 3
+    named = [span for page in pages() for span in spans(page) if span.startswith(TOKENS)]
+    assert len(named) > 5
+    assert [span for span in named if "--file" not in span] == []
 
 
 @pytest.mark.parametrize(

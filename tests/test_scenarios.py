@@ -1,17 +1,12 @@
 """The five scenarios at the end of the queue's document, with real processes from end to end."""
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-import pytest
-
-from holdfast.testing.servers import RedisServer, until
-from holdfast.testing.servers.mongo import MongoServer
+from holdfast.testing.servers import until
 from tests.redis_servers import StartRedis
-from tests.scenario_world import BOUND_SECONDS, KEY, QUESTION, TYPE, Service, World
+from tests.scenario_world import BOUND_SECONDS, KEY, QUESTION, TYPE, Service, StartWorld
 
 ROOT = Path(__file__).parent.parent
 ANSWER = (
@@ -20,28 +15,6 @@ ANSWER = (
 )
 STAGES = ["retrieve", "prompt", "call", "check", "store"]
 NOTHING = dict.fromkeys(["in the stream", "pending", "leases", "retry", "suspended", "lock"], 0)
-
-StartWorld: TypeAlias = Callable[..., World]
-
-
-@pytest.fixture(scope="module")
-def mongo() -> Iterator[MongoServer]:
-    """One for all scenarios, each with a database of its own."""
-    with MongoServer() as server:
-        yield server
-
-
-@pytest.fixture
-def start(
-    redis_server: RedisServer, mongo: MongoServer, redis_namespace: str, tmp_path: Path
-) -> Iterator[StartWorld]:
-    with ExitStack() as started:
-
-        def start(redis: RedisServer = redis_server, **settings: str) -> World:
-            world = World(tmp_path, redis, mongo, name=redis_namespace, **settings)
-            return started.enter_context(world)
-
-        yield start
 
 
 def is_document_of(document: dict[str, Any], task_id: str) -> bool:
@@ -57,9 +30,9 @@ def is_document_of(document: dict[str, Any], task_id: str) -> bool:
 
 
 def test_all_well_the_answer_is_returned_stored_and_nothing_is_left_in_redis(
-    start: StartWorld,
+    start_world: StartWorld,
 ) -> None:
-    world = start()
+    world = start_world()
     service = world.serve()
     world.work()
 
@@ -87,12 +60,12 @@ def test_all_well_the_answer_is_returned_stored_and_nothing_is_left_in_redis(
 
 
 def test_while_the_database_is_down_a_task_stays_in_retry_and_then_completes_by_itself(
-    start: StartWorld, mongo: MongoServer
+    start_world: StartWorld,
 ) -> None:
-    world = start(ANSWER_STORE_SECONDS="0.3")
+    world = start_world(ANSWER_STORE_SECONDS="0.3")
     service = world.serve()
     world.work()
-    mongo.kill()
+    world.mongo.kill()
     try:
         answer = service.apply(tenant="t-2", key="q-2", wait_seconds=1)
         assert answer.status == 202
@@ -110,7 +83,7 @@ def test_while_the_database_is_down_a_task_stays_in_retry_and_then_completes_by_
         assert (again.status, again.json["taskId"]) == (202, task_id)
         assert again.json["status"] in ("retry", "processing")  # it waits, or it tries
     finally:
-        mongo.start()
+        world.mongo.start()
 
     done = service.until_status(task_id, "completed")
     assert done["result"]["text"] == ANSWER
@@ -124,9 +97,9 @@ def test_while_the_database_is_down_a_task_stays_in_retry_and_then_completes_by_
 
 
 def test_three_failures_suspend_and_a_person_resumes_one_and_discards_another(
-    start: StartWorld,
+    start_world: StartWorld,
 ) -> None:
-    world = start()
+    world = start_world()
     service = world.serve()
     world.work()
     world.model.fails(fail="503")
@@ -167,9 +140,9 @@ def test_three_failures_suspend_and_a_person_resumes_one_and_discards_another(
 
 
 def test_the_task_of_a_killed_worker_goes_on_elsewhere_at_its_checkpoint(
-    start: StartWorld,
+    start_world: StartWorld,
 ) -> None:
-    world = start(HOLDFAST_LEASE="4s")
+    world = start_world(HOLDFAST_LEASE="4s")
     service = world.serve()
     worker = world.work()
     world.hold_database()
@@ -197,10 +170,10 @@ def test_the_task_of_a_killed_worker_goes_on_elsewhere_at_its_checkpoint(
 
 
 def test_a_worker_that_dies_between_its_write_and_its_commit_has_written_once(
-    start: StartWorld, start_redis: StartRedis
+    start_world: StartWorld, start_redis: StartRedis
 ) -> None:
     redis = start_redis(appendonly=True)
-    world = start(redis, HOLDFAST_LEASE="5s")
+    world = start_world(redis, HOLDFAST_LEASE="5s")
     service = world.serve()
     worker = world.work()
     world.hold_database()
@@ -226,9 +199,9 @@ def test_a_worker_that_dies_between_its_write_and_its_commit_has_written_once(
 
 
 def test_a_backlog_raises_an_alert_and_a_person_pauses_the_intake_and_adds_workers(
-    start: StartWorld,
+    start_world: StartWorld,
 ) -> None:
-    world = start(HOLDFAST_BACKLOG="default=5")
+    world = start_world(HOLDFAST_BACKLOG="default=5")
     service = world.serve()
     work = [{"type": TYPE, "payload": {"text": QUESTION}, "key": f"q-{n}"} for n in range(8)]
     assert service.ask("POST", "/api/tasks", {"tasks": work}).status == 202
@@ -238,7 +211,7 @@ def test_a_backlog_raises_an_alert_and_a_person_pauses_the_intake_and_adds_worke
     )
     assert alert is not None
     assert (alert["queue"], alert["value"], alert["threshold"]) == ("default", 8, 5)
-    service.process.until_said(r"(backlog)")
+    service.process.until_said(r"alert (backlog) \(default\) raised")
 
     service.post("/internal/queues/default/intake/pause", {"reason": "catching up"})
     refused = service.apply()

@@ -22,7 +22,7 @@ from holdfast.testing.servers import (
     Sentinels,
     TlsFront,
     find_server,
-    server,
+    listening,
     until,
 )
 from tests.redis_servers import StartRedis
@@ -158,9 +158,9 @@ def test_a_replica_follows_its_primary(start_redis: StartRedis) -> None:
 
 
 def test_a_taken_port_is_left_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server((server.HOST, 0)) as taken, RedisServer() as other:
+    with socket.create_server((listening.HOST, 0)) as taken, RedisServer() as other:
         ports = [taken.getsockname()[1], other.port + 1]
-        monkeypatch.setattr(server, "is_free", lambda _: True)
+        monkeypatch.setattr(listening, "is_free", lambda _: True)
         monkeypatch.setattr(random, "sample", lambda *_: ports)
         with RedisServer() as mine:
             assert mine.port == ports[1]
@@ -212,7 +212,7 @@ def test_an_old_primary_comes_back_as_a_replica() -> None:
 
 def test_a_cluster_shares_out_all_slots(cluster: Cluster) -> None:
     keys = [f"k{n}" for n in range(50)]
-    with redis.RedisCluster(host=server.HOST, port=cluster.servers[0].port) as client:
+    with redis.RedisCluster(host=listening.HOST, port=cluster.servers[0].port) as client:
         for key in keys:
             client.set(key, key)
     assert {cluster.master_of(key).port for key in keys} == {

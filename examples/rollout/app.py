@@ -1,4 +1,5 @@
-"""Upgrade every tenant's database from version 6 to 7: a workflow of three stages, with undo.
+"""Upgrade every tenant's database from version 6 to 7: a workflow of three stages, with undo, and
+its roll-out over all tenants.
 
 A tenant's database is a small file here, so that everything can be seen with `cat`.
 """
@@ -7,11 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast import Context, Holdfast, Permanent, Retry
+from holdfast import Context, FailureRate, Holdfast, Permanent, PlanHandle, Retry
 
+PLAN = "upgrade-7"
 DATA = Path(os.environ.get("ROLLOUT_DATA", "rollout-data"))
 
 app = Holdfast()
@@ -76,3 +79,15 @@ def verify(ctx: Context, order: Upgrade) -> str:
     if read(database(ctx.tenant)).get("plugin") == "old":
         raise Permanent(f"the plug-in of {ctx.tenant} does not start with version {order.version}")
     return f"{ctx.tenant} runs version {order.version}"
+
+
+async def roll_out(tenants: Sequence[str]) -> PlanHandle:
+    """Five at a time, wave by wave; more than 5 % of failures in a wave halt all of it."""
+    return await app.plan(
+        PLAN,
+        [upgrade.on(Upgrade(version=7), tenant=tenant) for tenant in tenants],
+        max_concurrency=5,
+        waves=("1", "5%", "25%", "100%"),
+        soak="1s",
+        halt_on=FailureRate(0.05),
+    )

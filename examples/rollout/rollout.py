@@ -2,12 +2,14 @@
 
     HOLDFAST_STORE=sqlite:///rollout.db python rollout.py
 
-It ends by itself: three tenants of the third wave fail, the plan halts, is looked at, and is rolled
-back, the newest first. Then every tenant is at its old version again.
+It ends by itself: three tenants of the third wave fail, the plan halts and is rolled back, the
+newest first. Then every tenant is at its old version again. With --stop-when-halted it ends at the
+halt, and leaves the rest to you.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import shutil
@@ -19,13 +21,23 @@ from pathlib import Path
 
 os.environ.setdefault("HOLDFAST_LEASE", "3s")  # a killed worker's work goes on after this time
 
-from app import DATA, Upgrade, app, backup, database, read, upgrade, write
+from app import DATA, PLAN, app, backup, database, read, roll_out, write
 
-from holdfast import FailureRate, PlanHandle, PlanInfo
+from holdfast import PlanHandle, PlanInfo, PlanNotFound
 
 HERE = Path(__file__).parent
 TENANTS = [f"t-{number:03}" for number in range(200)]
 OLD_PLUGIN = {"t-020", "t-021", "t-022"}
+DRIVEN_SECONDS = 60.0  # a worker starts, or takes a dead one's plan over, long before
+
+BY_HAND = f"""
+Now it is yours. Look at it, ask for the rollback, start a worker that does it, and in another
+terminal watch it:
+  holdfast --store {{store}} plans show {PLAN}
+  holdfast --store {{store}} suspended list
+  holdfast --store {{store}} plans rollback {PLAN} --reason "the old plug-in"
+  holdfast --store {{store}} worker app:app
+  holdfast --store {{store}} plans watch {PLAN}"""
 
 
 class Crew:
@@ -74,13 +86,21 @@ async def pid_of(worker: str | None) -> int | None:
 
 async def kill_driver(plan: PlanHandle, crew: Crew, when: str) -> None:
     """As soon as one is there: the process that drives the plan, with the tasks it runs."""
+    try:
+        async with asyncio.timeout(DRIVEN_SECONDS):
+            pid = await driver_of(plan)
+    except TimeoutError:
+        raise SystemExit(f"nobody drives the plan {when}: {(await plan.info()).status}") from None
+    crew.kill(pid)
+    print(f"killed the plan's driver {when} (process {pid})")
+
+
+async def driver_of(plan: PlanHandle) -> int:
     while True:
         info = await plan.info()
         pid = await pid_of(info.driver)
         if pid is not None and info.progress > 0:
-            crew.kill(pid)
-            print(f"killed the plan's driver {when} (process {pid})")
-            return
+            return pid
         await asyncio.sleep(0.05)
 
 
@@ -98,40 +118,59 @@ def show(info: PlanInfo) -> None:
         print(f"  wave {wave.number} ({wave.size}): {counts}")
 
 
-async def roll_out(crew: Crew) -> bool:
+async def check_unused() -> None:
+    """A plan is made once: called again, it would only answer with the one that is there."""
     async with app:
-        plan = await app.plan(
-            "upgrade-7",
-            [upgrade.on(Upgrade(version=7), tenant=tenant) for tenant in TENANTS],
-            max_concurrency=5,
-            waves=("1", "5%", "25%", "100%"),
-            soak="1s",
-            halt_on=FailureRate(0.05),
-        )
+        try:
+            there = await app.plan.get(PLAN).info()
+        except PlanNotFound:
+            return
+    raise SystemExit(
+        f"plan {PLAN} is in this store already, and {there.status}: "
+        "remove rollout.db, or name another store"
+    )
+
+
+async def play(crew: Crew, *, stop_when_halted: bool) -> bool:
+    async with app:
+        plan = await roll_out(TENANTS)
         await kill_driver(plan, crew, "while it rolls out")
         await kill_other(plan, crew)
-        show(await plan.rested("120s"))
+        halted = await plan.rested("120s")
+        show(halted)
         print(versions())
+        if stop_when_halted:
+            return halted.status == "HALTED"
         await plan.rollback("the old plug-in does not start")
         await kill_driver(plan, crew, "while it rolls back")
         last = await plan.rested("120s")
         show(last)
         print(versions())
-        left = [tenant for tenant in TENANTS if backup(tenant).exists()]
-        old = all(read(database(tenant))["version"] == 6 for tenant in TENANTS)
-        return last.status == "ROLLED_BACK" and old and not left
+        return last.status == "ROLLED_BACK" and is_as_it_was()
+
+
+def is_as_it_was() -> bool:
+    old = all(read(database(tenant))["version"] == 6 for tenant in TENANTS)
+    return old and not any(backup(tenant).exists() for tenant in TENANTS)
 
 
 def main() -> int:
+    words = argparse.ArgumentParser()
+    words.add_argument("--stop-when-halted", action="store_true", help="leave the rest to you")
+    stop_when_halted = words.parse_args().stop_when_halted
+    asyncio.run(check_unused())
     prepare()
     crew = Crew()
     try:
         for _ in range(3):
             crew.start()
-        good = asyncio.run(roll_out(crew))
+        good = asyncio.run(play(crew, stop_when_halted=stop_when_halted))
     finally:
         crew.stop()
-    print("every tenant is as it was" if good else "SOMETHING IS WRONG")
+    if good and stop_when_halted:
+        print(BY_HAND.format(store=app.settings.store))
+    else:
+        print("every tenant is as it was" if good else "SOMETHING IS WRONG")
     return 0 if good else 1
 
 

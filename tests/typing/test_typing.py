@@ -1,38 +1,24 @@
 """mypy in strict mode sees payload and result types in a user's code, and wrong ones are errors."""
 
 import re
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
+from tests.programs import said_by_mypy
+
 USER_FILE = Path(__file__).with_name("user_file.py")
-ROOT = USER_FILE.parent.parent.parent
 
 SAID = re.compile(r"user_file\.py:(?P<line>\d+): (?P<kind>error|note): (?P<text>.*)")
 REVEALED = re.compile(r'Revealed type is "(?P<type>.*)"')
 
 
 @cache
-def said_by_mypy() -> tuple[tuple[int, str, str], ...]:
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "mypy", "--strict", "--no-error-summary"),
-            *("--config-file", "", "--explicit-package-bases"),
-            *("--cache-dir", str(ROOT / ".mypy_cache" / "user")),
-            str(USER_FILE),
-        ],
-        cwd=ROOT,
-        env={"MYPYPATH": str(ROOT / "src"), "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert not done.stderr, done.stderr
-    found = [SAID.search(line) for line in done.stdout.splitlines()]
-    said = tuple((int(m["line"]), m["kind"], m["text"]) for m in found if m is not None)
-    assert said, done.stdout
-    return said
+def said() -> tuple[tuple[int, str, str], ...]:
+    text = said_by_mypy(USER_FILE, "--explicit-package-bases", cache="user")
+    found = [SAID.search(line) for line in text.splitlines()]
+    lines = tuple((int(m["line"]), m["kind"], m["text"]) for m in found if m is not None)
+    assert lines, text
+    return lines
 
 
 def marked(pattern: str) -> dict[int, str]:
@@ -48,15 +34,13 @@ def short(name: str) -> str:
 
 def test_types_are_revealed_as_the_user_wrote_them() -> None:
     revealed = {
-        line: short(match["type"])
-        for line, _, text in said_by_mypy()
-        if (match := REVEALED.search(text))
+        line: short(match["type"]) for line, _, text in said() if (match := REVEALED.search(text))
     }
     assert revealed == marked(r"# → (.*)$")
     assert len(revealed) > 15
 
 
 def test_wrong_types_are_errors_and_right_ones_are_not() -> None:
-    errors = {line for line, kind, _ in said_by_mypy() if kind == "error"}
+    errors = {line for line, kind, _ in said() if kind == "error"}
     assert errors == set(marked(r"(# ✗)$"))
     assert len(errors) > 8

@@ -8,33 +8,19 @@ from __future__ import annotations
 
 import os
 import pwd
-import random
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from holdfast.testing.servers.lifeline import Lifeline
+from holdfast.testing.servers.listening import HOST, Listening, NotStarted
 from holdfast.testing.servers.postgres_programs import NoPostgres, copied, find_binaries
-from holdfast.testing.servers.running import Running
-from holdfast.testing.servers.server import (
-    HOST,
-    PORTS,
-    PORTS_TRIED_MAX,
-    NotStarted,
-    is_free,
-)
-from holdfast.testing.servers.waiting import NotInTime, until
+from holdfast.testing.servers.waiting import until
 
 OWNER = "postgres"  # the role inside the database, whoever runs the server
-START_SECONDS = 30.0
-STOP_SECONDS = 15.0
 COMMAND_SECONDS = 60.0
-READY = b"ready to accept connections"
-PORT_TAKEN = b"ddress already in use"
 # What a killed one leaves: its children take a moment to notice.
 LEFT_BEHIND = (b"shared memory block", b"lock file")
 
@@ -58,28 +44,23 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
-class PostgresServer(Running):
+class PostgresServer(Listening):
     """``with PostgresServer(folder) as server: connect(server.url)``
 
     ``fresh_url()`` is an empty database each time. The folder stays when all is over. Killed, it
     starts again on the same port.
     """
 
-    def __init__(self, folder: Path, *, binaries: Path | None = None) -> None:
-        self.folder = folder.absolute()
-        self._user = _user_instead_of_root()
-        self._passing: tempfile.TemporaryDirectory[str] | None = None
-        self._home = self.folder
-        self._binaries = binaries or find_binaries()
-        self._port: int | None = None
-        self._life: Lifeline | None = None
-        self._databases = 0
+    NAME = "postgres"
+    BOUND = (b"ready to accept connections",)
+    READY_SECONDS = 30.0
+    GRACE_SECONDS = 15.0
 
-    @property
-    def port(self) -> int:
-        if self._port is None:
-            raise NotStarted("it was never started")
-        return self._port
+    def __init__(self, folder: Path, *, binaries: Path | None = None) -> None:
+        super().__init__(folder)
+        self._user = _user_instead_of_root()
+        self._binaries = binaries or find_binaries()
+        self._databases = 0
 
     @property
     def url(self) -> str:
@@ -91,14 +72,6 @@ class PostgresServer(Running):
         words = self._run("postgres", "--version").split()
         return next(word for word in words if word[0].isdigit())
 
-    @property
-    def alive(self) -> bool:
-        return self._life is not None and self._life.alive
-
-    @property
-    def log_file(self) -> Path:
-        return self._home / "postgres.log"
-
     def fresh_url(self) -> str:
         """Of a new, empty database; the one before is dropped."""
         if self._databases:
@@ -109,49 +82,24 @@ class PostgresServer(Running):
 
     def start(self) -> Self:
         """On a port of its own choice the first time, then on the same."""
-        if self.alive:
-            raise RuntimeError("it is running")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._settle()
+        if self._port is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._settle()
         if not (self._data / "PG_VERSION").exists():
             self._make_cluster()
-        if self._port is None:
-            self._port = self._started()
-        else:
-            until(self._is_back, f"it is back on port {self._port}", seconds=START_SECONDS)
-        return self
-
-    def kill(self) -> None:
-        """SIGKILL: it hears nothing of it. ``start()`` mends what was half done."""
-        self._end(signal.SIGKILL)
+        return super().start()
 
     def close(self) -> None:
         """A fast shutdown: clients are cut off, files are finished."""
         self._end(signal.SIGINT)
-        if self._passing is not None:
-            self._passing.cleanup()
+        super().close()
 
-    def _end(self, number: int) -> None:
-        life, self._life = self._life, None
-        if life is not None:
-            life.signal(number)
-            life.end(grace_seconds=STOP_SECONDS)
+    def _start_again(self, port: int) -> None:
+        until(lambda: self._is_back(port), f"it is back on {port}", seconds=self.READY_SECONDS)
 
-    def _started(self) -> int:
-        """The port."""
-        for port in filter(is_free, random.sample(PORTS, PORTS_TRIED_MAX)):
-            try:
-                self._start_on(port)
-            except NotStarted:
-                if PORT_TAKEN not in self._log():
-                    raise
-            else:
-                return port
-        raise NotStarted(f"{PORTS_TRIED_MAX} ports were tried, and all were taken")
-
-    def _is_back(self) -> bool:
+    def _is_back(self, port: int) -> bool:
         try:
-            self._start_on(self.port)
+            self._start_on(port)
         except NotStarted:
             if not any(words in self._log() for words in LEFT_BEHIND):
                 raise
@@ -174,11 +122,10 @@ class PostgresServer(Running):
 
     def _settle(self) -> None:
         """Give the other user a folder, and programs, that he can reach."""
-        if self._user is None or self._port is not None:
+        if self._user is None:
             return
-        if not _is_reachable(self.folder):
-            self._passing = tempfile.TemporaryDirectory(prefix="holdfast-postgres-")
-            self._home = Path(self._passing.name)
+        if self._passing is None and not _is_reachable(self.folder):
+            self._home = self._passing_folder()
         if not _is_reachable(self._binaries):
             self._binaries = copied(self._binaries, self._home / "programs")
         os.chown(self._home, self._user.pw_uid, self._user.pw_gid)
@@ -188,33 +135,13 @@ class PostgresServer(Running):
         layout = ("-D", str(self._data), "-U", OWNER, "-A", "trust", "-E", "UTF8", "--locale=C")
         self._run("initdb", "--no-sync", *layout)
 
-    def _start_on(self, port: int) -> None:
+    def _command(self, port: int, /) -> list[str]:
         settings = [word for setting in SETTINGS for word in ("-c", setting)]
-        place = ("-D", str(self._data), "-p", str(port))
-        with self.log_file.open("wb") as log:
-            command = self._command("postgres", *place, *settings)
-            self._life = Lifeline(command, folder=self._home, log=log, leave_folder=True)
-        try:
-            until(lambda: not self.alive or READY in self._log(), "ready", seconds=START_SECONDS)
-        except NotInTime as error:
-            self._life.signal(signal.SIGKILL)
-            raise self._failed(port) from error
-        finally:
-            if not self.alive:
-                self._life.end(grace_seconds=STOP_SECONDS)
-        if not self.alive:
-            raise self._failed(port)
-
-    def _failed(self, port: int) -> NotStarted:
-        tail = self._log().decode(errors="replace").splitlines()[-8:]
-        return NotStarted("\n".join([f"PostgreSQL is not ready on port {port}:", *tail]))
-
-    def _log(self) -> bytes:
-        return self.log_file.read_bytes()
+        return self._program("postgres", "-D", str(self._data), "-p", str(port), *settings)
 
     def _run(self, program: str, *arguments: str) -> str:
         done = subprocess.run(
-            self._command(program, *arguments),
+            self._program(program, *arguments),
             cwd=self._home if self._home.is_dir() else None,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -227,7 +154,7 @@ class PostgresServer(Running):
             raise NotStarted(f"{program} ended with {done.returncode}:\n{done.stdout[-2000:]}")
         return done.stdout
 
-    def _command(self, program: str, *arguments: str) -> list[str]:
+    def _program(self, program: str, *arguments: str) -> list[str]:
         command = [str(self._binaries / program), *arguments]
         if self._user is None:
             return command

@@ -6,8 +6,9 @@ from contextlib import ExitStack
 from typing import Self, Unpack
 
 from holdfast.testing.servers.config import Config
+from holdfast.testing.servers.listening import HOST
 from holdfast.testing.servers.running import Running
-from holdfast.testing.servers.server import HOST, RedisServer
+from holdfast.testing.servers.server import RedisServer
 from holdfast.testing.servers.waiting import until
 
 SENTINELS = 3

@@ -9,7 +9,8 @@ import threading
 from pathlib import Path
 from typing import Self
 
-from holdfast.testing.servers.server import HOST, RedisServer
+from holdfast.testing.servers.listening import HOST
+from holdfast.testing.servers.server import RedisServer
 
 CHUNK_BYTES = 64 * 1024
 OPEN_SECONDS = 10.0

@@ -1,0 +1,43 @@
+"""Programs as a user has them: run in a process of their own, and checked as strictly as can be."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.source_tree import ROOT
+
+BOUND_SECONDS = 60
+
+
+def run_python(folder: Path, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """In that folder, with these settings and none from outside."""
+    outside = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST_")}
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env=outside | settings,
+        capture_output=True,
+        text=True,
+        timeout=BOUND_SECONDS,
+        check=False,
+    )
+
+
+def said_by_mypy(program: Path, *options: str, cache: str) -> str:
+    """As it is for a user who has none of our settings."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "mypy", "--strict", "--no-error-summary"),
+            *("--config-file", "", "--cache-dir", str(ROOT / ".mypy_cache" / cache)),
+            *options,
+            str(program),
+        ],
+        cwd=ROOT,
+        env={"MYPYPATH": str(ROOT / "src"), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not done.stderr, done.stderr
+    return done.stdout
