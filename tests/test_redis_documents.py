@@ -7,8 +7,11 @@ import msgspec
 import pytest
 
 from holdfast import Context, Holdfast, Permanent
-from holdfast.domain.state import Command
+from holdfast.domain.state import Command, Status
 from holdfast.domain.task import Progress, Task
+from holdfast.ports import Renewal
+from holdfast.testing.contract.hands import beat
+from holdfast.testing.contract.projecting import CASES, Way
 from holdfast.testing.servers import RedisServer
 from tests.redis_stores import Bench, benched
 from tests.runtime.helpers import within_bounds
@@ -135,6 +138,17 @@ async def test_the_indexes_say_where_the_task_is(bench: Bench, state: str) -> No
     assert bench.ask("GET", "lock:tenant:t") == (task.id if state == "running" else None)
 
 
+@pytest.mark.parametrize(("status", "way"), CASES)
+async def test_record_and_index_follow_each_move_to_any_of_the_statuses(
+    bench: Bench, status: Status, way: Way
+) -> None:
+    task = await way(bench.hands)
+    assert bench.ask("HGET", f"task:{task.id}", "status") == status
+    told = {name for name in bench.names() if name.startswith("index:status:")}
+    assert told == {f"index:status:{status}"}
+    assert bench.ask("ZRANGE", f"index:status:{status}", 0, -1) == [task.id]
+
+
 TYPES: dict[str, tuple[str, str]] = {  # the key → its type, and a state in which it is there
     "task:{id}": ("hash", "waiting"),
     "ckpt:{id}": ("string", "running"),
@@ -188,6 +202,30 @@ async def test_the_active_task_is_the_head_of_the_line_when_none_runs(bench: Ben
     assert bench.ask("GET", "index:tenant:t") == second.id
     await bench.hands.ask(Command.CANCEL, second)
     assert bench.ask("EXISTS", "index:tenant:t") == 0
+
+
+async def test_a_renewal_gives_the_lock_its_whole_time_again(bench: Bench) -> None:
+    task = await running(bench)
+    assert bench.ask("EXPIRE", "lock:tenant:t", 100) == 1
+    assert await bench.hands.renew(task) == [True]
+    assert seconds_left(bench, "lock:tenant:t") == LOCK_SECONDS
+    assert bench.ask("GET", "lock:tenant:t") == task.id
+
+
+async def test_a_renewal_with_anothers_lease_leaves_the_lock_as_it_is(bench: Bench) -> None:
+    task = await running(bench)
+    foreign = Renewal(task_id=task.id, lease_id="somebody else's")
+    bench.ask("EXPIRE", "lock:tenant:t", 100)
+    kept = await bench.store.renew(beat("w-2"), [foreign], lease_seconds=30)
+    assert list(kept) == [False]
+    assert 0 < bench.ask("TTL", "lock:tenant:t") <= 100
+
+
+async def test_a_renewal_of_a_task_that_has_ended_makes_no_lock(bench: Bench) -> None:
+    task = await running(bench)
+    await bench.hands.complete(task)
+    assert await bench.hands.renew(task) == [False]
+    assert bench.ask("EXISTS", "lock:tenant:t") == 0
 
 
 async def test_what_is_set_going_again_expires_no_more(bench: Bench) -> None:

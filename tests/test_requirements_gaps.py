@@ -1,12 +1,16 @@
 """Small parts of requirements that no other test showed: see docs/requirements.md."""
 
+import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
 
 import pytest
 
-from holdfast import Retry, Status
+from holdfast import Retry, Status, StoreUnavailable
 from holdfast.testing.servers import RedisServer
+from tests.redis_outages import Crew
+from tests.redis_servers import StartRedis
 from tests.redis_stores import Bench, benched
 
 WAITING = 3000
@@ -43,6 +47,44 @@ async def test_two_environments_share_a_server_and_never_touch(
         assert {name: other.ask("TYPE", name) for name in other.names()} == before
         assert (await other.hands.tenant("t")).locked_by == theirs.id
         assert (await other.hands.complete(theirs)).status is Status.COMPLETED
+
+
+async def test_what_was_answered_outlives_a_server_that_is_killed(
+    start_redis: StartRedis,
+) -> None:
+    """Q2: durable before it is acknowledged, with Redis set as docs/guarantees.md asks for."""
+    server = start_redis(appendonly=True, appendfsync="always")
+    async with benched(server, "executor") as bench:
+        ids = await bench.hands.submit_many(20, tenant="t")
+        server.kill()
+    server.start()
+    async with benched(server, "executor") as again:
+        assert all(await again.store.load(ids))
+        assert await again.hands.claim_ids() == ids[:1]
+
+
+def files_in(folder: Path) -> list[Path]:
+    return list(folder.rglob("*"))
+
+
+async def test_what_is_refused_in_an_outage_is_kept_in_no_file(
+    start_redis: StartRedis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Q2: whoever was told no may send it again, and nothing comes after."""
+    server = start_redis(appendonly=True)
+    monkeypatch.chdir(tmp_path)
+    for name in ("HOME", "TMPDIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    crew = Crew(server.port)
+    async with crew.app:
+        server.kill()
+        with pytest.raises(StoreUnavailable):
+            await crew.submit(1)
+        assert files_in(tmp_path) == []
+        server.start()
+        assert await crew.ids() == set()
+    assert files_in(tmp_path) == []
 
 
 async def test_the_cost_of_a_stage_does_not_grow_with_the_stages_before_it(bench: Bench) -> None:

@@ -1,23 +1,25 @@
-"""What docs/requirements.md says to type, to see each section, typed into a system that runs."""
+"""What docs/requirements.md says to type, typed in its order into a system that runs."""
 
+import os
 import re
 import shlex
+import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from holdfast.cli.root import cli
 from holdfast.testing.servers import RedisServer, until
 from tests.redis_servers import StartRedis
 from tests.server.processes import Line, Serving
-from tests.test_requirements import text
+from tests.test_requirements import SECTIONS, rows, text
 
-APPLY = "/api/workflows/apply"
 DEMO = "from holdfast.cli.demo_service import app\n"
 BOUND_SECONDS = 60.0
 CODES = {
@@ -25,126 +27,154 @@ CODES = {
     "HOLDFAST_STORE=redis://127.0.0.1:1 holdfast stats": 5,
 }
 NOT_HERE = {"holdfast serve", "holdfast worker", "holdfast plans show upgrade-7"}
-AT_THE_END = (  # they leave nothing to look at
-    "holdfast tasks rollback",
-    "holdfast triggers cancel",
-    "holdfast bulk start",
-    "holdfast queues pause",
-)
-EMPTY = {  # at another moment, or in the roll-out
+EMPTY = {  # in the roll-out, and in a moment that nobody can meet
     "cli HGETALL executor:plan:upgrade-7",
     "cli GET executor:trigger:lease:nightly",
-    "cli ZRANGE executor:queue:retry 0 -1 WITHSCORES",
-    "cli EXISTS executor:ckpt:$ID",
 }
+AFTER_ITS_END = "cli EXISTS executor:ckpt:$ID"
+SPAN = re.compile(r"`([^`]+)`")
+VARIABLE = re.compile(r"\$([A-Z]+)")
 
 
-def typed(pattern: str) -> list[str]:
-    """In the order of the page, each once."""
-    found = re.findall(rf"`({pattern}[^`]*)`", text("By document").partition("### ")[2])
-    return list(dict.fromkeys(found))
+def typed() -> list[str]:
+    """All that the rows say to type, in the order of the page."""
+    cells = [row[-2] for document in SECTIONS for row in rows(document)]
+    return [span for cell in cells for span in SPAN.findall(cell)]
+
+
+def top() -> tuple[str, str]:
+    """The functions that the page gives its reader, and the first that he makes with them."""
+    found = re.search(r"```sh\n(.*?)\n([^\n]+)\n```", text("By document"), re.DOTALL)
+    assert found is not None
+    return found[1], found[2]
 
 
 class Walk:
-    """A service on a Redis of its own, and somebody who types."""
+    """A service on a Redis of its own, and somebody who types what the page says, and no more."""
 
-    def __init__(self, server: RedisServer, line: Line) -> None:
-        self.server, self._line = server, line
-        self._tenants = count(1)
-        self.slow = self._apply("tour.slow", 7, tenant="t-1")
-        self.bad = self.broken("t-2")
-        with server.client() as client:
-            until(
-                lambda: client.exists(f"executor:ckpt:{self.slow}"),
-                "a stage is done",
-                seconds=BOUND_SECONDS,
-            )
+    def __init__(self, server: RedisServer, serving: Serving, line: Line) -> None:
+        self._server, self._line = server, line
+        self._client = server.client()
+        self.known = {"URL": serving.url, "TOKEN": serving.token or "", "ID": "", "BAD": ""}
+        self.known["FLAKY"] = ""
+        self._hands: list[tuple[str, Callable[[str], None]]] = [
+            (r"(?:new|bad|flaky) ", self.shell),
+            (r"call ", self.shell),
+            (r"(?:HOLDFAST\S+ )?holdfast ", self.holdfast),
+            (r"cli ", self.redis),
+            (r"GET /", self.get),
+            (r"kill -9 \$PID", self.kill),
+        ]
 
-    def _apply(self, kind: str, payload: object, **fields: object) -> str:
-        sent = {"type": kind, "payload": payload, "waitSeconds": 0.1, **fields}
-        answer = self._line.ask("POST", APPLY, sent)
-        assert answer.status in {200, 202}, answer.body
-        return str(answer.json["taskId"])
+    def close(self) -> None:
+        self._client.close()
 
-    def broken(self, tenant: str = "") -> str:
-        task_id = self._apply("tour.broken", "ann", tenant=tenant or f"b-{next(self._tenants)}")
-        self.until(task_id, "suspended")
-        return task_id
+    def type(self, command: str) -> bool:
+        """False: it is nothing to type."""
+        for pattern, do in self._hands:
+            if re.match(pattern, command) and command not in NOT_HERE:
+                do(command)
+                return True
+        return False
 
-    def until(self, task_id: str, status: str) -> None:
+    def shell(self, line: str) -> None:
+        names = " ".join(f'"${name}"' for name in self.known)
+        script = f"{top()[0]}\n{{ {line}; }} >&2\nprintf '%s\\n' {names}\n"
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(
+            ["/bin/sh", "-eu", "-c", script],
+            env={**os.environ, **self.known, "PATH": path, "HOLDFAST_STORE": self._server.url},
+            capture_output=True,
+            text=True,
+            timeout=BOUND_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, f"{line}: {done.stderr}"
+        self.known = dict(zip(self.known, done.stdout.splitlines(), strict=True))
+        if not line.startswith("call "):
+            assert all(self.known[name] for name in ("ID", "BAD")), done.stderr
+
+    def holdfast(self, command: str) -> None:
+        words = shlex.split(self._filled(command))
+        at = words.index("holdfast")
+        env = {"HOLDFAST_STORE": self._server.url, "COLUMNS": "200"}
+        env |= dict(word.split("=", 1) for word in words[:at])
+        done = CliRunner().invoke(cli, words[at + 1 :], env=env)
+        assert done.exit_code == CODES.get(command, 0), f"{command}: {done.output}"
+        assert done.output.strip() or command in CODES, command
+        if command.startswith("holdfast tasks pause"):
+            self._until("PAUSED")
+
+    def redis(self, command: str) -> None:
+        if command == AFTER_ITS_END:
+            self._until("COMPLETED")
+            assert self._asked(command) == 0
+        elif command not in EMPTY:
+            until(lambda: self._asked(command), command, seconds=BOUND_SECONDS)
+
+    def _asked(self, command: str) -> Any:
+        words = shlex.split(self._filled(command))[1:]
+        if words[0] == "--scan":
+            return list(self._client.scan_iter(words[2]))
+        ask: Callable[..., Any] = self._client.execute_command
+        return ask(*words)
+
+    def get(self, route: str) -> None:
+        path = route.split()[1].replace("{task_id}", self.known["ID"]).replace("{tenant}", "t-1")
+        if not path.endswith("/events"):  # a stream
+            assert self._line.ask("GET", path).status == 200, route
+
+    def kill(self, command: str) -> None:
+        """The worker that runs it; what comes of that is told by its events."""
+        del command
+
+        def at_work() -> int | None:
+            lease = self._line.ask("GET", f"/api/tasks/{self.known['ID']}").json["lease"]
+            found = lease and re.search(r"-(\d+)-\w+$", lease["worker"])
+            return int(found[1]) if found else None
+
+        pid = until(at_work, "somebody runs it", seconds=BOUND_SECONDS)
+        assert pid
+        os.kill(pid, signal.SIGKILL)
+        self._until("COMPLETED")
+        told = self._line.ask("GET", f"/api/tasks/{self.known['ID']}/timeline").json
+        calls = [(call["stage"], call["outcome"]) for call in told["runs"][0]["calls"]]
+        assert "lost" in [outcome for _, outcome in calls], told
+        assert [stage for stage, _ in calls].count("snapshot") == 1, told
+
+    def _until(self, status: str) -> None:
+        path = f"/api/tasks/{self.known['ID']}"
         until(
-            lambda: self.get(f"/api/workflows/tasks/{task_id}").json["status"] == status,
-            f"{task_id} is {status}",
+            lambda: self._line.ask("GET", path).json["status"] == status,
+            f"{path} is {status}",
             seconds=BOUND_SECONDS,
         )
 
-    def get(self, path: str) -> Any:
-        return self._line.ask("GET", path)
-
-    def cli(self, command: str) -> Result:
-        """One that is acted on is another each time."""
-        acted = "$BAD" in command and " show " not in command
-        bad = self.broken() if acted else self.bad
-        words = shlex.split(command.replace("$ID", self.slow).replace("$BAD", bad))
-        at = words.index("holdfast")
-        env = {"HOLDFAST_STORE": self.server.url, "COLUMNS": "200"}
-        env |= dict(word.split("=", 1) for word in words[:at])
-        return CliRunner().invoke(cli, words[at + 1 :], env=env)
-
-    def redis(self, client: redis.Redis, command: str) -> Any:
-        words = shlex.split(command.replace("$ID", self.slow))[1:]
-        if words[0] == "--scan":
-            return list(client.scan_iter(words[2]))
-        ask: Callable[..., Any] = client.execute_command
-        return ask(*words)
+    def _filled(self, command: str) -> str:
+        return VARIABLE.sub(lambda found: self.known[found[1]], command)
 
 
 @pytest.fixture
 def walk(start_redis: StartRedis, tmp_path: Path) -> Iterator[Walk]:
     server = start_redis(appendonly=True)
-    settings = {"HOLDFAST_STORE": server.url, "HOLDFAST_LEASE": "2s"}
-    with Serving(tmp_path, app=DEMO, **settings) as serving:
+    settings = {"HOLDFAST_STORE": server.url, "HOLDFAST_LEASE": "2s", "DEMO_SPEED": "1.5"}
+    crew = ("--no-workers", "--processes", "2")
+    with Serving(tmp_path, *crew, app=DEMO, **settings) as serving:
         serving.listening()
-        line = Line(serving.url, serving.token)
-        yield Walk(server, line)
+        line = serving.line()
+        walk = Walk(server, serving, line)
+        yield walk
+        walk.close()
         line.close()
+        serving.signal()
+        serving.ended()
 
 
-def test_what_the_page_says_to_type_can_be_typed(walk: Walk) -> None:
-    commands = [one for one in typed(r"(?:HOLDFAST\S+ )?holdfast ") if one not in NOT_HERE]
-    assert len(commands) > 30
-    first = [one for one in commands if "triggers add" in one]
-    last = [one for one in commands if one.startswith(AT_THE_END)]
-    look_into_redis(walk, [one for one in typed("cli [A-Z-]") if "trigger" not in one])
-    for command in first:
-        expect(walk, command)
-    look_into_redis(walk, [one for one in typed("cli [A-Z-]") if "trigger" in one])
-    for command in commands:
-        if command not in first + last:
-            expect(walk, command)
-    ask_over_http(walk)
-    walk.until(walk.slow, "completed")
-    for command in last:
-        expect(walk, command)
-
-
-def look_into_redis(walk: Walk, commands: list[str]) -> None:
-    assert commands
-    with walk.server.client() as client:
-        for command in commands:
-            assert walk.redis(client, command) or command in EMPTY, command
-
-
-def expect(walk: Walk, command: str) -> None:
-    done = walk.cli(command)
-    assert done.exit_code == CODES.get(command, 0), f"{command}: {done.output}"
-    if "--json" not in command and not CODES.get(command):
-        assert done.output.strip(), command
-
-
-def ask_over_http(walk: Walk) -> None:
-    routes = [route.split()[1] for route in typed("GET /") if not route.endswith("/events")]
-    assert len(routes) > 5
-    for route in routes:
-        answer = walk.get(route.replace("{task_id}", walk.slow).replace("{tenant}", "t-1"))
-        assert answer.status == 200, route
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the page's reader has curl")
+def test_what_the_page_says_to_type_can_be_typed_in_its_order(walk: Walk) -> None:
+    walk.shell(top()[1])
+    done = [command for command in typed() if walk.type(command)]
+    for start, least in {"holdfast ": 45, "cli ": 20, "GET ": 9, "new ": 3, "bad ": 3}.items():
+        assert sum(one.startswith(start) for one in done) >= least, start
+    assert "flaky t-6" in done
+    assert "kill -9 $PID" in done

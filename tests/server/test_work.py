@@ -6,7 +6,6 @@ import pytest
 
 from holdfast import Context, Holdfast, TaskRolledBack
 from holdfast.ports import Topic
-from holdfast.server.routes import workflows
 from tests.server.conftest import Served, declared, serve
 
 APPLY = "/api/workflows/apply"
@@ -23,8 +22,33 @@ async def test_apply_waits_for_the_result(served: Served) -> None:
     )
 
 
-async def test_apply_waits_twenty_seconds_unless_told_otherwise() -> None:
-    assert workflows.Application(type="mail.send").wait_seconds == 20.0
+async def test_apply_waits_twenty_seconds_unless_told_otherwise(
+    idle: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    start, passed = loop.time(), 0.0
+    monkeypatch.setattr(loop, "time", lambda: start + passed)
+    waiting = asyncio.create_task(idle.client().post(APPLY, json=mail("ann")))
+    await first_task(idle)
+    await turns()
+    passed = 19.9
+    await turns()
+    assert not waiting.done()
+    passed = 20.1
+    await turns()
+    assert waiting.done()
+    assert (await waiting).status_code == 202
+
+
+async def turns() -> None:
+    """Whatever is due in this loop is done."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
+async def test_apply_told_to_wait_for_nothing_answers_at_once(idle: Served) -> None:
+    answer = await idle.client().post(APPLY, json=mail("ann") | {"waitSeconds": 0})
+    assert (answer.status_code, answer.json()["taskStatus"]) == (202, "PENDING")
 
 
 @pytest.mark.parametrize("wait", [-1, 120.1, "soon", None])

@@ -1,4 +1,4 @@
-"""The tasks of the service that `holdfast demo` offers at its end: one quick, one slow, one broken.
+"""The tasks of the service that `holdfast demo` offers at its end: quick, slow, broken, flaky.
 
 holdfast serve holdfast.cli.demo_service:app --no-workers --processes 2
 """
@@ -12,6 +12,7 @@ from holdfast.cli.demo_world import World
 
 STAGE_SECONDS = 4.0  # long enough to find its worker and kill it
 STEPS = 20
+FLAKY_TIMES = 2  # one less than suspends a task
 
 app = Holdfast()
 world = World.here()
@@ -61,3 +62,11 @@ async def broken(ctx: Context, name: str) -> str:
     if task is not None and task.run == 1:
         raise Permanent(f"{name} has no mailbox")
     return f"hello at last, {name}"
+
+
+@app.task("tour.flaky")
+async def flaky(ctx: Context, name: str) -> str:
+    """Fails twice in a row, as if a line were down; then all is well."""
+    if ctx.attempt <= FLAKY_TIMES:
+        raise ConnectionError(f"no line to {name}, at attempt {ctx.attempt}")
+    return f"hello, {name}, at attempt {ctx.attempt}"

@@ -32,6 +32,7 @@ from holdfast.testing.contract.measuring import (
 )
 from holdfast.testing.contract.moving_on import MovingOn
 from holdfast.testing.contract.operating_durability import OperatingDurability
+from holdfast.testing.contract.projecting import Projecting
 from holdfast.testing.contract.reading import Counting, Finding, Looking, Workers
 from holdfast.testing.contract.requesting import Requesting
 from holdfast.testing.contract.signalling import Signalling
@@ -70,6 +71,7 @@ class StoreContract(
     Keeping,
     Tombstones,
     OtherKinds,
+    Projecting,
     Finding,
     Looking,
     Counting,

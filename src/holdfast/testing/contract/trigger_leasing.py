@@ -101,6 +101,23 @@ class TriggerLeasing(TriggerContract):
         assert await triggers.take_due("s-1") == []
         assert await triggers.load(trigger) == held
 
+    async def test_a_hundred_are_handed_out_for_half_a_minute_unless_told_otherwise(
+        self, triggers: TriggerHands
+    ) -> None:
+        for _ in range(101):
+            await triggers.save_due()
+        first = (await triggers.port.find_due_with_lease("s-1")).triggers
+        assert len(first) == 100
+        assert len((await triggers.port.find_due_with_lease("s-2")).triggers) == 1
+        triggers.clock.advance(29)
+        assert await triggers.port.acquire_lease(first[0].id, "s-3") is None
+        triggers.clock.advance(1)
+        assert await triggers.port.acquire_lease(first[0].id, "s-3") is not None
+        triggers.clock.advance(29)
+        assert await triggers.port.acquire_lease(first[0].id, "s-4") is None
+        triggers.clock.advance(1)
+        assert await triggers.port.acquire_lease(first[0].id, "s-4") is not None
+
     async def test_its_owner_gets_it_again_for_longer(self, triggers: TriggerHands) -> None:
         trigger = await triggers.save_due()
         first = await triggers.take(trigger, "s-1")
