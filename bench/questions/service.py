@@ -29,7 +29,7 @@ from bench.harness.processes import Failed, Process
 from bench.questions.service_load import Felt, Load
 from holdfast import Holdfast
 from holdfast.server import tokens as tk
-from holdfast.testing.servers.waiting import until
+from holdfast.testing.servers.waiting import NotInTime, until
 
 NAME = "service"
 STORE = "redis"
@@ -156,7 +156,10 @@ def serving(place: Place, *, workers: int = 0) -> Iterator[Serving]:
         if workers:
             command += ["--processes", str(workers)]
         with Process(command, extra=extra) as process:
-            url = until(lambda: _address(process), "the service listens", seconds=READY_SECONDS)
+            try:
+                url = until(lambda: _address(process), "the service listens", seconds=READY_SECONDS)
+            except NotInTime as error:
+                raise Failed(f"{error}; {process.complaint()}") from error
             yield Serving(process=process, url=url, token=text)
             process.stop()
 
