@@ -11,6 +11,7 @@ pytest_plugins = [
     "tests.redis_servers",
     "tests.mongo_servers",
     "tests.postgres_servers",
+    "tests.telling",
     "tests.scenario_world",
 ]
 

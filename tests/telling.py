@@ -1,10 +1,12 @@
 """An app that tells of its tasks, to a receiver of the test."""
 
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from holdfast import Context, Filter, Handle, Holdfast, Permanent, Retry
 from holdfast.domain import telling
@@ -15,6 +17,12 @@ from tests.sinks.receiver import Receiver, Seen
 
 SECRET = Secret.make()
 HOOK_SECRET = Secret.make()
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    async with Receiver() as receiver:
+        yield receiver
 
 
 def hooks_file(folder: Path, **hooks: dict[str, Any]) -> Path:

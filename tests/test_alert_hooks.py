@@ -1,10 +1,7 @@
 """Hooks are told of alerts: each change once, however many services judge."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from holdfast.app.monitor import Monitor
 from holdfast.app.switching import turn_queue
@@ -16,12 +13,6 @@ from holdfast.testing.plugin import MakeEngine
 from tests.runtime.helpers import FlakyStore
 from tests.sinks.receiver import Receiver
 from tests.telling import HOOK_SECRET, all_told, hook, submit, telling_app, with_paths
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    async with Receiver() as receiver:
-        yield receiver
 
 
 async def test_an_alert_is_told_once_however_many_services_judge(

@@ -1,7 +1,6 @@
 """A request's callback URL is told the outcome: signed, retried by the engine, and never lost."""
 
 import base64
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -23,12 +22,6 @@ from tests.sinks.receiver import (
     reset,
 )
 from tests.telling import SECRET, all_told, deliveries, submit, telling_app
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    async with Receiver() as receiver:
-        yield receiver
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Deliveries beside the work: when receivers fail, and what that does to the work."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -15,12 +14,6 @@ from holdfast.testing.plugin import MakeEngine
 from tests.runtime.helpers import Gate, within_bounds
 from tests.sinks.receiver import Caller, Receiver, answer, hang
 from tests.telling import deliveries, hook, submit, telling_app
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    async with Receiver() as receiver:
-        yield receiver
 
 
 async def test_a_receiver_that_hangs_takes_no_slot_from_the_work(

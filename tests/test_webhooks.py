@@ -1,7 +1,6 @@
 """Hooks are told of the events they name: of tasks, plans and alerts, and of nothing else."""
 
 import logging
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +24,6 @@ from tests.telling import (
 )
 
 OUTCOMES = ["TaskCompleted", "TaskFailed", "TaskCancelled"]
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    async with Receiver() as receiver:
-        yield receiver
 
 
 async def test_a_hook_hears_what_it_named(

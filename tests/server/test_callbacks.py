@@ -12,12 +12,6 @@ from tests.telling import telling_app, told
 
 
 @pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    async with Receiver() as receiver:
-        yield receiver
-
-
-@pytest.fixture
 async def served(tmp_path: Path) -> AsyncIterator[Served]:
     async for served in serve(telling_app(tmp_path), workers=1):
         yield served
