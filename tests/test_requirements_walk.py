@@ -3,7 +3,6 @@
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from typer.testing import CliRunner
 
 from holdfast.cli.root import cli
 from holdfast.testing.servers import RedisServer, until
+from tests.curl import path_with_curl
 from tests.redis_servers import StartRedis
 from tests.server.processes import Line, Serving
 from tests.test_requirements import SECTIONS, rows, text
@@ -52,8 +52,9 @@ def top() -> tuple[str, str]:
 class Walk:
     """A service on a Redis of its own, and somebody who types what the page says, and no more."""
 
-    def __init__(self, server: RedisServer, serving: Serving, line: Line) -> None:
+    def __init__(self, server: RedisServer, serving: Serving, line: Line, folder: Path) -> None:
         self._server, self._line = server, line
+        self._path = f"{Path(sys.executable).parent}{os.pathsep}{path_with_curl(folder)}"
         self._client = server.client()
         self.known = {"URL": serving.url, "TOKEN": serving.token or "", "ID": "", "BAD": ""}
         self.known["FLAKY"] = ""
@@ -80,10 +81,14 @@ class Walk:
     def shell(self, line: str) -> None:
         names = " ".join(f'"${name}"' for name in self.known)
         script = f"{top()[0]}\n{{ {line}; }} >&2\nprintf '%s\\n' {names}\n"
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         done = subprocess.run(
             ["/bin/sh", "-eu", "-c", script],
-            env={**os.environ, **self.known, "PATH": path, "HOLDFAST_STORE": self._server.url},
+            env={
+                **os.environ,
+                **self.known,
+                "PATH": self._path,
+                "HOLDFAST_STORE": self._server.url,
+            },
             capture_output=True,
             text=True,
             timeout=BOUND_SECONDS,
@@ -162,7 +167,7 @@ def walk(start_redis: StartRedis, tmp_path: Path) -> Iterator[Walk]:
     with Serving(tmp_path, *crew, app=DEMO, **settings) as serving:
         serving.listening()
         line = serving.line()
-        walk = Walk(server, serving, line)
+        walk = Walk(server, serving, line, tmp_path)
         yield walk
         walk.close()
         line.close()
@@ -170,7 +175,6 @@ def walk(start_redis: StartRedis, tmp_path: Path) -> Iterator[Walk]:
         serving.ended()
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="the page's reader has curl")
 def test_what_the_page_says_to_type_can_be_typed_in_its_order(walk: Walk) -> None:
     walk.shell(top()[1])
     done = [command for command in typed() if walk.type(command)]

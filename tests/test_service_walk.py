@@ -1,22 +1,20 @@
-"""The README's walk through the service, line by line: with curl where there is one."""
+"""The README's walk through the service, line by line."""
 
-import http.client
 import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
 from holdfast.cli.demo_offer import WALK
 from holdfast.testing.servers.waiting import until
+from tests.curl import path_with_curl
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 BOUND_SECONDS = 60.0
@@ -48,6 +46,7 @@ class Walker:
         given = dict([setting.split("=")])
         ours = {"HOLDFAST_STORE": f"sqlite:///{folder}/walk.db", "DEMO_SPEED": "2"}
         self._log = folder / "log"
+        self._path = path_with_curl(folder)
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "holdfast", *args, "--port", "0"],
@@ -77,11 +76,11 @@ class Walker:
         if not line.startswith("call "):
             subprocess.run(["/bin/sh", "-c", line], env=self._env, check=True)
             return None
-        return json.loads(self._by_curl(line) if shutil.which("curl") else self._by_hand(line))
+        return json.loads(self._by_curl(line))
 
     @property
     def _env(self) -> dict[str, str]:
-        return {**os.environ, **self.known}
+        return {**os.environ, **self.known, "PATH": self._path}
 
     def _by_curl(self, line: str) -> str:
         script = "\n".join([*self._functions, line])
@@ -94,20 +93,6 @@ class Walker:
             check=True,
         )
         return done.stdout
-
-    def _by_hand(self, line: str) -> str:
-        words = shlex.split(re.sub(r"\$(\w+)", lambda found: self.known[found[1]], line))
-        parts, body = urlsplit(words[1]), words[words.index("-d") + 1] if "-d" in words else None
-        there = http.client.HTTPConnection(parts.netloc, timeout=BOUND_SECONDS)
-        headers = {
-            "Authorization": f"Bearer {self.known['TOKEN']}",
-            "Content-Type": "application/json",
-        }
-        try:
-            there.request("POST" if body else "GET", parts.path, body, headers)
-            return there.getresponse().read().decode()
-        finally:
-            there.close()
 
     def until(self, line: str, is_so: str) -> Any:
         """The same line again, as the README says."""

@@ -1,5 +1,6 @@
 """Tables to write to in SQLite and PostgreSQL, and a way to them past the sink."""
 
+from abc import abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,8 @@ class SqlWorld(World):
 
     sink: Tables
 
-    async def rows(self, query: str) -> list[Any]:
-        raise NotImplementedError
+    @abstractmethod
+    async def rows(self, query: str) -> list[Any]: ...
 
     async def kept(self) -> dict[str, Any]:
         rows = await self.rows(SELECT)

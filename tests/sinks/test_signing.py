@@ -182,7 +182,7 @@ def test_the_pages_programs_verify(number: int, tmp_path: Path) -> None:
     assert done.stdout.split() == ["True", "False", "False", "False"], done.stderr
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no openssl here")
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="the script needs openssl")
 def test_the_pages_shell_script_prints_the_signature(tmp_path: Path) -> None:
     (tmp_path / "body.json").write_bytes(BODY)
     given = {"WEBHOOK_SECRET": TEXT, "ID": "msg_1", "TIMESTAMP": str(NOW)}
