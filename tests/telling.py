@@ -41,12 +41,7 @@ def hooks_file(folder: Path, **hooks: dict[str, Any]) -> Path:
 def telling_app(folder: Path, store: str = "memory://", **options: Any) -> Holdfast:
     """``hooks={name: {…}}``; whatever else is a setting."""
     path = hooks_file(folder, **options.pop("hooks", {}))
-    settings: dict[str, Any] = {
-        "webhooks": path,
-        "webhook_allow": ["127.0.0.1"],
-        "webhook_timeout": 0.3,
-    } | options
-    app = Holdfast(store, **settings)
+    app = Holdfast(store, webhooks=path, webhook_allow=["127.0.0.1"], **options)
 
     @app.task("mail.send")
     async def send(ctx: Context, to: str) -> str:
