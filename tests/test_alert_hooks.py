@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from holdfast.app.monitor import Monitor
 from holdfast.app.switching import turn_queue
 from holdfast.domain.task import By
@@ -87,6 +89,53 @@ async def test_a_service_that_starts_again_tells_nothing_twice(
         engine.clock.advance(60)
     said = [one["data"]["code"] for one in all_told(receiver, engine, HOOK_SECRET)]
     assert said.count("not-durable") == 1
+
+
+@pytest.mark.parametrize("away", ["1m", "20h"])
+async def test_an_alert_that_ends_while_no_service_runs_is_told_as_ended(
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine, away: str
+) -> None:
+    ops = hook(receiver, "AlertRaised", "AlertCleared")
+    app = telling_app(tmp_path, hooks={"ops": ops}, backlog={"*": 3})
+    engine = holdfast_engine(app)
+    for _ in range(5):
+        await submit(app, "mail.send")
+    await Monitor(app).tick()
+    await engine.drain()
+    said = all_told(receiver, engine, HOOK_SECRET)
+    receiver.seen.clear()
+    engine.clock.advance(away)
+    for monitor in (Monitor(app), Monitor(app)):
+        await monitor.tick()
+        await monitor.tick()
+    await engine.drain()
+    said += all_told(receiver, engine, HOOK_SECRET)
+    backlog = [one for one in said if _is_backlog(one)]
+    assert [one["type"] for one in backlog] == ["AlertRaised", "AlertCleared"]
+    assert backlog[0]["data"]["since"] == backlog[1]["data"]["since"]
+
+
+async def test_what_was_told_is_asked_for_again_if_the_store_was_away(
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    ops = hook(receiver, "AlertCleared")
+    app = telling_app(tmp_path, hooks={"ops": ops}, backlog={"*": 3})
+    clock = ManualClock()
+    store = FlakyStore(MemoryStore(clock))
+    engine = holdfast_engine(app, store=store.as_store, clock=clock)
+    for _ in range(5):
+        await submit(app, "mail.send")
+    await Monitor(app).tick()
+    await engine.drain()
+    monitor = Monitor(app)
+    store.down.add("load")
+    await monitor.tick()
+    store.down.clear()
+    clock.advance(5)
+    await monitor.tick()
+    await engine.drain()
+    said = all_told(receiver, engine, HOOK_SECRET)
+    assert [one["type"] for one in said if _is_backlog(one)] == ["AlertCleared"]
 
 
 async def test_an_alert_is_told_however_many_deliveries_wait(

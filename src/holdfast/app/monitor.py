@@ -47,6 +47,7 @@ class Monitor:
         self._limits = Thresholds(backlog=app.settings.backlog)
         self._standing: Alerts = {}
         self._told: Alerts = {}
+        self._asked = False  # what was told before this process began
         self._findings: Mapping[str, int] | None = None
         self._seen: Snapshot | None = None
         self._seen_at = 0.0
@@ -138,13 +139,20 @@ class Monitor:
     async def tick(self) -> None:
         """Look, and tell what is not as it was told before."""
         with suppress(StoreError, TimeoutError):  # that is an alert by now
-            await self.snapshot()
+            await self._recall(await self.snapshot())
         before, self._told = self._told, self._standing
         for change in alerts.changes(before, self._told, now=self._clock.now()):
             _log(change)
             self._tell(change)
             self._telling.note(change)
         await self._telling.deliver()
+
+    async def _recall(self, facts: Snapshot) -> None:
+        """What ended while nobody looked is told as ended: somebody may still be awake for it."""
+        if not self._asked:
+            raised = await self._telling.raised(alerts.names(facts.queues))
+            self._asked = True
+            self._told = {n: one for n, one in raised.items() if n not in self._standing}
 
     def _tell(self, change: Change) -> None:
         for subscriber in tuple(self._subscribers.values()):

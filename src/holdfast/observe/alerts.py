@@ -6,7 +6,7 @@ a value that swings around a threshold tells nobody twice. Nothing is read or ke
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -64,6 +64,12 @@ class Measure(msgspec.Struct, frozen=True):
     threshold: float
     says: str
     queue: str = ""
+
+
+def names(queues: Iterable[str]) -> list[Name]:
+    """All that may be raised."""
+    of_store = [(code, "") for code in SEVERITIES if code not in OF_QUEUES]
+    return of_store + [(code, queue) for queue in queues for code in OF_QUEUES]
 
 
 def judge(facts: Snapshot, limits: Thresholds, before: Alerts, *, now: float) -> Alerts:
