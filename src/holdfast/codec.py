@@ -31,7 +31,8 @@ _INT_LIMIT = 2**63
 
 
 class Codec(Generic[T]):
-    """For one declared type: pydantic model, dataclass, msgspec Struct or plain JSON types."""
+    """For one declared type: pydantic model, dataclass, msgspec Struct, plain JSON types, or
+    lists, mappings and unions of these; only of Structs and pydantic models not both."""
 
     def __init__(
         self, declared: type[T] | Any, *, limit_bytes: int = 1024 * 1024, what: str = "payload"
@@ -42,12 +43,14 @@ class Codec(Generic[T]):
         self._untyped = _is_untyped(declared)
         self._scalar = declared in (str, int, float, bool)
         self._as_they_are = _as_they_are(declared)
-        self._adapter: TypeAdapter[Any] | None = None
-        if not (isinstance(declared, type) and issubclass(declared, msgspec.Struct)):
-            try:
+        self._adapter: TypeAdapter[Any] | None = None  # None: msgspec reads it
+        try:
+            if _of_structs(declared):
+                msgspec.json.schema(declared)  # refuses what msgspec cannot read, deep inside too
+            else:
                 self._adapter = TypeAdapter(declared)
-            except Exception as error:
-                raise DeclarationError(f"{declared!r} cannot be read from JSON: {error}") from error
+        except Exception as error:
+            raise DeclarationError(f"{declared!r} cannot be read from JSON: {error}") from error
 
     def encode(self, value: T, *, what: str | None = None) -> bytes:
         """Validated, bounded JSON, or an InvalidPayload that names the field."""
@@ -83,7 +86,7 @@ class Codec(Generic[T]):
             check_json(value, what)
         try:
             if self._adapter is None:
-                return self._plain_struct(value, what)
+                return self._plain_of_structs(value, what)
             return self._plain_typed(self._adapter, value, what)
         except HoldfastError:
             raise
@@ -113,7 +116,7 @@ class Codec(Generic[T]):
             adapter.validate_json(pydantic_core.to_json(plain))
         return plain
 
-    def _plain_struct(self, value: Any, what: str) -> Any:
+    def _plain_of_structs(self, value: Any, what: str) -> Any:
         try:
             plain = msgspec.to_builtins(value, str_keys=True)
             check_json(plain, what)
@@ -216,6 +219,12 @@ def _as_they_are(declared: Any) -> frozenset[type]:
     return frozenset(
         plain if declared in (Any, object) else (one for one in plain if one is declared)
     )
+
+
+def _of_structs(declared: Any) -> bool:
+    if isinstance(declared, type) and issubclass(declared, msgspec.Struct):
+        return True
+    return any(map(_of_structs, get_args(declared)))
 
 
 def _is_untyped(declared: Any) -> bool:

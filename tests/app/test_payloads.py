@@ -1,6 +1,7 @@
 """Payloads are checked at the door: validated, bounded, JSON and nothing else."""
 
 import enum
+import re
 import uuid
 from collections import deque
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from holdfast import (
     Context,
+    DeclarationError,
     Holdfast,
     InvalidInput,
     InvalidPayload,
@@ -79,6 +81,9 @@ def task_taking(app: Holdfast, declared: Any) -> AsyncTask[Any, Any]:
         (tuple[int, str], (1, "a")),
         (int | None, None),
         (list[Model], [Model(version=2)]),
+        (list[Struct], [Struct(version=2, tags=["a"])]),
+        (dict[str, Struct | None], {"a": Struct(version=2), "b": None}),
+        (tuple[Struct, int], (Struct(version=2), 7)),
         (datetime, datetime(2026, 1, 2, 3, tzinfo=UTC)),
         (uuid.UUID, uuid.UUID(int=7)),
         (Decimal, Decimal("1.10")),
@@ -99,6 +104,12 @@ async def test_every_kind_of_payload_reaches_the_function_as_it_was(
     assert type(await handle.result()) is type(value)
 
 
+@pytest.mark.parametrize("declared", [list[Struct | Model], tuple[Struct, Model]], ids=repr)
+def test_structs_and_models_do_not_mix(app: Holdfast, declared: Any) -> None:
+    with pytest.raises(DeclarationError, match="cannot be read from JSON"):
+        task_taking(app, declared)
+
+
 @pytest.mark.parametrize(
     ("declared", "value", "names"),
     [
@@ -110,6 +121,7 @@ async def test_every_kind_of_payload_reaches_the_function_as_it_was(
         (Struct, {"version": "x"}, "version"),
         (Struct, Struct(version="x"), "version"),  # type: ignore[arg-type]
         (Struct, 7, "payload"),
+        (list[Struct], [{"version": 1}, {"version": "x"}], "[1].version"),
         (str, 7, "payload"),
         (int, "7", "payload"),
         (int, True, "payload"),
@@ -125,7 +137,7 @@ async def test_a_wrong_payload_is_refused_and_the_field_is_named(
 ) -> None:
     take = task_taking(app, declared)
     holdfast_engine(app)
-    with pytest.raises(InvalidPayload, match=names.replace(".", r"\.")):
+    with pytest.raises(InvalidPayload, match=re.escape(names)):
         await take.submit(value)
     assert not (await app.store.stats()).by_status, "nothing was written"
 

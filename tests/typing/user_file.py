@@ -61,11 +61,24 @@ async def snapshot(ctx: Context, order: Upgrade) -> Snapshot:
 async def drop(ctx: Context, order: Upgrade) -> None: ...
 
 
+@upgrade.stage
+async def announce(ctx: Context) -> str:
+    reveal_type(ctx.result_of(snapshot))  # → Snapshot
+    return "soon"
+
+
+@upgrade.stage(timeout="1m")
+def warm(ctx: Context) -> int:
+    reveal_type(ctx.result_of(announce))  # → str
+    return 1
+
+
 @upgrade.stage(timeout="10m", retry=Retry(max=3, backoff=("1m", "5m")))
 def migrate(ctx: Context, order: Upgrade) -> Report:
     reveal_type(ctx.result_of(snapshot))  # → Snapshot
     reveal_type(ctx.find_result(snapshot))  # → Snapshot | None
     reveal_type(ctx.result_of(migrate))  # → Report
+    reveal_type(ctx.result_of(warm))  # → int
     print(ctx.result_of(snapshot), str(ctx.find_result(snapshot)))
     seen: dict[str, object] = {"snapshot": ctx.result_of(snapshot)}
     seen["own"] = ctx.find_result(migrate)

@@ -264,7 +264,13 @@ class StageDecorator(Protocol[P]):
     def __call__(self, call: AsyncCall[P, R], /) -> AsyncStage[P, R]: ...  # type: ignore[overload-overlap]
 
     @overload
+    def __call__(self, call: BareAsyncCall[R], /) -> AsyncStage[None, R]: ...  # type: ignore[overload-overlap]
+
+    @overload
     def __call__(self, call: Callable[[Context, P], R], /) -> SyncStage[P, R]: ...
+
+    @overload
+    def __call__(self, call: Callable[[Context], R], /) -> SyncStage[None, R]: ...
 
 
 class Workflow(Submittable[P, R]):
@@ -278,7 +284,13 @@ class Workflow(Submittable[P, R]):
     def stage(self, call: AsyncCall[P, S], /) -> AsyncStage[P, S]: ...  # type: ignore[overload-overlap]
 
     @overload
+    def stage(self, call: BareAsyncCall[S], /) -> AsyncStage[None, S]: ...  # type: ignore[overload-overlap]
+
+    @overload
     def stage(self, call: Callable[[Context, P], S], /) -> SyncStage[P, S]: ...
+
+    @overload
+    def stage(self, call: Callable[[Context], S], /) -> SyncStage[None, S]: ...
 
     @overload
     def stage(
