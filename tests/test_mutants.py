@@ -46,7 +46,7 @@ def test_the_table_names_each_mutant_and_what_caught_it(
     assert "1 mutants, 0 survived: none" in said
 
 
-QUICK = {"no-lease", "line-always-open"}
+QUICK = {"plan-no-lease", "line-always-open"}
 
 
 @pytest.mark.parametrize(

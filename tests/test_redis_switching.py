@@ -15,9 +15,9 @@ from holdfast.ports import BUCKETS, Kept, Moves, Switch, Timings, Topic
 from holdfast.testing.contract.hands import (
     ASKER,
     LEASE_SECONDS,
-    PATIENCE_SECONDS,
     Hands,
     beat,
+    patience,
 )
 from holdfast.testing.servers import Cluster, RedisServer
 from tests.redis_stores import Bench, benched, on_partitions, partitioned_cluster
@@ -95,7 +95,7 @@ async def test_claiming_is_off_in_every_partition_and_on_again_is_heard(hands: H
     ticket = hands.store.ticket(Topic.READY)
     waiter = asyncio.create_task(hands.store.wait(Topic.READY, ticket, timeout=3600.0))
     await throw(hands, Switch.CLAIMING, on=True)
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with patience():
         await waiter
     assert set(await hands.claim_ids()) == {task.id for task in tasks}
 

@@ -8,7 +8,7 @@ from holdfast.domain.events import TaskStarted
 from holdfast.domain.state import Command, Status
 from holdfast.domain.task import Place
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.hands import LEASE_SECONDS, PATIENCE_SECONDS, Hands
+from holdfast.testing.contract.hands import LEASE_SECONDS, Hands, patience
 
 
 class Claiming(Contract):
@@ -208,7 +208,7 @@ class Claiming(Contract):
                 await asyncio.sleep(0)
             return finished
 
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with patience():
             submitting = [asyncio.create_task(submit(n)) for n in range(8)]
             worked = await asyncio.gather(*(work(f"w-{n}") for n in range(8)))
             submitted = await asyncio.gather(*submitting)

@@ -9,7 +9,7 @@ from holdfast.domain.transition import Applied, Existing
 from holdfast.ports import Filter, Kept, Topic
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.hands import PATIENCE_SECONDS, Hands
+from holdfast.testing.contract.hands import Hands, patience
 from holdfast.testing.contract.signalling import waiting
 
 
@@ -106,7 +106,7 @@ class Durability(Contract):
         try:
             (waiter,) = await waiting(other.store, Topic.READY, number=1)
             task = await hands.submit()
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with patience():
                 await waiter
             assert await other.claim_ids() == [task.id]
         finally:

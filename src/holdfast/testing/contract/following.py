@@ -24,7 +24,7 @@ from holdfast.domain.transition import (
     Transition,
 )
 from holdfast.ports import Filter, Switch, Topic
-from holdfast.testing.contract.hands import FOLLOWERS, PATIENCE_SECONDS, Hands
+from holdfast.testing.contract.hands import FOLLOWERS, Hands, patience
 from holdfast.testing.contract.signalling import FOREVER_SECONDS, waiting
 from holdfast.testing.contract.switch_hands import OperatingContract, SwitchHands
 
@@ -121,7 +121,7 @@ class Following(OperatingContract):
         ticket = hands.store.ticket(Topic.READY)
         waiters = await waiting(hands.store, Topic.READY, number=2)
         await hands.commit(transition)
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with patience():
             await asyncio.gather(*waiters)
             await hands.store.wait(Topic.READY, ticket, timeout=FOREVER_SECONDS)
 

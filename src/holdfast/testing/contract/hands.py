@@ -5,6 +5,7 @@ Every move is decided by the domain and written through the port, as in producti
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
@@ -38,6 +39,10 @@ OPERATE: Mapping[Command, Callable[..., Transition]] = {
     Command.DISCARD: operate.discard,
 }
 ASKED = {**OPERATE, Command.HOLD_BACK: operate.hold_back}  # by a plan, too
+
+
+def patience() -> asyncio.Timeout:
+    return asyncio.timeout(PATIENCE_SECONDS)
 
 
 class Hands:

@@ -10,7 +10,7 @@ from holdfast.domain.transition import Shut
 from holdfast.ports import Store, Switch, Topic
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.auditing import cancel_many, entries, refused, sealed, whole
-from holdfast.testing.contract.hands import PATIENCE_SECONDS, Hands
+from holdfast.testing.contract.hands import Hands, patience
 from holdfast.testing.contract.measuring import timed, timings
 from holdfast.testing.contract.signalling import waiting
 from holdfast.testing.contract.switch_hands import OperatingContract, SwitchHands
@@ -81,7 +81,7 @@ class OperatingDurability(OperatingContract):
         async with self._other(clock) as store:
             (waiter,) = await waiting(store, Topic.READY, number=1)
             await switches.on(Switch.CLAIMING)
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with patience():
                 await waiter
             assert await Hands(store, clock).claim_ids() == [task.id]
 

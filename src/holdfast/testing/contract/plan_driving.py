@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from holdfast.domain.plan import PlanNext, PlanStatus
 from holdfast.ports import Topic
-from holdfast.testing.contract.hands import LEASE_SECONDS, PATIENCE_SECONDS
+from holdfast.testing.contract.hands import LEASE_SECONDS, patience
 from holdfast.testing.contract.plan_hands import ADMITTED, PlanContract, PlanHands, lease_id
 from holdfast.testing.contract.signalling import FOREVER_SECONDS, waiting
 
@@ -257,6 +257,6 @@ class PlanSignals(PlanContract):
         ticket = plans.store.ticket(Topic.DUE)
         waiters = await waiting(plans.store, Topic.DUE, number=2)
         await plans.commit(change)
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with patience():
             await asyncio.gather(*waiters)
             await plans.store.wait(Topic.DUE, ticket, timeout=FOREVER_SECONDS)

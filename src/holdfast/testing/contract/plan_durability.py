@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from holdfast.domain.plan import PlanApplied
 from holdfast.ports import Topic
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.hands import LEASE_SECONDS, PATIENCE_SECONDS
+from holdfast.testing.contract.hands import LEASE_SECONDS, patience
 from holdfast.testing.contract.plan_hands import ADMITTED, FAILED, PlanContract, PlanHands
 from holdfast.testing.contract.signalling import waiting
 
@@ -72,6 +72,6 @@ class PlanDurability(PlanContract):
         async with self._beside(clock) as other:
             (waiter,) = await waiting(other.store, Topic.DUE, number=1)
             plan = await plans.ready()
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with patience():
                 await waiter
             assert await other.claim_ids() == [plan.id]

@@ -14,7 +14,7 @@ from holdfast.domain.plan import Plan, PlanChange, PlanNext, PlanStatus
 from holdfast.domain.transition import Submission
 from holdfast.ports import Switch, Topic
 from holdfast.testing.contract.following import there
-from holdfast.testing.contract.hands import FOLLOWERS, PATIENCE_SECONDS, Hands
+from holdfast.testing.contract.hands import FOLLOWERS, Hands, patience
 from holdfast.testing.contract.plan_hands import ADMITTED, PlanHands
 from holdfast.testing.contract.signalling import FOREVER_SECONDS, waiting
 from holdfast.testing.contract.switch_hands import OperatingContract, SwitchHands
@@ -77,7 +77,7 @@ class PlanFollowing(OperatingContract):
         ticket = hands.store.ticket(Topic.READY)
         waiters = await waiting(hands.store, Topic.READY, number=2)
         await plans.commit(change)
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with patience():
             await asyncio.gather(*waiters)
             await hands.store.wait(Topic.READY, ticket, timeout=FOREVER_SECONDS)
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from msgspec.structs import replace
 
 from holdfast.domain.plan import PlanNext, PlanStatus
 from holdfast.ports import Topic
-from holdfast.testing.contract.hands import LEASE_SECONDS, PATIENCE_SECONDS
+from holdfast.testing.contract.hands import LEASE_SECONDS, patience
 from holdfast.testing.contract.plan_hands import PlanContract, PlanHands
 from holdfast.testing.contract.signalling import FOREVER_SECONDS
 
@@ -20,7 +18,7 @@ class PlanWaking(PlanContract):
         rests = await plans.drive(plan, next=PlanNext.REST, status=PlanStatus.HALTED)
         ticket = plans.store.ticket(Topic.DUE)
         await plans.port.wake([plan.id])
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with patience():
             await plans.store.wait(Topic.DUE, ticket, timeout=FOREVER_SECONDS)
         assert await plans.load(plan) == rests
         taken = await plans.take("d-2")
@@ -45,7 +43,7 @@ class PlanWaking(PlanContract):
         plans.clock.advance(10)
         ticket = plans.store.ticket(Topic.DUE)
         await plans.port.wake([plan.id])
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with patience():
             await plans.store.wait(Topic.DUE, ticket, timeout=FOREVER_SECONDS)
         assert await plans.load(plan) == plan
         assert await plans.next_seconds() == LEASE_SECONDS - 10

@@ -10,7 +10,7 @@ import pytest
 from holdfast.domain.state import Command
 from holdfast.ports import Store, Topic
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.hands import LEASE_SECONDS, PATIENCE_SECONDS, Hands
+from holdfast.testing.contract.hands import LEASE_SECONDS, Hands, patience
 
 FOREVER_SECONDS = 3600.0  # by the test's clock, which stands still
 
@@ -77,14 +77,14 @@ class Signalling(Contract):
     ) -> None:
         ticket = hands.store.ticket(topic)
         await act(hands)
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with patience():
             await hands.store.wait(topic, ticket, timeout=FOREVER_SECONDS)
 
     @pytest.mark.parametrize(("topic", "act"), CASES)
     async def test_who_waits_is_woken(self, hands: Hands, topic: Topic, act: Act) -> None:
         waiters = await waiting(hands.store, topic, number=3)
         await act(hands)
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with patience():
             await asyncio.gather(*waiters)
 
     async def test_waking_a_tenants_line_is_a_signal(self, hands: Hands) -> None:
@@ -92,13 +92,13 @@ class Signalling(Contract):
         await hands.submit(tenant="t")
         ticket = hands.store.ticket(Topic.READY)
         await hands.complete(task)
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with patience():
             await hands.store.wait(Topic.READY, ticket, timeout=FOREVER_SECONDS)
 
     async def test_a_wait_ends_with_its_timeout(self, hands: Hands) -> None:
         (waiter,) = await waiting(hands.store, Topic.READY, number=1, timeout=5)
         hands.clock.advance(5)
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with patience():
             await waiter
 
     async def test_a_wait_goes_on_when_nothing_has_come(self, hands: Hands) -> None:
@@ -114,7 +114,7 @@ class Signalling(Contract):
         first.cancel()
         await asyncio.wait([first])
         await complete(hands)
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with patience():
             await second
 
     async def test_a_worker_that_looks_and_waits_misses_nothing(self, hands: Hands) -> None:
@@ -133,7 +133,7 @@ class Signalling(Contract):
         async def submit_all() -> list[str]:
             return [(await hands.submit()).id for _ in range(wanted)]
 
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with patience():
             ids, *_ = await asyncio.gather(submit_all(), *(work(f"w-{n}") for n in range(3)))
         assert sorted(got) == ids
 

@@ -12,7 +12,7 @@ from holdfast.domain.task import By, Place
 from holdfast.domain.transition import Conflict, Existing, Inserted, Shut
 from holdfast.domain.trigger import Changed, NoRoom
 from holdfast.ports import Kept, Switch, Thrown, Topic
-from holdfast.testing.contract.hands import LEASE_SECONDS, PATIENCE_SECONDS, Hands, beat
+from holdfast.testing.contract.hands import LEASE_SECONDS, Hands, beat, patience
 from holdfast.testing.contract.keeping import prune
 from holdfast.testing.contract.signalling import FOREVER_SECONDS, waiting
 from holdfast.testing.contract.switch_hands import OperatingContract, SwitchHands
@@ -221,7 +221,7 @@ class PausedClaiming(OperatingContract):
         ticket = hands.store.ticket(Topic.READY)
         waiters = await waiting(hands.store, Topic.READY, number=2)
         await switches.on(CLAIMING)
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with patience():
             await asyncio.gather(*waiters)
             await hands.store.wait(Topic.READY, ticket, timeout=FOREVER_SECONDS)
         assert await hands.claim_ids() == [task.id]

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from holdfast.domain.trigger import Changed
 from holdfast.ports import Topic
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.hands import LEASE_SECONDS, PATIENCE_SECONDS, Hands
+from holdfast.testing.contract.hands import LEASE_SECONDS, Hands, patience
 from holdfast.testing.contract.signalling import waiting
 from holdfast.testing.contract.trigger_hands import TriggerContract, TriggerHands
 
@@ -73,6 +73,6 @@ class TriggerDurability(TriggerContract):
         async with self._beside(clock) as other:
             (waiter,) = await waiting(other.store, Topic.DUE, number=1)
             trigger = await triggers.save_due()
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with patience():
                 await waiter
             assert await other.take_due() == [trigger.id]

@@ -14,7 +14,7 @@ from holdfast.domain.task import Place
 from holdfast.domain.transition import Conflict, Existing, Inserted
 from holdfast.domain.trigger import Changed, NoRoom, Overlapping, TriggerStale, TriggerStatus
 from holdfast.ports import Topic
-from holdfast.testing.contract.hands import NO_LIMIT, PATIENCE_SECONDS, Hands
+from holdfast.testing.contract.hands import NO_LIMIT, Hands, patience
 from holdfast.testing.contract.signalling import FOREVER_SECONDS, waiting
 from holdfast.testing.contract.trigger_hands import TriggerContract, TriggerHands
 
@@ -311,7 +311,7 @@ class TriggerSignals(TriggerContract):
         held = await triggers.take(await triggers.save_due())
         (waiter,) = await waiting(triggers.store, Topic.READY, number=1)
         await triggers.fire(held)
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with patience():
             await waiter
 
     @pytest.mark.parametrize("number", range(3))
@@ -322,7 +322,7 @@ class TriggerSignals(TriggerContract):
         ticket = triggers.store.ticket(Topic.DUE)
         waiters = await waiting(triggers.store, Topic.DUE, number=2)
         await act
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with patience():
             await asyncio.gather(*waiters)
             await triggers.store.wait(Topic.DUE, ticket, timeout=FOREVER_SECONDS)
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from unittest.mock import patch
 
+from holdfast.testing.contract import hands
 from holdfast.testing.mutants import MUTANTS, Catch, Mutant, hunt
 from holdfast.testing.mutants.hunt import in_contract, in_lua
 from holdfast.testing.simulation.report import failure, say
 from holdfast.testing.simulation.world import run
+
+PATIENCE_SECONDS = 3.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -69,7 +73,7 @@ def _table(rows: Iterable[tuple[str, Catch | None]], says: Mapping[str, str]) ->
 def _contract(name: str) -> int:
     from holdfast.testing.mutants.on_memory import contract
 
-    with _named(name).alive() if name else nullcontext():
+    with _hunted(_named(name).alive()) if name else nullcontext():
         return contract()
 
 
@@ -91,8 +95,15 @@ def _contract_on_redis(name: str) -> int:
     from holdfast.testing.mutants.on_redis import contract
 
     mutants = [one for one in LUA_MUTANTS if one.name == name]
-    with mutants[0].alive() if name else nullcontext():
+    with _hunted(mutants[0].alive()) if name else nullcontext():
         return contract()
+
+
+@contextmanager
+def _hunted(mutant: AbstractContextManager[None]) -> Iterator[None]:
+    """What one holds back never comes, so nobody waits for it as long as for a slow store."""
+    with mutant, patch.object(hands, "PATIENCE_SECONDS", PATIENCE_SECONDS):
+        yield
 
 
 def _named(name: str) -> Mutant:

@@ -64,7 +64,7 @@ def one_retry_too_many(
     )
 
 
-@mutant(Run, "backward")
+@mutant(Run, "backward", seed=8)
 async def rollback_forward(_: Real, run: Run) -> None:
     """Stages are undone in the order in which they ran."""
     run.align()
@@ -85,7 +85,7 @@ async def undo_not_saved(_: Real, run: Run, __: StageDef, ___: Done) -> None:
     run.task = msgspec.structs.replace(run.task, next_undo=run.task.next_undo - 1)
 
 
-@mutant(operate, "rollback")
+@mutant(operate, "rollback", seed=5)
 def half_done_stage_not_undone(real: Real, task: Task, *rest: Any, **options: Any) -> Transition:
     """A rollback leaves out the stage that was begun and did not end."""
     asked: Transition = real(task, *rest, **options)
@@ -94,7 +94,7 @@ def half_done_stage_not_undone(real: Real, task: Task, *rest: Any, **options: An
     return msgspec.structs.replace(asked, after=after)
 
 
-@mutant(Run, "commit_stage")
+@mutant(Run, "commit_stage", seed=7)
 async def pause_runs_the_stage_again(_: Real, run: Run, stage: StageDef, done: Done) -> None:
     """A request that comes during a stage makes it run again."""
     decision = partial(decide.stage_done, done=done, checkpoint=run.checkpoint, now=run.now)
@@ -115,7 +115,7 @@ async def cancel_ignored(real: Real, holding: Holding) -> bool:
     return not holding.task.cancel_requested and bool(await real(holding))
 
 
-@mutant(Holding, "rested_as_asked", seed=57)
+@mutant(Holding, "rested_as_asked", seed=125)
 async def withdrawn_pause_applied(_: Real, holding: Holding) -> bool:
     """A pause that was taken back at the last moment is applied all the same."""
     if not (holding.task.pause_requested or holding.task.cancel_requested):
@@ -124,24 +124,24 @@ async def withdrawn_pause_applied(_: Real, holding: Holding) -> bool:
     return True
 
 
-@mutant(Held, "may_renew")
+@mutant(Held, "may_renew", seed=6)
 def never_renewed(*_: Any) -> bool:
     """A lease is not renewed while its stage runs."""
     return False
 
 
-@mutant(Held, "may_renew", seed=65)
+@mutant(Held, "may_renew", seed=6)
 def hung_stage_renewed(_: Real, held: Held, __: float) -> bool:
     """A lease is renewed past its stage's deadline."""
     return held.stop is None
 
 
-@mutant(Heartbeat, "_lost")
+@mutant(Heartbeat, "_lost", seed=20)
 def lost_lease_unnoticed(*_: Any) -> None:
     """A run goes on when its lease is lost."""
 
 
-@mutant(Heartbeat, "safe_until")
+@mutant(Heartbeat, "safe_until", seed=20)
 def stopped_too_late(_: Real, beat: Heartbeat, asked_at: float) -> float:
     """A run that cannot renew is stopped after its lease has ended."""
     return asked_at + beat._lease_seconds * 1.4
@@ -167,7 +167,7 @@ def poison_never_stops(real: Real, run: Run) -> Failure | None:
     return real(run)  # type: ignore[no-any-return]
 
 
-@mutant(Run, "give_back")
+@mutant(Run, "give_back", seed=23)
 async def drain_loses_the_task(*_: Any, **__: Any) -> None:
     """A worker that stops keeps what it has not finished."""
 
@@ -179,7 +179,7 @@ def drain_interrupts_commits(_: Real, held: Held) -> None:
         held.interrupt()
 
 
-@mutant(operate, "retry")
+@mutant(operate, "retry", seed=7)
 def epoch_not_raised(real: Real, task: Task, *rest: Any, **options: Any) -> Transition:
     """A start from scratch repeats the effect keys of the run before."""
     asked: Transition = real(task, *rest, **options)

@@ -50,7 +50,7 @@ def halt_ignored(real: Real, plan: Plan, *rest: Any) -> Any:
     return real(replace(plan, halt_on=None), *rest)
 
 
-@mutant(rollout, "soaks_seconds", seed=29)
+@mutant(rollout, "soaks_seconds", seed=101)
 def soak_ignored(*_: Any) -> float:
     """The next wave starts when the last has ended."""
     return 0.0
@@ -102,7 +102,7 @@ def driver_writes_without_its_lease(_: Real, plan: Plan, change: PlanChange) -> 
     return plan.version == change.before.version
 
 
-@mutant(in_memory, "_may_write", seed=5)
+@mutant(in_memory, "_may_write", seed=17)
 def plan_version_not_compared(_: Real, plan: Plan, change: PlanChange) -> bool:
     """A person's write goes over what was written meanwhile."""
     return change.lease is None or (plan.lease is not None and plan.lease.id == change.lease)

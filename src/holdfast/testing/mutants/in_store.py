@@ -75,7 +75,7 @@ def resend_done_again(*_: Any) -> bool:
     return False
 
 
-@mutant(MemoryStore, "claim")
+@mutant(MemoryStore, "claim", seed=13)
 async def claim_not_remembered(
     real: Real, store: MemoryStore, worker: str, **options: Any
 ) -> Sequence[Claimed]:
@@ -108,7 +108,7 @@ async def expires_early(real: Real, store: MemoryStore, **options: Any) -> int:
     return await real(store, **options)  # type: ignore[no-any-return]
 
 
-@mutant(MemoryStore, "_renew")
+@mutant(MemoryStore, "_renew", seed=14)
 def renews_any_lease(real: Real, store: MemoryStore, renewal: Renewal, until: float) -> bool:
     """A zombie's heartbeat keeps alive a lease that is another's."""
     task = store._tasks.get(renewal.task_id)

@@ -61,7 +61,7 @@ def unknown_type_loses_the_trigger(_: Real, trigger: Trigger, *, now: float, **_
     return TriggerChange(before=trigger, after=after)
 
 
-@mutant(firing, "pause", seed=16)
+@mutant(firing, "pause", seed=10)
 def paused_trigger_keeps_its_time(real: Real, trigger: Trigger, *rest: Any) -> Any:
     """A trigger that a person paused goes on waiting for its time."""
     change: TriggerChange = real(trigger, *rest)
@@ -103,7 +103,7 @@ def trigger_lease_ignored(*_: Any) -> bool:
     return False
 
 
-@mutant(MemoryTriggers, "_free", seed=10)
+@mutant(MemoryTriggers, "_free", seed=106)
 def lapsed_trigger_left(real: Real, store: MemoryTriggers) -> Any:
     """What a dead scheduler had is taken over by nobody."""
     return [(at, trigger) for at, trigger in real(store) if trigger.owner is None]
