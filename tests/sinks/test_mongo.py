@@ -21,8 +21,6 @@ from tests.mongo_servers import Database, StartMongo, mongo_client
 from tests.sinks.contract import KEY, TABLE, Outage, OutageContract, SinkContract, World
 from tests.sinks.documented import documented
 
-SOON_SECONDS = 1.0
-
 
 class MongoWorld(World):
     def __init__(self, database: Database, **options: Any) -> None:
@@ -44,7 +42,7 @@ class MongoWorld(World):
 class Killed(Outage):
     def __init__(self, server: MongoServer, database: Database) -> None:
         self.server = server
-        self.world = MongoWorld(database, timeout_seconds=SOON_SECONDS)
+        self.world = MongoWorld(database)
 
     def begin(self) -> None:
         self.server.kill()
