@@ -1,11 +1,16 @@
 """Fixtures for all tests; `holdfast_engine` comes from the plugin that users get."""
 
 import os
+from pathlib import Path
 
 import pytest
 
 from holdfast import Holdfast
 from holdfast.testing.servers import SERVER_VARIABLE
+
+# What fails in a helper says its values, too.
+_HERE = {path.stem for path in Path(__file__).parent.iterdir()} - {"__init__", "conftest"}
+pytest.register_assert_rewrite(*(f"tests.{name}" for name in sorted(_HERE)))
 
 pytest_plugins = [
     "tests.redis_servers",

@@ -303,7 +303,7 @@ class OutageContract:
         with hasty(world.sink):
             await engine.drain(timeout=30)
         info = await handle.info()
-        assert info.status is Status.RETRYING
+        assert info.status is Status.RETRYING, info
         assert info.failure is not None
         assert info.failure.error == "holdfast.SinkUnavailable"
         outage.end()

@@ -17,12 +17,9 @@ from typing import Self
 
 from holdfast.testing.servers.listening import HOST, Listening, NotStarted
 from holdfast.testing.servers.postgres_programs import NoPostgres, copied, find_binaries
-from holdfast.testing.servers.waiting import until
 
 OWNER = "postgres"  # the role inside the database, whoever runs the server
 COMMAND_SECONDS = 60.0
-# What a killed one leaves: its children take a moment to notice.
-LEFT_BEHIND = (b"shared memory block", b"lock file")
 
 USERS_INSTEAD_OF_ROOT = ("postgres", "nobody")
 
@@ -89,22 +86,15 @@ class PostgresServer(Listening):
             self._make_cluster()
         return super().start()
 
+    def kill(self) -> None:
+        """At once, with all its children: those of one that hears nothing of its end go on serving
+        for a moment. Nothing is finished; it recovers when it starts."""
+        self._end(signal.SIGQUIT)
+
     def close(self) -> None:
         """A fast shutdown: clients are cut off, files are finished."""
         self._end(signal.SIGINT)
         super().close()
-
-    def _start_again(self, port: int) -> None:
-        until(lambda: self._is_back(port), f"it is back on {port}", seconds=self.READY_SECONDS)
-
-    def _is_back(self, port: int) -> bool:
-        try:
-            self._start_on(port)
-        except NotStarted:
-            if not any(words in self._log() for words in LEFT_BEHIND):
-                raise
-            return False
-        return True
 
     @property
     def _data(self) -> Path:
