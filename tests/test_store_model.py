@@ -344,7 +344,7 @@ def machine(make: Open) -> type[TwinStores]:
     return Machine
 
 
-EXAMPLES = {"sqlite": 40, "redis": 8}  # of the quick form: a server far away takes its time
+EXAMPLES = {"sqlite": 20, "redis": 8}  # of the quick form: a server far away takes its time
 
 
 @pytest.fixture(params=EXAMPLES)
