@@ -60,6 +60,7 @@ from holdfast.domain.errors import (
     TriggerConflict,
     TriggerNotFound,
     UrlRefused,
+    WorkerNotFound,
 )
 from holdfast.domain.plan import FailureCount, FailureRate, MemberState, PlanCommand, PlanStatus
 from holdfast.domain.retry import Retry
@@ -148,4 +149,5 @@ __all__ = [
     "TriggerNotFound",
     "TriggerStatus",
     "UrlRefused",
+    "WorkerNotFound",
 ]

@@ -112,7 +112,9 @@ def test_doctor_tells_of_a_paused_queue_as_of_what_waits_for_a_person(world: Wor
 
 
 async def test_a_worker_that_shall_end_does_not_wait_for_a_person(scene: Scene) -> None:
-    await drain_worker(scene.store, "w-1", by=By(actor="ann", origin="", reason=""), now=0.0)
+    await scene.beat()
+    by = By(actor="ann", origin="", reason="")
+    await drain_worker(scene.store, "w-1", by=by, now=0.0, live_within_seconds=60)
     health = await examine(scene.store, fix=False, lease_seconds=30, hide=scene.app.redactor)
     assert health.waiting == ()
 

@@ -12,10 +12,8 @@ import pytest
 
 from holdfast.cli.exits import Exit
 from holdfast.domain import decide
-from holdfast.domain.audit import Audit
 from holdfast.domain.state import Status
-from holdfast.domain.task import By, Place
-from holdfast.ports import Switch
+from holdfast.domain.task import Place
 from holdfast.runtime.held import Held
 from tests.cli.scene import Scene
 from tests.cli.world import App, World
@@ -231,9 +229,11 @@ async def test_a_task_that_hung_is_not_given_back_with_the_others(scene: Scene) 
 def test_a_worker_that_is_drained_from_elsewhere_ends_well(world: World, start: Start) -> None:
     process = start("shop:app")
     name = process.until_said("holdfast.cli.worker: worker ").split(" worker ")[1].split(":")[0]
-    by = By(actor="ops")
-    audit = Audit(task_id=f"worker:{name}", command="drain", by=by, at=1.0, before="", after="")
-    assert world.do(lambda made: made.app.store.throw(Switch.DRAIN, name, on=False, audit=audit))
+    [listed] = world.json("workers", "list")["workers"]
+    assert (listed["worker"], listed["live"], listed["draining"]) == (name, True, False)
+    assert world.json("workers", "drain", name, "--reason", "a new host")["changed"]
+    [entry] = world.json("audit", "--task", f"worker:{name}")["entries"]
+    assert (entry["command"], entry["reason"]) == ("drain", "a new host")
     code, said = process.ended()
     assert code == 0
     assert "is told to drain" in said

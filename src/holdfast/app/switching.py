@@ -10,7 +10,7 @@ from collections.abc import Collection
 from holdfast.app.phrases import span
 from holdfast.domain import bulk, names, telling
 from holdfast.domain.audit import Audit
-from holdfast.domain.errors import InvalidInput
+from holdfast.domain.errors import InvalidInput, WorkerNotFound
 from holdfast.domain.task import By
 from holdfast.ports import Store, Switch, Thrown
 
@@ -51,8 +51,19 @@ def told(thrown: Thrown, now: float, reason: str) -> str:
     )
 
 
-async def drain_worker(store: Store, worker: str, *, by: By, now: float) -> bool:
+async def draining(store: Store) -> frozenset[str]:
+    """The workers that were asked to stop."""
+    off = await store.switches()
+    return frozenset(one.name for one in off if one.switch is Switch.DRAIN)
+
+
+async def drain_worker(
+    store: Store, worker: str, *, by: By, now: float, live_within_seconds: float
+) -> bool:
     """False: it had been asked already."""
+    known = await store.workers(live_within_seconds=live_within_seconds)
+    if worker not in {one.beat.worker for one in known}:
+        raise WorkerNotFound(worker)
     entry = _entry(f"worker:{worker}", "drain", by, now, on=False)
     return await store.throw(Switch.DRAIN, worker, on=False, audit=entry)
 

@@ -23,6 +23,7 @@ from holdfast.domain.errors import (
     StoreError,
     TaskNotFound,
     TriggerNotFound,
+    WorkerNotFound,
 )
 from holdfast.domain.plain import plain_line
 
@@ -47,7 +48,7 @@ Exit codes:
   0  done
   1  failed, or something was found (doctor, audit verify)
   2  wrong usage
-  3  no such task, plan, trigger or bulk action
+  3  no such task, plan, trigger, bulk action or worker
   4  refused: the present state forbids it
   5  the store is out of reach or cannot be used
   6  invalid input or setting
@@ -59,6 +60,7 @@ _CODES: tuple[tuple[type[HoldfastError], Exit], ...] = (
     (PlanNotFound, Exit.NOT_FOUND),
     (BulkNotFound, Exit.NOT_FOUND),
     (TriggerNotFound, Exit.NOT_FOUND),
+    (WorkerNotFound, Exit.NOT_FOUND),
     (Refused, Exit.REFUSED),
     (StoreError, Exit.STORE),
     (InvalidInput, Exit.INVALID),

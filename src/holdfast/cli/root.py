@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from holdfast import __version__
+from holdfast.cli.alerts import alerts
 from holdfast.cli.audit import audit
 from holdfast.cli.bulk import bulk
 from holdfast.cli.doctor import doctor
@@ -25,6 +26,7 @@ from holdfast.cli.tokens import tokens
 from holdfast.cli.triggers import triggers
 from holdfast.cli.why import why
 from holdfast.cli.worker import worker
+from holdfast.cli.workers import workers
 
 cli = typer.Typer(
     name="holdfast",
@@ -69,12 +71,14 @@ cli.add_typer(suspended, name="suspended")
 cli.add_typer(bulk, name="bulk")
 cli.add_typer(tenants, name="tenants")
 cli.add_typer(queues, name="queues")
+cli.add_typer(workers, name="workers")
 cli.add_typer(plans, name="plans")
 cli.add_typer(triggers, name="triggers")
 cli.add_typer(tokens, name="tokens")
 cli.add_typer(hooks, name="hooks")
 cli.command()(why)
 cli.command()(doctor)
+cli.command()(alerts)
 cli.command()(stats)
 cli.command()(states)
 cli.add_typer(audit, name="audit")

@@ -26,7 +26,8 @@ HoldfastError
 │   ├── BulkNotFound
 │   ├── PlanConflict
 │   ├── PlanNotFound
-│   └── TenantsBusy
+│   ├── TenantsBusy
+│   └── WorkerNotFound
 ├── StoreError
 │   ├── StoreUnavailable        passing: try again
 │   │   ├── PartlyUnavailable   some of it answers
@@ -266,6 +267,14 @@ class TenantsBusy(Refused):
         shown = ", ".join(tenants[:10]) + (", …" if len(tenants) > 10 else "")
         super().__init__(f"plan {plan_id}: {len(tenants)} tenants have other work: {shown}")
         self.plan_id, self.tenants = plan_id, tuple(tenants)
+
+
+class WorkerNotFound(Refused):
+    code = "worker-not-found"
+
+    def __init__(self, worker: str) -> None:
+        super().__init__(f"no worker {worker} was seen lately")
+        self.worker = worker
 
 
 class StoreError(HoldfastError):

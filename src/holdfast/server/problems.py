@@ -76,13 +76,6 @@ class NoSuchTenant(HoldfastError):
         super().__init__(f"no task of tenant {tenant} is known")
 
 
-class NoSuchWorker(HoldfastError):
-    code = "worker-not-found"
-
-    def __init__(self, worker: str) -> None:
-        super().__init__(f"no worker {worker} was seen lately")
-
-
 class WrongField(BaseModel):
     where: str = Field(examples=["body.tasks.0.type"])
     says: str = Field(examples=["Field required"])
@@ -111,12 +104,12 @@ _STATUSES: tuple[tuple[type[HoldfastError], int], ...] = (
     (TooManyStreams, 503),
     (UnknownType, 404),
     (NoSuchTenant, 404),
-    (NoSuchWorker, 404),
     (err.PayloadTooLarge, 413),
     (err.TaskNotFound, 404),
     (err.PlanNotFound, 404),
     (err.BulkNotFound, 404),
     (err.TriggerNotFound, 404),
+    (err.WorkerNotFound, 404),
     (err.QueueFull, 503),
     (err.IntakePaused, 503),
     (err.Refused, 409),

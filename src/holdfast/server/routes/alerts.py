@@ -11,8 +11,9 @@ from pydantic import Field
 
 from holdfast.app import shapes
 from holdfast.app.alerting import Change
+from holdfast.app.live_shapes import alert_shape
 from holdfast.observe.alerts import AlertRaised
-from holdfast.observe.snapshot import Alert, Severity
+from holdfast.observe.snapshot import Severity
 from holdfast.server import schemas as sc
 from holdfast.server import sse
 from holdfast.server.access import CallerOf
@@ -42,7 +43,7 @@ class AlertList(sc.Answer):
 @router.get("/internal/alerts", response_model=AlertList, **needs(Role.VIEWER, everywhere=True))
 async def list_alerts(service: ServiceOf) -> dict[str, Any]:
     """Those that stand. Each service judges by itself, every five seconds."""
-    return {"alerts": [shape(alert) for alert in service.monitor.alerts]}
+    return {"alerts": [alert_shape(alert) for alert in service.monitor.alerts]}
 
 
 _watching = needs(Role.VIEWER, everywhere=True)
@@ -68,22 +69,10 @@ async def _told(service: Service) -> AsyncIterator[bytes]:
     leave = service.monitor.subscribe(hear)
     try:
         for alert in service.monitor.alerts:
-            yield sse.event("raised", shape(alert))
+            yield sse.event("raised", alert_shape(alert))
         while True:
             change = await news.get()
             name = "raised" if isinstance(change, AlertRaised) else "cleared"
-            yield sse.event(name, shape(change.alert) | {"at": shapes.at(change.at)})
+            yield sse.event(name, alert_shape(change.alert) | {"at": shapes.at(change.at)})
     finally:
         leave()
-
-
-def shape(alert: Alert) -> dict[str, Any]:
-    return {
-        "code": alert.code,
-        "severity": alert.severity,
-        "queue": alert.queue or None,
-        "says": alert.says,
-        "value": alert.value,
-        "threshold": alert.threshold,
-        "since": shapes.at(alert.since),
-    }

@@ -8,9 +8,10 @@ from fastapi import Body
 from pydantic import Field
 
 from holdfast.app.health import Health, examine
+from holdfast.app.live_shapes import worker_shape
 from holdfast.server import schemas as sc
 from holdfast.server.access import CallerOf
-from holdfast.server.routes.workers import WorkerView, worker_shape
+from holdfast.server.routes.workers import WorkerView
 from holdfast.server.routing import Routes, needs
 from holdfast.server.service import Service, ServiceOf
 from holdfast.server.tokens import Role

@@ -8,13 +8,12 @@ from fastapi import Body, Path
 from pydantic import Field
 
 from holdfast.app import shapes, switching
-from holdfast.ports import Switch, WorkerInfo
+from holdfast.app.live_shapes import worker_shape
 from holdfast.server import schemas as sc
 from holdfast.server.access import CallerOf
 from holdfast.server.pool import LIMIT, PoolState, ProcessState
-from holdfast.server.problems import NoSuchWorker
 from holdfast.server.routing import Routes, needs
-from holdfast.server.service import Service, ServiceOf
+from holdfast.server.service import ServiceOf
 from holdfast.server.tokens import Role
 
 router = Routes("workers")
@@ -57,38 +56,12 @@ class WorkerList(sc.Answer):
 @router.get("/internal/workers", response_model=WorkerList, **needs(Role.VIEWER, everywhere=True))
 async def list_workers(service: ServiceOf) -> dict[str, Any]:
     """All that were seen lately, over all machines, and the processes of this service."""
-    workers = await _workers(service)
-    draining = await _draining(service)
+    store = service.app.store
+    draining = await switching.draining(store)
+    workers = await store.workers(live_within_seconds=2 * service.settings.lease)
     return {
         "workers": [worker_shape(worker, draining) for worker in workers],
         "pool": _pool_shape(service.pool.state()),
-    }
-
-
-async def _workers(service: Service) -> list[WorkerInfo]:
-    live_within_seconds = 2 * service.settings.lease
-    return list(await service.app.store.workers(live_within_seconds=live_within_seconds))
-
-
-async def _draining(service: Service) -> frozenset[str]:
-    off = await service.app.store.switches()
-    return frozenset(one.name for one in off if one.switch is Switch.DRAIN)
-
-
-def worker_shape(worker: WorkerInfo, draining: frozenset[str] = frozenset()) -> dict[str, Any]:
-    beat = worker.beat
-    return {
-        "worker": beat.worker,
-        "host": beat.host,
-        "pid": beat.pid,
-        "live": worker.live,
-        "seenSecondsAgo": worker.seen_seconds_ago,
-        "queues": beat.queues,
-        "types": beat.types,
-        "slots": beat.slots,
-        "running": beat.running,
-        "startedAt": shapes.at(beat.started_at),
-        "draining": beat.worker in draining,
     }
 
 
@@ -153,10 +126,12 @@ async def drain_worker(
     asked: Annotated[Draining | None, Body()] = None,
 ) -> dict[str, Any]:
     """It finishes what it runs, takes nothing more, and ends, on whatever machine it is."""
-    if worker not in {one.beat.worker for one in await _workers(service)}:
-        raise NoSuchWorker(worker)
     app, reason = service.app, asked.reason if asked else ""
     changed = await switching.drain_worker(
-        app.store, worker, by=caller.by(reason), now=app.clock.now()
+        app.store,
+        worker,
+        by=caller.by(reason),
+        now=app.clock.now(),
+        live_within_seconds=2 * service.settings.lease,
     )
     return {"worker": worker, "changed": changed}

@@ -1,0 +1,44 @@
+"""`holdfast alerts`: what a person should know now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from holdfast.app.live_shapes import alert_shape
+from holdfast.app.monitor import Monitor
+from holdfast.cli import options as opt
+from holdfast.cli.session import Session, run
+from holdfast.cli.show import Row, hint, print_json, print_table
+
+
+def alerts(context: typer.Context, json: opt.Json = False) -> None:
+    """What a person should know now, judged by one look at the store.
+
+    A service looks on and on: it also knows since when, and tells of events that come late
+    (event-lag) and of locks that do not agree (lone-lock, which is `holdfast doctor` here).
+
+    JSON: alerts (each: code, severity, queue, says, value, threshold).
+    """
+
+    async def look(session: Session) -> list[dict[str, Any]]:
+        found = await Monitor(session.app).snapshot()
+        return [alert_shape(one) for one in found.alerts]
+
+    found = run(context, look)
+    if json:
+        print_json({"alerts": [{key: one[key] for key in one if key != "since"} for one in found]})
+        return
+    print_table([_row(one) for one in found], keep=3)
+    if not found:
+        hint("no alert stands")
+
+
+def _row(one: dict[str, Any]) -> Row:
+    return {
+        "ALERT": one["code"],
+        "SEVERITY": one["severity"],
+        "QUEUE": one["queue"] or "-",
+        "SAYS": one["says"],
+    }
