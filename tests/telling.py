@@ -86,6 +86,12 @@ async def deliveries(app: Holdfast) -> list[Task]:
     return sorted(page.tasks, key=lambda task: task.order)
 
 
+async def payload_of(app: Holdfast, task_id: str) -> bytes:
+    detail = await app.store.detail(task_id)
+    assert detail is not None
+    return detail.payload
+
+
 def hook(receiver: Receiver, *events: str, path: str = "/", **more: Any) -> dict[str, Any]:
     return {"url": receiver.url(path), "events": list(events), **more}
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.app.alerting import Line
 from holdfast.app.monitor import Monitor
 from holdfast.app.switching import turn_queue
 from holdfast.domain.task import By
@@ -14,7 +15,16 @@ from holdfast.testing import ManualClock
 from holdfast.testing.plugin import MakeEngine
 from tests.runtime.helpers import FlakyStore
 from tests.sinks.receiver import Receiver
-from tests.telling import HOOK_SECRET, all_told, hook, submit, telling_app, with_paths
+from tests.telling import (
+    HOOK_SECRET,
+    all_told,
+    deliveries,
+    hook,
+    payload_of,
+    submit,
+    telling_app,
+    with_paths,
+)
 
 
 async def test_an_alert_is_told_once_however_many_services_judge(
@@ -138,6 +148,92 @@ async def test_what_was_told_is_asked_for_again_if_the_store_was_away(
     assert [one["type"] for one in said if _is_backlog(one)] == ["AlertCleared"]
 
 
+async def test_one_who_starts_clears_where_the_others_would(
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    ops = hook(receiver, "AlertRaised", "AlertCleared")
+    app = telling_app(tmp_path, hooks={"ops": ops}, backlog={"*": 10})
+    engine = holdfast_engine(app)
+    handles = [await submit(app, "mail.send") for _ in range(11)]
+    first = Monitor(app)
+    await first.tick()
+    await handles[0].cancel()
+    await handles[1].cancel()
+    engine.clock.advance(5)
+    for monitor in (first, Monitor(app)):
+        await monitor.tick()
+        [standing] = [one for one in monitor.alerts if one.code == "backlog"]
+        assert (standing.value, standing.since) == (9, engine.clock.now() - 5)
+        assert standing.says == "9 tasks wait in queue default, threshold 10"
+    [*_, last] = await deliveries(app)
+    assert b"AlertCleared" not in (await payload_of(app, last.id))
+    for handle in handles[2:5]:
+        await handle.cancel()
+    engine.clock.advance(5)
+    await Monitor(app).tick()
+    [*_, last] = await deliveries(app)
+    assert b"AlertCleared" in (await payload_of(app, last.id))
+
+
+async def test_what_one_process_alone_knows_is_not_ended_by_another(
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    ops = hook(receiver, "AlertRaised", "AlertCleared")
+    app = telling_app(tmp_path, hooks={"ops": ops})
+    engine = holdfast_engine(app)
+    late = Monitor(app, lag=lambda: 60.0)
+    late._findings = {"I2": 1}
+    await late.tick()
+    engine.clock.advance(60)
+    other = Monitor(app)
+    await other.tick()
+    await engine.drain()
+    said = [(one["type"], one["data"]["code"]) for one in all_told(receiver, engine, HOOK_SECRET)]
+    assert {("AlertRaised", "event-lag"), ("AlertRaised", "lone-lock")} < set(said)
+    assert [code for kind, code in said if kind == "AlertCleared"] == []
+    await other.examine()
+    engine.clock.advance(5)
+    await other.tick()
+    await engine.drain()
+    said = [(one["type"], one["data"]["code"]) for one in all_told(receiver, engine, HOOK_SECRET)]
+    assert ("AlertCleared", "lone-lock") in said, "it has looked by now"
+    assert ("AlertCleared", "event-lag") not in said
+
+
+async def test_a_told_alert_that_cannot_be_read_stops_no_other(
+    receiver: Receiver,
+    tmp_path: Path,
+    holdfast_engine: MakeEngine,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = telling_app(tmp_path, hooks={"ops": hook(receiver, "AlertRaised")}, backlog={"*": 3})
+    engine = holdfast_engine(app)
+    line = Line("ops", ("suspended", ""), int(engine.clock.now() // 86_400))
+    strange = {"code": "suspended", "severity": "critical"}
+    await app.teller.tell("hook:ops", "AlertRaised", 0.0, strange, task_id=line.id(1))
+    for _ in range(5):
+        await submit(app, "mail.send")
+    await Monitor(app).tick()
+    await engine.drain()
+    said = [one["data"]["code"] for one in all_told(receiver, engine, HOOK_SECRET)]
+    assert "backlog" in said
+    assert "cannot be read" in caplog.text
+
+
+async def test_midnight_is_no_news(
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    app = telling_app(tmp_path, hooks={"ops": hook(receiver, "AlertRaised")})
+    engine = holdfast_engine(app)
+    engine.clock.advance(86_400 - engine.clock.now() % 86_400 - 1)
+    await Monitor(app).tick()
+    engine.clock.advance(3)
+    await Monitor(app).tick()
+    await engine.drain()
+    said = [one["data"]["code"] for one in all_told(receiver, engine, HOOK_SECRET)]
+    assert said.count("not-durable") == 1
+
+
 async def test_an_alert_is_told_however_many_deliveries_wait(
     receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
 ) -> None:
@@ -150,14 +246,18 @@ async def test_an_alert_is_told_however_many_deliveries_wait(
     assert [seen.path for seen in receiver.seen].count("/") >= 1
 
 
+@pytest.mark.parametrize("looks", [0, 1])
 async def test_that_the_store_was_away_is_told_when_it_is_back(
-    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine, looks: int
 ) -> None:
-    app = telling_app(tmp_path, hooks={"ops": hook(receiver, "AlertRaised")})
+    app = telling_app(tmp_path, hooks={"ops": hook(receiver, "AlertRaised", "AlertCleared")})
     clock = ManualClock()
     store = FlakyStore(MemoryStore(clock))
     engine = holdfast_engine(app, store=store.as_store, clock=clock)
     monitor = Monitor(app)
+    for _ in range(looks):
+        await monitor.tick()
+        clock.advance(5)
     store.down.add("*")
     await monitor.tick()
     store.down.clear()
@@ -165,4 +265,5 @@ async def test_that_the_store_was_away_is_told_when_it_is_back(
     await monitor.tick()
     await engine.drain()
     said = all_told(receiver, engine, HOOK_SECRET)
-    assert "store-away" in {one["data"]["code"] for one in said}
+    away = [one["type"] for one in said if one["data"]["code"] == "store-away"]
+    assert sorted(away) == ["AlertCleared", "AlertRaised"]

@@ -84,7 +84,14 @@ def test_without_a_threshold_for_other_queues_they_are_not_judged() -> None:
 def test_what_is_wrong_with_the_whole_store_is_raised(code: str, of: dict[str, Any]) -> None:
     raised = judged(snapshot(snapshot_of=of))
     assert names(raised) == {(code, "")}
-    assert judged(snapshot(), raised) == {}, "and cleared when it is over"
+    fine = snapshot(snapshot_of={"findings": {}})
+    assert judged(fine, raised) == {}, "and cleared when it is over"
+
+
+def test_what_was_not_examined_is_as_it_was() -> None:
+    raised = judged(snapshot(snapshot_of={"findings": {"I2": 1}}))
+    assert judged(snapshot(), raised) == raised
+    assert judged(snapshot()) == {}
 
 
 def test_other_findings_and_a_small_lag_are_no_alert() -> None:

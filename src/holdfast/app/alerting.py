@@ -1,9 +1,9 @@
 """Alerts told to hooks, once, however many services judge.
 
 The deliveries of one alert to one hook on one day are numbered: what raises it is odd, what clears
-it is even. A service that finds the last of them to say what it has to say was told already. Two
-that find the same next number write one delivery, because the number is in its id. One that starts
-finds there what others, who may be gone, have told as raised.
+it is even. A service looks at the last of them, of that day or else of the day before: what it says
+was told already. Two that find the same next number write one delivery, because the number is in
+its id. One that starts finds there what others, who may be gone, have told as raised.
 """
 
 from __future__ import annotations
@@ -78,13 +78,11 @@ class AlertTelling:
             for name in names
         ]
         newest = {(line.hook, line.alert): line for line in await self._begun(lines)}
-        found = {}
+        found: dict[Name, Alert] = {}
         for line in newest.values():
             detail = await self._app.store.detail(self._home(line, await self._last(line)))
-            told = detail and msgspec.json.decode(detail.payload, type=Delivery)
-            if told and told.event == AlertRaised.__name__:
-                of = msgspec.json.decode(told.data) | {"since": told.at}
-                found[line.alert] = msgspec.convert(of, Alert)
+            if detail is not None and (alert := _raised_by(detail.payload)):
+                found[line.alert] = alert
         return found
 
     async def _begun(self, lines: Sequence[Line]) -> list[Line]:
@@ -101,7 +99,8 @@ class AlertTelling:
         alert, is_raised = change.alert, isinstance(change, AlertRaised)
         line = Line(hook.name, (alert.code, alert.queue), _day(change.at))
         last = await self._last(line)
-        if last and last % 2 == is_raised:
+        known = last or await self._last(line._replace(day=line.day - 1))
+        if known and known % 2 == is_raised:
             return
         number = last + 1 if (last + 1) % 2 == is_raised else last + 2
         if number > NUMBERS_MAX:
@@ -132,6 +131,18 @@ class AlertTelling:
 
     def _home(self, line: Line, number: int) -> str:
         return self._app.store.home(line.id(number), tenant=None, key=None)
+
+
+def _raised_by(payload: bytes) -> Alert | None:
+    """None: it tells of an end, or nobody here can read it."""
+    try:
+        told = msgspec.json.decode(payload, type=Delivery)
+        if told.event != AlertRaised.__name__:
+            return None
+        return msgspec.convert(msgspec.json.decode(told.data) | {"since": told.at}, Alert)
+    except msgspec.MsgspecError:
+        log.warning("an alert that was told cannot be read; its end may not be told")
+        return None
 
 
 def _day(when: float) -> int:

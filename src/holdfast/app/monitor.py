@@ -47,7 +47,7 @@ class Monitor:
         self._limits = Thresholds(backlog=app.settings.backlog)
         self._standing: Alerts = {}
         self._told: Alerts = {}
-        self._asked = False  # what was told before this process began
+        self._asked = False  # what was told before this process looked
         self._findings: Mapping[str, int] | None = None
         self._seen: Snapshot | None = None
         self._seen_at = 0.0
@@ -100,11 +100,24 @@ class Monitor:
         now = self._clock.now()
         try:
             facts = await self._facts()
+            recalled = await self._recalled(facts)
         except (StoreError, TimeoutError) as error:
             self._standing = alerts.away(str(error), self._standing, now=now)
             raise
-        self._standing = alerts.judge(facts, self._limits, self._standing, now=now)
+        known = {**recalled, **self._standing}
+        self._standing = alerts.judge(facts, self._limits, known, now=now)
+        ended = {name: one for name, one in recalled.items() if name not in self._standing}
+        self._told = {**ended, **self._told}
         return replace(facts, alerts=self.alerts)
+
+    async def _recalled(self, facts: Snapshot) -> Alerts:
+        """At the first look: one who starts judges on from what others have told as raised, so it
+        clears where they would, and tells of what has ended while nobody looked."""
+        if self._asked:
+            return {}
+        raised = await self._telling.raised(alerts.shared(facts.queues))
+        self._asked = True
+        return raised
 
     async def _facts(self) -> Snapshot:
         app, store = self._app, self._app.store
@@ -139,20 +152,13 @@ class Monitor:
     async def tick(self) -> None:
         """Look, and tell what is not as it was told before."""
         with suppress(StoreError, TimeoutError):  # that is an alert by now
-            await self._recall(await self.snapshot())
+            await self.snapshot()
         before, self._told = self._told, self._standing
         for change in alerts.changes(before, self._told, now=self._clock.now()):
             _log(change)
             self._tell(change)
             self._telling.note(change)
         await self._telling.deliver()
-
-    async def _recall(self, facts: Snapshot) -> None:
-        """What ended while nobody looked is told as ended: somebody may still be awake for it."""
-        if not self._asked:
-            raised = await self._telling.raised(alerts.names(facts.queues))
-            self._asked = True
-            self._told = {n: one for n, one in raised.items() if n not in self._standing}
 
     def _tell(self, change: Change) -> None:
         for subscriber in tuple(self._subscribers.values()):

@@ -31,8 +31,10 @@ SEVERITIES: Mapping[str, Severity] = {
     "store-away": Severity.PAGE,
 }
 OF_QUEUES = ("backlog", "no-workers", "oldest-age")
+OF_ONE_PROCESS = ("event-lag", "not-durable", "store-away")
 
 Name: TypeAlias = tuple[str, str]  # code and queue
+LONE_LOCK: Name = ("lone-lock", "")
 Alerts: TypeAlias = Mapping[Name, Alert]
 
 
@@ -66,19 +68,25 @@ class Measure(msgspec.Struct, frozen=True):
     queue: str = ""
 
 
-def names(queues: Iterable[str]) -> list[Name]:
-    """All that may be raised."""
-    of_store = [(code, "") for code in SEVERITIES if code not in OF_QUEUES]
+def shared(queues: Iterable[str]) -> list[Name]:
+    """All that every process sees alike, sooner or later."""
+    of_store = [(code, "") for code in SEVERITIES if code not in (*OF_QUEUES, *OF_ONE_PROCESS)]
     return of_store + [(code, queue) for queue in queues for code in OF_QUEUES]
 
 
 def judge(facts: Snapshot, limits: Thresholds, before: Alerts, *, now: float) -> Alerts:
-    """The alerts that stand now; one that stood before keeps its ``since``."""
+    """The alerts that stand now; one that stood before keeps its ``since``. What has not been
+    examined yet is as it was."""
+    unknown = {LONE_LOCK: before[LONE_LOCK]} if _is_unexamined(facts, before) else {}
     return {
         (one.code, one.queue): _alert(one, before.get((one.code, one.queue)), now)
         for one in _measures(facts, limits)
         if _stands(one, was_raised=(one.code, one.queue) in before)
-    }
+    } | unknown
+
+
+def _is_unexamined(facts: Snapshot, before: Alerts) -> bool:
+    return facts.findings is None and LONE_LOCK in before
 
 
 def away(error: str, before: Alerts, *, now: float) -> Alerts:
@@ -128,8 +136,8 @@ def _measures(facts: Snapshot, limits: Thresholds) -> Iterator[Measure]:
 def _of_the_store(facts: Snapshot, limits: Thresholds) -> Iterator[Measure]:
     stats, lone = facts.stats, (facts.findings or {}).get("I2", 0)
     lag, most = facts.event_lag_seconds, limits.event_lag_seconds
-    held = f"{stats.checkpoints} checkpoints of unsettled tasks, more than {limits.checkpoints}"
-    locked = f"{stats.locks} tenants are locked, more than {limits.tenant_locks}"
+    held = f"{stats.checkpoints} checkpoints of unsettled tasks, threshold {limits.checkpoints}"
+    locked = f"{stats.locks} tenants are locked, threshold {limits.tenant_locks}"
     yield Measure("checkpoints", stats.checkpoints, limits.checkpoints, held)
     yield Measure("tenant-locks", stats.locks, limits.tenant_locks, locked)
     yield Measure(
@@ -149,7 +157,7 @@ def _not_durable(facts: Snapshot) -> str:
 def _backlog(facts: Snapshot, limits: Thresholds, queue: str) -> Measure:
     limit = limits.backlog.get(queue, limits.backlog.get(EVERY_OTHER))
     waiting = facts.depth(queue)
-    says = f"{waiting} tasks wait in queue {queue}, more than {limit}"
+    says = f"{waiting} tasks wait in queue {queue}, threshold {limit}"
     return Measure("backlog", waiting, float("inf") if limit is None else limit, says, queue)
 
 
