@@ -222,9 +222,15 @@ def _as_they_are(declared: Any) -> frozenset[type]:
 
 
 def _of_structs(declared: Any) -> bool:
-    if isinstance(declared, type) and issubclass(declared, msgspec.Struct):
+    """Also of generic ones, and under another name."""
+    declared = getattr(declared, "__supertype__", declared)
+    if _is_struct(declared) or _is_struct(get_origin(declared)):
         return True
     return any(map(_of_structs, get_args(declared)))
+
+
+def _is_struct(declared: Any) -> bool:
+    return isinstance(declared, type) and issubclass(declared, msgspec.Struct)
 
 
 def _is_untyped(declared: Any) -> bool:

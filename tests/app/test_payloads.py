@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Generic, NewType, TypeVar
 
 import msgspec
 import pytest
@@ -28,6 +28,8 @@ from holdfast.codec import DEPTH_LIMIT, Codec
 from holdfast.domain.errors import SerialisationError
 from holdfast.testing.plugin import MakeEngine
 
+T = TypeVar("T")
+
 
 class Model(BaseModel):
     version: int = Field(ge=1)
@@ -44,6 +46,14 @@ class Data:
 class Struct(msgspec.Struct):
     version: int
     tags: list[str] = []
+
+
+class Page(msgspec.Struct, Generic[T]):
+    items: list[T]
+
+
+new_type: Any = NewType  # mypy falls over the real one of a Struct
+Renamed = new_type("Renamed", Struct)
 
 
 class Colour(enum.Enum):
@@ -84,6 +94,8 @@ def task_taking(app: Holdfast, declared: Any) -> AsyncTask[Any, Any]:
         (list[Struct], [Struct(version=2, tags=["a"])]),
         (dict[str, Struct | None], {"a": Struct(version=2), "b": None}),
         (tuple[Struct, int], (Struct(version=2), 7)),
+        (Page[Struct], Page(items=[Struct(version=2)])),
+        (Renamed, Struct(version=2)),
         (datetime, datetime(2026, 1, 2, 3, tzinfo=UTC)),
         (uuid.UUID, uuid.UUID(int=7)),
         (Decimal, Decimal("1.10")),
