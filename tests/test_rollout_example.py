@@ -11,7 +11,7 @@ from pathlib import Path
 from holdfast.testing.servers import RedisServer
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "rollout"
-ROLL_OUT = [sys.executable, "rollout.py"]
+ROLL_OUT = [sys.executable, str(EXAMPLE / "rollout.py")]
 BOUND_SECONDS = 120
 
 
@@ -20,10 +20,11 @@ def test_a_roll_out_halts_is_looked_at_and_rolled_back_on_sqlite(tmp_path: Path)
 
 
 def test_a_second_run_on_the_same_store_says_so_and_wipes_nothing(tmp_path: Path) -> None:
-    environment = settings(f"sqlite:///{tmp_path / 'rollout.db'}", "executor", tmp_path)
-    _run([*ROLL_OUT, "--stop-when-halted"], environment)
+    """And it may be started from any folder."""
+    environment = settings("sqlite:///rollout.db", "executor", Path())
+    _run([*ROLL_OUT, "--stop-when-halted"], environment, folder=tmp_path)
     before = {path.name: path.read_bytes() for path in (tmp_path / "data").iterdir()}
-    said = _run(ROLL_OUT, environment, ends_with=1)
+    said = _run(ROLL_OUT, environment, ends_with=1, folder=tmp_path)
     assert said == (
         "plan upgrade-7 is in this store already, and HALTED: "
         "remove rollout.db, or name another store\n"
@@ -104,11 +105,17 @@ def versions(tmp_path: Path) -> set[int]:
     return {json.loads(one.read_text())["version"] for one in databases}
 
 
-def _run(command: list[str], environment: dict[str, str], *, ends_with: int = 0) -> str:
+def _run(
+    command: list[str],
+    environment: dict[str, str],
+    *,
+    ends_with: int = 0,
+    folder: Path = EXAMPLE,
+) -> str:
     done = subprocess.run(
         command,
         check=False,
-        cwd=EXAMPLE,
+        cwd=folder,
         env=environment,
         capture_output=True,
         text=True,

@@ -48,8 +48,8 @@ class Crew:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "holdfast", "worker", "app:app"]
-        quiet = subprocess.DEVNULL
-        self.workers.append(subprocess.Popen(command, cwd=HERE, stdout=quiet, stderr=quiet))
+        quiet, here = subprocess.DEVNULL, {**os.environ, "PYTHONPATH": str(HERE)}
+        self.workers.append(subprocess.Popen(command, env=here, stdout=quiet, stderr=quiet))
 
     def kill(self, pid: int) -> None:
         """kill -9, and another one in its place."""
