@@ -14,10 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
-from holdfast import Context, Holdfast, InvalidSetting, Permanent, TelegramMessage
+from holdfast import Context, Holdfast, Permanent, TelegramMessage
 from holdfast.domain import telling
 from holdfast.domain.state import Status
-from holdfast.server import Service
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.servers.waiting import until
 from tests.server.listening import Listening, listening
@@ -335,15 +334,6 @@ def test_without_a_bot_there_is_no_such_place(api: TelegramApi) -> None:
     with world(api, **nothing) as bot:
         answer = bot.api.send(update("hello"))
         assert (answer.status_code, answer.json()["code"]) == (404, "not-found")
-
-
-@pytest.mark.parametrize("name", ["chat.anser", telling.TYPE])
-async def test_a_service_does_not_start_for_a_task_that_nobody_has_declared(name: str) -> None:
-    app = Holdfast("memory://", telegram_token=TOKEN, telegram_secret=SECRET, telegram_task=name)
-    chatting(app, {}, [])
-    with pytest.raises(InvalidSetting, match="HOLDFAST_TELEGRAM_TASK"):
-        async with Service(app).running():
-            pass
 
 
 # -- what no task comes of

@@ -15,6 +15,7 @@ import msgspec
 from holdfast.domain import events as ev
 from holdfast.domain.errors import InvalidInput, InvalidSetting, NotJson, Permanent
 from holdfast.domain.telling import TELEGRAM, Delivery
+from holdfast.registry import TaskType
 from holdfast.settings import HIDDEN, PREFIX, Settings
 from holdfast.sinks.addresses import Allowed
 
@@ -236,6 +237,20 @@ def _short(text: str) -> str:
 
 
 # -- the settings
+
+
+def refusal(declared: TaskType) -> str | None:
+    """Why the task takes none of what people write first; None: it takes some."""
+    problem = None
+    for text in ("hello", "/start"):
+        said = TelegramMessage(text=text, chat_id=1, message_id=1, user_id=1, update_id=1)
+        try:
+            declared.payload.encode(msgspec.to_builtins(said))
+        except InvalidInput as error:
+            problem = str(error)
+        else:
+            return None
+    return problem
 
 
 def load(settings: Settings, allowed: Allowed) -> Bot | None:

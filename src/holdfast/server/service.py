@@ -109,8 +109,13 @@ class Service:
     def _check_bot(self) -> None:
         """Now that all types are declared: each message would be refused."""
         bot, registry = self.app.bot, self.app.registry
-        if bot is not None and bot.task not in registry.names():
+        if bot is None:
+            return
+        if bot.task not in registry.names():
             raise InvalidSetting(chat.TASK, bot.task, "no such task type is declared here")
+        declared = registry.find(bot.task)
+        if declared is not None and (problem := chat.refusal(declared)):
+            raise InvalidSetting(chat.TASK, bot.task, f"it takes no TelegramMessage: {problem}")
 
     @property
     def has_tokens(self) -> bool:
