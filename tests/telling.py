@@ -15,7 +15,8 @@ from holdfast.sinks.signing import Secret, verify
 from holdfast.testing import Engine
 from tests.sinks.receiver import Receiver, Seen
 
-SECRET = Secret.make()
+FILE_SECRET = Secret.make()  # of callbacks, as the file has it
+SECRET = Secret.parse(FILE_SECRET).derived(None).text()  # of those without a tenant
 HOOK_SECRET = Secret.make()
 
 
@@ -27,7 +28,7 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 def hooks_file(folder: Path, **hooks: dict[str, Any]) -> Path:
     """With a secret for callbacks; secrets of hooks are there unless said otherwise."""
-    lines = ["[callbacks]", f"secret = {json.dumps(SECRET)}"]
+    lines = ["[callbacks]", f"secret = {json.dumps(FILE_SECRET)}"]
     for name, given in hooks.items():
         lines.append(f"[hooks.{name}]")
         fields = {"secret": HOOK_SECRET} | given
@@ -41,7 +42,8 @@ def hooks_file(folder: Path, **hooks: dict[str, Any]) -> Path:
 def telling_app(folder: Path, store: str = "memory://", **options: Any) -> Holdfast:
     """``hooks={name: {…}}``; whatever else is a setting."""
     path = hooks_file(folder, **options.pop("hooks", {}))
-    app = Holdfast(store, webhooks=path, webhook_allow=["127.0.0.1"], **options)
+    here = {"webhook_allow": ["127.0.0.1"], "callback_allow": ["127.0.0.1"]}
+    app = Holdfast(store, webhooks=path, **here | options)
 
     @app.task("mail.send")
     async def send(ctx: Context, to: str) -> str:

@@ -2,12 +2,15 @@
 
 import base64
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from holdfast import Filter, Holdfast, KeyConflict, Status, UrlRefused
+from holdfast.app.hooks import Hooks
 from holdfast.app.shapes import callback_shape, detail_shape
 from holdfast.domain import telling
+from holdfast.sinks.addresses import Allowed
 from holdfast.sinks.signing import BadSignature, Secret, verify
 from holdfast.testing import Engine
 from holdfast.testing.plugin import MakeEngine
@@ -21,7 +24,7 @@ from tests.sinks.receiver import (
     redirect,
     reset,
 )
-from tests.telling import SECRET, all_told, deliveries, submit, telling_app
+from tests.telling import FILE_SECRET, SECRET, all_told, deliveries, hook, submit, telling_app
 
 
 @pytest.fixture
@@ -41,7 +44,7 @@ async def test_it_is_told_the_result_once(
         app, "mail.send", tenant="t-1", key="first", callback=receiver.url("/told?who=me")
     )
     await engine.drain()
-    [said] = all_told(receiver, engine, Secret.parse(SECRET).derived("t-1").text())
+    [said] = all_told(receiver, engine, Secret.parse(FILE_SECRET).derived("t-1").text())
     assert receiver.seen[0].path == "/told?who=me"
     assert said["type"] == "TaskCompleted"
     data = said["data"]
@@ -80,6 +83,8 @@ async def test_it_is_told_of_what_nobody_ran(
     [said] = all_told(receiver, engine)
     assert said["type"] == "TaskCancelled"
     assert said["data"]["reason"] == "not wanted any more"
+    in_the_words_of_the_api = said["data"]["status"]
+    assert (said["data"]["taskStatus"], in_the_words_of_the_api) == (Status.CANCELLED, "completed")
 
 
 async def test_it_is_told_of_a_task_that_is_not_kept(
@@ -265,14 +270,46 @@ async def test_each_tenant_has_a_secret_of_its_own(
     app: Holdfast, engine: Engine, receiver: Receiver
 ) -> None:
     """Who can verify a message can make one, and must not make another tenant's."""
-    await submit(app, "mail.send", tenant="t-1", callback=receiver.url())
+    now, master = engine.clock.now(), Secret.parse(FILE_SECRET)
+    secrets = {tenant: master.derived(tenant) for tenant in ("t-1", "t-2", None)}
+    for tenant, own in secrets.items():
+        await submit(app, "mail.send", tenant=tenant, callback=receiver.url())
+        await engine.drain()
+        seen = receiver.seen.pop()
+        verify(own, seen.headers, seen.body, now=now)
+        for other in (master, *(one for one in secrets.values() if one is not own)):
+            with pytest.raises(BadSignature):
+                verify(other, seen.headers, seen.body, now=now)
+
+
+async def test_what_is_open_to_hooks_is_not_open_to_callbacks(
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    ops = hook(receiver, "TaskCompleted")
+    app = telling_app(tmp_path, hooks={"ops": ops}, callback_allow=["10.0.0.5"])
+    engine = holdfast_engine(app)
+    with pytest.raises(UrlRefused):
+        await submit(app, "mail.send", callback=receiver.url())
+    await submit(app, "mail.send")
     await engine.drain()
-    [seen] = receiver.seen
-    now, master = engine.clock.now(), Secret.parse(SECRET)
-    verify(master.derived("t-1"), seen.headers, seen.body, now=now)
-    for other in (master, master.derived("t-2")):
-        with pytest.raises(BadSignature):
-            verify(other, seen.headers, seen.body, now=now)
+    assert len(receiver.seen) == 1
+    with pytest.raises(UrlRefused):
+        app.hooks.check_callback("http://127.0.0.1:9/")
+    assert app.hooks.check_callback("http://10.0.0.5/") == "http://10.0.0.5/"
+
+
+async def test_a_callback_that_is_allowed_no_more_is_not_sent(
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    """Of one that was taken before the setting changed: hooks may go there, it may not."""
+    app = telling_app(tmp_path)
+    engine = holdfast_engine(app)
+    await (await submit(app, "mail.send", callback=receiver.url())).cancel()
+    with patch.object(Hooks, "allowed_to", lambda *_: Allowed()):
+        await engine.drain()
+    [delivery] = await deliveries(app)
+    assert delivery.status is Status.FAILED
+    assert receiver.seen == []
 
 
 async def test_where_it_goes_is_shown_without_path_and_query(

@@ -155,6 +155,14 @@ async def test_a_plan_that_halts_is_told(
         ({"url": "https://example.com", "events": ["TaskFailed"], "secret": []}, "secret"),
         ({"url": "https://example.com", "events": ["TaskFailed"], "tipes": ["x"]}, "tipes"),
         ({"events": ["TaskFailed"]}, "url"),
+        (
+            {"url": "https://example.com", "events": ["AlertRaised"], "types": ["x"]},
+            "hooks.ops: with types it hears of tasks alone, never of AlertRaised",
+        ),
+        (
+            {"url": "https://example.com", "events": ["PlanHalted"], "tenants": ["t"]},
+            "hooks.ops: with tenants it hears of tasks alone, never of PlanHalted",
+        ),
     ],
 )
 def test_a_file_that_is_wrong_is_refused_with_its_place(
@@ -172,9 +180,24 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
         Holdfast("memory://", webhooks=tmp_path / "none.toml")
 
 
-def test_an_allowance_that_is_none_is_refused() -> None:
-    with pytest.raises(InvalidSetting, match="HOLDFAST_WEBHOOK_ALLOW"):
-        Holdfast("memory://", webhook_allow=["10.0.0.0/99"])
+@pytest.mark.parametrize("name", ["webhook_allow", "callback_allow"])
+def test_an_allowance_that_is_none_is_refused(name: str) -> None:
+    with pytest.raises(InvalidSetting, match=f"HOLDFAST_{name.upper()}"):
+        Holdfast("memory://", **{name: ["10.0.0.0/99"]})  # type: ignore[arg-type]
+
+
+def test_the_file_of_the_guide_is_good(tmp_path: Path) -> None:
+    """And each of its hooks hears of all that it names."""
+    guide = (Path(__file__).parents[1] / "docs/webhooks.md").read_text(encoding="utf-8")
+    told = guide.partition("```toml\n")[2].partition("```")[0]
+    path = tmp_path / "webhooks.toml"
+    path.write_text(told.replace("whsec_...", HOOK_SECRET), encoding="utf-8")
+    path.chmod(0o600)
+    hooks = Holdfast("memory://", webhooks=path).hooks.hooks
+    assert len(hooks) >= 2
+    for one in hooks.values():
+        of_no_task = one.events & telling.OF_NO_TASK
+        assert all(map(one.wants, of_no_task))
 
 
 def test_a_file_that_others_can_read_is_told(

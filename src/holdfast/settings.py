@@ -105,6 +105,7 @@ class Settings(BaseSettings):
     deliveries: bool = True  # False: this process sends none, others do
     webhook_timeout: Duration = Field(default=10.0, gt=0, le=30)  # for one attempt, all in all
     webhook_allow: Words = ()  # hosts and networks: plain http and private addresses are good there
+    callback_allow: Words = ()  # the same for callbacks, whose URLs come with requests
 
     telegram_token: SecretStr | None = None  # of the bot
     telegram_secret: SecretStr | None = None  # by which Telegram is known when it calls

@@ -14,7 +14,7 @@ from holdfast.cli.exits import Exit
 from holdfast.sinks.signing import Secret
 from tests.cli.world import World
 from tests.sinks.receiver import Behaviour, Receiver, answer
-from tests.telling import HOOK_SECRET, SECRET, hooks_file
+from tests.telling import FILE_SECRET, HOOK_SECRET, SECRET, hooks_file
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def test_they_are_listed_without_secrets(world: World, path: Path) -> None:
     assert listed["callbacks"] is True
     shown = world.cli("hooks", "list").output
     assert "types mail.send" in shown
-    for secret in (SECRET, HOOK_SECRET, "token=abc"):
+    for secret in (FILE_SECRET, HOOK_SECRET, "token=abc"):
         assert secret not in shown
 
 
@@ -77,8 +77,11 @@ def test_a_new_secret_can_be_used(world: World) -> None:
 
 def test_a_tenant_gets_the_secret_of_its_callbacks(world: World, path: Path) -> None:
     told = world.cli("hooks", "secret", "--tenant", "t-1").stdout.strip()
-    assert told == Secret.parse(SECRET).derived("t-1").text()
+    assert told == Secret.parse(FILE_SECRET).derived("t-1").text()
     assert told == world.json("hooks", "secret", "--tenant", "t-1")["secret"]
+    assert world.cli("hooks", "secret", "--no-tenant").stdout.strip() == SECRET
+    both = world.cli("hooks", "secret", "--no-tenant", "--tenant", "t-1")
+    assert both.exit_code == Exit.INVALID
 
 
 def test_without_a_file_no_tenant_has_a_secret(world: World) -> None:

@@ -28,6 +28,7 @@ from holdfast.sinks.signing import sign
 
 if TYPE_CHECKING:
     from holdfast.app.core import Holdfast
+    from holdfast.sinks.addresses import Allowed
     from holdfast.sinks.posting import Answered, Poster
 
 log = logging.getLogger("holdfast")
@@ -87,7 +88,7 @@ class Deliverer:
         self._app = app
         self._hooks = hooks
         self._receivers = Receivers(app)
-        self._poster: Poster | None = None
+        self._posters: dict[Allowed, Poster] = {}
 
     async def deliver(self, ctx: Context, told: Delivery) -> dict[str, Any]:
         if told.to == telling.NOBODY:
@@ -97,8 +98,9 @@ class Deliverer:
         except NotHere as error:
             return await self._later(ctx, NOT_HERE_REST_SECONDS, str(error), NOT_HERE_SECONDS)
         try:
-            receiver = self._hooks.allowed.target(letter.url).authority
-            answered = await self._post(ctx, letter, receiver)
+            allowed = self._hooks.allowed_to(told.to)
+            receiver = allowed.target(letter.url).authority
+            answered = await self._post(ctx, letter, receiver, allowed)
         except UrlRefused as error:
             raise Permanent(str(error)) from None
         if answered.status in BUSY and answered.retry_after_seconds is not None:
@@ -107,14 +109,16 @@ class Deliverer:
         ended = chat.ended(answered.status) if told.to == telling.TELEGRAM else None
         return ended or _judged(answered, receiver)
 
-    async def _post(self, ctx: Context, letter: Letter, receiver: str) -> Answered:
+    async def _post(
+        self, ctx: Context, letter: Letter, receiver: str, allowed: Allowed
+    ) -> Answered:
         """A host that does not answer is left alone as a whole; of one that answers, only the
         address that fails: others share the host."""
         known, address = self._receivers, letter.url.partition("?")[0]
         if wait := max(known.wait_seconds(receiver), known.wait_seconds(address)):
             await self._later(ctx, wait, f"{receiver} has failed {FAILURES_MAX} times in a row")
         with known.attempt(receiver) as at_host, known.attempt(address) as at_address:
-            answered = await self._posting().post(letter.url, letter.body, letter.headers)
+            answered = await self._posting(allowed).post(letter.url, letter.body, letter.headers)
             at_host.answered, at_address.answered = True, answered.status < 500
         return answered
 
@@ -165,13 +169,13 @@ class Deliverer:
         }
         return Letter(url, body, headers)
 
-    def _posting(self) -> Poster:
-        if self._poster is None:
+    def _posting(self, allowed: Allowed) -> Poster:
+        if allowed not in self._posters:
             from holdfast.sinks.posting import Poster
 
             limit = self._app.settings.webhook_timeout
-            self._poster = Poster(self._hooks.allowed, timeout_seconds=limit)
-        return self._poster
+            self._posters[allowed] = Poster(allowed, timeout_seconds=limit)
+        return self._posters[allowed]
 
 
 def _judged(answered: Answered, receiver: str) -> dict[str, Any]:

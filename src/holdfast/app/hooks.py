@@ -10,9 +10,9 @@ import stat
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.domain import names, telling
 from holdfast.domain.errors import InvalidInput, InvalidSetting, UrlRefused
@@ -23,15 +23,18 @@ from holdfast.sinks.signing import Secret
 
 log = logging.getLogger("holdfast")
 
-FILE, ALLOW = f"{PREFIX}WEBHOOKS", f"{PREFIX}WEBHOOK_ALLOW"
+FILE = f"{PREFIX}WEBHOOKS"
 HOOKS_MAX = 50
+FILTERS = ("types", "tenants", "queues")
 SECRETS_MAX = 2  # the new one and the old one, while receivers are told the new one
 
 
 class Hooks(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom deliveries may go to."""
+    """Whom deliveries may go to. Hooks and the bot are named by who runs this, callbacks by whoever
+    submits: what is open to the ones is not open to the others."""
 
     allowed: Allowed
+    callbacks_allowed: Allowed
     hooks: Mapping[str, Hook] = {}
     secrets: Mapping[str, tuple[Secret, ...]] = {}  # of hooks, and of callbacks
 
@@ -39,16 +42,19 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
         """What is told is signed, so there must be something to sign it with."""
         if telling.CALLBACK not in self.secrets:
             raise UrlRefused(f"callbacks are not set up: {FILE} names a file with their secret")
-        return self.allowed.check_url(url)
+        return self.callbacks_allowed.check_url(url)
+
+    def allowed_to(self, to: str) -> Allowed:
+        return self.callbacks_allowed if to == telling.CALLBACK else self.allowed
 
     def find(self, to: str) -> Hook | None:
         return self.hooks.get(to.removeprefix(telling.HOOK))
 
     def secrets_of(self, to: str, tenant: str | None = None) -> tuple[Secret, ...]:
-        """Of callbacks each tenant has its own: whoever verifies one can make one, and must not
-        make another tenant's."""
+        """Of callbacks each tenant has its own, and those without one, too: whoever verifies one
+        can make one, and must not make another's."""
         found = self.secrets.get(to.removeprefix(telling.HOOK), ())
-        if to == telling.CALLBACK and tenant is not None:
+        if to == telling.CALLBACK:
             return tuple(secret.derived(tenant) for secret in found)
         return found
 
@@ -73,21 +79,24 @@ class _Book(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load(settings: Settings) -> Hooks:
-    allowed = _allowed(settings.webhook_allow)
+    hooks = Hooks(
+        allowed=_allowed("WEBHOOK_ALLOW", settings.webhook_allow),
+        callbacks_allowed=_allowed("CALLBACK_ALLOW", settings.callback_allow),
+    )
     if settings.webhooks is None:
-        return Hooks(allowed=allowed)
+        return hooks
     path = settings.webhooks
     try:
-        return _checked(_read(path), allowed)
+        return _checked(_read(path), hooks)
     except InvalidInput as error:
         raise InvalidSetting(FILE, str(path), str(error)) from error
 
 
-def _allowed(words: Sequence[str]) -> Allowed:
+def _allowed(name: str, words: Sequence[str]) -> Allowed:
     try:
         return Allowed.parse(words)
     except InvalidInput as error:
-        raise InvalidSetting(ALLOW, ",".join(words), str(error)) from error
+        raise InvalidSetting(f"{PREFIX}{name}", ",".join(words), str(error)) from error
 
 
 def _read(path: Path) -> _Book:
@@ -105,7 +114,7 @@ def _read(path: Path) -> _Book:
     return book
 
 
-def _checked(book: _Book, allowed: Allowed) -> Hooks:
+def _checked(book: _Book, without: Hooks) -> Hooks:
     if len(book.hooks) > HOOKS_MAX:
         raise InvalidInput(f"it has more than {HOOKS_MAX} hooks")
     secrets: dict[str, tuple[Secret, ...]] = {}
@@ -113,9 +122,9 @@ def _checked(book: _Book, allowed: Allowed) -> Hooks:
         secrets[telling.CALLBACK] = _secrets("callbacks", book.callbacks.secret)
     hooks: dict[str, Hook] = {}
     for name, given in book.hooks.items():
-        hooks[name] = _hook(name, given, allowed)
+        hooks[name] = _hook(name, given, without.allowed)
         secrets[name] = _secrets(f"hooks.{name}", given.secret)
-    return Hooks(allowed=allowed, hooks=hooks, secrets=secrets)
+    return replace(without, hooks=hooks, secrets=secrets)
 
 
 def _hook(name: str, given: _Hook, allowed: Allowed) -> Hook:
@@ -131,12 +140,16 @@ def _hook(name: str, given: _Hook, allowed: Allowed) -> Hook:
         url = allowed.check_url(given.url)
     except InvalidInput as error:
         raise InvalidInput(f"{where}.url: {error}") from error
-    filters: dict[str, Any] = {
-        name: frozenset(getattr(given, name)) for name in ("types", "tenants", "queues")
-    }
-    return Hook(
+    filters = {one: frozenset(getattr(given, one)) for one in FILTERS if getattr(given, one)}
+    hook = Hook(
         name=name, url=url, events=frozenset(given.events), results=given.results, **filters
     )
+    if filters and (unheard := sorted(hook.events & telling.OF_NO_TASK)):
+        used = " and ".join(filters)
+        raise InvalidInput(
+            f"{where}: with {used} it hears of tasks alone, never of {unheard[0]}: make two of it"
+        )
+    return hook
 
 
 def _secrets(where: str, given: str | list[str]) -> tuple[Secret, ...]:

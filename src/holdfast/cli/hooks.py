@@ -126,17 +126,27 @@ def secret(
         str | None,
         typer.Option(metavar="NAME", help="Not a new one: what this tenant's callbacks have."),
     ] = None,
+    no_tenant: Annotated[
+        bool, typer.Option("--no-tenant", help="The same, of tasks that have no tenant.")
+    ] = False,
     json: opt.Json = False,
 ) -> None:
     """A new secret for a hook or for callbacks; it is kept nowhere."""
-    text = Secret.make() if tenant is None else _of_tenant(names.check("tenant", tenant))
+    if tenant is not None and no_tenant:
+        raise InvalidInput("--tenant or --no-tenant, not both")
+    if no_tenant:
+        text = _of_callbacks(None)
+    elif tenant is not None:
+        text = _of_callbacks(names.check("tenant", tenant))
+    else:
+        text = Secret.make()
     if json:
         print_json({"secret": text})
     else:
         say(text)
 
 
-def _of_tenant(tenant: str) -> str:
+def _of_callbacks(tenant: str | None) -> str:
     known = book.load(load()).secrets_of(telling.CALLBACK, tenant)
     if not known:
         raise InvalidInput(f"{FILE} names no file with a [callbacks] secret")

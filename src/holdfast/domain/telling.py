@@ -30,7 +30,8 @@ _OF_THE_STORE = (ev.TaskCreated, ev.TaskStarted, ev.TaskDue, ev.LeaseLost, ev.Ta
 TASK_EVENTS = tuple(kind for kind in ev.KINDS.values() if kind not in _OF_THE_STORE)
 PLAN_EVENTS = tuple(kind for kind in pe.KINDS.values() if kind is not pe.PlanCreated)
 ALERT_EVENTS = ("AlertRaised", "AlertCleared")
-TELLABLE = frozenset(kind.__name__ for kind in (*TASK_EVENTS, *PLAN_EVENTS)) | {*ALERT_EVENTS}
+OF_NO_TASK = frozenset(kind.__name__ for kind in PLAN_EVENTS) | {*ALERT_EVENTS}
+TELLABLE = frozenset(kind.__name__ for kind in TASK_EVENTS) | OF_NO_TASK
 
 # What a request's callback is told of: the task has come to rest.
 OUTCOMES = (

@@ -86,7 +86,8 @@ class Target(msgspec.Struct, frozen=True, gc=False):
 
 
 class Allowed:
-    """What ``HOLDFAST_WEBHOOK_ALLOW`` opens beyond https to public addresses.
+    """What ``HOLDFAST_WEBHOOK_ALLOW`` and ``HOLDFAST_CALLBACK_ALLOW`` open beyond https to public
+    addresses.
 
     A host, with or without a port, may be spoken to over plain http and wherever its name leads. A
     network opens its addresses; plain http then only to URLs that write such an address down, for

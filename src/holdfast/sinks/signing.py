@@ -56,9 +56,10 @@ class Secret:
         """The text of a new one."""
         return PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
 
-    def derived(self, name: str) -> Secret:
-        """Another one, which follows from this and the name; this does not follow from it."""
-        return Secret(hmac.digest(self._key, f"tenant {name}".encode(), "sha256"))
+    def derived(self, tenant: str | None) -> Secret:
+        """Another one, which follows from this and the tenant; this does not follow from it."""
+        label = "no tenant" if tenant is None else f"tenant {tenant}"
+        return Secret(hmac.digest(self._key, label.encode(), "sha256"))
 
     def text(self) -> str:
         """To be handed to a receiver."""
