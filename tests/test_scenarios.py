@@ -1,10 +1,14 @@
 """The five scenarios at the end of the queue's document, with real processes from end to end."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from holdfast.testing.servers import until
+from tests.pager import Pager, pager
 from tests.redis_servers import StartRedis
 from tests.scenario_world import BOUND_SECONDS, KEY, QUESTION, TYPE, Service, StartWorld
 
@@ -199,9 +203,9 @@ def test_a_worker_that_dies_between_its_write_and_its_commit_has_written_once(
 
 
 def test_a_backlog_raises_an_alert_and_a_person_pauses_the_intake_and_adds_workers(
-    start_world: StartWorld,
+    start_world: StartWorld, oncall: Pager
 ) -> None:
-    world = start_world(HOLDFAST_BACKLOG="default=5")
+    world = start_world(None, HOLDFAST_BACKLOG="default=5", **oncall.settings)
     service = world.serve()
     work = [{"type": TYPE, "payload": {"text": QUESTION}, "key": f"q-{n}"} for n in range(8)]
     assert service.ask("POST", "/api/tasks", {"tasks": work}).status == 202
@@ -222,11 +226,19 @@ def test_a_backlog_raises_an_alert_and_a_person_pauses_the_intake_and_adds_worke
     assert [one["state"] for one in pool["processes"]] == ["alive", "alive"]
     until(lambda: len(world.documents()) == 8, "all are done", seconds=BOUND_SECONDS)
     until(lambda: "backlog" not in alerts(service), "all clear", seconds=BOUND_SECONDS)
+    paged = ["AlertRaised", "AlertCleared"]
+    until(lambda: oncall.told_of("backlog") == paged, "it was paged", seconds=BOUND_SECONDS)
 
     service.post("/internal/queues/default/intake/resume", {"reason": "caught up"})
     assert service.apply(tenant="t-7").status == 200
     assert len(world.documents()) == 9
     assert world.left_over("t-7") == NOTHING
+
+
+@pytest.fixture
+def oncall(tmp_path: Path) -> Iterator[Pager]:
+    with pager(tmp_path, "AlertRaised", "AlertCleared") as found:
+        yield found
 
 
 def alerts(service: Service) -> dict[str, Any]:
