@@ -1,6 +1,7 @@
 """Deliveries beside the work: when receivers fail, and what that does to the work."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from holdfast.app import deliveries as module
 from holdfast.app.receivers import FAILURES_MAX
 from holdfast.domain import telling
 from holdfast.runtime.lanes import DELIVERIES
+from holdfast.sinks import resolving
 from holdfast.testing.plugin import MakeEngine
 from tests.runtime.helpers import Gate, within_bounds
 from tests.sinks.receiver import Caller, Receiver, answer, hang
@@ -198,6 +200,27 @@ async def test_much_work_keeps_no_delivery_waiting(
     worker = await engine.start()
     await receiver.got(1)
     worker.abandon()
+
+
+async def test_want_of_room_to_ask_for_a_name_costs_no_try_and_is_not_its_fault(
+    receiver: Receiver,
+    tmp_path: Path,
+    holdfast_engine: MakeEngine,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = telling_app(tmp_path, callback_allow=["localhost"])
+    engine = holdfast_engine(app)
+    with monkeypatch.context() as patch:
+        patch.setattr(resolving, "_room", threading.Semaphore(0))
+        for _ in range(FAILURES_MAX + 1):
+            await submit(app, "mail.send", callback=receiver.url(host="localhost"))
+        await engine.drain()
+        assert {one.failures for one in await deliveries(app)} == {0}
+        assert receiver.seen == []
+    engine.clock.advance("10s")
+    await engine.drain()
+    assert {one.status for one in await deliveries(app)} == {Status.COMPLETED}
+    assert len(receiver.seen) == FAILURES_MAX + 1
 
 
 async def test_a_process_may_leave_deliveries_to_others(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from holdfast.domain.retry import Retry
 from holdfast.domain.telling import Delivery
 from holdfast.registry import TaskType, own_type
 from holdfast.runtime.context import Context
+from holdfast.sinks.resolving import CannotResolveNow
 from holdfast.sinks.signing import sign
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ LONGEST_WAIT_SECONDS = 900.0
 JITTER = 0.3
 NOT_HERE_SECONDS = 600.0  # for a rolling start of all processes with a new file
 NOT_HERE_REST_SECONDS = 15.0
+NO_ROOM_REST_SECONDS = 5.0
 GONE = 410
 BUSY = (429, 503)
 JSON_HEADERS = {"content-type": "application/json", "user-agent": "holdfast"}
@@ -103,6 +105,8 @@ class Deliverer:
             answered = await self._post(ctx, letter, receiver, allowed)
         except UrlRefused as error:
             raise Permanent(str(error)) from None
+        except CannotResolveNow as error:
+            return await self._later(ctx, NO_ROOM_REST_SECONDS, str(error))
         if answered.status in BUSY and answered.retry_after_seconds is not None:
             said = f"{receiver} answered {answered.status}"
             return await self._later(ctx, answered.retry_after_seconds, said)
@@ -118,7 +122,13 @@ class Deliverer:
         if wait := max(known.wait_seconds(receiver), known.wait_seconds(address)):
             await self._later(ctx, wait, f"{receiver} has failed {FAILURES_MAX} times in a row")
         with known.attempt(receiver) as at_host, known.attempt(address) as at_address:
-            answered = await self._posting(allowed).post(letter.url, letter.body, letter.headers)
+            try:
+                answered = await self._posting(allowed).post(
+                    letter.url, letter.body, letter.headers
+                )
+            except CannotResolveNow:
+                at_host.answered = at_address.answered = None
+                raise
             at_host.answered, at_address.answered = True, answered.status < 500
         return answered
 

@@ -30,7 +30,7 @@ class Receiver:
 
 
 class Attempt:
-    answered = False  # until it was heard of
+    answered: bool | None = False  # until it was heard of; None: nothing is known, it was not asked
 
 
 class Receivers:
@@ -62,7 +62,9 @@ class Receivers:
             while len(self._known) > KNOWN_MAX:
                 self._known.popitem(last=False)
 
-    def _note(self, receiver: Receiver, *, answered: bool) -> None:
+    def _note(self, receiver: Receiver, *, answered: bool | None) -> None:
+        if answered is None:
+            return
         if answered:
             receiver.failures, receiver.rests_until = 0, 0.0
             return

@@ -69,7 +69,8 @@ class Poster:
         """Waits for nothing: what a name server still owes is not wanted any more."""
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answered:
-        """UrlRefused: it must not go there. NotDelivered: there was no answer in HTTP in time."""
+        """UrlRefused: it must not go there. NotDelivered: there was no answer in HTTP in time.
+        CannotResolveNow: nobody was asked, for want of room."""
         target = self._allowed.target(url)
         request = _request(target, body, headers)
         try:
@@ -77,8 +78,8 @@ class Poster:
                 return await self._exchange(request, await self._judged(target))
         except TimeoutError:
             problem = f"did not answer in {self._timeout_seconds:g} s"
-        except CannotResolveNow as error:
-            problem = f"cannot be resolved now: {error}"
+        except CannotResolveNow:
+            raise
         except _FAILURES as error:
             problem = _told(error)
         # Raised out here: within ``except`` it would carry the error, and that one the answer.
