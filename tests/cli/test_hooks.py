@@ -66,6 +66,18 @@ def test_they_are_listed_without_secrets(world: World, path: Path) -> None:
         assert secret not in shown
 
 
+def test_where_a_hook_goes_is_seen_in_80_columns(world: World, path: Path) -> None:
+    events = ["TaskFailed", "TaskCancelled", "TaskCompleted", "TaskRolledBack"]
+    hook = {"url": "https://hooks.example.com/told", "events": events, "types": ["mail.send"]}
+    hooks_file(path.parent, **{"on-call": hook})
+    head, line = world.cli("hooks", "list").stdout.splitlines()
+    assert max(len(head), len(line)) <= 80
+    assert head.split() == ["HOOK", "URL", "EVENTS", "ONLY"]
+    assert line.split()[:2] == ["on-call", "https://hooks.example.com/…"]
+    assert "TaskCancelled" in line
+    assert "types mai" in line
+
+
 def test_without_a_file_it_says_how(world: World) -> None:
     assert "HOLDFAST_WEBHOOKS" in world.cli("hooks", "list").output
 

@@ -78,6 +78,28 @@ def test_doctor_marks_a_setting_and_only_what_may_lose_tasks_is_not_clean(
     assert (health["clean"], health["durable"]) == (False, False)
 
 
+@pytest.mark.parametrize(
+    ("bad", "verdict"),
+    [(["persistence"], "1 setting is not good"), (["persistence", "clock"], "2 settings are not")],
+)
+def test_doctor_ends_with_what_the_exit_code_is_for(
+    world: World, monkeypatch: pytest.MonkeyPatch, bad: list[str], verdict: str
+) -> None:
+    async def checks(_: SqliteStore) -> list[Check]:
+        return [Check(name=name, good=False, says="is not as it should be") for name in bad]
+
+    world.work_until_rested(world.send())
+    monkeypatch.setattr(SqliteStore, "checks", checks)
+    monkeypatch.setattr(SqliteStore, "durable", False)
+    told = world.cli("doctor")
+    assert told.exit_code == Exit.FAILED
+    assert told.stdout.splitlines()[-1].startswith(verdict)
+    world.send()
+    assert world.cli("doctor").stdout.splitlines()[-1].startswith(f"1 finding, {verdict}")
+    monkeypatch.setattr(SqliteStore, "durable", True)
+    assert world.cli("doctor").stdout.splitlines()[-1] == "1 finding"
+
+
 def test_doctor_fits_80_columns_and_says_all_in_a_pipe_on_one_line(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,8 +242,8 @@ def test_audit_fits_80_columns_and_tells_the_outcome(world: World) -> None:
     assert max(map(len, told)) <= 80
     assert told[0].split()[:5] == ["ID", "ACTOR", "COMMAND", "OUTCOME", "AGO"]
     refused, done = (line.split() for line in told[1:])
-    short = f"{task_id[:8]}…{task_id[-8:]}"
-    assert (refused[0], *refused[2:4]) == (short, "pause", "refused")
+    short = f"…{task_id[-6:]}"
+    assert (refused[0], *refused[2:5]) == (short, "pause", "refused:", "illegal-transition")
     assert (done[0], *done[2:4]) == (short, "pause", Status.PAUSED)
     assert task_id in world.cli("audit", columns=150).stdout
     assert len(world.json("audit", "--limit", "1")["entries"]) == 1
@@ -256,6 +278,52 @@ def test_a_request_refused_at_the_door_leaves_room_for_who_and_when(
         told
     )
     assert world.json("audit")["entries"][0]["command"] == route
+
+
+@pytest.mark.parametrize("code", ["not-suspended", "illegal-transition"])
+@pytest.mark.parametrize("actor", ["api:ann", "api:somebody-with-a-long-name"])
+def test_who_was_refused_what_and_why_it_was_asked_are_seen_in_80_columns(
+    world: World, actor: str, code: str
+) -> None:
+    task_id = world.upgrade(tenant="t-1")
+    by = By(actor=actor, origin="10.0.0.7", reason="the endpoint is back since this morning")
+    entry = Audit(
+        task_id=task_id,
+        command="resume",
+        by=by,
+        at=time.time() - 12_000,
+        before=Status.PENDING,
+        after=Status.PENDING,
+        refused=code,
+    )
+    world.do(lambda made: made.app.store.audit(entry))
+    told = world.cli("audit").stdout.splitlines()
+    assert max(map(len, told)) <= 80
+    assert told[0].split() == ["ID", "ACTOR", "COMMAND", "OUTCOME", "AGO", "REASON"]
+    shown = "api:some…ong-name" if len(actor) > 20 else actor
+    assert all(word in told[1] for word in (shown, f" refused: {code} ", " 3h20m ", " the e", "…"))
+    wide = world.cli("audit", columns=200).stdout.splitlines()[0].split()
+    assert wide[-3:] == ["REASON", "WAS", "FROM"], "what is left out first is last"
+
+
+def test_a_plan_and_a_long_code_leave_the_outcome_whole(world: World) -> None:
+    world.upgrade(tenant="t-1")
+    by = By(actor="api:somebody-with-a-long-name")
+    entry = Audit(
+        task_id="trigger:every-night-at-three",
+        command="a command of many words",
+        by=by,
+        at=time.time() - 5000,
+        before="",
+        after="",
+        refused="store-partly-unavailable",
+    )
+    world.do(lambda made: made.app.store.audit(entry))
+    told = world.cli("audit").stdout.splitlines()
+    assert max(map(len, told)) <= 80
+    assert told[0].split() == ["ID", "ACTOR", "COMMAND", "OUTCOME"]
+    whole = ("trigger:…hree", "api:some…ong-name", "refused: store-partly-unavailable")
+    assert all(word in told[1] for word in whole)
 
 
 def test_a_long_audit_goes_on_at_its_cursor(world: World) -> None:

@@ -30,12 +30,29 @@ def test_a_pause_is_listed_with_who_and_why_until_it_is_resumed(world: World) ->
     assert queue["intakePaused"]["reason"] == "the database is down"
     assert queue["claimingPaused"]["actor"].startswith("cli:")
     listed = world.cli("queues", "list").stdout.splitlines()
-    assert listed[1].split()[:4] == ["default", "1", "paused", "paused"]
+    words = listed[1].split()
+    assert (words[:2], words[3:5]) == (["default", "1"], ["paused", "paused"])
     assert "the database is down" in listed[1]
 
     world.cli("queues", "resume", "default")
     [queue] = world.json("queues", "list")["queues"]
     assert (queue["intakePaused"], queue["claimingPaused"]) == (None, None)
+
+
+@pytest.mark.parametrize("name", ["default", telling.QUEUE])
+def test_how_long_its_oldest_waits_is_seen_while_a_pause_stands(world: World, name: str) -> None:
+    """In 80 columns: of the long words of who paused it there is as much as fits."""
+    by = By(actor="api:somebody-with-a-long-name", reason="the database is down until Monday")
+    world.upgrade(queue="default")
+    turned = (Switch.CLAIMING, name)
+    world.do(lambda made: turn_queue(made.app.store, *turned, on=False, by=by, now=0.0))
+    told = world.cli("queues", "list").stdout.splitlines()
+    assert max(map(len, told)) <= 80
+    columns = ["QUEUE", "WAITING", "OLDEST", "INTAKE", "CLAIMING", "BY", "REASON"]
+    assert told[0].split()[:7] == columns
+    [line] = [one for one in told[1:] if one.startswith(f"{name} ")]
+    assert line.split()[3:5] == ["on", "paused"]
+    assert all(word in line for word in (" api:", "… ", "the data", "…"))
 
 
 @pytest.mark.parametrize("named", ["intake", "claiming"])

@@ -18,9 +18,10 @@ from holdfast.cli.shapes import audit_shape
 from holdfast.cli.show import GAP, console, hint, print_fields, print_json, print_table, say
 from holdfast.domain.audit import Audit
 
-SEEN = 5  # columns, however narrow it is
-WORTH = 6  # columns, for which ids are shortened
-SHORT_CHARS = 20
+SEEN = 4  # columns, however narrow it is
+WORTH = ("ID", "ACTOR", "COMMAND", "OUTCOME", "AGO", "REASON")  # for which ids are shortened
+SHRINKS = {"COMMAND": 9, "REASON": 6}
+REASON_CHARS = 20  # as much of it is worth that
 
 OfTask = Annotated[
     str | None,
@@ -70,19 +71,25 @@ def _print(entries: Sequence[Audit], now: float) -> None:
     """Who, what and how it ended are seen in any terminal; what that costs is ids in full."""
     rows = [_row(entry, now) for entry in entries]
     if _needed(rows) > console().width:
-        rows = [row | {name: _short(row[name]) for name in ("ID", "ACTOR")} for row in rows]
+        rows = [row | {"ID": _id(row["ID"]), "ACTOR": _short(row["ACTOR"], 8, 8)} for row in rows]
         hint("ids are shortened: a wider terminal or --json has them in full")
-    print_table(rows, keep=SEEN)
+    print_table(rows, keep=SEEN, shrinks=SHRINKS)
 
 
 def _needed(rows: Sequence[dict[str, str]]) -> int:
     """How wide the columns are that should be seen."""
-    names = list(rows[0])[:WORTH] if rows else []
-    return sum(max(len(name), *(len(row[name]) for row in rows)) + GAP for name in names) - GAP
+    wide = {name: max(len(name), *(len(row[name]) for row in rows)) for name in WORTH if rows}
+    wide["REASON"] = min(wide.get("REASON", 0), REASON_CHARS)
+    return sum(wide.values()) + GAP * (len(wide) - 1)
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= SHORT_CHARS else f"{text[:8]}…{text[-8:]}"
+def _id(text: str) -> str:
+    """What differs is the end of a task's id; plan:ID and the like also say what they are of."""
+    return _short(text, 8, 4) if ":" in text else _short(text, 0, 6)
+
+
+def _short(text: str, first: int, last: int) -> str:
+    return text if len(text) <= first + 1 + last else f"{text[:first]}…{text[-last:]}"
 
 
 def _row(entry: Audit, now: float) -> dict[str, str]:
@@ -90,9 +97,8 @@ def _row(entry: Audit, now: float) -> dict[str, str]:
         "ID": entry.task_id,
         "ACTOR": entry.by.actor,
         "COMMAND": _command(entry),
-        "OUTCOME": "refused" if entry.refused else entry.after,
+        "OUTCOME": f"refused: {entry.refused}" if entry.refused else entry.after,
         "AGO": span(now - entry.at),
-        "REFUSED": entry.refused or "-",
         "REASON": hiding.text(entry.by.reason or "-"),
         "WAS": entry.before,
         "FROM": entry.by.origin or "-",

@@ -91,8 +91,16 @@ def _print(health: Health, now: float) -> None:
         item("stuck", told)
     for told in health.waiting:
         item("waits for a person", told, style="yellow")
-    left = len(health.stuck) + sum(not one.mended for one in health.findings)
     if health.clean:
         say("everything agrees, nothing is stuck", style="green")
-    elif left:
-        say(f"{count(left, 'finding')}", style="bold red")
+    else:
+        say(_verdict(health), style="bold red")
+
+
+def _verdict(health: Health) -> str:
+    """What the exit code is 1 for; a setting is that only where it may lose tasks."""
+    left = len(health.stuck) + sum(not one.mended for one in health.findings)
+    bad = sum(not check.good for check in health.checks)
+    settings = f"{count(bad, 'setting')} {'is' if bad == 1 else 'are'} not good"
+    told = [count(left, "finding")] if left else []
+    return ", ".join(told if health.durable else [*told, settings])

@@ -25,6 +25,7 @@ from holdfast.sinks.signing import Secret
 hooks = typer.Typer(help="Webhooks: who is told of what, and whether it arrives.")
 
 WAIT_SECONDS = 30.0
+SHRINKS = {"EVENTS": 10, "ONLY": 10}
 
 
 @hooks.callback()
@@ -43,7 +44,7 @@ def listed(json: opt.Json = False) -> None:
     if json:
         print_json({"hooks": shown, "callbacks": telling.CALLBACK in found.secrets})
         return
-    print_table([_row(one) for one in shown], keep=2)
+    print_table([_row(one) for one in shown], keep=2, shrinks=SHRINKS)
     if not shown:
         hint(f"no hook is configured: {FILE} names the file")
     if telling.CALLBACK not in found.secrets:
@@ -68,9 +69,9 @@ def _row(one: dict[str, Any]) -> Row:
     ]
     return {
         "HOOK": one["name"],
+        "URL": one["url"],
         "EVENTS": ", ".join(one["events"]),
         "ONLY": "; ".join(only) or "-",
-        "URL": one["url"],
     }
 
 

@@ -17,6 +17,8 @@ from holdfast.domain.task import Place
 from holdfast.observe.snapshot import Snapshot
 from holdfast.ports import Switch
 
+SHRINKS = {"BY": 10, "REASON": 10}
+
 queues = typer.Typer(help="How full queues are; pause and resume them, over all machines.")
 
 TURNED = (
@@ -52,7 +54,7 @@ def listed(context: typer.Context, json: opt.Json = False) -> None:
     if json:
         print_json({"queues": found})
         return
-    print_table([_row(one) for one in found], keep=4)
+    print_table([_row(one) for one in found], keep=3, shrinks=SHRINKS)
     if not found:
         hint("no queue has tasks or a live worker")
 
@@ -68,12 +70,12 @@ def _row(one: dict[str, Any]) -> Row:
     return {
         "QUEUE": one["queue"],
         "WAITING": str(one["backlog"]),
+        "OLDEST": span(one["oldestAgeSeconds"]) if one["backlog"] else "-",
         "INTAKE": _state(one["intakePaused"]),
         "CLAIMING": _state(one["claimingPaused"]),
         "BY": _said(one, "actor"),
         "REASON": _said(one, "reason"),
         "LEASED": str(one["places"][Place.LEASED]),
-        "OLDEST": span(one["oldestAgeSeconds"]) if one["backlog"] else "-",
     }
 
 

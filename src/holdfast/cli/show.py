@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,8 +19,8 @@ from holdfast.domain.plain import plain_json, plain_line
 from holdfast.domain.state import SETTLED, SUSPENDED, Status
 
 GAP = 2
-SHRINKING = "SAYS"  # what an error says: cut short rather than left out
-SHRUNK_CHARS = 20
+SHRUNK_CHARS = 20  # of a column that may shrink, before the next is shown beside it
+SAYS: Mapping[str, int] = {"SAYS": SHRUNK_CHARS}  # what an error says
 PIPE_WIDTH = 500  # nobody reads a pipe by columns: drop and cut nothing
 CELL_LIMIT = 200
 
@@ -82,27 +82,30 @@ def print_json(value: Any) -> None:
     print(plain_json(body))
 
 
-def print_table(rows: Sequence[Row], *, keep: int) -> None:
+def print_table(rows: Sequence[Row], *, keep: int, shrinks: Mapping[str, int] = SAYS) -> None:
     """The columns of the rows, in order. What does not fit is left out from the right, but for
-    the first ``keep`` columns, and named in a hint; ids and the like are never cut."""
+    the first ``keep`` columns, and named in a hint; ids and the like are never cut. Those
+    that may shrink are cut short, down to so many characters, rather than left out."""
     if not rows:
         return
     target = console()
-    table, left_out = table_of(rows, keep=keep, width=target.width)
+    table, left_out = table_of(rows, keep=keep, width=target.width, shrinks=shrinks)
     target.print(table)
     if left_out:
         hint(f"no room for {', '.join(left_out)}: a wider terminal or --json has all")
 
 
-def table_of(rows: Sequence[Row], *, keep: int, width: int) -> tuple[Table, list[str]]:
+def table_of(
+    rows: Sequence[Row], *, keep: int, width: int, shrinks: Mapping[str, int] = SAYS
+) -> tuple[Table, list[str]]:
     """And the names of the columns that had no room."""
     shown = [{name: _cell(value) for name, value in row.items()} for row in rows]
     natural = {name: _natural_width(name, shown) for name in shown[0]}
-    columns = _fitting(natural, keep, width)
+    columns = _fitting(natural, keep, width, shrinks)
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), show_edge=False)
     for name, wide in columns.items():
         least = wide if name == "ID" else None  # it is there to be copied
-        most = wide if name == SHRINKING else None
+        most = wide if name in shrinks else None
         table.add_column(name, no_wrap=True, overflow="ellipsis", min_width=least, max_width=most)
     for row in shown:
         table.add_row(*(row[name] for name in columns))
@@ -113,20 +116,32 @@ def _natural_width(name: str, rows: Sequence[Mapping[str, Text]]) -> int:
     return max(cell_len(name), *(cell_len(row[name].plain) for row in rows))
 
 
-def _fitting(natural: Mapping[str, int], keep: int, width: int) -> dict[str, int]:
-    """The columns that are shown, and how wide; the one that shrinks has what the rest leaves."""
+def _fitting(
+    natural: Mapping[str, int], keep: int, width: int, shrinks: Mapping[str, int]
+) -> dict[str, int]:
+    """The columns that are shown, and how wide; those that shrink have what the rest leaves."""
     columns: dict[str, int] = {}
     left = width
     for name, wide in natural.items():
-        least = min(wide, SHRUNK_CHARS) if name == SHRINKING else wide
-        if len(columns) >= keep and least > left:
+        least = min(wide, shrinks.get(name, wide))
+        wished = 0 if name in shrinks else _wished(columns, natural, shrinks)
+        if len(columns) >= keep and least + wished > left:
             continue
         columns[name] = least
         left -= least + GAP
-    if SHRINKING in columns:
-        room = max(len(SHRINKING), columns[SHRINKING] + left + GAP)
-        columns[SHRINKING] = min(natural[SHRINKING], room)
+    spare = left + GAP
+    for name in shrinks:
+        if name in columns:
+            least = columns[name]
+            columns[name] = min(natural[name], max(len(name), least + spare))
+            spare -= columns[name] - least
     return columns
+
+
+def _wished(columns: Mapping[str, int], natural: Mapping[str, int], shrinks: Iterable[str]) -> int:
+    """What those that shrink should have before a column behind them gets room."""
+    shrunk = [name for name in shrinks if name in columns]
+    return sum(max(0, min(natural[name], SHRUNK_CHARS) - columns[name]) for name in shrunk)
 
 
 def _cell(value: Cell) -> Text:

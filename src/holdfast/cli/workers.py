@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -12,8 +13,11 @@ from holdfast.app.phrases import span
 from holdfast.cli import options as opt
 from holdfast.cli.session import Session, run
 from holdfast.cli.show import Row, hint, print_json, print_table, say
+from holdfast.registry import OWN_QUEUES
 
 workers = typer.Typer(help="Who runs, on all machines; ask one to stop.")
+
+SHRINKS = {"QUEUES": 40}  # which it serves is worth more than when it was seen
 
 Name = Annotated[str, typer.Argument(metavar="WORKER", help="As the list names it.")]
 
@@ -40,20 +44,27 @@ def listed(context: typer.Context, json: opt.Json = False) -> None:
     if json:
         print_json({"workers": found})
         return
-    print_table([_row(one) for one in found], keep=3)
+    common = {name for name in OWN_QUEUES if all(name in one["queues"] for one in found)}
+    print_table([_row(one, common) for one in found], keep=4, shrinks=SHRINKS)
     if not found:
         hint("no worker was seen lately; start one: `holdfast worker APP`")
 
 
-def _row(one: dict[str, Any]) -> Row:
+def _row(one: dict[str, Any], common: Collection[str]) -> Row:
     state = "draining" if one["draining"] else "live"
     return {
         "WORKER": one["worker"],
         "STATE": state if one["live"] else "gone",
-        "BUSY": f"{one['running']}/{one['slots']}",
+        "BUSY": f"{one['running']}/{one['slots']}" if one["live"] else "-",  # others have its tasks
+        "QUEUES": ", ".join(_telling(one["queues"], common)),
         "SEEN": f"{span(one['seenSecondsAgo'])} ago",
-        "QUEUES": ", ".join(one["queues"]),
     }
+
+
+def _telling(queues: Sequence[str], common: Collection[str]) -> Sequence[str]:
+    """Of the engine's own only those that not every worker serves, and last: it may be cut."""
+    told = [name for name in queues if name not in common] or queues
+    return sorted(told, key=lambda name: name in OWN_QUEUES)
 
 
 @workers.command(epilog="JSON: worker, changed (false: it had been asked already).")
