@@ -106,6 +106,37 @@ def test_suspended_tasks_are_told_with_their_number() -> None:
     assert "3" in alert.says
 
 
+def test_one_is_not_told_as_many() -> None:
+    limits = Thresholds(backlog={"*": 0}, checkpoints=0, tenant_locks=0)
+
+    def said(number: int) -> list[str]:
+        facts = snapshot(
+            snapshot_of={"findings": {"I2": number}},
+            **waiting("mail", number),
+            by_status={Status.FAILED: number},
+            checkpoints=number,
+            locks=number,
+        )
+        return [alert.says for alert in judge(facts, limits, {}, now=NOW).values()]
+
+    assert said(1) == [
+        "1 checkpoint of unsettled tasks, threshold 0",
+        "1 tenant is locked, threshold 0",
+        "1 lock and its task do not agree: see `holdfast doctor`",
+        "1 suspended task waits for a person",
+        "1 task waits in queue mail, threshold 0",
+        "1 ready, no worker serves queue mail",
+    ]
+    assert said(2) == [
+        "2 checkpoints of unsettled tasks, threshold 0",
+        "2 tenants are locked, threshold 0",
+        "2 locks and their tasks do not agree: see `holdfast doctor`",
+        "2 suspended tasks wait for a person",
+        "2 tasks wait in queue mail, threshold 0",
+        "2 ready, no worker serves queue mail",
+    ]
+
+
 @pytest.mark.parametrize(
     "workers",
     [

@@ -20,7 +20,7 @@ from holdfast.app.shapes import at
 from holdfast.domain import telling
 from holdfast.domain.errors import StoreError
 from holdfast.domain.telling import Delivery, Hook
-from holdfast.observe.alerts import AlertCleared, AlertRaised, Alerts, Name
+from holdfast.observe.alerts import AlertCleared, AlertRaised, Name
 from holdfast.observe.snapshot import Alert
 
 if TYPE_CHECKING:
@@ -32,9 +32,10 @@ Change: TypeAlias = AlertRaised | AlertCleared
 
 UNTOLD_LIMIT = 200  # changes, while the store is away; beyond it the oldest are forgotten
 PAGE, LOOK = 50, 500  # deliveries that are loaded together
-FIRST_FEW = 8
+FIRST_FEW = 2  # what raises it or what clears it is the first of a day
 NUMBERS_MAX = 1_000  # of one alert on one day
 DAY_SECONDS = 86_400
+KEEP_SECONDS = 3.0 * DAY_SECONDS  # so that all of yesterday is there
 
 
 class Line(NamedTuple):
@@ -48,6 +49,23 @@ class Line(NamedTuple):
         code, queue = self.alert
         of = hashlib.blake2s(f"{code}\n{queue}\n{self.hook}".encode(), digest_size=8)
         return f"alert-{of.hexdigest()}-{self.day}-{number}"
+
+
+class Last(NamedTuple):
+    """Of a line; false: there is none."""
+
+    line: Line
+    number: int
+
+    def __bool__(self) -> bool:
+        return self.number > 0
+
+
+class Told(NamedTuple):
+    """The last word to some hook: that it stands, that it has ended."""
+
+    raised: dict[Name, Alert]
+    cleared: set[Name]
 
 
 class AlertTelling:
@@ -68,25 +86,28 @@ class AlertTelling:
                 return
             self._untold.popleft()
 
-    async def raised(self, names: Collection[Name]) -> Alerts:
-        """Of these, what hooks believe to stand: last told as raised, today or yesterday."""
+    async def told(self, names: Collection[Name]) -> Told:
+        """What hooks were last told of these, today or yesterday."""
         today = _day(self._app.clock.now())
         lines = [
             Line(hook.name, name, day)
-            for day in (today - 1, today)
+            for day in (today - 1, today, today + 1)
             for hook in self._hooks()
             for name in names
         ]
         newest = {(line.hook, line.alert): line for line in await self._begun(lines)}
-        found: dict[Name, Alert] = {}
+        found = Told({}, set())
         for line in newest.values():
-            detail = await self._app.store.detail(self._home(line, await self._last(line)))
-            if detail is not None and (alert := _raised_by(detail.payload)):
-                found[line.alert] = alert
+            last = await self._last(line)
+            if last.number % 2 == 0:
+                found.cleared.add(line.alert)
+                continue
+            if alert := _alert_in(await self._payload(last)):
+                found.raised[line.alert] = alert
         return found
 
     async def _begun(self, lines: Sequence[Line]) -> list[Line]:
-        """Those with a delivery; the first few may be gone by now."""
+        """Those with a delivery."""
         ids = [(line, self._home(line, n)) for line in lines for n in range(1, FIRST_FEW + 1)]
         begun: dict[Line, None] = {}
         for start in range(0, len(ids), LOOK):
@@ -97,23 +118,37 @@ class AlertTelling:
 
     async def _tell(self, hook: Hook, change: Change) -> None:
         alert, is_raised = change.alert, isinstance(change, AlertRaised)
-        line = Line(hook.name, (alert.code, alert.queue), _day(change.at))
-        last = await self._last(line)
-        known = last or await self._last(line._replace(day=line.day - 1))
-        if known and known % 2 == is_raised:
-            return
-        number = last + 1 if (last + 1) % 2 == is_raised else last + 2
+        line, last = await self._newest(hook, change)
+        if last and (last.number % 2 == is_raised or change.at < await self._when(last)):
+            return  # that was told already, or something newer was
+        number = last.number if last.line == line else 0
+        number += 1 if (number + 1) % 2 == is_raised else 2
         if number > NUMBERS_MAX:
             log.error("alert %s changes too often: %s is not told", alert.code, hook.name)
             return
         event = type(change).__name__
         to = f"{telling.HOOK}{hook.name}" if hook.wants(event) else telling.NOBODY
         data = msgspec.to_builtins(alert) | {"since": at(alert.since)}
-        task_id = self._home(line, number)
-        await self._app.teller.tell(to, event, change.at, data, task_id=task_id)
+        await self._app.teller.tell(
+            to,
+            event,
+            change.at,
+            data,
+            task_id=self._home(line, number),
+            keep_seconds=KEEP_SECONDS,
+        )
 
-    async def _last(self, line: Line) -> int:
-        """The highest number; 0: there is none."""
+    async def _newest(self, hook: Hook, change: Change) -> tuple[Line, Last]:
+        """Where it goes on, and what was told last: a clock that is ahead may be past midnight."""
+        alert, day = change.alert, _day(change.at)
+        today = Line(hook.name, (alert.code, alert.queue), day)
+        for line in (today._replace(day=day + 1), today, today._replace(day=day - 1)):
+            if last := await self._last(line):
+                return (line if line.day > day else today), last
+        return today, Last(today, 0)
+
+    async def _last(self, line: Line) -> Last:
+        """The one with the highest number."""
         last = 0
         while last < NUMBERS_MAX:
             numbers = range(last + 1, last + PAGE + 1)
@@ -122,7 +157,16 @@ class AlertTelling:
             if not there:
                 break
             last = there[-1]
-        return last
+        return Last(line, last)
+
+    async def _when(self, last: Last) -> float:
+        """When what it tells of has happened."""
+        told = _read(await self._payload(last))
+        return told.at if told is not None else 0.0
+
+    async def _payload(self, last: Last) -> bytes:
+        detail = await self._app.store.detail(self._home(last.line, last.number))
+        return detail.payload if detail is not None else b""
 
     def _hooks(self) -> list[Hook]:
         """Those that hear of alerts."""
@@ -133,13 +177,19 @@ class AlertTelling:
         return self._app.store.home(line.id(number), tenant=None, key=None)
 
 
-def _raised_by(payload: bytes) -> Alert | None:
-    """None: it tells of an end, or nobody here can read it."""
+def _read(payload: bytes) -> Delivery | None:
     try:
-        told = msgspec.json.decode(payload, type=Delivery)
-        if told.event != AlertRaised.__name__:
-            return None
-        return msgspec.convert(msgspec.json.decode(told.data) | {"since": told.at}, Alert)
+        return msgspec.json.decode(payload, type=Delivery)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _alert_in(payload: bytes) -> Alert | None:
+    """None: nobody here can read it."""
+    told = _read(payload)
+    try:
+        of = msgspec.json.decode(told.data) | {"since": told.at} if told else None
+        return msgspec.convert(of, Alert)
     except msgspec.MsgspecError:
         log.warning("an alert that was told cannot be read; its end may not be told")
         return None

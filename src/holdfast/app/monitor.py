@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
-from holdfast.app.alerting import AlertTelling, Change
+from holdfast.app.alerting import AlertTelling, Change, Told
 from holdfast.domain.errors import HoldfastError, StoreError
 from holdfast.observe import alerts
-from holdfast.observe.alerts import AlertRaised, Alerts, Thresholds
+from holdfast.observe.alerts import AlertRaised, Alerts, Name, Thresholds
 from holdfast.observe.snapshot import Alert, Snapshot
 from holdfast.ports import Clock
 from holdfast.runtime.timing import sleep
@@ -28,6 +28,7 @@ FRESH_SECONDS = 2.0  # so long one look serves all
 JUDGE_SECONDS = 5.0
 EXAMINE_SECONDS = 300.0
 EXAMINE_SHARE = 0.02  # of the time at most: an examination walks through all tasks
+RECALL_SECONDS = 60.0
 FINDINGS_LIMIT = 1_000
 SUBSCRIBERS_LIMIT = 1_000
 
@@ -47,7 +48,7 @@ class Monitor:
         self._limits = Thresholds(backlog=app.settings.backlog)
         self._standing: Alerts = {}
         self._told: Alerts = {}
-        self._asked = False  # what was told before this process looked
+        self._asked_at = 0.0  # what was told
         self._findings: Mapping[str, int] | None = None
         self._seen: Snapshot | None = None
         self._seen_at = 0.0
@@ -100,24 +101,44 @@ class Monitor:
         now = self._clock.now()
         try:
             facts = await self._facts()
-            recalled = await self._recalled(facts)
+            told = await self._recalled(facts)
+            if told.raised or told.cleared:
+                facts = await self._facts()  # no older than what was told
         except (StoreError, TimeoutError) as error:
             self._standing = alerts.away(str(error), self._standing, now=now)
             raise
-        known = {**recalled, **self._standing}
-        self._standing = alerts.judge(facts, self._limits, known, now=now)
-        ended = {name: one for name, one in recalled.items() if name not in self._standing}
-        self._told = {**ended, **self._told}
+        self._judge(facts, told, now)
         return replace(facts, alerts=self.alerts)
 
-    async def _recalled(self, facts: Snapshot) -> Alerts:
-        """At the first look: one who starts judges on from what others have told as raised, so it
-        clears where they would, and tells of what has ended while nobody looked."""
-        if self._asked:
-            return {}
-        raised = await self._telling.raised(alerts.shared(facts.queues))
-        self._asked = True
-        return raised
+    async def _recalled(self, facts: Snapshot) -> Told:
+        """Now and then: what hooks were last told, maybe by services that are gone."""
+        if self._asked_at and self._clock.steady() - self._asked_at < RECALL_SECONDS:
+            return Told({}, set())
+        told = await self._telling.told([*self._shared(facts), *alerts.OF_ONE_PROCESS])
+        self._asked_at = self._clock.steady()
+        return told
+
+    def _judge(self, facts: Snapshot, told: Told, now: float) -> None:
+        """On from what was told last, so that all services clear at the same value. What was told
+        and is not so is told again, as it is."""
+        shared = set(self._shared(facts))
+        raised = {name: one for name, one in told.raised.items() if name in shared}
+        ended = (told.cleared & shared) - raised.keys()
+        own = {name: one for name, one in self._standing.items() if name not in ended}
+        self._standing = alerts.judge(facts, self._limits, {**raised, **own}, now=now)
+        wrong = told.cleared & self._standing.keys()
+        self._told = {
+            **{name: one for name, one in raised.items() if name not in self._standing},
+            **{name: one for name, one in self._told.items() if name not in wrong},
+        }
+
+    def _shared(self, facts: Snapshot) -> list[Name]:
+        """Also of queues that have no task any more."""
+        app = self._app
+        types = map(app.registry.find, app.registry.names())
+        declared = (one.queue for one in types if one is not None)
+        known = {*facts.queues, *declared, *app.settings.queue_names, *app.settings.backlog}
+        return alerts.shared(sorted(known - {alerts.EVERY_OTHER}))
 
     async def _facts(self) -> Snapshot:
         app, store = self._app, self._app.store

@@ -75,12 +75,21 @@ class Teller:
         return replace(change, follows=follows) if follows else change
 
     async def tell(
-        self, to: str, event: str, when: float, data: dict[str, Any], *, task_id: str = ""
+        self,
+        to: str,
+        event: str,
+        when: float,
+        data: dict[str, Any],
+        *,
+        task_id: str = "",
+        keep_seconds: float | None = None,
     ) -> str:
         """What no write brings along; the id of its delivery. It is taken in however many wait."""
         store, now = self._app.store, self._app.clock.now()
         task_id = task_id or store.home(self._new_id(), tenant=None, key=None)
         record = replace(making.record(self._declared, now=now), id=task_id)
+        if keep_seconds is not None:
+            record = replace(record, keep_seconds=keep_seconds)
         submission = decide.submit(record, self._payload(to, event, when, data), "")
         await store.insert([submission], depth_limit=NO_LIMIT)
         return task_id

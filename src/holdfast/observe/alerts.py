@@ -31,10 +31,11 @@ SEVERITIES: Mapping[str, Severity] = {
     "store-away": Severity.PAGE,
 }
 OF_QUEUES = ("backlog", "no-workers", "oldest-age")
-OF_ONE_PROCESS = ("event-lag", "not-durable", "store-away")
 
 Name: TypeAlias = tuple[str, str]  # code and queue
 LONE_LOCK: Name = ("lone-lock", "")
+OF_ONE_PROCESS: tuple[Name, ...] = (("event-lag", ""), ("not-durable", ""))
+STORE_AWAY: Name = ("store-away", "")  # of one process, too, and nobody can ask meanwhile
 Alerts: TypeAlias = Mapping[Name, Alert]
 
 
@@ -70,8 +71,9 @@ class Measure(msgspec.Struct, frozen=True):
 
 def shared(queues: Iterable[str]) -> list[Name]:
     """All that every process sees alike, sooner or later."""
-    of_store = [(code, "") for code in SEVERITIES if code not in (*OF_QUEUES, *OF_ONE_PROCESS)]
-    return of_store + [(code, queue) for queue in queues for code in OF_QUEUES]
+    of_store = [(code, "") for code in SEVERITIES if code not in OF_QUEUES]
+    of_all = [name for name in of_store if name not in (*OF_ONE_PROCESS, STORE_AWAY)]
+    return of_all + [(code, queue) for queue in queues for code in OF_QUEUES]
 
 
 def judge(facts: Snapshot, limits: Thresholds, before: Alerts, *, now: float) -> Alerts:
@@ -136,17 +138,22 @@ def _measures(facts: Snapshot, limits: Thresholds) -> Iterator[Measure]:
 def _of_the_store(facts: Snapshot, limits: Thresholds) -> Iterator[Measure]:
     stats, lone = facts.stats, (facts.findings or {}).get("I2", 0)
     lag, most = facts.event_lag_seconds, limits.event_lag_seconds
-    held = f"{stats.checkpoints} checkpoints of unsettled tasks, threshold {limits.checkpoints}"
-    locked = f"{stats.locks} tenants are locked, threshold {limits.tenant_locks}"
+    held = _some(stats.checkpoints, "checkpoint", "checkpoints")
+    held += f" of unsettled tasks, threshold {limits.checkpoints}"
+    locked = _some(stats.locks, "tenant is locked", "tenants are locked")
+    locked += f", threshold {limits.tenant_locks}"
     yield Measure("checkpoints", stats.checkpoints, limits.checkpoints, held)
     yield Measure("tenant-locks", stats.locks, limits.tenant_locks, locked)
-    yield Measure(
-        "lone-lock", lone, 0, f"{lone} locks and tasks do not agree: see `holdfast doctor`"
-    )
+    differ = _some(lone, "lock and its task do", "locks and their tasks do")
+    yield Measure("lone-lock", lone, 0, f"{differ} not agree: see `holdfast doctor`")
     yield Measure("event-lag", lag, most, f"events reach their readers {lag:.1f} s late")
     yield Measure("not-durable", int(not facts.durable), 0, _not_durable(facts))
-    said = f"{facts.suspended} suspended tasks wait for a person"
-    yield Measure("suspended", facts.suspended, 0, said)
+    waits = _some(facts.suspended, "suspended task waits", "suspended tasks wait")
+    yield Measure("suspended", facts.suspended, 0, f"{waits} for a person")
+
+
+def _some(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
 
 
 def _not_durable(facts: Snapshot) -> str:
@@ -157,7 +164,8 @@ def _not_durable(facts: Snapshot) -> str:
 def _backlog(facts: Snapshot, limits: Thresholds, queue: str) -> Measure:
     limit = limits.backlog.get(queue, limits.backlog.get(EVERY_OTHER))
     waiting = facts.depth(queue)
-    says = f"{waiting} tasks wait in queue {queue}, threshold {limit}"
+    waits = _some(waiting, "task waits", "tasks wait")
+    says = f"{waits} in queue {queue}, threshold {limit}"
     return Measure("backlog", waiting, float("inf") if limit is None else limit, says, queue)
 
 
