@@ -223,6 +223,41 @@ async def test_want_of_room_to_ask_for_a_name_costs_no_try_and_is_not_its_fault(
     assert len(receiver.seen) == FAILURES_MAX + 1
 
 
+async def test_callbacks_cannot_put_the_receiver_of_a_hook_to_rest(
+    receiver: Receiver,
+    tmp_path: Path,
+    holdfast_engine: MakeEngine,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Their name leads where they may not go; the hook's may."""
+    monkeypatch.setattr(resolving, "_ask_system", lambda *_: ["127.0.0.1"])
+    ops = hook(receiver, "TaskCompleted", url=receiver.url("/oncall", host="hooks.test"))
+    app = telling_app(tmp_path, hooks={"ops": ops}, webhook_allow=["hooks.test"], callback_allow=[])
+    engine = holdfast_engine(app)
+    url = receiver.url("/any", host="hooks.test").replace("http:", "https:")
+    for _ in range(2 * FAILURES_MAX):
+        await (await submit(app, "mail.send", callback=url)).cancel()
+    await engine.drain()
+    assert {one.status for one in await deliveries(app)} == {Status.FAILED}
+    await submit(app, "mail.send")
+    await engine.drain()
+    assert [seen.path for seen in receiver.seen] == ["/oncall"]
+
+
+async def test_callbacks_that_fail_do_not_rest_the_hook_at_the_same_address(
+    tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    async with Receiver(*[answer(500)] * FAILURES_MAX, answer(200)) as shared:
+        app = telling_app(tmp_path, hooks={"ops": hook(shared, "TaskCompleted")})
+        engine = holdfast_engine(app)
+        for _ in range(FAILURES_MAX):
+            await (await submit(app, "mail.send", callback=shared.url())).cancel()
+        await engine.drain()
+        await submit(app, "mail.send")
+        await engine.drain()
+        assert len(shared.seen) == FAILURES_MAX + 1
+
+
 async def test_a_process_may_leave_deliveries_to_others(tmp_path: Path) -> None:
     app = telling_app(tmp_path, deliveries=False)
     async with app:

@@ -175,6 +175,21 @@ def test_a_sink_serves_one_event_loop_after_the_other(tmp_path: Path) -> None:
     asyncio.run(world.sink.close())
 
 
+async def test_a_thread_that_cannot_be_had_is_an_outage_and_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    world = SqliteWorld(tmp_path / "reports.db")
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none_left)
+        with pytest.raises(SinkUnavailable, match="gives no thread"):
+            await world.write(1)
+    async with made(world):
+        assert await world.write(2)
+
+
 HANGING = """
 import asyncio, threading
 from holdfast.domain.errors import SinkUnavailable

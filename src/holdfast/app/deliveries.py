@@ -89,7 +89,8 @@ class Deliverer:
     def __init__(self, app: Holdfast, hooks: Hooks) -> None:
         self._app = app
         self._hooks = hooks
-        self._receivers = Receivers(app)
+        # Apart: who may only submit must not be able to put the receivers of hooks to rest.
+        self._of_callbacks, self._of_others = Receivers(app), Receivers(app)
         self._posters: dict[Allowed, Poster] = {}
 
     async def deliver(self, ctx: Context, told: Delivery) -> dict[str, Any]:
@@ -102,7 +103,7 @@ class Deliverer:
         try:
             allowed = self._hooks.allowed_to(told.to)
             receiver = allowed.target(letter.url).authority
-            answered = await self._post(ctx, letter, receiver, allowed)
+            answered = await self._post(ctx, letter, told.to)
         except UrlRefused as error:
             raise Permanent(str(error)) from None
         except CannotResolveNow as error:
@@ -113,20 +114,20 @@ class Deliverer:
         ended = chat.ended(answered.status) if told.to == telling.TELEGRAM else None
         return ended or _judged(answered, receiver)
 
-    async def _post(
-        self, ctx: Context, letter: Letter, receiver: str, allowed: Allowed
-    ) -> Answered:
+    async def _post(self, ctx: Context, letter: Letter, to: str) -> Answered:
         """A host that does not answer is left alone as a whole; of one that answers, only the
         address that fails: others share the host."""
-        known, address = self._receivers, letter.url.partition("?")[0]
-        if wait := max(known.wait_seconds(receiver), known.wait_seconds(address)):
-            await self._later(ctx, wait, f"{receiver} has failed {FAILURES_MAX} times in a row")
-        with known.attempt(receiver) as at_host, known.attempt(address) as at_address:
+        known = self._of_callbacks if to == telling.CALLBACK else self._of_others
+        allowed, address = self._hooks.allowed_to(to), letter.url.partition("?")[0]
+        host = allowed.target(letter.url).shown
+        if wait := max(known.wait_seconds(host), known.wait_seconds(address)):
+            await self._later(ctx, wait, f"{host} has failed {FAILURES_MAX} times in a row")
+        with known.attempt(host) as at_host, known.attempt(address) as at_address:
             try:
                 answered = await self._posting(allowed).post(
                     letter.url, letter.body, letter.headers
                 )
-            except CannotResolveNow:
+            except (CannotResolveNow, UrlRefused):  # it was not asked
                 at_host.answered = at_address.answered = None
                 raise
             at_host.answered, at_address.answered = True, answered.status < 500

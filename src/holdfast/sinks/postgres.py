@@ -66,7 +66,8 @@ UNKNOWN_VALUES = (psycopg.ProgrammingError, psycopg.DataError, TypeError, ValueE
 _REFUSED = re.compile(
     r"""password\ authentication\ failed | no\ password\ supplied | pg_hba\.conf
     | (role|database)\ ".*"\ does\ not\ exist | is\ not\ permitted\ to\ log\ in
-    | permission\ denied\ for\ database | server\ does\ not\ support\ SSL""",
+    | permission\ denied\ for\ database | server\ does\ not\ support\ SSL
+    | unrecognized\ configuration\ parameter""",
     re.VERBOSE,
 )
 _PARAMETER = re.compile(r"\$(\d+)")
@@ -116,6 +117,7 @@ class Postgres(Tables):
         server, and wait five seconds for each of two answers."""
         use = Use()
         task = asyncio.create_task(self._use(use, work))
+        task.add_done_callback(_heard)
         with _told():
             try:
                 done, _ = await asyncio.wait({task}, timeout=self._timeout_seconds)
@@ -228,7 +230,6 @@ class Use:
 async def _end(task: asyncio.Task[Any], use: Use) -> None:
     """Nobody waits for its answer any more."""
     use.is_over = True
-    task.add_done_callback(_heard)
     connection = use.connection
     if connection is None:
         task.cancel()

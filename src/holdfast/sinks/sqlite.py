@@ -130,11 +130,19 @@ class Sqlite(Tables):
     def _put(self, work: Callable[[], R]) -> Call[R]:
         call = Call(work, timeout_seconds=self._timeout_seconds)
         with self._lock:
-            self._waiting.append(call)
             if not self._at_work:
-                self._at_work = True
-                threading.Thread(target=self._work, name="holdfast-sink", daemon=True).start()
+                self._start()
+            self._waiting.append(call)
         return call
+
+    def _start(self) -> None:
+        """It waits for the lock that is held here, so it finds what is put in next."""
+        try:
+            threading.Thread(target=self._work, name="holdfast-sink", daemon=True).start()
+        except RuntimeError as error:
+            said = "the system gives no thread"
+            raise SinkUnavailable(f"{self._path} cannot be written now: {said}") from error
+        self._at_work = True
 
     def _drop(self, call: Call[Any]) -> None:
         call.give_up()

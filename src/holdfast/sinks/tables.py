@@ -23,6 +23,7 @@ from holdfast.sinks.fences import (
 )
 
 KEY_COLUMN = "idempotency_key"
+COLUMNS_MAX = 1_600  # of a table of PostgreSQL; one of SQLite has 2 000
 TIMEOUT_SECONDS = 10.0
 
 CREATE_FENCES = (
@@ -134,6 +135,8 @@ def wrong_names(said: object) -> InvalidInput:
 
 def _checked_row(row: object) -> dict[str, Any]:
     columns = check_fields(row, kind="row")
+    if len(columns) > COLUMNS_MAX:
+        raise InvalidInput(f"the row has {len(columns)} columns: at most {COLUMNS_MAX}")
     folded = [name.lower() for name in columns]  # to SQLite, a and A are one column
     if KEY_COLUMN in folded:
         raise InvalidInput(f"the row has an {KEY_COLUMN} of its own; it is to be the key")
