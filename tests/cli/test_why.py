@@ -120,10 +120,25 @@ async def test_running_with_a_request_that_waits_for_the_stage(scene: Scene) -> 
     await scene.claim()
     control = scene.app.control.acting_as("ann", "desk-3")
     await control.pause(task_id, reason="freeze")
-    asked = "A pause was asked for by ann on desk-3 (freeze); it acts at the end of that stage."
+    asked = "A pause was asked for by ann on desk-3 (freeze); it acts at the end of the stage."
     assert asked in await scene.why(task_id)
     await control.cancel(task_id)
     assert "A cancel was asked for by ann on desk-3;" in await scene.why(task_id)
+
+
+async def test_a_cancel_in_the_last_stage_comes_too_late_and_says_so(scene: Scene) -> None:
+    task_id = await scene.submit()
+    task = await scene.claim()
+    control = scene.app.control.acting_as("ann", "desk-3")
+    done = decide.Done(result=b"null", data={}, started_at=0.0, duration_seconds=0.0)
+    now = scene.clock.now()
+    await scene.apply(decide.stage_done(task, done, checkpoint=None, now=now))
+    await control.cancel(task_id, reason="stop it")
+    assert "this is its last stage: it acts only if that fails." in await scene.why(task_id)
+    [task] = [one for one in await scene.store.load([task_id]) if one is not None]
+    await scene.apply(decide.complete(task, done, now=now))
+    late = "; the cancel that was asked for by ann on desk-3 (stop it) came too late."
+    assert late in await scene.why(task_id)
 
 
 async def test_a_lapsed_lease_is_about_to_be_taken_over(scene: Scene) -> None:

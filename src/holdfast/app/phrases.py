@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.domain.durations import written
+from holdfast.domain.task import Task
 
 _UNIT_SECONDS = (86_400, 3_600, 60, 1)
 
@@ -27,6 +28,13 @@ def some(names: Sequence[str], limit: int = 3) -> str:
     """``a, b, c and 4 more``"""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
+
+
+def acts(task: Task) -> str:
+    """When a cancel or a pause that was asked for does."""
+    if task.last_completed + 2 < len(task.stages):
+        return "it acts at the end of the stage"
+    return "this is its last stage: it acts only if that fails"
 
 
 def count(number: int, noun: str) -> str:

@@ -14,7 +14,7 @@ from holdfast.domain.errors import InvalidInput, WorkerNotFound
 from holdfast.domain.task import By
 from holdfast.ports import Store, Switch, Thrown
 
-ON, OFF = "on", "off"
+ON, OFF, WORKING, DRAINING = "on", "off", "working", "draining"  # as the audit has them
 
 
 async def intake_is_paused(store: Store, queues: Collection[str]) -> str | None:
@@ -33,8 +33,9 @@ async def turn_queue(
         raise InvalidInput(f"queue {queue!r} is the engine's own: bulk actions would stand still")
     if queue == telling.QUEUE and switch is Switch.INTAKE and not on:
         raise InvalidInput(f"queue {queue!r} takes in what has happened: pause its claiming")
-    command = f"{'resume' if on else 'pause'} {switch}"
-    entry = _entry(f"queue:{names.check('queue', queue)}", command, by, now, on=on)
+    command, about = f"{'resume' if on else 'pause'} {switch}", names.check("queue", queue)
+    was_on = not await _is_off(store, switch, queue)
+    entry = _entry(f"queue:{about}", command, by, now, ((OFF, ON)[was_on], (OFF, ON)[on]))
     return await store.throw(switch, queue, on=on, audit=entry)
 
 
@@ -64,11 +65,16 @@ async def drain_worker(
     known = await store.workers(live_within_seconds=live_within_seconds)
     if worker not in {one.beat.worker for one in known}:
         raise WorkerNotFound(worker)
-    entry = _entry(f"worker:{worker}", "drain", by, now, on=False)
+    before = DRAINING if await _is_off(store, Switch.DRAIN, worker) else WORKING
+    entry = _entry(f"worker:{worker}", "drain", by, now, (before, DRAINING))
     return await store.throw(Switch.DRAIN, worker, on=False, audit=entry)
 
 
-def _entry(about: str, command: str, by: By, now: float, *, on: bool) -> Audit:
+async def _is_off(store: Store, switch: Switch, name: str) -> bool:
+    return any((one.switch, one.name) == (switch, name) for one in await store.switches())
+
+
+def _entry(about: str, command: str, by: By, now: float, states: tuple[str, str]) -> Audit:
     names.check_text("reason", by.reason)
-    before, after = (OFF, ON) if on else (ON, OFF)
+    before, after = states
     return Audit(task_id=about, command=command, by=by, at=now, before=before, after=after)

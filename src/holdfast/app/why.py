@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from holdfast.app import switching
-from holdfast.app.phrases import ago, count, some, span
+from holdfast.app.phrases import acts, ago, count, some, span
 from holdfast.app.why_plan import awaited, is_driven
 from holdfast.domain import events as ev
 from holdfast.domain.envelope import iso
@@ -19,6 +19,10 @@ LINE_LOOKED_AT = 1000
 LIVE_LEASES = 1.2  # a worker beats at least thrice in a lease: past one it holds none
 SUSPENDED_HINT = (
     "`holdfast suspended resume {id}` tries again; `holdfast tasks rollback` undoes it and "
+    "`holdfast suspended discard` gives it up."
+)
+STUCK_BACK_HINT = (
+    "`holdfast suspended resume {id}` goes on with the rollback; "
     "`holdfast suspended discard` gives it up."
 )
 
@@ -214,11 +218,11 @@ class Explanation:
         return f" It says {progress.fraction:.0%}{said} ({self._back(progress.at)})."
 
     def _requests(self) -> str:
-        task, end = self._task, "at the end of that stage"
+        task = self._task
         if task.cancel_requested:
-            return f" A cancel was asked for{self._asked(ev.CancelRequested)}; it acts {end}."
+            return f" A cancel was asked for{self._asked(ev.CancelRequested)}; {acts(task)}."
         if task.pause_requested:
-            return f" A pause was asked for{self._asked(ev.PauseRequested)}; it acts {end}."
+            return f" A pause was asked for{self._asked(ev.PauseRequested)}; {acts(task)}."
         return ""
 
     # -- it rests
@@ -236,7 +240,8 @@ class Explanation:
             )
         failure = task.failure
         told = f"{failure.summary} (at stage {failure.stage!r})" if failure else "no error is kept"
-        hint = SUSPENDED_HINT.format(id=task.id)
+        is_back = task.status is Status.ROLLBACK_FAILED
+        hint = (STUCK_BACK_HINT if is_back else SUSPENDED_HINT).format(id=task.id)
         since = f"{task.status} since {span(self._dwelt)}"
         return f"It is {since} and waits for a person: {told}.{line} {hint}"
 
@@ -252,7 +257,10 @@ class Explanation:
     async def _settled(self) -> str:
         task = self._task
         by = self._asked(ev.CancelRequested, ev.TaskCancelled, ev.TaskDiscarded, ev.TaskRollingBack)
-        told = "" if task.status is Status.COMPLETED else by
+        told = by
+        if task.status is Status.COMPLETED:
+            late = any(self._last(ev.CancelRequested))
+            told = f"; the cancel that was asked for{by} came too late" if late else ""
         when = self._back(task.settled_at or task.status_since)
         return f"It has ended: {task.status} {when}{told}. Nothing more happens by itself."
 

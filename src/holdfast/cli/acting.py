@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from rich.text import Text
 
+from holdfast.app.phrases import acts
 from holdfast.cli.exits import Exit, complain, exit_code
 from holdfast.cli.shapes import asked_shape
 from holdfast.cli.show import print_json, say, status_text
@@ -68,9 +69,9 @@ def tell(report: Report, *, json: bool, brief: bool = False) -> Exit:
 def _line(task: Task) -> Text:
     asked = ""
     if task.cancel_requested:
-        asked = "  cancel asked for: it acts at the end of the stage"
+        asked = f"  cancel asked for: {acts(task)}"
     elif task.pause_requested:
-        asked = "  pause asked for: it acts at the end of the stage"
+        asked = f"  pause asked for: {acts(task)}"
     return Text(f"{task.id}  ") + status_text(task.status) + Text(asked)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import typer
@@ -16,23 +17,27 @@ from holdfast.cli.show import Row, hint, print_json, print_table
 def alerts(context: typer.Context, json: opt.Json = False) -> None:
     """What a person should know now, judged by one look at the store.
 
-    A service looks on and on: it also knows since when, and tells of events that come late
+    A backlog is judged by HOLDFAST_BACKLOG as this shell has it: set it as the service does. A
+    service looks on and on: it also knows since when, and tells of events that come late
     (event-lag) and of locks that do not agree (lone-lock, which is `holdfast doctor` here).
 
-    JSON: alerts (each: code, severity, queue, says, value, threshold).
+    JSON: alerts (each: code, severity, queue, says, value, threshold), backlog (queue → threshold).
     """
 
-    async def look(session: Session) -> list[dict[str, Any]]:
+    async def look(session: Session) -> tuple[list[dict[str, Any]], Mapping[str, int]]:
         found = await Monitor(session.app).snapshot()
-        return [alert_shape(one) for one in found.alerts]
+        return [alert_shape(one) for one in found.alerts], session.settings.backlog
 
-    found = run(context, look)
+    found, limits = run(context, look)
     if json:
-        print_json({"alerts": [{key: one[key] for key in one if key != "since"} for one in found]})
+        shown = [{key: one[key] for key in one if key != "since"} for one in found]
+        print_json({"alerts": shown, "backlog": limits})
         return
     print_table([_row(one) for one in found], keep=3)
     if not found:
         hint("no alert stands")
+    judged = ",".join(f"{queue}={limit}" for queue, limit in sorted(limits.items()))
+    hint(f"backlogs are judged by HOLDFAST_BACKLOG as it is here: {judged}")
 
 
 def _row(one: dict[str, Any]) -> Row:

@@ -14,7 +14,7 @@ from holdfast.app.declare import Submittable
 from holdfast.app.opening import store_from_url
 from holdfast.cli.loader import load_app_on
 from holdfast.cli.logs import log_warnings
-from holdfast.cli.session import check_is_there, given_store
+from holdfast.cli.session import check_is_shared, given_store
 from holdfast.domain.errors import InvalidInput, NotJson, SerialisationError, StoreUnavailable
 
 T = TypeVar("T")
@@ -32,8 +32,8 @@ def run_on(
 ) -> T:
     """Open the app, do it, close it."""
     if looks_only or app.settings.store.startswith("memory:"):
-        store = store_from_url(app.settings.store, app.clock, app.settings.namespace)
-        check_is_there(store, app.settings.store)
+        url, namespace = app.settings.store, app.settings.namespace
+        check_is_shared(store_from_url(url, app.clock, namespace, must_exist=looks_only), url)
 
     async def whole() -> T:
         async with app:

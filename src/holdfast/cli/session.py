@@ -8,7 +8,6 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 import typer
@@ -21,7 +20,7 @@ from holdfast.app.schedule import Schedules
 from holdfast.cli import hiding
 from holdfast.cli.logs import log_warnings, without_warnings
 from holdfast.clock import SystemClock
-from holdfast.domain.errors import InvalidSetting, StoreUnavailable
+from holdfast.domain.errors import InvalidSetting
 from holdfast.domain.task import By
 from holdfast.ports import Clock, Store
 from holdfast.settings import Settings, load
@@ -82,8 +81,9 @@ async def opened(url: str | None, *, shows_settings: bool = False) -> AsyncItera
         settings.namespace,
         checkpoint_seconds=settings.checkpoint_ttl,
         lock_seconds=settings.tenant_lock,
+        must_exist=True,  # to look must not make a store where there is none
     )
-    check_is_there(store, settings.store)
+    check_is_shared(store, settings.store)
     with without_warnings() if shows_settings else nullcontext():
         await store.open()
     try:
@@ -103,13 +103,9 @@ async def opened(url: str | None, *, shows_settings: bool = False) -> AsyncItera
         await store.close()
 
 
-def check_is_there(store: Store, url: str) -> None:
-    """To look must not make a store where there is none."""
+def check_is_shared(store: Store, url: str) -> None:
     if isinstance(store, MemoryStore):
         raise InvalidSetting("HOLDFAST_STORE", url, "a store in memory is seen by its process only")
-    path = getattr(store, "path", None)
-    if isinstance(path, Path) and not path.exists():
-        raise StoreUnavailable(f"no store at {store.url}: name one with --store or HOLDFAST_STORE")
 
 
 def person() -> tuple[str, str]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from holdfast.domain.errors import StoreForeign, StoreTooNew
+from holdfast.domain.errors import StoreForeign, StoreTooNew, StoreUnavailable
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.reads import unless_foreign
 
 FORMAT = 1
 
 
-async def make_ours(part: Partition, partitions: int) -> None:
+async def make_ours(part: Partition, partitions: int, *, must_exist: bool) -> None:
     keys, where = part.keys, f"{part.keys.prefix} on {part.link.address.shown}"
     meta = keys("meta")
     ask = ("HMGET", meta, "format", "partitions")
     (found,) = await part.link.many(keys, [ask])
+    if must_exist and set(unless_foreign(found)) == {None}:
+        raise StoreUnavailable(
+            f"no store at {where}: name one with --store, HOLDFAST_STORE and HOLDFAST_NAMESPACE"
+        )
     if None in unless_foreign(found):  # only then: a full server can be worked on, not written to
         made = [
             ("HSETNX", meta, "format", FORMAT),

@@ -74,7 +74,8 @@ BEAT_SHARE = 0.15  # of a lease: a worker beats at least every third of it
 
 
 class RedisStore:
-    """``time`` gives a test's clock to the scripts, in the place of the server's."""
+    """``must_exist``: whoever only looks makes none. ``time`` gives a test's clock to the scripts,
+    in the place of the server's."""
 
     durable = False  # until it was looked at
 
@@ -86,8 +87,10 @@ class RedisStore:
         *,
         terms: Terms | None = None,
         time: Time | None = None,
+        must_exist: bool = False,
     ) -> None:
         names.check("namespace", namespace)
+        self._must_exist = must_exist
         self._address = address.parse(url)
         self.url = self._address.shown
         self._clock = clock
@@ -119,7 +122,7 @@ class RedisStore:
         try:
             self._checks = await checks.look(self._link, self._keys, self._clock)
             for part in self._parts:
-                await opening.make_ours(part, len(self._parts))
+                await opening.make_ours(part, len(self._parts), must_exist=self._must_exist)
                 await part.hear()
             await self._bells.open()
         except BaseException:
