@@ -14,6 +14,7 @@ from bench.questions.pages_filling import PLAN, QUEUES, TENANTS, TYPES, Filler
 from bench.questions.service import serving
 from holdfast import Status
 from holdfast.ports import Filter
+from tests.source_tree import ROOT
 
 SETTLED = 400
 SUSPENDED = 8
@@ -73,3 +74,21 @@ def test_the_figures_of_a_kind_have_their_place() -> None:
 
 def test_the_names_are_as_many_as_are_said() -> None:
     assert (len(TYPES), len(QUEUES), len(TENANTS)) == (20, 3, 500)
+
+
+def told() -> list[dict[str, str]]:
+    """The figures of pages as docs/performance.md has them."""
+    said = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    part = said.partition("\n## Pages\n")[2].partition("\n## ")[0]
+    lines = [line for line in part.splitlines() if line.startswith("| ")]
+    names, _, *figures = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    return [dict(zip(names, cells, strict=True)) for cells in figures]
+
+
+def test_by_the_figures_that_are_told_every_kind_of_page_is_quick_among_a_million() -> None:
+    p99_ms = {(one["store"], one["page"]): float(one["p99 ms"]) for one in told()}
+    kinds = {"all", "status", "type", "queue", "tenant", "plan", "time", "error", "suspended"}
+    kinds |= {"groups", "stats", "audit"} | {f"HTTP: {kind}" for kind in pages.OVER_HTTP}
+    assert {(store, kind) for store in ("redis", "sqlite") for kind in kinds} <= set(p99_ms)
+    assert {one["settled"] for one in told()} == {"1,000,000"}
+    assert {page: ms for page, ms in p99_ms.items() if ms >= 50} == {}

@@ -76,6 +76,13 @@ def place_of(path: str) -> Path:
     return (PACKAGE / "testing" if path.startswith("contract/") else ROOT) / path
 
 
+def assert_is_a_test(one: str) -> None:
+    path, _, name = one.partition("::")
+    assert place_of(path).is_file(), one
+    assert name in names_in(place_of(path)), one
+    assert name.rpartition("::")[2].startswith(("test_", "Test")), one
+
+
 def test_each_requirement_has_one_row_in_order() -> None:
     assert [row[0] for row in rows("By id")] == IDS
 
@@ -88,11 +95,15 @@ def test_each_requirement_names_tests_that_exist(requirement: str) -> None:
     named = TEST.findall(shown)
     assert named
     for one in named:
-        path, _, name = one.partition("::")
-        assert place_of(path).is_file(), one
-        assert name in names_in(place_of(path)), one
-        assert name.rpartition("::")[2].startswith(("test_", "Test")), one
+        assert_is_a_test(one)
     assert TEST.sub("", shown).strip(", ") == "", "nothing else stands there"
+
+
+def test_every_test_that_is_named_instead_of_a_command_exists() -> None:
+    named = TEST.findall(text("By document"))
+    assert named
+    for one in named:
+        assert_is_a_test(one)
 
 
 def test_every_file_and_folder_it_names_exists() -> None:

@@ -31,15 +31,30 @@ EMPTY = {  # in the roll-out, and in a moment that nobody can meet
     "cli HGETALL executor:plan:upgrade-7",
     "cli GET executor:trigger:lease:nightly",
 }
-AFTER_ITS_END = "cli EXISTS executor:ckpt:$ID"
+LEAST = {"holdfast ": 45, "cli ": 20, "GET ": 9, "new ": 4, "bad ": 4, "call ": 4}
+AFTER_ITS_END = "cli EXISTS "
+SAYS = {  # in this row, to this command: what the row promises, at the latest after a while
+    ("3.5", "holdfast why $ID"): r"It says \d+%",
+    ("3.2", "cli TTL executor:ckpt:$ID"): r"^-1$",
+    ("3.1 Failure", "holdfast tasks show $BAD"): r"StageFailed(.|\n)*TaskFailed",
+    ("B 1", "holdfast tasks show $ID"): r"✓ \w+.*\n.*[▶✓] \w+",  # in haste it is done
+    ("B 2", "holdfast tasks show $BAD"): r"StageFailed(.|\n)*TaskFailed",
+    ("B 3", "holdfast tasks show $ID"): r"StageCompleted  switch.*\n.*TaskCompleted",
+    ("4.1", "cli HGET executor:trigger:nightly keepSeconds"): r"^604800",
+    ("4.1", "cli TTL executor:trigger:nightly"): r"^-1$",
+}
 SPAN = re.compile(r"`([^`]+)`")
 VARIABLE = re.compile(r"\$([A-Z]+)")
 
 
-def typed() -> list[str]:
-    """All that the rows say to type, in the order of the page."""
-    cells = [row[-2] for document in SECTIONS for row in rows(document)]
-    return [span for cell in cells for span in SPAN.findall(cell)]
+def typed() -> list[tuple[str, str]]:
+    """All that the rows say to type, each with the head of its row, in the order of the page."""
+    said = [row for document in SECTIONS for row in rows(document)]
+    return [(row[0], span) for row in said for span in SPAN.findall(row[-2])]
+
+
+def promised(head: str, command: str) -> tuple[str, str] | None:
+    return next((one for one in SAYS if head.startswith(one[0]) and one[1] == command), None)
 
 
 def top() -> tuple[str, str]:
@@ -96,22 +111,36 @@ class Walk:
         )
         assert done.returncode == 0, f"{line}: {done.stderr}"
         self.known = dict(zip(self.known, done.stdout.splitlines(), strict=True))
-        if not line.startswith("call "):
+        if line.startswith("call "):
+            assert '"code":' not in done.stderr, f"{line}: {done.stderr}"  # a refusal has one
+        else:
             assert all(self.known[name] for name in ("ID", "BAD")), done.stderr
 
+    def shows(self, command: str, promise: str) -> None:
+        ask = self._ran if command.startswith("holdfast ") else self._asked
+        until(
+            lambda: re.search(promise, str(ask(command))),
+            f"{command} says {promise}",
+            seconds=BOUND_SECONDS,
+        )
+
     def holdfast(self, command: str) -> None:
+        output = self._ran(command)
+        assert output.strip() or command in CODES, command
+        if command.startswith("holdfast tasks pause"):
+            self._until("PAUSED")
+
+    def _ran(self, command: str) -> str:
         words = shlex.split(self._filled(command))
         at = words.index("holdfast")
         env = {"HOLDFAST_STORE": self._server.url, "COLUMNS": "200"}
         env |= dict(word.split("=", 1) for word in words[:at])
         done = CliRunner().invoke(cli, words[at + 1 :], env=env)
         assert done.exit_code == CODES.get(command, 0), f"{command}: {done.output}"
-        assert done.output.strip() or command in CODES, command
-        if command.startswith("holdfast tasks pause"):
-            self._until("PAUSED")
+        return done.output
 
     def redis(self, command: str) -> None:
-        if command == AFTER_ITS_END:
+        if command.startswith(AFTER_ITS_END):
             self._until("COMPLETED")
             assert self._asked(command) == 0
         elif command not in EMPTY:
@@ -177,8 +206,15 @@ def walk(start_redis: StartRedis, tmp_path: Path) -> Iterator[Walk]:
 
 def test_what_the_page_says_to_type_can_be_typed_in_its_order(walk: Walk) -> None:
     walk.shell(top()[1])
-    done = [command for command in typed() if walk.type(command)]
-    for start, least in {"holdfast ": 45, "cli ": 20, "GET ": 9, "new ": 3, "bad ": 3}.items():
+    done, kept = list[str](), set[tuple[str, str]]()
+    for head, command in typed():
+        if walk.type(command):
+            done.append(command)
+            if (promise := promised(head, command)) is not None:
+                walk.shows(command, SAYS[promise])
+                kept.add(promise)
+    assert kept == set(SAYS)
+    for start, least in LEAST.items():
         assert sum(one.startswith(start) for one in done) >= least, start
     assert "flaky t-6" in done
     assert "kill -9 $PID" in done
