@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from itertools import count, pairwise
+from typing import cast
 
 from holdfast import Context, Holdfast, StoreError
 from holdfast.domain.events import StageCompleted
@@ -55,8 +56,7 @@ class Load:
 
     @property
     def store(self) -> RedisStore:
-        assert isinstance(self.app.store, RedisStore)
-        return self.app.store
+        return cast(RedisStore, self.app.store)  # behind the door that brings deliveries along
 
     async def _work(self, ctx: Context, number: int) -> int:
         assert ctx.tenant is not None

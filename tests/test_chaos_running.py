@@ -73,12 +73,12 @@ from holdfast.stores.sqlite import applying
 compared = applying._apply
 
 
-def last_writer_wins(txn, write, row):
+def last_writer_wins(txn, write, row, *rest):
     given = write.transition
     task = None if row is None else applying._record(txn, row)
     if given.lease is None or task is None or task.version == given.before.version:
-        return compared(txn, write, row)
-    return compared(txn, applying.write(blindly(given, task)), row)
+        return compared(txn, write, row, *rest)
+    return compared(txn, applying.write(blindly(given, task)), row, *rest)
 
 
 def blind():
