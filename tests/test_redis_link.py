@@ -18,6 +18,7 @@ from holdfast.domain.errors import (
 from holdfast.stores.redis.address import parse
 from holdfast.stores.redis.keys import TEMPLATES, TYPES, Keys
 from holdfast.stores.redis.link import Link, Script
+from holdfast.stores.redis.nodes import Node
 from holdfast.testing.servers import Cluster, RedisServer, Sentinels, TlsFront, until
 from tests.fake_redis import fake_redis
 from tests.redis_servers import StartRedis
@@ -115,6 +116,21 @@ async def test_the_late_reply_of_a_cancelled_call_is_nobody_elses() -> None:
         with suppress(asyncio.CancelledError):
             await first
         assert await link.call(COUNT, Keys("n"), ["n"]) == b"OK"
+
+
+async def test_a_connection_whose_asker_has_gone_is_kept_and_closed(
+    redis_server: RedisServer,
+) -> None:
+    node = Node(parse(redis_server.url), ("127.0.0.1", redis_server.port))
+    asker = asyncio.create_task(node.ask([("PING",)]))
+    await asyncio.sleep(0)  # it has begun
+    assert node._connecting is not None
+    asker.cancel()
+    line = await node._connecting
+    assert node._line is line
+    assert await node.ask([("PING",)]) == [b"PONG"]
+    await node.close(wait=True)
+    assert line._transport.is_closing()
 
 
 async def test_many_calls_at_once_share_a_connection(start_redis: StartRedis, keys: Keys) -> None:

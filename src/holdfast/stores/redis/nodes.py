@@ -64,18 +64,21 @@ class Node:
     async def _connected(self) -> Line:
         """All who need one wait for the same, also if there is none to be had."""
         if self._connecting is None or self._connecting.done():
-            opening = open_line(self._make(), self._timeout_seconds)
-            self._connecting = asyncio.create_task(opening)
+            self._connecting = asyncio.create_task(self._open())
             self._connecting.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
-            self._line = await asyncio.shield(self._connecting)
+            return await asyncio.shield(self._connecting)
         except asyncio.CancelledError:
             if self._connecting.cancelled():  # by `close`: who waits was not cancelled himself
                 raise redis.ConnectionError("closed while it was made") from None
             raise
+
+    async def _open(self) -> Line:
+        """It is kept even if all who waited have given up."""
+        self._line = line = await open_line(self._make(), self._timeout_seconds)
         if self._closed:
-            self._line.close()
-        return self._line
+            line.close()
+        return line
 
     async def hear(self, command: Command, block_seconds: float) -> Any:
         """On a connection of its own: whoever asks on it would wait with us."""
