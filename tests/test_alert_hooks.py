@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
+from holdfast import Holdfast
 from holdfast.app.alerting import Line
 from holdfast.app.monitor import Monitor
 from holdfast.app.switching import turn_queue
 from holdfast.domain.task import By
 from holdfast.ports import Switch
 from holdfast.stores.memory import MemoryStore
-from holdfast.testing import ManualClock
+from holdfast.testing import Engine, ManualClock
 from holdfast.testing.plugin import MakeEngine
 from tests.runtime.helpers import FlakyStore
 from tests.sinks.receiver import Receiver
@@ -25,6 +26,12 @@ from tests.telling import (
     telling_app,
     with_paths,
 )
+
+
+def on_flaky_store(app: Holdfast, make: MakeEngine) -> tuple[Engine, FlakyStore]:
+    clock = ManualClock()
+    store = FlakyStore(MemoryStore(clock))
+    return make(app, store=store.as_store, clock=clock), store
 
 
 async def test_an_alert_is_told_once_however_many_services_judge(
@@ -130,9 +137,7 @@ async def test_what_was_told_is_asked_for_again_if_the_store_was_away(
 ) -> None:
     ops = hook(receiver, "AlertCleared")
     app = telling_app(tmp_path, hooks={"ops": ops}, backlog={"*": 3})
-    clock = ManualClock()
-    store = FlakyStore(MemoryStore(clock))
-    engine = holdfast_engine(app, store=store.as_store, clock=clock)
+    engine, store = on_flaky_store(app, holdfast_engine)
     for _ in range(5):
         await submit(app, "mail.send")
     await Monitor(app).tick()
@@ -141,7 +146,7 @@ async def test_what_was_told_is_asked_for_again_if_the_store_was_away(
     store.down.add("load")
     await monitor.tick()
     store.down.clear()
-    clock.advance(5)
+    engine.clock.advance(5)
     await monitor.tick()
     await engine.drain()
     said = all_told(receiver, engine, HOOK_SECRET)
@@ -251,17 +256,15 @@ async def test_that_the_store_was_away_is_told_when_it_is_back(
     receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine, looks: int
 ) -> None:
     app = telling_app(tmp_path, hooks={"ops": hook(receiver, "AlertRaised", "AlertCleared")})
-    clock = ManualClock()
-    store = FlakyStore(MemoryStore(clock))
-    engine = holdfast_engine(app, store=store.as_store, clock=clock)
+    engine, store = on_flaky_store(app, holdfast_engine)
     monitor = Monitor(app)
     for _ in range(looks):
         await monitor.tick()
-        clock.advance(5)
+        engine.clock.advance(5)
     store.down.add("*")
     await monitor.tick()
     store.down.clear()
-    clock.advance(5)
+    engine.clock.advance(5)
     await monitor.tick()
     await engine.drain()
     said = all_told(receiver, engine, HOOK_SECRET)

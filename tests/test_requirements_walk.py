@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from holdfast.cli.root import cli
 from holdfast.testing.servers import RedisServer, until
-from tests.curl import path_with_curl
 from tests.redis_servers import StartRedis
 from tests.server.processes import Line, Serving
+from tests.stand_ins import path_with_curl
 from tests.test_requirements import SECTIONS, rows, text
 
 DEMO = "from holdfast.cli.demo_service import app\n"

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.cli.demo_offer import WALK
 from holdfast.testing.servers.waiting import until
-from tests.curl import path_with_curl
+from tests.stand_ins import path_with_curl
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 BOUND_SECONDS = 60.0
