@@ -4,13 +4,22 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from holdfast import Holdfast
 from holdfast.testing.servers import SERVER_VARIABLE
+from tests import scratch
 
 # What fails in a helper says its values, too.
-_HERE = {path.stem for path in Path(__file__).parent.iterdir()} - {"__init__", "conftest"}
+_IMPORTED = {"__init__", "conftest", "scratch"}
+_HERE = {path.stem for path in Path(__file__).parent.iterdir()} - _IMPORTED
 pytest.register_assert_rewrite(*(f"tests.{name}" for name in sorted(_HERE)))
+
+scratch.keep_in_memory()
+
+# How long an example takes says nothing about it.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 pytest_plugins = [
     "tests.redis_servers",
