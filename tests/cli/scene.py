@@ -41,18 +41,28 @@ class Scene:
 
     async def hold(self, task_id: str, *, plan: str | None) -> None:
         """A task that nobody has let go."""
+        await self.insert(task_id, plan=plan, held=True)
+
+    async def insert(
+        self,
+        task_id: str,
+        *,
+        type: str = "tenant.upgrade",
+        plan: str | None = None,
+        held: bool = False,
+    ) -> None:
         now = self.clock.now()
         task = Task(
             id=task_id,
-            type="tenant.upgrade",
+            type=type,
             plan=plan,
             stages=("snapshot",),
-            status=Status.CREATED,
+            status=Status.CREATED if held else Status.PENDING,
             created_at=now,
             status_since=now,
             updated_at=now,
         )
-        await self.store.insert([decide.submit(task, b"1", "d", held=True)], depth_limit=10)
+        await self.store.insert([decide.submit(task, b"1", "d", held=held)], depth_limit=10)
 
     async def plan(self, tenants: Sequence[str], **terms: Any) -> list[str]:
         """Plan up-7, with a task for each tenant; their ids."""

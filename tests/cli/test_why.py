@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.app.why import explain
-from holdfast.domain import decide
+from holdfast.domain import decide, telling
 from holdfast.domain.errors import TaskNotFound
 from holdfast.domain.state import Status
 from holdfast.domain.task import Progress
@@ -203,6 +203,14 @@ async def test_suspended(scene: Scene) -> None:
     answer = await scene.why(task_id)
     assert f"It is {Status.FAILED} since 3h and waits for a person: OSError: no route" in answer
     assert f"`holdfast suspended resume {task_id}` tries again" in answer
+    assert f"`holdfast tasks rollback {task_id}` undoes what it did" in answer
+
+
+async def test_what_the_engine_tells_others_cannot_be_undone(scene: Scene) -> None:
+    await scene.insert("d-1", type=telling.TYPE)
+    await scene.fail(await scene.claim())
+    answer = await scene.why("d-1")
+    assert "`holdfast suspended resume d-1` tries again; `holdfast suspended discard d-1`" in answer
 
 
 async def test_settled(scene: Scene) -> None:

@@ -8,6 +8,7 @@ from holdfast.app import switching
 from holdfast.app.phrases import acts, ago, count, some, span
 from holdfast.app.why_plan import awaited, is_driven
 from holdfast.domain import events as ev
+from holdfast.domain import telling
 from holdfast.domain.envelope import iso
 from holdfast.domain.errors import TaskNotFound
 from holdfast.domain.plan import Plan
@@ -17,14 +18,6 @@ from holdfast.ports import Detail, Store, Switch, WorkerInfo
 
 LINE_LOOKED_AT = 1000
 LIVE_LEASES = 1.2  # a worker beats at least thrice in a lease: past one it holds none
-SUSPENDED_HINT = (
-    "`holdfast suspended resume {id}` tries again; `holdfast tasks rollback` undoes it and "
-    "`holdfast suspended discard` gives it up."
-)
-STUCK_BACK_HINT = (
-    "`holdfast suspended resume {id}` goes on with the rollback; "
-    "`holdfast suspended discard` gives it up."
-)
 
 
 async def explain(store: Store, task_id: str, *, lease_seconds: float, now: float) -> str:
@@ -240,10 +233,19 @@ class Explanation:
             )
         failure = task.failure
         told = f"{failure.summary} (at stage {failure.stage!r})" if failure else "no error is kept"
-        is_back = task.status is Status.ROLLBACK_FAILED
-        hint = (STUCK_BACK_HINT if is_back else SUSPENDED_HINT).format(id=task.id)
         since = f"{task.status} since {span(self._dwelt)}"
-        return f"It is {since} and waits for a person: {told}.{line} {hint}"
+        return f"It is {since} and waits for a person: {told}.{line} {self._ways_out()}"
+
+    def _ways_out(self) -> str:
+        task = self._task
+        is_back = task.status is Status.ROLLBACK_FAILED
+        onward = "goes on with the rollback" if is_back else "tries again"
+        can_undo = not is_back and not task.type.startswith(telling.OWN)
+        back = f"; `holdfast tasks rollback {task.id}` undoes what it did" if can_undo else ""
+        return (
+            f"`holdfast suspended resume {task.id}` {onward}{back}; "
+            f"`holdfast suspended discard {task.id}` gives it up."
+        )
 
     async def _who_waits(self) -> str:
         task = self._task
