@@ -1,7 +1,7 @@
 """What is refused and what is said about a server's settings. All servers are real but the old
 ones, of which only the answers are: nobody has the binaries at hand."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
 import pytest
@@ -117,6 +117,29 @@ async def test_a_clock_that_differs_is_told(start_redis: StartRedis) -> None:
     assert [check.name for check in checks if not check.good] == ["clock"]
 
 
+@pytest.mark.parametrize(
+    ("asked_at", "took", "told"),
+    [
+        (-60.0, 120.0, "agrees with ours"),
+        (-60.0, 54.0, "6 s ahead of ours"),
+        (6.0, 60.0, "6 s behind ours"),
+    ],
+)
+async def test_a_clock_is_not_blamed_for_a_late_answer(
+    asked_at: float, took: float, told: str
+) -> None:
+    """By a server on which it is zero."""
+    clock = ManualClock(now=asked_at)
+    info = "redis_version:6.2.0\r\nrole:master\r\naof_enabled:1"
+    async with answering(info, time=0, late=lambda: clock.advance(took)) as server:
+        link = Link(parse(server.url))
+        await link.open()
+        [check] = [one for one in await look(link, [], clock) if one.name == "clock"]
+        await link.close()
+    assert check.says.startswith(told)
+    assert check.good == (told == "agrees with ours")
+
+
 async def test_a_key_of_another_program_is_refused(start_redis: StartRedis) -> None:
     server = start_redis()
     with server.client() as client:
@@ -172,7 +195,9 @@ async def test_every_primary_is_looked_at() -> None:
         assert checks["failover"].says == "min-replicas-to-write 1"
 
 
-def answering(info: str) -> AbstractAsyncContextManager[FakeRedis]:
+def answering(
+    info: str, *, time: int = 1, late: Callable[[], None] = lambda: None
+) -> AbstractAsyncContextManager[FakeRedis]:
     """What an old server says; of its keys, that there are none."""
 
     def answer(command: list[bytes]) -> bytes:
@@ -182,7 +207,8 @@ def answering(info: str) -> AbstractAsyncContextManager[FakeRedis]:
             case [b"COMMAND", *_]:
                 return b"*%d\r\n" % len(NEEDED) + b"*1\r\n+known\r\n" * len(NEEDED)
             case [b"TIME"]:
-                return b"*2\r\n$1\r\n1\r\n$1\r\n0\r\n"
+                late()
+                return b"*2\r\n$1\r\n%d\r\n$1\r\n0\r\n" % time
             case [b"TYPE", _]:
                 return b"+none\r\n"
             case [b"HMGET", *_]:

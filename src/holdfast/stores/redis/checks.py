@@ -45,12 +45,13 @@ class Lost(msgspec.Struct, frozen=True, kw_only=True):
 
 async def look(link: Link, keys_list: Sequence[Keys], clock: Clock) -> list[Check]:
     """All checks; raises `StoreUnusable` for what must not be used as it is."""
+    asked_at = clock.now()
     servers = [_seen(where, replies) for where, replies in await link.each(list(_questions()))]
-    now = clock.now()
+    between = asked_at, clock.now()
     for seen in servers:
         refuse_mode(seen, link.address)
     checks = [_joined(servers, [judge(seen, link.address) for seen in servers]) for judge in JUDGES]
-    checks.append(_joined(servers, [clock_check(seen, now) for seen in servers]))
+    checks.append(_joined(servers, [clock_check(seen, between) for seen in servers]))
     for keys in keys_list:
         if wrong := await link.wrong_types(keys):
             raise faults.foreign(wrong, link.address.shown)
@@ -182,10 +183,12 @@ def failover_check(seen: Seen, address: Address) -> Check:
     return Check(name="failover", good=True, says=f"min-replicas-to-write {least}")
 
 
-def clock_check(seen: Seen, now: float) -> Check:
+def clock_check(seen: Seen, between: tuple[float, float]) -> Check:
+    """It was asked between two times of ours, which may be far apart."""
     if isinstance(seen.time, str):
         return _unseen("clock", seen.time)
-    skew = seen.time - now
+    asked_at, answered_at = between
+    skew = seen.time - min(max(seen.time, asked_at), answered_at)
     if abs(skew) <= SKEW_SECONDS_MAX:
         return Check(name="clock", good=True, says="agrees with ours")
     side = "ahead of" if skew > 0 else "behind"
