@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 LOOK_SECONDS = 0.1
-LIMIT_SECONDS = 120.0
+LIMIT_SECONDS = 600.0
 PAGE = 200
 
 LEASE_SECONDS = 2
+CRASH_LIMIT = 1000  # a machine that stands still for longer than a lease suspends nothing
 SLOTS = 6
 VERSION = 7
 BILLING_DOWN_AT = 0.15  # of all stages
@@ -71,6 +72,7 @@ def _environment(place: Path, speed: float) -> dict[str, str]:
     return others | {
         "HOLDFAST_STORE": f"sqlite:///{place}/demo.db",
         "HOLDFAST_LEASE": str(LEASE_SECONDS),
+        "HOLDFAST_CRASH_LIMIT": str(CRASH_LIMIT),
         "HOLDFAST_SLOTS": str(SLOTS),
         FOLDER: str(place),
         SPEED: str(speed),
@@ -122,8 +124,8 @@ class Story:
         self._world = world
         self._screen = screen
         self._tenants = [f"t-{number:02}" for number in range(1, tenants + 1)]
-        self._billing_down_since: float | None = None
-        self._billing_was_down = False
+        self._billing_down_since: float | None = None  # as it was told
+        self._billing_answers = False
         self._killed: WorkerProcess | None = None
         self._left_at: dict[str, int] = {}  # what the dead worker held: its last stage done
         self._gone_on: set[str] = set()
@@ -131,6 +133,7 @@ class Story:
         self.told = Told()
 
     async def tell(self) -> None:
+        self._world.let("billing is down")  # from the start: else the quickest would not meet it
         self._world.let(f"orphaned rows in {self._unlucky}")
         self._world.let(f"bad checksum in {self._spoiled}")
         await self._begin()
@@ -141,7 +144,7 @@ class Story:
             if scene.all_settled or self._workers.died:
                 break
             self._billing(scene)
-            self._kill_half_way(scene)
+            await self._kill_half_way(scene)
             self._see_them_go_on(scene)
             for task in scene.suspended:
                 await self._attend(task)
@@ -175,30 +178,39 @@ class Story:
         self._screen.say(f"{len(self._tenants)} tenants to upgrade: {stages}")
 
     def _billing(self, scene: Scene) -> None:
+        """While it is down no task can end: so long that all that is to be seen was seen."""
         now = time.monotonic()
-        if not self._billing_was_down and scene.share >= BILLING_DOWN_AT:
-            self._world.let("billing is down")
-            self._billing_down_since, self._billing_was_down = now, True
-            self._screen.say("billing is down: `verify` fails and is tried again", "yellow")
+        if self._billing_down_since is None:
+            if scene.share >= BILLING_DOWN_AT:
+                self._billing_down_since = now
+                self._screen.say("billing is down: `verify` fails and is tried again", "yellow")
         elif (
-            self._billing_down_since is not None
+            not self._billing_answers
             and now - self._billing_down_since >= BILLING_DOWN_SECONDS / self._world.speed
             and scene.counts[Status.RETRYING]
+            and self._killed is not None
+            and self._gone_on == self._left_at.keys()
         ):
             self._world.end("billing is down")
-            self._billing_down_since = None
+            self._billing_answers = True
             self._screen.say("billing answers again", "green")
 
-    def _kill_half_way(self, scene: Scene) -> None:
+    async def _kill_half_way(self, scene: Scene) -> None:
         if self._killed is not None or scene.share < KILL_AT:
             return
         victim = max(self._workers.all, key=lambda worker: len(_begun(worker.holds(scene.tasks))))
-        held = victim.holds(scene.tasks)
+        if not _begun(victim.holds(scene.tasks)):
+            return
+        self._workers.freeze(victim)  # it may have finished what it held at the last look
+        held = victim.holds((await self._look()).tasks)
         if not _begun(held):
+            self._workers.thaw(victim)
             return
         self._workers.kill(victim)
         self._killed = victim
         self.told.killed += {task.lease.owner for task in held if task.lease}
+        self.told.in_hand += [task.id for task in held]
+        self._left_at = {task.id: task.last_completed for task in held}
         tenants = ", ".join(sorted(task.tenant or "" for task in held))
         self._screen.say(f"kill -9 {victim.pid}: worker {victim.letter} dies with {tenants}", "red")
         fresh = self._workers.start()
@@ -206,13 +218,8 @@ class Story:
 
     def _see_them_go_on(self, scene: Scene) -> None:
         """What the dead worker held is taken over when its leases have lapsed."""
-        if self._killed is None:
-            return
-        held = self._killed.holds(scene.tasks)
-        self.told.in_hand += [task.id for task in held if task.id not in self.told.in_hand]
-        self._left_at |= {task.id: task.last_completed for task in held}
         for task in scene.tasks:
-            if task.id not in self.told.in_hand or task.id in self._gone_on:
+            if task.id not in self._left_at or task.id in self._gone_on:
                 continue
             owner = next((w for w in self._workers.all if w.holds([task])), None)
             if owner is not None and owner is not self._killed and task.at_stage:

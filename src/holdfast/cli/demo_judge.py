@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TypeVar
 
 from holdfast.domain import events as ev
@@ -39,9 +40,13 @@ def judge(told: Told, details: Sequence[Detail], findings: Sequence[Finding]) ->
     lost = [task_id for task_id in told.submitted if task_id not in by_id]
     failed = _all(details, ev.StageFailed)
     retries = len(_all(details, ev.TaskRetryScheduled))
-    take_overs = [lost for lost in _all(details, ev.LeaseLost) if lost.worker in told.killed]
+    take_overs = {
+        event.task_id
+        for event in _all(details, ev.LeaseLost)
+        if event.worker in told.killed and event.task_id in told.in_hand
+    }
     twice = [key for key, times in Counter(_commits(details)).items() if times > 1]
-    at_checkpoint, resumed_later = _went_on(details)
+    at_checkpoint, resumed_later = _went_on([d for d in details if d.task.id in told.in_hand])
     resumed = [by_id[i] for i in told.resumed if i in by_id]
     undone = [_undone(by_id[i]) for i in told.rolled_back if i in by_id]
     settled = ends[Status.COMPLETED] + ends[Status.ROLLED_BACK]
@@ -60,7 +65,7 @@ def judge(told: Told, details: Sequence[Detail], findings: Sequence[Finding]) ->
         _check(
             "take-overs after kill -9",
             len(take_overs),
-            bool(take_overs) and {lost.task_id for lost in take_overs} <= set(told.in_hand),
+            len(take_overs) > 0 and take_overs == set(told.in_hand),
         ),
         _check(
             "  gone on at their checkpoint",
@@ -111,13 +116,12 @@ def _went_on(details: Sequence[Detail]) -> tuple[int, int]:
     stage afterwards, and how many there are."""
     good = total = 0
     for detail in details:
-        lost_at = next(
-            (n for n, e in enumerate(detail.events) if isinstance(e, ev.LeaseLost)), None
-        )
+        forward = list(takewhile(lambda e: not isinstance(e, ev.TaskRollingBack), detail.events))
+        lost_at = next((n for n, e in enumerate(forward) if isinstance(e, ev.LeaseLost)), None)
         if lost_at is None:
             continue
-        before = _stages(detail.events[:lost_at], ev.StageCompleted)
-        after = _stages(detail.events[lost_at:], ev.StageStarted)
+        before = _stages(forward[:lost_at], ev.StageCompleted)
+        after = _stages(forward[lost_at:], ev.StageStarted)
         if before:
             total += 1
             good += after[:1] == [detail.task.stages[len(before)]]

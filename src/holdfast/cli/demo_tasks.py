@@ -71,11 +71,11 @@ async def migrate_back(ctx: Context) -> None:
     await world.call("rows back", ctx.key, seconds=0.5)
 
 
-@upgrade.stage(retry=Retry(max=50, backoff=("0.5s", "1s")))
+@upgrade.stage(retry=Retry(max=500, backoff=("0.5s", "1s")))
 async def verify(ctx: Context, order: Upgrade) -> None:
+    await world.call(f"compare with v{order.version}", ctx.key, seconds=0.5)
     if world.is_true("billing is down"):
         raise ConnectionError("billing does not answer")  # any other exception: tried again
-    await world.call(f"compare with v{order.version}", ctx.key, seconds=0.5)
     if world.is_true(f"bad checksum in {ctx.tenant}"):
         raise Permanent("the checksums differ")
 

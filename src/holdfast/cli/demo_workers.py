@@ -12,7 +12,7 @@ from pathlib import Path
 from holdfast.domain.task import Task
 
 COMMAND = (sys.executable, "-m", "holdfast", "worker", "holdfast.cli.demo_tasks:app")
-END_SECONDS = 10.0
+END_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -47,6 +47,7 @@ class Workers:
         living = [worker for worker in self.all if worker.process.poll() is None]
         for worker in living:
             worker.process.send_signal(signal.SIGTERM)
+            self.thaw(worker)
         for worker in living:
             try:
                 worker.process.wait(END_SECONDS)
@@ -68,6 +69,13 @@ class Workers:
         worker = WorkerProcess(letter, process)
         self.all.append(worker)
         return worker
+
+    def freeze(self, worker: WorkerProcess) -> None:
+        """What it holds now it holds until it is killed or thawed: it can finish nothing."""
+        worker.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self, worker: WorkerProcess) -> None:
+        worker.process.send_signal(signal.SIGCONT)
 
     def kill(self, worker: WorkerProcess) -> None:
         """kill -9: no clean-up, no last word to the store."""
