@@ -25,7 +25,7 @@ from typing import Self
 CHUNK_BYTES = 64 * 1024
 BUFFER_BYTES = 64 * 1024  # waiting for a side that reads slowly; then the other is not read
 CONNECTIONS_MAX = 1000
-CONNECT_SECONDS = 5.0
+CONNECT_SECONDS = 60.0
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: no farewell
 
 

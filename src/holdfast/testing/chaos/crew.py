@@ -24,8 +24,9 @@ PATIENCE_SECONDS = 1.0  # for one that is inside: there may be no work before mo
 FREEZE_LEASES = (1.3, 2.5)
 FROZEN_AT_ONCE = 3
 THAWED_SECONDS = 0.5  # a zombie is left alive so long, to do its worst
-END_SECONDS = 10.0
+END_SECONDS = 60.0
 FAILED_MAX = 20  # then it is not chaos that ends them
+ENDS = (0, -signal.SIGKILL, -signal.SIGTERM)  # the last: dismissed before it could hear of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ class Crew:
     def _note_exit(self, child: Child, code: int) -> None:
         if code == ZOMBIE_EXIT:
             self.tally.ended_themselves += 1
-        elif code not in (0, -signal.SIGKILL):
+        elif code not in ENDS:
             self.tally.failed.append(f"{child.name} ended with {code}")
 
     def _children(self) -> list[Child]:

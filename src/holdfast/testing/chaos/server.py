@@ -11,6 +11,7 @@ from typing import Self
 from holdfast.testing.servers import RedisServer
 
 TIMEOUT = "0.5"
+PATIENT_TIMEOUT = "60"
 AWAY_SECONDS = (0.0, 2.0)
 SPARED_SECONDS = 0.5  # after it has come back
 
@@ -47,6 +48,11 @@ class Server:
     @property
     def url(self) -> str:
         return f"{self._server.url}/0?timeout={TIMEOUT}"
+
+    @property
+    def patient_url(self) -> str:
+        """For the judge: nobody kills it any more, and a slow answer is one."""
+        return f"{self._server.url}/0?timeout={PATIENT_TIMEOUT}"
 
     @property
     def version(self) -> str:

@@ -26,7 +26,7 @@ STAGES = ("one", "two", "three")
 LEASE_SECONDS = 30.0
 FOLLOWERS = "followers"  # the queue of the tasks that follow from another
 NO_LIMIT = 1_000_000
-PATIENCE_SECONDS = 30.0  # by the machine's clock: what takes longer will never come
+PATIENCE_SECONDS = 60.0  # by the machine's clock: what takes longer will never come
 ASKER = By(actor="ada", origin="contract", reason="because")
 
 OPERATE: Mapping[Command, Callable[..., Transition]] = {

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from holdfast.testing.mutants.mutant import Mutant
 from holdfast.testing.simulation.world import run
 
-CONTRACT_SECONDS = 120
+CONTRACT_SECONDS = 600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,7 @@ class Listening(Running):
         self.folder = self._passing_folder() if folder is None else folder.absolute()
         self._home = self.folder  # where the process is
         self._port: int | None = None
+        self._claim: socket.socket | None = None
         self._life: Lifeline | None = None
         self._log_from = 0
 
@@ -91,6 +92,15 @@ class Listening(Running):
             self._start_again(self._port)
         return self
 
+    def pause(self) -> None:
+        """SIGSTOP: it keeps its connections and answers nobody."""
+        life = self._running()
+        life.signal(signal.SIGSTOP)
+        life.wait_stopped()
+
+    def resume(self) -> None:
+        self._running().signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """SIGKILL: it hears nothing of it. ``start()`` brings it back on the same port."""
         self._end(signal.SIGKILL)
@@ -98,6 +108,8 @@ class Listening(Running):
     def close(self) -> None:
         """End it, and remove its passing folder."""
         self.kill()
+        if self._claim is not None:
+            self._claim.close()
         if self._passing is not None:
             self._passing.cleanup()
 
@@ -113,13 +125,18 @@ class Listening(Running):
     def _started(self) -> int:
         """The port."""
         for port in filter(is_free, random.sample(PORTS, PORTS_TRIED_MAX)):
-            self._configure(port)
+            claim = claimed(port)
+            if claim is None:
+                continue
             try:
+                self._configure(port)
                 self._start_on(port)
-            except NotStarted:
-                if PORT_TAKEN not in self._log():
+            except BaseException as error:
+                claim.close()
+                if not isinstance(error, NotStarted) or PORT_TAKEN not in self._log():
                     raise
             else:
+                self._claim = claim
                 return port
         raise NotStarted(f"{PORTS_TRIED_MAX} ports were tried, and all were taken")
 
@@ -171,3 +188,15 @@ def is_free(port: int) -> bool:
         except OSError:
             return False
         return True
+
+
+def claimed(port: int) -> socket.socket | None:
+    """Held for as long as a server may come back, this keeps the port from all others of us: the
+    UDP port of the same number, which nobody uses and the system frees if we are killed."""
+    claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        claim.bind((HOST, port))
+    except OSError:
+        claim.close()
+        return None
+    return claim

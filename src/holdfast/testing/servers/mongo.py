@@ -21,8 +21,8 @@ class MongoServer(Listening):
 
     NAME = "mongo"
     BOUND = (b"Listening on",)
-    READY_SECONDS = 30.0
-    GRACE_SECONDS = 5.0
+    READY_SECONDS = 60.0
+    GRACE_SECONDS = 60.0
 
     def __init__(self, *, folder: Path | None = None) -> None:
         super().__init__(folder)

@@ -13,11 +13,13 @@ from holdfast.testing.servers.waiting import until
 
 SENTINELS = 3
 QUORUM = 2
-# Sentinels connect anew once a second: sooner, and they would take a new primary for dead as well.
-DOWN_AFTER_MS = 1500
+DOWN_AFTER_MS = 600_000  # nobody is given up for standing still
+# A primary that is dead. Sentinels connect anew once a second: sooner, and they would take a new
+# one for dead as well.
+DEAD_AFTER_MS = 1500
 FAILOVER_TIMEOUT_MS = 2000
-FORMED_SECONDS = 30.0
-PROMOTED_SECONDS = 60.0
+FORMED_SECONDS = 120.0
+PROMOTED_SECONDS = 180.0  # a Sentinel that stood still looks on for half a minute
 
 
 class Sentinels(Running):
@@ -57,13 +59,18 @@ class Sentinels(Running):
         self._running.close()
 
     def kill_primary(self) -> RedisServer:
-        """SIGKILL; answers the dead one, which may be started again as a replica."""
+        """SIGKILL; answers the dead one, which may be started again as a replica.
+
+        Until ``promoted()`` nobody takes its place.
+        """
         self.primary.kill()
         return self.primary
 
     def promoted(self) -> RedisServer:
         """Wait until all Sentinels name the replica as primary; it and the old one change names."""
         next_one = self.replica
+        if not self.primary.alive:
+            self._give_up_after(DEAD_AFTER_MS)
         until(
             lambda: (
                 all(self._named_by(sentinel) == next_one.port for sentinel in self._watching())
@@ -72,8 +79,14 @@ class Sentinels(Running):
             f"the Sentinels name {next_one!r}",
             seconds=PROMOTED_SECONDS,
         )
+        self._give_up_after(DOWN_AFTER_MS)
         self.primary, self.replica = self.replica, self.primary
         return self.primary
+
+    def _give_up_after(self, milliseconds: int) -> None:
+        for sentinel in self._watching():
+            with sentinel.client() as client:
+                client.sentinel_set(self.name, "down-after-milliseconds", milliseconds)
 
     def _watching(self) -> list[RedisServer]:
         return [sentinel for sentinel in self.sentinels if sentinel.alive]

@@ -26,8 +26,8 @@ class RedisServer(Listening):
 
     NAME = "redis"
     BOUND = (b"Ready to accept connections", b"Sentinel ID is")
-    READY_SECONDS = 15.0
-    GRACE_SECONDS = 15.0  # a primary waits 10 s for its replicas before it stops
+    READY_SECONDS = 60.0
+    GRACE_SECONDS = 60.0  # a primary waits 10 s for its replicas before it stops
 
     def __init__(
         self, *, folder: Path | None = None, sentinel: bool = False, **config: Unpack[Config]
@@ -46,7 +46,7 @@ class RedisServer(Listening):
         password = self.config.get("password")
         return f":{quote(password, safe='')}@" if password else ""
 
-    def client(self, *, timeout_seconds: float = 5.0) -> redis.Redis:
+    def client(self, *, timeout_seconds: float = 60.0) -> redis.Redis:
         """A client that answers in text and tries once; close it, or use it in ``with``."""
         import redis
         from redis.backoff import NoBackoff
@@ -80,15 +80,6 @@ class RedisServer(Listening):
         self.stop()
         return self.start()
 
-    def pause(self) -> None:
-        """SIGSTOP: it keeps its connections and answers nobody."""
-        life = self._running()
-        life.signal(signal.SIGSTOP)
-        life.wait_stopped()
-
-    def resume(self) -> None:
-        self._running().signal(signal.SIGCONT)
-
     @property
     def _config_file(self) -> Path:
         return self.folder / "redis.conf"
@@ -117,7 +108,7 @@ class RedisServer(Listening):
 def _answers(port: int) -> bool:
     """By hand: this PING asks for no password, and a refusal is as good as a PONG."""
     try:
-        with socket.create_connection((HOST, port), timeout=1.0) as connection:
+        with socket.create_connection((HOST, port), timeout=10.0) as connection:
             connection.sendall(b"PING\r\n")
             answer = connection.recv(256)
     except OSError:

@@ -13,8 +13,8 @@ from holdfast.testing.servers.listening import HOST
 from holdfast.testing.servers.server import RedisServer
 
 CHUNK_BYTES = 64 * 1024
-OPEN_SECONDS = 10.0
-CLOSE_SECONDS = 10.0
+OPEN_SECONDS = 60.0
+CLOSE_SECONDS = 60.0
 
 
 class TlsFront:

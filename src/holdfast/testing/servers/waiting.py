@@ -16,7 +16,7 @@ class NotInTime(TimeoutError):
     """What was waited for did not come about."""
 
 
-def until(condition: Callable[[], T], what: str, *, seconds: float = 15.0) -> T:
+def until(condition: Callable[[], T], what: str, *, seconds: float = 60.0) -> T:
     """The first true answer of ``condition``; :class:`NotInTime` if there is none in time."""
     pause = threading.Event()
     ends_at = time.monotonic() + seconds
