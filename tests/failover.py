@@ -18,8 +18,8 @@ from holdfast.testing.servers import RedisServer, until
 STAGES = ("one", "two", "three")
 TENANTS = 12
 SENDERS = 4
-LEASE = "2s"
-PATIENCE_SECONDS = 60.0
+LEASE = "10s"
+PATIENCE_SECONDS = 120.0
 PAUSE_SECONDS = 0.05
 
 
@@ -100,6 +100,12 @@ class Load:
             return sum(task is not None and task.settled for task in found) >= number
 
         await eventually(enough, f"{number} more tasks are done")
+
+    async def is_refused(self) -> None:
+        async def refused() -> bool:
+            return self.refusals > 0
+
+        await eventually(refused, "a submit is refused")
 
     async def _all_rest(self) -> bool:
         return all(task.settled for task in await self.left())

@@ -20,7 +20,7 @@ from pymongo.asynchronous.database import AsyncDatabase
 from holdfast.testing.servers.mongo import MongoServer
 
 URL_VARIABLE = "MONGODB_URL"
-SELECTION_MS = 5_000
+SELECTION_MS = 60_000
 
 Client: TypeAlias = AsyncMongoClient[dict[str, Any]]
 Database: TypeAlias = AsyncDatabase[dict[str, Any]]
@@ -47,6 +47,7 @@ async def mongo_client(url: str, **options: Any) -> AsyncIterator[Client]:
     """One whose server may be killed: when it is closed in the middle of connecting, the driver
     leaves the socket to the garbage collector, which would blame a later test."""
     client: Client
+    options = {"serverSelectionTimeoutMS": SELECTION_MS} | options
     async with AsyncMongoClient(url, **options) as client:
         yield client
     await asyncio.sleep(0)

@@ -15,17 +15,21 @@ from tests.telling import HOOK_SECRET, hooks_file
 
 class Pager:
     def __init__(self, folder: Path, port: int, *events: str) -> None:
-        self.said: list[dict[str, Any]] = []
+        self.said: list[dict[str, Any]] = []  # each once, however often it is sent
+        self._ids = set[str]()
         self.url = f"http://127.0.0.1:{port}/page"
         told = {"url": self.url, "events": list(events)}
         self.settings = {
             "HOLDFAST_WEBHOOKS": str(hooks_file(folder, oncall=told)),
             "HOLDFAST_WEBHOOK_ALLOW": "127.0.0.1",
+            "HOLDFAST_WEBHOOK_TIMEOUT": "30s",
         }
 
     def hear(self, headers: dict[str, str], body: bytes) -> None:
         verify(Secret.parse(HOOK_SECRET), headers, body)
-        self.said.append(msgspec.json.decode(body))
+        if headers["webhook-id"] not in self._ids:
+            self._ids.add(headers["webhook-id"])
+            self.said.append(msgspec.json.decode(body))
 
     def told_of(self, code: str) -> list[str]:
         return [one["type"] for one in self.said if one["data"]["code"] == code]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.source_tree import ROOT
 
-BOUND_SECONDS = 60
+BOUND_SECONDS = 180
 
 
 def run_python(folder: Path, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:

@@ -4,6 +4,7 @@ import asyncio
 import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import patch
 
 import msgspec
 
@@ -14,6 +15,7 @@ from holdfast.domain.state import Command, Status
 from holdfast.domain.task import Failure, Kind, Task
 from holdfast.domain.transition import Transition
 from holdfast.ports import Store
+from holdfast.stores.redis import wires
 from holdfast.stores.redis.store import RedisStore
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing.clock import ManualClock
@@ -155,8 +157,9 @@ def race_on_redis(
     where: tuple[str, str], name: str, seed: int, racers: int, steps: int
 ) -> list[Operation]:
     """The same; ``where``: address and namespace."""
-    store = RedisStore(where[0], CLOCK, where[1], time=CLOCK.times)
-    return asyncio.run(_race_alone(store, name, seed, racers, steps))
+    store = RedisStore(f"{where[0]}?timeout=60s", CLOCK, where[1], time=CLOCK.times)
+    with patch.object(wires, "CONNECT_SECONDS_MAX", 60.0):
+        return asyncio.run(_race_alone(store, name, seed, racers, steps))
 
 
 async def _race_alone(

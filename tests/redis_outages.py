@@ -2,10 +2,11 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from typing import Any, Self
 
 from holdfast import Context, Handle, Holdfast
 from holdfast.domain.events import Event, LeaseLost, StageCompleted
@@ -15,6 +16,9 @@ from holdfast.testing.servers import RedisServer
 
 BOUND_SECONDS = 60.0
 EVERY_ONE = 1_000_000  # of what passes through the proxy
+TRIES = 5
+BEAT_SECONDS = 0.05
+STILL_SECONDS = 0.5  # too long for a time-out of a second, and for the beats of a short lease
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +28,10 @@ class Outage:
     port: int
     begin: Callable[[], None]
     end: Callable[[], None]
+
+
+Way = Callable[[RedisServer], AbstractAsyncContextManager[Outage]]
+Test = Callable[..., Awaitable[None]]
 
 
 @asynccontextmanager
@@ -58,6 +66,129 @@ def mute(server: RedisServer) -> AbstractAsyncContextManager[Outage]:
 
 
 def void(_: object) -> None: ...
+
+
+# -- real time
+
+
+class Pulse:
+    """For how long at most this process, or a server that was not to be gone, stood still."""
+
+    def __init__(self, port: int) -> None:
+        self._longest_seconds = 0.0
+        self._port = port
+        self._gone = False  # the server, as the test wants it
+        self._asking = False
+        self._asked_at: float | None = None  # since when an answer is due
+        self._beating: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        self._beating = [asyncio.create_task(beat()) for beat in (self._here, self._there)]
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await _ended(self._beating)
+
+    @property
+    def longest_seconds(self) -> float:
+        if self._asked_at is not None:
+            self._note(self._asked_at)
+        return self._longest_seconds
+
+    def over(self, way: Way) -> Way:
+        """The same way to be gone, with our knowledge."""
+
+        @asynccontextmanager
+        async def known(server: RedisServer) -> AsyncIterator[Outage]:
+            async with way(server) as outage:
+
+                def begin() -> None:
+                    self._gone, self._asked_at = True, None
+                    outage.begin()
+
+                def end() -> None:
+                    outage.end()
+                    self._gone = False
+                    self._asked_at = asyncio.get_running_loop().time() if self._asking else None
+
+                yield Outage(port=outage.port, begin=begin, end=end)
+
+        return known
+
+    async def _here(self) -> None:
+        while True:
+            at = asyncio.get_running_loop().time()
+            await _rest()
+            self._note(at + BEAT_SECONDS)
+
+    async def _there(self) -> None:
+        while True:
+            if not self._gone:
+                self._asking, self._asked_at = True, asyncio.get_running_loop().time()
+                await self._ping()
+                if self._asked_at is not None:
+                    self._note(self._asked_at)
+                self._asking, self._asked_at = False, None
+            await _rest()
+
+    async def _ping(self) -> None:
+        with suppress(OSError):
+            reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+            try:
+                writer.write(b"PING\r\n")
+                await reader.readline()
+            finally:
+                writer.close()
+
+    def _note(self, since: float) -> None:
+        still = asyncio.get_running_loop().time() - since
+        self._longest_seconds = max(self._longest_seconds, still)
+
+
+async def _rest() -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(BEAT_SECONDS):
+            await asyncio.Event().wait()
+
+
+async def _ended(tasks: Collection[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def undisturbed(test: Test) -> Test:
+    """What fails while the machine stands still says nothing about us: it is tried again."""
+
+    @wraps(test)
+    async def tried(*, server: RedisServer, way: Way, **others: Any) -> None:
+        for left in reversed(range(TRIES)):
+            async with Pulse(server.port) as pulse:
+                try:
+                    await test(server=server, way=pulse.over(way), **others)
+                except Exception as error:
+                    if not left or pulse.longest_seconds < STILL_SECONDS:
+                        error.add_note(f"it stood still for {pulse.longest_seconds:.1f} s at most")
+                        raise
+                else:
+                    return
+            await _begin_anew(server)
+
+    return tried
+
+
+async def _begin_anew(server: RedisServer) -> None:
+    here = asyncio.current_task()
+    await _ended([task for task in asyncio.all_tasks() if task is not here])
+    if server.alive:
+        server.resume()
+    else:
+        server.start()
+    with server.client() as client:
+        client.flushall()
+
+
+# -- under load
 
 
 class Crew:

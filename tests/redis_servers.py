@@ -7,9 +7,20 @@ from typing import Protocol, Unpack
 
 import pytest
 
+from holdfast.stores.redis import address, wires
 from holdfast.testing.servers import Config, RedisServer
 
+AS_IT_COMES_SECONDS = address.TIMEOUT_SECONDS
+PATIENCE_SECONDS = 60.0
+
 _numbers = count(1)
+
+
+@pytest.fixture(autouse=True)
+def _patience_with_redis(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow answer is an answer. Who wants to see an outage says ``timeout=`` in the URL."""
+    monkeypatch.setattr(address, "TIMEOUT_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(wires, "CONNECT_SECONDS_MAX", PATIENCE_SECONDS)
 
 
 class StartRedis(Protocol):

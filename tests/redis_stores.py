@@ -61,8 +61,8 @@ async def benched(server: RedisServer, namespace: str) -> AsyncIterator[Bench]:
 
 @contextmanager
 def partitioned_cluster() -> Iterator[Cluster]:
-    """One that goes on answering for the slots that it has."""
-    lines = ["cluster-require-full-coverage no"]
+    """One that goes on answering for the slots that it has, and forgets nothing when killed."""
+    lines = ["cluster-require-full-coverage no", "appendfsync always"]
     with Cluster(replicas=False, appendonly=True, lines=lines) as started:
         yield started
 
@@ -73,7 +73,7 @@ async def on_partitions(
 ) -> AsyncIterator[tuple[RedisStore, ManualClock]]:
     """A store on many partitions; in the end everything agrees."""
     clock = ManualClock()
-    url = f"{cluster.url}?partitions={partitions}&timeout=1s"
+    url = f"{cluster.url}?partitions={partitions}"
     store = RedisStore(url, clock, namespace, time=clock.times)
     await store.open()
     try:

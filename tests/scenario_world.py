@@ -29,8 +29,16 @@ EXAMPLE = Path(__file__).parent.parent / "examples" / "llm"
 KEY = "sk-secret-of-the-scenarios-0123456789"
 TYPE = "docs.answer"
 QUESTION = "What happens when a worker dies?"
-BOUND_SECONDS = 60.0
-GRACE_SECONDS = 20.0
+BOUND_SECONDS = 120.0
+GRACE_SECONDS = 60.0
+WAIT_SECONDS = 50.0  # less than whoever asks waits for an answer
+HOLDFAST = """  # as `python -m holdfast`, but it takes no slow start for a server out of reach
+import sys
+from holdfast.cli import main
+from holdfast.stores.redis import wires
+wires.CONNECT_SECONDS_MAX = 60.0
+sys.exit(main())
+"""
 
 
 class Process(Running):
@@ -107,7 +115,9 @@ class Service:
         assert answer.status == 200, answer.body
         return answer.json
 
-    def apply(self, *, wait_seconds: float = 20.0, text: str = QUESTION, **more: Any) -> Answer:
+    def apply(
+        self, *, wait_seconds: float = WAIT_SECONDS, text: str = QUESTION, **more: Any
+    ) -> Answer:
         work = {"type": TYPE, "payload": {"text": text}, "waitSeconds": wait_seconds, **more}
         return self.ask("POST", "/api/workflows/apply", work)
 
@@ -195,12 +205,15 @@ class World(Running):
     @property
     def _settings(self) -> dict[str, str]:
         usual = {
-            "HOLDFAST_STORE": self.redis.url,
+            "HOLDFAST_STORE": f"{self.redis.url}?timeout=60s",
             "HOLDFAST_NAMESPACE": self.name,
-            "HOLDFAST_LEASE": "2s",
+            "HOLDFAST_LEASE": "10m",  # it lapses when the test says so
+            "HOLDFAST_WEBHOOK_TIMEOUT": "30s",
             "OPENAI_BASE_URL": self.model.base_url,
             "OPENAI_API_KEY": KEY,
             "ANSWER_BACKOFF": "0.3s",
+            "ANSWER_CALL_SECONDS": "60",
+            "ANSWER_STORE_SECONDS": "60",
             "MONGODB_URL": f"{self.mongo.url}/{self.name}",
             "NO_PROXY": "127.0.0.1",
             "PYTHONDONTWRITEBYTECODE": "1",
@@ -208,12 +221,13 @@ class World(Running):
         return usual | self._given
 
     def serve(self) -> Service:
-        args = ["-m", "holdfast", "serve", "app:app", "--port", "0", "--no-workers"]
+        args = ["-c", HOLDFAST, "serve", "app:app", "--port", "0", "--no-workers"]
         return Service(self._start("service", args, self._settings))
 
-    def work(self) -> Process:
+    def work(self, **settings: str) -> Process:
         """A worker, as soon as it takes tasks."""
-        worker = self._start("worker", ["-m", "holdfast", "worker", "app:app"], self._settings)
+        args = ["-c", HOLDFAST, "worker", "app:app"]
+        worker = self._start("worker", args, self._settings | settings)
         worker.until_said(r"holdfast.cli.\w+: (worker) ")
         return worker
 
@@ -228,6 +242,11 @@ class World(Running):
 
     def release_database(self) -> None:
         os.kill(self.mongo.pid, signal.SIGCONT)
+
+    def lapse(self, task_id: str) -> None:
+        """Of one whose worker is dead: the end of its lease is now."""
+        with self.redis.client() as client:
+            assert client.zadd(f"{self.name}:leases", {task_id: 1}, xx=True, ch=True) == 1
 
     # -- what an operator sees with redis-cli
 
@@ -283,7 +302,7 @@ def worlds_mongo() -> Iterator[MongoServer]:
 def start_world(
     redis_server: RedisServer, worlds_mongo: MongoServer, redis_namespace: str, tmp_path: Path
 ) -> Iterator[StartWorld]:
-    """``world = start_world(HOLDFAST_LEASE="4s")``"""
+    """``world = start_world(ANSWER_STORE_SECONDS="0.3")``"""
     with ExitStack() as started:
 
         def start(redis: RedisServer | None = None, **settings: str) -> World:

@@ -14,11 +14,14 @@ from holdfast.ports import Clock
 from holdfast.stores.sqlite import SqliteStore
 from tests.source_tree import ROOT
 
+PATIENCE_SECONDS = 120.0  # with what another process has to do: its start, many commits, a lock
+
 
 @asynccontextmanager
 async def opened(
     path: Path, clock: Clock | None = None, **options: Any
 ) -> AsyncIterator[SqliteStore]:
+    options = {"lock_seconds": PATIENCE_SECONDS} | options
     store = SqliteStore(path, clock or SystemClock(), **options)
     await store.open()
     try:
@@ -30,6 +33,7 @@ async def opened(
 def ask(path: Path, sql: str, *values: Any) -> list[Any]:
     """Past the store, on a connection of its own."""
     db = apsw.Connection(str(path))
+    db.set_busy_timeout(int(PATIENCE_SECONDS * 1_000))
     try:
         return db.execute(sql, values).fetchall()
     finally:
@@ -52,8 +56,17 @@ def line_from(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
+def kill(process: subprocess.Popen[str]) -> str:
+    """All that it had said and nobody has read: ``communicate`` would pass over what lies in the
+    buffer of ``line_from``, and begin in the middle of a line."""
+    process.kill()
+    with process:
+        assert process.stdout is not None
+        return process.stdout.read()
+
+
 def end(process: subprocess.Popen[str]) -> str:
     """Let it come to its own end; what it still had to say."""
-    said, _ = process.communicate(timeout=60)
+    said, _ = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0, process.returncode
     return said.strip()

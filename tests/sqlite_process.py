@@ -93,7 +93,7 @@ async def work(store: SqliteStore, worker: str) -> None:
     """Claim and complete until nothing is left, and say what was done."""
     for request in count():
         claimed = await store.claim(
-            worker, request=str(request), queues=["default"], limit=3, lease_seconds=60
+            worker, request=str(request), queues=["default"], limit=3, lease_seconds=600
         )
         if not claimed:
             return

@@ -88,7 +88,9 @@ class TelegramApi:
 
     def send(self, update: dict[str, Any], **headers: str) -> httpx.Response:
         url, secret = self.webhook
-        return httpx.post(url, json=update, headers={SECRET_HEADER: secret} | headers, timeout=30)
+        return httpx.post(
+            url, json=update, headers={SECRET_HEADER: secret} | headers, timeout=BOUND_SECONDS
+        )
 
     # -- the Bot API
 

@@ -42,8 +42,9 @@ def hooks_file(folder: Path, **hooks: dict[str, Any]) -> Path:
 def telling_app(folder: Path, store: str = "memory://", **options: Any) -> Holdfast:
     """``hooks={name: {…}}``; whatever else is a setting."""
     path = hooks_file(folder, **options.pop("hooks", {}))
-    here = {"webhook_allow": ["127.0.0.1"], "callback_allow": ["127.0.0.1"]}
-    app = Holdfast(store, webhooks=path, **here | options)
+    here: dict[str, Any] = {"webhook_allow": ["127.0.0.1"], "callback_allow": ["127.0.0.1"]}
+    patient = {"webhook_timeout": 30.0}  # the longest: who stands still is not asked twice for it
+    app = Holdfast(store, webhooks=path, **here | patient | options)
 
     @app.task("mail.send")
     async def send(ctx: Context, to: str) -> str:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from bench.harness.bench import Bench
@@ -57,7 +58,8 @@ async def test_every_kind_of_page_is_asked_for(place: Place) -> None:
 async def test_a_page_is_asked_for_over_http(place: Place) -> None:
     async with opened(place.url) as hand:
         await Filler(hand.store).fill(SETTLED)
-    with serving(place) as service:
+    patient = f"{place.url}?timeout=60s" if place.redis else place.url
+    with serving(msgspec.structs.replace(place, url=patient)) as service:
         assert pages.over_http(service, {}, 2).tasks == [50, 50]
         assert pages.over_http(service, {"status": Status.FAILED}, 1).tasks == [SUSPENDED]
 

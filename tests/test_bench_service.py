@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from bench.harness.bench import Bench
@@ -19,8 +20,9 @@ OURS = who("holdfast", "redis")
 
 @pytest.fixture
 def place() -> Iterator[Place]:
+    """A service that stood still must not refuse for want of its server's answer."""
     with Places() as places, places.open("redis") as place:
-        yield place
+        yield msgspec.structs.replace(place, url=f"{place.url}?timeout=60s")
 
 
 @pytest.mark.parametrize("asked", [Asked(rate=100), Asked(rate=20, batch=10, workers=1)])

@@ -24,7 +24,8 @@ def judged(subject, sabotage, *rules, **harm):
     folder = Path(sys.argv[1])
     given = dict(
         name="broken", subject=Subject(subject), store=f"sqlite:///{folder}/broken.db",
-        folder=folder, tenants=24, kills=10, zombies=4, seed=5, seconds=30, sabotage=sabotage,
+        folder=folder, tenants=24, kills=10, zombies=4, seed=5, sabotage=sabotage,
+        seconds=30 * float(sys.argv[2]),
         kill_every_seconds=0.2, workers=6, slots=8, tasks=72 if subject == "triggers" else 8,
     )
     verdict = run_round(Plan(**{**given, **harm})).verdict
@@ -170,13 +171,20 @@ judged("plans", broken, "two_drivers", zombies=14)
     ids=["fired-in-two-steps", "fired-blindly", "two-slots-too-many", "all-waves", "no-fences"],
 )
 def test_what_is_broken_is_found_out(program: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = [int(count) for count in done.stdout.split()]
-    assert min(found) > 0, found
+    """In a round of some seconds; where the machine is slow, more comes to pass in a longer one."""
+    found = list[int]()
+    for longer in (1, 4, 16):
+        place = tmp_path / f"{longer}"
+        place.mkdir()
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(place), f"{longer}"],
+            capture_output=True,
+            text=True,
+            timeout=1200,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        found = [int(count) for count in done.stdout.split()]
+        if all(found):
+            return
+    raise AssertionError(f"not all was found out: {found}")

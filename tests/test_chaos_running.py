@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-SQLITE = "--only tasks --kills 20 --zombies 4 --tenants 5,400 --seconds 90 --seed 7"
-REDIS = "--kills 14 --zombies 3 --server-kills 2 --lost-replies 30 --tenants 5,400 --seconds 80"
+SQLITE = "--only tasks --kills 20 --zombies 4 --tenants 5,400 --seconds 600 --seed 7"
+REDIS = "--kills 14 --zombies 3 --server-kills 2 --lost-replies 30 --tenants 5,400 --seconds 600"
 
 
 def chaos(arguments: str) -> subprocess.CompletedProcess[str]:
@@ -15,7 +15,7 @@ def chaos(arguments: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "holdfast.testing.chaos", *arguments.split()],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=900,
         check=False,
     )
 
@@ -57,10 +57,11 @@ def blindly(given, task):
     )
 
 
-def judged(store, **harm):
-    folder = Path(sys.argv[1])
+def judged(store, *, seconds, **harm):
+    folder, seconds = Path(sys.argv[1]), seconds * float(sys.argv[2])
     given = dict(name="broken", folder=folder, tenants=50, kills=0, zombies=0, tasks=300, seed=1)
-    one = run_round(Plan(**{**given, "store": store.format(folder=folder), **harm}))
+    given |= dict(store=store.format(folder=folder), seconds=seconds)
+    one = run_round(Plan(**{**given, **harm}))
     found = one.verdict
     print(len(found.lost), len(found.double), len(found.two_owners))
 """
@@ -148,34 +149,39 @@ judged("redis", tenants=5, kills=10, server_kills=2, tasks=60, seconds=15, durab
 )
 
 
-def found_in(program: str, folder: Path) -> tuple[int, int, int]:
-    """How many were lost, committed twice, and owned by two."""
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(folder)],
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    lost, double, two_owners = map(int, done.stdout.split())
-    return lost, double, two_owners
+LOST, DOUBLE, TWO_OWNERS = range(3)
+
+
+def assert_found_in(program: str, folder: Path, *complaints: int) -> None:
+    """In a round of some seconds; where the machine is slow, more comes to pass in a longer one."""
+    found = list[int]()
+    for longer in (1, 4, 16):
+        place = folder / f"{longer}"
+        place.mkdir()
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(place), f"{longer}"],
+            capture_output=True,
+            text=True,
+            timeout=1200,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        found = [int(count) for count in done.stdout.split()]
+        if all(found[complaint] for complaint in complaints):
+            return
+    raise AssertionError(f"lost, committed twice, owned by two: {found}")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("program", [SQLITE_BLIND, REDIS_BLIND], ids=["sqlite", "redis"])
 def test_a_store_that_compares_nothing_is_found_out(program: str, tmp_path: Path) -> None:
-    _, double, two_owners = found_in(program, tmp_path)
-    assert double > 0
-    assert two_owners > 0
+    assert_found_in(program, tmp_path, DOUBLE, TWO_OWNERS)
 
 
 @pytest.mark.slow
 def test_a_store_that_lets_a_tenant_s_tasks_run_side_by_side_is_found_out(tmp_path: Path) -> None:
-    _, _, two_owners = found_in(REDIS_WITHOUT_LINES, tmp_path)
-    assert two_owners > 0
+    assert_found_in(REDIS_WITHOUT_LINES, tmp_path, TWO_OWNERS)
 
 
 def test_a_server_that_forgets_when_it_is_killed_is_found_out(tmp_path: Path) -> None:
-    lost, _, _ = found_in(REDIS_FORGETFUL, tmp_path)
-    assert lost > 0
+    assert_found_in(REDIS_FORGETFUL, tmp_path, LOST)

@@ -22,7 +22,7 @@ async def test_a_receiver_that_hangs_takes_no_slot_from_the_work(
     tmp_path: Path, holdfast_engine: MakeEngine
 ) -> None:
     async with Receiver(hang) as receiver:
-        app = telling_app(tmp_path, webhook_timeout=20.0)
+        app = telling_app(tmp_path, webhook_timeout=30.0)
         engine = holdfast_engine(app, slots=1)
         await engine.start()
         for _ in range(3):
@@ -58,7 +58,7 @@ async def test_long_work_keeps_no_delivery_waiting(
 async def test_deliveries_are_bounded(tmp_path: Path, holdfast_engine: MakeEngine) -> None:
     """One claim may go beyond the bound, no second one does."""
     async with Receiver(hang) as receiver:
-        app = telling_app(tmp_path, webhook_timeout=20.0)
+        app = telling_app(tmp_path, webhook_timeout=30.0)
         engine = holdfast_engine(app, slots=4)
         handles = [
             await submit(app, "mail.send", callback=receiver.url()) for _ in range(2 * DELIVERIES)

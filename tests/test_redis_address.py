@@ -8,6 +8,12 @@ from holdfast.stores.redis.address import SCHEMES, Kind, parse, redacted
 
 SECRETS = ["s3cret", "t0ken"]
 
+
+@pytest.fixture(autouse=True)
+def _patience_with_redis() -> None:
+    """The settings as they come."""
+
+
 GOOD: list[tuple[str, dict[str, Any]]] = [
     ("redis://h", {"kind": Kind.SINGLE, "hosts": (("h", 6379),), "db": 0, "tls": False}),
     ("redis://h:1/3", {"hosts": (("h", 1),), "db": 3, "shown": "redis://h:1/3"}),

@@ -277,7 +277,7 @@ async def test_what_a_promoted_replica_lacks_is_counted_and_told(
         kept = await one_of_each(hands)
         master = cluster.master_of("{ns-00}:meta")
         with master.client() as client:
-            assert client.wait(1, 15_000) == 1
+            assert client.wait(1, 50_000) == 1
         cut_off(replica_of(cluster, master), master)
         lost = [task.id for task in await one_of_each(hands) if holds(cluster, master, task.id)]
         assert lost
@@ -310,12 +310,12 @@ async def test_a_killed_master_under_load_is_survived() -> None:
             await load.more_are_done(50)
             dead = cluster.master_of("{load-00}:meta")
             cluster.kill(dead)
+            await load.is_refused()
             await asyncio.to_thread(cluster.wait_ok)
             await load.more_are_done(50)
             dead.start()  # and learns that it is a replica now
             await asyncio.to_thread(cluster.wait_ok)
             await load.more_are_done(50)
-        assert load.refusals > 0
         assert dead.role() == "slave"
 
 
@@ -336,7 +336,7 @@ async def test_a_partition_is_out_of_reach_while_its_slot_moves_and_whole_afterw
             with pytest.raises(StoreUnavailable, match="TRYAGAIN"):
                 await hands.submit(tenant="u")
             for name in here.scan_iter("{ns-00}:*", count=1000):
-                here.migrate("127.0.0.1", target.port, name, 0, 5000)
+                here.migrate("127.0.0.1", target.port, name, 0, 50_000)
             for one in (there, here):
                 one.execute_command("CLUSTER", "SETSLOT", slot, "NODE", yours)
         assert (await hands.take()).id == before.id

@@ -47,9 +47,9 @@ async def test_a_plan_over_many_partitions_halts_and_is_rolled_back(
         plan = await app.plan("up-7", tasks, max_concurrency=3, waves=waves, halt_on=rule)
         parts = {handle.id.rpartition(".p")[2] for handle in await plan.tasks()}
         assert len(parts) > 1, "its tasks are in several partitions"
-        assert (await plan.rested("30s")).status is PlanStatus.HALTED
+        assert (await plan.rested("120s")).status is PlanStatus.HALTED
         await plan.rollback()
-        assert (await plan.rested("30s")).status is PlanStatus.ROLLED_BACK
+        assert (await plan.rested("120s")).status is PlanStatus.ROLLED_BACK
         assert {"t-00", "t-01", "t-03"} <= set(undone)
         assert len(undone) == len(set(undone))
         assert await app.store.doctor(fix=False, limit=10) == []
@@ -66,6 +66,6 @@ async def test_a_trigger_fires_where_it_lives(url: str, redis_namespace: str) ->
         for tenant in (None, "t-1", "t-2"):
             trigger = await app.schedule.every("1h", echo, "x", tenant=tenant)
             handle = await trigger.fire()
-            assert await handle.result("30s") == "x"
+            assert await handle.result("120s") == "x"
             assert handle.id.rpartition(".p")[2] == trigger.id.rpartition(".p")[2]
         assert await app.store.doctor(fix=False, limit=10) == []

@@ -5,13 +5,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import redis
 
 from holdfast.domain.state import Command
 from holdfast.ports import Kept, Topic
 from holdfast.stores.redis import prune as pruning
 from holdfast.stores.redis.keys import GROUP, RINGS
-from holdfast.testing.contract.hands import LEASE_SECONDS, beat
+from holdfast.testing.contract.hands import LEASE_SECONDS, beat, patience
 from holdfast.testing.servers import RedisServer
 from tests.redis_stores import Bench, benched
 
@@ -28,8 +27,7 @@ def entries(bench: Bench, stream: str = "queue:tasks") -> list[dict[str, str]]:
 
 def pending(bench: Bench, stream: str = "queue:tasks") -> list[tuple[str, str]]:
     """Who has which entry: (worker, entry)."""
-    with redis.Redis.from_url(bench.store.url, decode_responses=True) as client:
-        found: list[Any] = client.xpending_range(bench.name(stream), GROUP, "-", "+", 100)
+    found: list[Any] = bench._client.xpending_range(bench.name(stream), GROUP, "-", "+", 100)
     return [(one["consumer"], one["message_id"]) for one in found]
 
 
@@ -211,10 +209,10 @@ async def test_an_entry_of_nobody_is_dropped_on_the_way(bench: Bench) -> None:
 async def test_a_ring_that_others_have_pushed_off_the_bell_is_not_missed(bench: Bench) -> None:
     ticket = bench.store.ticket(Topic.READY)
     waiting = asyncio.create_task(bench.store.wait(Topic.READY, ticket, timeout=1e6))
-    with redis.Redis.from_url(bench.store.url) as client, client.pipeline() as pipe:
+    with bench._client.pipeline() as pipe:
         pipe.xadd(bench.name("bell"), {"ready": "1"}, maxlen=RINGS, approximate=False)
         for _ in range(RINGS):
             pipe.xadd(bench.name("bell"), {"rested": "1"}, maxlen=RINGS, approximate=False)
         pipe.execute()
-    async with asyncio.timeout(30):
+    async with patience():
         await waiting

@@ -32,7 +32,7 @@ async def test_what_a_failover_loses_is_counted_and_told(
         hands = Hands(store, clock)
         kept = await hands.submit_many(2, tenant="t")
         with group.primary.client() as client:
-            assert client.wait(1, 15_000) == 1
+            assert client.wait(1, 50_000) == 1
         cut_off(group.replica, group.primary)
 
         before = await hands.take()
@@ -72,9 +72,9 @@ async def test_a_killed_primary_under_load_is_survived() -> None:
         async with load.running():
             await load.more_are_done(50)
             group.kill_primary()
+            await load.is_refused()
             await to_thread(group.promoted)
             await load.more_are_done(50)
-        assert load.refusals > 0
 
 
 @pytest.mark.slow
@@ -114,7 +114,8 @@ async def test_a_planned_failover_leaves_nobody_at_the_old_primary() -> None:
 
                 # The old one takes itself for the primary for some seconds more.
                 await eventually(works_there, "tasks are submitted to the new primary")
-            await to_thread(until, lambda: old.role() == "slave", "the old one is a replica")
+            followed = "the old one is a replica"
+            await to_thread(until, lambda: old.role() == "slave", followed, seconds=180)
             await load.more_are_done(50)
 
 

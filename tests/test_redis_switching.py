@@ -119,7 +119,7 @@ async def test_a_drain_is_kept_in_one_partition_only(
 
 
 async def test_a_drain_that_came_after_its_worker_had_left_is_cleaned_up(hands: Hands) -> None:
-    await hands.store.renew(beat("w-2"), [], lease_seconds=LEASE_SECONDS)
+    await hands.store.renew(beat("w-2"), [], lease_seconds=20 * LEASE_SECONDS)
     for worker in ("w-1", "w-2"):
         await throw(hands, Switch.DRAIN, worker)
     pruned = await hands.store.prune(Kept.WORKERS, older_than_seconds=60, limit=9, dry_run=False)

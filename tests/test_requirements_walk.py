@@ -16,12 +16,29 @@ from typer.testing import CliRunner
 from holdfast.cli.root import cli
 from holdfast.testing.servers import RedisServer, until
 from tests.redis_servers import StartRedis
-from tests.server.processes import Line, Serving
+from tests.server.processes import Answer, Serving
 from tests.stand_ins import path_with_curl
 from tests.test_requirements import SECTIONS, rows, text
 
-DEMO = "from holdfast.cli.demo_service import app\n"
-BOUND_SECONDS = 60.0
+DEMO = """  # a slow stage says how far it is, and lasts as long as somebody has to look at it
+import asyncio
+from pathlib import Path
+
+from holdfast.cli import demo_service
+from holdfast.cli.demo_service import app
+
+
+async def take_a_while(ctx):
+    ctx.progress(0.4)
+    [task] = await app.store.load([ctx.task_id])
+    while not task.pause_requested and not (task.last_completed >= 0 and Path("go").exists()):
+        await asyncio.sleep(0.05)
+        [task] = await app.store.load([ctx.task_id])
+
+
+demo_service.take_a_while = take_a_while
+"""
+BOUND_SECONDS = 120.0
 CODES = {
     "HOLDFAST_LEASE=soon holdfast stats": 6,
     "HOLDFAST_STORE=redis://127.0.0.1:1 holdfast stats": 5,
@@ -67,10 +84,11 @@ def top() -> tuple[str, str]:
 class Walk:
     """A service on a Redis of its own, and somebody who types what the page says, and no more."""
 
-    def __init__(self, server: RedisServer, serving: Serving, line: Line, folder: Path) -> None:
-        self._server, self._line = server, line
+    def __init__(self, server: RedisServer, serving: Serving, folder: Path) -> None:
+        self._server, self._serving = server, serving
         self._path = f"{Path(sys.executable).parent}{os.pathsep}{path_with_curl(folder)}"
         self._client = server.client()
+        self._go = folder / "go"  # for the stages behind the first
         self.known = {"URL": serving.url, "TOKEN": serving.token or "", "ID": "", "BAD": ""}
         self.known["FLAKY"] = ""
         self._hands: list[tuple[str, Callable[[str], None]]] = [
@@ -94,6 +112,7 @@ class Walk:
         return False
 
     def shell(self, line: str) -> None:
+        self._go.unlink(missing_ok=True)
         names = " ".join(f'"${name}"' for name in self.known)
         script = f"{top()[0]}\n{{ {line}; }} >&2\nprintf '%s\\n' {names}\n"
         done = subprocess.run(
@@ -102,7 +121,7 @@ class Walk:
                 **os.environ,
                 **self.known,
                 "PATH": self._path,
-                "HOLDFAST_STORE": self._server.url,
+                "HOLDFAST_STORE": f"{self._server.url}?timeout=60s",
             },
             capture_output=True,
             text=True,
@@ -115,6 +134,8 @@ class Walk:
             assert '"code":' not in done.stderr, f"{line}: {done.stderr}"  # a refusal has one
         else:
             assert all(self.known[name] for name in ("ID", "BAD")), done.stderr
+        if "bad " in line:
+            self._until("FAILED", of="BAD")
 
     def shows(self, command: str, promise: str) -> None:
         ask = self._ran if command.startswith("holdfast ") else self._asked
@@ -141,7 +162,7 @@ class Walk:
 
     def redis(self, command: str) -> None:
         if command.startswith(AFTER_ITS_END):
-            self._until("COMPLETED")
+            self._completed()
             assert self._asked(command) == 0
         elif command not in EMPTY:
             until(lambda: self._asked(command), command, seconds=BOUND_SECONDS)
@@ -156,33 +177,47 @@ class Walk:
     def get(self, route: str) -> None:
         path = route.split()[1].replace("{task_id}", self.known["ID"]).replace("{tenant}", "t-1")
         if not path.endswith("/events"):  # a stream
-            assert self._line.ask("GET", path).status == 200, route
+            assert self._get(path).status == 200, route
 
     def kill(self, command: str) -> None:
         """The worker that runs it; what comes of that is told by its events."""
         del command
 
         def at_work() -> int | None:
-            lease = self._line.ask("GET", f"/api/tasks/{self.known['ID']}").json["lease"]
+            lease = self._get(f"/api/tasks/{self.known['ID']}").json["lease"]
             found = lease and re.search(r"-(\d+)-\w+$", lease["worker"])
             return int(found[1]) if found else None
+
+        def taken_over() -> bool:
+            if is_his := at_work() == pid:
+                self._client.zadd("executor:leases", {self.known["ID"]: 1}, xx=True)  # it lapses
+            return not is_his
 
         pid = until(at_work, "somebody runs it", seconds=BOUND_SECONDS)
         assert pid
         os.kill(pid, signal.SIGKILL)
-        self._until("COMPLETED")
-        told = self._line.ask("GET", f"/api/tasks/{self.known['ID']}/timeline").json
+        until(taken_over, "another runs it", seconds=BOUND_SECONDS)
+        self._completed()
+        told = self._get(f"/api/tasks/{self.known['ID']}/timeline").json
         calls = [(call["stage"], call["outcome"]) for call in told["runs"][0]["calls"]]
         assert "lost" in [outcome for _, outcome in calls], told
         assert [stage for stage, _ in calls].count("snapshot") == 1, told
 
-    def _until(self, status: str) -> None:
-        path = f"/api/tasks/{self.known['ID']}"
+    def _completed(self) -> None:
+        self._go.touch()
+        self._until("COMPLETED")
+
+    def _until(self, status: str, *, of: str = "ID") -> None:
+        path = f"/api/tasks/{self.known[of]}"
         until(
-            lambda: self._line.ask("GET", path).json["status"] == status,
+            lambda: self._get(path).json["status"] == status,
             f"{path} is {status}",
             seconds=BOUND_SECONDS,
         )
+
+    def _get(self, path: str) -> Answer:
+        """On a line of its own: one that is kept is closed when nobody has spoken for a while."""
+        return self._serving.ask("GET", path)
 
     def _filled(self, command: str) -> str:
         return VARIABLE.sub(lambda found: self.known[found[1]], command)
@@ -191,15 +226,13 @@ class Walk:
 @pytest.fixture
 def walk(start_redis: StartRedis, tmp_path: Path) -> Iterator[Walk]:
     server = start_redis(appendonly=True)
-    settings = {"HOLDFAST_STORE": server.url, "HOLDFAST_LEASE": "2s", "DEMO_SPEED": "1.5"}
+    settings = {"HOLDFAST_STORE": f"{server.url}?timeout=60s", "HOLDFAST_LEASE": "10m"}
     crew = ("--no-workers", "--processes", "2")
     with Serving(tmp_path, *crew, app=DEMO, **settings) as serving:
         serving.listening()
-        line = serving.line()
-        walk = Walk(server, serving, line, tmp_path)
+        walk = Walk(server, serving, tmp_path)
         yield walk
         walk.close()
-        line.close()
         serving.signal()
         serving.ended()
 

@@ -6,23 +6,27 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from holdfast.testing.servers import RedisServer
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "rollout"
 ROLL_OUT = [sys.executable, str(EXAMPLE / "rollout.py")]
-BOUND_SECONDS = 120
+BOUND_SECONDS = 900
+TOO_LATE = "nobody drives the plan"  # who did has come to the end before he could be killed
+TRIES = 4
 
 
 def test_a_roll_out_halts_is_looked_at_and_rolled_back_on_sqlite(tmp_path: Path) -> None:
-    assert_rolled_back(f"sqlite:///{tmp_path / 'rollout.db'}", "executor", tmp_path)
+    store = f"sqlite:///{tmp_path / 'rollout.db'}"
+    assert_rolled_back(store, "executor", tmp_path, lambda: forget(tmp_path))
 
 
 def test_a_second_run_on_the_same_store_says_so_and_wipes_nothing(tmp_path: Path) -> None:
     """And it may be started from any folder."""
     environment = settings("sqlite:///rollout.db", "executor", Path())
-    _run([*ROLL_OUT, "--stop-when-halted"], environment, folder=tmp_path)
+    rolled_out(environment, lambda: forget(tmp_path), "--stop-when-halted", folder=tmp_path)
     before = {path.name: path.read_bytes() for path in (tmp_path / "data").iterdir()}
     said = _run(ROLL_OUT, environment, ends_with=1, folder=tmp_path)
     assert said == (
@@ -35,7 +39,7 @@ def test_a_second_run_on_the_same_store_says_so_and_wipes_nothing(tmp_path: Path
 def test_it_may_stop_at_the_halt_and_be_rolled_back_by_hand(tmp_path: Path) -> None:
     """With the lines that it prints and the README has."""
     environment = settings(f"sqlite:///{tmp_path / 'rollout.db'}", "executor", tmp_path)
-    said = _run([*ROLL_OUT, "--stop-when-halted"], environment)
+    said = rolled_out(environment, lambda: forget(tmp_path), "--stop-when-halted")
     assert "HALTED: 3 of the 40 tasks of wave 3 have failed" in said
     lines = re.findall(r"^  (holdfast --store \S+) (.+)$", said, re.MULTILINE)
     assert {store for store, _ in lines} == {f"holdfast --store {environment['HOLDFAST_STORE']}"}
@@ -64,12 +68,19 @@ def test_what_a_user_writes_is_all_in_app_py() -> None:
 def test_a_roll_out_halts_is_looked_at_and_rolled_back_on_redis(
     redis_server: RedisServer, redis_namespace: str, tmp_path: Path
 ) -> None:
-    assert_rolled_back(redis_server.url, redis_namespace, tmp_path)
+    def forget_all() -> None:
+        with redis_server.client() as client:
+            client.delete(*client.scan_iter(f"{redis_namespace}:*"))
+
+    store = f"{redis_server.url}?timeout=60s"
+    assert_rolled_back(store, redis_namespace, tmp_path, forget_all)
 
 
-def assert_rolled_back(store: str, namespace: str, tmp_path: Path) -> None:
+def assert_rolled_back(
+    store: str, namespace: str, tmp_path: Path, forget: Callable[[], None]
+) -> None:
     environment = settings(store, namespace, tmp_path)
-    said = _run(ROLL_OUT, environment)
+    said = rolled_out(environment, forget)
     assert "HALTED: 3 of the 40 tasks of wave 3 have failed" in said
     assert len(re.findall(r"^killed ", said, re.MULTILINE)) == 3
     assert "ROLLED_BACK" in said
@@ -89,11 +100,31 @@ def assert_rolled_back(store: str, namespace: str, tmp_path: Path) -> None:
     assert _run([sys.executable, "-m", "holdfast", "doctor"], environment)
 
 
+def forget(folder: Path) -> None:
+    for path in folder.glob("rollout.db*"):
+        path.unlink()
+
+
+def rolled_out(
+    environment: dict[str, str], forget: Callable[[], None], *words: str, folder: Path = EXAMPLE
+) -> str:
+    """What it said; again from the start where there was nobody left to kill."""
+    done = _ran([*ROLL_OUT, *words], environment, folder)
+    for _ in range(TRIES - 1):
+        if TOO_LATE not in done.stderr:
+            break
+        forget()
+        done = _ran([*ROLL_OUT, *words], environment, folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def settings(store: str, namespace: str, tmp_path: Path) -> dict[str, str]:
     return {
         **os.environ,
         "HOLDFAST_STORE": store,
         "HOLDFAST_NAMESPACE": namespace,
+        "HOLDFAST_CRASH_LIMIT": "100",  # a machine that stands still fails none
         "ROLLOUT_DATA": str(tmp_path / "data"),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
@@ -112,7 +143,15 @@ def _run(
     ends_with: int = 0,
     folder: Path = EXAMPLE,
 ) -> str:
-    done = subprocess.run(
+    done = _ran(command, environment, folder)
+    assert done.returncode == ends_with, done.stdout + done.stderr
+    return done.stdout if not ends_with else done.stderr
+
+
+def _ran(
+    command: list[str], environment: dict[str, str], folder: Path
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         command,
         check=False,
         cwd=folder,
@@ -121,5 +160,3 @@ def _run(
         text=True,
         timeout=BOUND_SECONDS,
     )
-    assert done.returncode == ends_with, done.stdout + done.stderr
-    return done.stdout if not ends_with else done.stderr

@@ -146,7 +146,7 @@ def test_three_failures_suspend_and_a_person_resumes_one_and_discards_another(
 def test_the_task_of_a_killed_worker_goes_on_elsewhere_at_its_checkpoint(
     start_world: StartWorld,
 ) -> None:
-    world = start_world(HOLDFAST_LEASE="4s")
+    world = start_world()
     service = world.serve()
     worker = world.work()
     world.hold_database()
@@ -156,6 +156,7 @@ def test_the_task_of_a_killed_worker_goes_on_elsewhere_at_its_checkpoint(
         worker.kill()
         assert service.task(task_id)["status"] == "processing"  # until its lease lapses
         assert world.left_over("t-5")["pending"] == 1
+        world.lapse(task_id)
     finally:
         world.release_database()
     world.work()
@@ -176,8 +177,8 @@ def test_the_task_of_a_killed_worker_goes_on_elsewhere_at_its_checkpoint(
 def test_a_worker_that_dies_between_its_write_and_its_commit_has_written_once(
     start_world: StartWorld, start_redis: StartRedis
 ) -> None:
-    redis = start_redis(appendonly=True)
-    world = start_world(redis, HOLDFAST_LEASE="5s")
+    redis = start_redis(appendonly=True, appendfsync="always")
+    world = start_world(redis)
     service = world.serve()
     worker = world.work()
     world.hold_database()
@@ -190,8 +191,10 @@ def test_a_worker_that_dies_between_its_write_and_its_commit_has_written_once(
     until(world.documents, "it has written", seconds=BOUND_SECONDS)
     worker.kill()
     redis.start()
+    world.lapse(task_id)
     world.work()
 
+    until(lambda: service.ask("GET", "/readyz").status == 200, "it has Redis again")
     service.until_status(task_id, "completed")
     assert ("store", "lost") in service.calls(task_id)
     [document] = world.documents()

@@ -15,7 +15,7 @@ from holdfast.testing.contract.hands import Hands
 from holdfast.testing.contract.trigger_hands import A_MINUTE, TriggerHands
 from tests.sqlite_files import end, opened, start
 
-FOREVER = 60.0
+FOREVER = 240.0
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.hands import ASKER, Hands
 from tests.sqlite_files import ask, end, opened, start
 
-FOREVER = 60.0
+FOREVER = 240.0
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from holdfast.stores.sqlite.statements import SQL
 from holdfast.stores.sqlite.txn import Txn
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.hands import Hands, beat
-from tests.sqlite_files import ask, opened
+from tests.sqlite_files import PATIENCE_SECONDS, ask, opened
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ class Hold:
 
     def _work(self, _: Txn) -> None:
         self._loop.call_soon_threadsafe(self._begun.set)
-        assert self._go.wait(10)
+        assert self._go.wait(PATIENCE_SECONDS)
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.sleep(0)
@@ -209,12 +209,17 @@ async def test_a_closed_store_says_so_and_can_be_opened_again(path: Path) -> Non
 
 
 async def test_no_thread_outlives_its_store(path: Path) -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     async with opened(path, ManualClock()) as store:
         await store.stats()
-        assert threading.active_count() > before
-    left = [t.name for t in threading.enumerate() if t.name.startswith("holdfast")]
-    assert left == []
+        assert named_since(before)
+    assert named_since(before) == []
+
+
+def named_since(before: set[threading.Thread]) -> list[str]:
+    """Those of ours, apart from what an earlier test may have left to come to its end."""
+    found = set(threading.enumerate()) - before
+    return [thread.name for thread in found if thread.name.startswith("holdfast")]
 
 
 async def test_a_store_opened_before_a_fork_is_refused_after_it(

@@ -57,7 +57,7 @@ class Show:
     def __init__(self, service: str, token: str, endpoint: str) -> None:
         headers = {"Authorization": f"Bearer {token}"}
         self.service = httpx.Client(base_url=service, headers=headers, timeout=2 * WAIT_SECONDS)
-        self.endpoint = httpx.Client(base_url=endpoint)
+        self.endpoint = httpx.Client(base_url=endpoint, timeout=WAIT_SECONDS)
         self.tasks: set[str] = set()
 
     def ask(self, text: str, key: str) -> bool:

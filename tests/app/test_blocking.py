@@ -36,6 +36,7 @@ from holdfast.app.declare import SyncTask
 from holdfast.app.plans import Plans
 from holdfast.app.query import Query
 from holdfast.app.schedule import Schedules
+from tests.runtime.helpers import BOUND_SECONDS
 
 
 @pytest.fixture
@@ -52,18 +53,18 @@ def greet(app: Holdfast) -> SyncTask[str, str]:
 def test_submitting_and_waiting_with_workers(app: Holdfast, greet: SyncTask[str, str]) -> None:
     with app.blocking.running(workers=1) as face:
         handle = face.submit(greet, "ann", tenant="t-1", key="k")
-        assert handle.result(10) == "hello ann"
+        assert handle.result(BOUND_SECONDS) == "hello ann"
         assert handle.info().status is Status.COMPLETED
         assert face.submit(greet, "ann", tenant="t-1", key="k").id == handle.id
         assert handle.rollback("no") is Status.ROLLING_BACK
         with pytest.raises(TaskRolledBack):
-            handle.result(10)
+            handle.result(BOUND_SECONDS)
 
 
 def test_many_are_submitted_at_once(app: Holdfast, greet: SyncTask[str, str]) -> None:
     with app.blocking.running(workers=1) as face:
         handles = face.submit_many(greet, ["ann", "bob"], keys=["a", "b"])
-        assert [handle.result(10) for handle in handles] == ["hello ann", "hello bob"]
+        assert [handle.result(BOUND_SECONDS) for handle in handles] == ["hello ann", "hello bob"]
 
 
 def test_every_command_without_workers(app: Holdfast, greet: SyncTask[str, str]) -> None:
@@ -76,7 +77,7 @@ def test_every_command_without_workers(app: Holdfast, greet: SyncTask[str, str])
         assert handle.why()
         assert handle.cancel("no") is Status.CANCELLED
         with pytest.raises(TaskCancelled, match="no"):
-            handle.result(1)
+            handle.result(BOUND_SECONDS)
 
 
 def test_errors_come_through(app: Holdfast, greet: SyncTask[str, str]) -> None:
@@ -85,10 +86,10 @@ def test_errors_come_through(app: Holdfast, greet: SyncTask[str, str]) -> None:
             face.submit(greet, 7)  # type: ignore[misc]
         handle = face.submit(greet, "nobody")
         with pytest.raises(TaskFailed, match="nobody is there"):
-            handle.result(10)
+            handle.result(BOUND_SECONDS)
         assert handle.retry() is Status.PENDING
         with pytest.raises(TaskFailed):
-            handle.result(10)
+            handle.result(BOUND_SECONDS)
         assert handle.discard("hopeless") is Status.CANCELLED
 
 
@@ -97,14 +98,14 @@ def test_many_threads_may_use_it(app: Holdfast, greet: SyncTask[str, str]) -> No
     with app.blocking.running() as face:
         threads = [
             threading.Thread(
-                target=lambda n=n: results.append(face.submit(greet, f"n{n}").result(10))
+                target=lambda n=n: results.append(face.submit(greet, f"n{n}").result(BOUND_SECONDS))
             )
             for n in range(8)
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(20)
+            thread.join(BOUND_SECONDS)
     assert sorted(results) == [f"hello n{n}" for n in range(8)]
 
 
@@ -121,7 +122,7 @@ def test_it_can_be_opened_again_and_inside_itself(app: Holdfast, greet: SyncTask
     for _ in range(2):
         with app.blocking as face, app.blocking.running() as inner:
             assert inner is face
-            assert face.submit(greet, "ann").result(10) == "hello ann"
+            assert face.submit(greet, "ann").result(BOUND_SECONDS) == "hello ann"
 
 
 def test_on_the_loops_own_thread_it_refuses_instead_of_hanging(app: Holdfast) -> None:
@@ -135,16 +136,16 @@ def test_on_the_loops_own_thread_it_refuses_instead_of_hanging(app: Holdfast) ->
         return "refused"
 
     with app.blocking.running() as face:
-        assert face.submit(outer).result(10) == "refused"
+        assert face.submit(outer).result(BOUND_SECONDS) == "refused"
 
 
 def test_a_plain_function_may_submit_through_it(app: Holdfast, greet: SyncTask[str, str]) -> None:
     @app.task("outer")
     def outer(ctx: Context) -> str:
-        return app.blocking.submit(greet, "ann").result(10)
+        return app.blocking.submit(greet, "ann").result(BOUND_SECONDS)
 
     with app.blocking.running() as face:
-        assert face.submit(outer).result(10) == "hello ann"
+        assert face.submit(outer).result(BOUND_SECONDS) == "hello ann"
 
 
 def test_a_store_that_cannot_be_opened_leaves_no_thread_behind() -> None:
@@ -184,7 +185,7 @@ def test_triggers_are_made_and_asked_without_a_loop(
 ) -> None:
     with app.blocking.running() as face:
         trigger = face.schedule.at(app.clock.now() + 3_600, greet, "ann", name="later")
-        assert trigger.fire().result(10) == "hello ann"
+        assert trigger.fire().result(BOUND_SECONDS) == "hello ann"
         assert trigger.info().status is TriggerStatus.COMPLETED
         face.schedule.every("1h", greet, "bob", name="hourly")
         hourly = face.schedule.acting_as("ada").get("hourly")
@@ -203,15 +204,15 @@ def test_plans_are_made_and_asked_without_a_loop(app: Holdfast, greet: SyncTask[
         preview = face.plan.preview("greet-all", tasks, waves=("1", "100%"))
         assert [wave.tenants for wave in preview.waves] == [("ann",), ("bob",)]
         plan = face.plan("greet-all", tasks, waves=("1", "100%"))
-        assert plan.rested(10).status is PlanStatus.COMPLETED
-        assert [task.result(10) for task in plan.tasks()] == ["hello ann", "hello bob"]
+        assert plan.rested(BOUND_SECONDS).status is PlanStatus.COMPLETED
+        assert [task.result(BOUND_SECONDS) for task in plan.tasks()] == ["hello ann", "hello bob"]
         assert plan.events()[0].plan_id == "greet-all"
         assert plan.rollback("no", wave=2) is PlanStatus.ROLLING_BACK
-        assert plan.rested(10).status is PlanStatus.ROLLED_BACK
+        assert plan.rested(BOUND_SECONDS).status is PlanStatus.ROLLED_BACK
         assert plan.retry() is PlanStatus.RUNNING
         assert face.plan.acting_as("ada").get("greet-all").info().total == 2
         assert [one.id for one in face.plan.find()] == ["greet-all"]
-        plan.rested(10)
+        plan.rested(BOUND_SECONDS)
         for ask in (plan.pause, plan.resume, plan.cancel):
             with pytest.raises(IllegalTransition):
                 ask()
@@ -219,7 +220,7 @@ def test_plans_are_made_and_asked_without_a_loop(app: Holdfast, greet: SyncTask[
 
 def test_its_workers_take_the_same_options(app: Holdfast, greet: SyncTask[str, str]) -> None:
     with app.blocking.running(workers=1, queues=("other",)) as face:
-        assert face.submit(greet, "ann", queue="other").result(10) == "hello ann"
+        assert face.submit(greet, "ann", queue="other").result(BOUND_SECONDS) == "hello ann"
         with pytest.raises(ResultTimeout):
             face.submit(greet, "bob").result(0.01)
 

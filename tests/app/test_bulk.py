@@ -22,7 +22,7 @@ from holdfast.domain.events import TaskRetried
 from holdfast.ports import Filter
 from holdfast.testing import Engine
 from holdfast.testing.plugin import MakeEngine
-from tests.runtime.helpers import Gate, detail_of
+from tests.runtime.helpers import BOUND_SECONDS, Gate, detail_of
 
 WORK = Filter(type="work")
 
@@ -54,7 +54,7 @@ class Scene:
     async def failed(self, many: int) -> list[Handle[Any]]:
         """So many suspended tasks."""
         handles = list(await self.work.submit_many(range(many)))
-        await self.engine.drain(timeout=60)
+        await self.engine.drain()
         self.cured = True
         self.times.clear()
         await self.engine.advance(1)
@@ -429,11 +429,11 @@ def test_it_has_a_face_without_an_event_loop(app: Holdfast) -> None:
     with app.blocking.running(workers=1) as face:
         handle = face.submit(work)
         with pytest.raises(TaskFailed):
-            handle.result(10)
+            handle.result(BOUND_SECONDS)
         bulks = face.bulk.acting_as("ada")
         assert bulks.preview("discard", WORK).matching == 1
         bulk = bulks.start("discard", WORK, reason="no use")
-        assert bulk.wait(20).phase == "done"
+        assert bulk.wait(BOUND_SECONDS).phase == "done"
         assert face.bulk.get(bulk.id).info().counts.done == 1
         assert [one.id for one in face.bulk.find().bulks] == [bulk.id]
         assert handle.info().status is Status.CANCELLED

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,7 +17,7 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from holdfast.app.plan_handle import info
+from holdfast.app.plan_handle import PlanInfo, info
 from holdfast.cli import plan_view, plan_watch
 from holdfast.cli.exits import Exit
 from holdfast.cli.plan_create import halt_rule
@@ -196,10 +196,18 @@ def test_retry_sets_the_failed_going(world: World) -> None:
 def test_watch_says_a_line_for_each_change_and_ends_when_the_plan_rests(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan_watch, "LOOK_SECONDS", 0.02)
-    world.plan("up-7", ONE_BROKEN, waves=("2", "50%", "100%"), max_concurrency=2)
     at_work = threading.Thread(target=world.work_until_plan_rests, args=("up-7",))
-    at_work.start()
+    looks = plan_watch.looks
+
+    async def looks_with_a_worker(session: Session, plan_id: str) -> AsyncIterator[PlanInfo]:
+        async for told in looks(session, plan_id):
+            yield told
+            if at_work.ident is None:  # who begins before the first look may have ended by then
+                at_work.start()
+
+    monkeypatch.setattr(plan_watch, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(plan_watch, "looks", looks_with_a_worker)
+    world.plan("up-7", ONE_BROKEN, waves=("2", "50%", "100%"), max_concurrency=2)
     result = world.cli("plans", "watch", "up-7")
     at_work.join()
     assert result.exit_code == Exit.FAILED  # it waits for a person

@@ -13,7 +13,14 @@ from holdfast.runtime.held import Held, Stop
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 from holdfast.testing.plugin import MakeEngine
-from tests.runtime.helpers import FlakyStore, Gate, event_names, task_of, within_bounds
+from tests.runtime.helpers import (
+    BOUND_SECONDS,
+    FlakyStore,
+    Gate,
+    event_names,
+    task_of,
+    within_bounds,
+)
 
 
 async def test_a_running_stage_keeps_its_lease(app: Holdfast, holdfast_engine: MakeEngine) -> None:
@@ -59,7 +66,7 @@ async def test_a_beat_serves_all_leases_of_a_worker(
 
 async def test_the_lease_is_kept_while_the_event_loop_is_blocked() -> None:
     """With real threads and real time, since that is what it is about."""
-    app = Holdfast("memory://", lease=0.6)
+    app = Holdfast("memory://", lease=3)
     renewed = threading.Event()
 
     class Watched(MemoryStore):
@@ -71,12 +78,12 @@ async def test_the_lease_is_kept_while_the_event_loop_is_blocked() -> None:
             return super()._renew(renewal, until)
 
     store = Watched(app.clock)
-    app = Holdfast(store, lease=0.6)
+    app = Holdfast(store, lease=3)
 
     @app.task("block")
     async def block(ctx: Context) -> bool:
         store.blocked = True
-        return renewed.wait(10)  # blocks the loop: no coroutine of this worker can run
+        return renewed.wait(BOUND_SECONDS)  # blocks the loop: no coroutine of this worker can run
 
     async with app.running():
         handle = await block.submit()
@@ -190,5 +197,5 @@ async def test_a_worker_with_a_heartbeat_thread_stops_promptly() -> None:
     began = time.monotonic()
     async with app.running(workers=2):
         pass
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < BOUND_SECONDS
     assert not [t for t in threading.enumerate() if t.name == "holdfast-heartbeat"]

@@ -15,7 +15,7 @@ from holdfast.runtime.worker import Worker
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import Engine, ManualClock
 from holdfast.testing.plugin import MakeEngine
-from tests.runtime.helpers import Gate, task_of, within_bounds
+from tests.runtime.helpers import BOUND_SECONDS, Gate, task_of, within_bounds
 
 LATER = f"{LOOK_SECONDS + 0.1}s"
 
@@ -86,7 +86,7 @@ async def test_a_plain_function_keeps_its_lease_however_long_it_takes(
     @app.task("plain")
     def plain(ctx: Context, _: None) -> str:
         begun.set()
-        go_on.wait(10)
+        assert go_on.wait(BOUND_SECONDS)
         return "done"
 
     @app.task("quick")
@@ -94,7 +94,7 @@ async def test_a_plain_function_keeps_its_lease_however_long_it_takes(
 
     await started(app, "w-1", owner)
     handle = await plain.submit(None)
-    await asyncio.to_thread(begun.wait, 10)
+    assert await asyncio.to_thread(begun.wait, BOUND_SECONDS)
     await order(engine.store, "w-1")
     await engine.clock.elapse("10m")  # much longer than a drain at a process's end
     late = await quick.submit(None)

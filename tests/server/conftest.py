@@ -12,6 +12,7 @@ from holdfast import Context, Holdfast, Permanent, Retry
 from holdfast.server import Service, create_api
 from holdfast.server import tokens as tk
 from holdfast.server.tokens import Role
+from holdfast.testing.clock import ManualClock
 
 BASE = "http://service"
 
@@ -93,4 +94,11 @@ async def served() -> AsyncIterator[Served]:
 async def idle() -> AsyncIterator[Served]:
     """Without a worker: what is submitted waits."""
     async for one in serve(declared(), workers=0):
+        yield one
+
+
+@pytest.fixture
+async def still() -> AsyncIterator[Served]:
+    """As idle, by a clock that stands still: what is counted or kept for a while stays as it is."""
+    async for one in serve(declared(clock=ManualClock()), workers=0):
         yield one

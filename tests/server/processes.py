@@ -112,13 +112,22 @@ class Serving:
 
     def listening(self) -> str:
         """Its first line; the address and the token are known after it."""
+        line = self._first_line()
+        assert self.url, self.said()
+        return line
+
+    def is_listening(self) -> bool:
+        """False: it has ended instead."""
+        self._first_line()
+        return self.url != ""
+
+    def _first_line(self) -> str:
         assert self._popen.stdout is not None
         line = self._popen.stdout.readline().strip()
-        found = LISTENING.search(line)
-        assert found is not None, self.said()
-        self.url = found[1]
-        token = re.search(r"hf_[0-9a-f]{12}_[\w-]{43}", self.said())
-        self.token = token[0] if token else self.token
+        if found := LISTENING.search(line):
+            self.url = found[1]
+            token = re.search(r"hf_[0-9a-f]{12}_[\w-]{43}", self.said())
+            self.token = token[0] if token else self.token
         return line
 
     def said(self) -> str:
@@ -143,6 +152,9 @@ class Serving:
 
     def signal(self, number: int = signal.SIGTERM) -> None:
         self._popen.send_signal(number)
+
+    def has_ended(self) -> bool:
+        return self._popen.poll() is not None
 
     def ended(self) -> int:
         self._popen.communicate(timeout=BOUND_SECONDS)

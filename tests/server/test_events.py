@@ -1,9 +1,10 @@
 """Live events over a real connection: each once, in order, from where the reader left off."""
 
+import asyncio
 import json
 import threading
-from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +13,11 @@ import pytest
 
 from holdfast import Context, Holdfast
 from holdfast.server import sse, watching
+from holdfast.testing.servers.waiting import until
 from tests.server.conftest import declared
 from tests.server.listening import Listening, listening
 
-BOUND_SECONDS = 30.0
+BOUND_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -185,34 +187,33 @@ def test_an_id_that_was_never_given_out_is_refused(listens: Listening, last: str
 def test_many_watchers_cost_one_look_a_second(
     listens: Listening, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Twenty watch two tasks that do not move: each round is one look at both together."""
-    looks = Counter[int]()
-    rounds = threading.Semaphore(0)
+    """Twenty watch two tasks that do not move: a look is one at both together, and while it is
+    under way there is no second one."""
+    looks = list[Sequence[str]]()
+    begun, second, go_on = threading.Event(), threading.Event(), asyncio.Event()
     load = listens.app.store.load
 
-    async def counted(ids: Sequence[str]) -> Any:
-        found = await load(ids)
-        if len(ids) == 2:
-            looks[len(ids)] += 1
-            rounds.release()
-        return found
+    async def held(ids: Sequence[str]) -> Any:
+        looks.append(ids)
+        (second if begun.is_set() else begun).set()
+        await go_on.wait()
+        return await load(ids)
 
-    with client_of(listens) as client:
+    with client_of(listens) as client, ExitStack() as streams:
         tasks = [paused_task(client) for _ in range(2)]
-        monkeypatch.setattr(listens.app.store, "load", counted)
-        streams = [client.stream("GET", f"/api/tasks/{one}/events") for one in tasks * 10]
-        answers = [stream.__enter__() for stream in streams]
+        paths = [f"/api/tasks/{one}/events" for one in tasks * 10]
+        answers = [streams.enter_context(client.stream("GET", path)) for path in paths]
+        lines = [read(answer.iter_lines()) for answer in answers]
+        assert all(next(one).name == "TaskCreated" for one in lines)
+        monkeypatch.setattr(listens.app.store, "load", held)
         try:
-            lines = [read(answer.iter_lines()) for answer in answers]
-            assert all(next(one).name == "TaskCreated" for one in lines)
-            before = looks[2]
-            for _ in range(before + 3):
-                assert rounds.acquire(timeout=BOUND_SECONDS)
+            assert begun.wait(BOUND_SECONDS)
             assert listens.service.watch.tasks.watched == 20
-            assert looks[2] - before <= 5, "a look for each watcher"
+            assert sorted(looks[0]) == sorted(tasks)
+            assert not second.wait(10 * watching.LOOK_SECONDS), "a look for each watcher"
         finally:
-            for stream in streams:
-                stream.__exit__(None, None, None)
+            listens.loop.call_soon_threadsafe(go_on.set)
+        assert second.wait(BOUND_SECONDS), "it goes on"
 
 
 def paused_task(client: httpx.Client) -> str:
@@ -235,11 +236,14 @@ def test_a_silent_stream_says_that_it_lives(
 def test_a_stream_ends_when_its_time_is_over_and_the_reader_can_go_on(
     listens: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Its time may be over before anything was told: then there is all to go on to."""
     monkeypatch.setattr(sse, "STREAM_SECONDS", 0.2)
     monkeypatch.setattr(sse, "BEAT_SECONDS", 0.1)
     with client_of(listens) as client:
-        events = all_of(client, f"/api/tasks/{paused_task(client)}/events")
-    assert names(events) == ["TaskCreated"]
+        path = f"/api/tasks/{paused_task(client)}/events"
+        [told] = until(lambda: all_of(client, path), "an event", seconds=BOUND_SECONDS)
+        assert told.name == "TaskCreated"
+        assert all_of(client, path, told.id) == []
 
 
 def test_a_stream_ends_when_the_service_stops(gate: Gate) -> None:

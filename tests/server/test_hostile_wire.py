@@ -4,6 +4,7 @@ import gzip
 import socket
 import zlib
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.server.wire import (
     ask,
     free,
     head,
+    heard,
     kept,
     order,
     send,
@@ -248,28 +250,37 @@ def test_a_method_that_no_route_has_is_told_which_there_are(server: Listening, m
 
 
 def test_many_who_send_their_head_a_byte_at_a_time_do_not_hold_up_others(
-    server: Listening, monkeypatch: pytest.MonkeyPatch
+    server: Listening,
 ) -> None:
-    monkeypatch.setattr(bounded, "ARRIVE_SECONDS", 0.2)
-    address = (server.host, server.port)
-    lines = [socket.create_connection(address, timeout=BOUND_SECONDS) for _ in range(50)]
-    try:
-        for line in lines:
-            line.sendall(b"G")
+    with ExitStack() as all_of_them:
+        for _ in range(50):
+            begin(server, all_of_them)
         assert ask(server, "GET", "/livez").status == 200
-        for line in lines:
-            assert line.recv(100) == b"", "it is still waited for"
-    finally:
-        for line in lines:
-            line.close()
+
+
+def test_none_of_them_is_waited_for(server: Listening, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ExitStack() as all_of_them, monkeypatch.context() as hurried:
+        hurried.setattr(bounded, "ARRIVE_SECONDS", 0.2)
+        lines = [begin(server, all_of_them) for _ in range(50)]
+        assert [heard(line) for line in lines] == [b""] * 50
+
+
+def begin(served: Listening, after: ExitStack) -> socket.socket:
+    """With the first byte of a request, if it is not too late for that."""
+    line = socket.create_connection((served.host, served.port), timeout=BOUND_SECONDS)
+    after.enter_context(line)
+    with suppress(ConnectionError):
+        line.sendall(b"G")
+    return line
 
 
 def test_a_body_that_trickles_is_not_waited_for(
     server: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded, "ARRIVE_SECONDS", 0.2)
     started = head(server, "POST", APPLY, JSON, "content-length: 100")
-    assert send(server, started, b"{").status in (0, 408)
+    with monkeypatch.context() as hurried:
+        hurried.setattr(bounded, "ARRIVE_SECONDS", 0.2)
+        assert send(server, started, b"{").status in (0, 408)
 
 
 def test_who_hangs_up_in_the_middle_leaves_nothing_behind(server: Listening) -> None:

@@ -236,15 +236,15 @@ async def test_readyz_says_whether_anything_is_consumed(served: Served, idle: Se
 
 
 async def test_without_its_store_it_lives_and_is_not_ready(
-    idle: Served, monkeypatch: pytest.MonkeyPatch
+    still: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def away(*_: object, **__: object) -> None:
         raise StoreUnavailable("the store is away")
 
     for verb in ("workers", "load", "find", "insert", "detail", "peek"):
-        monkeypatch.setattr(idle.app.store, verb, away)
+        monkeypatch.setattr(still.app.store, verb, away)
     monkeypatch.setattr(health, "FRESH_SECONDS", 0.0)
-    client = idle.client()
+    client = still.client()
     assert (await client.get("/livez")).status_code == 200
     ready = await client.get("/readyz")
     assert (ready.status_code, ready.json()["status"]) == (503, "not-ready")

@@ -49,7 +49,7 @@ def listens(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listening]:
 def fill(served: Listening) -> None:
     """What the examples of the document name is there."""
     order = {"type": "tenant.upgrade", "payload": {"version": 7}}
-    with httpx.Client(base_url=served.url, headers=served.bearer()) as client:
+    with httpx.Client(base_url=served.url, headers=served.bearer(), timeout=60) as client:
         for path, body in (
             ("/api/plans", order | {"planId": "upgrade-7", "tenants": ["t-001", "t-002"]}),
             ("/api/triggers", order | {"triggerId": "nightly", "cron": "0 3 * * *"}),
@@ -58,7 +58,7 @@ def fill(served: Listening) -> None:
             assert client.post(path, json=body).is_success
 
 
-def run(served: Listening, *args: str, token: str | None = "admin", seconds: float = 280) -> str:
+def run(served: Listening, *args: str, token: str | None = "admin", seconds: float = 1500) -> str:
     auth = [] if token is None else ["-H", f"Authorization: Bearer {served.tokens[token]}"]
     if token is not None:
         auth += ["-H", f"{TELEGRAM_HEADER}: {BOT['telegram_secret']}"]
@@ -89,7 +89,7 @@ def all_tested(said: str) -> int:
 
 def operations(served: Listening) -> int:
     """But for that of the document itself."""
-    paths = httpx.get(f"{served.url}/openapi.json").json()["paths"]
+    paths = httpx.get(f"{served.url}/openapi.json", timeout=60).json()["paths"]
     return sum(len(methods) for path, methods in paths.items() if path != "/openapi.json")
 
 

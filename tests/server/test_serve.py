@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
 
@@ -21,21 +22,14 @@ from holdfast.cli.root import cli
 from holdfast.domain import decide
 from holdfast.domain.errors import InvalidSetting
 from holdfast.domain.task import Task
+from holdfast.domain.transition import Applied
 from holdfast.ports import Filter
 from holdfast.server import bounded, serve
 from holdfast.server import tokens as tk
 from holdfast.settings import load
 from holdfast.testing.servers.waiting import until
 from tests.server.conftest import Served
-from tests.server.processes import Serving, is_there, token_file
-
-
-def detail_of(serving: Serving, task_id: str) -> dict[str, object]:
-    answer = serving.ask("GET", f"/api/tasks/{task_id}")
-    assert answer.status == 200, answer.body
-    found: dict[str, object] = answer.json
-    return found
-
+from tests.server.processes import BOUND_SECONDS, Serving, is_there, token_file
 
 # -- all in one process
 
@@ -43,7 +37,7 @@ def detail_of(serving: Serving, task_id: str) -> dict[str, object]:
 def test_one_process_answers_works_and_ends_in_peace(tmp_path: Path) -> None:
     with Serving(tmp_path) as serving:
         assert serving.listening().startswith("listening on http://127.0.0.1:")
-        answer = serving.apply("mail.send", "ann", 20.0)
+        answer = serving.apply("mail.send", "ann", BOUND_SECONDS)
         assert (answer.status, answer.json["result"]) == (200, "ann")
         assert "server" not in {name.lower() for name in answer.headers}
         serving.signal()
@@ -54,12 +48,12 @@ def test_one_process_answers_works_and_ends_in_peace(tmp_path: Path) -> None:
 def test_it_can_be_split_into_service_and_worker_processes(tmp_path: Path) -> None:
     with Serving(tmp_path, "--no-workers", "--processes", "2", HOLDFAST_LEASE="2s") as serving:
         serving.listening()
-        answer = serving.apply("slow", "soon", 40.0)
+        answer = serving.apply("slow", "soon", BOUND_SECONDS)
         assert answer.status == 200, answer.body
-        found = until(lambda: workers_of(serving, 2), "both are there", seconds=40)
+        found = until(lambda: workers_of(serving, 2), "both are there", seconds=BOUND_SECONDS)
         assert serving.pid not in found
         os.kill(found[0], signal.SIGKILL)
-        until(lambda: set(workers_of(serving, 2)) - set(found), "a new one", seconds=40)
+        until(lambda: set(workers_of(serving, 2)) - set(found), "a new one", seconds=BOUND_SECONDS)
         serving.signal()
         assert serving.ended() == 0
         assert not any(map(is_there, found))
@@ -83,10 +77,10 @@ def test_its_pool_is_scaled_through_the_api(tmp_path: Path) -> None:
         serving.listening()
         answer = serving.ask("POST", "/internal/workers/scale", {"processes": 1})
         assert answer.status == 200, answer.body
-        [pid] = until(lambda: workers_of(serving, 1), "it works", seconds=40)
+        [pid] = until(lambda: workers_of(serving, 1), "it works", seconds=BOUND_SECONDS)
         assert serving.ask("POST", "/internal/workers/scale", {"processes": 3}).status == 422
         assert serving.ask("POST", "/internal/workers/scale", {"processes": 0}).status == 200
-        until(lambda: not is_there(pid), "it has gone", seconds=40)
+        until(lambda: not is_there(pid), "it has gone", seconds=BOUND_SECONDS)
 
 
 def test_a_worker_that_is_drained_stops_and_the_service_goes_on(tmp_path: Path) -> None:
@@ -114,28 +108,34 @@ def test_in_json_it_says_its_address_in_json(tmp_path: Path) -> None:
 
 
 def test_a_lost_lease_of_a_plain_function_ends_the_process(tmp_path: Path) -> None:
-    with Serving(tmp_path, HOLDFAST_LEASE="1s") as serving:
+    """A process that stands still for so long loses it by itself, and ends in the same way."""
+    with Serving(tmp_path, HOLDFAST_LEASE="3s") as serving:
         serving.listening()
-        task_id = serving.apply("plain", "x").json["taskId"]
-        until(lambda: detail_of(serving, task_id)["status"] == Status.RUNNING, "it runs")
-        take_away(serving.store, task_id)
+        with suppress(OSError, HTTPException):  # it has ended before it could answer
+            serving.apply("plain", "x")
+        until(lambda: serving.has_ended() or was_taken_away(serving.store), "it is lost")
         assert serving.ended() == 70
         assert "its lease is lost" in serving.said()
 
 
-def take_away(url: str, task_id: str) -> None:
-    """As another worker would, when the lease has lapsed."""
+def was_taken_away(url: str) -> bool:
+    """As another worker would, when the lease has lapsed. False: nobody has it, or not any more."""
 
-    async def take() -> None:
+    async def take() -> bool:
         app = Holdfast(url)
         async with app:
-            [task] = await app.store.load([task_id])
-            assert task is not None
+            tasks = (await app.store.find(Filter(), limit=1)).tasks
+            if not tasks or tasks[0].lease is None:
+                return False
             now = app.clock.now()
-            await app.store.apply([decide.give_back(task, "taken", now=now, interrupted=True)])
-            await app.control.pause(task_id)
+            freed = decide.give_back(tasks[0], "taken", now=now, interrupted=True)
+            [outcome] = await app.store.apply([freed])
+            if not isinstance(outcome, Applied):
+                return False
+            await app.control.pause(tasks[0].id)
+            return True
 
-    asyncio.run(take())
+    return asyncio.run(take())
 
 
 # -- the end
@@ -169,7 +169,7 @@ def test_under_load_no_request_that_was_answered_is_lost(tmp_path: Path) -> None
         serving.signal()
         assert serving.ended() == 0, serving.said()
         for caller in callers:
-            caller.join(30)
+            caller.join(BOUND_SECONDS)
         assert len(answered) >= 200
         assert set(answered) <= {task.id for task in stored(serving.store)}
 
@@ -192,12 +192,12 @@ def test_those_who_wait_long_are_answered_at_once_when_it_stops(tmp_path: Path) 
         serving.listening()
         answers: list[int] = []
         waiting = threading.Thread(
-            target=lambda: answers.append(serving.apply("slow", "forever", 60.0).status)
+            target=lambda: answers.append(serving.apply("slow", "forever", 120.0).status)
         )
         waiting.start()
         until(lambda: running(serving), "it runs")
         serving.signal()
-        waiting.join(20)
+        waiting.join(BOUND_SECONDS)
         assert answers == [202]
         assert serving.ended() == 0
 
@@ -216,7 +216,7 @@ def test_a_second_signal_hurries(tmp_path: Path, options: tuple[str, ...], code:
     with Serving(tmp_path, *options, HOLDFAST_DRAIN="10m") as serving:
         serving.listening()
         task_id = serving.apply("slow", "forever").json["taskId"]
-        until(lambda: running(serving), "it runs", seconds=40)
+        until(lambda: running(serving), "it runs", seconds=BOUND_SECONDS)
         serving.signal()
         serving.until_said("drains")
         serving.signal()
@@ -334,7 +334,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def test_a_head_that_never_ends_is_cut_off(url: str) -> None:
     address = httpx.URL(url)
-    with socket.create_connection((address.host, address.port or 0), timeout=20) as line:
+    with socket.create_connection((address.host, address.port or 0), timeout=BOUND_SECONDS) as line:
         line.sendall(b"GET /livez HTTP/1.1\r\nHost: here\r\n")
         try:
             for _ in range(1000):
@@ -358,11 +358,12 @@ async def test_a_request_that_does_not_arrive_is_not_waited_for(
     serving = asyncio.create_task(
         serve.answer(idle.service, bound, asked=asked, urged=urged, on_listening=up.set)
     )
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(BOUND_SECONDS):
         await up.wait()
         reader, writer = await asyncio.open_connection(host, port)
         writer.write(begun)
-        assert await reader.read() == b""
+        with suppress(ConnectionResetError):  # before it has read what came
+            assert await reader.read() == b""
         writer.close()
         asked.set()
         await serving

@@ -34,7 +34,7 @@ from tests.telegram_api import (
 TOKEN = "4711:Token-Of_These_Tests-0123456789abcdef"
 SECRET = "secret-of-these-tests_1"
 PATH = "/api/telegram/webhook"
-BOUND_SECONDS = 30.0
+BOUND_SECONDS = 60.0
 MOVED = Refusal(400, "Bad Request: group chat was upgraded to a supergroup chat")
 
 
@@ -48,9 +48,13 @@ class World:
     replies: dict[str, Any]
     calls: list[TelegramMessage] = field(default_factory=list)
 
+    def client(self) -> httpx.Client:
+        url, bearer = self.served.url, self.served.bearer()
+        return httpx.Client(base_url=url, headers=bearer, timeout=BOUND_SECONDS)
+
     def ask(self, method: str, path: str, **sent: Any) -> Any:
-        with httpx.Client(base_url=self.served.url, headers=self.served.bearer()) as client:
-            answer = client.request(method, path, timeout=BOUND_SECONDS, **sent)
+        with self.client() as client:
+            answer = client.request(method, path, **sent)
         assert answer.is_success, answer.text
         return answer.json()
 
@@ -65,8 +69,7 @@ class World:
         """So many deliveries are there, and each of them is that far."""
 
         def found() -> list[dict[str, Any]]:
-            self.tick(0.05)
-            all_of_them = self.deliveries()
+            all_of_them = self.tick(0.05)
             return all_of_them if [one["status"] for one in all_of_them] == [status] * count else []
 
         return until(found, f"{count} deliveries that are {status}", seconds=BOUND_SECONDS)
@@ -80,9 +83,12 @@ class World:
 
         until(asked, f"{times} attempts", seconds=BOUND_SECONDS)
 
-    def tick(self, seconds: float) -> None:
-        if self.clock is not None:
+    def tick(self, seconds: float) -> list[dict[str, Any]]:
+        """All deliveries; time stands still while one of them is under way."""
+        found = self.deliveries()
+        if self.clock is not None and Status.RUNNING not in [one["status"] for one in found]:
             self.clock.advance(seconds)
+        return found
 
 
 def chatting(app: Holdfast, replies: dict[str, Any], calls: list[TelegramMessage]) -> None:
@@ -109,6 +115,8 @@ def world(
         "telegram_task": "chat.answer",
         "telegram_api": api.url,
         "webhook_allow": f"127.0.0.1:{api.port}",
+        "webhook_timeout": 30.0,  # who stands still for a while is not asked twice for it
+        "lease": 600.0,  # time passes fast while a test waits
     }
     replies, calls = dict[str, Any](), list[TelegramMessage]()
     app = Holdfast(store, clock=clock, **given | settings)
@@ -301,7 +309,8 @@ def test_whoever_does_not_know_the_secret_is_refused(bot: World, secret: str) ->
 
 def test_no_token_of_ours_is_a_secret_of_telegrams(bot: World) -> None:
     url = bot.api.webhook[0]
-    refused = httpx.post(url, json=update("hello"), headers=bot.served.bearer("admin"))
+    ours = bot.served.bearer("admin")
+    refused = httpx.post(url, json=update("hello"), headers=ours, timeout=BOUND_SECONDS)
     assert refused.status_code == 401
     assert bot.tasks() == []
 
@@ -439,7 +448,7 @@ def test_while_nothing_is_taken_in_telegram_is_told_to_come_again(bot: World) ->
 def test_nobody_can_have_the_bot_write_to_a_chat_through_the_api(bot: World, url: str) -> None:
     message = {"text": "x", "chatId": 1, "messageId": 1, "userId": 1, "updateId": 1}
     work = {"type": "chat.answer", "payload": message, "callbackUrl": url}
-    with httpx.Client(base_url=bot.served.url, headers=bot.served.bearer()) as client:
+    with bot.client() as client:
         for path, body in (("/api/workflows/apply", work), ("/api/tasks", {"tasks": [work]})):
             answer = client.post(path, json=body)
             assert (answer.status_code, answer.json()["code"]) == (422, "url-refused")
@@ -482,7 +491,7 @@ def answers(bot: World) -> Iterator[str]:
     ids = [one["taskId"] for one in (*bot.tasks(), *bot.deliveries())]
     of_tasks = [f"/api/tasks/{one}{part}" for one in ids for part in ("", "/timeline", "/why")]
     of_all = ["tasks/stats", "tasks/suspended", "doctor", "audit", "queues", "alerts"]
-    with httpx.Client(base_url=bot.served.url, headers=bot.served.bearer()) as client:
+    with bot.client() as client:
         for path in (*of_tasks, *(f"/internal/{one}" for one in of_all), "/metrics", "/readyz"):
             answer = client.get(path)
             assert answer.is_success, answer.text

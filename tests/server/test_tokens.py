@@ -140,7 +140,7 @@ def test_two_who_make_tokens_at_once_both_keep_theirs(hand: Hand) -> None:
         )
         for number in range(4)
     ]
-    assert [maker.wait(60) for maker in makers] == [0, 0, 0, 0]
+    assert [maker.wait(120) for maker in makers] == [0, 0, 0, 0]
     assert len(tk.read(hand.path)) == 4
 
 
@@ -158,7 +158,7 @@ def test_who_changes_the_file_waits_for_who_does_so_already(hand: Hand) -> None:
         other.start()
         assert not entered.wait(0.2)
         found.append(ann)
-    other.join(20)
+    other.join(60)
     assert tk.read(hand.path) == (ann, bob)
 
 

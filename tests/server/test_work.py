@@ -101,7 +101,7 @@ async def test_apply_answers_409_when_the_task_was_rolled_back(served: Served) -
     task_id = (await client.post(APPLY, json=sent)).json()["taskId"]
     await client.post(f"/api/tasks/{task_id}/rollback", json={"reason": "too early"})
     with pytest.raises(TaskRolledBack):
-        await served.app.handle(task_id).result(timeout=30)
+        await served.app.handle(task_id).result(timeout=60)
     answer = await client.post(APPLY, json=sent)
     assert (answer.status_code, answer.json()["code"]) == (409, "task-rolled-back")
     assert answer.json()["taskId"] == task_id
@@ -176,7 +176,8 @@ async def test_those_who_wait_are_answered_when_the_service_stops(idle: Served) 
 async def test_a_result_is_waited_for_across_processes(tmp_path: object) -> None:
     url = f"sqlite:///{tmp_path}/shared.db"
     async for served in serve(declared(url), workers=0):
-        waiting = asyncio.create_task(served.client().post(APPLY, json=mail("ann")))
+        patient = mail("ann") | {"waitSeconds": 60}
+        waiting = asyncio.create_task(served.client().post(APPLY, json=patient))
         elsewhere: Holdfast = declared(url)  # a worker with a store of its own on the same file
         async with elsewhere.running():
             answer = await waiting

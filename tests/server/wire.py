@@ -10,7 +10,7 @@ from tests.server.listening import Listening
 
 APPLY = "/api/workflows/apply"
 BIG = 10 * 1024 * 1024
-BOUND_SECONDS = 30.0
+BOUND_SECONDS = 60.0
 
 
 def free() -> Holdfast:

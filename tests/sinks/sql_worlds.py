@@ -8,7 +8,7 @@ import psycopg
 
 from holdfast.sinks.sql import Postgres, Sqlite
 from holdfast.sinks.tables import Tables
-from tests.sinks.contract import World
+from tests.sinks.contract import PATIENT_SECONDS, World
 from tests.sqlite_files import ask
 
 DDL = (
@@ -38,18 +38,18 @@ class SqlWorld(World):
 
 
 class SqliteWorld(SqlWorld):
-    def __init__(self, path: Path, **options: Any) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self.sink = Sqlite(path, **options)
+        self.sink = Sqlite(path, timeout_seconds=PATIENT_SECONDS)
 
     async def rows(self, query: str) -> list[Any]:
         return ask(self.path, query)
 
 
 class PostgresWorld(SqlWorld):
-    def __init__(self, url: str, **options: Any) -> None:
+    def __init__(self, url: str) -> None:
         self.url = url
-        self.sink = Postgres(url, **options)
+        self.sink = Postgres(url, timeout_seconds=PATIENT_SECONDS)
 
     async def rows(self, query: str) -> list[Any]:
         async with await psycopg.AsyncConnection.connect(self.url, autocommit=True) as connection:

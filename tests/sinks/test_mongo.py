@@ -3,13 +3,15 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
+import pymongo
 import pytest
 import pytest_asyncio
 from pymongo import WriteConcern
 from pymongo.asynchronous.collection import AsyncCollection
-from pymongo.errors import DuplicateKeyError, OperationFailure
+from pymongo.errors import DuplicateKeyError, OperationFailure, PyMongoError
 
 from holdfast import InvalidInput
 from holdfast.domain.errors import SinkUnavailable
@@ -17,15 +19,24 @@ from holdfast.sinks.fences import FENCES
 from holdfast.sinks.mongo import Mongo
 from holdfast.testing.plugin import MakeEngine
 from holdfast.testing.servers.mongo import MongoServer
-from tests.mongo_servers import Database, StartMongo, mongo_client
-from tests.sinks.contract import KEY, TABLE, Outage, OutageContract, SinkContract, World
+from tests.mongo_servers import Client, Database, StartMongo, mongo_client
+from tests.sinks.contract import (
+    BOUND_SECONDS,
+    KEY,
+    PATIENT_SECONDS,
+    TABLE,
+    Outage,
+    OutageContract,
+    SinkContract,
+    World,
+)
 from tests.sinks.documented import documented
 
 
 class MongoWorld(World):
-    def __init__(self, database: Database, **options: Any) -> None:
+    def __init__(self, database: Database) -> None:
         self.database = database
-        self.sink = Mongo(database, **options)
+        self.sink = Mongo(database, timeout_seconds=PATIENT_SECONDS)
 
     async def kept(self) -> dict[str, Any]:
         docs = await self.database[TABLE].find().to_list()
@@ -98,7 +109,7 @@ async def test_writes_are_acknowledged_even_where_the_client_asks_for_less(
     careless = world.database.client.get_database(
         world.database.name, write_concern=WriteConcern(w=0)
     )
-    sink = Mongo(careless)
+    sink = Mongo(careless, timeout_seconds=PATIENT_SECONDS)
     assert await sink.write_once(TABLE, {"number": 1}, key=KEY)
     assert not await sink.write_once(TABLE, {"number": 2}, key=KEY)
     assert await world.kept() == {KEY: 1}
@@ -153,7 +164,8 @@ async def test_a_server_that_was_never_there_is_an_outage_within_the_timeout(
     server.kill()
     async with mongo_client(server.url) as client:
         sink = Mongo(client["reports"], timeout_seconds=0.3)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND_SECONDS):
+            await until_refused(client)
             with pytest.raises(SinkUnavailable, match=rf"127\.0\.0\.1:{server.port}"):
                 await sink.write_once(TABLE, {"number": 1}, key=KEY)
 
@@ -163,16 +175,37 @@ async def test_a_client_that_waits_for_a_server_for_less_is_not_kept_waiting(
 ) -> None:
     server = start_mongo()
     async with mongo_client(server.url, serverSelectionTimeoutMS=200) as client:
-        sink = Mongo(client["reports"], timeout_seconds=60)
+        sink = Mongo(client["reports"], timeout_seconds=PATIENT_SECONDS)
+        async with asyncio.timeout(BOUND_SECONDS):
+            await until_found(client)
         assert await sink.write_once(TABLE, {"number": 1}, key=KEY)
     server.kill()
     async with mongo_client(server.url, serverSelectionTimeoutMS=200) as client:
-        sink = Mongo(client["reports"], timeout_seconds=60)
-        async with asyncio.timeout(10):
+        sink = Mongo(client["reports"], timeout_seconds=PATIENT_SECONDS)
+        async with asyncio.timeout(BOUND_SECONDS):
             with pytest.raises(SinkUnavailable):
                 await sink.write_once(TABLE, {"number": 1}, key=KEY)
             with pytest.raises(SinkUnavailable):
                 await sink.forget(TABLE, key=KEY)
+
+
+async def until_found(client: Client) -> None:
+    """Until the driver knows its server, however long that takes here."""
+    while not client.topology_description.has_writable_server():
+        with suppress(PyMongoError):
+            await client.admin.command("ping")
+
+
+async def until_refused(client: Client) -> None:
+    """Until the driver knows why it has none; before, it says only that it has found none yet."""
+
+    def is_known() -> bool:
+        found = client.topology_description.server_descriptions().values()
+        return any(one.error is not None for one in found)
+
+    while not is_known():
+        with suppress(PyMongoError), pymongo.timeout(0.3):
+            await client.admin.command("ping")
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("inf"), float("nan")])

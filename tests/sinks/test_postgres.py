@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,9 +18,20 @@ from holdfast.domain.errors import SinkUnavailable, StaleFence
 from holdfast.sinks.sql import Postgres
 from holdfast.testing.servers.postgres import PostgresServer
 from tests.postgres_servers import StartPostgres
-from tests.sinks.contract import HASTE_SECONDS, KEY, TABLE, Outage, OutageContract, hasty
+from tests.sinks.contract import (
+    BOUND_SECONDS,
+    HASTE_SECONDS,
+    KEY,
+    PATIENT_SECONDS,
+    TABLE,
+    Outage,
+    OutageContract,
+    hasty,
+)
 from tests.sinks.sql_worlds import DDL, PostgresWorld, made
 
+# Not those that come and go by themselves.
+SERVING = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend'"
 NO_ANSWER = f"no answer within {HASTE_SECONDS} s"
 
 
@@ -34,6 +45,9 @@ class Killed(Outage):
 
     def end(self) -> None:
         self.server.start()
+
+    def hasty(self) -> AbstractContextManager[None]:
+        return nullcontext()  # a port where nobody listens says so at once
 
 
 class TestPostgresKilled(OutageContract):
@@ -88,18 +102,18 @@ async def test_a_server_that_does_not_answer_is_an_outage_in_time(
     async with await psycopg.AsyncConnection.connect(world.url) as other:
         await other.execute("LOCK TABLE summaries")
         with hasty(world.sink):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(BOUND_SECONDS):
                 with pytest.raises(SinkUnavailable, match=NO_ANSWER):
                     await world.write(1)
     assert await world.write(1)
 
 
 async def test_more_callers_than_connections_wait_their_turn(postgres_world: PostgresWorld) -> None:
-    sink = Postgres(postgres_world.url, connections=2)
+    sink = patient(postgres_world.url, connections=2)
     row = {"number": 1}
     await asyncio.gather(*(sink.write_once(TABLE, row, key=f"k{n}") for n in range(30)))
     asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'two'"
-    named = Postgres(f"{postgres_world.url}?application_name=two", connections=2)
+    named = patient(f"{postgres_world.url}?application_name=two", connections=2)
     await asyncio.gather(*(named.write_once(TABLE, row, key=f"k{n}") for n in range(30)))
     assert await postgres_world.rows(asked) == [(2,)]
     assert len(await postgres_world.kept()) == 30
@@ -109,7 +123,7 @@ async def test_more_callers_than_connections_wait_their_turn(postgres_world: Pos
 
 async def test_a_server_that_only_reads_is_an_outage(postgres_world: PostgresWorld) -> None:
     """As one that was the primary until now."""
-    sink = Postgres(with_setting(postgres_world.url, "default_transaction_read_only=on"))
+    sink = patient(with_setting(postgres_world.url, "default_transaction_read_only=on"))
     with pytest.raises(SinkUnavailable, match="ReadOnly"):
         await sink.write_once(TABLE, {"number": 1}, key=KEY)
     await sink.close()
@@ -120,7 +134,7 @@ async def test_a_strict_isolation_of_the_server_makes_no_errors_of_races(
     postgres_world: PostgresWorld, level: str
 ) -> None:
     setting = f"default_transaction_isolation={level}"
-    sink = Postgres(with_setting(postgres_world.url, setting))
+    sink = patient(with_setting(postgres_world.url, setting))
     writes = (sink.write_once(TABLE, {"number": n}, key=KEY, fence=1) for n in range(20))
     assert (await asyncio.gather(*writes)).count(True) == 1
     await sink.close()
@@ -145,7 +159,7 @@ async def test_a_role_or_database_that_is_not_there_is_no_outage(
     url = postgres_world.url
     for wrong in (url.replace("postgres@", "nobody@"), f"{url}-not-there"):
         with pytest.raises(InvalidInput, match="does not exist") as refused:
-            await Postgres(wrong).write_once(TABLE, {"number": 1}, key=KEY)
+            await patient(wrong).write_once(TABLE, {"number": 1}, key=KEY)
         assert isinstance(refused.value.__cause__, psycopg.OperationalError)
 
 
@@ -155,11 +169,11 @@ async def test_a_password_that_is_wrong_is_no_outage_and_is_not_told(
     server = start_postgres()
     only_with_password(server)
     for login in ("me:wr0ng", "me"):
-        sink = Postgres(server.url.replace("postgres@", f"{login}@"))
+        sink = patient(server.url.replace("postgres@", f"{login}@"))
         with pytest.raises(InvalidInput, match="password") as refused:
             await sink.open()
         assert "wr0ng" not in f"{refused.value!r} {refused.value.__cause__!r}"
-    async with Postgres(server.url.replace("postgres@", "me:right@")) as sink:
+    async with patient(server.url.replace("postgres@", "me:right@")) as sink:
         with pytest.raises(InvalidInput, match="permission denied"):
             await sink.write_once(TABLE, {"number": 1}, key=KEY)
 
@@ -171,21 +185,21 @@ async def test_a_frozen_server_holds_no_call_for_long(start_postgres: StartPostg
     async with made(world):
         assert await world.write(1)
         with frozen(server), hasty(world.sink):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(BOUND_SECONDS):
                 with pytest.raises(SinkUnavailable, match=NO_ANSWER):
                     await world.write(2)
         assert not await world.write(3)
-        patient = PostgresWorld(server.url, timeout_seconds=60)
-        assert await patient.write(1, key="another")
+        other = PostgresWorld(server.url)
+        assert await other.write(1, key="another")
         with frozen(server):
-            stopped = asyncio.create_task(patient.write(2))
-            async with asyncio.timeout(10):
-                await until_used(patient)
+            stopped = asyncio.create_task(other.write(2))
+            async with asyncio.timeout(BOUND_SECONDS):
+                await until_used(other)
                 stopped.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await stopped
-        assert await patient.kept() == {KEY: 1, "another": 1}
-        await patient.sink.close()
+        assert await other.kept() == {KEY: 1, "another": 1}
+        await other.sink.close()
 
 
 @pytest.mark.parametrize("value", ["x", [1], "a\0b", b"x"])
@@ -211,6 +225,10 @@ def test_an_address_that_is_none_is_refused_without_its_password() -> None:
     assert "s3cret" not in f"{refused.value!r} {refused.value.__cause__!r}"
 
 
+def patient(url: str, **options: Any) -> Postgres:
+    return Postgres(url, timeout_seconds=PATIENT_SECONDS, **options)
+
+
 def only_with_password(server: PostgresServer) -> None:
     """For the role ``me``."""
     with psycopg.connect(server.url, autocommit=True) as connection:
@@ -227,13 +245,13 @@ def only_with_password(server: PostgresServer) -> None:
 def frozen(server: PostgresServer) -> Iterator[None]:
     with psycopg.connect(server.url) as connection:
         ours = connection.info.backend_pid
-        pids = connection.execute("SELECT pid FROM pg_stat_activity").fetchall()
+        pids = connection.execute(SERVING).fetchall()
         (folder,) = connection.execute("SHOW data_directory").fetchone() or ("",)
     postmaster = int(Path(folder, "postmaster.pid").read_text().split()[0])
     stopped = [postmaster, *(pid for (pid,) in pids if pid != ours)]
-    for pid in stopped:
-        os.kill(pid, signal.SIGSTOP)
     try:
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
         yield
     finally:
         for pid in stopped:
@@ -258,6 +276,6 @@ async def until_blocked(by: psycopg.AsyncConnection[Any]) -> None:
         "SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))"
     )
     blocked = 0
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(BOUND_SECONDS):
         while not blocked:
             (blocked,) = await (await by.execute(asked)).fetchone() or (0,)

@@ -15,22 +15,35 @@ import pytest_asyncio
 from holdfast import InvalidInput
 from holdfast.domain.errors import SinkUnavailable
 from holdfast.sinks.sql import Sqlite
-from tests.sinks.contract import HASTE_SECONDS, KEY, TABLE, Outage, OutageContract, hasty
+from holdfast.testing.servers import until
+from tests.sinks.contract import (
+    BOUND_SECONDS,
+    HASTE_SECONDS,
+    KEY,
+    PATIENT_SECONDS,
+    TABLE,
+    Outage,
+    OutageContract,
+    hasty,
+)
 from tests.sinks.sql_worlds import SqliteWorld, made
 
 
 class Locked(Outage):
     """Another process writes to the file and does not come to an end."""
 
+    world: SqliteWorld
+
     def __init__(self, path: Path) -> None:
         self.world = SqliteWorld(path)
         self.other = apsw.Connection(str(path))
 
     def begin(self) -> None:
-        self.other.set_busy_timeout(5_000)
+        self.other.set_busy_timeout(60_000)
         self.other.execute("BEGIN EXCLUSIVE")
 
     def end(self) -> None:
+        let_go(self.world)
         self.other.execute("ROLLBACK")
 
 
@@ -56,7 +69,7 @@ async def test_a_full_file_is_an_outage_until_there_is_room(sqlite_world: Sqlite
 
 
 async def test_a_folder_that_is_not_there_is_an_outage_until_it_is(tmp_path: Path) -> None:
-    sink = Sqlite(tmp_path / "mount" / "reports.db")
+    sink = Sqlite(tmp_path / "mount" / "reports.db", timeout_seconds=PATIENT_SECONDS)
     with pytest.raises(SinkUnavailable, match="mount"):
         await sink.open()
     (tmp_path / "mount").mkdir()
@@ -75,7 +88,7 @@ async def test_a_value_that_sqlite_does_not_know_is_refused(
 
 async def test_a_file_that_is_no_database_is_no_outage(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear reader, " * 100)
-    sink = Sqlite(tmp_path / "letter.txt")
+    sink = Sqlite(tmp_path / "letter.txt", timeout_seconds=PATIENT_SECONDS)
     with pytest.raises(InvalidInput, match=r"letter\.txt") as refused:
         await sink.write_once(TABLE, {"number": 1}, key=KEY)
     assert isinstance(refused.value.__cause__, apsw.NotADBError)
@@ -111,7 +124,7 @@ async def test_many_callers_of_a_locked_file_end_in_time_and_hold_nobody_up(tmp_
         writes = [asyncio.create_task(outage.world.write(key=f"k{n}")) for n in range(200)]
         with hasty(outage.world.sink):
             await asyncio.sleep(0)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(BOUND_SECONDS):
                 await asyncio.to_thread(lambda: None)
                 told = await asyncio.gather(*writes, return_exceptions=True)
         outage.end()
@@ -123,17 +136,18 @@ async def test_many_callers_of_a_locked_file_end_in_time_and_hold_nobody_up(tmp_
 
 async def test_a_cancelled_write_leaves_nothing_open(tmp_path: Path) -> None:
     outage = Locked(tmp_path / "reports.db")
-    world = SqliteWorld(tmp_path / "reports.db", timeout_seconds=600)
+    world = SqliteWorld(tmp_path / "reports.db")
     async with made(world):
         outage.begin()
         waiting = asyncio.create_task(until_it_waits(world))
         running, queued = (asyncio.create_task(world.write(key=key)) for key in ("a", "b"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND_SECONDS):
             await waiting
             for write in (running, queued):
                 write.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await write
+            let_go(world)
             outage.end()
             assert await world.write(3)
         assert await world.kept() == {KEY: 3}
@@ -147,7 +161,7 @@ async def test_a_disk_that_hangs_holds_no_call_past_its_time(tmp_path: Path) -> 
     back = threading.Event()
     async with made(world):
         with hasty(world.sink):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(BOUND_SECONDS):
                 with pytest.raises(SinkUnavailable):
                     await sink_of(world)._in_thread(lambda _: back.wait())
                 for _ in range(3):
@@ -194,6 +208,7 @@ HANGING = """
 import asyncio, threading
 from holdfast.domain.errors import SinkUnavailable
 from holdfast.sinks.sql import Sqlite
+from holdfast.testing.servers import until
 
 async def main():
     sink = Sqlite("reports.db", timeout_seconds=0.1)
@@ -209,9 +224,16 @@ asyncio.run(main())
 def test_a_process_does_not_wait_for_a_disk_that_hangs_to_end(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HANGING]
     done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=BOUND_SECONDS, check=False
     )
     assert (done.returncode, done.stdout) == (0, "unavailable\n"), done.stderr
+
+
+def let_go(world: SqliteWorld) -> None:
+    """Nobody waits for the lock any more: a call that was given up while its thread tried it once
+    more would be written after all if the lock were free by then."""
+    sink = sink_of(world)
+    until(lambda: not sink._at_work, "its thread has nothing to do")
 
 
 def sink_of(world: SqliteWorld) -> Sqlite:
@@ -228,4 +250,4 @@ async def until_it_waits(world: SqliteWorld) -> None:
         return sink._wait(count)
 
     sink._opened().set_busy_handler(wait)
-    assert await asyncio.to_thread(waits.wait, 10)
+    assert await asyncio.to_thread(waits.wait, BOUND_SECONDS)
