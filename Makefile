@@ -3,7 +3,7 @@
 
 PYTHON  ?= python3
 SEEDS   ?= 200
-WORKERS ?= 3
+WORKERS ?= 4
 UV      ?= uv==0.13.7
 
 VENV  := .venv
