@@ -58,16 +58,31 @@ async def test_long_work_keeps_no_delivery_waiting(
 async def test_deliveries_are_bounded(tmp_path: Path, holdfast_engine: MakeEngine) -> None:
     """One claim may go beyond the bound, no second one does."""
     async with Receiver(hang) as receiver:
-        app = telling_app(tmp_path, webhook_timeout=30.0)
+        app = telling_app(tmp_path, hooks={"ops": hook(receiver, "TaskCompleted")})
         engine = holdfast_engine(app, slots=4)
-        handles = [
-            await submit(app, "mail.send", callback=receiver.url()) for _ in range(2 * DELIVERIES)
-        ]
+        handles = [await submit(app, "mail.send") for _ in range(2 * DELIVERIES)]
         worker = await engine.start()
         await asyncio.gather(*(within_bounds(handle.result()) for handle in handles))
         await receiver.got(DELIVERIES)
         assert DELIVERIES <= worker.running < DELIVERIES + 4
         assert len(receiver.seen) < DELIVERIES + 4
+
+
+async def test_callbacks_that_hang_leave_room_for_hooks(
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    async with Receiver(hang) as tarpit:
+        app = telling_app(tmp_path, hooks={"ops": hook(receiver, "TaskFailed")})
+        engine = holdfast_engine(app, slots=4)
+        for _ in range(2 * DELIVERIES):
+            await (await submit(app, "mail.send", callback=tarpit.url())).cancel()
+        await submit(app, "mail.lost")
+        await engine.start()
+        await tarpit.got(module.CALLBACKS)
+        await receiver.got(1)
+        found = await deliveries(app)
+        assert {one.failures for one in found} == {0}, "nobody has had enough of the tarpit"
+        assert len(tarpit.seen) == module.CALLBACKS
 
 
 async def test_a_receiver_that_is_down_is_left_alone_and_others_are_not(
@@ -264,6 +279,25 @@ async def test_a_process_may_leave_deliveries_to_others(tmp_path: Path) -> None:
         said = app.worker(heartbeat_thread=False)._describe()
     assert telling.QUEUE not in said.queues
     assert telling.TYPE not in said.types
+
+
+async def test_a_wait_for_the_receiver_is_no_wait_for_a_newer_file(
+    tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    """A process that does not know the hook yet has ten minutes, whatever went before."""
+    async with Receiver(answer(429, "retry-after: 700"), answer(200)) as busy:
+        app = telling_app(tmp_path, hooks={"ops": hook(busy, "TaskCompleted")})
+        engine = holdfast_engine(app)
+        await submit(app, "mail.send")
+        await engine.drain()
+        taken = app.hooks.hooks.pop("ops")  # type: ignore[attr-defined]
+        await engine.advance("17m")
+        [delivery] = await deliveries(app)
+        assert delivery.failure is None
+        app.hooks.hooks["ops"] = taken  # type: ignore[index]
+        await engine.advance("10m")
+        [delivery] = await deliveries(app)
+        assert delivery.status is Status.COMPLETED
 
 
 async def test_a_hook_that_was_taken_away_suspends_what_was_meant_for_it(

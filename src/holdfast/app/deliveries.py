@@ -24,6 +24,7 @@ from holdfast.domain.retry import Retry
 from holdfast.domain.telling import Delivery
 from holdfast.registry import TaskType, own_type
 from holdfast.runtime.context import Context
+from holdfast.runtime.lanes import DELIVERIES
 from holdfast.sinks.resolving import CannotResolveNow
 from holdfast.sinks.signing import sign
 
@@ -43,6 +44,7 @@ JITTER = 0.3
 NOT_HERE_SECONDS = 600.0  # for a rolling start of all processes with a new file
 NOT_HERE_REST_SECONDS = 15.0
 NO_ROOM_REST_SECONDS = 5.0
+CALLBACKS = DELIVERIES * 3 // 4  # at a time: who may only submit cannot take all room from hooks
 GONE = 410
 BUSY = (429, 503)
 JSON_HEADERS = {"content-type": "application/json", "user-agent": "holdfast"}
@@ -122,6 +124,8 @@ class Deliverer:
         host = allowed.target(letter.url).shown
         if wait := max(known.wait_seconds(host), known.wait_seconds(address)):
             await self._later(ctx, wait, f"{host} has failed {FAILURES_MAX} times in a row")
+        if known is self._of_callbacks and known.under_way >= CALLBACKS:
+            await self._later(ctx, NO_ROOM_REST_SECONDS, f"{CALLBACKS} others are under way")
         with known.attempt(host) as at_host, known.attempt(address) as at_address:
             try:
                 answered = await self._posting(allowed).post(
@@ -136,14 +140,15 @@ class Deliverer:
     async def _later(
         self, ctx: Context, seconds: float, why: str, limit_seconds: float = GIVE_UP_SECONDS
     ) -> NoReturn:
-        """No failure, but not for ever either: that is counted from the first wait of this run, so
-        a person who resumes it starts anew. The longer it has waited, the longer it waits."""
+        """No failure, but not for ever either: that is counted from the first such wait of a run,
+        so a person who resumes it starts anew. The longer it has waited, the longer it waits."""
         now, own = self._app.clock.now(), (await self._app.store.load([ctx.task_id]))[0]
-        run = own.run if own is not None else 0
-        since = ctx.data.get("since", now) if ctx.data.get("run") == run else now
+        run, kind = own.run if own is not None else 0, f"{limit_seconds:g}"
+        waits = ctx.data.get("waits", {}) if ctx.data.get("run") == run else {}
+        since = waits.get(kind, now)
         if now - since > limit_seconds:
             raise Permanent(f"put off again and again: {why}")
-        ctx.data.update(run=run, since=since)
+        ctx.data.update(run=run, waits={**waits, kind: since})
         wait = max(1.0, seconds, min(LONGEST_WAIT_SECONDS, (now - since) / 4))
         raise Snooze(wait * (1 + JITTER * self._app.chance.random()), why)
 

@@ -37,6 +37,12 @@ class Receivers:
     def __init__(self, app: Holdfast) -> None:
         self._app = app
         self._known: OrderedDict[str, Receiver] = OrderedDict()
+        self._attempts = 0  # that are under way
+
+    @property
+    def under_way(self) -> int:
+        """Each is an attempt at a host and at an address."""
+        return self._attempts // 2
 
     def wait_seconds(self, name: str) -> float:
         """0: go; it may be that this one goes ahead."""
@@ -54,10 +60,12 @@ class Receivers:
         receiver, attempt = self._known.setdefault(name, Receiver()), Attempt()
         self._known.move_to_end(name)
         receiver.attempts += 1
+        self._attempts += 1
         try:
             yield attempt
         finally:
             receiver.attempts -= 1
+            self._attempts -= 1
             self._note(receiver, answered=attempt.answered)
             while len(self._known) > KNOWN_MAX:
                 self._known.popitem(last=False)
