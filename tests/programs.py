@@ -1,13 +1,26 @@
 """Programs as a user has them: run in a process of their own, and checked as strictly as can be."""
 
+import importlib.util
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 from tests.source_tree import ROOT
 
 BOUND_SECONDS = 180
+
+
+def loaded(path: Path, name: str) -> ModuleType:
+    """A fresh one each time: an app belongs to one test."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where a dataclass looks for its annotations
+    spec.loader.exec_module(module)
+    return module
 
 
 def run_python(folder: Path, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:

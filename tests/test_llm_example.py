@@ -76,6 +76,18 @@ def test_what_passes_is_tried_again_and_what_does_not_waits_for_a_person(
     assert KEY not in kept
 
 
+def test_a_key_may_be_left_out_or_end_with_a_new_line(start_world: StartWorld) -> None:
+    """As a local model needs none, and as files of secrets have it."""
+    world = start_world()
+    service = world.serve()
+    for number, key in enumerate(("", f"{KEY}\n"), start=1):
+        worker = world.work(OPENAI_API_KEY=key)
+        assert service.apply().json["status"] == "completed"
+        assert len(world.documents()) == number
+        worker.close()
+    assert KEY not in world.kept()
+
+
 def test_a_wait_that_the_endpoint_asks_for_is_kept(start_world: StartWorld) -> None:
     world = start_world()
     service = world.serve()

@@ -1,11 +1,9 @@
 """The guides for those who come from elsewhere: our program of each is a file, and it runs."""
 
 import ast
-import importlib.util
 import re
 import signal
 import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +13,7 @@ import pytest
 
 from holdfast import Context, Handle, Holdfast, Status, TaskRolledBack, TriggerStatus
 from holdfast.testing.plugin import MakeEngine
-from tests.programs import run_python
+from tests.programs import loaded, run_python
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = ROOT / "examples" / "moving"
@@ -53,13 +51,7 @@ def blocks(peer: str) -> list[str]:
 
 def program(peer: str) -> ModuleType:
     """A fresh one each time: an app belongs to one test."""
-    spec = importlib.util.spec_from_file_location(f"from_{peer}", PROGRAMS / f"from_{peer}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where a dataclass looks for its annotations
-    spec.loader.exec_module(module)
-    return module
+    return loaded(PROGRAMS / f"from_{peer}.py", f"from_{peer}")
 
 
 def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:

@@ -8,8 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from holdfast.testing.plugin import MakeEngine
 from holdfast.testing.servers import RedisServer
+from tests.programs import loaded
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "rollout"
 ROLL_OUT = [sys.executable, str(EXAMPLE / "rollout.py")]
@@ -57,6 +62,25 @@ def test_it_may_stop_at_the_halt_and_be_rolled_back_by_hand(tmp_path: Path) -> N
         finally:
             worker.terminate()
     assert versions(tmp_path) == {6}
+
+
+async def test_a_later_upgrade_is_rolled_back_to_what_was_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, holdfast_engine: MakeEngine
+) -> None:
+    monkeypatch.setenv("ROLLOUT_DATA", str(tmp_path))
+    example: Any = loaded(EXAMPLE / "app.py", "rollout_app")
+    place, engine = example.database("t-1"), holdfast_engine(example.app)
+    example.write(place, {"version": 6})
+    await example.upgrade.submit(example.Upgrade(version=7), tenant="t-1")
+    await engine.drain()
+    at_7 = {**example.read(place), "orders": ["made with version 7"]}
+    example.write(place, at_7)
+    second = await example.upgrade.submit(example.Upgrade(version=8), tenant="t-1")
+    await engine.drain()
+    assert example.read(place) == {**at_7, "version": 8}
+    await second.rollback("8 is bad")
+    await engine.drain()
+    assert example.read(place) == at_7
 
 
 def test_what_a_user_writes_is_all_in_app_py() -> None:

@@ -21,7 +21,7 @@ from holdfast.sinks.mongo import Mongo
 
 NOTES = Path(__file__).parent / "notes"
 URL = os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8081/v1")
-KEY = os.environ.get("OPENAI_API_KEY", "")
+KEY = os.environ.get("OPENAI_API_KEY", "").strip()  # files of secrets end with a new line
 MODEL = os.environ.get("OPENAI_MODEL", "small")
 CALL_SECONDS = float(os.environ.get("ANSWER_CALL_SECONDS", "30"))
 STORE_SECONDS = float(os.environ.get("ANSWER_STORE_SECONDS", "10"))
@@ -104,7 +104,7 @@ def prompt(ctx: Context, question: Question) -> list[Message]:
 async def ask(ctx: Context, messages: list[Message]) -> str:
     """What an endpoint says when it refuses is not repeated: it may have parts of the key."""
     order = {"model": MODEL, "messages": msgspec.to_builtins(messages), "temperature": 0}
-    headers = {"Authorization": f"Bearer {KEY}", "Idempotency-Key": f"{ctx.key}/{ctx.attempt}"}
+    headers = {"Authorization": f"Bearer {KEY}"} if KEY else {}
     async with httpx.AsyncClient(timeout=CALL_SECONDS) as client:
         answered = await client.post(f"{URL}/chat/completions", json=order, headers=headers)
     status, wait = answered.status_code, answered.headers.get("retry-after", "")

@@ -32,8 +32,9 @@ def database(tenant: str | None) -> Path:
     return DATA / f"{tenant}.json"
 
 
-def backup(tenant: str | None) -> Path:
-    return DATA / f"{tenant}.backup"
+def backup(ctx: Context) -> Path:
+    """Of this upgrade alone: the next one has another. It is kept, for a rollback after the end."""
+    return DATA / f"{ctx.tenant}.{ctx.task_id}.backup"
 
 
 def write(path: Path, body: dict[str, object]) -> None:
@@ -51,14 +52,14 @@ def read(path: Path) -> dict[str, object]:
 @upgrade.stage
 def snapshot(ctx: Context, order: Upgrade) -> int:
     """Run again after a crash, it must not take a half-upgraded database for the old one."""
-    if not backup(ctx.tenant).exists():
-        write(backup(ctx.tenant), read(database(ctx.tenant)))
-    return int(str(read(backup(ctx.tenant))["version"]))
+    if not backup(ctx).exists():
+        write(backup(ctx), read(database(ctx.tenant)))
+    return int(str(read(backup(ctx))["version"]))
 
 
 @snapshot.undo
 def drop_snapshot(ctx: Context) -> None:
-    backup(ctx.tenant).unlink(missing_ok=True)
+    backup(ctx).unlink(missing_ok=True)
 
 
 @upgrade.stage
@@ -69,8 +70,8 @@ def migrate(ctx: Context, order: Upgrade) -> None:
 
 @migrate.undo
 def restore(ctx: Context) -> None:
-    if backup(ctx.tenant).exists():
-        write(database(ctx.tenant), read(backup(ctx.tenant)))
+    if backup(ctx).exists():
+        write(database(ctx.tenant), read(backup(ctx)))
 
 
 @upgrade.stage

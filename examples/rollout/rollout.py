@@ -21,7 +21,7 @@ from pathlib import Path
 
 os.environ.setdefault("HOLDFAST_LEASE", "3s")  # a killed worker's work goes on after this time
 
-from app import DATA, PLAN, app, backup, database, read, roll_out, write
+from app import DATA, PLAN, app, database, read, roll_out, write
 
 from holdfast import PlanHandle, PlanInfo, PlanNotFound
 
@@ -151,7 +151,7 @@ async def play(crew: Crew, *, stop_when_halted: bool) -> bool:
 
 def is_as_it_was() -> bool:
     old = all(read(database(tenant))["version"] == 6 for tenant in TENANTS)
-    return old and not any(backup(tenant).exists() for tenant in TENANTS)
+    return old and not list(DATA.glob("*.backup"))
 
 
 def main() -> int:
