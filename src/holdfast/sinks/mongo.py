@@ -31,6 +31,7 @@ try:
         PyMongoError,
         WriteConcernError,
     )
+    from pymongo.read_concern import ReadConcern
 except ImportError as error:
     reason = "holdfast.sinks.mongo needs pymongo: pip install 'holdfast[mongo]'"
     raise ImportError(reason, name=error.name) from error
@@ -46,8 +47,14 @@ RAISES_MAX = 5
 PASSING_CODES = frozenset(
     # HostUnreachable, HostNotFound, MaxTimeMSExpired, ShutdownInProgress, WriteConcernFailed,
     # ExceededTimeLimit, NotPrimary…, Interrupted…, OutOfDiskSpace
-    {6, 7, 50, 64, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436, 14031}
+    {6, 7, 50, 64, 89, 91, 189, 262, 9001, 10107, 11600, 11601, 11602, 13435, 13436, 14031}
+    # LockTimeout, WriteConflict, FailedToSatisfyReadPreference (no primary: we ask for no other),
+    # ReadConcernMajorityNotAvailableYet, NetworkInterfaceExceededTimeLimit, TemporarilyUnavailable,
+    # IngressRequestRateLimitExceeded, IngressOperationRateLimitExceeded
+    | {24, 112, 133, 134, 202, 365, 462, 463}
 )
+# The server says so itself, whatever the code: those of an overload change with its versions.
+PASSING_LABELS = ("RetryableWriteError", "RetryableError", "SystemOverloadedError")
 # UserNotFound, Unauthorized, AuthenticationFailed, and what Atlas answers for all of them.
 REFUSING_CODES = frozenset({11, 13, 18, 8000})
 # BadValue, InvalidBSON, DollarPrefixedFieldName, InvalidNamespace, DocumentValidationFailure,
@@ -62,8 +69,8 @@ class Mongo:
 
     Each call ends within ``timeout_seconds``; past it, it is SinkUnavailable. It waits for a server
     to be found for no longer than the client's ``serverSelectionTimeoutMS`` (30 s) allows.
-    Writes are acknowledged by a majority, whatever the client asks for: less could be lost after
-    the task has gone on.
+    Writes are acknowledged by a majority, and what was there is on one, whatever the client asks
+    for: less could be lost after the task has gone on.
     """
 
     def __init__(
@@ -199,12 +206,19 @@ async def _insert(into: AsyncCollection[dict[str, Any]], doc: dict[str, Any]) ->
     driver itself sends has the number of the first, and is answered as the first was."""
     try:
         await into.insert_one(doc)
-    except DuplicateKeyError:
-        # Another unique index refuses with the same error: then the key is not there.
-        if await into.find_one({"_id": doc["_id"]}, {"_id": 1}) is None:
-            raise
-        return False
+    except DuplicateKeyError as error:
+        # The driver keeps to itself that no majority has acknowledged what refuses ours.
+        kept = into.with_options(read_concern=ReadConcern("majority"))
+        if await kept.find_one({"_id": doc["_id"]}, {"_id": 1}) is not None:
+            return False
+        if _is_of_the_key(error):
+            raise SinkUnavailable(f"no majority has {doc['_id']!r} yet: {_said(error)}") from error
+        raise  # another unique index refuses with the same error
     return True
+
+
+def _is_of_the_key(error: DuplicateKeyError) -> bool:
+    return (error.details or {}).get("keyPattern") == {"_id": 1}
 
 
 def _is_passing(error: PyMongoError) -> bool:
@@ -212,7 +226,7 @@ def _is_passing(error: PyMongoError) -> bool:
     return (
         isinstance(error, ConnectionFailure | WriteConcernError)
         or error.timeout
-        or error.has_error_label("RetryableWriteError")
+        or any(error.has_error_label(label) for label in PASSING_LABELS)
         or getattr(error, "code", None) in PASSING_CODES
     )
 
