@@ -219,10 +219,33 @@ async def test_a_value_that_no_index_takes_is_no_outage(postgres_world: Postgres
         await postgres_world.sink.write_once(TABLE, {"text": text}, key=KEY)
 
 
-def test_an_address_that_is_none_is_refused_without_its_password() -> None:
-    with pytest.raises(InvalidInput) as refused:
-        Postgres("postgresql://me:s3cret@host:port:port/db?x")
-    assert "s3cret" not in f"{refused.value!r} {refused.value.__cause__!r}"
+async def test_a_call_under_way_at_the_close_leaves_no_connection_open(
+    postgres_world: PostgresWorld,
+) -> None:
+    world = postgres_world
+    sink = await patient(f"{world.url}?application_name=closed").open()
+    async with await psycopg.AsyncConnection.connect(world.url, autocommit=True) as other:
+        async with other.transaction():
+            await other.execute("LOCK TABLE summaries")
+            late = asyncio.create_task(sink.write_once(TABLE, {"number": 1}, key=KEY))
+            await until_blocked(other)
+            await sink.close()
+        assert await late
+        await until_gone(other, "closed")
+    assert not await sink.write_once(TABLE, {"number": 2}, key=KEY)
+    assert len(sink._idle) == 1, "it is open again and keeps its connections"
+    await sink.close()
+
+
+def test_one_loop_after_another_may_wait_for_their_turn(postgres_url: str) -> None:
+    sink = patient(postgres_url, connections=1)
+
+    async def open_many() -> None:
+        await asyncio.gather(*(sink.open() for _ in range(4)))
+
+    for _ in range(2):
+        asyncio.run(open_many())
+    asyncio.run(sink.close())
 
 
 def patient(url: str, **options: Any) -> Postgres:
@@ -279,3 +302,12 @@ async def until_blocked(by: psycopg.AsyncConnection[Any]) -> None:
     async with asyncio.timeout(BOUND_SECONDS):
         while not blocked:
             (blocked,) = await (await by.execute(asked)).fetchone() or (0,)
+
+
+async def until_gone(by: psycopg.AsyncConnection[Any], name: str) -> None:
+    """Until the server has heard that the last connection of this name is closed."""
+    asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+    left = 1
+    async with asyncio.timeout(BOUND_SECONDS):
+        while left:
+            (left,) = await (await by.execute(asked, (name,))).fetchone() or (0,)

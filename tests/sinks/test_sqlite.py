@@ -4,8 +4,9 @@ import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import apsw
@@ -26,7 +27,8 @@ from tests.sinks.contract import (
     OutageContract,
     hasty,
 )
-from tests.sinks.sql_worlds import SqliteWorld, made
+from tests.sinks.sql_worlds import DDL, SqliteWorld, made
+from tests.test_sqlite_opening import no_privileges
 
 
 class Locked(Outage):
@@ -112,6 +114,106 @@ async def test_a_value_that_does_not_fit_a_strict_column_is_refused(
     await sqlite_world.rows(f"CREATE TABLE s (n {column}, idempotency_key TEXT UNIQUE) STRICT")
     with pytest.raises(InvalidInput, match=r"s\.n|mismatch"):
         await sqlite_world.sink.write_once("s", {"n": "x"}, key=KEY)
+
+
+@pytest.fixture
+def everybodys_folder() -> Iterator[Path]:
+    """Those of `tmp_path` are their owner's alone."""
+    with TemporaryDirectory() as name:
+        Path(name).chmod(0o777)
+        yield Path(name)
+
+
+async def test_a_file_that_was_read_only_is_written_once_it_is_mended(
+    everybodys_folder: Path,
+) -> None:
+    world = SqliteWorld(everybodys_folder / "reports.db")
+    with no_privileges():
+        async with made(world):
+            await world.sink.close()
+            set_mode(everybodys_folder, 0o444)
+            with pytest.raises(InvalidInput, match="ReadOnlyError"):
+                await world.write(1)
+            set_mode(everybodys_folder, 0o644)
+            assert await world.write(2)
+            assert await world.kept() == {KEY: 2}
+
+
+# -- a file that is replaced
+
+
+async def test_what_is_written_after_a_backup_was_restored_is_in_it(tmp_path: Path) -> None:
+    world = SqliteWorld(tmp_path / "reports.db")
+    async with made(world):
+        await backed_up(world)
+        assert await world.write(1)
+        restore(world)
+        assert await world.write(2)
+        assert await world.kept() == {KEY: 2}
+
+
+async def test_a_file_that_is_gone_is_begun_anew(tmp_path: Path) -> None:
+    world = SqliteWorld(tmp_path / "reports.db")
+    async with made(world):
+        assert await world.write(1)
+        for _ in range(2):  # the second one was created by the sink
+            remove(world)
+            with pytest.raises(InvalidInput, match="no such table"):
+                await world.write(2)
+        remove(world)
+        await world.sink.create_fences()
+        for statement in DDL:
+            await world.rows(statement)
+        assert await world.write(3, fence=1)
+        assert await world.kept() == {KEY: 3}
+
+
+async def test_a_write_is_not_acknowledged_if_its_file_was_replaced_while_it_waited(
+    tmp_path: Path,
+) -> None:
+    outage = Locked(tmp_path / "reports.db")
+    world = outage.world
+    async with made(world):
+        await backed_up(world)
+        outage.begin()
+        waiting = asyncio.create_task(until_it_waits(world))
+        write = asyncio.create_task(world.write(1))
+        async with asyncio.timeout(BOUND_SECONDS):
+            await waiting
+            restore(world)
+            outage.other.execute("ROLLBACK")
+            with pytest.raises(SinkUnavailable, match="moved or replaced"):
+                await write
+        assert await world.write(2)
+        assert await world.kept() == {KEY: 2}
+    outage.other.close()
+
+
+async def test_a_change_of_folder_is_no_change_of_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = SqliteWorld(tmp_path / "reports.db")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    world.sink = Sqlite("reports.db", timeout_seconds=PATIENT_SECONDS)
+    async with made(world):
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        assert await world.write(1)
+        await world.sink.close()
+        assert not await world.write(2)
+    assert not names_in(tmp_path / "elsewhere")
+
+
+@pytest.mark.parametrize("name", ["", ":memory:"])
+async def test_a_database_without_a_file_is_never_taken_for_a_replaced_one(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with Sqlite(name, timeout_seconds=PATIENT_SECONDS) as sink:
+        await sink._in_thread(lambda connection: connection.execute(DDL[0]).fetchall())
+        assert await sink.write_once(TABLE, {"number": 1}, key=KEY)
+        assert not await sink.write_once(TABLE, {"number": 2}, key=KEY)
+    assert not names_in(tmp_path)
 
 
 # -- one thread, one deadline
@@ -227,6 +329,35 @@ def test_a_process_does_not_wait_for_a_disk_that_hangs_to_end(tmp_path: Path) ->
         command, cwd=tmp_path, capture_output=True, text=True, timeout=BOUND_SECONDS, check=False
     )
     assert (done.returncode, done.stdout) == (0, "unavailable\n"), done.stderr
+
+
+def set_mode(folder: Path, mode: int) -> None:
+    """SQLite gives the -wal and the -shm the mode of the file that they belong to."""
+    for path in folder.iterdir():
+        path.chmod(mode)
+
+
+def names_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+async def backed_up(world: SqliteWorld) -> None:
+    """All that is in it by now."""
+    await world.rows(f"VACUUM INTO '{backup_of(world)}'")
+
+
+def backup_of(world: SqliteWorld) -> Path:
+    return world.path.with_name("backup.db")
+
+
+def restore(world: SqliteWorld) -> None:
+    remove(world)
+    backup_of(world).rename(world.path)
+
+
+def remove(world: SqliteWorld) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{world.path}{suffix}").unlink(missing_ok=True)
 
 
 def let_go(world: SqliteWorld) -> None:

@@ -98,17 +98,20 @@ class Allowed:
         self,
         hosts: Iterable[tuple[str, int | None]] = (),
         networks: Iterable[Network] = (),
+        setting: str = "",
     ) -> None:
         self._hosts = frozenset(hosts)
         self._networks = tuple(networks)
+        self._where = f" in {setting}" if setting else ""
 
     @classmethod
-    def parse(cls, words: str | Iterable[str]) -> Allowed:
-        """Each word: ``host``, ``host:port``, ``[v6]:port`` or a network, as ``10.1.0.0/16``."""
+    def parse(cls, words: str | Iterable[str], setting: str = "") -> Allowed:
+        """Each word: ``host``, ``host:port``, ``[v6]:port`` or a network, as ``10.1.0.0/16``.
+        ``setting``: where they were written down; who is refused is told its name."""
         listed = words.split(",") if isinstance(words, str) else words
         cleaned = [word.strip() for word in listed if word.strip()]
         networks = [_network_word(word) for word in cleaned if "/" in word]
-        return cls([_host_word(word) for word in cleaned if "/" not in word], networks)
+        return cls([_host_word(word) for word in cleaned if "/" not in word], networks, setting)
 
     def check_url(self, url: str) -> str:
         """The URL as it was given, if it may be kept for later. Asks no name server."""
@@ -121,11 +124,12 @@ class Allowed:
             return target
         literal = target.literal
         if target.scheme == "http" and not (literal and self._in_networks(literal)):
-            raise UrlRefused(f"{target.shown}: https is needed, unless the host is allowed")
+            needed = f"https is needed, unless the host is allowed{self._where}"
+            raise UrlRefused(f"{target.shown}: {needed}")
         if literal is not None:
             self.check_addresses(target, [literal])
         elif _is_localhost(target.host) and not any(map(self._in_networks, _LOOPBACKS)):
-            raise UrlRefused(f"{target.shown} is this machine, which is not allowed")
+            raise UrlRefused(f"{target.shown} is this machine, which is not allowed{self._where}")
         return target
 
     def check_addresses(self, target: Target, addresses: Iterable[Address]) -> None:
@@ -134,7 +138,8 @@ class Allowed:
             return
         if not all(is_public(each) or self._in_networks(each) for each in addresses):
             # Without the address: whoever gave the URL is not told what our name server knows.
-            raise UrlRefused(f"{target.shown} is at an address that is not public nor allowed")
+            where = f"is at an address that is not public nor allowed{self._where}"
+            raise UrlRefused(f"{target.shown} {where}")
 
     def _host_allowed(self, target: Target) -> bool:
         return not self._hosts.isdisjoint({(target.host, None), (target.host, target.port)})

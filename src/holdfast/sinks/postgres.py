@@ -41,14 +41,22 @@ R = TypeVar("R")
 CONNECTIONS = 4
 CANCEL_SECONDS = 0.5  # for the server to hear of it, and once more for it to obey
 
-# Lost, refused, shutting down, out of room or of connections, a lost race; and a server that was
-# the primary until now. What else PostgreSQL says is the caller's to mend.
-PASSING = (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction)
+# Lost, refused, shutting down, out of room or of connections, a lost race; a server that was the
+# primary until now, or that ended a transaction because we stood still in it. What else PostgreSQL
+# says is the caller's to mend.
+PASSING = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    errors.ReadOnlySqlTransaction,
+    errors.IdleInTransactionSessionTimeout,
+    getattr(errors, "TransactionTimeout", errors.IdleInTransactionSessionTimeout),  # not in 3.2.0
+)
 WRONG_NAMES = (
     errors.UndefinedTable,
     errors.UndefinedColumn,
     errors.InvalidSchemaName,
     errors.InvalidColumnReference,  # no unique index fits the ON CONFLICT
+    errors.ObjectNotInPrerequisiteState,  # it can be deferred, or this is a view that only reads
 )
 # The value, or one that no column of this kind or index of it takes.
 WRONG_VALUES = (
@@ -62,15 +70,20 @@ WRONG_VALUES = (
 UNKNOWN_VALUES = (psycopg.ProgrammingError, psycopg.DataError, TypeError, ValueError, OverflowError)
 
 # The driver does not hand on the code of an error while it connects, only these words. A server
-# that speaks another language than English is taken for one that is out of reach.
+# that speaks another language than English is taken for one that is out of reach. A connection
+# "is bad" when a setting is refused, but also when nobody listens at a socket: the next word tells.
 _REFUSED = re.compile(
     r"""password\ authentication\ failed | no\ password\ supplied | pg_hba\.conf
     | (role|database)\ ".*"\ does\ not\ exist | is\ not\ permitted\ to\ log\ in
     | permission\ denied\ for\ database | server\ does\ not\ support\ SSL
-    | unrecognized\ configuration\ parameter""",
+    | unrecognized\ configuration\ parameter | invalid\ value\ for\ parameter
+    | connection\ is\ bad:\ (invalid|weak|negative|require_auth|definition|service|syntax|nested)\b
+    | invalid\ integer\ value | could\ not\ match\ \d | could\ not\ parse\ network\ address""",
     re.VERBOSE,
 )
 _PARAMETER = re.compile(r"\$(\d+)")
+_PORTS = re.compile(r"[0-9, ]*")
+_AT_IN_PATH = re.compile(r"postgres(ql)?://[^?]*/[^?]*@")
 
 
 class Postgres(Tables):
@@ -86,23 +99,23 @@ class Postgres(Tables):
     def __init__(
         self, dsn: str, *, timeout_seconds: float = TIMEOUT_SECONDS, connections: int = CONNECTIONS
     ) -> None:
-        try:
-            conninfo_to_dict(dsn)
-        except psycopg.ProgrammingError:
-            # What the driver says of it repeats the password.
-            raise InvalidInput("this is no address of a PostgreSQL server") from None
+        _check_address(dsn)
         if connections < 1:
             raise InvalidInput(f"connections={connections!r}: at least 1")
         self._dsn = dsn
         self._timeout_seconds = check_timeout(timeout_seconds)
-        self._places = asyncio.Semaphore(connections)
+        self._connections = connections
+        self._places: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
         self._idle: list[Connection] = []
+        self._closings = 0
 
     async def open(self) -> Self:
         await self._with(_nothing)
         return self
 
     async def close(self) -> None:
+        """A call that is under way closes its own connection at its end."""
+        self._closings += 1
         while self._idle:
             await self._idle.pop().close()
 
@@ -115,7 +128,7 @@ class Postgres(Tables):
     async def _with(self, work: Callable[[Connection], Awaitable[R]]) -> R:
         """In a task of its own: of a cancel in the middle of a query the driver would tell the
         server, and wait five seconds for each of two answers."""
-        use = Use()
+        use = Use(self._closings)
         task = asyncio.create_task(self._use(use, work))
         task.add_done_callback(_heard)
         with _told():
@@ -130,12 +143,19 @@ class Postgres(Tables):
                     await _end(task, use)
 
     async def _use(self, use: Use, work: Callable[[Connection], Awaitable[R]]) -> R:
-        async with self._places:
+        async with self._turn():
             connection = await self._ready(use)
             try:
                 return await work(connection)
             finally:
-                await self._keep(connection)
+                await self._keep(connection, use)
+
+    def _turn(self) -> asyncio.Semaphore:
+        """Of this loop: one in which callers have waited serves no other."""
+        loop = asyncio.get_running_loop()
+        if self._places is None or self._places[0] is not loop:
+            self._places = loop, asyncio.Semaphore(self._connections)
+        return self._places[1]
 
     async def _ready(self, use: Use) -> Connection:
         """One that was kept, if it still answers: the server may have gone and come back."""
@@ -164,11 +184,29 @@ class Postgres(Tables):
         await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
         return connection
 
-    async def _keep(self, connection: Connection) -> None:
-        if connection.info.transaction_status == TransactionStatus.IDLE:
+    async def _keep(self, connection: Connection, use: Use) -> None:
+        is_idle = connection.info.transaction_status == TransactionStatus.IDLE
+        if is_idle and use.closings == self._closings:
             self._idle.append(connection)
         else:
             await connection.close()
+
+
+def _check_address(dsn: str) -> None:
+    """A password that is not escaped ends at its first ``@`` or ``/``. The rest of it would be
+    taken for a host, be asked of a name server and be told in errors."""
+    try:
+        parsed = conninfo_to_dict(dsn)
+    except (psycopg.ProgrammingError, UnicodeError):
+        parsed = None  # what the driver says of it repeats the password
+    if (
+        parsed is None
+        or "@" in str(parsed.get("host", ""))
+        or not _PORTS.fullmatch(str(parsed.get("port", "")))
+        or _AT_IN_PATH.match(dsn)
+    ):
+        escaped = "in a password, @ is written %40 and / is written %2F"
+        raise InvalidInput(f"this is no address of a PostgreSQL server; {escaped}")
 
 
 async def _nothing(_connection: Connection) -> None:
@@ -226,6 +264,9 @@ class Use:
     connection: Connection | None = None
     is_over = False
 
+    def __init__(self, closings: int) -> None:
+        self.closings = closings  # of the sink, when the call began
+
 
 async def _end(task: asyncio.Task[Any], use: Use) -> None:
     """Nobody waits for its answer any more."""
@@ -263,6 +304,8 @@ def _cut(connection: Connection) -> None:
 def _entering() -> Iterator[None]:
     try:
         yield
+    except psycopg.ProgrammingError as error:
+        raise _no_entry(error) from error
     except psycopg.OperationalError as error:
         if _REFUSED.search(str(error)) is None:
             raise

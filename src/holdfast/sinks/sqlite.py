@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 import apsw
@@ -45,6 +46,8 @@ UNKNOWN_VALUES = (TypeError, ValueError, OverflowError)
 
 LOCK_POLL_SECONDS = 0.02  # SQLite tells nobody that a lock is free
 GRACE_SECONDS = 0.2  # for SQLite's own word on a lock, which says more than ours
+OPENINGS = 2  # one may find the file gone and create it, the next one knows which it then is
+NO_FILES = ("", ":memory:")
 PRAGMAS = ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL")
 
 
@@ -82,6 +85,8 @@ class Sqlite(Tables):
     A call ends within ``timeout_seconds``, the turns of others and their locks on the file
     counted; past it, it is SinkUnavailable. The thread is none of the loop's pool, where callers
     that wait would hold up everybody, nor one that the interpreter waits for at its exit.
+
+    A file that is replaced is found out by looking: in WAL, SQLite goes on with the old one.
     """
 
     mark = "?"
@@ -90,13 +95,14 @@ class Sqlite(Tables):
     def __init__(
         self, path: str | os.PathLike[str], *, timeout_seconds: float = TIMEOUT_SECONDS
     ) -> None:
-        self._path = os.fspath(path)
+        self._path = _absolute(os.fspath(path))
         self._timeout_seconds = check_timeout(timeout_seconds)
         self._lock = threading.Lock()  # of the three below, never held for long
         self._waiting: deque[Call[Any]] = deque()
         self._running: Call[Any] | None = None
         self._at_work = False
-        self._connection: apsw.Connection | None = None  # the thread's
+        self._connection: apsw.Connection | None = None  # the thread's, as is the next
+        self._file: tuple[int, int] | None = None
 
     async def open(self) -> Self:
         await self._in_thread(lambda _: None)
@@ -167,27 +173,63 @@ class Sqlite(Tables):
 
     def _reached(self, work: Callable[[apsw.Connection], R]) -> R:
         try:
-            return work(self._opened())
+            return self._done(work)
         except PASSING as error:
             self._forget_connection()
             said = f"{type(error).__name__}: {error}"[:SAID_LIMIT_CHARS]
             raise SinkUnavailable(f"{self._path} cannot be written now: {said}") from error
         except REFUSING as error:
+            self._forget_connection()  # what was opened read-only stays so
             said = f"{type(error).__name__}: {error}"[:SAID_LIMIT_CHARS]
             raise InvalidInput(f"{self._path} is nothing to write to: {said}") from error
         except apsw.SQLError as error:
             raise wrong_names(error) from error
 
+    def _done(self, work: Callable[[apsw.Connection], R]) -> R:
+        answer = work(self._opened())
+        if self._is_replaced():  # while it waited for a lock, say
+            raise SinkUnavailable(f"{self._path} was moved or replaced meanwhile")
+        return answer
+
     def _opened(self) -> apsw.Connection:
-        if self._connection is None:
-            self._connection = _connected(self._path, self._wait)
+        """To the file that is there now. One that is gone is created, as at the first time."""
+        connection = self._connection or self._open_anew()
+        for _ in range(OPENINGS):
+            if not self._is_replaced():
+                break
+            connection = self._open_anew()
+        return connection
+
+    def _open_anew(self) -> apsw.Connection:
+        self._forget_connection()
+        self._file = _file_at(self._path)  # seen afterwards, it might be one that came after it
+        self._connection = _connected(self._path, self._wait)
         return self._connection
+
+    def _is_replaced(self) -> bool:
+        return self._file != _file_at(self._path)
 
     def _forget_connection(self) -> None:
         """The next call begins with a new one."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close(True)
+
+
+def _absolute(path: str) -> str:
+    """A process that changes its folder goes on with the same file."""
+    return path if path in NO_FILES else str(Path(path).absolute())
+
+
+def _file_at(path: str) -> tuple[int, int] | None:
+    """Which file it is, whatever its name. None: there is none, or none that can be reached."""
+    if path in NO_FILES:
+        return None
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _connected(path: str, wait: Callable[[int], bool]) -> apsw.Connection:
