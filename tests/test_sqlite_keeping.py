@@ -1,7 +1,9 @@
 """What is cleaned up leaves nothing behind, and the file gets small again."""
 
+from collections.abc import Callable
 from pathlib import Path
 
+import apsw
 import pytest
 
 from holdfast.domain import decide
@@ -117,3 +119,38 @@ async def test_of_the_data_that_snoozes_leave_the_last_is_kept_only(tmp_path: Pa
             detail = await store.detail(one.id)
             assert detail is not None
             assert detail.data == b'{"n":19}'
+
+
+def copy_by_pages(path: Path, copy: Path) -> None:
+    """What `.backup` of the sqlite3 command line does."""
+    source, target = apsw.Connection(str(path)), apsw.Connection(str(copy))
+    with target.backup("main", source, "main") as backup:
+        while not backup.done:
+            backup.step(-1)
+    target.close()
+    source.close()
+
+
+def copy_by_vacuum(path: Path, copy: Path) -> None:
+    ask(path, "VACUUM INTO ?", str(copy))
+
+
+@pytest.mark.parametrize("copy_to", [copy_by_pages, copy_by_vacuum])
+async def test_a_backup_made_while_the_store_is_open_is_the_store_as_it_was_then(
+    tmp_path: Path, copy_to: Callable[[Path, Path], None]
+) -> None:
+    path, copy, clock = tmp_path / "holdfast.db", tmp_path / "copy.db", ManualClock()
+    async with opened(path, clock) as store:
+        hands = Hands(store, clock)
+        running = await hands.start(tenant="t", stages=("one", "two"))
+        waiting = await hands.submit(tenant="t", payload="of the second")
+        copy_to(path, copy)
+        later = await hands.submit()
+    async with opened(copy, clock) as store:
+        kept = await store.load([running.id, waiting.id, later.id])
+        assert [one is not None for one in kept] == [True, True, False]
+        assert await store.doctor(fix=False, limit=10) == []
+        clock.advance(DAY)
+        assert await store.expire(limit=10, count_crashes=False) == 1
+        [again] = await Hands(store, clock).claim("w-2")
+        assert again.task.id == running.id

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from holdfast.domain.errors import StoreError, StoreUnavailable, StoreUnusable
+from holdfast.domain.state import Status
 from holdfast.domain.task import Task
 from holdfast.domain.transition import Inserted
 from holdfast.ports import Renewal, Topic
@@ -310,3 +311,95 @@ async def test_while_no_connection_can_be_had_each_write_says_so(
             with pytest.raises(StoreUnavailable, match="the disk is away"):
                 await hands.insert(hands.submission())
     await hands.submit()
+
+
+# -- the file is taken away under a running store
+
+MOVED = "was moved or removed while it was open"
+
+
+def take_away(path: Path) -> None:
+    for one in path.parent.glob(f"{path.name}*"):
+        one.unlink()
+
+
+def is_there(path: Path) -> bool:
+    return path.exists()
+
+
+async def test_no_write_is_accepted_into_a_file_that_was_removed(path: Path) -> None:
+    async with opened(path, ManualClock()) as store:
+        hands = Hands(store, ManualClock())
+        task = await hands.submit()
+        take_away(path)
+        for _ in range(2):
+            with pytest.raises(StoreUnusable, match=MOVED):
+                await hands.insert(hands.submission())
+        with pytest.raises(StoreUnusable, match=MOVED):
+            await store.stats()
+        with pytest.raises(StoreUnusable, match=MOVED):
+            await store.load([task.id])
+    assert not is_there(path)
+
+
+async def test_of_a_whole_group_none_is_accepted_into_a_removed_file(
+    store: SqliteStore, hands: Hands
+) -> None:
+    writes: list[asyncio.Future[Any]] = []
+
+    async def write_meanwhile() -> None:
+        async with Hold(store):
+            writes.extend(asyncio.ensure_future(hands.insert(hands.submission())) for _ in "abc")
+            take_away(store.path)
+
+    with pytest.raises(StoreUnusable, match=MOVED):
+        await write_meanwhile()
+    answers = await asyncio.gather(*writes, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [StoreUnusable] * 3
+
+
+async def test_a_file_that_was_moved_and_came_back_is_used_on(
+    store: SqliteStore, hands: Hands
+) -> None:
+    elsewhere = store.path.with_name("elsewhere.db")
+    await hands.insert(hands.submission(id="a"))
+    store.path.rename(elsewhere)
+    with pytest.raises(StoreUnusable, match=MOVED):
+        await hands.insert(hands.submission(id="refused"))
+    elsewhere.rename(store.path)
+    await hands.insert(hands.submission(id="b"))
+    kept = await store.load(["a", "refused", "b"])
+    assert [one is not None for one in kept] == [True, False, True]
+
+
+async def test_a_file_put_in_the_place_of_ours_is_not_taken_for_it(
+    store: SqliteStore, hands: Hands
+) -> None:
+    take_away(store.path)
+    async with opened(store.path, ManualClock()) as other:
+        await Hands(other, ManualClock()).insert(hands.submission(id="of-the-other"))
+        with pytest.raises(StoreUnusable, match=MOVED):
+            await hands.insert(hands.submission())
+        assert (await other.stats()).by_status == {Status.PENDING: 1}
+
+
+async def test_a_connection_opened_anew_makes_no_empty_file_in_the_place_of_ours(
+    store: SqliteStore, hands: Hands
+) -> None:
+    store._writer._db = cast("apsw.Connection", Stubborn(store._writer._db))
+    take_away(store.path)
+    with pytest.raises(ValueError, match="no"):
+        await store._writer.do(fails)
+    with pytest.raises(StoreUnusable, match=MOVED):
+        await hands.insert(hands.submission())
+    assert not is_there(store.path)
+
+
+async def test_a_link_to_the_file_is_as_good_as_its_name(tmp_path: Path) -> None:
+    link = tmp_path / "link.db"
+    link.symlink_to(tmp_path / "file.db")
+    async with opened(link, ManualClock()) as store:
+        await Hands(store, ManualClock()).submit()
+        (tmp_path / "file.db").unlink()
+        with pytest.raises(StoreUnusable, match=MOVED):
+            await store.stats()

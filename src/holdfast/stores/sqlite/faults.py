@@ -52,6 +52,13 @@ def away(path: Path, error: Exception) -> StoreUnavailable:
     return StoreUnavailable(f"{path} cannot be read or written now: {error}")
 
 
+def moved(path: Path) -> StoreUnusable:
+    return StoreUnusable(
+        f"{path} was moved or removed while it was open: nothing was written; "
+        "bring the file back, then restart all processes that use it"
+    )
+
+
 def damaged(path: Path, error: Exception) -> StoreUnusable:
     return StoreUnusable(
         f"{path} is damaged ({error}): stop all workers, then restore a backup "

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import apsw
 
 from holdfast.stores.sqlite import faults
+from holdfast.stores.sqlite.identity import Identity
 from holdfast.stores.sqlite.schema import open_reader
 from holdfast.stores.sqlite.statements import SQL
 
@@ -38,8 +39,8 @@ class Look:
 
 
 class Readers:
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, identity: Identity) -> None:
+        self._path, self._identity = path, identity
         self._free: queue.SimpleQueue[apsw.Connection] = queue.SimpleQueue()
         for _ in range(READERS):
             self._free.put(open_reader(path))
@@ -52,6 +53,7 @@ class Readers:
     def _read(self, read: Callable[[Look], T]) -> T:
         db = self._free.get()
         try:
+            self._identity.check()
             return within_snapshot(db, read, self._path)
         finally:
             self._free.put(db)

@@ -54,6 +54,7 @@ from holdfast.stores.sqlite import (
     verbs,
 )
 from holdfast.stores.sqlite.boot import StoreClock
+from holdfast.stores.sqlite.identity import Identity
 from holdfast.stores.sqlite.opened import Open
 from holdfast.stores.sqlite.plans import SqlitePlans
 from holdfast.stores.sqlite.readers import Readers
@@ -107,13 +108,20 @@ class SqliteStore:
         boot_id = self._boot_id or boot.read_boot_id()
         db = self._connect()
         try:
-            clock = self._set_clock(db, boot_id)
-            readers = Readers(self.path)
+            identity, clock = Identity(self.path), self._set_clock(db, boot_id)
+            readers = Readers(self.path, identity)
         except BaseException:
             db.close()
             raise
-        notify, seconds = self._signals.notify, self._lock_seconds
-        writer = Writer(db, self.path, clock, notify, self._connect, lock_seconds=seconds)
+        writer = Writer(
+            db,
+            self.path,
+            clock,
+            self._signals.notify,
+            self._connect,
+            identity=identity,
+            lock_seconds=self._lock_seconds,
+        )
         return Open(os.getpid(), clock, writer, readers)
 
     def _connect(self) -> apsw.Connection:

@@ -31,6 +31,7 @@ from holdfast.domain.errors import StoreError, StoreUnavailable
 from holdfast.ports import Topic
 from holdfast.stores.sqlite import faults
 from holdfast.stores.sqlite.boot import StoreClock
+from holdfast.stores.sqlite.identity import Identity
 from holdfast.stores.sqlite.schema import patiently
 from holdfast.stores.sqlite.statements import SQL
 from holdfast.stores.sqlite.txn import Txn
@@ -65,10 +66,11 @@ class Writer:
         notify: Callable[[Topic], None],
         connect: Callable[[], apsw.Connection],
         *,
+        identity: Identity,
         lock_seconds: float,
     ) -> None:
         self._db, self._path, self._clock, self._notify = db, path, clock, notify
-        self._connect, self._lock_seconds = connect, lock_seconds
+        self._identity, self._connect, self._lock_seconds = identity, connect, lock_seconds
         self._broken = False  # its connection cannot be used any more
         self._queue: queue.SimpleQueue[Operation | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -167,6 +169,7 @@ class Writer:
         patiently(lambda: self._db.execute(SQL["begin_writing"]), seconds=self._lock_seconds)
         try:
             txn = self._perform(group)
+            self._identity.check()  # as late as can be: nothing is written yet
             self._db.execute(SQL["commit"])
         finally:
             self._roll_back()
@@ -193,6 +196,7 @@ class Writer:
 
     def _reconnect(self) -> None:
         self._db.close(True)
+        self._identity.check()  # else an empty file would be made
         self._db = self._connect()
         self._seen, self._broken = self._data_version(), False
 
