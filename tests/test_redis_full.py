@@ -2,15 +2,19 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import redis
 
 from holdfast import Context, Holdfast, StoreFull
 from holdfast.domain.state import Command, Status
 from holdfast.domain.transition import Inserted
 from holdfast.ports import Kept
+from holdfast.stores.redis import faults
+from holdfast.stores.redis.address import parse
 from holdfast.testing.servers import RedisServer, until
 from tests.redis_servers import StartRedis
 from tests.redis_stores import Bench, benched
@@ -54,6 +58,42 @@ async def test_a_submit_is_refused_and_nothing_of_it_is_written(
         await bench.hands.insert(*(bench.hands.submission(tenant="t") for _ in range(3)))
     assert bench.names() == before
     assert await bench.store.doctor(fix=False, limit=10) == []
+
+
+async def test_the_refusal_has_no_line_of_a_script_in_it_but_the_log_has(
+    bench: Bench, server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "holdfast.stores.redis")
+    fill(server)
+    with pytest.raises(StoreFull) as refused:
+        await bench.hands.submit(payload=LARGE)
+    told = str(refused.value)
+    assert "OOM command not allowed" in told
+    assert not re.search(r"`|script|HINCRBY|call\(", told)
+    assert re.search(r"not allowed.* in insert, line \d+: `.+`", caplog.text)
+
+
+SHA, LINE_1 = "0123456789" * 4, "@user_script:1"
+SOURCE = "return redis.call('HINCRBY', KEYS[1], ARGV[1], 1)"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"OOM command not allowed. script: {SHA}, on {LINE_1}.",
+        f"Error running script (call to f_{SHA}): {LINE_1}: {LINE_1}: -OOM command not allowed.",
+    ],
+)
+def test_callers_are_not_told_where_in_a_script_it_was(
+    text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    error = faults.located(redis.ResponseError(text), "count", SOURCE)
+    assert str(faults.translated(error, "here", parse("redis://here"))) == (
+        "here has no memory left: nothing was written; raise its maxmemory or prune "
+        "(OOM command not allowed.)"
+    )
+    assert f"in count, line 1: `{SOURCE}`" in caplog.text
 
 
 async def test_what_is_there_is_claimed_renewed_retried_and_finished(

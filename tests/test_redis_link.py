@@ -297,7 +297,7 @@ async def test_what_an_acl_forbids_is_named_with_the_user(start_redis: StartRedi
         with pytest.raises(StoreUnusable, match=r"'ann'.*'evalsha'.*docs/redis.md"):
             await link.call(COUNT, Keys("n"), ["n"])
     async with linked(as_user(server, "bob")) as link:
-        with pytest.raises(StoreUnusable, match=r"'bob'.*count: `.*HINCRBY.*docs/redis.md"):
+        with pytest.raises(StoreUnusable, match=r"'bob'.*HINCRBY.*docs/redis.md"):
             await link.call(COUNT, Keys("n"), ["n"])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import socket
@@ -19,6 +20,8 @@ from holdfast.domain.errors import (
 from holdfast.stores.redis.address import Address
 from holdfast.stores.redis.wires import CONNECT_SECONDS_MAX
 
+log = logging.getLogger(__name__)
+
 ACL_HELP = "docs/redis.md has the ACL line that Holdfast needs"
 
 CONNECTING = "Timeout connecting"  # the driver's words
@@ -35,6 +38,8 @@ STALE = MOVING | {"LOADING", "NOREPLICAS"}  # who answers so is not, or not yet,
 _IN_SCRIPT = re.compile(r"@user_script: ?\d+: -?([A-Z]{3,})\b")
 _FIRST = re.compile(r"-?([A-Z]{3,})\b")
 _LINE = re.compile(r",? ?(?:script: [0-9a-f]{40}, on )?@user_script: ?(\d+):?\.?")
+_RUNNING = re.compile(r"Error running script(?: \(call to f_[0-9a-f]{40}\))?: *-?")
+_COMMAND = re.compile(r"'([A-Z]{2,})'")
 _DENIED_IN_SCRIPT = re.compile(r"ACL failure in script|executing the script can't run")
 _CONNECTING = re.compile(r"^Error \S+ connecting to \S+\. ?")  # the driver's words
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
@@ -78,13 +83,20 @@ def is_wrong_type(error: BaseException) -> bool:
 
 
 def located(error: redis.RedisError, name: str, source: str) -> redis.RedisError:
-    """With the line of the script that it came from: the server says only its number."""
-    found = _LINE.search(str(error))
-    lines = source.splitlines()
-    if found is None or not 1 <= int(found[1]) <= len(lines):
+    """Without the place in the script, which says nothing to callers: it goes to the log, with the
+    line, of which the server says only the number."""
+    found, code = _LINE.search(str(error)), code_of(error)
+    if found is None:
         return error
-    text = f"{_LINE.sub('', str(error))} in {name}: `{lines[int(found[1]) - 1].strip()}`"
-    return redis.ResponseError(text, status_code=code_of(error) or None)
+    lines, number = source.splitlines(), int(found[1])
+    line = lines[number - 1].strip() if 1 <= number <= len(lines) else ""
+    text = _RUNNING.sub("", _LINE.sub("", str(error)))
+    is_usual = code in FULL | MOVING | WAITING  # one for each write, while it lasts
+    level = logging.DEBUG if is_usual else logging.WARNING
+    log.log(level, "%s in %s, line %d: `%s`", text, name, number, line)
+    if code == "NOPERM" and (commands := _COMMAND.findall(line)):
+        text = f"{text} ({' or '.join(commands)})"  # an old server does not say which
+    return redis.ResponseError(text, status_code=code or None)
 
 
 def translated(error: redis.RedisError, where: str, address: Address) -> Exception:
