@@ -288,7 +288,7 @@ async def test_what_is_open_to_hooks_is_not_open_to_callbacks(
     ops = hook(receiver, "TaskCompleted")
     app = telling_app(tmp_path, hooks={"ops": ops}, callback_allow=["10.0.0.5"])
     engine = holdfast_engine(app)
-    with pytest.raises(UrlRefused):
+    with pytest.raises(UrlRefused, match=r"host is allowed in HOLDFAST_CALLBACK_ALLOW$"):
         await submit(app, "mail.send", callback=receiver.url())
     await submit(app, "mail.send")
     await engine.drain()

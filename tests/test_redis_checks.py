@@ -13,6 +13,7 @@ from holdfast.stores.redis.address import parse
 from holdfast.stores.redis.checks import NEEDED, is_durable, look
 from holdfast.stores.redis.keys import Keys
 from holdfast.stores.redis.link import Link
+from holdfast.stores.redis.store import RedisStore
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.servers import Cluster, RedisServer, Sentinels, until
 from tests.fake_redis import FakeRedis, fake_redis
@@ -79,6 +80,23 @@ async def test_what_may_lose_tasks_is_not_durable(
     assert bad(checks) == ["persistence"]
     assert told in checks["persistence"].says
     assert not is_durable(list(checks.values()))
+
+
+async def test_each_look_at_the_settings_says_anew_whether_the_store_is_durable(
+    start_redis: StartRedis,
+) -> None:
+    server = start_redis(appendonly=True)
+    store = RedisStore(server.url, SystemClock())
+    await store.open()
+    try:
+        assert store.durable
+        for setting, durable in (("no", False), ("yes", True)):
+            with server.client() as client:
+                client.config_set("appendonly", setting)
+            await store.checks()
+            assert store.durable is durable
+    finally:
+        await store.close()
 
 
 async def test_a_replica_is_refused_with_its_primary_named(start_redis: StartRedis) -> None:

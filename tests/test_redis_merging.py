@@ -2,11 +2,12 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from holdfast.domain.audit import Audit
 from holdfast.domain.state import Status
 from holdfast.domain.task import Place, Task
-from holdfast.ports import Moves, Page, Stats
+from holdfast.ports import Awaited, Moves, Page, Stats
 from holdfast.stores.redis import reads
 from holdfast.stores.redis.counts import merge_stats
 from holdfast.stores.redis.find import merge_pages
@@ -100,6 +101,13 @@ def counted(now: float, count: int, head: Task) -> Stats:
         heads={"q": head},
         now=now,
     )
+
+
+def test_of_several_partitions_the_latest_says_how_late_it_is() -> None:
+    one, two = counted(NOW, 1, made("a", NOW)), counted(NOW, 1, made("b", NOW))
+    late = [{Awaited.TASK: 3.0, Awaited.PLAN: 1.0}, {Awaited.TASK: 9.0}]
+    parts = [replace(part, late_seconds=of) for part, of in zip((one, two), late, strict=True)]
+    assert merge_stats(parts).late_seconds == {Awaited.TASK: 9.0, Awaited.PLAN: 1.0}
 
 
 def test_the_numbers_of_several_partitions_add_up() -> None:

@@ -2,17 +2,18 @@
 
 import asyncio
 import logging
+from pathlib import Path
 
 import pytest
 
 from holdfast import Context, Holdfast, HoldfastError, StoreUnavailable
 from holdfast.app import monitor as module
 from holdfast.app.alerting import Change
-from holdfast.app.monitor import EXAMINE_SECONDS, JUDGE_SECONDS, Monitor
+from holdfast.app.monitor import CHECK_SECONDS, EXAMINE_SECONDS, JUDGE_SECONDS, Monitor
 from holdfast.domain.audit import Audit
 from holdfast.domain.task import By
 from holdfast.observe.alerts import AlertCleared, AlertRaised
-from holdfast.ports import Finding, Switch
+from holdfast.ports import Check, Finding, Switch
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import Engine, ManualClock
 from holdfast.testing.plugin import MakeEngine
@@ -137,6 +138,18 @@ async def test_an_outage_is_an_alert_and_its_end_clears_it(bench: Bench) -> None
     running.cancel()
 
 
+async def test_a_store_whose_file_was_removed_is_away(tmp_path: Path) -> None:
+    path, clock = tmp_path / "holdfast.db", ManualClock()
+    async with Holdfast(f"sqlite:///{path}") as app:
+        monitor = Monitor(app, clock)
+        await monitor.tick()
+        assert not monitor.alerts
+        path.unlink()
+        clock.advance(JUDGE_SECONDS)
+        await monitor.tick()
+        assert [one.code for one in monitor.alerts] == ["store-away"]
+
+
 async def test_a_listener_that_fails_keeps_nothing_from_the_others(bench: Bench) -> None:
     def fail(_: Change) -> None:
         raise RuntimeError("a defect")
@@ -208,4 +221,38 @@ async def test_an_examination_that_fails_ends_nothing(bench: Bench) -> None:
     bench.store.down = set()
     await bench.clock.elapse(2 * EXAMINE_SECONDS)
     assert (await bench.monitor.snapshot()).findings == {}
+    running.cancel()
+
+
+async def test_settings_that_change_under_the_service_raise_and_clear_not_durable(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = True
+
+    async def checks() -> list[Check]:
+        bench.store.durable = found
+        return []
+
+    monkeypatch.setattr(bench.store, "checks", checks, raising=False)
+    running = asyncio.create_task(bench.monitor.run())
+    await bench.clock.elapse(CHECK_SECONDS + JUDGE_SECONDS)
+    assert bench.told == []
+    found = False
+    await bench.clock.elapse(CHECK_SECONDS + JUDGE_SECONDS)
+    assert bench.told == [(RAISED, "not-durable", "")]
+    found = True
+    await bench.clock.elapse(CHECK_SECONDS + JUDGE_SECONDS)
+    assert bench.told == [(RAISED, "not-durable", ""), (CLEARED, "not-durable", "")]
+    running.cancel()
+
+
+async def test_settings_that_cannot_be_looked_at_are_looked_at_again(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = asyncio.create_task(bench.monitor.run())
+    bench.store.down = {"checks"}
+    await bench.clock.elapse(2 * CHECK_SECONDS + JUDGE_SECONDS)
+    assert bench.store.calls.count("checks") == 2
+    assert "the settings of the store could not be looked at" in caplog.text
+    assert bench.told == []
     running.cancel()

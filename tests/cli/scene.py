@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast import Context, Holdfast
 from holdfast.domain import decide, rollout
-from holdfast.domain.decide import Failed
+from holdfast.domain.decide import Done, Failed
 from holdfast.domain.plan import Member, MemberState, Plan, PlanApplied
 from holdfast.domain.retry import Retry
 from holdfast.domain.rollout import Seen
@@ -126,6 +126,11 @@ class Scene:
         [outcome] = await self.store.apply([transition])
         assert isinstance(outcome, Applied)
         return outcome.task
+
+    async def finish_stage(self, task: Task) -> Task:
+        now = self.clock.now()
+        done = Done(result=b"null", data={}, started_at=now, duration_seconds=0.0)
+        return await self.apply(decide.stage_done(task, done, checkpoint=None, now=now))
 
     async def fail(self, task: Task, *, retry_seconds: float | None = None) -> Task:
         """None: for good."""

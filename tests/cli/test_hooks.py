@@ -67,6 +67,14 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return found
 
 
+def test_a_url_that_is_refused_names_the_setting_that_allows_it(world: World, path: Path) -> None:
+    for url in ("http://a.example/", "https://localhost/", "https://10.0.0.1/"):
+        hooks_file(path.parent, ops={"url": url, "events": ["TaskFailed"]})
+        told = world.cli("hooks", "list")
+        assert told.exit_code == Exit.INVALID
+        assert "allowed in HOLDFAST_WEBHOOK_ALLOW" in told.stderr
+
+
 def test_they_are_listed_without_secrets(world: World, path: Path) -> None:
     url = "https://hooks.example.com/told?token=abc"
     hooks_file(path.parent, ops={"url": url, "events": ["TaskFailed"], "types": ["mail.send"]})

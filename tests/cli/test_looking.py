@@ -2,6 +2,7 @@
 
 import logging
 import time
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from holdfast.app.phrases import count, some, span
 from holdfast.cli.exits import Exit
 from holdfast.cli.show import PIPE_WIDTH
 from holdfast.domain.audit import Audit
+from holdfast.domain.errors import StoreFull, StoreUnavailable
 from holdfast.domain.state import Status
 from holdfast.domain.task import By
 from holdfast.ports import Beat, Check, Kept
@@ -373,13 +375,59 @@ def test_a_dry_run_counts_and_deletes_nothing(world: World) -> None:
     assert world.json(*args, "--dry-run")["pruned"] == {Kept.AUDIT: 1}
     assert world.json(*args, "--dry-run")["pruned"] == {Kept.AUDIT: 1}
     assert world.json(*args)["pruned"] == {Kept.AUDIT: 1}
-    assert world.json(*args)["pruned"] == {Kept.AUDIT: 0}
+
+
+def test_the_audit_is_pruned_only_by_name_and_never_without_a_trace(world: World) -> None:
+    world.cli("tasks", "pause", world.upgrade(tenant="t-1"))
+    world.json("prune", "--older-than", "0s", "--dry-run")
+    assert Kept.AUDIT not in world.json("prune", "--older-than", "0s")["pruned"]
+    [bare, pause] = world.json("audit")["entries"]
+    assert (pause["command"], bare["command"], bare["taskId"]) == ("pause", "prune", "store")
+    assert bare["actor"].startswith("cli:")
+    assert "older than 0s: tasks 0, " in bare["after"]
+    assert Kept.AUDIT not in bare["after"]
+    world.json("prune", "--older-than", "0s", "--kind", "audit")
+    [named] = world.json("audit")["entries"]
+    assert named["after"] == "older than 0s: audit 2"
+    assert world.cli("audit", "verify").exit_code == Exit.OK
+
+
+def test_a_prune_that_breaks_off_says_in_the_audit_what_it_had_deleted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.cli("tasks", "pause", world.upgrade(tenant="t-1"))
+    real = SqliteStore.prune
+
+    async def breaks(store: SqliteStore, kind: Kept, **terms: Any) -> int:
+        if kind is Kept.WORKERS:
+            raise StoreUnavailable("gone")
+        return await real(store, kind, **terms)
+
+    monkeypatch.setattr(SqliteStore, "prune", breaks)
+    args = ("prune", "--kind", "audit", "--kind", "workers", "--older-than", "0s")
+    assert world.cli(*args).exit_code == Exit.STORE
+    [entry] = world.json("audit")["entries"]
+    assert entry["after"] == "older than 0s: audit 1, workers 0"
+
+
+def test_a_prune_that_makes_too_little_room_to_be_written_down_says_what_it_deleted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.send()
+
+    async def full(store: SqliteStore, entry: Audit) -> None:
+        raise StoreFull("no room")
+
+    monkeypatch.setattr(SqliteStore, "audit", full)
+    told = world.cli("prune", "--kind", "tasks", "--older-than", "0s")
+    assert told.exit_code == Exit.STORE
+    assert "deleted (older than 0s: tasks 0), but the audit does not say so: no room" in told.stderr
 
 
 def test_prune_touches_nothing_unsettled(world: World) -> None:
     world.failed(tenant="t-1")
     report = world.json("prune", "--older-than", "0s")
-    assert set(report["pruned"]) == set(Kept)
+    assert set(report["pruned"]) == set(Kept) - {Kept.AUDIT}
     assert report["pruned"][Kept.TASKS] == 0
     assert report["pruned"][Kept.CHECKPOINTS] == 0
     assert len(world.json("suspended", "list")["tasks"]) == 1

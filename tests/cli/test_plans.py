@@ -27,6 +27,7 @@ from holdfast.domain.errors import InvalidInput
 from holdfast.domain.plan import FailureCount, FailureRate, Plan, PlanStatus
 from holdfast.domain.state import Status
 from holdfast.testing.clock import ManualClock
+from holdfast.testing.contract.hands import beat
 from tests.cli.world import BROKEN, FINE, LONG_WINDED, World
 
 TENANTS = [f"t-{number}" for number in range(10)]
@@ -37,6 +38,9 @@ from holdfast.cli import main
 sys.exit(main())
 """
 ONE_BROKEN = {tenant: BROKEN if tenant == "t-2" else FINE for tenant in TENANTS}
+
+
+NOBODY = "no worker is alive: nobody runs it yet. Start one: holdfast worker APP\n"
 
 
 def halted(world: World, order: str = BROKEN) -> None:
@@ -64,6 +68,19 @@ def test_a_halted_plan_shows_why_and_what_may_be_asked(world: World) -> None:
     assert "t-2\n    holdfast.Permanent: the disk is full again" in told
     [now] = [line for line in told.splitlines() if line.startswith("▶")]
     assert now.split()[1:3] == ["2", "3"]
+
+
+def test_a_plan_that_nobody_drives_says_so(world: World) -> None:
+    world.plan("up-7", {"t-1": FINE})
+    assert NOBODY in world.cli("plans", "show", "up-7").stderr
+    assert world.cli("plans", "show", "up-7", "--json").stderr == ""
+    assert NOBODY not in world.cli("plans", "pause", "up-7").stderr, "it waits for a person"
+    assert NOBODY not in world.cli("plans", "show", "up-7").stderr
+    assert NOBODY in world.cli("plans", "resume", "up-7").stderr
+    world.cli("plans", "pause", "up-7")
+    assert NOBODY in world.cli("plans", "rollback", "up-7").stderr
+    world.do(lambda made: made.app.store.renew(beat("w-1"), [], lease_seconds=30))
+    assert NOBODY not in world.cli("plans", "show", "up-7").stderr
 
 
 def test_show_as_json_has_it_all(world: World) -> None:
@@ -298,7 +315,7 @@ def test_on_a_terminal_it_is_a_live_view_and_ctrl_c_ends_it(
         _, said = watching.communicate(timeout=60)
     finally:
         watching.kill()
-    assert (watching.returncode, said) == (Exit.INTERRUPTED, b"")
+    assert (watching.returncode, said.decode()) == (Exit.INTERRUPTED, NOBODY)
     assert PlanStatus.READY.encode() in seen
 
 

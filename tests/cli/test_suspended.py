@@ -1,3 +1,5 @@
+import pytest
+
 from holdfast.cli.exits import Exit
 from holdfast.domain.state import Status
 from tests.cli.world import LONG_WINDED, STUCK, World
@@ -46,6 +48,17 @@ def test_they_are_counted_by_cause(world: World) -> None:
     table = world.cli("suspended", "list", "--group").stdout
     assert most["fingerprint"] in table
     assert max(map(len, table.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("shown", [(), ("--group",)])
+def test_a_filter_that_matches_nothing_does_not_say_that_nothing_waits(
+    world: World, shown: tuple[str, ...]
+) -> None:
+    world.upgrade(tenant="t-2")
+    assert "nothing waits for a person" in world.cli("suspended", "list", *shown).stderr
+    world.failed(tenant="t-1")
+    narrowed = world.cli("suspended", "list", "--tenant", "t-2", *shown).stderr
+    assert narrowed == "no suspended task matches\n"
 
 
 def test_filters_narrow_the_list(world: World) -> None:
@@ -113,6 +126,50 @@ def test_with_yes_nothing_is_asked(world: World) -> None:
     report = world.json("suspended", "discard", "--all-matching", "--yes")
     assert {one["taskId"] for one in report["done"]} == set(ids)
     assert report["refused"] == []
+
+
+def test_who_resumes_a_task_that_starts_over_is_told(world: World) -> None:
+    old = world.failed(tenant="t-1")
+    world.outlive_checkpoints()
+    young, mail = world.failed(tenant="t-2"), world.failed_mails(1)[0]
+    told = world.cli("suspended", "resume", old, young, mail, columns=500)
+    assert told.exit_code == Exit.OK
+    assert told.stderr.startswith(f"warning: {old} starts over from its first stage")
+    assert "HOLDFAST_CHECKPOINT_TTL (7d)" in told.stderr
+    assert young not in told.stderr
+    world.work_until_rested(old, young)
+    events = {i: world.json("tasks", "show", i)["events"] for i in (old, young)}
+    discarded = {i for i, of in events.items() if "CheckpointDiscarded" in str(of)}
+    assert discarded == {old}, "what was said came true"
+
+
+def test_what_starts_over_is_told_before_many_are_resumed(world: World) -> None:
+    old = world.failed(tenant="t-1")
+    world.outlive_checkpoints()
+    world.failed(tenant="t-2")
+    asked = world.cli("suspended", "resume", "--all-matching", answer="n\n", columns=500)
+    assert f"warning: {old} starts over from its first stage" in asked.stderr.splitlines()[0]
+    assert "resume 2 tasks?" in asked.stderr
+    discarded = world.cli("suspended", "discard", "--all-matching", "--yes")
+    assert "warning" not in discarded.stderr
+
+
+def test_a_refused_resume_starts_nothing_over(world: World) -> None:
+    task_id = world.failed(tenant="t-1")
+    world.outlive_checkpoints()
+    world.cli("suspended", "resume", task_id)
+    refused = world.cli("suspended", "resume", task_id)
+    assert refused.exit_code == Exit.REFUSED
+    assert "warning" not in refused.stderr
+
+
+def test_a_look_at_a_suspended_task_says_that_it_would_start_over(world: World) -> None:
+    task_id = world.failed(tenant="t-1")
+    assert "HOLDFAST_CHECKPOINT_TTL" not in world.cli("suspended", "show", task_id).stdout
+    world.outlive_checkpoints()
+    assert "older than HOLDFAST_CHECKPOINT_TTL (7d)" in (
+        world.cli("suspended", "show", task_id, columns=500).stdout
+    )
 
 
 def test_ids_and_filters_do_not_mix(world: World) -> None:

@@ -3,7 +3,9 @@ import pytest
 from holdfast.cli.exits import Exit
 from holdfast.cli.shapes import TASK_KEYS
 from holdfast.domain.state import Status
-from tests.cli.world import FORGED, App, World
+from tests.cli.world import FORGED, LONG_WINDED, App, World
+
+TENANT = "tenant-with-a-name"
 
 
 def test_the_list_shows_whole_ids_in_80_columns(world: World) -> None:
@@ -19,6 +21,54 @@ def test_more_columns_appear_where_there_is_room(world: World) -> None:
     world.upgrade(tenant="t-1")
     assert "QUEUE" not in world.cli("tasks", "list").stdout
     assert "QUEUE" in world.cli("tasks", "list", columns=200).stdout
+
+
+@pytest.mark.parametrize(
+    ("filters", "left_out"),
+    [
+        (("--status", "failed"), "STATUS"),
+        (("--type", "tenant.upgrade"), "TYPE"),
+        (("--status", "failed", "--type", "tenant.upgrade", "--tenant", TENANT), "TENANT"),
+    ],
+)
+def test_what_a_filter_says_already_makes_room_for_what_the_error_says(
+    world: World, filters: tuple[str, ...], left_out: str
+) -> None:
+    task_id = world.failed(LONG_WINDED, tenant=TENANT)
+    told = world.cli("tasks", "list", *filters)
+    head, row = told.stdout.splitlines()
+    assert max(len(head), len(row)) <= 80
+    assert row.startswith(task_id)
+    assert "Permanent: the disk" in row
+    assert left_out not in head.split()
+    assert left_out in told.stderr
+    wide = [world.cli("tasks", "list", *given, columns=250).stdout for given in (filters, ())]
+    assert wide[0].splitlines()[0].split() == wide[1].splitlines()[0].split()
+
+
+def test_what_the_error_says_has_room_before_the_tenant_and_the_stage(world: World) -> None:
+    world.failed(LONG_WINDED, tenant=TENANT)
+    told = world.cli("tasks", "list", columns=90)
+    assert "Permanent: the disk" in told.stdout
+    assert "no room for TENANT, STAGE" in told.stderr
+
+
+def test_several_statuses_are_told_apart(world: World) -> None:
+    world.failed(tenant="t-1")
+    world.upgrade(tenant="t-2")
+    told = world.cli("tasks", "list", "--status", "failed", "--status", "pending").stdout
+    assert "STATUS" in told.splitlines()[0].split()
+
+
+def test_who_commands_a_suspended_task_is_told_the_commands_for_it(world: World) -> None:
+    failed, waiting = world.failed(tenant="t-1"), world.send()
+    told = world.cli("tasks", "resume", failed)
+    assert told.exit_code == Exit.REFUSED
+    for verb in ("resume", "discard"):
+        assert f"`holdfast suspended {verb} {failed}`" in told.stderr
+        assert world.cli("suspended", verb, "--help").exit_code == Exit.OK
+    assert told.stderr.endswith("[illegal-transition]\n")
+    assert "suspended" not in world.cli("tasks", "resume", waiting).stderr
 
 
 def test_the_list_is_narrowed_by_filters(world: World) -> None:
@@ -176,6 +226,25 @@ def test_a_retry_goes_on_at_the_checkpoint_or_from_scratch(
     task_id = world.failed(tenant="t-1")
     assert world.cli("tasks", "retry", task_id, *options).exit_code == Exit.OK
     assert world.json("tasks", "show", task_id)["stage"] == first_stage
+
+
+def test_who_retries_a_task_that_starts_over_is_told(world: World) -> None:
+    ids = [world.failed(tenant="t-1"), world.failed(tenant="t-2")]
+    world.outlive_checkpoints()
+    told = world.cli("tasks", "retry", ids[0], columns=500)
+    assert told.stderr.startswith(f"warning: {ids[0]} starts over from its first stage")
+    assert told.stdout == f"{ids[0]}  {Status.PENDING}\n"
+    told = world.cli("tasks", "retry", ids[1], "--from-scratch")
+    assert told.stderr == "", "that is what was asked for"
+
+
+def test_who_resumes_a_paused_task_that_starts_over_is_told(world: World) -> None:
+    task_id = world.failed(tenant="t-1")
+    world.outlive_checkpoints()
+    for command in ("retry", "pause"):
+        assert world.cli("tasks", command, task_id).exit_code == Exit.OK
+    told = world.cli("tasks", "resume", task_id, columns=500)
+    assert told.stderr.startswith(f"warning: {task_id} starts over from its first stage")
 
 
 def test_newer_work_of_the_tenant_needs_force(world: World) -> None:

@@ -4,9 +4,11 @@ import pytest
 
 from holdfast.app.why import explain
 from holdfast.domain import decide, telling
+from holdfast.domain.decide import Failed
 from holdfast.domain.errors import TaskNotFound
+from holdfast.domain.retry import Retry
 from holdfast.domain.state import Status
-from holdfast.domain.task import Progress
+from holdfast.domain.task import Failure, Kind, Progress
 from holdfast.ports import Kept, Renewal
 from tests.cli.scene import LEASE_SECONDS, Scene
 from tests.cli.world import World
@@ -206,6 +208,64 @@ async def test_suspended(scene: Scene) -> None:
     assert f"`holdfast tasks rollback {task_id}` undoes what it did" in answer
 
 
+STARTS_OVER = "older than HOLDFAST_CHECKPOINT_TTL (7d): set going, it starts over from its first"
+
+
+async def test_suspended_past_the_time_to_live_of_its_checkpoint_it_would_start_over(
+    scene: Scene,
+) -> None:
+    task_id = await scene.submit()
+    await scene.fail(await scene.finish_stage(await scene.claim()))
+    scene.clock.advance("7d")
+    assert "HOLDFAST_CHECKPOINT_TTL" not in await scene.why(task_id)
+    scene.clock.advance(1)
+    assert STARTS_OVER in await scene.why(task_id)
+
+
+async def test_paused_past_the_time_to_live_of_its_checkpoint_it_would_start_over(
+    scene: Scene,
+) -> None:
+    task_id = await scene.submit()
+    task = await scene.finish_stage(await scene.claim())
+    await scene.app.control.pause(task_id)
+    [task] = [task for task in await scene.store.load([task_id]) if task is not None]
+    await scene.apply(decide.boundary(task, now=scene.clock.now()))
+    scene.clock.advance("8d")
+    assert STARTS_OVER in await scene.why(task_id)
+
+
+async def test_who_waits_behind_such_a_task_is_told_so_too(scene: Scene) -> None:
+    await scene.submit()
+    behind = await scene.submit()
+    await scene.fail(await scene.finish_stage(await scene.claim()))
+    scene.clock.advance("8d")
+    assert STARTS_OVER in await scene.why(behind)
+
+
+async def test_without_a_completed_stage_nothing_is_done_again(scene: Scene) -> None:
+    task_id = await scene.submit()
+    await scene.fail(await scene.claim())
+    scene.clock.advance("8d")
+    assert "HOLDFAST_CHECKPOINT_TTL" not in await scene.why(task_id)
+
+
+async def test_a_rollback_needs_no_young_checkpoint(scene: Scene) -> None:
+    task_id = await scene.submit()
+    await scene.fail(await scene.finish_stage(await scene.claim()))
+    await scene.app.control.rollback(task_id)
+    now = scene.clock.now()
+    failure = Failure(
+        kind=Kind.STAGE, error="OSError", message="no", stage="migrate", attempt=1, at=now
+    )
+    failed = Failed(failure=failure, started_at=now, retry_seconds=None)
+    rolling = await scene.claim()
+    await scene.apply(decide.undo_failed(rolling, failed, Retry(max=1), now=now))
+    scene.clock.advance("8d")
+    answer = await scene.why(task_id)
+    assert "goes on with the rollback" in answer
+    assert "HOLDFAST_CHECKPOINT_TTL" not in answer
+
+
 async def test_what_the_engine_tells_others_cannot_be_undone(scene: Scene) -> None:
     await scene.insert("d-1", type=telling.TYPE)
     await scene.fail(await scene.claim())
@@ -273,7 +333,8 @@ async def test_the_answer_is_the_same_for_a_lease_of_another_length(scene: Scene
     task_id = await scene.submit()
     await scene.beat("w-1")
     scene.clock.advance("5m")
-    answer = await explain(scene.store, task_id, lease_seconds=600, now=scene.clock.now())
+    terms = {"lease_seconds": 600, "checkpoint_seconds": 600}
+    answer = await explain(scene.store, task_id, **terms, now=scene.clock.now())
     assert "w-1 (last seen 5m ago) can run it" in answer
 
 

@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
+from holdfast.app.health import examine
+from holdfast.app.monitor import Monitor
 from holdfast.cli.exits import Exit
 from holdfast.domain import telling
-from holdfast.ports import WorkerInfo
+from holdfast.ports import LIVE_LEASES, WorkerInfo
 from holdfast.registry import OWN_QUEUES
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing.contract.hands import beat as made_up
-from tests.cli.world import World
+from tests.cli.scene import Scene
+from tests.cli.world import FINE, World
 
 
 def beat(world: World, name: str = "w-1", **fields: Any) -> None:
@@ -82,6 +85,34 @@ def test_one_that_is_gone_is_busy_with_nothing(
     assert world.json("workers", "list")["workers"][0]["running"] == 1
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("workers", "list"),
+        ("queues", "list"),
+        ("alerts",),
+        ("doctor",),
+        ("why", "TASK"),
+        ("plans", "show", "up-7"),
+    ],
+    ids=" ".join,
+)
+def test_all_commands_agree_on_who_is_alive(
+    world: World, monkeypatch: pytest.MonkeyPatch, command: Sequence[str]
+) -> None:
+    task_id = world.send()
+    world.plan("up-7", {"t-1": FINE})
+    asked: set[float] = set()
+
+    async def workers(_: object, *, live_within_seconds: float) -> list[WorkerInfo]:
+        asked.add(live_within_seconds)
+        return []
+
+    monkeypatch.setattr(SqliteStore, "workers", workers)
+    world.cli(*(task_id if word == "TASK" else word for word in command))
+    assert asked == {LIVE_LEASES * 30}
+
+
 def test_one_that_is_drained_is_shown_so_until_it_has_ended(world: World) -> None:
     beat(world)
     assert world.cli("workers", "drain", "w-1").stdout == "w-1  draining\n"
@@ -127,3 +158,57 @@ def test_a_store_that_is_not_there_is_told_as_such(tmp_path: Path) -> None:
     result = World(tmp_path / "none.db").cli("alerts")
     assert result.exit_code == Exit.STORE
     assert result.stderr.endswith("[store-unavailable]\n")
+
+
+async def told(scene: Scene) -> tuple[list[str], list[str]]:
+    """By the alerts, and by the doctor."""
+    found = await Monitor(scene.app).snapshot()
+    health = await examine(scene.store, fix=False, lease_seconds=30, hide=scene.app.redactor)
+    return [one.says for one in found.alerts if one.code == "no-workers"], list(health.stuck)
+
+
+async def test_a_retry_that_no_worker_is_there_for_is_told_by_alerts_and_doctor(
+    scene: Scene,
+) -> None:
+    await scene.submit()
+    await scene.beat()
+    await scene.fail(await scene.claim(), retry_seconds=100)
+    scene.clock.advance(99)
+    assert await told(scene) == ([], []), "nothing is due yet"
+    scene.clock.advance(15)
+    assert await told(scene) == ([], []), "a restart takes so long"
+    scene.clock.advance(36)
+    alerts, stuck = await told(scene)
+    assert alerts == ["no worker is alive: a task was due 50 s ago"]
+    assert stuck == ["a task was due 50s ago, and no worker is alive to move it"]
+    await scene.beat("w-2")
+    assert await told(scene) == ([], [])
+
+
+async def test_a_lease_of_the_only_worker_that_was_killed_is_told(scene: Scene) -> None:
+    task_id = await scene.submit()
+    await scene.beat()
+    await scene.claim()
+    scene.clock.advance(46)
+    alerts, stuck = await told(scene)
+    assert alerts == ["no worker is alive: a lease has lapsed 16 s ago"]
+    [one] = stuck
+    assert one.startswith(f"task {task_id}: the lease of w-1 lapsed 16s ago")
+
+
+async def test_a_plan_that_no_worker_drives_is_told(scene: Scene) -> None:
+    await scene.plan(["t-1", "t-2"])
+    scene.clock.advance(20)
+    alerts, stuck = await told(scene)
+    assert alerts == ["no worker is alive: a plan was to go on 20 s ago"]
+    assert stuck == ["a plan was to go on 20s ago, and no worker is alive to move it"]
+
+
+async def test_a_trigger_that_no_worker_fires_is_told(scene: Scene) -> None:
+    await scene.app.schedule.every("30s", scene.flow, 1, name="half-minutely")
+    scene.clock.advance(29)
+    assert await told(scene) == ([], [])
+    scene.clock.advance(31)
+    alerts, stuck = await told(scene)
+    assert alerts == ["no worker is alive: a trigger was due 30 s ago"]
+    assert stuck == ["a trigger was due 30s ago, and no worker is alive to move it"]

@@ -8,7 +8,7 @@ from holdfast.domain.state import Status
 from holdfast.observe import alerts
 from holdfast.observe.alerts import AlertCleared, AlertRaised, Alerts, Thresholds, judge
 from holdfast.observe.snapshot import Severity, Snapshot
-from holdfast.ports import Switch
+from holdfast.ports import Awaited, Switch
 from tests.domain.making import NOW
 from tests.observe.making import snapshot, thrown, waiting, worker
 
@@ -160,6 +160,34 @@ def test_a_worker_that_serves_the_queue_is_enough() -> None:
 
 def test_nothing_is_missed_where_nothing_waits() -> None:
     assert judged(snapshot(**waiting("mail", 0, line=3, later=3))) == {}
+
+
+@pytest.mark.parametrize("kind", Awaited)
+def test_what_is_late_while_no_worker_is_alive_is_told(kind: Awaited) -> None:
+    of = {"workers": (worker("w-1", live=False),)}
+    assert judged(snapshot(snapshot_of=of, late_seconds={kind: 15.0})) == {}, "a restart"
+    found = judged(snapshot(snapshot_of=of, late_seconds={kind: 16.0}))
+    assert names(found) == {alerts.NO_WORKERS}
+    [alert] = found.values()
+    assert alert.says == f"no worker is alive: {alerts.LATE[kind]} 16 s ago"
+    assert (alert.severity, alert.value, alert.threshold) == (Severity.PAGE, 16.0, 15.0)
+
+
+def test_all_that_is_late_is_in_one_alert() -> None:
+    [alert] = judged(snapshot(late_seconds={Awaited.TASK: 20.0, Awaited.PLAN: 50.0})).values()
+    assert alert.says == "no worker is alive: a task was due 20 s ago, a plan was to go on 50 s ago"
+    assert alert.value == 50.0
+
+
+@pytest.mark.parametrize("name", ["w-1", "draining"])
+def test_any_live_worker_is_enough_for_what_is_late(name: str) -> None:
+    of = {"workers": (worker(name, "other"),), "thrown": (thrown(Switch.DRAIN, "draining"),)}
+    facts = snapshot(snapshot_of=of, late_seconds=dict.fromkeys(Awaited, 3600.0))
+    assert judged(facts, judged(snapshot(late_seconds={Awaited.PLAN: 50.0}))) == {}
+
+
+def test_services_share_what_they_say_of_having_no_worker_at_all() -> None:
+    assert alerts.NO_WORKERS in alerts.shared([])
 
 
 def test_a_task_that_waits_too_long_is_told() -> None:

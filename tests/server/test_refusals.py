@@ -111,6 +111,38 @@ async def test_to_scale_is_one_command_whatever_the_number(idle: Served) -> None
     assert set((await idle.app.store.stats()).refused) == {" scale"}
 
 
+async def test_what_was_asked_for_wrongly_is_written_down_as_refused(
+    idle: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idle.service, "check_is_shared", lambda: None)
+    idle.service.pool = Pool(["false"], limit=2)
+    client = idle.client()
+    many = await client.post("/internal/workers/scale", json={"processes": 99})
+    new = {"triggerId": "n-1", "payload": "x", "every": "1h"}
+    nobodys = await client.post("/api/triggers", json=new | {"type": "nobody.knows"})
+    never = await client.post("/api/triggers", json=new | {"type": "mail.send", "queue": "never"})
+    assert [one.status_code for one in (many, nobodys, never)] == [422, 404, 422]
+    told = [(one["command"], one["refused"]) for one in reversed(await audited(idle))]
+    codes = [one.json()["code"] for one in (many, nobodys, never)]
+    assert told == [
+        pair
+        for command, code in zip(("scale", "create", "create"), codes, strict=True)
+        for pair in ((command, None), (command, code))
+    ]
+
+
+async def test_what_a_store_may_have_done_is_not_called_refused(
+    idle: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answer_lost(**asked: Any) -> Any:
+        raise StoreUnavailable("gone for a moment")
+
+    monkeypatch.setattr(idle.app.store, "doctor", answer_lost)
+    assert (await idle.client().post("/internal/doctor/fix", json={})).status_code == 503
+    told = [(one["command"], one["refused"]) for one in await audited(idle)]
+    assert told == [("doctor fix", None)]
+
+
 async def test_no_worker_processes_are_started_beside_a_memory(idle: Served) -> None:
     idle.service.pool = Pool(["false"])
     answer = await idle.client().post("/internal/workers/scale", json={"processes": 1})

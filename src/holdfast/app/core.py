@@ -428,8 +428,13 @@ class Holdfast:
         return Handle(self, task_id, Codec(Any))
 
     async def why(self, task_id: str) -> str:
-        now, lease_seconds = self.clock.now(), self.settings.lease
-        return await explain(self.store, task_id, lease_seconds=lease_seconds, now=now)
+        return await explain(
+            self.store,
+            task_id,
+            lease_seconds=self.settings.lease,
+            checkpoint_seconds=self.settings.checkpoint_ttl,
+            now=self.clock.now(),
+        )
 
     @property
     def blocking(self) -> Blocking:

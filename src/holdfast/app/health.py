@@ -9,13 +9,23 @@ import msgspec
 
 from holdfast.app import switching
 from holdfast.app.phrases import ago, count
-from holdfast.app.why import LIVE_LEASES
 from holdfast.domain.plan import SUSPENDED
 from holdfast.domain.redaction import Redactor
 from holdfast.domain.state import START
 from holdfast.domain.task import Place, Task
 from holdfast.domain.trigger import TriggerStatus
-from holdfast.ports import Check, Filter, Finding, Stats, Store, Switch, WorkerInfo
+from holdfast.observe.alerts import LATE, Thresholds
+from holdfast.ports import (
+    LIVE_LEASES,
+    Awaited,
+    Check,
+    Filter,
+    Finding,
+    Stats,
+    Store,
+    Switch,
+    WorkerInfo,
+)
 
 FINDINGS = 1000
 PAGE = 500
@@ -81,16 +91,21 @@ async def examine(store: Store, *, fix: bool, lease_seconds: float, hide: Redact
     workers = await store.workers(live_within_seconds=LIVE_LEASES * lease_seconds)
     stats = await store.stats()
     lapsed = _lapsed(await _leased(store), stats.now)
+    checks = await store.checks()
     workers = _without_the_lost(workers, lapsed)
     return Health(
         store=store.url,
         durable=store.durable,
-        checks=tuple(await store.checks()),
+        checks=tuple(checks),
         workers=tuple(workers),
         stats=stats,
         oldest=min(stats.heads.values(), key=lambda task: task.status_since, default=None),
         findings=tuple(findings),
-        stuck=(*_unserved(stats, workers), *(_told(task, stats.now) for task in lapsed)),
+        stuck=(
+            *_unserved(stats, workers),
+            *_late(stats, workers),
+            *(_told(task, stats.now) for task in lapsed),
+        ),
         waiting=(*await _paused(store, stats.now, hide), *await _waiting(store, hide)),
     )
 
@@ -139,6 +154,17 @@ def _unserved(stats: Stats, workers: Sequence[WorkerInfo]) -> list[str]:
         f"of type {task.type}, and no live worker serves that"
         for queue, task in sorted(stats.heads.items())
         if (queue, task.type) not in served
+    ]
+
+
+def _late(stats: Stats, workers: Sequence[WorkerInfo]) -> list[str]:
+    """What any live worker would have moved by now; of leases `_told` tells, task by task."""
+    if any(worker.live for worker in workers):
+        return []
+    return [
+        f"{LATE[kind]} {ago(seconds)}, and no worker is alive to move it"
+        for kind, seconds in stats.late_seconds.items()
+        if kind is not Awaited.LEASE and seconds > Thresholds().late_seconds
     ]
 
 

@@ -80,8 +80,8 @@ class _Book(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def load(settings: Settings) -> Hooks:
     hooks = Hooks(
-        allowed=_allowed("WEBHOOK_ALLOW", settings.webhook_allow),
-        callbacks_allowed=_allowed("CALLBACK_ALLOW", settings.callback_allow),
+        allowed=_allowed(f"{PREFIX}WEBHOOK_ALLOW", settings.webhook_allow),
+        callbacks_allowed=_allowed(f"{PREFIX}CALLBACK_ALLOW", settings.callback_allow),
     )
     if settings.webhooks is None:
         return hooks
@@ -94,9 +94,9 @@ def load(settings: Settings) -> Hooks:
 
 def _allowed(name: str, words: Sequence[str]) -> Allowed:
     try:
-        return Allowed.parse(words)
+        return Allowed.parse(words, name)
     except InvalidInput as error:
-        raise InvalidSetting(f"{PREFIX}{name}", ",".join(words), str(error)) from error
+        raise InvalidSetting(name, ",".join(words), str(error)) from error
 
 
 def _read(path: Path) -> _Book:

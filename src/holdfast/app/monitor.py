@@ -16,7 +16,7 @@ from holdfast.domain.errors import HoldfastError, StoreError
 from holdfast.observe import alerts
 from holdfast.observe.alerts import AlertRaised, Alerts, Name, Thresholds
 from holdfast.observe.snapshot import Alert, Snapshot
-from holdfast.ports import Clock
+from holdfast.ports import LIVE_LEASES, Clock
 from holdfast.runtime.timing import sleep
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ JUDGE_SECONDS = 5.0
 EXAMINE_SECONDS = 300.0
 EXAMINE_SHARE = 0.02  # of the time at most: an examination walks through all tasks
 RECALL_SECONDS = 60.0
+CHECK_SECONDS = 60.0  # between two looks at the store's settings
 FINDINGS_LIMIT = 1_000
 SUBSCRIBERS_LIMIT = 1_000
 
@@ -143,7 +144,7 @@ class Monitor:
     async def _facts(self) -> Snapshot:
         app, store = self._app, self._app.store
         stats = await store.stats()
-        workers = await store.workers(live_within_seconds=2 * app.settings.lease)
+        workers = await store.workers(live_within_seconds=LIVE_LEASES * app.settings.lease)
         return Snapshot(
             stats=stats,
             workers=tuple(workers),
@@ -158,7 +159,8 @@ class Monitor:
 
     async def run(self) -> None:
         """Until it is cancelled. An outage is an alert, and no end."""
-        examining = asyncio.create_task(self._examine_now_and_then())
+        beside = self._examine_now_and_then(), self._check_now_and_then()
+        examining = asyncio.gather(*beside, return_exceptions=True)
         try:
             while True:
                 try:
@@ -202,6 +204,17 @@ class Monitor:
             except Exception:
                 log.exception("the store could not be examined")
             rest = max(EXAMINE_SECONDS, (self._clock.steady() - began) / EXAMINE_SHARE)
+
+    async def _check_now_and_then(self) -> None:
+        """Whether it is durable: its settings may be changed while it runs."""
+        while True:
+            await sleep(self._clock, CHECK_SECONDS)
+            try:
+                await self._app.store.checks()
+            except (StoreError, TimeoutError) as error:
+                log.warning("the settings of the store could not be looked at: %s", error)
+            except Exception:
+                log.exception("the settings of the store could not be looked at")
 
     async def examine(self) -> None:
         """Compare, and mend nothing."""

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from holdfast.app import switching
 from holdfast.app.phrases import acts, ago, count, some, span
+from holdfast.app.starting_over import STARTS_OVER, starts_over, too_old
 from holdfast.app.why_plan import awaited, is_driven
 from holdfast.domain import events as ev
 from holdfast.domain import telling
@@ -14,17 +15,20 @@ from holdfast.domain.errors import TaskNotFound
 from holdfast.domain.plan import Plan
 from holdfast.domain.state import Status
 from holdfast.domain.task import By, Place
-from holdfast.ports import Detail, Store, Switch, WorkerInfo
+from holdfast.ports import LIVE_LEASES, Detail, Store, Switch, WorkerInfo
 
 LINE_LOOKED_AT = 1000
-LIVE_LEASES = 1.2  # a worker beats at least thrice in a lease: past one it holds none
 
 
-async def explain(store: Store, task_id: str, *, lease_seconds: float, now: float) -> str:
+async def explain(
+    store: Store, task_id: str, *, lease_seconds: float, checkpoint_seconds: float, now: float
+) -> str:
     detail = await store.detail(task_id)
     if detail is None:
         return await _buried(store, task_id)
-    return await Explanation(store, detail, lease_seconds=lease_seconds, now=now).tell()
+    return await Explanation(
+        store, detail, lease_seconds=lease_seconds, checkpoint_seconds=checkpoint_seconds, now=now
+    ).tell()
 
 
 async def _buried(store: Store, task_id: str) -> str:
@@ -35,11 +39,20 @@ async def _buried(store: Store, task_id: str) -> str:
 
 
 class Explanation:
-    def __init__(self, store: Store, detail: Detail, *, lease_seconds: float, now: float) -> None:
+    def __init__(
+        self,
+        store: Store,
+        detail: Detail,
+        *,
+        lease_seconds: float,
+        checkpoint_seconds: float,
+        now: float,
+    ) -> None:
         self._store = store
         self._detail = detail
         self._task = detail.task
         self._lease_seconds = lease_seconds
+        self._checkpoint_seconds = checkpoint_seconds
         self._now = now
 
     async def tell(self) -> str:
@@ -126,7 +139,11 @@ class Explanation:
         line = list(await self._store.line(task.tenant or "", limit=LINE_LOOKED_AT))
         number = line.index(task.id) + 1 if task.id in line else f"over {len(line)}"
         told = await Explanation(
-            self._store, active, lease_seconds=self._lease_seconds, now=self._now
+            self._store,
+            active,
+            lease_seconds=self._lease_seconds,
+            checkpoint_seconds=self._checkpoint_seconds,
+            now=self._now,
         ).tell()
         parked = active.task.place is Place.PARKED
         closed = "That task keeps the line closed" if parked else "Of that task"
@@ -222,19 +239,19 @@ class Explanation:
 
     async def _parked(self) -> str:
         task = self._task
-        line = await self._who_waits()
+        line, over = await self._who_waits(), await self._starts_over()
         if not task.suspended:
             by = self._asked(ev.PauseRequested, ev.TaskPaused)
             planned = task.plan is not None and f" by plan:{task.plan}" in by
             whole = f"plans resume {task.plan}` sets all of the plan" if planned else ""
             return (
                 f"It is {task.status} since {span(self._dwelt)}{by}.{line} "
-                f"`holdfast {whole or f'tasks resume {task.id}` sets it'} going."
+                f"`holdfast {whole or f'tasks resume {task.id}` sets it'} going.{over}"
             )
         failure = task.failure
         told = f"{failure.summary} (at stage {failure.stage!r})" if failure else "no error is kept"
         since = f"{task.status} since {span(self._dwelt)}"
-        return f"It is {since} and waits for a person: {told}.{line} {self._ways_out()}"
+        return f"It is {since} and waits for a person: {told}.{line} {self._ways_out()}{over}"
 
     def _ways_out(self) -> str:
         task = self._task
@@ -246,6 +263,12 @@ class Explanation:
             f"`holdfast suspended resume {task.id}` {onward}{back}; "
             f"`holdfast suspended discard {task.id}` gives it up."
         )
+
+    async def _starts_over(self) -> str:
+        ttl_seconds = self._checkpoint_seconds
+        if not await starts_over(self._store, self._task, now=self._now, ttl_seconds=ttl_seconds):
+            return ""
+        return f" Its checkpoint is {too_old(ttl_seconds)}: set going, it {STARTS_OVER}."
 
     async def _who_waits(self) -> str:
         task = self._task

@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 from rich.text import Text
 
 from holdfast.app.phrases import acts
+from holdfast.app.starting_over import STARTS_OVER, starting_over, too_old
 from holdfast.cli.exits import Exit, complain, exit_code
+from holdfast.cli.session import Session
 from holdfast.cli.shapes import asked_shape
-from holdfast.cli.show import print_json, say, status_text
+from holdfast.cli.show import print_json, say, status_text, warn
 from holdfast.domain.errors import Refused
 from holdfast.domain.task import Task
 
 AT_ONCE = 100  # they share a commit
+NAMED = 10  # of thousands, the first
 
 
 @dataclass(slots=True)
@@ -41,6 +44,29 @@ async def act(ids: Sequence[str], ask: Callable[[str], Awaitable[Task]]) -> Repo
     return report
 
 
+async def act_onward(
+    session: Session, ids: Sequence[str], ask: Callable[[str], Awaitable[Task]]
+) -> Report:
+    """As `act`, for what goes on from a checkpoint: say which of them cannot."""
+    over = set(await find_starting_over(session, ids))  # before a worker discards the checkpoint
+    report = await act(ids, ask)
+    warn_of([task.id for task in report.done if task.id in over], session)
+    return report
+
+
+async def find_starting_over(session: Session, ids: Sequence[str]) -> list[str]:
+    ttl_seconds = session.settings.checkpoint_ttl
+    return await starting_over(session.store, ids, now=session.now, ttl_seconds=ttl_seconds)
+
+
+def warn_of(over: Sequence[str], session: Session) -> None:
+    old = too_old(session.settings.checkpoint_ttl)
+    for task_id in over[:NAMED]:
+        warn(f"{task_id} {STARTS_OVER}: its checkpoint is {old}")
+    if len(over) > NAMED:
+        warn(f"and so for {len(over) - NAMED} more")
+
+
 async def _one(task_id: str, ask: Callable[[str], Awaitable[Task]]) -> Task | Refused:
     try:
         return await ask(task_id)
@@ -59,7 +85,7 @@ def tell(report: Report, *, json: bool, brief: bool = False) -> Exit:
         return report.code
     for task in [] if brief else report.done:
         say(_line(task))
-    for task_id, error in report.refused[: 10 if brief else None]:
+    for task_id, error in report.refused[: NAMED if brief else None]:
         complain(error, about=task_id)
     if brief or len(report.done) + len(report.refused) > 1:
         say(f"{len(report.done)} done, {len(report.refused)} refused")

@@ -10,8 +10,8 @@ from rich.text import Text
 from holdfast.app.bulk import BulkPage, Bulks
 from holdfast.app.bulk_order import BulkInfo, BulkPreview
 from holdfast.app.phrases import count, span
-from holdfast.app.why import LIVE_LEASES
 from holdfast.cli import options as opt
+from holdfast.cli.alive import nobody
 from holdfast.cli.bulk_view import (
     BULK_KEYS,
     PREVIEW_KEYS,
@@ -220,15 +220,6 @@ bulk.command(epilog=WATCH_HELP)(watch)
 
 def bulks_of(session: Session) -> Bulks:
     return session.app.bulk.acting_as(*person())
-
-
-async def nobody(session: Session) -> str:
-    """What to say when no worker lives."""
-    within = LIVE_LEASES * session.settings.lease
-    workers = await session.store.workers(live_within_seconds=within)
-    if any(worker.live for worker in workers):
-        return ""
-    return "no worker is alive: nobody runs it yet. Start one: holdfast worker APP"
 
 
 def _preview(

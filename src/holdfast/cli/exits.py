@@ -17,6 +17,7 @@ from holdfast.domain.errors import (
     BulkNotFound,
     DeclarationError,
     HoldfastError,
+    IllegalTransition,
     InvalidInput,
     PlanNotFound,
     Refused,
@@ -26,6 +27,7 @@ from holdfast.domain.errors import (
     WorkerNotFound,
 )
 from holdfast.domain.plain import plain_line
+from holdfast.domain.state import SUSPENDED, Status
 
 DEBUG = "HOLDFAST_DEBUG"  # set: an internal error shows where it happened
 STORE_OPTION = "--store"
@@ -75,8 +77,18 @@ def exit_code(error: HoldfastError) -> Exit:
 def complain(error: HoldfastError, *, about: str = "") -> Exit:
     """Say it on stderr; the code to end with."""
     said = str(error)
-    _say(said if about in said else f"{about}: {said}", error.code)
+    _say(f"{said if about in said else f'{about}: {said}'}{_remedy(error, about)}", error.code)
     return exit_code(error)
+
+
+def _remedy(error: HoldfastError, task_id: str) -> str:
+    """Not all that is legal is a command under `holdfast tasks`."""
+    if not isinstance(error, IllegalTransition) or not isinstance(error.status, Status):
+        return ""
+    if not task_id or error.status not in SUSPENDED:
+        return ""
+    ways = [f"`holdfast suspended {verb} {task_id}`" for verb in ("resume", "discard")]
+    return f"; it is suspended: {' or '.join(ways)}"
 
 
 def _say(message: str, code: str) -> None:

@@ -12,11 +12,12 @@ from rich.live import Live
 
 from holdfast.app.plan_handle import PlanInfo, info
 from holdfast.cli import options as opt
+from holdfast.cli.alive import undriven
 from holdfast.cli.exits import Exit
 from holdfast.cli.plan_shapes import PLAN_KEYS, plan_shape
 from holdfast.cli.plan_view import frame, line
 from holdfast.cli.session import Session, run
-from holdfast.cli.show import console, iso_seconds, say
+from holdfast.cli.show import console, hint, iso_seconds, say
 from holdfast.domain import names
 from holdfast.domain.errors import PlanNotFound
 from holdfast.domain.plain import plain_json
@@ -42,6 +43,9 @@ def watch(
     async def follow(session: Session) -> PlanInfo:
         if json:
             return await _as_lines(session, id, json=True)
+        [plan] = await session.store.plans.find([id])
+        if missing := await undriven(session, plan):
+            hint(missing)
         return await (_live if sys.stdout.isatty() else _as_lines)(session, id)
 
     last = run(context, follow)

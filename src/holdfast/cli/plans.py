@@ -13,6 +13,7 @@ from holdfast.app.plan_control import PlanControl
 from holdfast.app.plan_handle import info
 from holdfast.cli import hiding
 from holdfast.cli import options as opt
+from holdfast.cli.alive import undriven
 from holdfast.cli.plan_create import CREATE_HELP, create
 from holdfast.cli.plan_shapes import ASKED_KEYS, PLAN_KEYS, asked_shape, plan_shape, shown_shape
 from holdfast.cli.plan_view import FailedTask, Shown, percent, print_plan, status_text
@@ -110,14 +111,17 @@ def show(
 ) -> None:
     """How a plan stands: its waves, its failures, what may be asked."""
 
-    async def look(session: Session) -> tuple[Shown, float]:
-        return await _shown(session, id, events=events), session.now
+    async def look(session: Session) -> tuple[Shown, float, str]:
+        shown = await _shown(session, id, events=events)
+        return shown, session.now, await undriven(session, shown.plan)
 
-    shown, now = run(context, look)
+    shown, now, missing = run(context, look)
     if json:
         print_json(shown_shape(shown))
-    else:
-        print_plan(shown, now)
+        return
+    print_plan(shown, now)
+    if missing:
+        hint(missing)
 
 
 async def _shown(session: Session, plan_id: str, *, events: bool) -> Shown:
@@ -223,15 +227,18 @@ def _ask(
 ) -> None:
     names.check("plan", plan_id)
 
-    async def whole(session: Session) -> Plan:
-        return await ask(session.plans.control)
+    async def whole(session: Session) -> tuple[Plan, str]:
+        plan = await ask(session.plans.control)
+        return plan, await undriven(session, plan)
 
-    plan = run(context, whole)
+    plan, missing = run(context, whole)
     if json:
         print_json(asked_shape(plan))
         return
     asked = "  cancel asked for: its tasks are cancelled first" if plan.cancel_requested else ""
     say(Text(f"{plan.id}  ") + status_text(plan.status) + Text(asked))
+    if missing:
+        hint(missing)
 
 
 plans.command(epilog=WATCH_HELP)(watch)

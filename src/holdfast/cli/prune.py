@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -9,16 +10,23 @@ import typer
 from holdfast.cli import options as opt
 from holdfast.cli.session import Session, run
 from holdfast.cli.show import hint, print_json, print_table
+from holdfast.domain.audit import Audit
 from holdfast.domain.durations import seconds, written
+from holdfast.domain.errors import StoreFull
 from holdfast.ports import Kept
 
 BATCH = 500
 COUNTED = 100_000  # a dry run looks at no more of a kind
 BATCHES = 20_000  # at most ten million of a kind in one go
+USUAL = tuple(kind for kind in Kept if kind is not Kept.AUDIT)  # that goes only by its name
 
 Kinds = Annotated[
     list[Kept],
-    typer.Option("--kind", metavar="KIND", help=f"Only this; repeatable: {', '.join(Kept)}."),
+    typer.Option(
+        "--kind",
+        metavar="KIND",
+        help=f"Only this; repeatable: {', '.join(Kept)}. Without it: all but the audit.",
+    ),
 ]
 Age = Annotated[str, typer.Option(metavar="AGE", help="Ended longer ago than that: 2h, 30d.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Count, delete nothing.")]
@@ -33,14 +41,13 @@ def prune(
 ) -> None:
     """Delete what has ended. Nothing unsettled is ever touched, and no task before its own keep.
 
+    The audit says who has deleted how much; it is itself deleted only with --kind audit.
+
     JSON: dryRun, olderThanSeconds, pruned (kind → count), complete (false: more are left).
     """
-    age, kinds = seconds(older_than), kind or list(Kept)
-
-    async def clean(session: Session) -> dict[Kept, int]:
-        return {one: await _prune(session, one, age, dry_run) for one in kinds}
-
-    pruned = run(context, clean)
+    age, kinds = seconds(older_than), tuple(dict.fromkeys(kind)) or USUAL
+    clean = _count if dry_run else _delete
+    pruned = run(context, lambda session: clean(session, kinds, age))
     limit = COUNTED if dry_run else BATCH * BATCHES
     complete = all(count < limit for count in pruned.values())
     if json:
@@ -62,15 +69,57 @@ def prune(
     hint(f"what ended more than {written(age)} ago")
 
 
-async def _prune(session: Session, kind: Kept, age: float, dry_run: bool) -> int:
-    if kind is Kept.WORKERS:  # one that may yet live is no matter of age
-        age = max(age, 2 * session.settings.lease)
-    if dry_run:
-        return await session.store.prune(kind, older_than_seconds=age, limit=COUNTED, dry_run=True)
-    done = 0
+async def _count(session: Session, kinds: Iterable[Kept], age: float) -> dict[Kept, int]:
+    return {
+        one: await session.store.prune(
+            one, older_than_seconds=_age_of(session, one, age), limit=COUNTED, dry_run=True
+        )
+        for one in kinds
+    }
+
+
+async def _delete(session: Session, kinds: Iterable[Kept], age: float) -> dict[Kept, int]:
+    """Written down afterwards, as a store that is full takes nothing before; and also when it
+    breaks off."""
+    pruned: dict[Kept, int] = {}
+    try:
+        for one in kinds:
+            await _delete_all(session, one, _age_of(session, one, age), pruned)
+    finally:
+        await _note(session, _pruning(session, age, pruned))
+    return pruned
+
+
+async def _note(session: Session, entry: Audit) -> None:
+    try:
+        await session.store.audit(entry)
+    except StoreFull as error:  # still: whoever reads that must not think that nothing was done
+        raise StoreFull(
+            f"deleted ({entry.after}), but the audit does not say so: {error}"
+        ) from error
+
+
+async def _delete_all(session: Session, kind: Kept, age: float, pruned: dict[Kept, int]) -> None:
+    pruned[kind] = 0
     for _ in range(BATCHES):
         found = await session.store.prune(kind, older_than_seconds=age, limit=BATCH, dry_run=False)
-        done += found
+        pruned[kind] += found
         if found < BATCH:
             break
-    return done
+
+
+def _age_of(session: Session, kind: Kept, age: float) -> float:
+    """A worker that may yet live is no matter of age."""
+    return max(age, 2 * session.settings.lease) if kind is Kept.WORKERS else age
+
+
+def _pruning(session: Session, age: float, pruned: dict[Kept, int]) -> Audit:
+    counts = ", ".join(f"{kind} {number}" for kind, number in pruned.items())
+    return Audit(
+        task_id="store",
+        command="prune",
+        by=session.by(""),
+        at=session.now,
+        before="",
+        after=f"older than {written(age)}: {counts}",
+    )

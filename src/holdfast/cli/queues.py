@@ -15,7 +15,7 @@ from holdfast.cli.show import Row, hint, print_json, print_table, say
 from holdfast.domain import telling
 from holdfast.domain.task import Place
 from holdfast.observe.snapshot import Snapshot
-from holdfast.ports import Switch
+from holdfast.ports import LIVE_LEASES, Switch
 
 SHRINKS = {"BY": 10, "REASON": 10}
 
@@ -61,7 +61,7 @@ def listed(context: typer.Context, json: opt.Json = False) -> None:
 
 async def _look(session: Session) -> Snapshot:
     store = session.store
-    workers = await store.workers(live_within_seconds=2 * session.settings.lease)
+    workers = await store.workers(live_within_seconds=LIVE_LEASES * session.settings.lease)
     off = await store.switches()
     return Snapshot(stats=await store.stats(), workers=tuple(workers), thrown=tuple(off))
 

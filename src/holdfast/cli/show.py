@@ -77,31 +77,52 @@ def hint(text: str) -> None:
     console(stderr=True).print(Text(plain_line(text)), style="dim", soft_wrap=True)
 
 
+def warn(text: str) -> None:
+    """Beside the answer, too, but not to be overlooked."""
+    said = Text(plain_line(f"warning: {text}"))
+    console(stderr=True).print(said, style="yellow", soft_wrap=True)
+
+
 def print_json(value: Any) -> None:
     body = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     print(plain_json(body))
 
 
-def print_table(rows: Sequence[Row], *, keep: int, shrinks: Mapping[str, int] = SAYS) -> None:
+def print_table(
+    rows: Sequence[Row],
+    *,
+    keep: int,
+    shrinks: Mapping[str, int] = SAYS,
+    room: Sequence[str] = (),
+) -> None:
     """The columns of the rows, in order. What does not fit is left out from the right, but for
     the first ``keep`` columns, and named in a hint; ids and the like are never cut. Those
-    that may shrink are cut short, down to so many characters, rather than left out."""
+    that may shrink are cut short, down to so many characters, rather than left out.
+
+    ``room``: all columns, in the order in which they get room, where that is another."""
     if not rows:
         return
     target = console()
-    table, left_out = table_of(rows, keep=keep, width=target.width, shrinks=shrinks)
+    table, left_out = table_of(rows, keep=keep, width=target.width, shrinks=shrinks, room=room)
     target.print(table)
     if left_out:
         hint(f"no room for {', '.join(left_out)}: a wider terminal or --json has all")
 
 
 def table_of(
-    rows: Sequence[Row], *, keep: int, width: int, shrinks: Mapping[str, int] = SAYS
+    rows: Sequence[Row],
+    *,
+    keep: int,
+    width: int,
+    shrinks: Mapping[str, int] = SAYS,
+    room: Sequence[str] = (),
 ) -> tuple[Table, list[str]]:
     """And the names of the columns that had no room."""
     shown = [{name: _cell(value) for name, value in row.items()} for row in rows]
     natural = {name: _natural_width(name, shown) for name in shown[0]}
-    columns = _fitting(natural, keep, width, shrinks)
+    first = {name: natural[name] for name in room or natural}
+    fitting = _fitting(first, keep, width, shrinks)
+    columns = {name: fitting[name] for name in natural if name in fitting}
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), show_edge=False)
     for name, wide in columns.items():
         least = wide if name == "ID" else None  # it is there to be copied

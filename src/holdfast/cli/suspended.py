@@ -9,7 +9,7 @@ import typer
 
 from holdfast.app.phrases import count, span
 from holdfast.cli import options as opt
-from holdfast.cli.acting import Report, act, tell
+from holdfast.cli.acting import Report, act, act_onward, find_starting_over, tell, warn_of
 from holdfast.cli.grouping import Group, grouped
 from holdfast.cli.session import Session, run
 from holdfast.cli.shapes import TASK_KEYS, detail_shape, task_shape
@@ -56,7 +56,7 @@ def list_suspended(
     filters = _filters(type, tenant, queue, error, older_than)
     if group:
         groups, complete = run(context, lambda s: grouped(s.store, _where(s, filters), AT_MOST))
-        _tell_groups(groups, complete, json)
+        _tell_groups(groups, complete, filters, json)
         return
 
     async def look(session: Session) -> tuple[Page, float]:
@@ -69,7 +69,7 @@ def list_suspended(
         return
     print_table([_row(task, now) for task in page.tasks], keep=4)
     if not page.tasks:
-        hint("nothing waits for a person")
+        hint(_none(filters))
     if page.cursor:
         hint(f"more with --cursor {page.cursor}")
 
@@ -88,13 +88,20 @@ def _row(task: Task, now: float) -> Row:
     }
 
 
-def _tell_groups(groups: Sequence[Group], complete: bool, json: bool) -> None:
+def _none(filters: dict[str, Any]) -> str:
+    narrowed = any(value is not None for value in filters.values())
+    return "no suspended task matches" if narrowed else "nothing waits for a person"
+
+
+def _tell_groups(
+    groups: Sequence[Group], complete: bool, filters: dict[str, Any], json: bool
+) -> None:
     if json:
         print_json({"groups": [group.shape() for group in groups], "complete": complete})
         return
     print_table([group.row() for group in groups], keep=3)
     if not groups:
-        hint("nothing waits for a person")
+        hint(_none(filters))
     if not complete:
         hint(f"only the newest {AT_MOST} were counted")
 
@@ -103,19 +110,19 @@ def _tell_groups(groups: Sequence[Group], complete: bool, json: bool) -> None:
 def show(context: typer.Context, id: opt.Id, json: opt.Json = False) -> None:
     """Everything about one suspended task."""
 
-    async def look(session: Session) -> tuple[Detail, float]:
+    async def look(session: Session) -> tuple[Detail, Session]:
         detail = await session.store.detail(id)
         if detail is None:
             raise TaskNotFound(id)
         if not detail.task.suspended:
             raise NotSuspended(id, detail.task.status)
-        return detail, session.now
+        return detail, session
 
-    detail, now = run(context, look)
+    detail, session = run(context, look)
     if json:
         print_json(detail_shape(detail))
     else:
-        print_task(detail, now)
+        print_task(detail, session.now, checkpoint_seconds=session.settings.checkpoint_ttl)
 
 
 @suspended.command(epilog=JSON_REPORT)
@@ -140,7 +147,7 @@ def resume(
     async def one(session: Session, task_id: str) -> Task:
         return await session.control.resume_suspended(task_id, reason=reason, force=force)
 
-    return _each(context, "resume", ids, filters, one, yes=yes, json=json)
+    return _each(context, "resume", ids, filters, one, yes=yes, json=json, onward=True)
 
 
 @suspended.command(epilog=JSON_REPORT)
@@ -176,10 +183,14 @@ def _each(
     *,
     yes: bool,
     json: bool,
+    onward: bool = False,
 ) -> int:
     async def whole(session: Session) -> Report:
+        if ids and onward:
+            return await act_onward(session, ids, lambda task_id: one(session, task_id))
         chosen = ids or await _matching(session, _where(session, filters))
         if not ids and chosen:
+            warn_of(await find_starting_over(session, chosen) if onward else [], session)
             _announce(verb, len(chosen), yes=yes)
         return await act(chosen, lambda task_id: one(session, task_id))
 

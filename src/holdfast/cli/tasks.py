@@ -10,7 +10,7 @@ import typer
 from holdfast.app.phrases import span
 from holdfast.cli import hiding
 from holdfast.cli import options as opt
-from holdfast.cli.acting import Report, act, tell
+from holdfast.cli.acting import Report, act, act_onward, tell
 from holdfast.cli.session import Session, run
 from holdfast.cli.shapes import TASK_KEYS, detail_shape, task_shape
 from holdfast.cli.show import Row, hint, print_json, print_table, status_text
@@ -66,7 +66,8 @@ def list_tasks(
     if json:
         print_json({"tasks": [task_shape(task) for task in page.tasks], "cursor": page.cursor})
         return
-    print_table([task_row(task, now) for task in page.tasks], keep=2)
+    rows = [task_row(task, now) for task in page.tasks]
+    print_table(rows, keep=2, room=_room(status, type, tenant, queue))
     if not page.tasks:
         hint("no such tasks")
     if page.cursor:
@@ -91,11 +92,21 @@ def task_row(task: Task, now: float) -> Row:
         "STATUS": status_text(task.status),
         "SINCE": span(now - task.status_since),
         "TYPE": task.type,
-        "TENANT": task.tenant or "-",
         "SAYS": says(task),
+        "TENANT": task.tenant or "-",
         "STAGE": task.at_stage or "-",
         "QUEUE": task.queue,
     }
+
+
+def _room(
+    status: Sequence[Status], type: str | None, tenant: str | None, queue: str | None
+) -> list[str]:
+    """Who asks by status mostly wants to know what they say. What a filter says comes last."""
+    told = ("SAYS", "TYPE") if status else ("TYPE", "SAYS")
+    names = ("ID", "STATUS", "SINCE", *told, "TENANT", "STAGE", "QUEUE")
+    known = {"STATUS": len(status) == 1, "TYPE": type, "TENANT": tenant, "QUEUE": queue}
+    return sorted(names, key=lambda name: bool(known.get(name)))
 
 
 def says(task: Task) -> str:
@@ -113,17 +124,17 @@ def says(task: Task) -> str:
 def show(context: typer.Context, id: opt.Id, json: opt.Json = False) -> None:
     """Everything about one task: stages, attempts, error, checkpoint, events."""
 
-    async def look(session: Session) -> tuple[Detail, float]:
+    async def look(session: Session) -> tuple[Detail, Session]:
         detail = await session.store.detail(id)
         if detail is None:
             raise TaskNotFound(id)
-        return detail, session.now
+        return detail, session
 
-    detail, now = run(context, look)
+    detail, session = run(context, look)
     if json:
         print_json(detail_shape(detail))
     else:
-        print_task(detail, now)
+        print_task(detail, session.now, checkpoint_seconds=session.settings.checkpoint_ttl)
 
 
 JSON_REPORT = "JSON: done (taskId, status, pauseRequested, cancelRequested), refused (taskId, "
@@ -148,7 +159,13 @@ def resume(
     json: opt.Json = False,
 ) -> int:
     """Set paused tasks going again; takes back a pause that has not acted yet."""
-    return _each(context, ids, json, lambda s, i: s.control.resume(i, reason=reason, force=force))
+    return _each(
+        context,
+        ids,
+        json,
+        lambda s, i: s.control.resume(i, reason=reason, force=force),
+        onward=True,
+    )
 
 
 @tasks.command(epilog=JSON_REPORT)
@@ -179,6 +196,7 @@ def retry(
         lambda s, i: s.control.retry(
             i, reason=reason, from_checkpoint=not from_scratch, force=force
         ),
+        onward=not from_scratch,
     )
 
 
@@ -200,8 +218,12 @@ def _each(
     ids: Sequence[str],
     json: bool,
     ask: Callable[[Session, str], Awaitable[Task]],
+    *,
+    onward: bool = False,
 ) -> int:
     async def whole(session: Session) -> Report:
+        if onward:
+            return await act_onward(session, ids, lambda task_id: ask(session, task_id))
         return await act(ids, lambda task_id: ask(session, task_id))
 
     return tell(run(context, whole), json=json)

@@ -13,6 +13,7 @@ from holdfast.app.phrases import span
 from holdfast.cli import options as opt
 from holdfast.cli.session import Session, run
 from holdfast.cli.show import Row, hint, print_json, print_table, say
+from holdfast.ports import LIVE_LEASES
 from holdfast.registry import OWN_QUEUES
 
 workers = typer.Typer(help="Who runs, on all machines; ask one to stop.")
@@ -37,7 +38,9 @@ def listed(context: typer.Context, json: opt.Json = False) -> None:
 
     async def look(session: Session) -> list[dict[str, Any]]:
         draining = await switching.draining(session.store)
-        found = await session.store.workers(live_within_seconds=2 * session.settings.lease)
+        found = await session.store.workers(
+            live_within_seconds=LIVE_LEASES * session.settings.lease
+        )
         return [worker_shape(one, draining) for one in found]
 
     found = run(context, look)
@@ -79,7 +82,7 @@ def drain(
             worker,
             by=session.by(reason),
             now=session.now,
-            live_within_seconds=2 * session.settings.lease,
+            live_within_seconds=LIVE_LEASES * session.settings.lease,
         )
 
     changed = run(context, act)

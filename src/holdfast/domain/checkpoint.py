@@ -74,7 +74,7 @@ def judge(
         return Verdict.INVALID, f"index {index} is not among {len(stages)} stages"
     if len(names) != index + 1:
         return Verdict.INVALID, f"{len(names)} names do not fit index {index}"
-    if now - checkpoint.timestamp.timestamp() > ttl_seconds:
+    if is_outlived(checkpoint, now=now, ttl_seconds=ttl_seconds):
         return Verdict.INVALID, f"saved {checkpoint.timestamp.isoformat()}, past its time to live"
     unknown = [name for name in names if name not in stages]
     if unknown:
@@ -82,6 +82,10 @@ def judge(
     if tuple(stages[: index + 1]) != names:
         return Verdict.CHANGED, "the completed stages are no longer the first ones in the code"
     return Verdict.GOOD, ""
+
+
+def is_outlived(checkpoint: Checkpoint, *, now: float, ttl_seconds: float) -> bool:
+    return now - checkpoint.timestamp.timestamp() > ttl_seconds
 
 
 def remember(history: Sequence[Failure], failure: Failure) -> tuple[Failure, ...]:

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.domain.task import Place
 from holdfast.observe.snapshot import Alert, Severity, Snapshot
-from holdfast.ports import Switch
+from holdfast.ports import Awaited, Switch
 
 CLEARED_BELOW = 0.8  # of the threshold
 EVERY_OTHER = "*"  # among the thresholds of queues
@@ -31,9 +31,16 @@ SEVERITIES: Mapping[str, Severity] = {
     "store-away": Severity.PAGE,
 }
 OF_QUEUES = ("backlog", "no-workers", "oldest-age")
+LATE: Mapping[Awaited, str] = {
+    Awaited.LEASE: "a lease has lapsed",
+    Awaited.TASK: "a task was due",
+    Awaited.TRIGGER: "a trigger was due",
+    Awaited.PLAN: "a plan was to go on",
+}
 
 Name: TypeAlias = tuple[str, str]  # code and queue
 LONE_LOCK: Name = ("lone-lock", "")
+NO_WORKERS: Name = ("no-workers", "")  # none at all; of a queue: none for it
 OF_ONE_PROCESS: tuple[Name, ...] = (("event-lag", ""), ("not-durable", ""))
 STORE_AWAY: Name = ("store-away", "")  # of one process, too, and nobody can ask meanwhile
 Alerts: TypeAlias = Mapping[Name, Alert]
@@ -47,6 +54,7 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     tenant_locks: int = 100
     event_lag_seconds: float = 5.0
     oldest_seconds: float = 900.0
+    late_seconds: float = 15.0  # a restart of all workers takes less
 
 
 class AlertRaised(msgspec.Struct, frozen=True, kw_only=True, tag=True, rename="camel"):
@@ -71,7 +79,7 @@ class Measure(msgspec.Struct, frozen=True):
 
 def shared(queues: Iterable[str]) -> list[Name]:
     """All that every process sees alike, sooner or later."""
-    of_store = [(code, "") for code in SEVERITIES if code not in OF_QUEUES]
+    of_store = [NO_WORKERS, *((code, "") for code in SEVERITIES if code not in OF_QUEUES)]
     of_all = [name for name in of_store if name not in (*OF_ONE_PROCESS, STORE_AWAY)]
     return of_all + [(code, queue) for queue in queues for code in OF_QUEUES]
 
@@ -150,6 +158,15 @@ def _of_the_store(facts: Snapshot, limits: Thresholds) -> Iterator[Measure]:
     yield Measure("not-durable", int(not facts.durable), 0, _not_durable(facts))
     waits = _some(facts.suspended, "suspended task waits", "suspended tasks wait")
     yield Measure("suspended", facts.suspended, 0, f"{waits} for a person")
+    yield _nobody(facts, limits)
+
+
+def _nobody(facts: Snapshot, limits: Thresholds) -> Measure:
+    """Any live worker moves what is late, whatever it serves, and also while it drains."""
+    late = {} if facts.live else facts.stats.late_seconds
+    told = ", ".join(f"{LATE[kind]} {seconds:.0f} s ago" for kind, seconds in late.items())
+    most = max(late.values(), default=0.0)
+    return Measure("no-workers", most, limits.late_seconds, f"no worker is alive: {told}")
 
 
 def _some(number: int, one: str, many: str) -> str:

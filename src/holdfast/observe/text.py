@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from holdfast.domain.state import Status
 from holdfast.domain.task import Place
-from holdfast.observe.alerts import OF_QUEUES, SEVERITIES
+from holdfast.observe.alerts import NO_WORKERS, OF_QUEUES, SEVERITIES
 from holdfast.observe.families import FAMILIES
 from holdfast.observe.snapshot import Snapshot
 from holdfast.ports import BUCKETS, Stats, Switch, Timings
@@ -161,4 +161,4 @@ def _alerts(snapshot: Snapshot) -> Iterator[Sample]:
     known = {
         (code, queue) for code in SEVERITIES for queue in (queues if code in OF_QUEUES else [""])
     }
-    return (((*name,), name in standing) for name in sorted(known | standing))
+    return (((*name,), name in standing) for name in sorted({NO_WORKERS} | known | standing))

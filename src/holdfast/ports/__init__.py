@@ -1,9 +1,10 @@
 """What the engine asks of a store and of a clock: tasks, triggers, plans."""
 
-from holdfast.ports.measures import BUCKETS, ErrorGroup, Moves, Stats, Timings
+from holdfast.ports.measures import BUCKETS, Awaited, ErrorGroup, Moves, Stats, Timings, late
 from holdfast.ports.plans import DuePlans, PlanPage, PlanStore
 from holdfast.ports.switches import Switch, Thrown
 from holdfast.ports.tasks import (
+    LIVE_LEASES,
     Beat,
     Check,
     Claimed,
@@ -26,6 +27,8 @@ from holdfast.ports.triggers import DueTriggers, TriggerPage, TriggerStore
 
 __all__ = [
     "BUCKETS",
+    "LIVE_LEASES",
+    "Awaited",
     "Beat",
     "Check",
     "Claimed",
@@ -55,4 +58,5 @@ __all__ = [
     "TriggerPage",
     "TriggerStore",
     "WorkerInfo",
+    "late",
 ]

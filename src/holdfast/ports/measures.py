@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from enum import StrEnum
 
 import msgspec
 
@@ -48,6 +49,21 @@ class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
     newest: Task  # the one with the greatest id
 
 
+class Awaited(StrEnum):
+    """What any live worker moves when its time has come, and nobody else."""
+
+    LEASE = "lease"  # of a task: its end
+    TASK = "task"  # that waits for a time
+    TRIGGER = "trigger"
+    PLAN = "plan"
+
+
+def late(waits: Mapping[Awaited, float | None]) -> Mapping[Awaited, float]:
+    """Those whose time has come, and how long ago. ``waits``: the seconds until then."""
+    past = {kind: round(-wait, 3) for kind, wait in waits.items() if wait is not None}
+    return {kind: seconds for kind, seconds in past.items() if seconds > 0}
+
+
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
     by_status: Mapping[Status, int]
     by_queue: Mapping[str, Mapping[Place, int]]
@@ -58,6 +74,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints: int = 0  # of tasks that have not settled
     locks: int = 0  # tenants' locks that are held
     timings: tuple[Timings, ...] = ()
+    late_seconds: Mapping[Awaited, float] = {}  # for how long the first of each is past its time
 
     @property
     def transitions(self) -> tuple[Moves, ...]:

@@ -24,6 +24,10 @@ from holdfast.ports.plans import PlanStore
 from holdfast.ports.switches import Switch, Thrown
 from holdfast.ports.triggers import TriggerStore
 
+# Whoever shows or judges workers calls one live that was seen within so many leases. One beats at
+# least thrice in a lease: past one it holds none.
+LIVE_LEASES = 1.2
+
 
 class Timer(Protocol):
     def cancel(self) -> None: ...
@@ -164,7 +168,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting of the store that decides what a crash may cost, looked at when it was opened."""
+    """A setting of the store that decides what a crash may cost, looked at when it is opened, and
+    when somebody asks."""
 
     name: str  # "persistence"
     good: bool
@@ -178,7 +183,7 @@ class Topic(StrEnum):
 
 
 class Store(Protocol):
-    durable: bool
+    durable: bool  # as the last look at its settings found it
     url: str  # how to reach it, without secrets
 
     @property
@@ -279,7 +284,9 @@ class Store(Protocol):
 
     async def line(self, tenant: str, *, limit: int) -> Sequence[str]: ...
     async def doctor(self, *, fix: bool, limit: int) -> Sequence[Finding]: ...
-    async def checks(self) -> Sequence[Check]: ...
+
+    async def checks(self) -> Sequence[Check]:
+        """Look at the settings again; ``durable`` is then as they are now."""
 
     # Signals.
 

@@ -22,7 +22,7 @@ from holdfast.app.plans import Plans
 from holdfast.app.schedule import Schedules
 from holdfast.domain import names
 from holdfast.domain.audit import Audit
-from holdfast.domain.errors import HoldfastError, InvalidSetting, Refused, StoreError
+from holdfast.domain.errors import HoldfastError, InvalidSetting, StoreError
 from holdfast.domain.redaction import Redactor
 from holdfast.domain.state import OPERATOR
 from holdfast.domain.task import By
@@ -279,7 +279,7 @@ class Service:
         after: str = "",
     ) -> AsyncIterator[None]:
         """For what does not write itself down: written before it is done, so that nothing is done
-        that is not written; and once more when it was refused."""
+        that is not written; and once more when it was refused, for whatever reason."""
         entry = Audit(
             task_id=about,
             command=command,
@@ -291,7 +291,9 @@ class Service:
         await self.app.store.audit(entry)
         try:
             yield
-        except Refused as error:
+        except StoreError:
+            raise  # it may have been done all the same: the answer can be what was lost
+        except HoldfastError as error:
             refused = replace(entry, before="", after="", refused=error.code)
             await self.app.store.audit(refused)
             raise

@@ -10,6 +10,7 @@ from fastapi import Request, Response
 from pydantic import BaseModel, Field
 
 from holdfast.domain.errors import StoreError
+from holdfast.ports import LIVE_LEASES
 from holdfast.server.routing import Routes, needs
 from holdfast.server.service import ServiceOf
 from holdfast.server.tokens import Role
@@ -64,7 +65,7 @@ async def readyz(service: ServiceOf, response: Response) -> Ready:
 async def _looked(service: ServiceOf) -> tuple[bool, bool]:
     try:
         async with asyncio.timeout(STORE_SECONDS):
-            live = service.settings.lease * 2
+            live = LIVE_LEASES * service.settings.lease
             workers = await service.app.store.workers(live_within_seconds=live)
     except (StoreError, TimeoutError):
         return False, False

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from holdfast.app import shapes, switching
 from holdfast.app.live_shapes import worker_shape
+from holdfast.ports import LIVE_LEASES
 from holdfast.server import schemas as sc
 from holdfast.server.access import CallerOf
 from holdfast.server.pool import LIMIT, PoolState, ProcessState
@@ -58,7 +59,7 @@ async def list_workers(service: ServiceOf) -> dict[str, Any]:
     """All that were seen lately, over all machines, and the processes of this service."""
     store = service.app.store
     draining = await switching.draining(store)
-    workers = await store.workers(live_within_seconds=2 * service.settings.lease)
+    workers = await store.workers(live_within_seconds=LIVE_LEASES * service.settings.lease)
     return {
         "workers": [worker_shape(worker, draining) for worker in workers],
         "pool": _pool_shape(service.pool.state()),
@@ -132,6 +133,6 @@ async def drain_worker(
         worker,
         by=caller.by(reason),
         now=app.clock.now(),
-        live_within_seconds=2 * service.settings.lease,
+        live_within_seconds=LIVE_LEASES * service.settings.lease,
     )
     return {"worker": worker, "changed": changed}

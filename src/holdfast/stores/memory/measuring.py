@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from holdfast.domain.task import Place, Task
-from holdfast.ports import ErrorGroup, Moves, Stats, Timings
+from holdfast.ports import Awaited, ErrorGroup, Moves, Stats, Timings, late
 from holdfast.stores.memory.state import Shelves
 
 
@@ -44,7 +44,17 @@ class Measuring(Shelves):
                 checkpoints=sum(self._has_checkpoint(task) for task in tasks),
                 locks=sum(task.place is Place.LEASED and task.tenant is not None for task in tasks),
                 timings=tuple(self._timings.values()),
+                late_seconds=late(self._waits()),
             )
+
+    def _waits(self) -> dict[Awaited, float | None]:
+        now, tasks = self._now(), self._tasks.values()
+        ends = [task.lease.until - now for task in tasks if task.lease is not None]
+        dues = [task.due - now for task in tasks if task.due is not None]
+        return {
+            Awaited.LEASE: min(ends, default=None),
+            Awaited.TASK: min(dues, default=None),
+        }
 
     def _has_checkpoint(self, task: Task) -> bool:
         return not task.settled and self._bodies[task.id].checkpoint is not None

@@ -76,6 +76,12 @@ class MemoryPlans:
             left = self._waiting()
             return DuePlans(plans=plans, next_seconds=max(0.0, left[0][0] - now) if left else None)
 
+    def wait(self) -> float | None:
+        """Until the first is to be looked at; below 0: somebody should have."""
+        dues = (shelf.due for shelf in self._shelves.values() if shelf.due is not None)
+        first = min(dues, default=None)
+        return None if first is None else first - self._store._now()
+
     def _waiting(self) -> list[tuple[float, Shelf]]:
         found = [(shelf.due, shelf) for shelf in self._shelves.values() if shelf.due is not None]
         return sorted(found, key=lambda pair: (pair[0], pair[1].plan.id))

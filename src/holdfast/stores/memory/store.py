@@ -31,6 +31,7 @@ from holdfast.domain.transition import (
     Transition,
 )
 from holdfast.ports import (
+    Awaited,
     Beat,
     Claimed,
     Clock,
@@ -63,6 +64,10 @@ class MemoryStore(Pruning, Operating, Measuring):
         super().__init__(clock)
         self.triggers = MemoryTriggers(self)
         self.plans = MemoryPlans(self)
+
+    def _waits(self) -> dict[Awaited, float | None]:
+        beside = {Awaited.TRIGGER: self.triggers.wait(), Awaited.PLAN: self.plans.wait()}
+        return super()._waits() | beside
 
     # -- writes
 

@@ -127,12 +127,16 @@ class MemoryTriggers:
         return sorted(found, key=lambda pair: (pair[0], pair[1].id))
 
     def _next_seconds(self) -> float | None:
-        """Times go by the wall, leases by the store's clock."""
+        wait = self.wait()
+        return None if wait is None else max(0.0, wait)
+
+    def wait(self) -> float | None:
+        """Below 0: somebody should have looked. Times go by the wall, leases by our clock."""
         wall, now = self._clock.now(), self._store._now()
         waits = [t for t in self._triggers.values() if _waits(t)]
         times = [t.trigger_at - wall for t in waits if t.trigger_at is not None and t.owner is None]
         times += [t.lease_until - now for t in waits if t.lease_until is not None]
-        return max(0.0, min(times)) if times else None
+        return min(times, default=None)
 
     async def apply(
         self, batch: Sequence[TriggerChange], *, depth_limit: int

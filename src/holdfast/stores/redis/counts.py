@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from holdfast.domain.state import Status
 from holdfast.domain.task import Place, Task
-from holdfast.ports import Moves, Stats
+from holdfast.ports import Awaited, Moves, Stats, late
 from holdfast.stores.redis import scripts, timing
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.reads import in_batches, pairs_of, readable
@@ -18,7 +18,8 @@ OTHERS = frozenset({"locks", "checkpoints"})  # counted by queue, and no places
 
 
 async def stats(part: Partition) -> Stats:
-    now, sizes, counts, moves, refused, durations = await part.call(scripts.STATS, *Status)
+    answer = await part.call(scripts.STATS, *Status)
+    now, sizes, counts, moves, refused, durations, waits = answer
     by_queue: defaultdict[str, Counter[Place]] = defaultdict(Counter)
     others: Counter[str] = Counter()
     for field, count in _counted(counts).items():
@@ -38,7 +39,13 @@ async def stats(part: Partition) -> Stats:
         checkpoints=max(0, others["checkpoints"]),
         locks=max(0, others["locks"]),
         timings=tuple(timing.timings_of(_counted(durations))),
+        late_seconds=late(_waits(waits)),
     )
+
+
+def _waits(reply: Sequence[bytes]) -> dict[Awaited, float | None]:
+    """In the order of their names in Awaited."""
+    return {kind: float(one) if one else None for kind, one in zip(Awaited, reply, strict=True)}
 
 
 def _counted(reply: Sequence[bytes]) -> Counter[str]:
@@ -94,7 +101,16 @@ def merge_stats(parts: Sequence[Stats]) -> Stats:
         checkpoints=sum(part.checkpoints for part in parts),
         locks=sum(part.locks for part in parts),
         timings=timing.merged(one for part in parts for one in part.timings),
+        late_seconds=_latest(parts),
     )
+
+
+def _latest(parts: Sequence[Stats]) -> dict[Awaited, float]:
+    latest: dict[Awaited, float] = {}
+    for part in parts:
+        for kind, seconds in part.late_seconds.items():
+            latest[kind] = max(seconds, latest.get(kind, 0.0))
+    return latest
 
 
 def _merge_moves(moves: Iterable[Moves]) -> tuple[Moves, ...]:

@@ -301,6 +301,7 @@ class RedisStore:
 
     async def checks(self) -> Sequence[Check]:
         self._checks = await checks.look(self._link, self._keys, self._clock)
+        self.durable = checks.is_durable(self._checks)
         return self._checks
 
     # -- signals

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.domain.state import SUSPENDED, Status
 from holdfast.domain.task import Place, Task
-from holdfast.ports import ErrorGroup, Filter, Moves, Stats, Timings
+from holdfast.ports import Awaited, ErrorGroup, Filter, Moves, Stats, Timings, late
 from holdfast.stores import codec
 from holdfast.stores.sqlite.boot import StoreClock
 from holdfast.stores.sqlite.find import LOOK_LIMIT, TOP, newest
@@ -69,7 +69,32 @@ def stats(look: Look, clock: StoreClock) -> Stats:
         checkpoints=look.row("checkpoints_open")[0],
         locks=look.row("locks_held")[0],
         timings=tuple(_timings(row) for row in look.rows("timings_all")),
+        late_seconds=late(_waits(look, clock)),
     )
+
+
+def _waits(look: Look, clock: StoreClock) -> dict[Awaited, float | None]:
+    now = clock.now()
+    return {
+        Awaited.LEASE: _wait(look.row("leases_first"), now),
+        Awaited.TASK: _wait(look.row("due_next"), now),
+        Awaited.TRIGGER: _sooner(
+            _wait(look.row("triggers_first"), clock.wall()),
+            _wait(look.row("triggers_first_lease"), now),
+        ),
+        Awaited.PLAN: _sooner(
+            _wait(look.row("plans_first"), now), _wait(look.row("plans_first_lease"), now)
+        ),
+    }
+
+
+def _wait(first: Any, now: float) -> float | None:
+    """Its last column is the time. A lease of an earlier start of the machine goes by it, too."""
+    return None if first is None or first[-1] is None else first[-1] - now
+
+
+def _sooner(*waits: float | None) -> float | None:
+    return min((wait for wait in waits if wait is not None), default=None)
 
 
 def _heads(look: Look, queues: Sequence[str]) -> dict[str, Task]:

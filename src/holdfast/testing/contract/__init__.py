@@ -22,6 +22,7 @@ from holdfast.testing.contract.following import Following, FollowingInOrder, Not
 from holdfast.testing.contract.holding import HoldingBack, RefusingToWait
 from holdfast.testing.contract.inserting import Inserting, Keys
 from holdfast.testing.contract.keeping import Keeping, OtherKinds, Tombstones
+from holdfast.testing.contract.lateness import BeingLate
 from holdfast.testing.contract.leasing import Expiring, Leasing
 from holdfast.testing.contract.lining import ActiveTask, Lining
 from holdfast.testing.contract.measuring import (
@@ -88,6 +89,7 @@ class StoreContract(
     Observing,
     CountingMoves,
     CountingHeld,
+    BeingLate,
     GroupingErrors,
 ):
     """Derive a test class from it and implement ``open``."""

@@ -1,6 +1,18 @@
--- stats: ARGV 2… the statuses. The time, how many tasks each has, and what is counted elsewhere.
+-- stats: ARGV 2… the statuses. The time, how many tasks each has, what is counted elsewhere, and the
+-- seconds until the first lease, task, trigger and plan is to be looked at; below 0: it is late.
 
 local sizes = {}
 for i = 2, #ARGV do sizes[i - 1] = call('ZCARD', K.by_status(ARGV[i])) end
+local function wait(...)
+  local least
+  for _, pair in ipairs({...}) do
+    local first = call('ZRANGE', pair[1], 0, 0, 'WITHSCORES')[2]
+    if first then least = math.min(least or math.huge, tonumber(first) / pair[3] - pair[2]) end
+  end
+  return least and decimal(least) or ''
+end
+
 return {decimal(now), sizes, call('HGETALL', K.counts), call('HGETALL', K.moves),
-  call('HGETALL', K.refused), call('HGETALL', K.durations)}
+  call('HGETALL', K.refused), call('HGETALL', K.durations),
+  {wait({K.leases, now, 1}), wait({K.retry, now, 1}),
+    wait({K.triggers_due, wall, 1000}, {K.triggers_leased, now, 1}), wait({K.plans_due, now, 1})}}

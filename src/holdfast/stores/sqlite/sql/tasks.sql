@@ -127,6 +127,9 @@ DELETE FROM leases WHERE n IN (SELECT value FROM json_each(?));
 -- name: leases_lapsed
 SELECT n FROM leases WHERE boot = ? AND until <= ? LIMIT ?;
 
+-- name: leases_first
+SELECT min(until) FROM leases;
+
 -- name: leases_of_other_boots
 SELECT n FROM leases WHERE boot < ? LIMIT ?;
 
