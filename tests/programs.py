@@ -4,6 +4,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -35,6 +36,23 @@ def run_python(folder: Path, *words: str, **settings: str) -> subprocess.Complet
         timeout=BOUND_SECONDS,
         check=False,
     )
+
+
+def counted_in_rounds(program: str, folder: Path) -> Iterator[list[int]]:
+    """What a program of chaos prints, in a round of some seconds; then in longer ones, because less
+    comes to pass where the machine is slow."""
+    for longer in (1, 4, 16):
+        place = folder / f"{longer}"
+        place.mkdir()
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(place), f"{longer}"],
+            capture_output=True,
+            text=True,
+            timeout=1200,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        yield [int(count) for count in done.stdout.split()]
 
 
 def said_by_mypy(program: Path, *options: str, cache: str) -> str:

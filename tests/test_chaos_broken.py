@@ -1,10 +1,10 @@
 """Chaos over triggers and plans that are broken on purpose: it must find them out."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.programs import counted_in_rounds
 
 pytestmark = pytest.mark.slow
 
@@ -171,20 +171,8 @@ judged("plans", broken, "two_drivers", zombies=14)
     ids=["fired-in-two-steps", "fired-blindly", "two-slots-too-many", "all-waves", "no-fences"],
 )
 def test_what_is_broken_is_found_out(program: str, tmp_path: Path) -> None:
-    """In a round of some seconds; where the machine is slow, more comes to pass in a longer one."""
     found = list[int]()
-    for longer in (1, 4, 16):
-        place = tmp_path / f"{longer}"
-        place.mkdir()
-        done = subprocess.run(
-            [sys.executable, "-c", program, str(place), f"{longer}"],
-            capture_output=True,
-            text=True,
-            timeout=1200,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        found = [int(count) for count in done.stdout.split()]
+    for found in counted_in_rounds(program, tmp_path):
         if all(found):
             return
     raise AssertionError(f"not all was found out: {found}")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import counted_in_rounds
+
 SQLITE = "--only tasks --kills 20 --zombies 4 --tenants 5,400 --seconds 600 --seed 7"
 REDIS = "--kills 14 --zombies 3 --server-kills 2 --lost-replies 30 --tenants 5,400 --seconds 600"
 
@@ -153,20 +155,8 @@ LOST, DOUBLE, TWO_OWNERS = range(3)
 
 
 def assert_found_in(program: str, folder: Path, *complaints: int) -> None:
-    """In a round of some seconds; where the machine is slow, more comes to pass in a longer one."""
     found = list[int]()
-    for longer in (1, 4, 16):
-        place = folder / f"{longer}"
-        place.mkdir()
-        done = subprocess.run(
-            [sys.executable, "-c", program, str(place), f"{longer}"],
-            capture_output=True,
-            text=True,
-            timeout=1200,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        found = [int(count) for count in done.stdout.split()]
+    for found in counted_in_rounds(program, folder):
         if all(found[complaint] for complaint in complaints):
             return
     raise AssertionError(f"lost, committed twice, owned by two: {found}")
