@@ -21,18 +21,18 @@ from tests.stand_ins import path_with_curl
 from tests.test_requirements import SECTIONS, rows, text
 
 DEMO = """  # a slow stage says how far it is, and lasts as long as somebody has to look at it
-import asyncio
 from pathlib import Path
 
 from holdfast.cli import demo_service
 from holdfast.cli.demo_service import app
+from holdfast.ports import Topic
 
 
 async def take_a_while(ctx):
     ctx.progress(0.4)
     [task] = await app.store.load([ctx.task_id])
     while not task.pause_requested and not (task.last_completed >= 0 and Path("go").exists()):
-        await asyncio.sleep(0.05)
+        await app.store.wait(Topic.RESTED, app.store.ticket(Topic.RESTED), timeout=0.05)
         [task] = await app.store.load([ctx.task_id])
 
 

@@ -50,14 +50,7 @@ def doctor(
 
 def _mending(session: Session, found: Health) -> Audit:
     mended = sum(one.mended for one in found.findings)
-    return Audit(
-        task_id="store",
-        command="doctor --fix",
-        by=session.by(""),
-        at=session.now,
-        before="",
-        after=f"{count(mended, 'finding')} mended",
-    )
+    return session.act_on_store("doctor --fix", f"{count(mended, 'finding')} mended")
 
 
 def _print(health: Health, now: float) -> None:

@@ -115,11 +115,4 @@ def _age_of(session: Session, kind: Kept, age: float) -> float:
 
 def _pruning(session: Session, age: float, pruned: dict[Kept, int]) -> Audit:
     counts = ", ".join(f"{kind} {number}" for kind, number in pruned.items())
-    return Audit(
-        task_id="store",
-        command="prune",
-        by=session.by(""),
-        at=session.now,
-        before="",
-        after=f"older than {written(age)}: {counts}",
-    )
+    return session.act_on_store("prune", f"older than {written(age)}: {counts}")

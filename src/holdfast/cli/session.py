@@ -20,6 +20,7 @@ from holdfast.app.schedule import Schedules
 from holdfast.cli import hiding
 from holdfast.cli.logs import log_warnings, without_warnings
 from holdfast.clock import SystemClock
+from holdfast.domain.audit import Audit
 from holdfast.domain.errors import InvalidSetting
 from holdfast.domain.task import By
 from holdfast.ports import Clock, Store
@@ -42,6 +43,17 @@ class Session:
     def by(self, reason: str) -> By:
         actor, origin = person()
         return By(actor=actor, origin=origin, reason=reason)
+
+    def act_on_store(self, command: str, outcome: str) -> Audit:
+        """What is written down of an act that concerns no single task."""
+        return Audit(
+            task_id="store",
+            command=command,
+            by=self.by(""),
+            at=self.now,
+            before="",
+            after=outcome,
+        )
 
     @property
     def now(self) -> float:
