@@ -28,7 +28,7 @@ from tests.source_tree import (
 )
 
 DOMAIN = {"domain"}
-BESIDE_PORTS = {"ports", "registry", "codec", "settings", "clock"}
+BESIDE_PORTS = {"ports", "registry", "codec", "settings", "clock", "version"}
 SIDES = {"runtime", "stores", "sinks", "observe"}
 BELOW_APP = DOMAIN | BESIDE_PORTS | SIDES
 ROOT_LAYER = "holdfast"  # holdfast/__init__.py: the public names
@@ -44,7 +44,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "settings": DOMAIN,
     "stores": DOMAIN | {"ports"},
     "sinks": DOMAIN | {"ports"},
-    "observe": DOMAIN | {"ports"},
+    "version": set(),
+    "observe": DOMAIN | {"ports", "version"},
     "runtime": DOMAIN | BESIDE_PORTS,
     "app": BELOW_APP,
     ROOT_LAYER: BELOW_APP | {"app"},

@@ -7,7 +7,6 @@ Best and plain are therefore the same; only where the harness asks for a number 
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
 import importlib.util
 import logging
 import signal
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast import Context, Holdfast
 from holdfast.app.declare import AsyncTask, Workflow
+from holdfast.version import __version__
 
 if TYPE_CHECKING:
     from bench.peers.adapter_cli import Options, main, pauses, shares, start_ms_async
@@ -25,7 +25,7 @@ else:
     from adapter_cli import main, pauses, shares, start_ms_async
 
 NAME = "holdfast"
-VERSION = importlib.metadata.version("holdfast")
+VERSION = __version__
 STORES = ("redis", "sqlite")
 CAN = {"submit", "drain", "latency", "result", "stages", "recovery", "verify"}
 _LOOP = "uvloop" if importlib.util.find_spec("uvloop") else "asyncio's own loop"

@@ -68,8 +68,7 @@ from holdfast.domain.state import Command, Status
 from holdfast.domain.trigger import Misfire, Overlap, TriggerStatus
 from holdfast.ports import Filter
 from holdfast.runtime.context import Context
-
-__version__ = "0.1.0"
+from holdfast.version import __version__ as __version__
 
 __all__ = [
     "BulkCommand",

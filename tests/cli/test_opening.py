@@ -33,5 +33,5 @@ def test_a_missing_driver_is_told_with_the_command_that_installs_it(
     for name in [name for name in sys.modules if name.startswith("holdfast.stores.redis.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "redis", None)
-    with pytest.raises(InvalidSetting, match=r"pip install 'holdfast\[redis\]'"):
+    with pytest.raises(InvalidSetting, match=r"pip install 'holdfast-engine\[redis\]'"):
         store_from_url("redis://localhost", SystemClock(), "executor")

@@ -319,7 +319,7 @@ def test_without_the_extra_it_says_how_to_get_it(
     monkeypatch.setattr(installed, "find_spec", lambda _: None)
     result = CliRunner().invoke(cli, command)
     assert result.exit_code == Exit.FAILED
-    assert "pip install 'holdfast[server]' [not-installed]" in result.stderr
+    assert "pip install 'holdfast-engine[server]' [not-installed]" in result.stderr
 
 
 # -- what a caller may not do

@@ -463,4 +463,4 @@ def test_without_httpcore_urls_are_checked_and_signatures_made() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
     )
-    assert "pip install 'holdfast[webhooks]'" in done.stdout
+    assert "pip install 'holdfast-engine[webhooks]'" in done.stdout

@@ -452,7 +452,7 @@ def _tracer(redactor: Redactor) -> Tracer:
     except ModuleNotFoundError as error:
         if error.name is None or not error.name.startswith("opentelemetry"):
             raise
-        reason = "tracing needs OpenTelemetry: pip install 'holdfast[tracing]'"
+        reason = "tracing needs OpenTelemetry: pip install 'holdfast-engine[tracing]'"
         raise InvalidSetting("HOLDFAST_TRACING", True, reason) from error
     return OtelTracer(redactor)
 

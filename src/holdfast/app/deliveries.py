@@ -54,7 +54,9 @@ def can_deliver(hooks: Hooks) -> bool:
     """Without httpcore a worker does not know the type, and leaves deliveries to others."""
     can = importlib.util.find_spec("httpcore") is not None
     if hooks.secrets and not can:
-        log.warning("webhooks are configured, but cannot be sent: pip install 'holdfast[webhooks]'")
+        log.warning(
+            "webhooks are configured, but cannot be sent: pip install 'holdfast-engine[webhooks]'"
+        )
     return can
 
 

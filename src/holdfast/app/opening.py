@@ -63,6 +63,6 @@ def _redis_store(
     except ModuleNotFoundError as error:
         if error.name != "redis":
             raise
-        reason = "Redis needs its driver: pip install 'holdfast[redis]'"
+        reason = "Redis needs its driver: pip install 'holdfast-engine[redis]'"
         raise InvalidSetting("HOLDFAST_STORE", shown, reason) from error
     return RedisStore(url, clock, namespace=namespace, terms=Terms(**terms), must_exist=must_exist)

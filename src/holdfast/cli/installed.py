@@ -16,4 +16,4 @@ class NotInstalled(HoldfastError):
 def check_server() -> None:
     missing = [name for name in OF_SERVER if find_spec(name) is None]
     if missing:
-        raise NotInstalled(f"this needs {missing[0]}: pip install 'holdfast[server]'")
+        raise NotInstalled(f"this needs {missing[0]}: pip install 'holdfast-engine[server]'")

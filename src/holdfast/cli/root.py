@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from holdfast import __version__
 from holdfast.cli.alerts import alerts
 from holdfast.cli.audit import audit
 from holdfast.cli.bulk import bulk
@@ -27,6 +26,7 @@ from holdfast.cli.triggers import triggers
 from holdfast.cli.why import why
 from holdfast.cli.worker import worker
 from holdfast.cli.workers import workers
+from holdfast.version import __version__
 
 cli = typer.Typer(
     name="holdfast",

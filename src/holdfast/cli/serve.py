@@ -79,9 +79,10 @@ def serve(
 ) -> int:
     """Serve the HTTP API, and run workers, until SIGTERM or SIGINT.
 
-    Needs `pip install 'holdfast[server]'`. Without tokens (`holdfast tokens`, HOLDFAST_TOKENS)
-    only a loopback address is served, and a one-time token is printed. The first signal lets
-    requests and stages finish, the second does not. Exit code 70: as of `holdfast worker`.
+    Needs `pip install 'holdfast-engine[server]'`. Without tokens (`holdfast tokens`,
+    HOLDFAST_TOKENS) only a loopback address is served, and a one-time token is printed. The first
+    signal lets requests and stages finish, the second does not. Exit code 70: as of `holdfast
+    worker`.
     """
     check_server()
     url = given_store(context)

@@ -8,7 +8,7 @@ api.include_router(hf.router(app), prefix="/holdfast")   # the HTTP API, for tho
 @api.post("/orders")
 async def order(engine: hf.Engine) -> str: ...
 
-Needs the extra: pip install 'holdfast[server]'.
+Needs the extra: pip install 'holdfast-engine[server]'.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def formatter(format: Format, redactor: Redactor) -> logging.Formatter:
     except ModuleNotFoundError as error:
         if error.name != "structlog":
             raise
-        reason = "logs in JSON need structlog: pip install 'holdfast[server]'"
+        reason = "logs in JSON need structlog: pip install 'holdfast-engine[server]'"
         raise InvalidSetting("HOLDFAST_LOG", format, reason) from error
     return json_formatter(redactor)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
 
 from prometheus_client import (
     CollectorRegistry,
@@ -20,6 +19,7 @@ from holdfast.observe.families import FAMILIES
 from holdfast.observe.lag import Lag
 from holdfast.observe.requests import Requests
 from holdfast.observe.snapshot import Snapshot
+from holdfast.version import __version__
 
 __all__ = ["CONTENT_TYPE", "Metrics", "Snapshot"]
 
@@ -36,7 +36,7 @@ class Metrics:
         self.sse_streams = self._gauge("holdfast_sse_streams")  # inc() and dec()
         self._lag = Lag(steady)
         self._gauge("holdfast_event_lag_seconds").set_function(self._lag.worst)
-        self._gauge("holdfast_build_info").labels(version("holdfast")).set(1)
+        self._gauge("holdfast_build_info").labels(__version__).set(1)
         self._requests = Requests()
 
     def exposition(self, snapshot: Snapshot | None) -> bytes:

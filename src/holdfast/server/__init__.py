@@ -1,4 +1,4 @@
-"""The HTTP service. Needs the extra: pip install 'holdfast[server]'."""
+"""The HTTP service. Needs the extra: pip install 'holdfast-engine[server]'."""
 
 from holdfast.server.api import bare_api, create_api, routes
 from holdfast.server.service import Service

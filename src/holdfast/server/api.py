@@ -17,6 +17,7 @@ from holdfast.server.routes import ALL
 from holdfast.server.routes.telegram import TelegramUpdate
 from holdfast.server.routing import HEADERS, StrictRoute, set_apart
 from holdfast.server.service import Service
+from holdfast.version import __version__
 
 TITLE = "Holdfast"
 
@@ -44,8 +45,6 @@ def create_api(service: Service, *, workers: int = 0, **options: Any) -> FastAPI
 def bare_api(
     service: Service, lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None
 ) -> FastAPI:
-    from holdfast import __version__
-
     api = FastAPI(
         title=TITLE,
         version=__version__,

@@ -1,4 +1,4 @@
-"""Writes into MongoDB that may be repeated. Needs ``pip install 'holdfast[mongo]'``."""
+"""Writes into MongoDB that may be repeated. Needs ``pip install 'holdfast-engine[mongo]'``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ try:
     )
     from pymongo.read_concern import ReadConcern
 except ImportError as error:
-    reason = "holdfast.sinks.mongo needs pymongo: pip install 'holdfast[mongo]'"
+    reason = "holdfast.sinks.mongo needs pymongo: pip install 'holdfast-engine[mongo]'"
     raise ImportError(reason, name=error.name) from error
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Writes into PostgreSQL that may be repeated. Needs ``pip install 'holdfast[postgres]'``.
+"""Writes into PostgreSQL that may be repeated. Needs ``pip install 'holdfast-engine[postgres]'``.
 
 A few connections are kept here rather than in psycopg's pool: that one waits in the background for
 a server that is down and answers with a timeout, where a stage should hear at once, and why.
@@ -31,7 +31,7 @@ try:
     from psycopg.conninfo import conninfo_to_dict
     from psycopg.pq import TransactionStatus
 except ImportError as error:
-    reason = "holdfast.sinks.postgres needs psycopg: pip install 'holdfast[postgres]'"
+    reason = "holdfast.sinks.postgres needs psycopg: pip install 'holdfast-engine[postgres]'"
     raise ImportError(reason, name=error.name) from error
 
 Connection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]

@@ -1,4 +1,4 @@
-"""One message to one address that a stranger may have chosen. Needs ``holdfast[webhooks]``.
+"""One message to one address that a stranger may have chosen. Needs ``holdfast-engine[webhooks]``.
 
 The name is resolved once, each address is judged, and the connection goes to a judged address: a
 name server that changes its mind is not asked again. Of the answer only the status and
@@ -28,7 +28,7 @@ from holdfast.sinks.resolving import CannotResolveNow, addresses_of
 try:
     import httpcore
 except ImportError as error:
-    reason = "holdfast.sinks.posting needs httpcore: pip install 'holdfast[webhooks]'"
+    reason = "holdfast.sinks.posting needs httpcore: pip install 'holdfast-engine[webhooks]'"
     raise ImportError(reason, name=error.name) from error
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]

@@ -1,1 +1,1 @@
-"""Redis: one server, Sentinel or Cluster. Needs ``pip install 'holdfast[redis]'``."""
+"""Redis: one server, Sentinel or Cluster. Needs ``pip install 'holdfast-engine[redis]'``."""

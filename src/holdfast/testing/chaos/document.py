@@ -8,11 +8,11 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 
 from holdfast.testing.chaos.report import by_subject, columns, rows
 from holdfast.testing.chaos.rounds import Round
+from holdfast.version import __version__
 
 TITLE = """# Reliability
 
@@ -45,7 +45,7 @@ class Section:
         staff = "; ".join(_staff(of[0]) for of in by_subject(self.rounds).values())
         seeds = ", ".join(str(one.plan.seed) for one in self.rounds)
         complaints = sum(len(one.complaints) for one in self.rounds)
-        ran = f"Holdfast {metadata.version('holdfast')}, Python {platform.python_version()}"
+        ran = f"Holdfast {__version__}, Python {platform.python_version()}"
         return [
             f"- {datetime.now(UTC):%Y-%m-%d}, {ran}, {self.version}",
             f"- `{COMMAND} {shlex.join(self.arguments)}`",
