@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE PYTHONPATH PYTHONHOME VIRTUAL_ENV PIP_USER PIP_
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-full lint types format lock sim mutants chaos chaos-long bench check-bench bench-redis clean
+.PHONY: help venv demo test test-full test-wheel-redis lint types format lock sim mutants chaos chaos-long bench check-bench bench-redis clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -39,8 +39,13 @@ demo: $(CORE_READY) ## watch tasks survive a killed worker
 test: lint types $(REDIS_READY) $(POSTGRES_READY) ## lint, types and the quick tests
 	@$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow"
 
-test-full: lint types $(REDIS_READY) $(POSTGRES_READY) ## the same, with the slow tests
+test-full: lint types $(REDIS_READY) $(POSTGRES_READY) ## the same, with the slow tests, on each Redis that is there
 	@$(BIN)/python -m pytest -q -n $(WORKERS)
+	@$(if $(REDIS_READY),,$(MAKE) --no-print-directory test-wheel-redis)
+
+# The machine's own Redis was used above; these are the quick tests on the older one out of the wheel.
+test-wheel-redis: $(WHEEL_SERVER)
+	@HOLDFAST_REDIS_SERVER=$(abspath $(WHEEL_SERVER)) $(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow"
 
 lint: $(DEV_READY) ## check rules and formatting
 	@$(BIN)/ruff check --quiet .
