@@ -367,3 +367,15 @@ async def test_a_request_that_does_not_arrive_is_not_waited_for(
         writer.close()
         asked.set()
         await serving
+
+
+def test_a_tokens_file_that_others_may_read_keeps_the_service_from_starting(
+    tmp_path: Path,
+) -> None:
+    path, _ = token_file(tmp_path)
+    path.chmod(0o644)
+    with Serving(tmp_path, HOLDFAST_TOKENS=str(path)) as serving:
+        assert serving.ended() == Exit.INVALID
+        [line] = serving.said().splitlines()
+        assert "mode 0644" in line
+        assert line.endswith("[invalid-setting]")

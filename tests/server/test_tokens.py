@@ -217,3 +217,51 @@ def test_a_file_that_breaks_leaves_the_former_tokens_in_force(
     else:
         path.write_bytes(broken)
     assert file.current(steady=5.0).check(text, now=0.0) == ann
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o602, 0o601, 0o644, 0o660, 0o650, 0o777])
+def test_a_file_that_others_may_use_is_refused_with_its_mode_and_the_remedy(
+    hand: Hand, mode: int
+) -> None:
+    hand.make("ann")
+    hand.path.chmod(mode)
+    for args in (("list",), ("create", "bob", "--role", "viewer"), ("revoke", "ann")):
+        result = hand.cli(*args)
+        assert result.exit_code == Exit.INVALID
+        assert f"mode {mode:04o}" in result.stderr
+        assert "chmod 0640" in result.stderr
+        assert "defaultMode: 0440" in result.stderr
+    hand.path.chmod(0o600)
+    assert [token.name for token in tk.read(hand.path)] == ["ann"]
+
+
+@pytest.mark.parametrize("mode", [0o400, 0o600, 0o440, 0o640])
+def test_the_group_may_read_the_file(hand: Hand, mode: int) -> None:
+    hand.make("ann")
+    hand.path.chmod(mode)
+    assert [token.name for token in tk.read(hand.path)] == ["ann"]
+
+
+def test_a_group_that_could_read_the_file_can_read_it_after_a_change(hand: Hand) -> None:
+    hand.make("ann")
+    hand.path.chmod(0o640)
+    hand.make("bob")
+    assert stat.S_IMODE(hand.path.stat().st_mode) == 0o640
+
+
+def test_a_file_opened_to_others_while_it_is_served_is_told_of_once(
+    hand: Hand, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = hand.make("ann")
+    file = tk.TokenFile(hand.path)
+    file.current(steady=0.0)
+    hand.path.chmod(0o644)
+    for steady in (5.0, 10.0, 15.0):
+        assert file.current(steady=steady).check(text, now=0.0) is not None
+    [record] = caplog.records
+    assert "mode 0644" in record.getMessage()
+    hand.path.chmod(0o600)
+    file.current(steady=20.0)
+    hand.path.chmod(0o644)
+    file.current(steady=25.0)
+    assert len(caplog.records) == 2

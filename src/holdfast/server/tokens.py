@@ -10,6 +10,7 @@ import hmac
 import logging
 import os
 import secrets
+import stat
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -25,6 +26,8 @@ TOKENS_MAX = 10_000
 TEXT_MAX_CHARS = 200
 LOOK_SECONDS = 1.0  # how soon a changed file counts
 SETTING = "HOLDFAST_TOKENS"
+OWNER_ONLY = 0o600
+GROUP_MAY = stat.S_IRGRP  # beside its owner, a group may read the file: that is all
 
 
 class Role(StrEnum):
@@ -126,7 +129,8 @@ class TokenFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._seen: tuple[int, int, int] | None = None
+        self._seen: tuple[int, ...] | None = None
+        self._said = ""  # the last complaint: a file that stays bad is told of once
         self._looked = -LOOK_SECONDS
         self._tokens = Tokens()
 
@@ -137,18 +141,27 @@ class TokenFile:
             try:
                 if (mark := self._mark()) != self._seen:
                     self._tokens, self._seen = Tokens(read(self.path)), mark
+                self._said = ""
             except (InvalidSetting, OSError) as error:
-                log.error("the tokens stay as they were: %s", error)
+                self._complain(str(error))
         return self._tokens
 
-    def _mark(self) -> tuple[int, int, int]:
+    def _complain(self, said: str) -> None:
+        if said != self._said:
+            log.error("the tokens stay as they were: %s", said)
+        self._said = said
+
+    def _mark(self) -> tuple[int, ...]:
         found = self.path.stat()
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        return found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode
 
 
 def read(path: Path) -> tuple[Token, ...]:
+    """Return the tokens of a file that is closed to others; any other file is refused."""
     try:
-        tokens = msgspec.json.decode(path.read_bytes(), type=_Book).tokens
+        with path.open("rb") as file:
+            check_mode(path, os.fstat(file.fileno()).st_mode)
+            tokens = msgspec.json.decode(file.read(), type=_Book).tokens
     except FileNotFoundError:
         raise InvalidSetting(SETTING, str(path), "there is no such file") from None
     except OSError as error:
@@ -160,13 +173,26 @@ def read(path: Path) -> tuple[Token, ...]:
     return tokens
 
 
+def check_mode(path: Path, mode: int) -> None:
+    """Refuse a file that others may use, or that its group may do more with than read."""
+    if not (wrong := stat.S_IMODE(mode) & (stat.S_IRWXO | stat.S_IRWXG & ~GROUP_MAY)):
+        return
+    whom = "others" if wrong & stat.S_IRWXO else "its group"
+    says = (
+        f"its mode {stat.S_IMODE(mode):04o} gives rights to {whom}; its group may read it, and "
+        f"that is all: `chmod 0640 {path}`, and in Kubernetes `defaultMode: 0440` of the volume"
+    )
+    raise InvalidSetting(SETTING, str(path), says)
+
+
 def write(path: Path, tokens: Sequence[Token]) -> None:
-    """Whole or not at all, and for its owner's eyes only."""
+    """Write the file whole or not at all, for its owner, and for the group that could read it."""
     body = msgspec.json.format(msgspec.json.encode(_Book(tuple(tokens))), indent=2)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    opened = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    opened = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, OWNER_ONLY)
     try:
         with os.fdopen(opened, "wb") as file:
+            _keep_group(path, opened)
             file.write(body + b"\n")
             file.flush()
             os.fsync(file.fileno())
@@ -174,6 +200,18 @@ def write(path: Path, tokens: Sequence[Token]) -> None:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+
+
+def _keep_group(path: Path, opened: int) -> None:
+    """Let the group that could read the former file read the new one; without it, the service of
+    another user could not."""
+    if not path.exists() or not (former := path.stat()).st_mode & GROUP_MAY:
+        return
+    try:
+        os.fchown(opened, -1, former.st_gid)
+    except PermissionError:
+        return  # another's group: that stays a matter of its owner
+    os.fchmod(opened, OWNER_ONLY | GROUP_MAY)
 
 
 def without(tokens: Sequence[Token], name: str) -> tuple[Token, ...]:
