@@ -1,8 +1,7 @@
 """Hides secrets where stored values and texts are shown: by the names of fields, and by patterns.
 
-A hostile text must not hold up who shows it, so each pattern begins at a fixed word and never goes
-over the same text twice: possessive parts, bounds, and no two parts that could share a character.
-No group is possessive: before Python 3.11.5 such a one may lose what it has matched.
+Letters that look like Latin ones count as these (`lookalikes.py`). How a secret looks in a text is
+in `secret_patterns.py`.
 """
 
 from __future__ import annotations
@@ -16,71 +15,24 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.domain import secret_patterns
+from holdfast.domain.lookalikes import folded as without_lookalikes
+from holdfast.domain.secret_patterns import BETWEEN, HIDDEN, VALUE
 from holdfast.domain.task import Failure
 
-HIDDEN = "***"
 DEPTH_LIMIT = 100  # what lies deeper is not shown at all
 
 # Without case and separators, also as a part of a name: db_password, apiKey, X-Auth-Token.
 _SECRET = re.compile(
     "password|passwd|passphrase|pwd|secret|token|apikey|accesskey|privatekey|signingkey"
-    "|authorization|credential|cookie|^auth$"
+    "|accountkey|authorization|credential|cookie|^auth$"
 )
+_PASS = re.compile(r"(?:^|[\W_]|(?<=[a-z])(?=P))[Pp](?:ass|ASS)$")  # db_pass, dbPass; no compass
+_COUNTED = re.compile("tokens$|tokens?(?:count|limit|used|usage|total|budget)$")  # how many
+_FLAG = re.compile(r"--[\w-]{1,60}")  # --password, and its value is the next of a list
+_NAMES, _VALUE_OF = ("name", "key"), "value"  # as in [{"name": "DB_PASSWORD", "value": "x"}]
 _SEPARATORS = re.compile(r"[\W_]+")
 _SEPARATORS_BUT_STAR = re.compile(r"[^\w*]+|_+")
-
-
-class _Rule(msgspec.Struct, frozen=True):
-    """``hints``: in lower case; most texts have none of them, and are not looked at further."""
-
-    hints: tuple[str, ...]
-    pattern: re.Pattern[str]
-    shown: str = HIDDEN
-
-
-def _rule(hints: str, pattern: str, shown: str = HIDDEN) -> _Rule:
-    return _Rule(tuple(hints.split()), re.compile(pattern, re.ASCII | re.IGNORECASE), shown)
-
-
-_QUOTE = r"""(?:\\{0,7}["'])"""
-_BETWEEN = rf"{_QUOTE}?[ \t]{{0,8}}(?:=>|[:=])[ \t]{{0,8}}"
-_VALUE = (
-    r"""(?:"(?:[^"\\]|\\.)*"?"""  # quoted; the end may have been cut off
-    r"""|'(?:[^'\\]|\\.)*'?"""
-    r"""|\\{1,7}"[^"]*+"?"""  # in JSON within JSON
-    r"""|[^\s,;&"']++)"""
-)
-
-_RULES = (
-    _rule(
-        "private",
-        r"-----BEGIN [A-Z0-9 ]{0,40}?PRIVATE KEY[A-Z0-9 ]{0,40}-----"
-        r"(?s:.*?)(?:-----END [A-Z0-9 ]{0,60}-----|\Z)",
-    ),
-    _rule("://", r'(?<=://)([^\s/:@"<>]*+):[^\s/"<>]*@', rf"\1:{HIDDEN}@"),
-    _rule(
-        "authorization cookie",  # the rest of the line: a scheme and more, or several cookies
-        rf"""((?:authorization|cookie)[\w-]{{0,40}}+{_BETWEEN}{_QUOTE}?)[^\s"'\\][^"'\r\n\\]*+""",
-        rf"\1{HIDDEN}",
-    ),
-    _rule("bearer", r"""\b(bearer[ \t]{1,8})[^\s"',;\\]++""", rf"\1{HIDDEN}"),
-    _rule(
-        "passw passphrase pwd secret token key credential",
-        r"((?:passw(?:or)?d|passphrase|pwd|secret|token|credential"
-        r"|(?:api|access|private|signing)[-_. ]?key)"
-        rf"[\w-]{{0,40}}+{_BETWEEN}){_VALUE}",
-        rf"\1{HIDDEN}",
-    ),
-    _rule("hf_", r"\b(hf_[a-z0-9]{1,64}+_)[\w-]{8,}+", rf"\1{HIDDEN}"),
-    _rule("hf_", r"\bhf_[a-z0-9]{30,}+"),
-    _rule("whsec_", r"\bwhsec_[\w+/=-]{8,}+"),
-    _rule("eyj", r"(?<![\w-])eyJ[\w-]{5,}+\.[\w-]++\.[\w-]*+"),
-    _rule("akia asia", r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
-    _rule("sk- sk_", r"(?<![\w-])sk[-_][\w-]{16,}+"),
-    _rule("gh github_ xox", r"\b(?:gh[pousr]_|github_pat_|xox[a-z]-)[\w-]{16,}+"),
-)
-
-_HINTS = tuple((hint, rule) for rule in _RULES for hint in rule.hints)
 
 
 class Redactor:
@@ -112,9 +64,10 @@ class Redactor:
     def text(self, text: str) -> str:
         """An error, a reason, a line of a log."""
         if self._usual:
-            lower = text.lower()
-            for rule in dict.fromkeys([rule for hint, rule in _HINTS if hint in lower]):
-                text = rule.pattern.sub(rule.shown, text)
+            text = secret_patterns.hidden(text)
+            if (alike := without_lookalikes(text)) != text:
+                found = secret_patterns.hidden(alike)
+                text = text if found == alike else found  # else its letters stay as they are
         if self._pairs is not None:
             text = self._pairs.sub(rf"\1{HIDDEN}", text)
         for pattern in self._patterns:
@@ -134,9 +87,21 @@ class Redactor:
         return replace(failure, message=message, traceback=traceback)
 
     def is_secret(self, name: str) -> bool:
-        if self._usual and is_secret(name):
+        return (self._usual and is_secret(name)) or self._is_declared(name)
+
+    def _is_declared(self, name: str) -> bool:
+        if self._names is None:
+            return False
+        if self._names.match(_folded(name)) is not None:
             return True
-        return self._names is not None and self._names.match(_folded(name)) is not None
+        return not name.isascii() and bool(self._names.match(_folded(without_lookalikes(name))))
+
+    def _hides(self, name: str, item: Any) -> bool:
+        """A number of tokens is shown, where nobody has declared it secret."""
+        if not self._usual or not is_secret(name):
+            return self._is_declared(name)
+        is_count = type(item) in (int, float) and _COUNTED.search(_folded(name)) is not None
+        return not is_count or self._is_declared(name)
 
     def _shown(self, value: Any, depth: int, *, by_name: bool) -> Any:
         if isinstance(value, str):
@@ -144,17 +109,49 @@ class Redactor:
         if depth > DEPTH_LIMIT:
             return HIDDEN
         if isinstance(value, Mapping):
+            named = by_name and self._is_named_secret(value)
             return {
                 self.text(name): HIDDEN
-                if by_name and self.is_secret(name)
+                if by_name and (self._hides(name, item) or (named and name.lower() == _VALUE_OF))
                 else self._shown(item, depth + 1, by_name=by_name)
                 for name, item in ((str(name), item) for name, item in value.items())
             }
         if isinstance(value, bytes | bytearray):
             return self.text(value.decode(errors="backslashreplace"))
         if isinstance(value, Sequence | set | frozenset):
-            return [self._shown(item, depth + 1, by_name=by_name) for item in value]
+            return self._items_shown(value, depth + 1, by_name=by_name)
         return value
+
+    def _items_shown(self, items: Iterable[Any], depth: int, *, by_name: bool) -> list[Any]:
+        shown, before = list[Any](), None
+        for item in items:
+            if by_name and self._is_flag(before):
+                shown.append(HIDDEN)
+            elif by_name and self._is_pair(item):
+                shown.append([self.text(item[0]), HIDDEN])
+            else:
+                shown.append(self._shown(item, depth, by_name=by_name))
+            before = item
+        return shown
+
+    def _is_flag(self, item: Any) -> bool:
+        """Say whether an item of a list of arguments is an option whose value comes next."""
+        if not isinstance(item, str) or not item.startswith("--"):
+            return False
+        return _FLAG.fullmatch(item) is not None and self.is_secret(item)
+
+    def _is_pair(self, item: Any) -> bool:
+        """Say whether an item of a list is a name and its value, as headers and forms are kept."""
+        return (
+            isinstance(item, list | tuple)
+            and len(item) == 2
+            and isinstance(item[0], str)
+            and self._hides(item[0], item[1])
+        )
+
+    def _is_named_secret(self, value: Mapping[Any, Any]) -> bool:
+        names = [item for name, item in value.items() if str(name).lower() in _NAMES]
+        return any(isinstance(name, str) and self.is_secret(name) for name in names)
 
 
 def _pairs_of(folded: Iterable[str]) -> re.Pattern[str] | None:
@@ -163,7 +160,7 @@ def _pairs_of(folded: Iterable[str]) -> re.Pattern[str] | None:
     names = [r"[-_. ]?".join(_letter(mark) for mark in name) for name in sorted(folded)]
     if not names:
         return None
-    return re.compile(rf"(?i)(?<![A-Za-z0-9])((?:{'|'.join(names)}){_BETWEEN}){_VALUE}")
+    return re.compile(rf"(?i)(?<![A-Za-z0-9])((?:{'|'.join(names)}){BETWEEN}){VALUE}")
 
 
 def _letter(mark: str) -> str:
@@ -180,12 +177,17 @@ def redacted(value: Any) -> Any:
 
 def is_secret(name: str) -> bool:
     """By the usual names."""
-    return _is_secret(name) if len(name) <= 64 else _SECRET.search(_folded(name)) is not None
+    return _is_secret(name) if len(name) <= 64 else _looks_secret(name)
 
 
 @lru_cache(maxsize=4096)
 def _is_secret(name: str) -> bool:
-    return _SECRET.search(_folded(name)) is not None
+    return _looks_secret(name)
+
+
+def _looks_secret(name: str) -> bool:
+    plain = without_lookalikes(name)
+    return _SECRET.search(_folded(plain)) is not None or _PASS.search(plain) is not None
 
 
 def _folded(name: str) -> str:

@@ -1,0 +1,52 @@
+"""Letters that look like Latin ones, turned into these: only to search, never to show.
+
+A text is folded mark by mark, so that the time is that of its length whatever it holds: to
+normalise a whole text sorts its accents, and a hostile one makes that slow.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+
+_CYRILLIC = "авсԁеёнһіјкӏмпорѕтуѵԛԝхзг", "abcdeehhijklmnopstuvqwxzr"
+_GREEK = "αβεικλνοпρτυχωγησ", "abeiklvonptuxwyno"
+_ARMENIAN = "ոսօհգցԁ", "nuohqgd"
+_OTHERS = "ɑɡıʟɴʀᴛɪᴋᴡᴏᴘꜱᴀᴇᴅ", "agilnrtikwopsaed"
+_MARKS = "‐‑‒–—−∶꞉﹕﹦", "------:::="
+
+_ALIKE: Mapping[str, str] = {
+    mark: latin
+    for look, like in (_CYRILLIC, _GREEK, _ARMENIAN, _OTHERS, _MARKS)
+    for mark, latin in zip(look, like, strict=True)
+}
+_DROPPED = frozenset({"Mn", "Me", "Cf"})  # accents, and marks that are not seen at all
+
+
+class _Folded(dict[int, str]):
+    """What each mark becomes, worked out when it is first met; there are as many as Unicode has."""
+
+    def __missing__(self, code: int) -> str:
+        self[code] = made = _folded(chr(code))
+        return made
+
+
+def _folded(mark: str) -> str:
+    if mark.isascii():
+        return mark
+    if (alike := _ALIKE.get(mark.lower())) is not None:
+        return alike.upper() if mark.isupper() else alike
+    parts = unicodedata.normalize("NFKD", mark)
+    return "".join(
+        _ALIKE.get(part.lower(), part)
+        for part in parts
+        if unicodedata.category(part) not in _DROPPED
+    )
+
+
+_TABLE = _Folded()
+
+
+def folded(text: str) -> str:
+    """Return the text with letters that look Latin as Latin ones, without accents."""
+    return text if text.isascii() else text.translate(_TABLE)
