@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.domain.redaction import DEPTH_LIMIT, HIDDEN, Redactor, redacted
+from holdfast.domain.redaction import DEPTH_LIMIT, Redactor, redacted
+from holdfast.domain.secret_patterns import HIDDEN
 from holdfast.domain.task import Failure, Kind
 
 SECRET = [
