@@ -115,6 +115,8 @@ class Settings(BaseSettings):
     tokens: Path | None = None  # the file of `holdfast tokens`
     rate_limit: float = Field(default=2000.0, gt=0)  # requests a second of one token
     body_limit: int = Field(default=8 * 1024 * 1024, ge=1024)  # bytes of a request
+    wait_limit: int = Field(default=400, ge=1)  # requests of one token that wait for results
+    connection_limit: int = Field(default=2000, ge=16)  # of one process
     pool_limit: int = Field(default=32, ge=1, le=1000)  # worker processes that a service starts
 
     @field_validator("namespace")

@@ -13,11 +13,12 @@ from msgspec.structs import replace
 
 from holdfast import Context
 from holdfast.domain.errors import StoreUnavailable
-from holdfast.server import serve, sse, watching
+from holdfast.server import revocation, sse, watching
 from holdfast.server import tokens as tk
 from holdfast.server.routes import plans, task_events
 from holdfast.server.sse import Position
 from holdfast.server.tokens import Role
+from holdfast.settings import load
 from holdfast.testing.clock import ManualClock
 from tests.server import conftest
 from tests.server.conftest import Served, declared
@@ -194,7 +195,7 @@ def refusal(client: httpx.Client) -> tuple[int, str]:
 
 
 def test_most_connections_are_left_to_those_who_do_not_stay() -> None:
-    assert watching.STREAMS_MAX <= serve.CONNECTIONS_MAX // 2
+    assert load().connection_limit // 2 >= watching.STREAMS_MAX
 
 
 def test_streams_of_every_kind_are_counted(
@@ -265,6 +266,20 @@ def test_a_stream_ends_when_its_token_was_revoked_or_changed(
         assert next(lines)
         service._given = tk.Tokens(changed(token))
         assert ends(lines)
+
+
+def test_a_stream_does_not_outlive_its_token_until_the_next_sign_of_life(
+    server: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(revocation, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(sse, "BEAT_SECONDS", 3600.0)
+    service = server.service
+    with client_of(server, "viewer") as client, client.stream("GET", ALERTS) as answer:
+        lines = answer.iter_lines()
+        assert any("not-durable" in line for line in lines), "there is nothing else to tell"
+        service._given = tk.Tokens([one for one in service._given if one.name != "viewer"])
+        assert list(lines) == [""], "it ends"
+    assert service.watch.room.taken == 0
 
 
 def test_a_stream_ends_when_its_token_expires(

@@ -6,12 +6,13 @@ import asyncio
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import Path
+from fastapi import Path, Request
+from starlette.requests import ClientDisconnect
 
 from holdfast.domain.errors import InvalidInput, TaskNotFound
 from holdfast.domain.task import Task
 from holdfast.ports import Detail, Peek
-from holdfast.server.access import Caller, foreign
+from holdfast.server.access import Caller, Unauthenticated, foreign
 from holdfast.server.service import Service
 
 TaskId = Annotated[
@@ -45,18 +46,35 @@ def _sound(task_id: str) -> str:
     return task_id
 
 
-async def rested(service: Service, task_id: str, seconds: float) -> Peek | None:
-    """Until the task has come to rest; None: not within that time, or the service stops."""
-    if seconds <= 0:
-        return None
+async def rested(
+    service: Service, request: Request, task_id: str, seconds: float, revoked: asyncio.Event
+) -> Peek | None:
+    """Wait until the task has come to rest; None: not within that time, or the service stops.
+
+    The wait ends as well when its client has gone, or ``revoked`` is set."""
     waiting = asyncio.create_task(service.app.waiters.rested(task_id))
     stop = asyncio.create_task(service.stopping.wait())
+    leave = asyncio.create_task(_gone(request))
+    end = asyncio.create_task(revoked.wait())
+    running = {waiting, stop, leave, end}
     try:
-        await asyncio.wait({waiting, stop}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        return waiting.result() if waiting.done() else None
+        await asyncio.wait(running, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if end.done():
+            raise Unauthenticated("this token was revoked, or has expired; the task is kept")
+        if waiting.done():
+            return waiting.result()
+        if leave.done():
+            raise ClientDisconnect
+        return None
     finally:
-        waiting.cancel()
-        stop.cancel()
+        for task in running:
+            task.cancel()
+
+
+async def _gone(request: Request) -> None:
+    """Wait until the client has hung up. Its body was read before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def moment(text: str | None, what: str) -> float | None:

@@ -54,6 +54,31 @@ class TooManyOfToken(TooManyStreams):
     code = "too-many-streams-of-token"
 
 
+class TooManyWaits(HoldfastError):
+    """Of this process."""
+
+    code = "too-many-waits"
+
+    def __init__(self, limit: int, says: str = "{} requests wait for a result here") -> None:
+        super().__init__(f"{says.format(limit)} already; ask with waitSeconds 0, or try again")
+
+
+class TooManyWaitsOfToken(TooManyWaits):
+    """Of one token: another may still have room."""
+
+    code = "too-many-waits-of-token"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit, "{} requests of this token wait for a result")
+
+
+class Overloaded(HoldfastError):
+    code = "overloaded"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"{limit} requests are under way here already; try again later")
+
+
 class UnknownType(HoldfastError):
     code = "unknown-type"
 
@@ -102,6 +127,9 @@ _STATUSES: tuple[tuple[type[HoldfastError], int], ...] = (
     (Stopping, 503),
     (TooManyOfToken, 429),
     (TooManyStreams, 503),
+    (TooManyWaitsOfToken, 429),
+    (TooManyWaits, 503),
+    (Overloaded, 503),
     (UnknownType, 404),
     (NoSuchTenant, 404),
     (err.PayloadTooLarge, 413),

@@ -15,11 +15,11 @@ from uvicorn import Config
 from holdfast.domain.errors import InvalidInput
 from holdfast.server import tokens as tk
 from holdfast.server.api import bare_api
+from holdfast.server.edge import Edge
 from holdfast.server.service import Service
 from holdfast.settings import Settings
 
 BACKLOG = 1024
-CONNECTIONS_MAX = 800  # below the 1024 open files that many systems allow
 HEAD_MAX_BYTES = 64 * 1024  # and of what may stand behind a body
 ARRIVE_SECONDS = 60.0  # for a whole request, from its first byte
 KEEP_ALIVE_SECONDS = 15
@@ -143,7 +143,7 @@ async def _stop(
 
 def _config(service: Service) -> Config:
     return Config(
-        bare_api(service, None),
+        Edge(bare_api(service, None), requests_max=service.settings.connection_limit),
         http=_protocol(),
         ws="none",
         lifespan="off",  # the service is opened before and closed after
@@ -153,7 +153,6 @@ def _config(service: Service) -> Config:
         proxy_headers=False,  # anybody could write there where he comes from
         server_header=False,
         backlog=BACKLOG,
-        limit_concurrency=CONNECTIONS_MAX,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=FINISH_SECONDS,
         h11_max_incomplete_event_size=HEAD_MAX_BYTES,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
@@ -44,6 +44,9 @@ from holdfast.server.access import (
 from holdfast.server.limits import Rates
 from holdfast.server.lines import Lines
 from holdfast.server.pool import NoPool, Pool
+from holdfast.server.problems import TooManyWaits, TooManyWaitsOfToken
+from holdfast.server.quotas import Quota
+from holdfast.server.revocation import Revocations
 from holdfast.server.shared import Looks
 from holdfast.server.watching import Watch
 from holdfast.settings import Settings
@@ -82,6 +85,13 @@ class Service:
         self._given = tk.Tokens(tokens)
         self._file = tk.TokenFile(app.settings.tokens) if app.settings.tokens else None
         self._rates = Rates()
+        self._revocations = Revocations(self._of_id)
+        self.waits = Quota(
+            total=self.settings.connection_limit // 2,
+            of_token=self.settings.wait_limit,
+            full=TooManyWaits,
+            token_full=TooManyWaitsOfToken,
+        )
         self.looks = Looks(app.clock.steady)
         self.lines = Lines(app.clock.steady)
 
@@ -103,6 +113,7 @@ class Service:
             monitoring.cancel()
             await asyncio.gather(monitoring, return_exceptions=True)
             await self.watch.close()
+            await self._revocations.close()
             await self.looks.close()
             await self.pool.close()
 
@@ -226,20 +237,31 @@ class Service:
 
     def stream(self, caller: Caller, source: AsyncIterator[bytes]) -> StreamingResponse:
         """To a caller who stays, until the service stops or the token counts no more."""
-        token = self._of_id(caller.token_id)
-        if token is None:
-            raise Unauthenticated("this token is not known, or has expired")
-        leave = self.watch.room.take(token.id)
+        token = self._token_of(caller)
+        until_end = ExitStack()
+        until_end.callback(self.watch.room.take(token.id))
+        revoked = until_end.enter_context(self._revocations.watch(token))
         self.metrics.sse_streams.inc()
-
-        def ended() -> None:
-            self.metrics.sse_streams.dec()
-            leave()
+        until_end.callback(self.metrics.sse_streams.dec)
 
         def is_welcome() -> bool:
             return self._of_id(token.id) == token
 
-        return sse.Stream(sse.beating(source, self.stopping, is_welcome), ended)
+        parts = sse.beating(source, self.stopping, revoked, is_welcome)
+        return sse.Stream(parts, until_end.close)
+
+    @contextmanager
+    def waiting(self, caller: Caller) -> Iterator[asyncio.Event]:
+        """Keep a place for one who waits; what is yielded is set when the token counts no more."""
+        token = self._token_of(caller)
+        with self.waits.place(token.id), self._revocations.watch(token) as revoked:
+            yield revoked
+
+    def _token_of(self, caller: Caller) -> tk.Token:
+        token = self._of_id(caller.token_id)
+        if token is None:
+            raise Unauthenticated("this token is not known, or has expired")
+        return token
 
     def _of_id(self, token_id: str) -> tk.Token | None:
         now = self.app.clock.now()

@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from holdfast.domain.errors import InvalidInput
 
-BEAT_SECONDS = 15.0  # proxies close what is silent for longer; a revoked token reads no longer
+BEAT_SECONDS = 15.0  # proxies close what is silent for longer
 STREAM_SECONDS = 3600.0  # then it ends, and the client goes on with the last id
 MEDIA_TYPE = "text/event-stream"
 
@@ -93,20 +93,23 @@ class Stream(StreamingResponse):
 
 
 async def beating(
-    source: AsyncIterator[bytes], stopping: asyncio.Event, is_welcome: Callable[[], bool]
+    source: AsyncIterator[bytes],
+    stopping: asyncio.Event,
+    revoked: asyncio.Event,
+    is_welcome: Callable[[], bool],
 ) -> AsyncGenerator[bytes, None]:
     """Until the source, the service, its time or the reader's right to read has come to an end."""
     ends = asyncio.get_running_loop().time() + STREAM_SECONDS
-    stop = asyncio.create_task(stopping.wait())
+    stop, end = (asyncio.create_task(event.wait()) for event in (stopping, revoked))
     following: asyncio.Task[bytes] | None = None
     try:
         yield b"retry: 1000\n\n"
         while not stopping.is_set() and asyncio.get_running_loop().time() < ends:
             following = following or asyncio.create_task(_next(source))
             await asyncio.wait(
-                {following, stop}, timeout=BEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                {following, stop, end}, timeout=BEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED
             )
-            if not is_welcome():
+            if end.done() or not is_welcome():
                 return
             if not following.done():
                 yield b": still here\n\n"
@@ -118,7 +121,7 @@ async def beating(
                 return
     finally:
         # Beside: who has gone is cancelled anew at every await.
-        ending = asyncio.create_task(_close(source, stop, following))
+        ending = asyncio.create_task(_close(source, stop, end, following))
         _ENDING.add(ending)
         ending.add_done_callback(_ENDING.discard)
         await asyncio.shield(ending)

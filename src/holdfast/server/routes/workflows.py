@@ -67,9 +67,17 @@ async def apply(
 ) -> Response:
     """200 with the result when it is there in time; 202 with the id when it is not, or when the
     task waits for a person; 409 when it was cancelled or rolled back. In each case it is kept."""
-    service, caller = service_of(request), caller_of(request)
-    task_id = await submit(service, caller, work, key=idempotency_key, traceparent=traceparent)
-    peek = await rested(service, task_id, work.wait_seconds) or await _look(service, task_id)
+    service, caller, seconds = service_of(request), caller_of(request), work.wait_seconds
+    peek: Peek | None = None
+    if seconds > 0:
+        with service.waiting(caller) as revoked:  # a place first: who is refused submits nothing
+            task_id = await submit(
+                service, caller, work, key=idempotency_key, traceparent=traceparent
+            )
+            peek = await rested(service, request, task_id, seconds, revoked)
+    else:
+        task_id = await submit(service, caller, work, key=idempotency_key, traceparent=traceparent)
+    peek = peek or await _look(service, task_id)
     if peek is None:
         return sc.answer(202, {"taskId": task_id, "status": "pending", "taskStatus": None})
     return _as_it_stands(service, peek)

@@ -1,0 +1,117 @@
+"""Those who wait for a result: for as long as they are there, and not too many at once."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import httpx
+import pytest
+
+from holdfast.server import revocation
+from holdfast.server import tokens as tk
+from holdfast.testing.servers.waiting import until
+from tests.server.conftest import declared
+from tests.server.listening import BOUND_SECONDS, Listening, listening
+from tests.server.wire import APPLY, JSON, Told, ask, head, heard, kept
+
+LONG = b'{"type": "mail.send", "payload": "ann", "waitSeconds": 120}'
+PLACES = 3
+HEALTH = ("/livez", "/readyz", "/metrics")
+ALERTS = "/internal/alerts/events"
+
+
+@pytest.fixture
+def server() -> Iterator[Listening]:
+    """Without a worker: a result never comes."""
+    with listening(declared(wait_limit=PLACES, connection_limit=16), workers=0) as served:
+        yield served
+
+
+def wait_for_result(served: Listening, name: str = "admin") -> socket.socket:
+    line = socket.create_connection((served.host, served.port), timeout=BOUND_SECONDS)
+    sent = head(served, "POST", APPLY, JSON, f"content-length: {len(LONG)}") + LONG
+    ours, theirs = served.tokens["admin"].encode(), served.tokens[name].encode()
+    line.sendall(sent.replace(ours, theirs))
+    return line
+
+
+def until_waiting(served: Listening, count: int) -> None:
+    until(lambda: served.service.waits.taken == count, f"{count} wait", seconds=BOUND_SECONDS)
+
+
+def test_a_wait_ends_when_its_client_hangs_up(server: Listening) -> None:
+    for round_of in range(1, 4):
+        lines = [wait_for_result(server) for _ in range(PLACES)]
+        until_waiting(server, PLACES)
+        for line in lines:
+            line.close()
+        until_waiting(server, 0)
+        assert kept(server) == PLACES * round_of, "what was accepted is kept"
+    assert not server.app.waiters._waiting
+
+
+def test_a_wait_that_nobody_is_left_for_is_counted_as_such(server: Listening) -> None:
+    wait_for_result(server).close()
+    counted = 'route="/api/workflows/apply",status="499"'
+    until(lambda: counted in metrics(server), "it is counted", seconds=BOUND_SECONDS)
+
+
+def metrics(served: Listening) -> str:
+    return httpx.get(f"{served.url}/metrics", headers=served.bearer()).text
+
+
+def test_one_token_cannot_take_all_places_to_wait_in(server: Listening) -> None:
+    with ExitStack() as open_ones:
+        for _ in range(PLACES):
+            open_ones.enter_context(wait_for_result(server))
+        until_waiting(server, PLACES)
+        refused = ask(server, "POST", APPLY, LONG)
+        assert (refused.status, refused.code) == (429, "too-many-waits-of-token")
+        assert int(refused.headers["retry-after"]) >= 1
+        assert kept(server) == PLACES, "who is refused has submitted nothing"
+        assert ask(server, "POST", APPLY, LONG.replace(b"120", b"0")).status == 202
+        open_ones.enter_context(wait_for_result(server, "operator"))
+        until_waiting(server, PLACES + 1)
+
+
+def test_all_tokens_together_leave_connections_to_others(server: Listening) -> None:
+    with ExitStack() as open_ones:
+        for name in ("operator", "of-t-1", "admin"):
+            for _ in range(2 if name == "admin" else PLACES):
+                open_ones.enter_context(wait_for_result(server, name))
+        until_waiting(server, 8)
+        refused = ask(server, "POST", APPLY, LONG)
+        assert (refused.status, refused.code) == (503, "too-many-waits")
+
+
+def test_health_is_answered_when_nothing_else_is(server: Listening) -> None:
+    with ExitStack() as open_ones:
+        client = open_ones.enter_context(httpx.Client(base_url=server.url, timeout=BOUND_SECONDS))
+        for _ in range(16):
+            stream: Any = client.stream("GET", ALERTS, headers=server.bearer())
+            assert open_ones.enter_context(stream).status_code == 200
+        refused = client.get("/api/tasks", headers=server.bearer())
+        assert (refused.status_code, refused.json()["code"]) == (503, "overloaded")
+        assert refused.headers["retry-after"]
+        answers = {path: client.get(path, headers=server.bearer()) for path in HEALTH}
+        assert {path: one.status_code for path, one in answers.items()} == dict.fromkeys(
+            HEALTH, 200
+        )
+    until(lambda: ask(server, "GET", "/api/tasks").status == 200, "there is room again")
+
+
+@pytest.mark.parametrize("is_kept", [False, True], ids=["revoked", "changed"])
+def test_a_wait_ends_when_its_token_counts_no_more(
+    server: Listening, monkeypatch: pytest.MonkeyPatch, is_kept: bool
+) -> None:
+    monkeypatch.setattr(revocation, "LOOK_SECONDS", 0.02)
+    service = server.service
+    with wait_for_result(server, "of-t-1") as line, wait_for_result(server, "admin"):
+        until_waiting(server, 2)
+        others = [one for one in service._given if one.name != "of-t-1"]
+        changed = [tk.make("of-t-1", tk.Role.VIEWER)[0]] if is_kept else []
+        service._given = tk.Tokens([*others, *changed])
+        told = Told(heard(line))
+        assert (told.status, told.code) == (401, "unauthenticated")
+        assert service.waits.taken == 1, "the other one waits on"
