@@ -15,6 +15,7 @@ def test_the_defaults_are_those_of_the_documents() -> None:
     assert settings.namespace == "executor"
     assert (settings.lease, settings.stage_timeout) == (30, 9000)
     assert (settings.checkpoint_ttl, settings.keep) == (7 * 86_400, 30 * 86_400)
+    assert settings.tenant_lock == 9000
     assert settings.fallback == "none"
 
 

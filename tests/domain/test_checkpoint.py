@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.domain import checkpoint as ckpt
 from holdfast.domain import decide, operate
-from holdfast.domain.checkpoint import DATA_LIMIT_BYTES, FAILURES_KEPT, Checkpoint, Verdict
+from holdfast.domain.checkpoint import DATA_LIMIT_BYTES, Checkpoint, Verdict
 from holdfast.domain.errors import (
     CheckpointTooLarge,
     HoldfastError,
@@ -128,6 +128,7 @@ def test_no_bytes_break_the_reader_in_another_way(body: bytes) -> None:
 
 
 def test_custom_data_has_a_limit() -> None:
+    assert DATA_LIMIT_BYTES == 64 * 1024
     fits = {"x": "y" * (DATA_LIMIT_BYTES - len(b'{"x":""}'))}
     ckpt.encode(saved(custom_data=fits))
     with pytest.raises(CheckpointTooLarge) as refused:
@@ -173,9 +174,9 @@ def test_a_failure_is_added_and_moves_nothing() -> None:
 
 def test_the_last_failures_are_kept_without_their_tracebacks() -> None:
     found = saved().failure_history
-    for attempt in range(FAILURES_KEPT + 3):
+    for attempt in range(13):
         found = ckpt.remember(found, failure(attempt=attempt))
-    assert [f.attempt for f in found] == list(range(3, FAILURES_KEPT + 3))
+    assert [f.attempt for f in found] == list(range(3, 13))
     assert not any(f.traceback for f in found)
 
 
