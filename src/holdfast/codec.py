@@ -14,6 +14,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic_core import PydanticSerializationError
 
+from holdfast.domain.error_text import text_of
 from holdfast.domain.errors import (
     DeclarationError,
     HoldfastError,
@@ -27,6 +28,7 @@ from holdfast.domain.errors import (
 T = TypeVar("T")
 
 DEPTH_LIMIT = 64
+MESSAGE_LIMIT_CHARS = 2_000  # of an error of the type's own code
 _INT_LIMIT = 2**63
 
 
@@ -70,7 +72,8 @@ class Codec(Generic[T]):
             said = f"{_path(self.what, first['loc'])}: {first['msg']}"
             raise SerialisationError(f"stored value is no {self.declared!r}: {said}") from error
         except Exception as error:  # the type's own code, too, may raise anything
-            raise SerialisationError(f"stored value is no {self.declared!r}: {error}") from error
+            said = text_of(error, MESSAGE_LIMIT_CHARS)
+            raise SerialisationError(f"stored value is no {self.declared!r}: {said}") from error
 
     def schema(self) -> dict[str, Any]:
         """Its JSON schema."""
@@ -94,9 +97,10 @@ class Codec(Generic[T]):
             first = error.errors(include_url=False)[0]
             raise InvalidPayload(_path(what, first["loc"]), first["msg"]) from error
         except (PydanticSerializationError, RecursionError, ValueError) as error:
-            raise NotJson(what, str(error)) from error
+            raise NotJson(what, text_of(error, MESSAGE_LIMIT_CHARS)) from error
         except Exception as error:  # of the type's own code
-            raise InvalidPayload(what, f"{type(error).__name__}: {error}") from error
+            said = f"{type(error).__name__}: {text_of(error, MESSAGE_LIMIT_CHARS)}"
+            raise InvalidPayload(what, said) from error
 
     def _plain_typed(self, adapter: TypeAdapter[Any], value: Any, what: str) -> Any:
         valid = adapter.validate_python(value, strict=self._scalar or None)

@@ -270,7 +270,7 @@ async def test_nothing_that_a_plain_function_raises_ends_the_worker(
     await engine.drain()
     failure = (await handle.info()).failure
     assert failure is not None
-    assert error.__name__ in failure.message
+    assert error.__name__ in failure.error
 
 
 async def test_a_stage_is_heard_of_every_ten_seconds_however_long_the_lease(

@@ -12,15 +12,17 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from holdfast.app import Holdfast
 from holdfast.cli import hiding
 from holdfast.cli.exits import Exit
 from holdfast.cli.logs import log_everything
+from holdfast.runtime.failures import summary
 from holdfast.runtime.held import Held
+from holdfast.runtime.interrupts import is_from_signal
 
 LOST_LEASE = 70  # a plain function runs on without its lease: only the end of the process stops it
 GIVE_BACK_SECONDS = 2.0
@@ -142,6 +144,21 @@ def on_signals() -> tuple[asyncio.Event, asyncio.Event]:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop)
     return asked, urged
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """Run until the work is done. An exit or interrupt that a task of a stage raises would end the
+    loop; it is that stage's failure, and the loop goes on."""
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        loop = runner.get_loop()
+        main = loop.create_task(work)
+        while not main.done():
+            try:
+                loop.run_until_complete(main)
+            except (SystemExit, KeyboardInterrupt) as error:
+                if main.done() or is_from_signal(error):
+                    raise
+                log.error("a task that a stage has started raised %s", summary(error))
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -16,7 +16,7 @@ import typer
 
 from holdfast.app import Holdfast
 from holdfast.cli import options as opt
-from holdfast.cli.crew import Crew, log_for, loop_factory, on_signals
+from holdfast.cli.crew import Crew, log_for, on_signals, run
 from holdfast.cli.exits import Exit
 from holdfast.cli.installed import check_server
 from holdfast.cli.loader import load_app_on
@@ -99,8 +99,7 @@ def serve(
         tethered=tethered,
         command=(*command, *worker_options(slots, queues, url)),
     )
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_serve(loaded, wanted))
+    run(_serve(loaded, wanted))
     return Exit.OK
 
 

@@ -9,7 +9,7 @@ import typer
 
 from holdfast.app import Holdfast
 from holdfast.cli import options as opt
-from holdfast.cli.crew import Crew, log_for, loop_factory, on_signals
+from holdfast.cli.crew import Crew, log_for, on_signals, run
 from holdfast.cli.exits import Exit
 from holdfast.cli.loader import load_app_on
 from holdfast.cli.logs import log_everything
@@ -47,8 +47,7 @@ def worker(
         return run_reloading(["worker", app, *worker_options(slots, queues, url)])
     loaded = load_app_on(app, url)
     log_for(loaded)
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_work(loaded, slots, queue_names(queues), tethered=tethered))
+    run(_work(loaded, slots, queue_names(queues), tethered=tethered))
     return Exit.OK
 
 

@@ -30,9 +30,11 @@ from holdfast.ports.tracing import NO_TRACER, Span, Tracer
 from holdfast.registry import StageDef, UndoDef
 from holdfast.runtime import failures
 from holdfast.runtime.context import Context
+from holdfast.runtime.forks import Guarded
 from holdfast.runtime.held import Held, Stop
+from holdfast.runtime.interrupts import is_from_signal, pass_on
 from holdfast.runtime.meter import DONE, FAILED, SNOOZED, UNDO_FAILED, UNDONE
-from holdfast.runtime.threads import Threads
+from holdfast.runtime.threads import Raised, Threads
 from holdfast.runtime.timing import Deadlines
 
 log = logging.getLogger("holdfast.executor")
@@ -67,14 +69,17 @@ class Attempts:
         deadlines: Deadlines,
         grace_seconds: float,
         took: Callable[[str, str, str, float], None],
+        closing: Callable[[], bool] = lambda: True,
         tracer: Tracer = NO_TRACER,
     ) -> None:
+        """``closing``: the loop ends, so a cancel that nobody here asked for comes from there."""
         self._clock = clock
         self._chance = chance
         self._threads = threads
         self._deadlines = deadlines
         self._grace_seconds = grace_seconds
         self._took = took
+        self._closing = closing
         self._tracer = tracer
 
     def run(
@@ -126,15 +131,12 @@ class Attempts:
             data = dict(context.data)
             if data:
                 _check_data(data)
-        except asyncio.CancelledError as error:
-            ended = self._stopped(error, stage, at, started_at)
         except Snooze as error:
             ended = self._snoozed(error, stage, context, at, started_at, undo=function is not stage)
-        except (Exception, SystemExit) as error:
-            if held.stop is not None:  # it may be what became of our own cancel
-                ended = self._stopped(error, stage, at, started_at)
-            else:
-                ended = self._failed(error, stage, at.task, started_at)
+        except Raised as carried:
+            ended = self._failed(carried.error, stage, at.task, started_at)
+        except BaseException as error:
+            ended = self._raised(error, stage, at, started_at)
         else:
             took = clock.steady() - started
             if function is not None:
@@ -156,7 +158,7 @@ class Attempts:
     ) -> Coroutine[Any, Any, Any]:
         arguments = (context, at.payload) if function.takes_payload else (context,)
         if function.is_async:
-            return self._awaited(stage, function.call(*arguments), at.held, ends)
+            return self._awaited(stage, Guarded(function.call(*arguments)), at.held, ends)
         return self._in_thread(stage, partial(function.call, *arguments), at.held, ends)
 
     async def _awaited(self, stage: StageDef, call: Awaitable[Any], held: Held, ends: float) -> Any:
@@ -209,6 +211,20 @@ class Attempts:
             now=self._clock.now,
         )
 
+    def _raised(
+        self, error: BaseException, stage: StageDef, at: Standing, started_at: float
+    ) -> Failed | None:
+        """What a stage raises is its own failure, unless it comes from outside of the stage."""
+        if isinstance(error, GeneratorExit) and not _runs_in(at.held.run):
+            raise error  # the run itself is being closed
+        if is_from_signal(error):
+            pass_on(error)
+            return None
+        # It may be what became of our own cancel.
+        if at.held.stop is not None or isinstance(error, asyncio.CancelledError):
+            return self._stopped(error, stage, at, started_at)
+        return self._failed(error, stage, at.task, started_at)
+
     def _stopped(
         self, error: BaseException, stage: StageDef, at: Standing, started_at: float
     ) -> Failed | None:
@@ -221,7 +237,9 @@ class Attempts:
                 current.uncancel()
             return None
         if current.cancelling():
-            raise error  # the loop itself is closing
+            if self._closing():
+                raise error  # the loop itself is closing
+            current.uncancel()  # the stage has cancelled its own run
         return self._failed(error, stage, at.task, started_at)
 
     def _snoozed(
@@ -246,9 +264,12 @@ class Attempts:
             data = dict(context.data)
             if data:
                 _check_data(data)
-        except Exception as error:
+            delay_seconds = float(asked.delay_seconds)
+        except AttributeError:  # of a subclass that does not call its base: no delay is known
+            return self._failed(asked, stage, at.task, started_at)
+        except BaseException as error:
             return self._failed(error, stage, at.task, started_at)
-        return Snoozed(data=data, started_at=started_at, delay_seconds=asked.delay_seconds)
+        return Snoozed(data=data, started_at=started_at, delay_seconds=delay_seconds)
 
     def _failed(
         self, error: BaseException, stage: StageDef, task: Task, started_at: float
@@ -258,11 +279,11 @@ class Attempts:
         return Failed(
             failure=failure,
             started_at=started_at,
-            retry_seconds=self._retry_seconds(error, stage, task),
+            retry_seconds=self._retry_seconds(failures.deciding(error), stage, task),
         )
 
     def _retry_seconds(self, error: BaseException, stage: StageDef, task: Task) -> float | None:
-        if isinstance(error, RetryAfter):
+        if isinstance(error, RetryAfter) and hasattr(error, "delay_seconds"):
             return error.delay_seconds
         if stage.retry.gives_up(error) or isinstance(error, UNCHANGING):
             return None
@@ -276,6 +297,15 @@ def _tell(span: Span, outcome: Done | Failed | Snoozed | None) -> None:
         span.fail(failure.error, failure.message, failure.traceback)
     elif outcome is not None:
         span.tell(outcome=DONE if isinstance(outcome, Done) else SNOOZED)
+
+
+def _runs_in(run: asyncio.Task[None] | None) -> bool:
+    """Whether this is called in a step of the run, not while its coroutine is being closed."""
+    try:
+        current = asyncio.current_task()
+    except RuntimeError:  # no loop runs
+        return False
+    return current is not None and run in (None, current)
 
 
 def _key(stage: StageDef, at: Standing) -> str:

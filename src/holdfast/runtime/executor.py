@@ -23,6 +23,7 @@ from holdfast.registry import Registry, StageDef, TaskType
 from holdfast.runtime import failures
 from holdfast.runtime.attempt import Attempts, LeaseGone
 from holdfast.runtime.held import Held
+from holdfast.runtime.interrupts import is_from_signal
 
 log = logging.getLogger("holdfast.executor")
 
@@ -231,7 +232,7 @@ class Run(Holding):
             return False
         return task.last_completed >= 0 or task.begun
 
-    def unreadable(self) -> Exception | None:
+    def unreadable(self) -> BaseException | None:
         try:
             self.payload = self.declared.payload.decode(self.claimed.payload)
             if self.claimed.checkpoint is not None:
@@ -240,7 +241,9 @@ class Run(Holding):
             if self.claimed.data is not None and self.data_is_beside():
                 kept = msgspec.json.decode(self.claimed.data, type=dict[str, Any] | None)
                 self.data = self.data if kept is None else kept
-        except Exception as error:  # the user's type reads its own payload
+        except BaseException as error:  # the user's type reads its own payload
+            if is_from_signal(error):
+                raise
             return error
         return None
 

@@ -8,6 +8,17 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from holdfast.runtime import forks
+
+
+class Raised(Exception):
+    """Carries an error that a future or a coroutine cannot: StopIteration, and what is no
+    Exception and would end the event loop."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
 
 class Threads(Protocol):
     async def run(self, call: Callable[[], Any]) -> Any:
@@ -21,13 +32,17 @@ class DaemonThreads:
     async def run(self, call: Callable[[], Any]) -> Any:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        context = contextvars.copy_context()
+        context, began_in = contextvars.copy_context(), forks.generation()
 
         def work() -> None:
+            value: Any = None
+            error: BaseException | None = None
             try:
-                value, error = context.run(call), None
+                value = context.run(call)
             except BaseException as raised:
-                value, error = None, raised
+                error = raised
+            if forks.generation() != began_in:
+                forks.end_child(error)
             if not loop.is_closed():
                 loop.call_soon_threadsafe(_settle, future, value, error)
 
@@ -58,10 +73,7 @@ def _settle(future: asyncio.Future[Any], value: Any, error: BaseException | None
         return
     if error is None:
         future.set_result(value)
-    elif isinstance(error, StopIteration) or not isinstance(error, Exception | SystemExit):
-        # A future cannot carry the one, and the others would end the whole process.
-        said = RuntimeError(f"the function raised {type(error).__name__}: {error}")
-        said.__cause__ = error
-        future.set_exception(said)
-    else:
+    elif isinstance(error, Exception) and not isinstance(error, StopIteration):
         future.set_exception(error)
+    else:
+        future.set_exception(Raised(error))

@@ -17,6 +17,7 @@ from holdfast.domain.transition import Outcome, Transition
 from holdfast.ports import Beat, Claimed, Clock, Store, Topic
 from holdfast.ports.tracing import NO_TRACER, Tracer
 from holdfast.registry import Registry
+from holdfast.runtime import forks
 from holdfast.runtime.attempt import Attempts, LeaseGone
 from holdfast.runtime.committer import Gather
 from holdfast.runtime.declared import Declared
@@ -130,6 +131,7 @@ class Worker:
                 deadlines=self._deadlines,
                 grace_seconds=options.rules.stage_grace_seconds,
                 took=self._meter.add,
+                closing=self._is_closing,
                 tracer=tracer,
             ),
             write=self._write_until_lost,
@@ -148,6 +150,7 @@ class Worker:
         return frozenset(lease for lease, held in self._running.items() if held.in_thread)
 
     async def start(self) -> None:
+        forks.watch(self._loop)
         services = upkeep(self._store, self._clock, self._outages, self._options)
         services += [self._plans.run, self._meter.run, self._orders.run]
         if self._options.schedules:
@@ -431,6 +434,11 @@ class Worker:
             except Exception:
                 log.exception("a service of worker %s failed; it is started again", self.name)
             await sleep(self._clock, SERVICE_REST_SECONDS)
+
+    def _is_closing(self) -> bool:
+        """Whether the loop ends: then all of its tasks are cancelled, not only a run."""
+        claimer = self._claimer
+        return claimer is not None and (claimer.done() or claimer.cancelling() > 0)
 
     def _publish(self, held: Held) -> None:
         """Called from the heartbeat's thread too; the listener is called on the worker's loop."""

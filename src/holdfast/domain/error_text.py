@@ -1,0 +1,66 @@
+"""The text of an exception: a user's class may raise anything while it is asked for its text."""
+
+from __future__ import annotations
+
+NAME_LIMIT_CHARS = 500
+
+
+def text_of(error: BaseException, limit_chars: int) -> str:
+    """Return the message of an error, with the errors of a group behind the group's own."""
+    return clean(_message(error, limit_chars), limit_chars)
+
+
+def qualified_name(cls: type[BaseException]) -> str:
+    """Return the name of an exception's type, with its module."""
+    try:
+        module, name = type.__getattribute__(cls, "__module__"), _name_of(cls)
+        if not isinstance(module, str) or module == "builtins":
+            return clean(name, NAME_LIMIT_CHARS)
+        if module.startswith("holdfast."):
+            module = "holdfast"  # where users know it from
+        return clean(f"{module}.{name}", NAME_LIMIT_CHARS)
+    except BaseException:
+        return "an exception without a name"
+
+
+def leaves_of(error: BaseException, limit: int = 100) -> list[BaseException]:
+    """Return the errors of a group, of groups in it too; an error that is no group is its own."""
+    found: list[BaseException] = []
+    waiting: list[BaseException] = [error]
+    while waiting and len(found) < limit:
+        one = waiting.pop(0)
+        if issubclass(type(one), BaseExceptionGroup):
+            waiting[:0] = BaseExceptionGroup.exceptions.__get__(one)
+        else:
+            found.append(one)
+    return found
+
+
+def clean(text: str, limit_chars: int | None = None) -> str:
+    """A lone surrogate in a message must not make the failure itself impossible to write."""
+    start = str.__getitem__(text, slice(limit_chars))
+    return start.encode(errors="backslashreplace").decode()[:limit_chars]
+
+
+def _message(error: BaseException, limit_chars: int) -> str:
+    if issubclass(type(error), BaseExceptionGroup):
+        leaves = (_summary(leaf, limit_chars) for leaf in leaves_of(error))
+        return "; ".join((_own_text(error), *leaves))
+    return _own_text(error)
+
+
+def _summary(error: BaseException, limit_chars: int) -> str:
+    return f"{qualified_name(type(error))}: {clean(_own_text(error), limit_chars)}"
+
+
+def _own_text(error: BaseException) -> str:
+    try:
+        return str.__str__(str(error))
+    except BaseException as second:
+        return f"its text cannot be read: {_name_of(type(second))}"
+
+
+def _name_of(cls: type[BaseException]) -> str:
+    """Return the name that the class statement gave, whatever a metaclass says."""
+    found: str = type.__dict__["__qualname__"].__get__(cls)
+    return found
