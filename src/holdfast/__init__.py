@@ -59,6 +59,7 @@ from holdfast.domain.errors import (
     TenantsBusy,
     TriggerConflict,
     TriggerNotFound,
+    UnknownQueue,
     UrlRefused,
     WorkerNotFound,
 )
@@ -147,6 +148,7 @@ __all__ = [
     "TriggerHandle",
     "TriggerNotFound",
     "TriggerStatus",
+    "UnknownQueue",
     "UrlRefused",
     "WorkerNotFound",
 ]

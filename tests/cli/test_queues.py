@@ -83,9 +83,13 @@ def test_a_paused_intake_refuses_and_what_was_done_is_in_the_audit(world: World)
     assert entries[1]["reason"] == "full"
 
 
-def test_a_name_that_nothing_has_is_paused_with_a_word_of_warning(world: World) -> None:
+def test_a_name_that_nothing_has_is_paused_with_force_only(world: World) -> None:
     world.send()
-    result = world.cli("queues", "pause", "defualt")
+    refused = world.cli("queues", "pause", "defualt")
+    assert refused.exit_code == Exit.INVALID
+    assert refused.stderr.strip().endswith("[unknown-queue]")
+    assert [one["queue"] for one in world.json("queues", "list")["queues"]] == ["default"]
+    result = world.cli("queues", "pause", "defualt", "--force")
     assert result.exit_code == Exit.OK
     assert "is it spelt right?" in result.stderr
     assert world.json("queues", "resume", "defualt")["known"] is True, "a switch has it"
@@ -101,7 +105,7 @@ def test_a_queue_that_cannot_be_paused_is_refused(world: World, name: str) -> No
 
 def test_a_queue_that_only_a_switch_names_is_listed(world: World) -> None:
     world.upgrade()
-    world.cli("queues", "pause", "mail")
+    world.cli("queues", "pause", "mail", "--force")
     told = world.cli("queues", "list").stdout
     assert "mail" in told
     assert "default" in told

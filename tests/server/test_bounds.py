@@ -249,7 +249,7 @@ async def test_many_who_verify_the_chain_share_one_walk(
 async def test_each_head_is_compared_by_itself(idle: Served) -> None:
     client, path = idle.client(), "/internal/audit/verify"
     for queue in ("a", "b", "c"):
-        await client.post(f"/internal/queues/{queue}/intake/pause")
+        await client.post(f"/internal/queues/{queue}/intake/pause", json={"force": True})
     head = (await client.get(path)).json()["head"]
     number = int(head.partition(":")[0])
     for noted, broken_at in (
@@ -265,7 +265,7 @@ async def test_each_head_is_compared_by_itself(idle: Served) -> None:
 async def test_a_head_that_is_newer_than_the_walk_is_known(still: Served) -> None:
     client, path = still.client(), "/internal/audit/verify"
     await client.get(path)
-    await client.post("/internal/queues/a/intake/pause")
+    await client.post("/internal/queues/a/intake/pause", json={"force": True})
     chain = await still.app.store.chain(limit=1)
     told = (await client.get(path, params={"head": auditing.written(chain.head)})).json()
     assert told["holds"] is True

@@ -1,6 +1,7 @@
 """What the person on call uses: stats, suspended tasks, workers, tenants, audit, doctor, health."""
 
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -186,7 +187,7 @@ async def test_many_tenants_are_told_at_once_and_a_foreign_one_is_left_out(idle:
 async def test_the_audit_has_pages_and_its_chain_holds(idle: Served) -> None:
     client = idle.client()
     for number in range(5):
-        await client.post(f"/internal/queues/q-{number}/intake/pause")
+        await client.post(f"/internal/queues/q-{number}/intake/pause", json={"force": True})
     first = await get(client, "/internal/audit?limit=3")
     rest = await get(client, f"/internal/audit?cursor={first['cursor']}")
     told = [one["taskId"] for one in first["entries"] + rest["entries"]]
@@ -264,3 +265,38 @@ async def test_a_service_that_stops_is_not_ready(idle: Served) -> None:
     idle.service.stopping.set()
     answer = await idle.client(None).get("/readyz")
     assert (answer.status_code, answer.json()["stopping"]) == (503, True)
+
+
+# -- tenants whose names have slashes
+
+
+@pytest.mark.parametrize("tenant", ["a/b", "a/b/c", "a//b", "a/retry", "a/query", "x/", "a@b/c=d"])
+@pytest.mark.parametrize("encoded", [True, False])
+async def test_a_tenant_with_slashes_is_reached_on_every_route(
+    idle: Served, tenant: str, encoded: bool
+) -> None:
+    client, written = idle.client(), quote(tenant, safe="") if encoded else tenant
+    body = {"tasks": [{"type": "mail.send", "payload": "ann", "tenant": tenant}]}
+    [made] = (await client.post("/api/tasks", json=body)).json()["tasks"]
+    shown = await client.get(f"/internal/tenants/{written}")
+    assert (shown.status_code, shown.json().get("tenantId")) == (200, tenant), shown.text
+    assert shown.json()["active"]["taskId"] == made["taskId"]
+    retried = await client.post(f"/internal/tenants/{written}/retry")
+    assert retried.json()["code"] == "illegal-transition", "it was found, and only waits"
+    for path in ("/api/tasks", "/internal/tasks/suspended", "/api/triggers"):
+        listed = await client.get(path, params={"tenant": tenant})
+        assert listed.status_code == 200
+    [asked] = (await client.post("/internal/tenants/query", json={"tenants": [tenant]})).json()[
+        "tenants"
+    ]
+    assert asked["active"]["taskId"] == made["taskId"]
+
+
+async def test_the_metrics_and_the_audit_name_the_route_as_it_is_documented(idle: Served) -> None:
+    await idle.client("of-t-1").post("/internal/tenants/a%2Fb/retry", json={})
+    await idle.client("viewer").post("/internal/tenants/a%2Fb/retry", json={})
+    commands = {entry.command for entry in await idle.app.store.audits(limit=10)}
+    assert commands == {"POST /internal/tenants/{tenant}/retry"}
+    told = (await idle.client().get("/metrics")).text
+    assert 'route="/internal/tenants/{tenant}/retry"' in told
+    assert ":path" not in told

@@ -146,7 +146,9 @@ async def test_no_secret_is_in_plans_triggers_queues_and_bulk_actions(leaking: S
             "/api/plans", json=body | {"planId": "p", "tenants": ["t-7"], "reason": reason}
         ),
         await client.get("/api/plans/p"),
-        await client.post("/internal/queues/q/intake/pause", json={"reason": reason}),
+        await client.post(
+            "/internal/queues/q/intake/pause", json={"reason": reason, "force": True}
+        ),
         await client.get("/internal/queues"),
         await client.post(
             "/internal/bulk",

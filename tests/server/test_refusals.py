@@ -162,9 +162,16 @@ async def test_an_actor_is_told_by_name_wherever_it_stands(idle: Served) -> None
 # -- queues
 
 
-async def test_a_queue_that_nobody_knows_is_paused_and_said_to_be_unknown(idle: Served) -> None:
-    answer = await idle.client().post("/internal/queues/defualt/intake/pause")
-    assert answer.json()["known"] is False
+async def test_a_queue_that_nobody_knows_is_paused_with_force_only(idle: Served) -> None:
+    path = "/internal/queues/defualt/intake"
+    answer = await idle.client().post(f"{path}/pause")
+    assert (answer.status_code, answer.json()["code"]) == (422, "unknown-queue")
+    assert await idle.app.store.switches() == []
+    assert await idle.app.store.audits(limit=10) == []
+    forced = await idle.client().post(f"{path}/pause", json={"force": True})
+    assert (forced.status_code, forced.json()["known"]) == (200, False)
+    assert (await idle.client().post(f"{path}/resume")).status_code == 200
+    assert (await idle.client().post(f"{path}/resume")).status_code == 200, "nothing is lost by it"
     known = await idle.client().post("/internal/queues/default/intake/pause")
     assert known.json()["known"] is True
 

@@ -73,7 +73,7 @@ GUARDED = [(method, path, role) for method, path, role in TABLE if role not in O
 
 def test_the_table_has_every_route_and_no_other() -> None:
     found = {
-        (method, route.path, told(route))
+        (method, route.path_format, told(route))
         for route in routes().routes
         if isinstance(route, StrictRoute)
         for method in route.methods or ()

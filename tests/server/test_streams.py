@@ -318,7 +318,7 @@ def test_nothing_more_is_told_to_a_token_that_was_revoked(
     """Not even what happens before the next sign of life."""
     service = server.service
     with client_of(server, "viewer") as client, client_of(server, "admin") as admin:
-        admin.post("/internal/queues/still/claiming/pause")
+        admin.post("/internal/queues/still/claiming/pause", json={"force": True})
         body = {"tasks": [{"type": "mail.send", "payload": "ann"}]}
         task_id = admin.post("/api/tasks", json=body).json()["tasks"][0]["taskId"]
         with client.stream("GET", f"/api/tasks/{task_id}/events") as answer:

@@ -203,7 +203,7 @@ async def test_what_nobody_serves_is_told_with_a_code_of_the_document(idle: Serv
 
 
 async def test_doctor_tells_of_a_paused_queue_and_is_content(idle: Served) -> None:
-    body = {"reason": "the relay is down"}
+    body = {"reason": "the relay is down", "force": True}
     await told(idle, "POST", "/internal/queues/mail/intake/pause", json=body)
     _, health = await told(idle, "GET", "/internal/doctor")
     [line] = health["waiting"]

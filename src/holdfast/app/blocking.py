@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 
 from holdfast.app.control import Control
 from holdfast.app.query import Query
+from holdfast.app.queues import Queues
 from holdfast.domain.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -115,6 +116,10 @@ class Blocking:
         from holdfast.app.blocking_triggers import BlockingSchedules
 
         return BlockingSchedules(self, self._app.schedule)
+
+    @property
+    def queues(self) -> BlockingQueues:
+        return BlockingQueues(self, self._app.queues)
 
     @property
     def query(self) -> BlockingQuery:
@@ -223,6 +228,15 @@ class BlockingControl(Side[Control]):
     release = blocked(Control.release)
     resume_suspended = blocked(Control.resume_suspended)
     can = blocked(Control.can)
+
+
+class BlockingQueues(Side[Queues]):
+    def acting_as(self, actor: str, origin: str = "") -> BlockingQueues:
+        return BlockingQueues(self.face, self.part.acting_as(actor, origin))
+
+    pause = blocked(Queues.pause)
+    resume = blocked(Queues.resume)
+    known = blocked(Queues.known)
 
 
 class BlockingQuery(Side[Query]):

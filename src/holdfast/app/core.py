@@ -19,6 +19,7 @@ from holdfast.app.opening import store_from_url
 from holdfast.app.plan_control import PlanControl
 from holdfast.app.plans import Planned, Plans
 from holdfast.app.query import Query
+from holdfast.app.queues import Queues
 from holdfast.app.schedule import Schedules
 from holdfast.app.submitting import Submitter, Terms
 from holdfast.app.telling import Teller, telling_store
@@ -107,6 +108,7 @@ class Holdfast:
         self.plan = Plans(self, PlanControl(lambda: self.store, clock, chance, by))
         self.schedule = Schedules(self, By(actor="app"))
         self.bulk = Bulks(self, By(actor="app"))
+        self.queues = Queues(self, By(actor="app"))
 
     # -- declaring
 

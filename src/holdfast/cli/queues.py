@@ -6,13 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.app import switching
 from holdfast.app.phrases import span
 from holdfast.app.queue_shapes import queue_shapes
+from holdfast.app.queues import meant
 from holdfast.cli import options as opt
-from holdfast.cli.session import Session, run
+from holdfast.cli.session import Session, person, run
 from holdfast.cli.show import Row, hint, print_json, print_table, say
-from holdfast.domain import telling
 from holdfast.domain.task import Place
 from holdfast.observe.snapshot import Snapshot
 from holdfast.ports import LIVE_LEASES, Switch
@@ -30,6 +29,10 @@ Name = Annotated[str, typer.Argument(metavar="QUEUE", help="A queue's name.")]
 Intake = Annotated[bool, typer.Option("--intake", help="What it takes in: submits are refused.")]
 Claiming = Annotated[
     bool, typer.Option("--claiming", help="What it gives out: what waits stays, what runs goes on.")
+]
+
+Force = Annotated[
+    bool, typer.Option("--force", help="Also a queue that no task and no live worker has.")
 ]
 
 
@@ -96,11 +99,12 @@ def pause(
     intake: Intake = False,
     claiming: Claiming = False,
     reason: opt.Reason = "",
+    force: Force = False,
     json: opt.Json = False,
 ) -> None:
     """Pause its intake, its claiming, or, when neither is named, both."""
-    meant = _meant(queue, intake=intake, claiming=claiming)
-    _turn(context, queue, meant, reason, on=False, json=json)
+    switches = meant(queue, intake=intake, claiming=claiming)
+    _turn(context, queue, switches, reason, on=False, force=force, json=json)
 
 
 @queues.command(epilog=TURNED)
@@ -114,16 +118,8 @@ def resume(
     json: opt.Json = False,
 ) -> None:
     """Resume its intake, its claiming, or, when neither is named, both."""
-    meant = _meant(queue, intake=intake, claiming=claiming)
-    _turn(context, queue, meant, reason, on=True, json=json)
-
-
-def _meant(queue: str, *, intake: bool, claiming: bool) -> tuple[Switch, ...]:
-    both = (Switch.INTAKE, Switch.CLAIMING)
-    named = tuple(one for one, is_named in zip(both, (intake, claiming), strict=True) if is_named)
-    if not named and queue == telling.QUEUE:
-        return (Switch.CLAIMING,)  # what it takes in cannot be refused
-    return named or both
+    switches = meant(queue, intake=intake, claiming=claiming)
+    _turn(context, queue, switches, reason, on=True, json=json)
 
 
 def _turn(
@@ -133,16 +129,14 @@ def _turn(
     reason: str,
     *,
     on: bool,
+    force: bool = False,
     json: bool,
 ) -> None:
     async def act(session: Session) -> tuple[dict[Switch, bool], bool]:
-        store, by = session.store, session.by(reason)
-        known = queue in (await _look(session)).queues
-        changed = {
-            one: await switching.turn_queue(store, one, queue, on=on, by=by, now=session.now)
-            for one in switches
-        }
-        return changed, known
+        queues = session.app.queues.acting_as(*person())
+        known = await queues.known()
+        changed = await queues.turn(queue, switches, on=on, reason=reason, force=force, known=known)
+        return changed, queue in known
 
     done, known = run(context, act)
     if json:

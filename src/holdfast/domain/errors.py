@@ -11,6 +11,7 @@ HoldfastError
 │   ├── InvalidSetting
 │   ├── InvalidSchedule
 │   ├── InvalidPlan
+│   ├── UnknownQueue            no task, type or live worker has it
 │   └── UrlRefused              nothing is ever sent there
 ├── Refused                     the input is right, the present state forbids it
 │   ├── IllegalTransition
@@ -135,6 +136,15 @@ class InvalidSchedule(InvalidInput):
 
 class InvalidPlan(InvalidInput):
     code = "invalid-plan"
+
+
+class UnknownQueue(InvalidInput):
+    code = "unknown-queue"
+
+    def __init__(self, queue: str, *, paused: bool = False) -> None:
+        nobody = f"queue: no task type and no live worker has a queue {queue}"
+        super().__init__(f"{nobody}, and no task is in it; force pauses it" if paused else nobody)
+        self.queue = queue
 
 
 class UrlRefused(InvalidInput):

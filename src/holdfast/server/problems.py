@@ -87,13 +87,6 @@ class UnknownType(HoldfastError):
         super().__init__(f"{at}no task type {name} is declared here")
 
 
-class UnknownQueue(InvalidInput):
-    code = "unknown-queue"
-
-    def __init__(self, queue: str) -> None:
-        super().__init__(f"queue: no task type and no live worker has a queue {queue}")
-
-
 class NoSuchTenant(HoldfastError):
     code = "tenant-not-found"
 

@@ -64,7 +64,7 @@ class StrictRoute(APIRoute):
         return match, found
 
     def get_route_handler(self) -> Handler:
-        inner, need, path = super().get_route_handler(), self.need, self.path
+        inner, need, path = super().get_route_handler(), self.need, self.path_format
         large = self.large
         if self.takes is not None:
             inner = _straight(self.endpoint, self.takes, inner)
@@ -135,7 +135,7 @@ def _words(path: str, closer: str) -> dict[str, str]:
             continue
         if not mine.startswith("{"):
             return {}
-        words[mine.strip("{}")] = other
+        words[mine.strip("{}").partition(":")[0]] = other
     return words
 
 

@@ -19,6 +19,7 @@ from holdfast.app.bulk import Bulks
 from holdfast.app.control import Control
 from holdfast.app.monitor import Monitor
 from holdfast.app.plans import Plans
+from holdfast.app.queues import Queues
 from holdfast.app.schedule import Schedules
 from holdfast.domain import names
 from holdfast.domain.audit import Audit
@@ -289,6 +290,9 @@ class Service:
     def bulks(self, caller: Caller) -> Bulks:
         return self.app.bulk.acting_as(caller.actor, caller.origin)
 
+    def queues(self, caller: Caller) -> Queues:
+        return self.app.queues.acting_as(caller.actor, caller.origin)
+
     @asynccontextmanager
     async def noting(
         self,
@@ -323,8 +327,8 @@ class Service:
 
 def _asked(request: Request) -> str:
     """Nothing that a caller made up: it is counted by this word."""
-    command = str(request.path_params.get("command"))
-    return command if command in COMMANDS else f"{request.method} {request.scope['route'].path}"
+    command, route = str(request.path_params.get("command")), request.scope["route"]
+    return command if command in COMMANDS else f"{request.method} {route.path_format}"
 
 
 def _origin(request: Request) -> str:

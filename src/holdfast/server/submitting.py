@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from fastapi import Header
 from pydantic import Field
 
-from holdfast.domain.errors import InvalidInput
+from holdfast.domain.errors import InvalidInput, UnknownQueue
 from holdfast.registry import INTERNAL, OWN_QUEUES, TaskType
 from holdfast.server.access import Caller
-from holdfast.server.problems import UnknownQueue, UnknownType
+from holdfast.server.problems import UnknownType
 from holdfast.server.schemas import Absent, Key, QueueName, Sent, Tenant, TraceId, TypeName
 from holdfast.server.service import Service
 

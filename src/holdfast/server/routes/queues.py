@@ -8,15 +8,14 @@ from typing import Annotated, Any
 from fastapi import Body, Path
 from pydantic import Field
 
-from holdfast.app import switching
 from holdfast.app.queue_shapes import queue_shapes
+from holdfast.app.queues import named_here
 from holdfast.domain.task import Place
 from holdfast.ports import Switch
 from holdfast.server import schemas as sc
 from holdfast.server.access import CallerOf
 from holdfast.server.routing import Routes, needs
 from holdfast.server.service import ServiceOf
-from holdfast.server.submitting import is_known_queue
 from holdfast.server.tokens import Role
 
 router = Routes("queues")
@@ -67,6 +66,9 @@ class Turn(sc.Sent):
     model_config = sc.example(reason="the database is down")
 
     reason: sc.Reason = Field(default="", examples=["the database is down"])
+    force: sc.Flag = Field(
+        default=False, description="pause: also a queue that no task, type or live worker has"
+    )
 
 
 class Turned(sc.Answer):
@@ -94,17 +96,17 @@ async def turn_queue(
     turn: Annotated[Turn | None, Body()] = None,
 ) -> dict[str, Any]:
     """Over all machines, at once. With the intake paused, submits are answered with 503 and
-    Retry-After; with claiming paused, what waits stays where it is, and what runs goes on."""
-    pause, reason = turning is Turning.PAUSE, turn.reason if turn else ""
-    app = service.app
-    known = queue in (await service.monitor.snapshot()).queues or is_known_queue(service, queue)
-    changed = await switching.turn_queue(
-        app.store, Switch(what), queue, on=not pause, by=caller.by(reason), now=app.clock.now()
+    Retry-After; with claiming paused, what waits stays where it is, and what runs goes on. A queue
+    that no task, type or live worker has is paused with `force` only."""
+    pause, turn, switch = turning is Turning.PAUSE, turn or Turn(), Switch(what)
+    known = {*(await service.monitor.snapshot()).queues, *named_here(service.app)}
+    changed = await service.queues(caller).turn(
+        queue, [switch], on=not pause, reason=turn.reason, force=turn.force, known=known
     )
     return {
         "queue": queue,
         "what": what,
         "paused": pause,
-        "changed": changed,
-        "known": known,
+        "changed": changed[switch],
+        "known": queue in known,
     }

@@ -20,6 +20,7 @@ router = Routes("tenants")
 
 BATCH_MAX = 200
 
+# In a route `{tenant:path}`: a tenant's name may have slashes, sent as they are or as %2F.
 TenantInPath = Annotated[
     str,
     Path(
@@ -55,7 +56,9 @@ class TenantsAsked(sc.Sent):
     tenants: Annotated[list[sc.Tenant], Field(min_length=1, max_length=BATCH_MAX)]
 
 
-@router.get("/internal/tenants/{tenant}", response_model=TenantState, **needs(Role.VIEWER, 404))
+@router.get(
+    "/internal/tenants/{tenant:path}", response_model=TenantState, **needs(Role.VIEWER, 404)
+)
 async def show_tenant(tenant: TenantInPath, service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
     """Active task, checkpoint, line, lock, and what to do next."""
     if not caller.sees(tenant):
@@ -84,7 +87,9 @@ class Retrying(sc.Sent):
 
 
 @router.post(
-    "/internal/tenants/{tenant}/retry", response_model=sc.Asked, **needs(Role.OPERATOR, 404, 409)
+    "/internal/tenants/{tenant:path}/retry",
+    response_model=sc.Asked,
+    **needs(Role.OPERATOR, 404, 409),
 )
 async def retry_tenant(
     tenant: TenantInPath,
