@@ -23,6 +23,7 @@ settings.load_profile("unhurried")
 
 pytest_plugins = [
     "tests.redis_servers",
+    "tests.every_store",
     "tests.mongo_servers",
     "tests.postgres_servers",
     "tests.telling",

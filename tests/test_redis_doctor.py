@@ -184,6 +184,8 @@ async def test_a_lost_record_is_told_and_its_traces_are_taken_away(bench: Bench)
     [
         (READY, "failures", "9", "I16"),
         (PARKED, "pauseRequested", "true", "I14"),
+        (PARKED, "stageNames", '["odd", "two", "three"]', "I7"),
+        (PARKED, "stageNames", "[]", "I7"),
         (PARKED, "lastCompletedStageIndex", "1", "I7"),
     ],
 )

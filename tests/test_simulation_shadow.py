@@ -14,6 +14,7 @@ from holdfast.ports import Claimed
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.redis import scripts, verbs
 from holdfast.stores.redis.link import Script
+from holdfast.stores.sqlite import applying
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.hands import Hands
 from holdfast.testing.servers import RedisServer
@@ -22,8 +23,9 @@ from holdfast.testing.simulation.__main__ import main
 from holdfast.testing.simulation.likeness import Pairing
 from holdfast.testing.simulation.report import failure
 
-# Lost replies, take-overs of several at once, many tenants; triggers, clocks that are set; plans.
-SEEDS = (2, 8, 7, 4, 10, 5, 17)
+# Lost replies, take-overs of several at once, many tenants; triggers, clocks that are set; plans;
+# processes with the stages of different deploys.
+SEEDS = (2, 8, 7, 4, 10, 5, 17, 1)
 CHUNK = 20
 
 
@@ -89,6 +91,13 @@ def test_a_store_that_is_broken_on_purpose_is_found(
         result = run(2, shadow=redis_server.url)
     assert result.broken is not None
     assert result.broken.invariant == "S1"
+
+
+def test_a_sqlite_store_that_keeps_the_stages_of_older_code_is_found() -> None:
+    with patch.object(applying, "_write_head", lambda *_: None):
+        result = run(1, shadow="sqlite")
+    assert result.broken is not None
+    assert "stages" in result.broken.says
 
 
 def test_a_difference_is_told_with_seed_step_verb_and_both_answers(

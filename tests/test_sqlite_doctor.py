@@ -246,3 +246,28 @@ async def test_a_limit_that_was_lowered_makes_no_task_suspect(path: Path) -> Non
         assert waits.failures < waits.retry_max
         assert (await hands.load(suspended.id)).failures == 4
         assert await store.doctor(fix=False, limit=LIMIT) == []
+
+
+async def test_a_record_that_kept_the_stages_of_older_code_is_found_and_mended(path: Path) -> None:
+    """As files have them from versions that did not write the stages of a deploy."""
+    clock = ManualClock()
+    async with opened(path, clock) as store:
+        hands = Hands(store, clock)
+        done = await hands.complete(await hands.start(stages=("a", "b", "c")))
+        half_done = await hands.finish_stage(await hands.start(stages=("a", "b", "c")))
+        half_done = await hands.suspend(half_done)
+        stale = "UPDATE tasks SET head = json_set(head, '$.stages', json(?)) WHERE n = ?"
+        ask(path, stale, '["old", "c"]', done.order)
+        ask(path, stale, '["b", "x"]', half_done.order)
+        found = await store.doctor(fix=False, limit=LIMIT)
+        assert [(one.invariant, one.task_id) for one in found] == [
+            ("I7", done.id),
+            ("I7", half_done.id),
+        ]
+        assert "names 2 stages, 3 were completed" in found[0].says
+        assert "'a' was completed" in found[1].says
+        fixed = await store.doctor(fix=True, limit=LIMIT)
+        assert all(one.mended for one in fixed)
+        assert await store.doctor(fix=False, limit=LIMIT) == []
+        assert (await hands.load(done.id)).stages == ("a", "b", "c")
+        assert (await hands.load(half_done.id)).stages == ("a", "b", "x")

@@ -95,7 +95,7 @@ def rollback(task: Task, ask: Ask, *, force: bool = False) -> Transition:
     else:
         half_done = task.begun and task.at_stage is not None
         first = task.last_completed + 1 if half_done else task.last_completed
-    stage = task.stages[first] if first >= 0 else None
+    stage = task.stages[first] if 0 <= first < len(task.stages) else None
     event = fact(ev.TaskRollingBack, task, ask.now, by=ask.by, from_stage=stage)
     return _at_once(
         task,

@@ -15,6 +15,7 @@ from holdfast.domain import decide
 from holdfast.domain.checkpoint import Checkpoint, Verdict
 from holdfast.domain.decide import Done, Failed, Snoozed
 from holdfast.domain.errors import HoldfastError
+from holdfast.domain.stages import misnamed
 from holdfast.domain.state import Status
 from holdfast.domain.task import Failure, Kind, Progress, Task
 from holdfast.domain.transition import Applied, MovedOn, Next, Outcome, Transition
@@ -86,13 +87,14 @@ class Executor:
 class Holding:
     """The record that a holder moves, and the one door through which it is moved."""
 
-    __slots__ = ("claimed", "executor", "held", "task")
+    __slots__ = ("claimed", "executor", "held", "stages_read", "task")
 
     def __init__(self, executor: Executor, claimed: Claimed, held: Held) -> None:
         self.executor = executor
         self.claimed = claimed
         self.held = held
         self.task = claimed.task
+        self.stages_read = claimed.task.stages  # what the stored record names
 
     @property
     def now(self) -> float:
@@ -109,7 +111,7 @@ class Holding:
     async def committed(self, transition: Transition) -> bool:
         """False: the record has changed under our lease; the one in hand is the new one."""
         is_last = self.held.ending = transition.next is not Next.STAY
-        outcome = await self.executor.write(transition)
+        outcome = await self.executor.write(self.over_the_read(transition))
         if isinstance(outcome, Applied) and is_last:
             self.task = outcome.task
             return True
@@ -122,7 +124,18 @@ class Holding:
         task = None if isinstance(outcome, MovedOn) else outcome.task
         if task is None or task.lease is None or task.lease.id != self.held.lease_id:
             raise LeaseGone(self.task.id)
+        self.stages_read = task.stages
         return task
+
+    def over_the_read(self, transition: Transition) -> Transition:
+        """Return the transition over the record as the store has it: the one in hand may already
+        name the code's stages, and a store writes what differs."""
+        before, stages = transition.before, self.stages_read
+        if before.stages is stages or before.stages == stages:
+            return transition
+        return msgspec.structs.replace(
+            transition, before=msgspec.structs.replace(before, stages=stages)
+        )
 
     def aligned(self, task: Task) -> Task:
         return task
@@ -220,6 +233,11 @@ class Run(Holding):
         if error := self.unreadable():
             stage = task.at_stage or task.stages[-1]
             return failures.describe(error, task, stage, now=self.now)
+        if self.task.status is Status.ROLLING_BACK and (
+            wrong := misnamed(task, self.claimed.stages)
+        ):
+            said = f"its record {wrong}; `holdfast doctor --fix` puts it right"
+            return self.stated(Kind.DEFINITION_CHANGED, said)
         if not self.can_undo():
             said = "the stages to undo are no longer the first ones in the code"
             return self.stated(Kind.DEFINITION_CHANGED, said)

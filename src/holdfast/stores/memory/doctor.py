@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from holdfast.domain.stages import misnamed
 from holdfast.domain.task import Place, Task
 from holdfast.ports import Finding
 
@@ -57,6 +58,8 @@ def _of_task(store: Shelves, task: Task) -> list[tuple[str, str, str]]:
         said.append(("I2", task.id, f"is {task.place} but {tenant.active} is active"))
     if task.pause_requested and task.place in (Place.PARKED, Place.SETTLED):
         said.append(("I14", task.id, "rests with a pause still asked for"))
+    if wrong := misnamed(task, [*store._bodies[task.id].stages.values()]):
+        said.append(("I7", task.id, f"its record {wrong}"))
     if task.key is not None and store._keys.get((task.tenant, task.key)) != task.id:
         said.append(("I10", task.id, f"does not own its key {task.key}"))
     return said

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from holdfast.domain.errors import SerialisationError, StoreError, StoreForeign
+from holdfast.domain.stages import misnamed
 from holdfast.domain.state import LOSE
 from holdfast.domain.task import Place, Task
 from holdfast.ports import Finding
@@ -277,7 +278,7 @@ async def _tasks(part: Partition, ids: Sequence[str], fix: bool) -> AsyncIterato
             aside = fix and not runs and await salvage.set_aside(part, [task_id.encode()])
             yield _finding("I11", task_id, str(error), bool(aside))
             continue
-        for invariant, says in _rules(task, *kept):
+        for invariant, says in (*_rules(task, *kept[:4]), *_names(task, kept[4])):
             yield _finding(invariant, task_id, says, False)
 
 
@@ -298,6 +299,17 @@ def _rules(task: Task, kept: int, checkpoint: bytes, payload: bytes, events: byt
         if checkpoint and checkpoint != str(task.last_completed).encode():
             at = _text(checkpoint)
             yield "I7", f"the checkpoint is at {at}, the record at {task.last_completed}"
+
+
+def _names(task: Task, facts: Sequence[bytes]) -> Said:
+    """``facts``: the index of each completed stage and what is kept of it, without its result."""
+    try:
+        wrong = misnamed(task, record.decode_stages(list(facts), {}))
+    except SerialisationError as error:
+        yield "I7", str(error)
+        return
+    if wrong:
+        yield "I7", f"its record {wrong}"
 
 
 # -- from the other side

@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.domain import checkpoint as ckpt
 from holdfast.domain.errors import SerialisationError
+from holdfast.domain.stages import misnamed
 from holdfast.domain.task import Place, Task
 from holdfast.ports import Finding
 from holdfast.stores.sqlite import doctor_plans
@@ -219,6 +220,8 @@ def _rules(look: Source, task: Task) -> Said:
         kept = sum(stage.index <= task.last_completed for stage in stages)
         if kept != done:
             yield "I7", f"{kept} stages are kept, {done} were completed", None
+        elif wrong := misnamed(task, stages):
+            yield "I7", f"its record {wrong}", "stages"
         yield from _checkpoint(look, task)
 
 

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from holdfast.domain.stages import renamed
 from holdfast.domain.state import START
 from holdfast.domain.task import Place, Task
 from holdfast.ports import Finding
+from holdfast.stores import codec
 from holdfast.stores.sqlite import doctor_plans
 from holdfast.stores.sqlite.doctor import (
     Complaint,
@@ -19,7 +21,7 @@ from holdfast.stores.sqlite.doctor import (
     told,
 )
 from holdfast.stores.sqlite.places import advance, enter, leave, set_aside
-from holdfast.stores.sqlite.records import shown
+from holdfast.stores.sqlite.records import bodies_of, shown
 from holdfast.stores.sqlite.txn import Txn
 from holdfast.stores.sqlite.verbs import lose
 
@@ -115,6 +117,20 @@ def _rewrite(txn: Txn, found: Found, task: Task, *, place: Place) -> None:
         txn.tenant(task.tenant).waiting += 1 if found.line is None else -1
 
 
+def _stages(txn: Txn, complaint: Complaint) -> bool:
+    """What was committed is right; the record names it."""
+    found = _read(txn, complaint.n)
+    if found is None or found[0].leased:
+        return False  # its holder writes the code's stages
+    task = found[1]
+    right = renamed(task, bodies_of(txn.rows("bodies_get", complaint.n)).stages)
+    if right is None:
+        return False
+    named = msgspec.structs.replace(task, stages=right)
+    txn.add("task_head", (complaint.n, msgspec.Raw(codec.encode_task(named))))
+    return True
+
+
 def _queue(txn: Txn, complaint: Complaint) -> bool:
     queue, number = complaint.name, complaint.by
     for _, found, _, own in txn.rows("doctor_ready", queue, number - 1, 1):
@@ -187,6 +203,7 @@ _CURES: dict[str, Callable[[Txn, Complaint], bool]] = {
     "aside": _aside,
     "columns": _columns,
     "place": _place,
+    "stages": _stages,
     "queue": _queue,
     "lease": _lease,
     "active": _active,

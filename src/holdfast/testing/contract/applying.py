@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import msgspec
 import pytest
@@ -10,11 +11,29 @@ import pytest
 from holdfast.domain import decide
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.state import Command, Status
-from holdfast.domain.task import Lease, Place, Progress
-from holdfast.domain.transition import Applied, Next, Stale
+from holdfast.domain.task import Lease, Place, Progress, Task
+from holdfast.domain.transition import Applied, Next, Stale, Transition
 from holdfast.ports import Kept
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.hands import Hands
+
+DEPLOYS = (
+    ("one", "two", "three", "appended"),
+    ("one", "inserted", "two", "three"),
+    ("prepended", "one", "two", "three"),
+    ("one", "two", "renamed"),
+    ("one", "three"),
+    ("all", "new"),
+)
+
+
+def over(task: Task, transition: Transition) -> Transition:
+    """The transition over the record as it was read."""
+    return msgspec.structs.replace(transition, before=task)
+
+
+async def handed_back(task: Task, *, now: float) -> Transition:
+    return decide.give_back(task, "stopping", now=now, interrupted=False)
 
 
 class Applying(Contract):
@@ -56,6 +75,48 @@ class Applying(Contract):
         assert await hands.load(task.id) == kept
         if then is Next.READY:
             await hands.complete(await hands.take())
+
+    @pytest.mark.parametrize("stages", DEPLOYS, ids="-".join)
+    async def test_the_stages_of_a_deploy_are_kept_from_the_first_write_on(
+        self, hands: Hands, stages: tuple[str, ...]
+    ) -> None:
+        """The holder's code has other stages than the task was submitted with."""
+        task = await hands.start()
+        newer = hands.deployed(task, stages)
+        task = await hands.commit(over(task, await hands.done(newer)))
+        assert (await hands.load(task.id)).stages == task.stages == stages
+        task = await hands.complete(task)
+        assert (await hands.load(task.id)).stages == stages
+        task = await hands.roll_back(task)
+        assert (task.status, task.stages) == (Status.ROLLED_BACK, stages)
+        assert await hands.store.doctor(fix=False, limit=10) == []
+
+    @pytest.mark.parametrize("stages", DEPLOYS, ids="-".join)
+    async def test_the_stages_of_a_deploy_are_kept_by_a_write_that_lets_the_task_go(
+        self, hands: Hands, stages: tuple[str, ...]
+    ) -> None:
+        now = hands.clock.now()
+        for lets_go in (
+            hands.failed,
+            partial(hands.failed, retry_seconds=None),
+            partial(handed_back, now=now),
+        ):
+            task = await hands.start(queue="q")
+            after = await hands.commit(over(task, await lets_go(hands.deployed(task, stages))))
+            assert (await hands.load(task.id)).stages == after.stages == stages
+            if after.place is Place.READY:
+                await hands.complete(await hands.take(queues=("q",)))
+        assert await hands.store.doctor(fix=False, limit=10) == []
+
+    async def test_a_task_of_one_stage_that_a_deploy_made_is_kept_with_it(
+        self, hands: Hands
+    ) -> None:
+        task = await hands.start(stages=("one", "two"))
+        newer = hands.deployed(task, ("only",))
+        done = await hands.commit(over(task, await hands.done(newer)))
+        assert (done.status, done.stages) == (Status.COMPLETED, ("only",))
+        assert await hands.load(task.id) == done
+        assert (await hands.roll_back(done)).stages == ("only",)
 
     async def test_the_version_rises_by_one_with_each_write(self, hands: Hands) -> None:
         task = await hands.submit()

@@ -162,6 +162,10 @@ class Hands:
         found = await self.store.checkpoint(task.id)
         return decide.stage_done(task, done, checkpoint=found, now=now)
 
+    def deployed(self, task: Task, stages: tuple[str, ...]) -> Task:
+        """The record as its holder has it in hand, when the code now has these stages."""
+        return msgspec.structs.replace(task, stages=stages)
+
     async def failed(
         self, task: Task, *, retry_seconds: float | None = 60.0, error: str = "ValueError"
     ) -> Transition:

@@ -229,3 +229,9 @@ def snooze_over_a_request(real: Real, task: Task, *rest: Any, **options: Any) ->
     flags = {"cancel_requested": False, "pause_requested": False}
     asked: Transition = real(msgspec.structs.replace(task, **flags), *rest, **options)
     return msgspec.structs.replace(asked, before=task)
+
+
+@mutant(Holding, "over_the_read")
+def writes_over_the_record_in_hand(_: Real, __: Holding, transition: Transition) -> Transition:
+    """A write names the record with the code's stages as the one that was read."""
+    return transition

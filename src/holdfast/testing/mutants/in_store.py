@@ -161,6 +161,15 @@ def checkpoint_not_with_its_stage(
     real(store, task, msgspec.structs.replace(transition, checkpoint=None))
 
 
+@mutant(MemoryStore, "_write")
+def stages_of_a_deploy_forgotten(
+    real: Real, store: MemoryStore, task: Task, transition: Transition
+) -> None:
+    """A record keeps the stages that it was submitted with, whatever its holder's code has."""
+    after = msgspec.structs.replace(transition.after, stages=task.stages)
+    real(store, task, msgspec.structs.replace(transition, after=after))
+
+
 # Nothing follows from the work of the simulated worlds: these are the contract's.
 @mutant(MemoryStore, "_follow", in_contract=True)
 def nothing_follows(_: Real, __: MemoryStore, submissions: Sequence[Submission]) -> None:

@@ -77,7 +77,7 @@ class Actor(Process, ABC):
             stage_timeout=9000,
             payload_limit=1024 * 1024,
         )
-        code = Code(self, world.ledger, world.trouble, self.crash)
+        code = Code(self, world.ledger, world.trouble, self.crash, world.draw_deploy(name))
         self.types: list[Submittable[Order, Made]] = [
             code.declare(self.app, shape) for shape in shapes
         ]

@@ -78,7 +78,7 @@ class Book:
     undone: set[tuple[str, int, str]] = field(default_factory=set)
     invocations: dict[tuple[str, int], Invocation] = field(default_factory=dict)  # key, fence
     holders: dict[int, Invocation] = field(default_factory=dict)  # per fence, its last call
-    begun: dict[tuple[str, int], set[int]] = field(default_factory=lambda: defaultdict(set))
+    begun: dict[tuple[str, int], set[str]] = field(default_factory=lambda: defaultdict(set))
     asked_at: dict[str, int] = field(default_factory=dict)  # version at which a request was left
     held_at: dict[int, int] = field(default_factory=dict)  # per fence, its holder's last write
     trace: hashlib.blake2b = field(default_factory=lambda: hashlib.blake2b(digest_size=16))

@@ -59,6 +59,8 @@ ALSO = (
     "suspended unknown-type",
     "suspended tenant-moved-on",
     "suspended timeout",
+    "suspended definition-changed",
+    "deploy",
 )
 OF_TRIGGERS = (
     "taken over",

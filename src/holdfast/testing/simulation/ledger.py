@@ -9,6 +9,7 @@ from holdfast.domain.state import Status
 from holdfast.domain.task import Task
 from holdfast.runtime.context import Context
 from holdfast.testing.simulation.book import Book, Breach, Invocation
+from holdfast.testing.simulation.deploys import CHANGING
 from holdfast.testing.simulation.loop import Process
 from holdfast.testing.simulation.moves import CRASH_LIMIT
 from holdfast.testing.simulation.watched import WatchedStore
@@ -37,8 +38,8 @@ class Ledger:
         self._book.counts["undo begun" if undo else "stage begun"] += 1
         self._book.invocations[run.key, run.fence] = run
         self._book.holders[run.fence] = run
-        if task is not None and not undo and run.stage in task.stages:
-            self._book.begun[task.id, task.epoch].add(task.stages.index(run.stage))
+        if task is not None and not undo:
+            self._book.begun[task.id, task.epoch].add(run.stage)
         return run
 
     def _may_begin(self, run: Invocation, task: Task | None) -> Iterator[Breach]:
@@ -53,7 +54,8 @@ class Ledger:
         if task.status is not (Status.ROLLING_BACK if run.undo else Status.RUNNING):
             yield "I13", f"{run.stage} starts while the task is {task.status}"
         index = task.next_undo if run.undo else task.last_completed + 1
-        if not 0 <= index < len(task.stages) or task.stages[index] != run.stage:
+        named = task.stages[index] if 0 <= index < len(task.stages) else None
+        if named != run.stage and (run.undo or task.type not in CHANGING):
             yield "I7", f"{run.stage} starts, the turn is number {index}'s of {task.stages}"
         expected = f"{task.id}/{task.epoch}/{run.stage}{'/undo' if run.undo else ''}"
         if run.key != expected:

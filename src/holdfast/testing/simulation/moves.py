@@ -8,6 +8,7 @@ from holdfast.domain import events as ev
 from holdfast.domain.state import HOLDER, OPERATOR, SETTLED, TABLE, Command, Status
 from holdfast.domain.task import Task
 from holdfast.testing.simulation.book import Book, Breach, Move
+from holdfast.testing.simulation.deploys import CHANGING
 
 # The last event of a step says which command made it.
 COMMANDS: Mapping[type[ev.Event], Command] = {
@@ -147,10 +148,14 @@ def _counts(before: Task, after: Task, events: tuple[ev.Event, ...]) -> Iterator
 
 
 def _completed(book: Book, before: Task, after: Task, event: ev.StageCompleted) -> Iterator[Breach]:
-    index = before.last_completed + 1
+    index, stages = before.last_completed + 1, after.stages
+    if stages != before.stages and before.type not in CHANGING:
+        yield "I7", f"its stages {before.stages} became {stages}"
+    if stages[:index] != before.stages[:index]:
+        yield "I7", f"its completed stages {before.stages[:index]} became {stages[:index]}"
     if (event.run, event.epoch) != (before.run, before.epoch):
         yield "I6", f"run {event.run} of epoch {event.epoch} completed a stage of {before.run}"
-    if index >= len(before.stages) or event.stage != before.stages[index]:
+    if index >= len(stages) or event.stage != stages[index]:
         yield "I7", f"stage {event.stage} completed after {before.last_completed + 1} stages"
     if after.last_completed != index:
         yield "I7", f"stage {index} completed, the record says {after.last_completed}"
@@ -178,17 +183,20 @@ def _undone(book: Book, before: Task, after: Task, event: ev.StageUndone) -> Ite
 
 
 def _rolls_back_all(book: Book, after: Task) -> Iterator[Breach]:
-    left = {
-        index
-        for index in book.begun[after.id, after.epoch]
-        if index > after.next_undo
-        and (after.id, after.epoch, after.stages[index]) not in book.undone
-    }
+    left = _to_undo(book, after) - set(after.stages[: after.next_undo + 1])
     if left:
         yield "S8", f"the rollback starts at {after.next_undo}, but stages {sorted(left)} had begun"
 
 
+def _to_undo(book: Book, task: Task) -> set[str]:
+    """What has begun and is not undone. A stage that has begun and not come to its end may have
+    gone, or moved, with a deploy; one that is completed may not."""
+    names = book.begun[task.id, task.epoch]
+    if task.type in CHANGING:
+        names = {name for name in names if (task.id, task.epoch, name) in book.completed}
+    return {name for name in names if (task.id, task.epoch, name) not in book.undone}
+
+
 def _all_undone(book: Book, before: Task) -> Iterator[Breach]:
-    for index in sorted(book.begun[before.id, before.epoch]):
-        if (before.id, before.epoch, before.stages[index]) not in book.undone:
-            yield "S8", f"it is rolled back, but {before.stages[index]} had begun and is not undone"
+    for name in sorted(_to_undo(book, before)):
+        yield "S8", f"it is rolled back, but {name} had begun and is not undone"

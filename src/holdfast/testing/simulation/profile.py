@@ -33,6 +33,7 @@ class Profile:
     slow: float  # that it takes long
     kills: float  # that a stage kills its process
     repeats: float  # that a submit repeats a key
+    deploys: float = 0.0  # that a process has the stages of another deploy
     kind: str = "tasks"
     triggers: int = 0  # that persons make, beside those in the code
     plans: int = 0
@@ -40,7 +41,7 @@ class Profile:
 
 
 def draw(seed: int, tenants: str | None = None) -> Profile:
-    profile = _drawn(seed, tenants)
+    profile = replace(_drawn(seed, tenants), deploys=_deploys(seed))
     chance = random.Random(f"kind/{seed}")
     match KINDS[seed % len(KINDS)]:
         case "triggers":
@@ -48,6 +49,11 @@ def draw(seed: int, tenants: str | None = None) -> Profile:
         case "plans":
             return _with_plans(profile, chance)
     return profile
+
+
+def _deploys(seed: int) -> float:
+    """Drawn apart, so that the worlds without deploys are what they were before there were any."""
+    return random.Random(f"deploys/{seed}").choice((0.0, 0.0, 0.6))
 
 
 def _with_triggers(profile: Profile, chance: random.Random) -> Profile:

@@ -188,6 +188,8 @@ def _rightly_written(
     if before is None or not _may_write(before, transition):
         yield "I3", f"a write of version {transition.after.version} was applied to {_state(before)}"
         return
+    if transition.lease is not None and _decided(transition.before) != _decided(before):
+        yield "I3", "a holder's write was decided over another record than the stored one"
     if transition.not_if_moved_on and _moved_on(book, before):
         yield "P7", "it was set going although newer work has run for its tenant"
     if transition.lease is not None:

@@ -17,6 +17,7 @@ from holdfast.domain.errors import NoResult
 from holdfast.runtime.threads import _until_done
 from holdfast.runtime.timing import sleep
 from holdfast.testing.simulation.book import Invocation
+from holdfast.testing.simulation.deploys import stage_names
 from holdfast.testing.simulation.ledger import Ledger
 from holdfast.testing.simulation.loop import Process
 from holdfast.testing.simulation.watched import STAGE_TIMEOUT_SECONDS
@@ -95,11 +96,13 @@ class Code:
         ledger: Ledger,
         trouble: Trouble,
         crash: Callable[[], None],
+        deploy: int = 0,
     ) -> None:
         self._process = process
         self._ledger = ledger
         self._trouble = trouble
         self._crash = crash
+        self._deploy = deploy
 
     def declare(self, app: Holdfast, shape: Shape) -> Submittable[Order, Made]:
         if shape.stages == 1:
@@ -123,10 +126,10 @@ class Code:
             **({"keep": shape.keep} if shape.keep else {}),
         )
         before: list[Stage[Order, Made]] = []
-        for number in range(shape.stages):
+        for name in stage_names(shape.name, shape.stages, self._deploy):
             call = self._plain(undo=False) if shape.plain else self._stage(before, undo=False)
-            stage = flow.stage(name=f"s{number}", timeout=STAGE_TIMEOUT_SECONDS)(call)
-            if shape.undo and number % 4 != 3:
+            stage = flow.stage(name=name, timeout=STAGE_TIMEOUT_SECONDS)(call)
+            if shape.undo and name != "s3":
                 stage.undo(self._plain(undo=True) if shape.plain else self._stage([], undo=True))
             before = [*before, stage]
         return flow

@@ -31,6 +31,7 @@ from holdfast.testing.simulation.actors import (
     shapes_of,
 )
 from holdfast.testing.simulation.book import Book, Broken
+from holdfast.testing.simulation.deploys import DEPLOYS
 from holdfast.testing.simulation.ledger import Ledger
 from holdfast.testing.simulation.loop import VirtualClock, VirtualLoop
 from holdfast.testing.simulation.planning import Draft, draft
@@ -343,6 +344,14 @@ class World:
         if not many:
             kept += [n for n in kept if SHAPES[n].stages > 1] * 2
         return kept
+
+    def draw_deploy(self, name: str) -> int:
+        """Which deploy's code a process has: old ones and new ones run side by side."""
+        chance = random.Random(f"deploy/{self.seed}/{name}")
+        if chance.random() >= self.profile.deploys:
+            return 0
+        self.count("deploy")
+        return chance.randrange(DEPLOYS)
 
     def draw_order(
         self, chance: random.Random, type_name: str

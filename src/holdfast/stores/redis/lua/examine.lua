@@ -1,7 +1,8 @@
 -- examine: ARGV 2 "1": mend, 3 the statuses of LOSE, 4 its event, 5 the lock's
 -- seconds, 6… ids of tasks.
 -- Is each where its record says? Answers for each its type, its record, the end of its lease, what
--- is kept of its stages, complaints (invariant, text, whether it was mended), and whether it runs.
+-- is kept of its stages (last the facts of each, without results), complaints (invariant, text,
+-- whether it was mended), and whether it runs.
 -- Looks only for what is missing. What is too much is found from the other side, by members.lua.
 
 local fix, lose, event = ARGV[2] == '1', cmsgpack.unpack(ARGV[3]), ARGV[4]
@@ -205,13 +206,17 @@ local places = {leased = leased, ready = ready, line = line, later = later, sett
 
 local function bodies(r)
   local last, kept = tonumber(r.lastCompletedStageIndex or '-1') or -1, r.stage0 and 1 or 0
-  local found = try('HKEYS', K.stages(r.id))
-  for _, index in ipairs(found.err and {} or found) do
-    if (tonumber(index) or 0) <= last then kept = kept + 1 end
+  local found, facts = try('HGETALL', K.stages(r.id)), {}
+  if found.err then found = {} end
+  for i = 1, #found, 2 do
+    if (tonumber(found[i]) or 0) <= last then
+      kept = kept + 1
+      facts[#facts + 1], facts[#facts + 2] = found[i], string.match(found[i + 1], '^[^\n]*')
+    end
   end
   local at = try('HGET', K.ckpt_meta(r.id), 'lastCompletedStageIndex')
   return {kept, type(at) == 'string' and at or '', call('TYPE', K.payload(r.id)).ok,
-    call('TYPE', K.events(r.id)).ok}
+    call('TYPE', K.events(r.id)).ok, facts}
 end
 
 local function examine(r)
