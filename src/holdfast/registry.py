@@ -49,7 +49,7 @@ class TaskType:
     stage_names: tuple[str, ...] = ()  # of ``stages``, as every task carries them
 
     def add(self, stage: StageDef) -> None:
-        names.check("stage", stage.name)
+        stage.name = names.check("stage", stage.name)
         if stage.name in self.stage_names:
             raise DeclarationError(f"{self.name} has two stages named {stage.name!r}")
         self.stages.append(stage)
@@ -110,7 +110,7 @@ class Registry:
         self._checked = 0  # how many of them: stages are added, never taken away
 
     def add(self, declared: TaskType) -> None:
-        names.check("task type", declared.name)
+        declared.name = names.check("task type", declared.name)
         if declared.name.startswith(INTERNAL):
             raise DeclarationError(
                 f"{declared.name!r}: names from {INTERNAL!r} on are the engine's"
@@ -132,7 +132,7 @@ class Registry:
         self.triggers[declared.name] = declared
 
     def find(self, name: str) -> TaskType | None:
-        return self._types.get(name)
+        return self._types.get(names.normalised(name))
 
     def names(self) -> tuple[str, ...]:
         """Those that users have declared."""

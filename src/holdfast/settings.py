@@ -127,9 +127,7 @@ class Settings(BaseSettings):
     @field_validator("queues")
     @classmethod
     def _queues(cls, value: str) -> str:
-        for name in value.split(","):
-            _named("queue", name.strip())
-        return value
+        return ",".join(_named("queue", name.strip()) for name in value.split(","))
 
     @field_validator("tenant_lock")
     @classmethod
@@ -143,11 +141,11 @@ class Settings(BaseSettings):
     @classmethod
     def _backlog(cls, value: dict[str, int]) -> dict[str, int]:
         for name, limit in value.items():
-            if name != "*":
-                _named("queue", name)
             if limit < 1:
                 raise ValueError(f"{name}={limit} is not above zero")
-        return value
+        return {
+            name if name == "*" else _named("queue", name): limit for name, limit in value.items()
+        }
 
     @field_validator("redact_patterns")
     @classmethod

@@ -7,6 +7,10 @@ with that reason alone.
 from typing import Any
 
 import schemathesis
+from hypothesis import strategies as st
+
+from holdfast.domain import names
+from holdfast.domain.errors import InvalidName
 
 UNSUITABLE = {  # why a request that fits the schema is refused
     "invalid-payload",  # by the task's own type
@@ -19,6 +23,19 @@ UNSUITABLE = {  # why a request that fits the schema is refused
     "url-refused",  # of a callback: nothing may be sent there
 }
 CLOSED = "intake-paused"  # a former request has paused that queue
+
+
+def _is_name(text: str) -> bool:
+    """For every kind of name."""
+    try:
+        return all(names.check(kind, text) for kind in ("task type", "tenant", "plan"))
+    except InvalidName:
+        return False
+
+
+# The document's pattern cannot say which characters are letters; its format stands for that.
+_LETTERS = st.characters(categories=["Ll", "Lu", "Lo"])
+schemathesis.openapi.format("name", st.text(_LETTERS, min_size=1, max_size=30).filter(_is_name))
 
 
 @schemathesis.hook

@@ -84,12 +84,15 @@ class BulkInfo(msgspec.Struct, frozen=True, kw_only=True):
 def check_filter(command: BulkCommand, where: Filter, *, everything: bool) -> Filter:
     if where == Filter() and not everything:
         raise InvalidInput("the filter is empty: narrow it, or say everything=True (--everything)")
-    named = (("task type", where.type), ("tenant", where.tenant), ("queue", where.queue))
-    for kind, value in (*named, ("plan", where.plan)):
-        if value is not None:
-            names.check(kind, value)
     statuses = bulk.check_statuses(command, where.statuses)
-    return msgspec.structs.replace(where, statuses=statuses)
+    return msgspec.structs.replace(
+        where,
+        statuses=statuses,
+        type=names.check_any("task type", where.type),
+        tenant=names.check_any("tenant", where.tenant),
+        queue=names.check_any("queue", where.queue),
+        plan=names.check_any("plan", where.plan),
+    )
 
 
 def check_limit(limit: int | None) -> int | None:

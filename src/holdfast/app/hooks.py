@@ -140,7 +140,8 @@ def _hook(name: str, given: _Hook, allowed: Allowed) -> Hook:
         url = allowed.check_url(given.url)
     except InvalidInput as error:
         raise InvalidInput(f"{where}.url: {error}") from error
-    filters = {one: frozenset(getattr(given, one)) for one in FILTERS if getattr(given, one)}
+    listed = {one: getattr(given, one) for one in FILTERS}
+    filters = {one: frozenset(map(names.normalised, of)) for one, of in listed.items() if of}
     hook = Hook(
         name=name, url=url, events=frozenset(given.events), results=given.results, **filters
     )

@@ -54,7 +54,7 @@ class PlanControl:
         return await self._swap(plan_id, PlanCommand.ROLLBACK, decision, reason)
 
     async def can(self, plan_id: str, command: PlanCommand) -> bool:
-        [plan] = await self._store().plans.find([plan_id])
+        [plan] = await self._store().plans.find([names.normalised(plan_id)])
         if plan is None:
             raise PlanNotFound(plan_id)
         return plan.can(command)
@@ -69,7 +69,7 @@ class PlanControl:
     ) -> Plan:
         """The members change with the version only: those that are read after the plan are its
         own, or the write is refused."""
-        plans = self._store().plans
+        plans, plan_id = self._store().plans, names.normalised(plan_id)
         by = By(
             actor=self._by.actor,
             origin=self._by.origin,

@@ -112,9 +112,9 @@ class Plans:
     ) -> Preview:
         """A dry run."""
         plan = checked(plan_id, tasks, terms, now=self._app.clock.now())
-        [there] = await self._app.store.plans.find([plan_id])
+        [there] = await self._app.store.plans.find([plan.id])
         return Preview(
-            id=plan_id,
+            id=plan.id,
             total=plan.total,
             waves=tuple(
                 WavePreview(
@@ -205,7 +205,7 @@ class Plans:
 
 def checked(plan_id: str, tasks: Sequence[Planned], terms: PlanTerms, *, now: float) -> Plan:
     """The record of a new plan, or InvalidPlan with the reason."""
-    names.check("plan", plan_id)
+    plan_id = names.check("plan", plan_id)
     if unknown := terms.keys() - PlanTerms.__annotations__.keys():
         raise InvalidPlan(f"a plan knows no {', '.join(sorted(unknown))}")
     if not isinstance(tasks, Sequence) or isinstance(tasks, str | bytes):

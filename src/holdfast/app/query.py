@@ -10,6 +10,7 @@ import msgspec
 from holdfast.app.control import Control
 from holdfast.app.handle import Info, info_of
 from holdfast.app.plan_handle import PlanInfo, info
+from holdfast.domain import names
 from holdfast.domain.errors import PlanNotFound, SerialisationError, TaskNotFound
 from holdfast.domain.task import Progress, Task
 from holdfast.ports import Store, TenantView
@@ -36,7 +37,7 @@ class Query:
 
     async def query_task_status_by_tenants(self, tenants: Sequence[str]) -> list[TenantStatus]:
         store = self._store()
-        views = await store.tenants(tenants)
+        views = await store.tenants([names.normalised(tenant) for tenant in tenants])
         tasks = await store.load([view.active for view in views if view.active])
         active = {task.id: task for task in tasks if task is not None}
         found = (self._status(view, active.get(view.active or "")) for view in views)
@@ -65,7 +66,7 @@ class Query:
             return True  # what cannot be read is there all the same
 
     async def query_plan_status(self, plan_id: str) -> PlanInfo:
-        [plan] = await self._store().plans.find([plan_id])
+        [plan] = await self._store().plans.find([names.normalised(plan_id)])
         if plan is None:
             raise PlanNotFound(plan_id)
         return info(plan, now=self._now())
@@ -90,5 +91,5 @@ class Query:
         )
 
     async def _active(self, tenant: str) -> str | None:
-        [view] = await self._store().tenants([tenant])
+        [view] = await self._store().tenants([names.normalised(tenant)])
         return view.active

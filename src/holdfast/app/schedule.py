@@ -172,7 +172,8 @@ class Schedules:
 
     async def get(self, name: str, *, tenant: str | None = None) -> TriggerHandle[Any]:
         """By its name (and tenant, if it has one) or its id; TriggerNotFound if there is none."""
-        trigger_id = self._triggers.home(names.check("trigger", name), tenant=tenant)
+        of = None if tenant is None else names.normalised(tenant)
+        trigger_id = self._triggers.home(names.check("trigger", name), tenant=of)
         trigger = await self._triggers.find(trigger_id)
         if trigger is None:
             raise TriggerNotFound(trigger_id)
@@ -198,8 +199,9 @@ class Schedules:
         limit: int = 100,
         cursor: str | None = None,
     ) -> TriggerPage:
+        of = None if tenant is None else names.normalised(tenant)
         return await self._triggers.find_all(
-            statuses=statuses, tenant=tenant, limit=limit, cursor=cursor
+            statuses=statuses, tenant=of, limit=limit, cursor=cursor
         )
 
     # -- making one

@@ -29,13 +29,14 @@ async def turn_queue(
     store: Store, switch: Switch, queue: str, *, on: bool, by: By, now: float
 ) -> bool:
     """Pause or resume its intake or its claiming; False: it was so already."""
+    queue = names.check("queue", queue)
     if queue == bulk.QUEUE:
         raise InvalidInput(f"queue {queue!r} is the engine's own: bulk actions would stand still")
     if queue == telling.QUEUE and switch is Switch.INTAKE and not on:
         raise InvalidInput(f"queue {queue!r} takes in what has happened: pause its claiming")
-    command, about = f"{'resume' if on else 'pause'} {switch}", names.check("queue", queue)
+    command = f"{'resume' if on else 'pause'} {switch}"
     was_on = not await _is_off(store, switch, queue)
-    entry = _entry(f"queue:{about}", command, by, now, ((OFF, ON)[was_on], (OFF, ON)[on]))
+    entry = _entry(f"queue:{queue}", command, by, now, ((OFF, ON)[was_on], (OFF, ON)[on]))
     return await store.throw(switch, queue, on=on, audit=entry)
 
 

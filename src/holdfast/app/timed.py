@@ -179,7 +179,7 @@ class Timed(Generic[P]):
         return decorate
 
     def _trigger_name(self, terms: TriggerTerms, default: str) -> str:
-        return terms.get("name") or f"{self.declared.name}.{default}"
+        return names.normalised(terms.get("name") or f"{self.declared.name}.{default}")
 
     def _add_trigger(self, one: TriggerDef) -> str:
         self._app.registry.add_trigger(one)
@@ -197,8 +197,8 @@ def define(
         schedule=schedule,
         target=target.name,
         payload=msgspec.Raw(body),
-        tenant=None if tenant is None else names.check("tenant", tenant),
-        queue=None if queue is None else names.check("queue", queue),
+        tenant=names.check_any("tenant", tenant),
+        queue=names.check_any("queue", queue),
         user=plain_user(terms.get("user")),
         misfire=_one_of(Misfire, "misfire", terms.get("misfire", Misfire.ONCE)),
         overlap=_one_of(Overlap, "overlap", terms.get("overlap", Overlap.ALLOW)),

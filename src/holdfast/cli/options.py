@@ -48,16 +48,12 @@ def filtered(
     newer_than: str | None = None,
 ) -> Filter:
     """The filter these options name; a name that cannot be one is refused, not just unmatched."""
-    given = (("task type", type), ("tenant", tenant), ("queue", queue), ("plan", plan))
-    for kind, value in given:
-        if value is not None:
-            names.check(kind, value)
     return Filter(
         statuses=statuses,
-        type=type,
-        tenant=tenant,
-        queue=queue,
-        plan=plan,
+        type=names.check_any("task type", type),
+        tenant=names.check_any("tenant", tenant),
+        queue=names.check_any("queue", queue),
+        plan=names.check_any("plan", plan),
         error=error,
         updated_before=None if older_than is None else now - seconds(older_than),
         updated_after=None if newer_than is None else now - seconds(newer_than),

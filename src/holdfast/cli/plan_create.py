@@ -71,7 +71,7 @@ def create(
 
     Asked for again with the same tasks and terms, it goes on with the plan that is there.
     """
-    names.check("plan", id)
+    id = names.check("plan", id)
     terms = PlanTerms(
         max_concurrency=max_concurrency,
         soak=soak,

@@ -38,7 +38,7 @@ def watch(
     json: opt.Json = False,
 ) -> int:
     """Follow a plan until it has ended or waits for a person. Ctrl-C stops the look, not it."""
-    names.check("plan", id)
+    id = names.check("plan", id)
 
     async def follow(session: Session) -> PlanInfo:
         if json:

@@ -225,7 +225,7 @@ def _ask(
     *,
     json: bool,
 ) -> None:
-    names.check("plan", plan_id)
+    plan_id = names.check("plan", plan_id)
 
     async def whole(session: Session) -> tuple[Plan, str]:
         plan = await ask(session.plans.control)

@@ -60,7 +60,7 @@ def add(
 
     Asked for again with the same definition, it answers with the trigger that is there.
     """
-    names.check("trigger", name)
+    name = names.check("trigger", name)
     if [at, every, cron].count(None) != 2:
         raise opt.WrongUsage("give one of --at, --every and --cron")
     if tz is not None and cron is None:

@@ -1,44 +1,166 @@
 """The alphabets of names. They appear in keys, logs and URLs, so they are narrow.
 
+Names may be of any script. They are kept in Unicode's form NFC, so that what looks the same is the
+same; what is not seen, or steers how the text beside it is shown, is in no name.
+
 Free text has no alphabet, but it is bounded, and it can be written down.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from dataclasses import dataclass
 
 from holdfast.domain.errors import InvalidInput, InvalidName
 
-_DECLARED = (
-    re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,99}"),
-    "a letter, then letters, digits and . _ - (100 at most)",
+BYTES_PER_CHARACTER = 3  # of UTF-8, at most, over the whole of a name
+
+# What the names of keys begin with after the namespace (see stores/redis/keys.py).
+KEY_KINDS = frozenset(
+    """
+    audit back bell ckpt claims counts damaged data durations errors events fences hold index kept
+    key leases line lock meta moves payload plan plans queue queues reconciled refused resting
+    result saved settled stages switches task tombstone tombstones trigger triggers workers
+    """.split()
 )
-_GIVEN = (
-    re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+=/-]{0,199}"),
-    "a letter or digit, then letters, digits and . _ : @ + = / - (200 at most)",
+
+_LETTER, _MARK, _NUMBER, _PUNCTUATION, _SYMBOL = "L", "M", "N", "P", "S"
+
+# Of these categories, and yet not to be seen: fillers, variation selectors, blanks, replacements.
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufffc\ufffd"
+    "\U000e0100-\U000e01ef]"
 )
-_GIVEN_NAME = (
-    re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"),
-    "a letter or digit, then letters, digits and . _ - (100 at most)",
+
+
+@dataclass(frozen=True, slots=True)
+class _Alphabet:
+    """What may stand first in a name, and what behind it."""
+
+    first: str  # of ASCII, as in the brackets of a pattern
+    more: str
+    limit: int  # of characters
+    rule: str
+    others_first: str = ""  # beside ASCII: general categories of Unicode
+    others: str = ""
+
+    def pattern(self) -> re.Pattern[str]:
+        return re.compile(rf"[{self.first}][{self.more}]{{0,{self.limit - 1}}}")
+
+    def fault(self, name: str) -> str:
+        """What is wrong with a name that has more than ASCII in it; empty: nothing."""
+        for number, char in enumerate(name):
+            good, others = (self.more, self.others) if number else (self.first, self.others_first)
+            if not _is_one(char, re.compile(f"[{good}]"), others):
+                return f"; U+{ord(char):04X} cannot be at {number + 1}"
+        length, size = len(name), len(name.encode())
+        if length > self.limit or size > self.limit * BYTES_PER_CHARACTER:
+            return f"; it has {length} characters and {size} bytes"
+        return ""
+
+
+def _is_one(char: str, of_ascii: re.Pattern[str], categories: str) -> bool:
+    if char.isascii():
+        return of_ascii.match(char) is not None
+    return unicodedata.category(char)[0] in categories and _UNSEEN.match(char) is None
+
+
+_DECLARED = _Alphabet(
+    first="A-Za-z",
+    more="A-Za-z0-9._-",
+    limit=100,
+    rule="a letter, then letters, digits and . _ - (100 characters and 300 bytes at most)",
+    others_first=_LETTER,
+    others=_LETTER + _MARK + _NUMBER,
+)
+_GIVEN = _Alphabet(
+    first="A-Za-z0-9",
+    more="A-Za-z0-9._:@+=/-",
+    limit=200,
+    rule="a letter or digit, then letters, digits and . _ : @ + = / - of ASCII and the letters, "
+    "digits, signs and symbols of any script, but no space and nothing that is not seen "
+    "(200 characters and 600 bytes at most)",
+    others_first=_LETTER + _NUMBER + _PUNCTUATION + _SYMBOL,
+    others=_LETTER + _MARK + _NUMBER + _PUNCTUATION + _SYMBOL,
+)
+_GIVEN_NAME = _Alphabet(
+    first="A-Za-z0-9",
+    more="A-Za-z0-9._-",
+    limit=100,
+    rule="a letter or digit, then letters, digits and . _ - (100 characters and 300 bytes at most)",
+    others_first=_LETTER + _NUMBER,
+    others=_LETTER + _MARK + _NUMBER,
+)
+_TOKEN = _Alphabet(
+    first="A-Za-z0-9",
+    more="A-Za-z0-9._-",
+    limit=100,
+    rule="a letter or digit, then letters, digits and . _ - of ASCII (100 at most)",
+)
+_NAMESPACE = _Alphabet(
+    first="A-Za-z",
+    more="A-Za-z0-9._-",
+    limit=100,
+    rule="segments of a letter, then letters, digits and . _ - of ASCII, with a colon between them "
+    "(100 characters in all)",
 )
 _RULES = {
     "task type": _DECLARED,
     "stage": _DECLARED,
     "queue": _DECLARED,
-    "namespace": _DECLARED,
+    "namespace": _NAMESPACE,
     "tenant": _GIVEN,
     "key": _GIVEN,
     "trigger": _GIVEN_NAME,
     "plan": _GIVEN_NAME,
-    "token": _GIVEN_NAME,
+    "token": _TOKEN,
 }
+_IN_ASCII = {kind: alphabet.pattern() for kind, alphabet in _RULES.items()}
 _LENGTHS = {"trace_id": 200, "actor": 200, "origin": 200, "reason": 2_000}
 
 
 def check(kind: str, value: object) -> str:
-    pattern, rule = _RULES[kind]
-    if not isinstance(value, str) or pattern.fullmatch(value) is None:
-        raise InvalidName(kind, value, rule)
+    """Return the name in the form NFC, or refuse it."""
+    alphabet = _RULES[kind]
+    if not isinstance(value, str):
+        raise InvalidName(kind, value, alphabet.rule)
+    if _IN_ASCII[kind].fullmatch(value) is not None:
+        return value
+    if kind == "namespace":
+        return _namespace(value, alphabet)
+    if value.isascii() or len(value) > alphabet.limit * BYTES_PER_CHARACTER:
+        raise InvalidName(kind, value, alphabet.rule)
+    name = normalised(value)
+    if fault := alphabet.fault(name):
+        raise InvalidName(kind, value, alphabet.rule + fault)
+    return name
+
+
+def check_any(kind: str, value: object) -> str | None:
+    """Return the name as `check` does; None stays None."""
+    return None if value is None else check(kind, value)
+
+
+def normalised(text: str) -> str:
+    """Return the text as names are kept: looked for in another form, none would be found."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def parents(namespace: str) -> list[str]:
+    """Return the namespaces whose keys would begin as those of this one do."""
+    segments = namespace.split(":")
+    return [":".join(segments[:end]) for end in range(1, len(segments))]
+
+
+def _namespace(value: str, alphabet: _Alphabet) -> str:
+    segments = value.split(":")
+    good = all(_IN_ASCII["namespace"].fullmatch(one) is not None for one in segments)
+    if not good or len(value) > alphabet.limit:
+        raise InvalidName("namespace", value, alphabet.rule)
+    if reserved := KEY_KINDS.intersection(segments):
+        said = f"its segment {min(reserved)!r} is what names of keys begin with; choose another"
+        raise InvalidName("namespace", value, said)
     return value
 
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from math import inf
 from typing import Any, Protocol
+from urllib.parse import quote
 
 import msgspec
 
@@ -309,7 +310,8 @@ def _runs_in(run: asyncio.Task[None] | None) -> bool:
 
 
 def _key(stage: StageDef, at: Standing) -> str:
-    return f"{at.task.id}/{at.task.epoch}/{stage.name}"
+    name = stage.name if stage.name.isascii() else quote(stage.name)  # a header can carry it
+    return f"{at.task.id}/{at.task.epoch}/{name}"
 
 
 def _check_data(data: dict[str, Any]) -> None:

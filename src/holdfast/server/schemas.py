@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 from fastapi import Response
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -18,6 +20,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import SkipJsonSchema
 
+from holdfast.domain import names
 from holdfast.domain.state import Command, Status
 from holdfast.domain.task import Kind, Place
 
@@ -38,16 +41,34 @@ def _number(value: object) -> object:
 Flag = StrictBool
 NUMBER = BeforeValidator(_number)  # behind the bounds, or the document does not have them
 
-_GIVEN = r"^[A-Za-z0-9][A-Za-z0-9._:@+=/-]{0,199}$"
-_DECLARED = r"^[A-Za-z][A-Za-z0-9._-]{0,99}$"
-_GIVEN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+# A pattern that every reader of the document understands cannot tell a letter of any script from a
+# mark that is not seen: it names what of ASCII is good, and the validator does the rest.
+NAME_FORMAT: dict[str, Any] = {"format": "name"}
+_OTHERS = r"[^\x00-\xa0]"
+GIVEN = rf"^([A-Za-z0-9]|{_OTHERS})([A-Za-z0-9._:@+=/-]|{_OTHERS}){{0,199}}$"
+DECLARED = rf"^([A-Za-z]|{_OTHERS})([A-Za-z0-9._-]|{_OTHERS}){{0,99}}$"
+GIVEN_NAME = rf"^([A-Za-z0-9]|{_OTHERS})([A-Za-z0-9._-]|{_OTHERS}){{0,99}}$"
 
-Tenant = Annotated[str, StringConstraints(pattern=_GIVEN), Field(examples=["t-001"])]
-Key = Annotated[str, StringConstraints(pattern=_GIVEN), Field(examples=["upgrade-7"])]
-TypeName = Annotated[str, StringConstraints(pattern=_DECLARED), Field(examples=["tenant.upgrade"])]
-QueueName = Annotated[str, StringConstraints(pattern=_DECLARED), Field(examples=["default"])]
-PlanId = Annotated[str, StringConstraints(pattern=_GIVEN_NAME), Field(examples=["upgrade-7"])]
-TriggerId = Annotated[str, StringConstraints(pattern=_GIVEN_NAME), Field(examples=["nightly"])]
+
+def named(kind: str) -> AfterValidator:
+    """What refuses a name of that kind, or gives it in the form NFC."""
+    return AfterValidator(partial(names.check, kind))
+
+
+def name_of(example: str) -> Any:
+    return Field(examples=[example], json_schema_extra=NAME_FORMAT)
+
+
+Tenant = Annotated[str, StringConstraints(pattern=GIVEN), named("tenant"), name_of("t-001")]
+Key = Annotated[str, StringConstraints(pattern=GIVEN), named("key"), name_of("upgrade-7")]
+TypeName = Annotated[
+    str, StringConstraints(pattern=DECLARED), named("task type"), name_of("tenant.upgrade")
+]
+QueueName = Annotated[str, StringConstraints(pattern=DECLARED), named("queue"), name_of("default")]
+PlanId = Annotated[str, StringConstraints(pattern=GIVEN_NAME), named("plan"), name_of("upgrade-7")]
+TriggerId = Annotated[
+    str, StringConstraints(pattern=GIVEN_NAME), named("trigger"), name_of("nightly")
+]
 TraceId = Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,200}$")]
 Fingerprint = Annotated[
     str, StringConstraints(pattern="^[0-9a-f]{12}$"), Field(examples=["4f0c9a7d12ab"])
@@ -55,8 +76,9 @@ Fingerprint = Annotated[
 Reason = Annotated[str, StringConstraints(max_length=REASON_MAX_CHARS)]
 Time = Annotated[str, Field(examples=["2026-01-31T12:00:00.000+00:00"])]
 Offset = Annotated[str, StringConstraints(pattern="^[0-9]{1,12}$")]
-Cursor = Annotated[str, StringConstraints(pattern=r"^[\x20-\x7e]{1,500}$")]
+Cursor = Annotated[str, StringConstraints(pattern=rf"^([\x20-\x7e]|{_OTHERS}){{1,500}}$")]
 IdCursor = Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,200}$")]  # the last one's
+TriggerCursor = Annotated[str, StringConstraints(pattern=rf"^([\x21-\x7e]|{_OTHERS}){{1,200}}$")]
 TimeText = Annotated[
     str,
     StringConstraints(max_length=40),

@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
+from urllib.parse import unquote_to_bytes
 
 from fastapi import Header
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from holdfast.domain.errors import InvalidInput, UnknownQueue
+from holdfast.domain import names
+from holdfast.domain.errors import InvalidInput, InvalidName, UnknownQueue
 from holdfast.registry import INTERNAL, OWN_QUEUES, TaskType
 from holdfast.server.access import Caller
 from holdfast.server.problems import UnknownType
 from holdfast.server.schemas import Absent, Key, QueueName, Sent, Tenant, TraceId, TypeName
 from holdfast.server.service import Service
 
-IdempotencyKey = Annotated[Key | Absent, Header(description="As `key` in the body")]
+
+def _decoded(text: Any) -> Any:
+    """A header's text comes as Latin-1: a key of other characters is percent-encoded, or its bytes
+    are UTF-8. No key has a percent sign."""
+    if not isinstance(text, str):
+        return text
+    try:
+        sent = text.encode("latin-1")
+        return unquote_to_bytes(sent).decode()
+    except UnicodeError:
+        raise InvalidName("key", text, "in a header it is percent-encoded UTF-8") from None
+
+
+IdempotencyKey = Annotated[
+    str | Absent,
+    BeforeValidator(_decoded),
+    AfterValidator(partial(names.check_any, "key")),
+    Header(
+        description="As `key` in the body; what is not ASCII as percent-encoded UTF-8",
+        examples=["upgrade-7"],
+        json_schema_extra={"pattern": r"^[A-Za-z0-9%][A-Za-z0-9._:@+=/%-]{0,1799}$"},
+    ),
+]
 Traceparent = Annotated[
     str | Absent, Header(description="W3C trace context, kept with the task", max_length=200)
 ]

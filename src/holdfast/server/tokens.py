@@ -170,7 +170,10 @@ def read(path: Path) -> tuple[Token, ...]:
         raise InvalidSetting(SETTING, str(path), f"it cannot be read: {error}") from error
     if len(tokens) > TOKENS_MAX:
         raise InvalidSetting(SETTING, str(path), f"it has more than {TOKENS_MAX} tokens")
-    return tokens
+    return tuple(
+        msgspec.structs.replace(one, tenants=tuple(map(names.normalised, one.tenants)))
+        for one in tokens
+    )
 
 
 def check_mode(path: Path, mode: int) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import Body, Path, Query
 from fastapi.responses import StreamingResponse
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from holdfast.app import plan_shapes as shapes
 from holdfast.app.plan_handle import info
@@ -45,8 +45,10 @@ EVENTS_AT_ONCE = 1000
 
 PlanInPath = Annotated[
     str,
+    StringConstraints(pattern=sc.GIVEN_NAME),
+    sc.named("plan"),
     Path(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
+        json_schema_extra=sc.NAME_FORMAT,
         description="Of a plan",
         examples=["upgrade-7"],
     ),

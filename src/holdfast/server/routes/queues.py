@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from fastapi import Body, Path
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from holdfast.app.queue_shapes import queue_shapes
 from holdfast.app.queues import named_here
@@ -87,7 +87,10 @@ class Turned(sc.Answer):
 async def turn_queue(
     *,
     queue: Annotated[
-        str, Path(pattern=r"^[A-Za-z][A-Za-z0-9._-]{0,99}$", description="Of a queue")
+        str,
+        StringConstraints(pattern=sc.DECLARED),
+        sc.named("queue"),
+        Path(json_schema_extra=sc.NAME_FORMAT, description="Of a queue"),
     ],
     what: Annotated[Valve, Path(description="What it takes in, or what it gives out")],
     turning: Annotated[Turning, Path(description="Which way")],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import Body, Path
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from holdfast.app import shapes
 from holdfast.app.standing import standings
@@ -23,10 +23,12 @@ BATCH_MAX = 200
 # In a route `{tenant:path}`: a tenant's name may have slashes, sent as they are or as %2F.
 TenantInPath = Annotated[
     str,
+    StringConstraints(pattern=sc.GIVEN),
+    sc.named("tenant"),
     Path(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@+=/-]{0,199}$",
         description="A tenant's name",
         examples=["t-001"],
+        json_schema_extra=sc.NAME_FORMAT,
     ),
 ]
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from fastapi import Body, Path, Query
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from holdfast.app.declare import Submittable
 from holdfast.app.timed import TriggerTerms
@@ -28,8 +28,10 @@ NEXT_SHOWN = 5
 
 TriggerInPath = Annotated[
     str,
+    StringConstraints(pattern=sc.GIVEN_NAME),
+    sc.named("trigger"),
     Path(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
+        json_schema_extra=sc.NAME_FORMAT,
         description="Of a trigger",
         examples=["nightly"],
     ),
@@ -177,6 +179,7 @@ class TriggerQuery(sc.PageQuery):
         default=[], max_length=20, description="One of these; none given: any"
     )
     tenant: sc.Tenant | sc.Absent = Field(default=None, description="Of this tenant")
+    cursor: sc.TriggerCursor | sc.Absent = Field(default=None, description=sc.FROM_BEFORE)
 
 
 @router.get("/api/triggers", response_model=TriggerPageView, **needs(Role.VIEWER))

@@ -22,6 +22,8 @@ from holdfast.stores.redis.nodes import Fault, Node, Nodes
 REDIRECTS = 3
 BELLS_MAX = 100  # read at once; the others wait
 CLOSE_SECONDS = 2.0
+NAMES_PAGE = 5_000
+NAMES_PAGES_MAX = 1_000  # of one server
 
 T = TypeVar("T")
 
@@ -134,6 +136,26 @@ class Link:
             return found
 
         return await self._again(ask, repeatable=True)
+
+    async def names(self, pattern: str) -> list[str]:
+        """The keys of all primaries whose names match, as far as so many pages reach."""
+
+        async def look(nodes: Nodes) -> list[str]:
+            found: list[str] = []
+            for node in await nodes.primaries():
+                cursor = b"0"
+                for _ in range(NAMES_PAGES_MAX):
+                    scan = ("SCAN", cursor, "MATCH", pattern, "COUNT", NAMES_PAGE)
+                    [reply] = await nodes.ask(node, [scan])
+                    if _is_error(reply):
+                        raise Fault(reply, node.where)
+                    cursor, some = reply
+                    found += [name.decode(errors="replace") for name in some]
+                    if cursor == b"0":
+                        break
+            return found
+
+        return await self._again(look, repeatable=True)
 
     async def wrong_types(self, keys: Keys) -> list[str]:
         """Which of the keys whose names are known are not of our types, and what they are."""

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from holdfast.domain.errors import StoreForeign, StoreTooNew, StoreUnavailable
+from holdfast.stores.redis import neighbours
 from holdfast.stores.redis.partition import Partition
+from holdfast.stores.redis.partitions import Partitions
 from holdfast.stores.redis.reads import unless_foreign
 
 FORMAT = 1
 
 
-async def make_ours(part: Partition, partitions: int, *, must_exist: bool) -> None:
+async def make_ours(parts: Partitions, namespace: str, *, must_exist: bool) -> None:
+    """Refuse what is another's; make what is not there yet, unless somebody only looks."""
+    await neighbours.check_parents(parts.first.link, namespace)
+    for part in parts:
+        await _make_one_ours(part, parts, namespace, must_exist=must_exist)
+
+
+async def _make_one_ours(
+    part: Partition, parts: Partitions, namespace: str, *, must_exist: bool
+) -> None:
+    partitions = len(parts)
     keys, where = part.keys, f"{part.keys.prefix} on {part.link.address.shown}"
     meta = keys("meta")
     ask = ("HMGET", meta, "format", "partitions")
@@ -19,6 +31,8 @@ async def make_ours(part: Partition, partitions: int, *, must_exist: bool) -> No
             f"no store at {where}: name one with --store, HOLDFAST_STORE and HOLDFAST_NAMESPACE"
         )
     if None in unless_foreign(found):  # only then: a full server can be worked on, not written to
+        if part is parts.first:
+            await neighbours.check_children(part.link, namespace)
         made = [
             ("HSETNX", meta, "format", FORMAT),
             ("HSETNX", meta, "partitions", partitions),

@@ -15,7 +15,7 @@ from holdfast.domain.transition import Submission
 from holdfast.stores.redis.keys import number_of
 from holdfast.stores.redis.partition import Partition
 
-_OF_A_TRIGGER = re.compile(r"[^@]+\.p(\d{2,4})@")
+_OF_A_TRIGGER = re.compile(r"[^@]+\.p([0-9]{2,4})@")
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -76,7 +76,7 @@ class Partitions:
         """None: no task here can have that id."""
         if len(self) == 1:
             return self.first
-        found = re.search(r"\.p(\d+)$", task_id)
+        found = re.search(r"\.p([0-9]+)$", task_id)
         number = int(found[1]) if found else -1
         return self._parts[number] if 0 <= number < len(self) else None
 

@@ -89,7 +89,7 @@ class RedisStore:
         time: Time | None = None,
         must_exist: bool = False,
     ) -> None:
-        names.check("namespace", namespace)
+        self._namespace = names.check("namespace", namespace)
         self._must_exist = must_exist
         self._address = address.parse(url)
         self.url = self._address.shown
@@ -121,8 +121,8 @@ class RedisStore:
         await self._link.open()
         try:
             self._checks = await checks.look(self._link, self._keys, self._clock)
+            await opening.make_ours(self._parts, self._namespace, must_exist=self._must_exist)
             for part in self._parts:
-                await opening.make_ours(part, len(self._parts), must_exist=self._must_exist)
                 await part.hear()
             await self._bells.open()
         except BaseException:

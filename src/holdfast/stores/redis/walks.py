@@ -44,7 +44,7 @@ def half_of_the_time(steady: Callable[[], float]) -> Pace:
 async def names(part: Partition) -> AsyncIterator[Sequence[tuple[str, str]]]:
     """Pages of what there is: its kind, and whose it is. One may come twice."""
     prefix = f"{part.keys.prefix}:"
-    pattern = _SPECIAL.sub(r"\\\1", prefix) + "*"
+    pattern = escaped(prefix) + "*"
     cursor = b"0"
     while True:
         scan = ("SCAN", cursor, "MATCH", pattern, "COUNT", PAGE * 5)
@@ -52,6 +52,11 @@ async def names(part: Partition) -> AsyncIterator[Sequence[tuple[str, str]]]:
         yield [kind_of(name.decode(errors="replace")[len(prefix) :]) for name in found]
         if cursor == b"0":
             return
+
+
+def escaped(text: str) -> str:
+    """The pattern that matches this text and nothing else."""
+    return _SPECIAL.sub(r"\\\1", text)
 
 
 def kind_of(name: str) -> tuple[str, str]:

@@ -32,6 +32,7 @@ from holdfast.testing.contract.measuring import (
     Observing,
 )
 from holdfast.testing.contract.moving_on import MovingOn
+from holdfast.testing.contract.naming import Naming
 from holdfast.testing.contract.operating_durability import OperatingDurability
 from holdfast.testing.contract.projecting import Projecting
 from holdfast.testing.contract.reading import Counting, Finding, Looking, Workers
@@ -91,6 +92,7 @@ class StoreContract(
     CountingHeld,
     BeingLate,
     GroupingErrors,
+    Naming,
 ):
     """Derive a test class from it and implement ``open``."""
 
