@@ -179,6 +179,45 @@ async def test_a_step_forward_that_fails_changes_nothing(
     assert ask(path, "SELECT 1 FROM sqlite_schema WHERE name = 'half'") == []
 
 
+CHANGES = {
+    "DROP TABLE claims": "table claims is missing",
+    "DROP VIEW records": "table records is missing",
+    "ALTER TABLE meta ADD COLUMN note TEXT": "column meta.note is not of this format",
+    "ALTER TABLE sequences DROP COLUMN due": "column sequences.due is missing",
+    "ALTER TABLE leases RENAME COLUMN owner TO holder": "column leases.owner is missing",
+    "DROP INDEX states_id": "index states_id is missing",
+    "DROP INDEX states_due; CREATE INDEX states_due ON states (since)": "index states_due is other",
+    "CREATE UNIQUE INDEX mine ON states (type)": "unique index mine on table states is not",
+    "CREATE TRIGGER mine AFTER DELETE ON tasks BEGIN SELECT 1; END": "trigger mine on table tasks",
+    "PRAGMA user_version = 2": "has format 2, but its tables do not fit it",
+    "PRAGMA user_version = 0": "table audits is there already",
+    "DROP TABLE refusals; CREATE TABLE refusals (says TEXT, count TEXT)": "refusals.says is other",
+}
+
+
+@pytest.mark.parametrize(("change", "told"), CHANGES.items())
+async def test_a_file_whose_tables_do_not_fit_its_format_is_refused(
+    path: Path, change: str, told: str
+) -> None:
+    async with opened(path, ManualClock()):
+        pass
+    ask(path, change)
+    said = await refusal(path, StoreUnusable)
+    assert told in said
+    assert "restore a backup" in said
+
+
+async def test_tables_of_others_do_no_harm(path: Path) -> None:
+    """A sink may write into the same file, and somebody may have asked SQLite for statistics."""
+    async with opened(path, ManualClock()) as store:
+        await Hands(store, ManualClock()).submit()
+    ask(path, "CREATE TABLE mine (id INTEGER PRIMARY KEY, name TEXT UNIQUE)")
+    ask(path, "CREATE INDEX mine_too ON states (fence)")
+    ask(path, "ANALYZE")
+    async with opened(path, ManualClock()) as store:
+        await Hands(store, ManualClock()).take()
+
+
 def test_each_statement_has_its_name() -> None:
     found = read("prose\n-- name: a\nSELECT 1;\n\n-- name: b\n-- why\nSELECT 2;\n")
     assert found == {"a": "SELECT 1;", "b": "-- why\nSELECT 2;"}

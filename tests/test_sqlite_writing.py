@@ -1,6 +1,7 @@
 """Group commit, and what a write may rely on."""
 
 import asyncio
+import errno
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,7 +11,7 @@ import apsw
 import msgspec
 import pytest
 
-from holdfast.domain.errors import StoreError, StoreUnavailable, StoreUnusable
+from holdfast.domain.errors import StoreError, StoreFull, StoreUnavailable, StoreUnusable
 from holdfast.domain.state import Status
 from holdfast.domain.task import Task
 from holdfast.domain.transition import Inserted
@@ -323,6 +324,14 @@ def take_away(path: Path) -> None:
         one.unlink()
 
 
+def take_away_alone(path: Path, suffix: str) -> None:
+    path.with_name(f"{path.name}{suffix}").unlink()
+
+
+def put_empty(path: Path, suffix: str) -> None:
+    path.with_name(f"{path.name}{suffix}").touch()
+
+
 def is_there(path: Path) -> bool:
     return path.exists()
 
@@ -403,3 +412,88 @@ async def test_a_link_to_the_file_is_as_good_as_its_name(tmp_path: Path) -> None
         (tmp_path / "file.db").unlink()
         with pytest.raises(StoreUnusable, match=MOVED):
             await store.stats()
+
+
+GONE = "was removed while it was open"
+
+
+@pytest.mark.parametrize("suffixes", [["-wal"], ["-shm"], ["-wal", "-shm"]], ids="".join)
+async def test_no_write_is_accepted_once_the_log_or_its_index_was_removed(
+    path: Path, suffixes: list[str]
+) -> None:
+    async with opened(path, ManualClock()) as store:
+        hands = Hands(store, ManualClock())
+        await hands.insert(hands.submission(id="kept"))
+        for suffix in suffixes:
+            take_away_alone(path, suffix)
+        for _ in range(2):
+            with pytest.raises(StoreUnusable, match=GONE):
+                await hands.insert(hands.submission(id="refused"))
+        with pytest.raises(StoreUnusable, match=GONE):
+            await store.stats()
+    assert ask(path, "SELECT id FROM states") == [("kept",)]  # an orderly end keeps what was there
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm"])
+async def test_a_log_that_another_process_has_made_anew_is_not_taken_for_ours(
+    store: SqliteStore, hands: Hands, suffix: str
+) -> None:
+    take_away_alone(store.path, suffix)
+    put_empty(store.path, suffix)
+    with pytest.raises(StoreUnusable, match=GONE):
+        await hands.insert(hands.submission())
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
+async def test_a_commit_into_a_file_that_went_meanwhile_is_not_answered_as_kept(
+    store: SqliteStore, suffix: str
+) -> None:
+    """After the look before the commit, before the answer."""
+
+    def go() -> bool:
+        Path(f"{store.path}{suffix}").unlink()
+        return False
+
+    with pytest.raises(StoreUnusable, match=r"the last commit to .* may be lost"):
+        await store._writer.do(lambda txn: txn.db.set_commit_hook(go))
+
+
+async def test_the_log_beside_the_target_of_a_link_is_watched(tmp_path: Path) -> None:
+    link = tmp_path / "link.db"
+    link.symlink_to(tmp_path / "file.db")
+    async with opened(link, ManualClock()) as store:
+        hands = Hands(store, ManualClock())
+        await hands.submit()
+        (tmp_path / "file.db-wal").unlink()
+        with pytest.raises(StoreUnusable, match=GONE):
+            await hands.insert(hands.submission())
+
+
+# -- the true error
+
+
+async def test_a_disk_error_at_opening_is_told_as_it_is(store: SqliteStore, hands: Hands) -> None:
+    """The index tells of a log that is not there: SQLite ends the transaction by itself."""
+    await hands.submit()
+    take_away_alone(store.path, "-wal")
+    with pytest.raises(StoreUnavailable, match="disk I/O error"):
+        await SqliteStore(store.path, ManualClock()).open()
+
+
+class NoRoom(Stubborn):
+    """A connection whose disk is full at the commit; it forgets that with its next statement."""
+
+    system_errno = 0
+
+    def execute(self, sql: str, *values: Any) -> apsw.Cursor:
+        self.system_errno = errno.ENOSPC if sql == SQL["commit"] else 0
+        if sql == SQL["commit"]:
+            raise apsw.IOError("disk I/O error")
+        return self._db.execute(sql, *values)
+
+
+async def test_a_full_disk_at_the_commit_is_told_as_full(store: SqliteStore, hands: Hands) -> None:
+    """To roll back is one more call to SQLite, after which it does not know the reason any more."""
+    store._writer._db = cast("apsw.Connection", NoRoom(store._writer._db))
+    with pytest.raises(StoreFull):
+        await hands.insert(hands.submission())

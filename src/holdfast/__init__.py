@@ -8,6 +8,7 @@ from holdfast.app.plan_handle import PlanHandle, PlanInfo
 from holdfast.app.triggers import TriggerHandle
 from holdfast.domain.bulk import BulkCommand, Canary
 from holdfast.domain.errors import (
+    BackupRefused,
     BulkNotFound,
     CheckpointTooLarge,
     Contended,
@@ -43,6 +44,7 @@ from holdfast.domain.errors import (
     StageTimeout,
     StaleFence,
     StoreError,
+    StoreFileInUse,
     StoreForeign,
     StoreFull,
     StoreNotWritable,
@@ -72,6 +74,7 @@ from holdfast.runtime.context import Context
 from holdfast.version import __version__ as __version__
 
 __all__ = [
+    "BackupRefused",
     "BulkCommand",
     "BulkHandle",
     "BulkInfo",
@@ -129,6 +132,7 @@ __all__ = [
     "StaleFence",
     "Status",
     "StoreError",
+    "StoreFileInUse",
     "StoreForeign",
     "StoreFull",
     "StoreNotWritable",

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -366,6 +367,19 @@ def test_the_audit_of_one_task_is_found_among_others(
 
 def test_an_audit_cursor_that_is_no_number_is_wrong_usage(world: World) -> None:
     assert world.cli("audit", "--cursor", "soon").exit_code == Exit.USAGE
+
+
+def test_a_backup_is_a_store_and_is_written_down(world: World, tmp_path: Path) -> None:
+    task_id, copy = world.upgrade(tenant="t-1"), tmp_path / "copy.db"
+    told = world.json("backup", str(copy), "--reason", "before the upgrade")
+    assert told == {"path": str(copy), "sizeBytes": copy.stat().st_size}
+    assert world.cli("--store", f"sqlite:///{copy}", "tasks", "show", task_id).exit_code == Exit.OK
+    [entry] = world.json("audit")["entries"]
+    assert (entry["command"], entry["taskId"]) == ("backup", "store")
+    assert entry["reason"] == "before the upgrade"
+    again = world.cli("backup", str(copy))
+    assert again.exit_code == Exit.REFUSED
+    assert "[backup-refused]" in again.stderr
 
 
 def test_a_dry_run_counts_and_deletes_nothing(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from holdfast.app.handle import Handle, Info
     from holdfast.domain.envelope import TaskEnvelope
     from holdfast.domain.state import Status
+    from holdfast.ports.backup import Copy
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -94,6 +96,10 @@ class Blocking:
 
     def why(self, task_id: str) -> str:
         return self.call(self._app.why(task_id))
+
+    def backup(self, target: str | os.PathLike[str]) -> Copy:
+        """Copy an SQLite store into a new file, as it is now, while everything goes on."""
+        return self.call(self._app.backup(target))
 
     @property
     def control(self) -> BlockingControl:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 from holdfast.app import bulk_rounds, chat, declare, deliveries, hooks
+from holdfast.app.backup import back_up
 from holdfast.app.bulk import Bulks
 from holdfast.app.chat import Reply
 from holdfast.app.control import Control
@@ -41,6 +43,7 @@ from holdfast.domain.redaction import Redactor
 from holdfast.domain.retry import Retry
 from holdfast.domain.task import By
 from holdfast.ports import Clock, Store
+from holdfast.ports.backup import Copy
 from holdfast.ports.tracing import NO_TRACER, Tracer
 from holdfast.registry import Registry, TaskType
 from holdfast.runtime import making
@@ -437,6 +440,15 @@ class Holdfast:
             checkpoint_seconds=self.settings.checkpoint_ttl,
             now=self.clock.now(),
         )
+
+    async def backup(self, target: str | os.PathLike[str]) -> Copy:
+        """Copy an SQLite store into a new file, as it is now, while everything goes on."""
+        return await back_up(self._unwrapped(), target, by=By(actor="app"), now=self.clock.now())
+
+    def _unwrapped(self) -> Store:
+        if self._behind is None:
+            raise HoldfastError("the app is not open: use 'async with app:' or app.running()")
+        return self._behind
 
     @property
     def blocking(self) -> Blocking:

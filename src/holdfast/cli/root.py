@@ -8,6 +8,7 @@ import typer
 
 from holdfast.cli.alerts import alerts
 from holdfast.cli.audit import audit
+from holdfast.cli.backup import backup
 from holdfast.cli.bulk import bulk
 from holdfast.cli.doctor import doctor
 from holdfast.cli.exits import EPILOG, Root
@@ -83,6 +84,7 @@ cli.command()(stats)
 cli.command()(states)
 cli.add_typer(audit, name="audit")
 cli.command()(prune)
+cli.command()(backup)
 
 
 @cli.command()

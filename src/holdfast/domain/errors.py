@@ -28,7 +28,9 @@ HoldfastError
 │   ├── PlanConflict
 │   ├── PlanNotFound
 │   ├── TenantsBusy
-│   └── WorkerNotFound
+│   ├── WorkerNotFound
+│   ├── StoreFileInUse          the process would open its store's file past the store
+│   └── BackupRefused
 ├── StoreError
 │   ├── StoreUnavailable        passing: try again
 │   │   ├── PartlyUnavailable   some of it answers
@@ -285,6 +287,24 @@ class WorkerNotFound(Refused):
     def __init__(self, worker: str) -> None:
         super().__init__(f"no worker {worker} was seen lately")
         self.worker = worker
+
+
+class StoreFileInUse(Refused, OSError):
+    """Raised where this process opens its store's file past the store, by `sqlite3` or `open`."""
+
+    code = "store-file-in-use"
+
+    def __init__(self, name: str, path: str) -> None:
+        super().__init__(
+            f"{name} belongs to the store {path} that is open in this process: opening it past the "
+            "store would drop SQLite's locks and destroy it; for a copy use app.backup() or "
+            "`holdfast backup`, to look at it another process"
+        )
+        self.name, self.path = name, path
+
+
+class BackupRefused(Refused):
+    code = "backup-refused"
 
 
 class StoreError(HoldfastError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import apsw
@@ -22,6 +22,7 @@ from holdfast.domain.errors import (
 # SQLite calls a file that may not grow an I/O error; to those who write it is the same as full.
 EFFECTIVE = os.access in os.supports_effective_ids
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+SHOWN_FAULTS = 5
 
 
 def translated(error: Exception, path: Path, system_errno: int = 0) -> Exception:
@@ -54,8 +55,27 @@ def away(path: Path, error: Exception) -> StoreUnavailable:
 
 def moved(path: Path) -> StoreUnusable:
     return StoreUnusable(
-        f"{path} was moved or removed while it was open: nothing was written; "
+        f"{path} was moved or removed while it was open: nothing more is written; "
         "bring the file back, then restart all processes that use it"
+    )
+
+
+def log_removed(path: Path, name: str) -> StoreUnusable:
+    return StoreUnusable(
+        f"{name} was removed while it was open: nothing more is written; stop all processes that "
+        f"use {path} with SIGTERM (a kill loses what they had accepted), then start them again"
+    )
+
+
+def taken_away(path: Path, error: Exception) -> StoreUnusable:
+    return StoreUnusable(f"the last commit to {path} may be lost: {error}")
+
+
+def unfit(path: Path, version: int, faults: Sequence[str]) -> StoreUnusable:
+    shown = "; ".join(faults[:SHOWN_FAULTS]) + ("; …" if len(faults) > SHOWN_FAULTS else "")
+    return StoreUnusable(
+        f"{path} says that it has format {version}, but its tables do not fit it: {shown}; "
+        "it was changed past Holdfast or damaged: restore a backup"
     )
 
 

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from holdfast.stores.sqlite.boot import StoreClock
+from holdfast.stores.sqlite.identity import Identity
 from holdfast.stores.sqlite.readers import Readers
 from holdfast.stores.sqlite.writer import Writer
 
@@ -17,6 +18,7 @@ class Open(msgspec.Struct, frozen=True):
     clock: StoreClock
     writer: Writer
     readers: Readers
+    identity: Identity
 
 
 Door: TypeAlias = Callable[[], Open]  # raises while the store is not open, or in a forked process

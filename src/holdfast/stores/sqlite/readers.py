@@ -13,7 +13,7 @@ import apsw
 
 from holdfast.stores.sqlite import faults
 from holdfast.stores.sqlite.identity import Identity
-from holdfast.stores.sqlite.schema import open_reader
+from holdfast.stores.sqlite.schema import open_reader, snapshot
 from holdfast.stores.sqlite.statements import SQL
 
 READERS = 2
@@ -66,11 +66,7 @@ class Readers:
 
 def within_snapshot(db: apsw.Connection, read: Callable[[Look], T], path: Path) -> T:
     try:
-        db.execute(SQL["begin_reading"])
-        try:
+        with snapshot(db):
             return read(Look(db))
-        finally:
-            if db.in_transaction:
-                db.execute(SQL["commit"])
     except apsw.Error as error:
         raise faults.translated(error, path, db.system_errno) from error

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
 import apsw
 
 from holdfast.domain.errors import StoreUnusable
-from holdfast.stores.sqlite import faults
+from holdfast.stores.sqlite import faults, layout
 from holdfast.stores.sqlite.migrating import link_audits
 from holdfast.stores.sqlite.statements import SQL
 
@@ -80,10 +81,24 @@ def migrate(db: apsw.Connection, path: Path) -> None:
     found = _number(db, "user_version")
     if found > VERSION:
         raise faults.too_new(path, found, VERSION)
+    _check_layout(db, path, found)
     for version in range(found + 1, VERSION + 1):
         _run(db, SQL[f"v{version}"])
         if version == 3:
             link_audits(db)
+
+
+def _check_layout(db: apsw.Connection, path: Path, version: int) -> None:
+    """Refuse a file whose tables are not those of the format that it says it has."""
+    found = layout.read_layout(db)
+    if version == 0:
+        ours = layout.made_by((SQL["v1"],)).tables
+        wrong = [f"table {table} is there already" for table in found.tables if table in ours]
+    else:
+        wanted = layout.made_by(tuple(SQL[f"v{n}"] for n in range(1, version + 1)))
+        wrong = [*layout.differences(wanted, found)]
+    if wrong:
+        raise faults.unfit(path, version, wrong)
 
 
 def _connect(path: Path) -> apsw.Connection:
@@ -94,10 +109,24 @@ def _connect(path: Path) -> apsw.Connection:
         raise faults.translated(error, path) from error
 
 
-def _check_owner(db: apsw.Connection, path: Path) -> None:
-    """In one look: another process may be making the file ours at this moment."""
+@contextmanager
+def snapshot(db: apsw.Connection) -> Iterator[None]:
+    """One consistent look. An error inside is told as it is: SQLite may have ended the transaction
+    by itself, and what it says to a second end of it would hide why."""
     db.execute(SQL["begin_reading"])
     try:
+        yield
+    except BaseException:
+        if db.in_transaction:
+            with suppress(apsw.Error):
+                db.execute(SQL["roll_back"])
+        raise
+    db.execute(SQL["roll_back"])
+
+
+def _check_owner(db: apsw.Connection, path: Path) -> None:
+    """In one look: another process may be making the file ours at this moment."""
+    with snapshot(db):
         owner, version = _number(db, "application_id"), _number(db, "user_version")
         if owner != APPLICATION_ID and (owner or db.execute(SQL["first_table"]).fetchone()):
             raise faults.not_ours(path)
@@ -105,8 +134,6 @@ def _check_owner(db: apsw.Connection, path: Path) -> None:
             raise faults.too_new(path, version, VERSION)
         if db.readonly("main"):
             raise faults.not_writable(path)
-    finally:
-        db.execute(SQL["roll_back"])
 
 
 def _check_namespace(db: apsw.Connection, path: Path, namespace: str) -> None:

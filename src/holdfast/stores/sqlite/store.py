@@ -37,6 +37,7 @@ from holdfast.ports import (
     Topic,
     WorkerInfo,
 )
+from holdfast.ports.backup import Copy
 from holdfast.stores.signals import Signals
 from holdfast.stores.sqlite import (
     applying,
@@ -53,7 +54,9 @@ from holdfast.stores.sqlite import (
     switching,
     verbs,
 )
+from holdfast.stores.sqlite.backup import Copying
 from holdfast.stores.sqlite.boot import StoreClock
+from holdfast.stores.sqlite.guard import GUARD
 from holdfast.stores.sqlite.identity import Identity
 from holdfast.stores.sqlite.opened import Open
 from holdfast.stores.sqlite.plans import SqlitePlans
@@ -108,11 +111,13 @@ class SqliteStore:
         boot_id = self._boot_id or boot.read_boot_id()
         db = self._connect()
         try:
-            identity, clock = Identity(self.path), self._set_clock(db, boot_id)
+            clock = self._set_clock(db, boot_id)
+            identity = Identity(self.path)
             readers = Readers(self.path, identity)
         except BaseException:
             db.close()
             raise
+        GUARD.protect(self.path, identity.inodes)
         writer = Writer(
             db,
             self.path,
@@ -122,7 +127,7 @@ class SqliteStore:
             identity=identity,
             lock_seconds=self._lock_seconds,
         )
-        return Open(os.getpid(), clock, writer, readers)
+        return Open(os.getpid(), clock, writer, readers, identity)
 
     def _connect(self) -> apsw.Connection:
         return open_writer(self.path, namespace=self._namespace, lock_seconds=self._lock_seconds)
@@ -157,6 +162,7 @@ class SqliteStore:
         if not opened.writer.close(timeout=CLOSE_SECONDS):
             log.error("writes to %s did not end in %g s", self.path, CLOSE_SECONDS)
         opened.readers.close()
+        GUARD.release(opened.identity.inodes)
 
     def _open_here(self) -> Open:
         if self._opened is None:
@@ -297,6 +303,16 @@ class SqliteStore:
         """Nobody but us writes to the file, and a row and its indexes cannot part."""
         del every_seconds
         return ()
+
+    async def backup(self, target: str | os.PathLike[str]) -> Copy:
+        """Copy the store as it is now into a new file, while everything goes on."""
+        opened = self._open_here()
+        copying = Copying(self.path, Path(target), namespace=self._namespace)
+        GUARD.protect(self.path, opened.identity.inodes)  # longer than the store, if it must be
+        try:
+            return await copying.run()
+        finally:
+            GUARD.release(opened.identity.inodes)
 
     async def checks(self) -> Sequence[Check]:
         says = "every commit is synced to the disk before it is answered"

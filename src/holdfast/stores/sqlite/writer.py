@@ -171,8 +171,11 @@ class Writer:
             txn = self._perform(group)
             self._identity.check()  # as late as can be: nothing is written yet
             self._db.execute(SQL["commit"])
+        except apsw.Error as error:  # before the rollback, which forgets what the system said
+            raise self._translated(error) from error
         finally:
             self._roll_back()
+        self._identity.check_committed()
         if txn.due_count is not None:
             self._due_seen = txn.due_count
         if txn.shrink:

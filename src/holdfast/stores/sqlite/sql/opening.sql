@@ -13,6 +13,13 @@ PRAGMA temp_store = MEMORY;
 PRAGMA query_only = 1;
 PRAGMA cache_size = -8192;
 
+-- name: copying
+PRAGMA journal_mode = OFF;
+PRAGMA synchronous = OFF;
+
+-- name: quick_check
+PRAGMA quick_check(1);
+
 -- name: application_id
 PRAGMA application_id;
 
@@ -24,6 +31,21 @@ PRAGMA data_version;
 
 -- name: first_table
 SELECT name FROM sqlite_schema LIMIT 1;
+
+-- name: columns
+SELECT s.name, c.name, c.type, c."notnull", c.dflt_value, c.pk
+FROM sqlite_schema AS s, pragma_table_xinfo(s.name) AS c
+WHERE s.type IN ('table', 'view') AND s.name NOT LIKE 'sqlite\_%' ESCAPE '\'
+ORDER BY s.name, c.cid;
+
+-- name: indexed_columns
+SELECT s.name, i.name, i."unique", i.partial, c.name
+FROM sqlite_schema AS s, pragma_index_list(s.name) AS i, pragma_index_info(i.name) AS c
+WHERE s.type = 'table' AND i.origin = 'c'
+ORDER BY s.name, i.name, c.seqno;
+
+-- name: own_triggers
+SELECT name, tbl_name FROM sqlite_schema WHERE type = 'trigger';
 
 -- name: name_value
 SELECT value FROM meta WHERE name = ?;

@@ -1,0 +1,89 @@
+"""Do the tables of a file fit the format that it says it has?
+
+What they should be like is what the steps of the schema make, in memory, once per process. Tables
+of others are left alone, and so is an index of others that forbids nothing.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import TypeAlias
+
+import apsw
+import msgspec
+
+from holdfast.stores.sqlite.statements import SQL
+
+Columns: TypeAlias = Mapping[str, tuple[object, ...]]  # by name: type, not null, default, key
+
+
+class Index(msgspec.Struct, frozen=True):
+    table: str
+    unique: bool
+    partial: bool
+    columns: tuple[str | None, ...]  # None: an expression
+
+
+class Layout(msgspec.Struct, frozen=True):
+    tables: Mapping[str, Columns]  # views, too
+    indexes: Mapping[str, Index]
+    triggers: Mapping[str, str]  # by name: the table
+
+
+@lru_cache(maxsize=8)
+def made_by(steps: tuple[str, ...]) -> Layout:
+    """Return the layout of a file that these steps have made."""
+    db = apsw.Connection(":memory:")
+    try:
+        for step in steps:
+            for _ in db.execute(step):
+                pass
+        return read_layout(db)
+    finally:
+        db.close()
+
+
+def read_layout(db: apsw.Connection) -> Layout:
+    tables: defaultdict[str, dict[str, tuple[object, ...]]] = defaultdict(dict)
+    for table, column, *terms in db.execute(SQL["columns"]):
+        tables[table][column] = tuple(terms)
+    members: defaultdict[tuple[str, str, bool, bool], list[str | None]] = defaultdict(list)
+    for table, name, unique, partial, column in db.execute(SQL["indexed_columns"]):
+        members[table, name, bool(unique), bool(partial)].append(column)
+    indexes = {
+        name: Index(table, unique, partial, tuple(columns))
+        for (table, name, unique, partial), columns in members.items()
+    }
+    triggers = {str(name): str(table) for name, table in db.execute(SQL["own_triggers"])}
+    return Layout(tables, indexes, triggers)
+
+
+def differences(wanted: Layout, found: Layout) -> Iterator[str]:
+    """Say what of ours is missing or other than it should be."""
+    for table, columns in wanted.tables.items():
+        if table not in found.tables:
+            yield f"table {table} is missing"
+        else:
+            yield from _column_differences(table, columns, found.tables[table])
+    for name, index in wanted.indexes.items():
+        if index.table in found.tables and found.indexes.get(name) != index:
+            yield f"index {name} is {'other' if name in found.indexes else 'missing'}"
+    for name, index in found.indexes.items():
+        if name not in wanted.indexes and index.unique and index.table in wanted.tables:
+            yield f"unique index {name} on table {index.table} is not of this format"
+    for name, table in found.triggers.items():
+        if table in wanted.tables:
+            yield f"trigger {name} on table {table} is not of this format"
+
+
+def _column_differences(table: str, wanted: Columns, found: Columns) -> Iterator[str]:
+    for column, terms in wanted.items():
+        if column not in found:
+            yield f"column {table}.{column} is missing"
+        elif found[column] != terms:
+            yield f"column {table}.{column} is other"
+    for column in found:
+        if column not in wanted:
+            yield f"column {table}.{column} is not of this format"
