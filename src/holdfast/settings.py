@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import os
 import re
@@ -116,7 +117,9 @@ class Settings(BaseSettings):
     rate_limit: float = Field(default=2000.0, gt=0)  # requests a second of one token
     body_limit: int = Field(default=8 * 1024 * 1024, ge=1024)  # bytes of a request
     wait_limit: int = Field(default=400, ge=1)  # requests of one token that wait for results
-    connection_limit: int = Field(default=2000, ge=16)  # of one process
+    connection_limit: int = Field(default=2000, ge=16, le=30_000)  # of one process
+    address_limit: int | None = Field(default=None, ge=1)  # of one address; None: a quarter
+    trusted_proxies: Words = ()  # addresses and networks that have no address limit
     pool_limit: int = Field(default=32, ge=1, le=1000)  # worker processes that a service starts
 
     @field_validator("namespace")
@@ -135,6 +138,26 @@ class Settings(BaseSettings):
         """It is renewed with the lease, and must outlive it."""
         if value < (least := 2 * info.data.get("lease", 0.0)):
             raise ValueError(f"a lock must outlive its task's lease: {least:g} s at least")
+        return value
+
+    @field_validator("address_limit")
+    @classmethod
+    def _address_limit(cls, value: int | None, info: ValidationInfo) -> int | None:
+        most = info.data.get("connection_limit")
+        if value is not None and most is not None and value > most:
+            raise ValueError(f"it is more than HOLDFAST_CONNECTION_LIMIT, {most}")
+        return value
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _trusted_proxies(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for written in value:
+            try:
+                ipaddress.ip_network(written, strict=False)
+            except ValueError as error:
+                raise ValueError(
+                    f"{written!r} is no address or network such as 10.0.0.0/8"
+                ) from error
         return value
 
     @field_validator("backlog")

@@ -77,15 +77,39 @@ class Line:
 
 
 class Serving:
-    def __init__(self, folder: Path, *args: str, app: str = APP, **settings: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *args: str,
+        app: str = APP,
+        files: str = "",
+        **settings: str,
+    ) -> None:
+        """``files``: the soft and the hard limit on open files that it begins with, "64 400"."""
         self.folder = folder
+        limited = [
+            "sh",
+            "-c",
+            'ulimit -Sn $0; ulimit -Hn $1; shift; exec "$@"',
+            *files.split(),
+        ]
         (folder / "shop.py").write_text(app)
         self.store = f"sqlite:///{folder}/tasks.db"
         env = {name: v for name, v in os.environ.items() if not name.startswith("HOLDFAST_")}
         ours = {"HOLDFAST_STORE": self.store, "PYTHONDONTWRITEBYTECODE": "1"}
         with (folder / "err").open("wb") as err:
             self._popen = subprocess.Popen(
-                [sys.executable, "-m", "holdfast", "serve", "shop:app", "--port", "0", *args],
+                [
+                    *(limited if files else ()),
+                    sys.executable,
+                    "-m",
+                    "holdfast",
+                    "serve",
+                    "shop:app",
+                    "--port",
+                    "0",
+                    *args,
+                ],
                 cwd=folder,
                 env=env | ours | settings,
                 stdin=subprocess.DEVNULL,

@@ -260,7 +260,8 @@ def test_many_who_send_their_head_a_byte_at_a_time_do_not_hold_up_others(
 
 def test_none_of_them_is_waited_for(server: Listening, monkeypatch: pytest.MonkeyPatch) -> None:
     with ExitStack() as all_of_them, monkeypatch.context() as hurried:
-        hurried.setattr(bounded, "ARRIVE_SECONDS", 0.2)
+        hurried.setattr(bounded, "FIRST_BYTE_SECONDS", 0.2)
+        hurried.setattr(bounded, "HEAD_SECONDS", 0.2)
         lines = [begin(server, all_of_them) for _ in range(50)]
         assert [heard(line) for line in lines] == [b""] * 50
 

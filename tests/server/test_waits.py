@@ -24,7 +24,8 @@ ALERTS = "/internal/alerts/events"
 @pytest.fixture
 def server() -> Iterator[Listening]:
     """Without a worker: a result never comes."""
-    with listening(declared(wait_limit=PLACES, connection_limit=16), workers=0) as served:
+    app = declared(wait_limit=PLACES, connection_limit=16, trusted_proxies="127.0.0.1")
+    with listening(app, workers=0) as served:
         yield served
 
 
@@ -88,7 +89,10 @@ def test_all_tokens_together_leave_connections_to_others(server: Listening) -> N
 def test_health_is_answered_when_nothing_else_is(server: Listening) -> None:
     with ExitStack() as open_ones:
         client = open_ones.enter_context(httpx.Client(base_url=server.url, timeout=BOUND_SECONDS))
-        for _ in range(16):
+        for name in ["operator", "of-t-1"] * PLACES + ["admin"] * 2:
+            open_ones.enter_context(wait_for_result(server, name))
+        until_waiting(server, 8)
+        for _ in range(8):
             stream: Any = client.stream("GET", ALERTS, headers=server.bearer())
             assert open_ones.enter_context(stream).status_code == 200
         refused = client.get("/api/tasks", headers=server.bearer())

@@ -18,6 +18,7 @@ from holdfast.app import Holdfast
 from holdfast.cli import options as opt
 from holdfast.cli.crew import Crew, log_for, on_signals, run
 from holdfast.cli.exits import Exit
+from holdfast.cli.files import raise_file_limit
 from holdfast.cli.installed import check_server
 from holdfast.cli.loader import load_app_on
 from holdfast.cli.session import given_store
@@ -88,6 +89,7 @@ def serve(
     url = given_store(context)
     loaded = load_app_on(app, url)
     log_for(loaded)
+    raise_file_limit()
     command = (sys.executable, "-m", "holdfast", "worker", app, TETHERED)
     wanted = Wanted(
         host=host,

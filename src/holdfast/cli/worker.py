@@ -11,6 +11,7 @@ from holdfast.app import Holdfast
 from holdfast.cli import options as opt
 from holdfast.cli.crew import Crew, log_for, on_signals, run
 from holdfast.cli.exits import Exit
+from holdfast.cli.files import raise_file_limit
 from holdfast.cli.loader import load_app_on
 from holdfast.cli.logs import log_everything
 from holdfast.cli.session import given_store
@@ -47,6 +48,7 @@ def worker(
         return run_reloading(["worker", app, *worker_options(slots, queues, url)])
     loaded = load_app_on(app, url)
     log_for(loaded)
+    raise_file_limit()
     run(_work(loaded, slots, queue_names(queues), tethered=tethered))
     return Exit.OK
 

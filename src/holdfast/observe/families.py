@@ -72,6 +72,10 @@ OWN: Mapping[str, Family] = {
     ),
     "holdfast_sse_streams": _family(GAUGE, "", "Streams of events that are open."),
     "holdfast_auth_failures_total": _family(COUNTER, "kind", "Requests refused for their token."),
+    "holdfast_http_connections": _family(GAUGE, "", "Connections that are open."),
+    "holdfast_http_connections_refused_total": _family(
+        COUNTER, "reason", "Connections without a place of their own, or closed for a new one."
+    ),
     "holdfast_http_requests_total": _family(COUNTER, "method route status", "Requests answered."),
     "holdfast_http_request_duration_seconds": _family(
         HISTOGRAM, "method route", "How long answers took."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import (
     CollectorRegistry,
@@ -34,6 +34,7 @@ class Metrics:
         ProcessCollector(registry=self._registry)
         self._auth_failures = self._counter("holdfast_auth_failures_total")
         self.sse_streams = self._gauge("holdfast_sse_streams")  # inc() and dec()
+        self._refused_connections = self._counter("holdfast_http_connections_refused_total")
         self._lag = Lag(steady)
         self._gauge("holdfast_event_lag_seconds").set_function(self._lag.worst)
         self._gauge("holdfast_build_info").labels(__version__).set(1)
@@ -49,6 +50,15 @@ class Metrics:
     def http(self, method: str, route: str, status: int, seconds: float) -> None:
         """``route`` as declared, never as asked: ``/api/tasks/{id}``."""
         self._requests.add(method, route, status, seconds)
+
+    def count_connections(self, count: Callable[[], int], reasons: Iterable[str]) -> None:
+        """``count``: those that are open; ``reasons``: why others can be refused."""
+        self._gauge("holdfast_http_connections").set_function(count)
+        for reason in reasons:
+            self._refused_connections.labels(reason)  # the series is there from the start
+
+    def connection_refused(self, reason: str) -> None:
+        self._refused_connections.labels(reason).inc()
 
     def event_lag(self, seconds: float) -> None:
         self._lag.note(seconds)

@@ -1,23 +1,34 @@
 """uvicorn's httptools protocol, with the bounds that it lacks: how long a request's head may be and
-what follows its body, how long a request may take to arrive, and how long its answer may lie
-unread. Without them a few silent connections fill the service up."""
+what follows its body, how long each part of a request may take to arrive, and how long its answer
+may lie unread. Without them a few silent connections fill the service up."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import struct
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from holdfast.server import problems
+from holdfast.server.connections import Place
+from holdfast.server.edge import REFUSAL
+from holdfast.server.lines import Lines
+from holdfast.server.routing import HEADERS
 from holdfast.server.serve import (
     ARRIVE_SECONDS,
+    FIRST_BYTE_SECONDS,
     HEAD_MAX_BYTES,
+    HEAD_SECONDS,
     STALLED_SECONDS,
     STALLED_STOPPING_SECONDS,
     TAKEN_MIN_BYTES,
 )
+
+TOO_LONG = "the head of the request is too long"
 
 
 class _TooLong(Exception):
@@ -25,12 +36,16 @@ class _TooLong(Exception):
 
 
 class BoundedHttp(HttpToolsProtocol):
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: Any, place: Place, lines: Lines, **options: Any) -> None:
         super().__init__(*args, **options)
+        self._place = place
+        self._lines = lines
         self._named_bytes = 0  # of the address, the headers and the trailers of one request
         self._bare_bytes = 0  # since the last piece of a body, or the end of a head
         self._is_in_head = True
         self._is_stopping = False
+        self._waits_for: float | None = FIRST_BYTE_SECONDS  # for so long; None: for nothing
+        self._armed: float | None = None  # the time that ``_late`` was set for
         self._late: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
 
@@ -38,10 +53,16 @@ class BoundedHttp(HttpToolsProtocol):
         super().connection_made(transport)
         # All that lies unread counts: a little of it would hold a closed connection for ever.
         transport.set_write_buffer_limits(high=0)
-        self._expect_request()
+        self._place.hang_up = transport.abort
+        if self._place.is_dropped:
+            transport.abort()
+        else:
+            self._watch_arrival()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._request_is_there()
+        self._place.leave()
+        self._waits_for = None
+        self._watch_arrival()
         self._is_read()
         super().connection_lost(exc)
 
@@ -49,45 +70,74 @@ class BoundedHttp(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._bare_bytes += len(data)
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._refuse("the request is no proper HTTP", error)
+        except httptools.HttpParserUpgrade:
+            self._note("asks for another protocol, and is answered in HTTP/1.1")
         if self._bare_bytes > HEAD_MAX_BYTES:
-            self._refuse()
+            self._refuse(TOO_LONG)
+        if self._waits_for is None and not self._is_answering:
+            self._waits_for = HEAD_SECONDS  # blank lines begin no request
+        self._watch_arrival()
 
-    def send_400_response(self, msg: str) -> None:
-        """Instead of an answer that has begun there is none."""
+    def _refuse(self, reason: str, error: Exception | None = None) -> None:
+        """Answer with a problem document; where an answer has begun there is no other."""
         if self.transport.is_closing():
             return
+        self._note(reason, error)
         if not self._is_in_head:
             self.transport.abort()
-        else:
-            super().send_400_response(msg)
+            return
+        answer = problems.bad_request(reason)
+        headers = [*self.server_state.default_headers, *answer.raw_headers, *HEADERS]
+        lines = [b"%s: %s\r\n" % header for header in headers]
+        close = b"connection: close\r\n\r\n"
+        self.transport.write(b"".join([STATUS_LINE[400], *lines, close, bytes(answer.body)]))
+        self.transport.close()
 
-    def _refuse(self) -> None:
-        self.send_400_response("The head of the request is too long.")
+    def _note(self, reason: str, error: Exception | None = None) -> None:
+        """Write down what came; the parser's errors have names of their own, and nothing of it."""
+        host = self.client[0] if self.client else ""
+        said = f"{reason} ({type(error).__name__})" if error is not None else reason
+        self._lines.say(logging.WARNING, "a request from %s: %s", host, said, of=host)
+
+    @property
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
 
     def on_message_begin(self) -> None:
         self._is_in_head, self._named_bytes = True, 0
-        self._expect_request()
+        self._waits_for = HEAD_SECONDS
         super().on_message_begin()
+        if self._place.refusal is not None:
+            self.scope[REFUSAL] = self._place.refusal  # type: ignore[literal-required]
 
     def on_url(self, url: bytes) -> None:
         self._count(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Of the head, or behind the body: uvicorn keeps both."""
+        """What stands behind a body is counted, and is no header."""
         self._count(len(name) + len(value))
-        super().on_header(name, value)
+        if self._is_in_head:
+            super().on_header(name, value)
 
     def _count(self, size: int) -> None:
         self._named_bytes += size
         if self._named_bytes > HEAD_MAX_BYTES:
-            self._refuse()
+            self._refuse(TOO_LONG)
             raise _TooLong
 
     def on_headers_complete(self) -> None:
         self._is_in_head, self._bare_bytes = False, 0
+        self._waits_for = ARRIVE_SECONDS
         super().on_headers_complete()
+        self._place.begin()
+        if self._place.refusal is not None or self.parser.should_upgrade():
+            self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         self._bare_bytes = 0
@@ -95,21 +145,32 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._is_in_head, self._bare_bytes = True, 0
-        self._request_is_there()
+        self._waits_for = None
         super().on_message_complete()
 
-    def _expect_request(self) -> None:
-        if self._late is None:
-            self._late = self.loop.call_later(ARRIVE_SECONDS, self._give_up)
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self._is_answering:
+            self._place.rest()
 
-    def _request_is_there(self) -> None:
+    def _watch_arrival(self) -> None:
+        """Set the clock for what has not arrived yet, once for each part of a request."""
+        if self._armed == self._waits_for:
+            return
         if self._late is not None:
             self._late.cancel()
             self._late = None
+        self._armed = self._waits_for
+        if self._waits_for is not None:
+            self._late = self.loop.call_later(self._waits_for, self._give_up)
 
     def _give_up(self) -> None:
-        self._late = None
-        self.transport.close()
+        """The next request may wait for the answer to the one before."""
+        self._late = self._armed = None
+        if self._is_in_head and self._is_answering:
+            self._watch_arrival()
+        else:
+            self.transport.close()
 
     # -- what goes
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from fastapi import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from holdfast.domain.errors import HoldfastError
 from holdfast.server import problems
-from holdfast.server.problems import Overloaded
+from holdfast.server.connections import Refusal
+from holdfast.server.problems import Overloaded, TooManyConnections
 from holdfast.server.routing import HEADERS
 
+REFUSAL = "holdfast.refusal"  # in the scope: why the connection has no place of its own
 HEALTH = frozenset({"/livez", "/readyz", "/metrics"})  # outside every limit of the process
 
 
@@ -22,14 +25,22 @@ class Edge:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] in HEALTH:
             await self._app(scope, receive, send)
-        elif self._under_way >= self._requests_max:
-            await _refuse(Overloaded(self._requests_max), scope, receive, send)
+        elif (error := self._refusal(scope)) is not None:
+            await _refuse(error, scope, receive, send)
         else:
             self._under_way += 1
             try:
                 await self._app(scope, receive, send)
             finally:
                 self._under_way -= 1
+
+    def _refusal(self, scope: Scope) -> HoldfastError | None:
+        match scope.get(REFUSAL):
+            case Refusal.ADDRESS:
+                return TooManyConnections()
+            case Refusal.PROCESS:
+                return Overloaded("as many connections are open here as there may be")
+        return Overloaded() if self._under_way >= self._requests_max else None
 
 
 async def _refuse(error: Exception, scope: Scope, receive: Receive, send: Send) -> None:

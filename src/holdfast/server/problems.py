@@ -73,10 +73,21 @@ class TooManyWaitsOfToken(TooManyWaits):
 
 
 class Overloaded(HoldfastError):
+    """Of this process."""
+
     code = "overloaded"
 
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"{limit} requests are under way here already; try again later")
+    def __init__(self, says: str = "as many requests are under way here as there may be") -> None:
+        super().__init__(f"{says}; try again later")
+
+
+class TooManyConnections(HoldfastError):
+    """Of one address: another may still have room."""
+
+    code = "too-many-connections"
+
+    def __init__(self) -> None:
+        super().__init__("this address has as many connections as it may have; close some")
 
 
 class UnknownType(HoldfastError):
@@ -123,6 +134,7 @@ _STATUSES: tuple[tuple[type[HoldfastError], int], ...] = (
     (TooManyWaitsOfToken, 429),
     (TooManyWaits, 503),
     (Overloaded, 503),
+    (TooManyConnections, 429),
     (UnknownType, 404),
     (NoSuchTenant, 404),
     (err.PayloadTooLarge, 413),
@@ -181,6 +193,11 @@ def problem(error: Exception, request: Request) -> Response:
         return _answer(error.status_code, code, str(error.detail), error.headers)
     _log(request, "%s %s failed", request.method, request.scope["path"], error=error)
     return _answer(500, "internal", "something went wrong here; the log says what")
+
+
+def bad_request(detail: str) -> Response:
+    """The answer to what is no proper HTTP."""
+    return _answer(400, _CODES[400], detail)
 
 
 def _log(request: Request, kind: str, *parts: object, error: Exception) -> None:

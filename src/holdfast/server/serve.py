@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,13 +16,19 @@ from uvicorn import Config
 from holdfast.domain.errors import InvalidInput
 from holdfast.server import tokens as tk
 from holdfast.server.api import bare_api
+from holdfast.server.connections import Place
 from holdfast.server.edge import Edge
+from holdfast.server.listener import Listener
 from holdfast.server.service import Service
 from holdfast.settings import Settings
 
+log = logging.getLogger("holdfast.server")
+
 BACKLOG = 1024
 HEAD_MAX_BYTES = 64 * 1024  # and of what may stand behind a body
-ARRIVE_SECONDS = 60.0  # for a whole request, from its first byte
+FIRST_BYTE_SECONDS = 5.0  # for the first request's first byte, from the connection
+HEAD_SECONDS = 10.0  # for the head of a request, from its first byte
+ARRIVE_SECONDS = 60.0  # for its body, from the end of the head
 KEEP_ALIVE_SECONDS = 15
 STALLED_SECONDS = 30.0  # within which a reader takes some of its answer
 STALLED_STOPPING_SECONDS = 1.0  # the same, when the service stops
@@ -121,7 +128,10 @@ async def answer(
 ) -> None:
     """Until ``asked``: then those who wait for long are answered, nobody new is let in, and what is
     under way is finished. ``urged``: not even that."""
-    server = _Server(_config(service), on_listening)
+    if service.connection_limit < (wanted := service.settings.connection_limit):
+        says = "%d connections instead of %d: half of the files that this process may open"
+        log.warning(says, service.connection_limit, wanted)
+    server = _Server(_config(service), service, on_listening)
     serving = asyncio.create_task(server.serve(sockets=[bound]))
     stopping = asyncio.create_task(_stop(service, server, asked, urged))
     try:
@@ -143,8 +153,8 @@ async def _stop(
 
 def _config(service: Service) -> Config:
     return Config(
-        Edge(bare_api(service, None), requests_max=service.settings.connection_limit),
-        http=_protocol(),
+        Edge(bare_api(service, None), requests_max=service.connection_limit),
+        http=_protocol() or "h11",
         ws="none",
         lifespan="off",  # the service is opened before and closed after
         log_config=None,
@@ -153,28 +163,51 @@ def _config(service: Service) -> Config:
         proxy_headers=False,  # anybody could write there where he comes from
         server_header=False,
         backlog=BACKLOG,
+        limit_concurrency=None,  # our own bounds leave health out
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=FINISH_SECONDS,
         h11_max_incomplete_event_size=HEAD_MAX_BYTES,
     )
 
 
-def _protocol() -> Any:
+def _protocol() -> Any | None:
     try:
         from holdfast.server.bounded import BoundedHttp
     except ModuleNotFoundError:  # there is no httptools for this system
-        return "h11"
+        return None
     return BoundedHttp
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: Config, on_listening: Callable[[], None]) -> None:
+    def __init__(self, config: Config, service: Service, on_listening: Callable[[], None]) -> None:
         super().__init__(config)
+        self._service = service
         self._on_listening = on_listening
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        if sockets is None or (protocol := _protocol()) is None:
+            await super().startup(sockets)
+        else:
+            self.servers = [self._listen(one, protocol) for one in sockets]
+            self.started = True
         self._on_listening()
+
+    def _listen(self, bound: socket.socket, protocol: Any) -> Any:
+        lines = self._service.lines
+
+        def make(place: Place) -> asyncio.Protocol:
+            made: asyncio.Protocol = protocol(
+                config=self.config,
+                server_state=self.server_state,
+                app_state={},
+                place=place,
+                lines=lines,
+            )
+            return made
+
+        listener = Listener(bound, self._service.connections, make, lines)
+        listener.listen(BACKLOG)
+        return listener
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

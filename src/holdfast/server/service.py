@@ -42,6 +42,13 @@ from holdfast.server.access import (
     is_foreign,
     secret_of_telegram,
 )
+from holdfast.server.connections import (
+    GAVE_WAY,
+    REASONS,
+    Connections,
+    Refusal,
+    limit_within_files,
+)
 from holdfast.server.limits import Rates
 from holdfast.server.lines import Lines
 from holdfast.server.pool import NoPool, Pool
@@ -56,6 +63,11 @@ REFUSED = "refused: %s %s of %s from %s: %s"
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
 ANONYMOUS = Caller(actor="anonymous", origin="", role=tk.Role.VIEWER, tenants=frozenset())
 WRONG_TOKENS_RATE = 1.0  # a second, of one address
+_BOUNDS = {
+    Refusal.ADDRESS: "its address has as many as HOLDFAST_ADDRESS_LIMIT allows",
+    Refusal.PROCESS: "this process has as many as it may have, with a request under way in each",
+    GAVE_WAY: "this process has as many as it may have, and one without a request gave way",
+}
 COMMANDS = frozenset([*OPERATOR, TriggerCommand.FIRE, "stop"])
 REFUSALS_RATE = 10.0  # a second, of one token: more are not written down
 STRANGERS_RATE = 0.1  # a second, of all: how many of them are written down
@@ -81,20 +93,28 @@ class Service:
             app.settings.redact, app.settings.redact_patterns, usual=False
         )
         self.pool = pool or Pool()
-        self.watch = Watch(app, lag=self.metrics.event_lag)
         self.stopping = asyncio.Event()  # those who wait for something long are answered now
         self._given = tk.Tokens(tokens)
         self._file = tk.TokenFile(app.settings.tokens) if app.settings.tokens else None
         self._rates = Rates()
+        self.connection_limit = limit_within_files(self.settings.connection_limit)
         self._revocations = Revocations(self._of_id)
+        self.watch = Watch(app, lag=self.metrics.event_lag, streams_max=self.connection_limit // 2)
         self.waits = Quota(
-            total=self.settings.connection_limit // 2,
+            total=self.connection_limit // 2,
             of_token=self.settings.wait_limit,
             full=TooManyWaits,
             token_full=TooManyWaitsOfToken,
         )
         self.looks = Looks(app.clock.steady)
         self.lines = Lines(app.clock.steady)
+        self.connections = Connections(
+            limit=self.connection_limit,
+            of_address=self._limit_of_address(),
+            exempt=self.settings.trusted_proxies,
+            on_refused=self._connection_refused,
+        )
+        self.metrics.count_connections(lambda: self.connections.taken, REASONS)
 
     @asynccontextmanager
     async def running(self, workers: int = 0, **options: Any) -> AsyncIterator[Service]:
@@ -270,6 +290,17 @@ class Service:
         if token is None and self._file is not None:
             token = self._of_file().find(token_id, now=now)
         return token
+
+    def _limit_of_address(self) -> int:
+        """In proportion, where the limit on open files leaves fewer connections than were set."""
+        limit = self.settings.connection_limit
+        of_address = self.settings.address_limit or limit // 4
+        return max(1, of_address * self.connection_limit // limit)
+
+    def _connection_refused(self, reason: str, host: str) -> None:
+        self.metrics.connection_refused(reason)
+        says = "a connection from %s has no place of its own: %s (%s)"
+        self.lines.say(logging.WARNING, says, host, _BOUNDS[reason], reason)
 
     def check_is_shared(self) -> None:
         """Other processes would get no work from a memory, or join the store that was away."""

@@ -150,7 +150,8 @@ class Feed(Generic[R, D]):
 class Room:
     """How many streams there are, of whatever kind, in all and of each token."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._by_token = Counter[str]()
 
     @property
@@ -159,8 +160,8 @@ class Room:
 
     def take(self, token_id: str) -> Callable[[], None]:
         """Call what is returned, once, to give it back."""
-        if self.taken >= STREAMS_MAX:
-            raise TooManyStreams(f"{STREAMS_MAX} streams are open here already")
+        if self.taken >= (limit := min(STREAMS_MAX, self._limit)):
+            raise TooManyStreams(f"{limit} streams are open here already")
         if self._by_token[token_id] >= STREAMS_OF_TOKEN_MAX:
             raise TooManyOfToken(f"{STREAMS_OF_TOKEN_MAX} streams of this token are open already")
         self._by_token[token_id] += 1
@@ -174,11 +175,13 @@ class Room:
 
 
 class Watch:
-    def __init__(self, app: Holdfast, *, lag: Callable[[float], None]) -> None:
+    def __init__(
+        self, app: Holdfast, *, lag: Callable[[float], None], streams_max: int = STREAMS_MAX
+    ) -> None:
         """``lag``: is told how long after it was committed news was sent."""
         self._lag = lag
         self._now = app.clock.now
-        self.room = Room()
+        self.room = Room(streams_max)
 
         async def tasks(ids: Sequence[str]) -> Sequence[Task | None]:
             return await app.store.load(ids)
