@@ -26,6 +26,16 @@ class StageDef:
     timeout_seconds: float
     result: Codec[Any]
     undo: UndoDef | None = None
+    read_as: Codec[Any] | None = (
+        None  # the last stage's result, where its workflow has another type
+    )
+
+    def encode_result(self, value: Any) -> bytes:
+        """Refuse what its readers would not get as it is."""
+        body = self.result.encode(value)
+        if self.read_as is not None:
+            self.read_as.check_copy(value, body, what=self.result.what)
+        return body
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +62,10 @@ class TaskType:
         stage.name = names.check("stage", stage.name)
         if stage.name in self.stage_names:
             raise DeclarationError(f"{self.name} has two stages named {stage.name!r}")
+        if self.stages:
+            self.stages[-1].read_as = None
+        if self.result.declared not in (Any, stage.result.declared):
+            stage.read_as = self.result
         self.stages.append(stage)
         self.stage_names += (stage.name,)
 

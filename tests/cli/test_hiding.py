@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, SecretStr
 
 from holdfast import Context, Holdfast, Permanent
 from holdfast.cli import hiding
@@ -86,3 +87,43 @@ def test_what_is_no_secret_is_shown(world: World, failed: str) -> None:
     told = world.cli("tasks", "show", failed, columns=500).stdout
     assert '"to":"ann"' in told
     assert "Bearer *** was refused" in told
+
+
+class Card(BaseModel):
+    owner: str
+    word: SecretStr  # no usual name of a secret
+
+
+@pytest.fixture
+def paid(world: World) -> str:
+    """A task with a declared secret in payload and result, and a trigger with it."""
+    app = Holdfast(world.url)
+
+    @app.task("pay")
+    async def pay(ctx: Context, card: Card) -> Card:
+        if card.word.get_secret_value() != "hunter2":
+            raise Permanent("it has not arrived")
+        return card
+
+    async def whole() -> str:
+        async with app.running():
+            card = Card(owner="ann", word=SecretStr("hunter2"))
+            await app.schedule.every("1h", pay, card, name="hourly")
+            handle = await pay.submit(card, tenant="t-1")
+            assert await within_bounds(handle.result()) == card
+            return str(handle.id)
+
+    return asyncio.run(whole())
+
+
+@pytest.mark.parametrize("json", [False, True])
+def test_a_declared_secret_is_hidden_from_who_does_not_know_the_type(
+    json: bool, world: World, paid: str
+) -> None:
+    """The command line is given the store alone, no app."""
+    for command in (f"tasks show {paid}", "tasks list", "triggers show hourly", "triggers list"):
+        result = world.cli(*command.split(), *(["--json"] if json else []), columns=500)
+        assert result.exit_code == 0, result.output
+        assert "hunter2" not in result.output
+    told = world.json("tasks", "show", paid)
+    assert told["payload"] == told["result"] == {"owner": "ann", "word": "***"}

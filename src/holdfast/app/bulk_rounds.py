@@ -172,7 +172,7 @@ class Round:
     # -- the end of a round
 
     def _save(self, state: BulkState) -> None:
-        self._ctx.data[STATE] = msgspec.to_builtins(state)
+        self._ctx.data[STATE] = msgspec.json.decode(msgspec.json.encode(state))  # lists, no tuples
         most = state.matching if self._order.limit is None else self._order.limit
         taken = state.counts.taken
         self._ctx.progress(min(1.0, taken / max(1, most, taken)), f"{taken} of {most}")

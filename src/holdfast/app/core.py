@@ -27,7 +27,7 @@ from holdfast.app.submitting import Submitter, Terms
 from holdfast.app.telling import Teller, telling_store
 from holdfast.app.why import explain
 from holdfast.clock import SystemClock
-from holdfast.codec import Codec
+from holdfast.codec import Codec, UntypedCodec
 from holdfast.domain import names
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import (
@@ -430,7 +430,7 @@ class Holdfast:
 
     def handle(self, task_id: str) -> Handle[Any]:
         """A handle for a task that was submitted elsewhere; its result is plain JSON."""
-        return Handle(self, task_id, Codec(Any))
+        return Handle(self, task_id, UntypedCodec())
 
     async def why(self, task_id: str) -> str:
         return await explain(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.app.plan_control import PlanControl
-from holdfast.codec import Codec
+from holdfast.codec import UntypedCodec
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import PlanNotFound, ResultTimeout
 from holdfast.domain.plan import ENDED, MemberState, Plan, PlanCommand, PlanStatus
@@ -74,7 +74,7 @@ class PlanHandle:
         tasks = await self._app.store.plans.tasks(self.id)
         if tasks is None:
             raise PlanNotFound(self.id)
-        return [Handle(self._app, task_id, Codec(Any)) for task_id in tasks.ids]
+        return [Handle(self._app, task_id, UntypedCodec()) for task_id in tasks.ids]
 
     async def events(self, *, after_version: int = 0, limit: int = EVENTS) -> Sequence[PlanEvent]:
         return await self._app.store.plans.events(self.id, limit=limit, after_version=after_version)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.app.timed import TriggerTerms, define
 from holdfast.app.triggers import TRIES, TriggerControl, TriggerHandle
-from holdfast.codec import Codec
+from holdfast.codec import UntypedCodec
 from holdfast.domain import definition as defining
 from holdfast.domain import names
 from holdfast.domain import schedule as times
@@ -263,7 +263,7 @@ class Schedules:
     def _handle(self, trigger: Trigger) -> TriggerHandle[Any]:
         known = self._app.registry.find(trigger.target)
         return TriggerHandle(
-            self._control, trigger.id, Codec(Any) if known is None else known.result
+            self._control, trigger.id, UntypedCodec() if known is None else known.result
         )
 
 

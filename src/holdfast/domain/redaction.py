@@ -20,6 +20,7 @@ from holdfast.domain.lookalikes import folded as without_lookalikes
 from holdfast.domain.secret_patterns import BETWEEN, HIDDEN, VALUE
 from holdfast.domain.task import Failure
 
+SECRET_MARK = "holdfast.secret"  # the one field of an object that stands for a stored secret
 DEPTH_LIMIT = 100  # what lies deeper is not shown at all
 
 # Without case and separators, also as a part of a name: db_password, apiKey, X-Auth-Token.
@@ -106,7 +107,7 @@ class Redactor:
     def _shown(self, value: Any, depth: int, *, by_name: bool) -> Any:
         if isinstance(value, str):
             return self.text(value)
-        if depth > DEPTH_LIMIT:
+        if depth > DEPTH_LIMIT or (isinstance(value, Mapping) and SECRET_MARK in value):
             return HIDDEN
         if isinstance(value, Mapping):
             named = by_name and self._is_named_secret(value)

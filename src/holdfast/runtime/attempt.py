@@ -128,7 +128,7 @@ class Attempts:
         ended: Failed | Snoozed | None
         try:
             value = await self._returned(stage, function, context, at, ends) if function else None
-            result = stage.result.encode(value) if function is stage else b"null"
+            result = stage.encode_result(value) if function is stage else b"null"
             data = dict(context.data)
             if data:
                 _check_data(data)
