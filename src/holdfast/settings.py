@@ -95,6 +95,7 @@ class Settings(BaseSettings):
     queue_limit: int = Field(default=1_000_000, ge=1)  # waiting tasks per queue
     crash_limit: int = Field(default=3, ge=1)
     unknown_type_after: Duration = 600.0
+    outage: Duration = 86_400.0  # a row of outages of a stage that is longer suspends the task
 
     backlog: Limits = Field(default={"*": 10_000})  # waiting tasks of a queue that raise an alert
     log: Literal["console", "json"] = "console"

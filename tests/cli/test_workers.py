@@ -139,6 +139,7 @@ def test_alerts_are_judged_by_one_look(world: World) -> None:
         "code": "no-workers",
         "severity": "page",
         "queue": "default",
+        "group": None,
         "says": "1 ready, no worker serves queue default",
         "value": 1,
         "threshold": 0,

@@ -30,6 +30,7 @@ SAMPLES: dict[str, Any] = {
     "reason": "because",
     "delay_seconds": 60.0,
     "failures": 2,
+    "outages": 3,
     "from_checkpoint": True,
     "from_stage": "two",
     "had_undo": False,

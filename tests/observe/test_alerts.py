@@ -8,7 +8,7 @@ from holdfast.domain.state import Status
 from holdfast.observe import alerts
 from holdfast.observe.alerts import AlertCleared, AlertRaised, Alerts, Thresholds, judge
 from holdfast.observe.snapshot import Severity, Snapshot
-from holdfast.ports import Awaited, Switch
+from holdfast.ports import Awaited, OutageGroup, Switch
 from tests.domain.making import NOW
 from tests.observe.making import snapshot, thrown, waiting, worker
 
@@ -223,8 +223,14 @@ def test_only_what_has_changed_is_told() -> None:
 
 
 def test_each_alert_has_a_severity() -> None:
+    away = OutageGroup(fingerprint="4f0c", error="Away", stage="store", since=NOW - 301)
     facts = snapshot(
-        snapshot_of={"durable": False, "findings": {"I2": 1}, "event_lag_seconds": 9.0},
+        snapshot_of={
+            "durable": False,
+            "findings": {"I2": 1},
+            "event_lag_seconds": 9.0,
+            "outages": (away,),
+        },
         **waiting("mail", 11, age_seconds=901),
         by_status={Status.FAILED: 1},
         checkpoints=10_001,
@@ -232,5 +238,6 @@ def test_each_alert_has_a_severity() -> None:
     )
     found = alerts.away("nobody answers", judged(facts), now=NOW)
     assert {code for code, _ in found} == set(alerts.SEVERITIES)
-    assert {code for code, queue in found if queue} == set(alerts.OF_QUEUES)
+    assert {code for code, name in found if name} == {*alerts.OF_QUEUES, *alerts.OF_GROUPS}
+    assert (found["outage", "4f0c"].group, found["outage", "4f0c"].queue) == ("4f0c", "")
     assert found["no-workers", "mail"].severity is Severity.PAGE

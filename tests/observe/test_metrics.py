@@ -15,7 +15,7 @@ from holdfast.observe import requests
 from holdfast.observe.families import FAMILIES, STORED
 from holdfast.observe.metrics import Metrics
 from holdfast.observe.snapshot import Alert, Severity, Snapshot
-from holdfast.ports import BUCKETS, Moves, Switch, Timings
+from holdfast.ports import BUCKETS, Moves, OutageGroup, Switch, Timings
 from tests.domain.making import NOW
 from tests.observe.making import snapshot, thrown, waiting, worker
 from tests.observe.promtool import needs_promtool
@@ -66,6 +66,7 @@ def full() -> Snapshot:
         "durable": False,
         "degraded": True,
         "findings": {"I2": 3},
+        "outages": (OutageGroup(fingerprint="f", error="Away", stage="store", since=NOW - 7),),
     }
     moves = (
         _moves(Status.PENDING, Status.RUNNING, 5, 10.0, queue="mail", type="send"),

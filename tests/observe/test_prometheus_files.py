@@ -97,6 +97,7 @@ def test_each_rule_has_a_test_in_which_it_fires_and_one_in_which_it_does_not(nam
         ("HoldfastTenantLocks", Thresholds().tenant_locks),
         ("HoldfastEventLag", Thresholds().event_lag_seconds),
         ("HoldfastOldestAge", Thresholds().oldest_seconds),
+        ("HoldfastOutage", Thresholds().outage_seconds),
     ],
 )
 def test_the_rules_and_the_service_judge_by_the_same_thresholds(

@@ -70,9 +70,9 @@ async def test_a_full_file_is_an_outage_until_there_is_room(sqlite_world: Sqlite
     assert await sqlite_world.kept() == {KEY: 1, "big": 2}
 
 
-async def test_a_folder_that_is_not_there_is_an_outage_until_it_is(tmp_path: Path) -> None:
+async def test_a_folder_that_is_not_there_is_refused_until_it_is(tmp_path: Path) -> None:
     sink = Sqlite(tmp_path / "mount" / "reports.db", timeout_seconds=PATIENT_SECONDS)
-    with pytest.raises(SinkUnavailable, match="mount"):
+    with pytest.raises(InvalidInput, match="mount"):
         await sink.open()
     (tmp_path / "mount").mkdir()
     async with sink:

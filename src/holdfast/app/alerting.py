@@ -141,7 +141,7 @@ class AlertTelling:
     async def _newest(self, hook: Hook, change: Change) -> tuple[Line, Last]:
         """Where it goes on, and what was told last: a clock that is ahead may be past midnight."""
         alert, day = change.alert, _day(change.at)
-        today = Line(hook.name, (alert.code, alert.queue), day)
+        today = Line(hook.name, alert.name, day)
         for line in (today._replace(day=day + 1), today, today._replace(day=day - 1)):
             if last := await self._last(line):
                 return (line if line.day > day else today), last

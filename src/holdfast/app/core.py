@@ -364,6 +364,7 @@ class Holdfast:
                     checkpoint_ttl_seconds=given.checkpoint_ttl,
                     crash_limit=given.crash_limit,
                     unknown_type_seconds=given.unknown_type_after,
+                    outage_seconds=given.outage,
                 ),
             ),
         )

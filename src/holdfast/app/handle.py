@@ -44,6 +44,8 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None
     created_at: float
     updated_at: float
+    outages: int = 0  # in a row, at that stage
+    outage_since: float | None = None
 
 
 class Handle(Generic[R]):
@@ -142,6 +144,8 @@ def info_of(task: Task, progress: Progress | None) -> Info:
         reason=task.reason,
         created_at=task.created_at,
         updated_at=task.updated_at,
+        outages=task.outages,
+        outage_since=task.outage_since,
     )
 
 

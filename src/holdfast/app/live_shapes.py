@@ -32,6 +32,7 @@ def alert_shape(alert: Alert) -> dict[str, Any]:
         "code": alert.code,
         "severity": alert.severity,
         "queue": alert.queue or None,
+        "group": alert.group or None,
         "says": alert.says,
         "value": alert.value,
         "threshold": alert.threshold,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec.structs import replace
 
 from holdfast.app.alerting import AlertTelling, Change, Told
+from holdfast.app.outage_watch import OutageWatch
 from holdfast.domain.errors import HoldfastError, StoreError
 from holdfast.observe import alerts
 from holdfast.observe.alerts import AlertRaised, Alerts, Name, Thresholds
@@ -56,6 +57,7 @@ class Monitor:
         self._look: asyncio.Task[Snapshot] | None = None
         self._subscribers: dict[int, Subscriber] = {}
         self._telling = AlertTelling(app)
+        self._outages = OutageWatch()
         self._number = 0
 
     @property
@@ -139,7 +141,12 @@ class Monitor:
         types = map(app.registry.find, app.registry.names())
         declared = (one.queue for one in types if one is not None)
         known = {*facts.queues, *declared, *app.settings.queue_names, *app.settings.backlog}
-        return alerts.shared(sorted(known - {alerts.EVERY_OTHER}))
+        groups = [*(one.fingerprint for one in facts.outages), *self._groups()]
+        return alerts.shared(sorted(known - {alerts.EVERY_OTHER}), dict.fromkeys(groups))
+
+    def _groups(self) -> list[str]:
+        """The error groups of which an outage stands or was told."""
+        return [name for code, name in (*self._standing, *self._told) if code in alerts.OF_GROUPS]
 
     async def _facts(self) -> Snapshot:
         app, store = self._app, self._app.store
@@ -153,6 +160,7 @@ class Monitor:
             degraded=app.degraded,
             findings=self._findings,
             event_lag_seconds=self._lag(),
+            outages=await self._outages.look(store, stats, workers),
         )
 
     # -- telling
@@ -224,7 +232,7 @@ class Monitor:
 
 def _log(change: Change) -> None:
     alert = change.alert
-    about = f" ({alert.queue})" if alert.queue else ""
+    about = f" ({alert.name[1]})" if alert.name[1] else ""
     if isinstance(change, AlertRaised):
         log.warning("alert %s%s raised: %s", alert.code, about, alert.says)
     else:

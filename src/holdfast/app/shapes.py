@@ -32,6 +32,8 @@ def task_shape(task: Task, hide: Redactor) -> dict[str, Any]:
         "queue": task.queue,
         "stage": task.at_stage,
         "attempt": task.attempt,
+        "outages": task.outages,
+        "outageSince": at(task.outage_since),
         "reason": text_or_none(task.reason, hide),
         "error": failure_shape(task.failure, hide) if task.failure else None,
         "createdAt": at(task.created_at),

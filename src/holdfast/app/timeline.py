@@ -16,7 +16,7 @@ class Call(msgspec.Struct, kw_only=True):
 
     stage: str
     attempt: int
-    outcome: str  # "done", "failed", "snoozed", "undone", "undo-failed", "lost", "running"
+    outcome: str  # one of runtime.meter's OUTCOMES, or "lost" or "running"
     started_at: float | None
     ended_at: float | None
     worker: str | None
@@ -106,11 +106,20 @@ class _Teller:
                 self._ended(event, event.failure.stage, "undo-failed", failure=event.failure)
             case ev.TaskSnoozed():
                 self._ended(event, event.stage, "snoozed")
+            case ev.TaskRetryScheduled() if event.outages:
+                self._was_outage(event)
             case ev.LeaseLost():
                 self._lost(event)
             case _:
                 self._mark(event)
         self._follow(event)
+
+    def _was_outage(self, event: ev.TaskRetryScheduled) -> None:
+        """What the stage met just before was no failure."""
+        calls = self._turns[-1].calls
+        if calls:
+            calls[-1].outcome = "undo-outage" if self._goes_back else "outage"
+        self._mark(event)
 
     def _follow(self, event: ev.Event) -> None:
         """Which stage is next, and how often it has failed."""
@@ -120,6 +129,8 @@ class _Teller:
                 self._failed, self._since = 0, event.at
             case ev.StageFailed() | ev.StageUndoFailed():
                 self._failed += 1
+            case ev.TaskRetryScheduled():
+                self._failed = event.failures
             case ev.LeaseLost():
                 self._failed += event.counted
             case ev.TaskRollingBack():

@@ -14,7 +14,7 @@ from holdfast.domain.envelope import iso
 from holdfast.domain.errors import TaskNotFound
 from holdfast.domain.plan import Plan
 from holdfast.domain.state import Status
-from holdfast.domain.task import By, Place
+from holdfast.domain.task import By, Kind, Place
 from holdfast.ports import LIVE_LEASES, Detail, Store, Switch, WorkerInfo
 
 LINE_LOOKED_AT = 1000
@@ -175,12 +175,24 @@ class Explanation:
                 f"then called again; nothing went wrong. `holdfast tasks cancel {task.id}` ends it."
             )
         error = f" The last error: {task.failure.summary}." if task.failure else ""
+        if task.outage_since is not None:
+            return self._waits_out(task.outage_since) + error
         if task.status is Status.ROLLING_BACK:
             return f"then a worker {self._undoes()}, attempt {task.attempt}.{error}"
         return (
             f"then stage {task.at_stage!r} runs, attempt {task.attempt} of {task.retry_max}.{error}"
             f" `holdfast tasks retry {task.id}` does not wait."
         )
+
+    def _waits_out(self, since: float) -> str:
+        task = self._task
+        back = task.status is Status.ROLLING_BACK
+        what = f"a worker {self._undoes()}" if back else f"stage {task.at_stage!r} runs"
+        told = (
+            f"then {what} again. It waits for the end of an outage, which is no failure of the "
+            f"task: {count(task.outages, 'outage')} in a row, the first {self._back(since)}."
+        )
+        return told if back else f"{told} `holdfast tasks retry {task.id}` does not wait."
 
     def _snoozed(self) -> ev.TaskSnoozed | None:
         last = self._detail.events[-1] if self._detail.events else None
@@ -250,6 +262,8 @@ class Explanation:
             )
         failure = task.failure
         told = f"{failure.summary} (at stage {failure.stage!r})" if failure else "no error is kept"
+        if failure is not None and failure.kind is Kind.OUTAGE:
+            told = f"an outage did not end, first met {self._back(task.outage_since)}: {told}"
         since = f"{task.status} since {span(self._dwelt)}"
         return f"It is {since} and waits for a person: {told}.{line} {self._ways_out()}{over}"
 

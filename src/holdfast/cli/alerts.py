@@ -21,7 +21,8 @@ def alerts(context: typer.Context, json: opt.Json = False) -> None:
     service looks on and on: it also knows since when, and tells of events that come late
     (event-lag) and of locks that do not agree (lone-lock, which is `holdfast doctor` here).
 
-    JSON: alerts (each: code, severity, queue, says, value, threshold), backlog (queue → threshold).
+    JSON: alerts (each: code, severity, queue, group, says, value, threshold), backlog (queue →
+    threshold).
     """
 
     async def look(session: Session) -> tuple[list[dict[str, Any]], Mapping[str, int]]:

@@ -11,8 +11,8 @@ from holdfast.domain.task import Failure, Task
 from holdfast.ports import Detail
 
 TASK_KEYS = (
-    "taskId, type, status, tenantId, planId, queue, stage, attempt, reason, error, "
-    "createdAt, updatedAt"
+    "taskId, type, status, tenantId, planId, queue, stage, attempt, outages, outageSince, reason, "
+    "error, createdAt, updatedAt"
 )
 
 asked_shape = shapes.asked_shape

@@ -63,6 +63,7 @@ def _head(detail: Detail, now: float) -> dict[str, str | Text | None]:
         "progress": progress,
         "run": f"{task.run}" + ("" if task.settled else f", attempt {task.attempt}"),
         "failures": failures if task.failures else None,
+        "outages": _outages(task, now),
         "crashes": f"{task.crashes} in a row" if task.crashes else None,
         "lease": _lease(task, now),
         "due": at(task.due) if task.place is Place.LATER else None,
@@ -70,6 +71,12 @@ def _head(detail: Detail, now: float) -> dict[str, str | Text | None]:
         "updated": since(task.updated_at, now),
         "commands": ", ".join(task.legal) or "none",
     }
+
+
+def _outages(task: Task, now: float) -> str | None:
+    if task.outage_since is None:
+        return None
+    return f"{task.outages} in a row, the first {ago(now - task.outage_since)}"
 
 
 def _requests(task: Task) -> str | None:

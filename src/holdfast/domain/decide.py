@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from holdfast.domain import checkpoint as ckpt
 from holdfast.domain import events as ev
+from holdfast.domain import outage
 from holdfast.domain.checkpoint import Checkpoint
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.retry import Retry
@@ -22,7 +23,7 @@ from holdfast.domain.task import Failure, Lease, StageRecord, Task
 from holdfast.domain.transition import Next, Submission, Transition
 
 NO_REQUESTS: dict[str, Any] = {"pause_requested": False, "cancel_requested": False}
-NOT_BEGUN: dict[str, Any] = {"failures": 0, "crashes": 0, "interrupted": False}
+NOT_BEGUN: dict[str, Any] = {"failures": 0, "crashes": 0, "interrupted": False} | outage.NONE
 FROM_SCRATCH: dict[str, Any] = {"last_completed": -1, "next_undo": -1} | NOT_BEGUN
 NO_DATA = b"null"  # what was kept beside the record is in the checkpoint now
 
@@ -45,11 +46,15 @@ class Snoozed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A stage or undo function has raised; ``retry_seconds`` None: no use in trying again."""
+    """A stage or undo function has raised; ``retry_seconds`` None: no use in trying again.
+
+    ``outage_seconds``: it was an outage, and a row of them may last so long.
+    """
 
     failure: Failure
     started_at: float
     retry_seconds: float | None
+    outage_seconds: float | None = None
 
 
 def submit(task: Task, payload: bytes, digest: str, *, held: bool = False) -> Submission:
@@ -114,29 +119,29 @@ def stage_failed(
     now: float,
 ) -> Transition:
     """A failure is a stage boundary too: a cancel or pause that waits is applied here."""
-    failures = task.failures + 1
+    spent, counted = _judged(task, failed, policy, now)
+    failure: Failure = counted["failure"]
+    told = outage.for_event(failed.failure, counted)
     events: tuple[ev.Event, ...] = (
         _stage_started(task, failed.started_at),
-        fact(ev.StageFailed, task, now, failure=failed.failure, run=task.run),
+        fact(ev.StageFailed, task, now, failure=told, run=task.run),
     )
-    spent = failed.retry_seconds is None or failures >= policy.max
     command, next_, delay = Command.RETRY_LATER, Next.LATER, failed.retry_seconds or 0.0
     if task.cancel_requested:
         command, next_ = Command.CANCEL, Next.SETTLED
         events += (fact(ev.TaskCancelled, task, now, reason=task.reason),)
     elif spent:
         command, next_ = Command.FAIL, Next.PARKED
-        events += (fact(ev.TaskFailed, task, now, failure=failed.failure),)
+        events += (fact(ev.TaskFailed, task, now, failure=failure),)
     elif task.pause_requested:
         command, next_ = Command.PAUSE, Next.PARKED
         events += (fact(ev.TaskPaused, task, now, reason=task.reason),)
     else:
-        events += (fact(ev.TaskRetryScheduled, task, now, delay_seconds=delay, failures=failures),)
+        events += (_retry_scheduled(task, delay, counted, now),)
     reason = task.reason if command in (Command.CANCEL, Command.PAUSE) else None
-    changes = _counted(failures, failed.failure, policy)
     return _held(
         task,
-        moved(_without_requests(task, reason), command, now=now, **changes),
+        moved(_without_requests(task, reason), command, now=now, **counted),
         next=next_,
         delay_seconds=delay if next_ is Next.LATER else 0.0,
         events=events,
@@ -227,19 +232,19 @@ def undone(
 
 
 def undo_failed(task: Task, failed: Failed, policy: Retry, *, now: float) -> Transition:
-    failures = task.failures + 1
-    spent = failed.retry_seconds is None or failures >= policy.max
+    spent, counted = _judged(task, failed, policy, now)
     delay = failed.retry_seconds or 0.0
-    first = fact(ev.StageUndoFailed, task, now, failure=failed.failure, run=task.run)
+    told = outage.for_event(failed.failure, counted)
+    first = fact(ev.StageUndoFailed, task, now, failure=told, run=task.run)
     second: ev.Event = (
-        fact(ev.TaskRollbackFailed, task, now, failure=failed.failure)
+        fact(ev.TaskRollbackFailed, task, now, failure=counted["failure"])
         if spent
-        else fact(ev.TaskRetryScheduled, task, now, delay_seconds=delay, failures=failures)
+        else _retry_scheduled(task, delay, counted, now)
     )
     command = Command.FAIL_ROLLBACK if spent else Command.RETRY_LATER
     return _held(
         task,
-        moved(task, command, now=now, **_counted(failures, failed.failure, policy)),
+        moved(task, command, now=now, **counted),
         next=Next.PARKED if spent else Next.LATER,
         delay_seconds=0.0 if spent else delay,
         events=(first, second),
@@ -375,11 +380,29 @@ def _progressed(task: Task, index: int) -> Task:
         failures=0,
         crashes=0,
         interrupted=False,
+        outages=0,
+        outage_since=None,
     )
 
 
 def _without_requests(task: Task, reason: str | None = None) -> Task:
     return replace(task, pause_requested=False, cancel_requested=False, reason=reason)
+
+
+def _judged(task: Task, failed: Failed, policy: Retry, now: float) -> tuple[bool, dict[str, Any]]:
+    """Whether it is over with trying, and what the record counts after this."""
+    limit = failed.outage_seconds
+    if limit is not None:
+        spent, failure, row = outage.judge(task, failed.failure, limit_seconds=limit, now=now)
+        return spent, _counted(task.failures, failure, policy) | row
+    failures = task.failures + 1
+    spent = failed.retry_seconds is None or failures >= policy.max
+    return spent, _counted(failures, failed.failure, policy) | outage.NONE
+
+
+def _retry_scheduled(task: Task, delay: float, counted: Mapping[str, Any], now: float) -> ev.Event:
+    counts = {name: counted[name] for name in ("failures", "outages")}
+    return fact(ev.TaskRetryScheduled, task, now, delay_seconds=delay, **counts)
 
 
 def _counted(failures: int, failure: Failure, policy: Retry) -> dict[str, Any]:

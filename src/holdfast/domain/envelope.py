@@ -33,10 +33,11 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     user: Any
 
 
-class RetryState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class RetryState(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     count: int
     max: int
     next_attempt_at: int  # ms since the epoch; 0: none is planned
+    outages: int = 0  # in a row, not in the count; the document has no such field, so only if any
 
 
 class TaskEnvelope(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -65,6 +66,7 @@ def envelope(task: Task, payload: bytes) -> TaskEnvelope:
             count=task.failures,
             max=task.retry_max,
             next_attempt_at=0 if task.due is None else round(task.due * 1000),
+            outages=task.outages,
         ),
         status=ENVELOPE_STATUS[task.status],
         created_at=iso(task.created_at),

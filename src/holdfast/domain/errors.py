@@ -55,6 +55,7 @@ HoldfastError
 ├── CheckpointTooLarge          ``ctx.data`` over its limit
 ├── Permanent                   raised by user code: suspend at once
 ├── RetryAfter                  raised by user code: try again then
+├── Unavailable                 raised by user code: a dependency does not answer; no failure
 └── Snooze                      raised by user code: no failure, call again then
 
 Each class has a stable ``code``: what the API, the CLI and the runbook call it.
@@ -458,6 +459,14 @@ class RetryAfter(HoldfastError):
 
         self.delay_seconds = seconds(delay)
         super().__init__(message or f"asked to be tried again in {delay}")
+
+
+class Unavailable(HoldfastError):
+    """Raise it in a stage or an undo: something it needs does not answer at present. It is tried
+    again until it does, and no failure is counted:
+    ``raise Unavailable("billing does not answer") from error``."""
+
+    code = "unavailable"
 
 
 class Snooze(HoldfastError):

@@ -95,6 +95,7 @@ class TaskResumed(Event, frozen=True, kw_only=True):
 class TaskRetryScheduled(Event, frozen=True, kw_only=True):
     delay_seconds: float
     failures: int
+    outages: int = 0  # in a row; 0: it is tried again after a failure
 
 
 class TaskSnoozed(Event, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from holdfast.domain import events as ev
+from holdfast.domain import outage
 from holdfast.domain.audit import Audit
 from holdfast.domain.decide import FROM_SCRATCH, NO_REQUESTS, NOT_BEGUN, fact, moved
 from holdfast.domain.errors import IllegalTransition, NotSuspended
@@ -55,7 +56,9 @@ def resume(task: Task, ask: Ask, *, force: bool = False) -> Transition:
         reason = task.reason if task.cancel_requested else None
         return _request(task, Command.RESUME, ask, asked, pause_requested=False, reason=reason)
     event = fact(ev.TaskResumed, task, ask.now, by=ask.by)
-    return _at_once(task, Command.RESUME, ask, Next.READY, event, force=force, reason=None)
+    return _at_once(
+        task, Command.RESUME, ask, Next.READY, event, force=force, reason=None, **outage.NONE
+    )
 
 
 def cancel(task: Task, ask: Ask) -> Transition:

@@ -47,6 +47,12 @@ class Retry:
             return True
         return bool(self.retry_on) and not isinstance(error, self.retry_on)
 
+    def decides_on(self, error: BaseException) -> bool:
+        """True when the policy names what is to be done about the error: it is no outage then."""
+        if isinstance(error, (Permanent, RetryAfter, self.give_up_on)):
+            return True
+        return bool(self.retry_on)
+
     def delay_seconds(self, failures: int, chance: float) -> float:
         """How long to wait after the ``failures``-th consecutive failure; ``chance`` in [0, 1)."""
         base = self.backoff_seconds[min(failures, len(self.backoff_seconds)) - 1]

@@ -31,6 +31,7 @@ class Kind(StrEnum):
     """What kind of thing went wrong."""
 
     STAGE = "stage"
+    OUTAGE = "outage"
     PERMANENT = "permanent"
     TIMEOUT = "timeout"
     SERIALISATION = "serialisation"
@@ -115,6 +116,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     forced: bool = False  # a person let it run over newer work of its tenant
     interrupted: bool = False  # the present stage was begun, and has not come to its end
     unknown_since: float | None = None  # when a worker first met it without knowing its type
+    outages: int = 0  # in a row, at the present stage or undo; not among the failures
+    outage_since: float | None = None  # the first of that row
     failure: Failure | None = None
 
     # The store's own: decisions read these and never set them.

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.domain.task import Place
 from holdfast.observe.snapshot import Alert, Severity, Snapshot
-from holdfast.ports import Awaited, Switch
+from holdfast.ports import Awaited, OutageGroup, Switch
 
 CLEARED_BELOW = 0.8  # of the threshold
 EVERY_OTHER = "*"  # among the thresholds of queues
@@ -28,9 +28,11 @@ SEVERITIES: Mapping[str, Severity] = {
     "no-workers": Severity.PAGE,
     "suspended": Severity.TICKET,
     "oldest-age": Severity.TICKET,
+    "outage": Severity.TICKET,
     "store-away": Severity.PAGE,
 }
 OF_QUEUES = ("backlog", "no-workers", "oldest-age")
+OF_GROUPS = ("outage",)
 LATE: Mapping[Awaited, str] = {
     Awaited.LEASE: "a lease has lapsed",
     Awaited.TASK: "a task was due",
@@ -38,7 +40,7 @@ LATE: Mapping[Awaited, str] = {
     Awaited.PLAN: "a plan was to go on",
 }
 
-Name: TypeAlias = tuple[str, str]  # code and queue
+Name: TypeAlias = tuple[str, str]  # code, and the queue or error group
 LONE_LOCK: Name = ("lone-lock", "")
 NO_WORKERS: Name = ("no-workers", "")  # none at all; of a queue: none for it
 OF_ONE_PROCESS: tuple[Name, ...] = (("event-lag", ""), ("not-durable", ""))
@@ -55,6 +57,7 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     event_lag_seconds: float = 5.0
     oldest_seconds: float = 900.0
     late_seconds: float = 15.0  # a restart of all workers takes less
+    outage_seconds: float = 300.0
 
 
 class AlertRaised(msgspec.Struct, frozen=True, kw_only=True, tag=True, rename="camel"):
@@ -75,13 +78,20 @@ class Measure(msgspec.Struct, frozen=True):
     threshold: float
     says: str
     queue: str = ""
+    group: str = ""
+
+    @property
+    def name(self) -> Name:
+        return self.code, self.queue or self.group
 
 
-def shared(queues: Iterable[str]) -> list[Name]:
+def shared(queues: Iterable[str], groups: Iterable[str] = ()) -> list[Name]:
     """All that every process sees alike, sooner or later."""
-    of_store = [NO_WORKERS, *((code, "") for code in SEVERITIES if code not in OF_QUEUES)]
+    of_some = (*OF_QUEUES, *OF_GROUPS)
+    of_store = [NO_WORKERS, *((code, "") for code in SEVERITIES if code not in of_some)]
     of_all = [name for name in of_store if name not in (*OF_ONE_PROCESS, STORE_AWAY)]
-    return of_all + [(code, queue) for queue in queues for code in OF_QUEUES]
+    of_queues = [(code, queue) for queue in queues for code in OF_QUEUES]
+    return of_all + of_queues + [(code, group) for group in groups for code in OF_GROUPS]
 
 
 def judge(facts: Snapshot, limits: Thresholds, before: Alerts, *, now: float) -> Alerts:
@@ -89,9 +99,9 @@ def judge(facts: Snapshot, limits: Thresholds, before: Alerts, *, now: float) ->
     examined yet is as it was."""
     unknown = {LONE_LOCK: before[LONE_LOCK]} if _is_unexamined(facts, before) else {}
     return {
-        (one.code, one.queue): _alert(one, before.get((one.code, one.queue)), now)
-        for one in _measures(facts, limits)
-        if _stands(one, was_raised=(one.code, one.queue) in before)
+        one.name: _alert(one, before.get(one.name), now)
+        for one in _measures(facts, limits, now)
+        if _stands(one, was_raised=one.name in before)
     } | unknown
 
 
@@ -102,8 +112,7 @@ def _is_unexamined(facts: Snapshot, before: Alerts) -> bool:
 def away(error: str, before: Alerts, *, now: float) -> Alerts:
     """The store does not answer: what was known stands, and this too."""
     one = Measure("store-away", 1, 0, f"the store is out of reach: {error}")
-    name = one.code, one.queue
-    return {**before, name: _alert(one, before.get(name), now)}
+    return {**before, one.name: _alert(one, before.get(one.name), now)}
 
 
 def changes(before: Alerts, after: Alerts, *, now: float) -> Iterator[AlertRaised | AlertCleared]:
@@ -126,6 +135,7 @@ def _alert(one: Measure, before: Alert | None, now: float) -> Alert:
         code=one.code,
         severity=SEVERITIES[one.code],
         queue=one.queue,
+        group=one.group,
         says=one.says,
         value=one.value,
         threshold=one.threshold,
@@ -133,8 +143,10 @@ def _alert(one: Measure, before: Alert | None, now: float) -> Alert:
     )
 
 
-def _measures(facts: Snapshot, limits: Thresholds) -> Iterator[Measure]:
+def _measures(facts: Snapshot, limits: Thresholds, now: float) -> Iterator[Measure]:
     yield from _of_the_store(facts, limits)
+    for group in facts.outages:
+        yield _outage(group, limits, now)
     paused = facts.named(Switch.CLAIMING)
     for queue in facts.queues:
         yield _backlog(facts, limits, queue)
@@ -167,6 +179,13 @@ def _nobody(facts: Snapshot, limits: Thresholds) -> Measure:
     told = ", ".join(f"{LATE[kind]} {seconds:.0f} s ago" for kind, seconds in late.items())
     most = max(late.values(), default=0.0)
     return Measure("no-workers", most, limits.late_seconds, f"no worker is alive: {told}")
+
+
+def _outage(group: OutageGroup, limits: Thresholds, now: float) -> Measure:
+    lasted = max(0.0, now - group.since)
+    says = f"stage {group.stage} has met outages for {lasted:.0f} s: {group.error}"
+    name = group.fingerprint
+    return Measure("outage", lasted, limits.outage_seconds, says, group=name)
 
 
 def _some(number: int, one: str, many: str) -> str:

@@ -58,6 +58,12 @@ STORED: Mapping[str, Family] = {
     "holdfast_intake_paused": _family(GAUGE, "queue", "1: the queue takes no new tasks."),
     "holdfast_claiming_paused": _family(GAUGE, "queue", "1: the queue hands nothing out."),
     "holdfast_alerts": _family(GAUGE, "alert queue", "1: the alert stands."),
+    "holdfast_stage_outages_total": _family(
+        COUNTER, "type stage", "Calls of stages and undos that ended with an outage."
+    ),
+    "holdfast_outage_seconds": _family(
+        GAUGE, "stage error", "How long tasks have waited for the end of an outage."
+    ),
     "holdfast_doctor_findings": _family(
         GAUGE, "invariant", "What did not agree at the last examination."
     ),

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.domain.state import SUSPENDED
 from holdfast.domain.task import Place
-from holdfast.ports import Stats, Switch, Thrown, WorkerInfo
+from holdfast.ports import OutageGroup, Stats, Switch, Thrown, WorkerInfo
 
 WAITING = (Place.READY, Place.LINE, Place.LATER)
 
@@ -26,10 +26,16 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     code: str  # stable: "backlog"
     severity: Severity
     queue: str = ""  # empty: of the whole store
+    group: str = ""  # of an outage: the fingerprint of its error group
     says: str
     value: float
     threshold: float
     since: float
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """What it is known by: its code, and the queue or error group that it is about."""
+        return self.code, self.queue or self.group
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +47,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     degraded: bool = False  # on memory, because the real store was out of reach at the start
     findings: Mapping[str, int] | None = None  # of the last examination, by invariant
     event_lag_seconds: float = 0.0
+    outages: tuple[OutageGroup, ...] = ()  # error groups with tasks that wait for an outage's end
 
     @property
     def queues(self) -> list[str]:

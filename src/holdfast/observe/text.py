@@ -42,6 +42,8 @@ def lines(snapshot: Snapshot) -> Iterator[str]:
     yield from one("holdfast_durable", snapshot.durable)
     yield from one("holdfast_degraded", snapshot.degraded)
     yield from family("holdfast_alerts", _alerts(snapshot))
+    yield from family("holdfast_stage_outages_total", _outages(stats.timings))
+    yield from family("holdfast_outage_seconds", _lasting(snapshot))
     if snapshot.findings is not None:
         found = {**dict.fromkeys(INVARIANTS, 0), **snapshot.findings}
         yield from family("holdfast_doctor_findings", by_one(found))
@@ -152,6 +154,20 @@ def _workers(snapshot: Snapshot) -> Iterator[Sample]:
     live = len(snapshot.live)
     lost = len(snapshot.workers) - live
     return by_one({"live": live - leaving, "draining": leaving, "lost": lost})
+
+
+def _outages(timings: Iterable[Timings]) -> Iterator[Sample]:
+    """Of stages and undos together; 0 where a stage has met none, so that the first one counts."""
+    counts: dict[Labels, float] = {}
+    for timed in timings:
+        met = timed.count if timed.outcome.endswith("outage") else 0
+        counts[timed.type, timed.stage] = counts.get((timed.type, timed.stage), 0) + met
+    return iter(counts.items())
+
+
+def _lasting(snapshot: Snapshot) -> Iterator[Sample]:
+    now = snapshot.stats.now
+    return (((one.stage, one.error), max(0.0, now - one.since)) for one in snapshot.outages)
 
 
 def _alerts(snapshot: Snapshot) -> Iterator[Sample]:

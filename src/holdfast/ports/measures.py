@@ -32,7 +32,7 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
 
     type: str
     stage: str
-    outcome: str  # "done", "failed", "snoozed", "undone", "undo-failed"
+    outcome: str  # as `runtime.meter` names them: "done", "failed", "outage"
     counts: tuple[int, ...]  # one more than BUCKETS, not added up
     total_seconds: float
 

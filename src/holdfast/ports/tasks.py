@@ -54,6 +54,15 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     moved_on: bool  # newer work has run for its tenant since it last ran
 
 
+class OutageGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """An error group whose stages or undos meet outages."""
+
+    fingerprint: str
+    error: str  # the exception's type
+    stage: str
+    since: float  # the first outage of the row that has lasted longest
+
+
 class Beat(msgspec.Struct, frozen=True, kw_only=True):
     """A worker says that it lives, and what it can do."""
 
@@ -67,6 +76,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float
     triggers: tuple[str, ...] = ()  # those that its code declares
     schedules: bool = True  # it fires triggers
+    outages: tuple[OutageGroup, ...] = ()  # that it met lately
 
 
 class Renewal(msgspec.Struct, frozen=True, kw_only=True, gc=False):

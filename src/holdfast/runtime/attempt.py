@@ -15,7 +15,9 @@ import msgspec
 
 from holdfast.codec import check_json
 from holdfast.domain import checkpoint as ckpt
+from holdfast.domain import outage
 from holdfast.domain.decide import Done, Failed, Snoozed
+from holdfast.domain.error_text import leaves_of
 from holdfast.domain.errors import (
     CheckpointTooLarge,
     HoldfastError,
@@ -25,7 +27,7 @@ from holdfast.domain.errors import (
     Snooze,
     StageTimeout,
 )
-from holdfast.domain.task import Task
+from holdfast.domain.task import Failure, Task
 from holdfast.ports import Clock, scope
 from holdfast.ports.tracing import NO_TRACER, Span, Tracer
 from holdfast.registry import StageDef, UndoDef
@@ -34,7 +36,15 @@ from holdfast.runtime.context import Context
 from holdfast.runtime.forks import Guarded
 from holdfast.runtime.held import Held, Stop
 from holdfast.runtime.interrupts import is_from_signal, pass_on
-from holdfast.runtime.meter import DONE, FAILED, SNOOZED, UNDO_FAILED, UNDONE
+from holdfast.runtime.meter import (
+    DONE,
+    FAILED,
+    OUTAGE,
+    SNOOZED,
+    UNDO_FAILED,
+    UNDO_OUTAGE,
+    UNDONE,
+)
 from holdfast.runtime.threads import Raised, Threads
 from holdfast.runtime.timing import Deadlines
 
@@ -72,8 +82,11 @@ class Attempts:
         took: Callable[[str, str, str, float], None],
         closing: Callable[[], bool] = lambda: True,
         tracer: Tracer = NO_TRACER,
+        outage_seconds: float = outage.LIMIT_SECONDS,
+        on_outage: Callable[[Failure, float], None] = lambda _failure, _since: None,
     ) -> None:
-        """``closing``: the loop ends, so a cancel that nobody here asked for comes from there."""
+        """``closing``: the loop ends, so a cancel that nobody here asked for comes from there.
+        ``on_outage``: told of each outage, and since when its task has met nothing else."""
         self._clock = clock
         self._chance = chance
         self._threads = threads
@@ -82,6 +95,8 @@ class Attempts:
         self._took = took
         self._closing = closing
         self._tracer = tracer
+        self._outage_seconds = outage_seconds
+        self._on_outage = on_outage
 
     def run(
         self, stage: StageDef, at: Standing
@@ -144,8 +159,7 @@ class Attempts:
                 self._took(at.task.type, stage.name, DONE if function is stage else UNDONE, took)
             return Done(result=result, data=data, started_at=started_at, duration_seconds=took)
         if ended is not None:
-            name = FAILED if function is stage else UNDO_FAILED
-            name = SNOOZED if isinstance(ended, Snoozed) else name
+            name = _outcome_of(ended, undo=function is not stage)
             self._took(at.task.type, stage.name, name, clock.steady() - started)
         return ended
 
@@ -277,10 +291,23 @@ class Attempts:
     ) -> Failed:
         failure = failures.describe(error, task, stage.name, now=self._clock.now())
         log.info("task %s: stage %s failed: %s", task.id, stage.name, failure.summary)
+        leaves = leaves_of(error)
+        if outage.are_outages(leaves) and not any(map(stage.retry.decides_on, leaves)):
+            return self._unavailable(failure, task, started_at)
         return Failed(
             failure=failure,
             started_at=started_at,
             retry_seconds=self._retry_seconds(failures.deciding(error), stage, task),
+        )
+
+    def _unavailable(self, failure: Failure, task: Task, started_at: float) -> Failed:
+        row = outage.row_with(task, failure, now=self._clock.now())
+        self._on_outage(failure, row.since)
+        return Failed(
+            failure=failure,
+            started_at=started_at,
+            retry_seconds=outage.delay_seconds(row.count, self._chance.random()),
+            outage_seconds=self._outage_seconds,
         )
 
     def _retry_seconds(self, error: BaseException, stage: StageDef, task: Task) -> float | None:
@@ -289,6 +316,14 @@ class Attempts:
         if stage.retry.gives_up(error) or isinstance(error, UNCHANGING):
             return None
         return stage.retry.delay_seconds(task.failures + 1, self._chance.random())
+
+
+def _outcome_of(ended: Failed | Snoozed, *, undo: bool) -> str:
+    if isinstance(ended, Snoozed):
+        return SNOOZED
+    if ended.outage_seconds is not None:
+        return UNDO_OUTAGE if undo else OUTAGE
+    return UNDO_FAILED if undo else FAILED
 
 
 def _tell(span: Span, outcome: Done | Failed | Snoozed | None) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from holdfast.domain import checkpoint as ckpt
-from holdfast.domain import decide
+from holdfast.domain import decide, outage
 from holdfast.domain.checkpoint import Checkpoint, Verdict
 from holdfast.domain.decide import Done, Failed, Snoozed
 from holdfast.domain.errors import HoldfastError
@@ -37,6 +37,7 @@ class Rules:
     crash_limit: int = 3
     stage_grace_seconds: float = 10.0  # past a stage's timeout its lease is no longer renewed
     unknown_type_seconds: float = 600.0
+    outage_seconds: float = outage.LIMIT_SECONDS
     hand_back_seconds: float = 5.0
 
 

@@ -13,12 +13,14 @@ from holdfast.runtime.timing import sleep
 
 log = logging.getLogger("holdfast.meter")
 
-OUTCOMES = DONE, FAILED, SNOOZED, UNDONE, UNDO_FAILED = (
+OUTCOMES = DONE, FAILED, SNOOZED, UNDONE, UNDO_FAILED, OUTAGE, UNDO_OUTAGE = (
     "done",
     "failed",
     "snoozed",
     "undone",
     "undo-failed",
+    "outage",
+    "undo-outage",
 )
 
 FLUSH_SECONDS = 5.0

@@ -28,6 +28,7 @@ from holdfast.runtime.ids import new_id
 from holdfast.runtime.lanes import ASIDE_SECONDS, Lanes
 from holdfast.runtime.meter import Meter
 from holdfast.runtime.orders import Orders
+from holdfast.runtime.outage_groups import OutageGroups
 from holdfast.runtime.outages import Outages
 from holdfast.runtime.plans.service import PlanService
 from holdfast.runtime.scheduler import Scheduler
@@ -115,6 +116,7 @@ class Worker:
             queue_limit=options.queue_limit,
             live_within_seconds=2 * options.lease_seconds,
         )
+        self._outage_groups = OutageGroups(clock, lease_seconds=options.lease_seconds)
         self._meter = Meter(store=store, clock=clock, outages=self._outages)
         self._orders = Orders(
             store=store, clock=clock, outages=self._outages, worker=self, on_drained=on_drained
@@ -133,6 +135,8 @@ class Worker:
                 took=self._meter.add,
                 closing=self._is_closing,
                 tracer=tracer,
+                outage_seconds=options.rules.outage_seconds,
+                on_outage=self._outage_groups.note,
             ),
             write=self._write_until_lost,
             type_is_served=self._type_is_served,
@@ -462,6 +466,7 @@ class Worker:
             started_at=self._started_at,
             triggers=tuple(self._declared.ids()),
             schedules=self._options.schedules,
+            outages=self._outage_groups.lately(),
         )
 
 

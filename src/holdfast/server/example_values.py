@@ -42,6 +42,8 @@ ANYWHERE: dict[str, Any] = {
     "kind": Kind.STAGE,
     "message": "no route to host",
     "origin": "10.0.0.7",
+    "outageSince": None,
+    "outages": 0,
     "payload": {"version": 7},
     "pid": 4711,
     "planId": "upgrade-7",
@@ -225,6 +227,7 @@ IN: dict[str, dict[str, Any]] = {
     },
     "AlertView": {
         "severity": Severity.TICKET,
+        "group": None,
         "says": "12000 tasks wait in queue default",
         "value": 12_000.0,
         "threshold": 10_000.0,

@@ -152,6 +152,8 @@ class TaskView(Answer):
     queue: str
     stage: str | None = Field(description="That runs now or would run next")
     attempt: int
+    outages: int = Field(description="In a row; they are not among the attempts")
+    outage_since: Time | None = Field(description="The first outage of that row")
     reason: str | None
     error: Error | None
     created_at: Time
@@ -226,6 +228,7 @@ class EnvelopeRetry(Answer):
     count: int
     max: int
     next_attempt_at: int = Field(description="Milliseconds since 1970; 0: none is planned")
+    outages: int = Field(default=0, description="In a row; they are not in the count")
 
 
 class Envelope(Answer):

@@ -18,6 +18,7 @@ from holdfast.sinks.fences import (
     guard_of,
     wrong_value,
 )
+from holdfast.sinks.hosts import is_unknown_host
 
 try:
     import bson
@@ -29,6 +30,7 @@ try:
         DuplicateKeyError,
         InvalidName,
         PyMongoError,
+        ServerSelectionTimeoutError,
         WriteConcernError,
     )
     from pymongo.read_concern import ReadConcern
@@ -170,6 +172,8 @@ class Mongo:
             with pymongo.timeout(self._timeout_seconds):
                 yield
         except PyMongoError as error:
+            if self._is_nowhere(error):
+                raise InvalidInput(f"MongoDB is not there: {_said(error)}") from error
             if _is_passing(error):
                 raise SinkUnavailable(f"MongoDB is out of reach: {_said(error)}") from error
             if getattr(error, "code", None) in REFUSING_CODES:
@@ -177,6 +181,13 @@ class Mongo:
             if getattr(error, "code", None) in WRONG_CODES:
                 raise wrong_value(None, _said(error)) from error
             raise
+
+    def _is_nowhere(self, error: PyMongoError) -> bool:
+        """No lookup finds any of the hosts: their names are wrong."""
+        if not isinstance(error, ServerSelectionTimeoutError):
+            return False
+        known = self._database.client.topology_description.server_descriptions().values()
+        return bool(known) and all(is_unknown_host(str(one.error or "")) for one in known)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 from holdfast.domain.errors import InvalidInput, SinkUnavailable, StaleFence
 from holdfast.sinks.fences import FENCES, SAID_LIMIT_CHARS, check_timeout, wrong_value
+from holdfast.sinks.hosts import is_unknown_host
 from holdfast.sinks.tables import (
     CREATE_FENCES,
     TIMEOUT_SECONDS,
@@ -81,6 +82,7 @@ _REFUSED = re.compile(
     | invalid\ integer\ value | could\ not\ match\ \d | could\ not\ parse\ network\ address""",
     re.VERBOSE,
 )
+_LOOKUP = re.compile(r"failed to resolve host|could not translate host name")
 _PARAMETER = re.compile(r"\$(\d+)")
 _PORTS = re.compile(r"[0-9, ]*")
 _AT_IN_PATH = re.compile(r"postgres(ql)?://[^?]*/[^?]*@")
@@ -307,9 +309,13 @@ def _entering() -> Iterator[None]:
     except psycopg.ProgrammingError as error:
         raise _no_entry(error) from error
     except psycopg.OperationalError as error:
-        if _REFUSED.search(str(error)) is None:
+        if _REFUSED.search(str(error)) is None and not _is_nowhere(str(error)):
             raise
         raise _no_entry(error) from error
+
+
+def _is_nowhere(said: str) -> bool:
+    return _LOOKUP.search(said) is not None and is_unknown_host(said)
 
 
 @contextmanager

@@ -174,6 +174,9 @@ class Sqlite(Tables):
     def _reached(self, work: Callable[[apsw.Connection], R]) -> R:
         try:
             return self._done(work)
+        except apsw.CantOpenError as error:
+            self._forget_connection()
+            raise self._unopened(error) from error
         except PASSING as error:
             self._forget_connection()
             said = f"{type(error).__name__}: {error}"[:SAID_LIMIT_CHARS]
@@ -184,6 +187,15 @@ class Sqlite(Tables):
             raise InvalidInput(f"{self._path} is nothing to write to: {said}") from error
         except apsw.SQLError as error:
             raise wrong_names(error) from error
+
+    def _unopened(self, error: apsw.CantOpenError) -> InvalidInput | SinkUnavailable:
+        """A folder that is not there, or a path that is one, is a wrong name. Else it may pass: the
+        process has too many files open, say."""
+        said = f"{type(error).__name__}: {error}"[:SAID_LIMIT_CHARS]
+        path = Path(self._path)
+        if not path.parent.is_dir() or path.is_dir():
+            return InvalidInput(f"{self._path} is nothing to write to: {said}")
+        return SinkUnavailable(f"{self._path} cannot be written now: {said}")
 
     def _done(self, work: Callable[[apsw.Connection], R]) -> R:
         answer = work(self._opened())

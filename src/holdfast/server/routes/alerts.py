@@ -30,6 +30,7 @@ class AlertView(sc.Answer):
     code: str = Field(examples=["backlog"])
     severity: Severity
     queue: str | None = Field(description="null: of the whole store")
+    group: str | None = Field(description="Of an outage: the fingerprint of its error group")
     says: str
     value: float
     threshold: float

@@ -227,7 +227,7 @@ class CallView(sc.Answer):
     stage: str
     attempt: int
     outcome: str = Field(
-        examples=["done", "failed", "snoozed", "undone", "undo-failed", "lost", "running"]
+        examples=["done", "failed", "outage", "snoozed", "undone", "undo-failed", "lost", "running"]
     )
     started_at: sc.Time | None
     ended_at: sc.Time | None

@@ -125,6 +125,8 @@ _OPTIONAL = {
     "forced": _Field("forced", _told, _flag),
     "interrupted": _Field("interrupted", _told, _flag),
     "unknown_since": _Field("unknownSince", repr, float),
+    "outages": _Field("outages", str, int),
+    "outage_since": _Field("outageSince", repr, float),
     "failure": _Field("failure", _json, decode_failure),
 }
 # The store's own.

@@ -34,6 +34,7 @@ from holdfast.testing.contract.measuring import (
 from holdfast.testing.contract.moving_on import MovingOn
 from holdfast.testing.contract.naming import Naming
 from holdfast.testing.contract.operating_durability import OperatingDurability
+from holdfast.testing.contract.outages import Outages
 from holdfast.testing.contract.projecting import Projecting
 from holdfast.testing.contract.reading import Counting, Finding, Looking, Workers
 from holdfast.testing.contract.requesting import Requesting
@@ -93,6 +94,7 @@ class StoreContract(
     BeingLate,
     GroupingErrors,
     Naming,
+    Outages,
 ):
     """Derive a test class from it and implement ``open``."""
 

@@ -67,6 +67,8 @@ class Applying(Contract):
             forced=True,
             interrupted=True,
             unknown_since=hands.clock.now(),
+            outages=5,
+            outage_since=hands.clock.now() - 17.25,
         )
         written = msgspec.structs.replace(transition, after=after, next=then)
         found = await hands.commit(written)

@@ -54,6 +54,8 @@ class Inserting(Contract):
             crashes=2,
             interrupted=True,
             unknown_since=17.25,
+            outages=4,
+            outage_since=18.5,
             failure=failure,
         )
         await hands.insert(submission)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from holdfast.domain import checkpoint as ckpt
-from holdfast.domain import decide, operate
+from holdfast.domain import decide, operate, outage
 from holdfast.domain.decide import Done, Failed
 from holdfast.domain.task import Failure, Task
 from holdfast.domain.transition import Applied, Next, Outcome, Transition
@@ -235,3 +235,23 @@ def snooze_over_a_request(real: Real, task: Task, *rest: Any, **options: Any) ->
 def writes_over_the_record_in_hand(_: Real, __: Holding, transition: Transition) -> Transition:
     """A write names the record with the code's stages as the one that was read."""
     return transition
+
+
+@mutant(outage, "row_with")
+def row_of_outages_never_ends(real: Real, task: Task, *rest: Any, **options: Any) -> Any:
+    """A row of outages goes on over failures and crashes."""
+    row = real(task, *rest, **options)
+    began = task.created_at if task.failure is not None else row.since
+    return outage.Row(count=task.outages + 1, since=min(row.since, began))
+
+
+@mutant(outage, "row_with")
+def row_of_outages_begins_anew(_: Real, *__: Any, now: float) -> Any:
+    """Each outage is the first one of a row, so that it never lasts too long."""
+    return outage.Row(count=1, since=now)
+
+
+@mutant(outage, "are_outages")
+def outages_are_failures(_: Real, __: Any) -> bool:
+    """An outage uses up the tries of its stage."""
+    return False

@@ -154,6 +154,7 @@ class WorkerActor(Actor):
                     checkpoint_ttl_seconds=profile.checkpoint_ttl_seconds,
                     stage_grace_seconds=GRACE_SECONDS,
                     unknown_type_seconds=profile.unknown_type_seconds,
+                    outage_seconds=profile.outage_seconds,
                     hand_back_seconds=2.0,
                 ),
             ),

@@ -21,6 +21,7 @@ STAGE_TROUBLES = (
     "permanent",
     "later",
     "snooze",
+    "outage",
     "slow",
     "hang",
     "stubborn",
@@ -61,6 +62,7 @@ ALSO = (
     "suspended timeout",
     "suspended definition-changed",
     "deploy",
+    "suspended outage",
 )
 OF_TRIGGERS = (
     "taken over",

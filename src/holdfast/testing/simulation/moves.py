@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from holdfast.domain import events as ev
+from holdfast.domain.outage import OUTAGES
 from holdfast.domain.state import HOLDER, OPERATOR, SETTLED, TABLE, Command, Status
-from holdfast.domain.task import Task
+from holdfast.domain.task import Kind, Task
 from holdfast.testing.simulation.book import Book, Breach, Move
 from holdfast.testing.simulation.deploys import CHANGING
 
@@ -39,6 +40,7 @@ COMMANDS: Mapping[type[ev.Event], Command] = {
 }
 REQUESTS = (ev.PauseRequested, ev.CancelRequested, ev.PauseWithdrawn)
 CRASH_LIMIT = 3
+OUTAGE_NAMES = frozenset(f"holdfast.{kind.__name__}" for kind in OUTAGES)
 
 
 def check(book: Book, move: Move) -> Iterator[Breach]:
@@ -132,19 +134,40 @@ def _requests(before: Task, after: Task, last: ev.Event) -> Iterator[Breach]:
 def _counts(before: Task, after: Task, events: tuple[ev.Event, ...]) -> Iterator[Breach]:
     last = events[-1]
     failed = any(isinstance(event, ev.StageFailed | ev.StageUndoFailed) for event in events)
-    if failed and after.failures != before.failures + 1:
+    in_outage = failed and after.failure is not None and after.failure.error in OUTAGE_NAMES
+    if failed and after.failures != before.failures + (not in_outage):
         yield "I16", f"a failure took the count from {before.failures} to {after.failures}"
+    yield from _outages(before, after, last, in_outage=in_outage)
     if failed and len(events) > 1 and isinstance(last, ev.StageFailed | ev.StageUndoFailed):
         yield "S6", "the stage's failure comes after what followed from it"
     if after.failures > after.retry_max:
         yield "I16", f"{after.failures} failures, at most {after.retry_max} are allowed"
     waits = isinstance(last, ev.TaskRetryScheduled)
-    if waits and after.failures >= after.retry_max:
+    if waits and not in_outage and after.failures >= after.retry_max:
         yield "I16", f"it is tried again after failure {after.failures} of {after.retry_max}"
     if isinstance(last, ev.LeaseLost) and after.crashes != before.crashes + last.counted:
         yield "I16", f"a lost lease took the crashes from {before.crashes} to {after.crashes}"
     if after.suspended and after.failure is None:
         yield "L4", f"it is {after.status} and does not say why"
+
+
+def _outages(before: Task, after: Task, last: ev.Event, *, in_outage: bool) -> Iterator[Breach]:
+    """A row of outages grows by one, or begins anew after anything else."""
+    if not in_outage:
+        counted = isinstance(last, ev.StageCompleted | ev.StageUndone | ev.TaskSnoozed)
+        failed = isinstance(last, ev.TaskRetryScheduled | ev.TaskRetried | ev.TaskRollingBack)
+        if (counted or failed) and after.outages:
+            yield "I16", f"{after.outages} outages in a row behind {ev.name_of(last)}"
+        return
+    stages = {task.failure.stage for task in (before, after) if task.failure is not None}
+    goes_on = before.outages > 0 and before.crashes == 0 and len(stages) == 1
+    if after.outages != (before.outages + 1 if goes_on else 1):
+        yield "I16", f"an outage took the row from {before.outages} to {after.outages}"
+    if after.outage_since != (before.outage_since if goes_on else after.updated_at):
+        yield "I16", f"the row of outages began at {before.outage_since}, not {after.outage_since}"
+    kind = after.failure.kind if after.failure is not None else None
+    if isinstance(last, ev.TaskFailed | ev.TaskRollbackFailed) and kind is not Kind.OUTAGE:
+        yield "I16", f"an outage suspended it as {kind}"
 
 
 def _completed(book: Book, before: Task, after: Task, event: ev.StageCompleted) -> Iterator[Breach]:

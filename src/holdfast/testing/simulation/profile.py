@@ -38,10 +38,13 @@ class Profile:
     triggers: int = 0  # that persons make, beside those in the code
     plans: int = 0
     person_every_seconds: float = 2.0  # asks something of a trigger or a plan
+    away: tuple[tuple[float, float], ...] = ()  # when what stages need does not answer
+    outage_seconds: float = 86_400.0
 
 
 def draw(seed: int, tenants: str | None = None) -> Profile:
     profile = replace(_drawn(seed, tenants), deploys=_deploys(seed))
+    profile = _with_outages(profile, random.Random(f"away/{seed}"))
     chance = random.Random(f"kind/{seed}")
     match KINDS[seed % len(KINDS)]:
         case "triggers":
@@ -54,6 +57,18 @@ def draw(seed: int, tenants: str | None = None) -> Profile:
 def _deploys(seed: int) -> float:
     """Drawn apart, so that the worlds without deploys are what they were before there were any."""
     return random.Random(f"deploys/{seed}").choice((0.0, 0.0, 0.6))
+
+
+def _with_outages(profile: Profile, chance: random.Random) -> Profile:
+    """In every other world; some rows of them are longer than is waited."""
+    if chance.random() < 0.5:
+        return profile
+    begins = sorted(chance.uniform(0, 25) for _ in range(chance.randint(1, 3)))
+    return replace(
+        profile,
+        away=tuple((begin, begin + chance.choice((3.0, 8.0, 20.0))) for begin in begins),
+        outage_seconds=chance.choice((6.0, 86_400.0, 86_400.0)),
+    )
 
 
 def _with_triggers(profile: Profile, chance: random.Random) -> Profile:

@@ -14,6 +14,7 @@ import msgspec
 from holdfast import Context, Holdfast, Permanent, Retry, RetryAfter, Snooze
 from holdfast.app.declare import Stage, Submittable
 from holdfast.domain.errors import NoResult
+from holdfast.domain.outage import OUTAGES
 from holdfast.runtime.threads import _until_done
 from holdfast.runtime.timing import sleep
 from holdfast.testing.simulation.book import Invocation
@@ -76,8 +77,11 @@ class Trouble:
     slow: float
     chance: random.Random
     happened: Callable[[str], None]
+    is_away: Callable[[], bool] = lambda: False  # what odd orders need
 
     def draw(self, order: Order, *, plain: bool) -> str:
+        if order.number % 2 and self.is_away():
+            return "outage"
         poison = 15 if order.number % POISONED == 0 else 1
         if self.chance.random() < self.kills * poison:
             return "kill"
@@ -218,6 +222,8 @@ class Code:
                 raise ValueError("no luck")
             case "permanent":
                 raise Permanent("never")
+            case "outage":
+                raise self._trouble.chance.choice(OUTAGES)("away")
             case "later":
                 raise RetryAfter(self._trouble.chance.uniform(0.1, 4))
             case "snooze":

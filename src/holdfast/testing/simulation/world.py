@@ -87,6 +87,7 @@ class World:
             slow=profile.slow,
             chance=random.Random(f"trouble/{seed}"),
             happened=lambda kind: self.count(f"stage {kind}"),
+            is_away=self._is_away,
         )
         self.is_calm = False  # no more faults
         self.is_over = False  # no more processes
@@ -121,6 +122,11 @@ class World:
         broken = self.book.broken
         self.loop.close()  # what the dead say when they are buried is not evidence
         self.book.broken = broken
+
+    def _is_away(self) -> bool:
+        """True while what the stages need does not answer."""
+        now = self.loop.time() - START_STEADY
+        return not self.is_calm and any(begin <= now < end for begin, end in self.profile.away)
 
     async def _main(self) -> None:
         for number in range(self.profile.workers):

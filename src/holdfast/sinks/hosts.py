@@ -1,0 +1,23 @@
+"""Host names that no lookup finds: a wrong setting, and no outage.
+
+Drivers hand on the words of a failed lookup, not its error. The number in them is the system's, in
+any language. A lookup that fails for the moment (EAI_AGAIN) is an outage.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+
+# The system's numbers are negative on Linux, where no other error has such; elsewhere the words
+# tell.
+_NUMBER = re.compile(r"\[Errno (-\d+)\]")
+_WORDS = re.compile(r"Name or service not known|nodename nor servname provided")
+
+
+def is_unknown_host(said: str) -> bool:
+    """Whether an error says that a lookup has ended, and that there is no such host."""
+    found = _NUMBER.search(said)
+    if found is None:
+        return _WORDS.search(said) is not None
+    return int(found[1]) != socket.EAI_AGAIN
