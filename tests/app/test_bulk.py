@@ -208,7 +208,7 @@ async def test_the_audit_tells_who_started_it_and_what_it_did(scene: Scene) -> N
         f"bulk:{bulk.id}",
         "10.0.0.7",
     )
-    assert acted.by.reason == "ada: never needed"
+    assert acted.by.reason == f"bulk:{bulk.id} by ada: never needed"
     assert (await handle.info()).status is Status.CANCELLED
 
 

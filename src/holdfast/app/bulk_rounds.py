@@ -216,7 +216,8 @@ def _is_meant(task: Task, until: float) -> bool:
 
 
 def _by(bulk_id: str, starter: By) -> By:
-    """Who acts; and in the words of the starter, who wanted it, where and why."""
-    said = f"{starter.actor}: {starter.reason}" if starter.reason else starter.actor
-    said = said[:REASON_LIMIT_CHARS]
-    return By(actor=actor_of(bulk_id), origin=starter.origin, reason=said)
+    """Return who acts, and in the words of the starter who wanted it, where and why; a reader who
+    must not know these is shown the first word only (`sight.py`)."""
+    actor = actor_of(bulk_id)
+    said = f"{actor} by {starter.actor}" + (f": {starter.reason}" if starter.reason else "")
+    return By(actor=actor, origin=starter.origin, reason=said[:REASON_LIMIT_CHARS])

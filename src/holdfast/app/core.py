@@ -23,6 +23,7 @@ from holdfast.app.plans import Planned, Plans
 from holdfast.app.query import Query
 from holdfast.app.queues import Queues
 from holdfast.app.schedule import Schedules
+from holdfast.app.sight import WHOLE, Sight
 from holdfast.app.submitting import Submitter, Terms
 from holdfast.app.telling import Teller, telling_store
 from holdfast.app.why import explain
@@ -433,10 +434,12 @@ class Holdfast:
         """A handle for a task that was submitted elsewhere; its result is plain JSON."""
         return Handle(self, task_id, UntypedCodec())
 
-    async def why(self, task_id: str) -> str:
+    async def why(self, task_id: str, *, sight: Sight = WHOLE) -> str:
+        """Say why a task does not move, as far as a reader may see it."""
         return await explain(
             self.store,
             task_id,
+            sight=sight,
             lease_seconds=self.settings.lease,
             checkpoint_seconds=self.settings.checkpoint_ttl,
             now=self.clock.now(),

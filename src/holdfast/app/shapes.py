@@ -23,6 +23,7 @@ def at(moment: float | None) -> str | None:
 
 
 def task_shape(task: Task, hide: Redactor) -> dict[str, Any]:
+    """Return a task as lists have it; a traceback is in its detail only."""
     return {
         "taskId": task.id,
         "type": task.type,
@@ -35,7 +36,7 @@ def task_shape(task: Task, hide: Redactor) -> dict[str, Any]:
         "outages": task.outages,
         "outageSince": at(task.outage_since),
         "reason": text_or_none(task.reason, hide),
-        "error": failure_shape(task.failure, hide) if task.failure else None,
+        "error": failure_shape(task.failure, hide) | {"traceback": ""} if task.failure else None,
         "createdAt": at(task.created_at),
         "updatedAt": at(task.updated_at),
     }
@@ -67,6 +68,7 @@ def failure_shape(failure: Failure, hide: Redactor) -> dict[str, Any]:
 def detail_shape(detail: Detail, hide: Redactor) -> dict[str, Any]:
     task, lease = detail.task, detail.task.lease
     return task_shape(task, hide) | {
+        "error": failure_shape(task.failure, hide) if task.failure else None,
         "key": task.key,
         "callbackUrl": callback_shape(task.callback),
         "run": task.run,

@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.app.query import TenantStatus
 from holdfast.app.shapes import task_shape
+from holdfast.app.sight import WHOLE, Sight
 from holdfast.domain import names
 from holdfast.domain.redaction import Redactor
 from holdfast.domain.task import Task
@@ -46,29 +47,29 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-async def standings(app: Holdfast, tenants: Sequence[str]) -> list[Standing]:
+async def standings(app: Holdfast, tenants: Sequence[str], sight: Sight = WHOLE) -> list[Standing]:
     asked = [names.check("tenant", tenant) for tenant in tenants]
     statuses = await app.query.query_task_status_by_tenants(asked)
     views = await app.store.tenants(asked)
-    return [await _stand(app, s, v) for s, v in zip(statuses, views, strict=True)]
+    return [await _stand(app, s, v, sight) for s, v in zip(statuses, views, strict=True)]
 
 
-async def _stand(app: Holdfast, status: TenantStatus, view: TenantView) -> Standing:
+async def _stand(app: Holdfast, status: TenantStatus, view: TenantView, sight: Sight) -> Standing:
     active = (await app.store.load([view.active]))[0] if view.active else None
     latest = await app.store.find(Filter(tenant=view.tenant), limit=1)
     return Standing(
         status=status,
         view=view,
-        active=active,
-        latest=latest.tasks[0] if latest.tasks else None,
+        active=sight.task(active) if active else None,
+        latest=sight.task(latest.tasks[0]) if latest.tasks else None,
         line=tuple(await app.store.line(view.tenant, limit=LINE_SHOWN)),
-        next=await _next(app, active, latest.tasks[0] if latest.tasks else None),
+        next=await _next(app, active, latest.tasks[0] if latest.tasks else None, sight),
     )
 
 
-async def _next(app: Holdfast, active: Task | None, latest: Task | None) -> str:
+async def _next(app: Holdfast, active: Task | None, latest: Task | None, sight: Sight) -> str:
     if active is not None:
-        return await app.why(active.id)
+        return await app.why(active.id, sight=sight)
     if latest is None:
         return "No task of this tenant is known."
     return f"Nothing runs or waits; its latest task, {latest.id}, is {latest.status}."

@@ -53,6 +53,14 @@ def told(thrown: Thrown, now: float, reason: str) -> str:
     )
 
 
+def told_to_tenant(thrown: Thrown, now: float) -> str:
+    """Say of a queue what it is, to who may neither know who did it nor undo it."""
+    return (
+        f"{thrown.switch} of queue {thrown.name} is paused since {span(now - thrown.at)}; an "
+        "operator of all tenants can resume it"
+    )
+
+
 async def draining(store: Store) -> frozenset[str]:
     """The workers that were asked to stop."""
     off = await store.switches()

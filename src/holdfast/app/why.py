@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from holdfast.app import switching
 from holdfast.app.phrases import acts, ago, count, some, span
+from holdfast.app.sight import WHOLE, Sight
 from holdfast.app.starting_over import STARTS_OVER, starts_over, too_old
 from holdfast.app.why_plan import awaited, is_driven
 from holdfast.domain import events as ev
@@ -15,19 +18,30 @@ from holdfast.domain.errors import TaskNotFound
 from holdfast.domain.plan import Plan
 from holdfast.domain.state import Status
 from holdfast.domain.task import By, Kind, Place
-from holdfast.ports import LIVE_LEASES, Detail, Store, Switch, WorkerInfo
+from holdfast.ports import LIVE_LEASES, Detail, Store, Switch, Thrown, WorkerInfo
 
 LINE_LOOKED_AT = 1000
 
 
 async def explain(
-    store: Store, task_id: str, *, lease_seconds: float, checkpoint_seconds: float, now: float
+    store: Store,
+    task_id: str,
+    *,
+    lease_seconds: float,
+    checkpoint_seconds: float,
+    now: float,
+    sight: Sight = WHOLE,
 ) -> str:
     detail = await store.detail(task_id)
     if detail is None:
         return await _buried(store, task_id)
     return await Explanation(
-        store, detail, lease_seconds=lease_seconds, checkpoint_seconds=checkpoint_seconds, now=now
+        store,
+        detail,
+        lease_seconds=lease_seconds,
+        checkpoint_seconds=checkpoint_seconds,
+        now=now,
+        sight=sight,
     ).tell()
 
 
@@ -47,9 +61,11 @@ class Explanation:
         lease_seconds: float,
         checkpoint_seconds: float,
         now: float,
+        sight: Sight = WHOLE,
     ) -> None:
         self._store = store
-        self._detail = detail
+        self._sight = sight
+        self._detail = detail = sight.detail(detail)
         self._task = detail.task
         self._lease_seconds = lease_seconds
         self._checkpoint_seconds = checkpoint_seconds
@@ -79,6 +95,7 @@ class Explanation:
                 f"{accepted} for plan {task.plan}, which is gone: nobody will let it go. "
                 f"`holdfast tasks cancel {task.id}` ends it."
             )
+        plan = replace(plan, reason=None) if self._sight.limited else plan
         awaits = await awaited(self._store, task, plan, self._now)
         return f"{accepted} and waits for plan {plan.id}, {awaits}{await self._undriven(plan)}"
 
@@ -93,7 +110,7 @@ class Explanation:
         here = f"It is ready in queue {task.queue!r} since {span(self._dwelt)}"
         for off in await self._store.switches():
             if (off.switch, off.name) == (Switch.CLAIMING, task.queue):
-                return f"{here}, but {switching.told(off, self._now, off.by.reason)}."
+                return f"{here}, but {self._switched_off(off)}."
         workers = await self._workers()
         live = [worker for worker in workers if worker.live]
         serving = [worker for worker in live if task.queue in worker.beat.queues]
@@ -117,6 +134,11 @@ class Explanation:
             )
         names = some([seen(worker) for worker in free])
         return f"{here}; {names} can run it and will take it with one of the next claims."
+
+    def _switched_off(self, off: Thrown) -> str:
+        if self._sight.limited:
+            return switching.told_to_tenant(off, self._now)
+        return switching.told(off, self._now, off.by.reason)
 
     def _unknown_type(self, serving: Sequence[WorkerInfo]) -> str:
         task = self._task
@@ -144,6 +166,7 @@ class Explanation:
             lease_seconds=self._lease_seconds,
             checkpoint_seconds=self._checkpoint_seconds,
             now=self._now,
+            sight=self._sight,
         ).tell()
         parked = active.task.place is Place.PARKED
         closed = "That task keeps the line closed" if parked else "Of that task"

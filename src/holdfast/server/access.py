@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 
+from holdfast.app.sight import Sight
 from holdfast.domain.errors import HoldfastError, InvalidInput
 from holdfast.domain.task import By
 from holdfast.server.tokens import Role, Token
@@ -51,6 +52,13 @@ class Caller:
     role: Role
     token_id: str = ""
     tenants: frozenset[str] | None = None  # None: all of them
+
+    @property
+    def sight(self) -> Sight:
+        """Return what this caller may see of the records that are not another tenant's."""
+        limited = self.tenants is not None
+        tracebacks = not limited and self.role.rank >= Role.OPERATOR.rank
+        return Sight(tracebacks=tracebacks, limited=limited, actor=self.actor)
 
     def by(self, reason: str = "") -> By:
         return By(actor=self.actor, origin=self.origin, reason=reason)

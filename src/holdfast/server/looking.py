@@ -36,7 +36,7 @@ async def visible_detail(service: Service, caller: Caller, task_id: str) -> Deta
         raise TaskNotFound(task_id)
     if not caller.sees(detail.task.tenant):
         raise foreign(TaskNotFound(task_id))
-    return detail
+    return caller.sight.detail(detail)
 
 
 def _sound(task_id: str) -> str:

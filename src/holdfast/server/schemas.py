@@ -140,7 +140,9 @@ class Error(Answer):
     stage: str
     attempt: int
     at: Time
-    traceback: str
+    traceback: str = Field(
+        description="For operators of all tenants, of one task; else, and in lists, it is empty"
+    )
 
 
 class TaskView(Answer):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Any
 
+import msgspec
 from fastapi import Body, Path, Query
 from pydantic import Field
 
@@ -170,7 +171,7 @@ async def create_bulk(new: NewBulk, service: ServiceOf, caller: CallerOf) -> Any
         reason=new.reason,
         **how,
     )
-    return bulk_shape(await handle.info(), service.app.redactor)
+    return bulk_shape(_seen(await handle.info(), caller), service.app.redactor)
 
 
 @router.get("/internal/bulk", response_model=BulkPageView, **needs(Role.VIEWER, everywhere=True))
@@ -181,6 +182,10 @@ async def list_bulks(query: Annotated[sc.PageQuery, Query()], service: ServiceOf
     return {"bulks": [bulk_shape(one, hide) for one in page.bulks], "cursor": page.cursor}
 
 
+def _seen(info: BulkInfo, caller: Caller) -> BulkInfo:
+    return msgspec.structs.replace(info, by=caller.sight.by(info.by))
+
+
 async def visible_bulk(service: Service, caller: Caller, bulk_id: str) -> BulkInfo:
     """A token of some tenants sees those that were made for one of them."""
     if not bulk_id.isascii() or not bulk_id.isprintable():
@@ -188,7 +193,7 @@ async def visible_bulk(service: Service, caller: Caller, bulk_id: str) -> BulkIn
     info = await (await service.app.bulk.get(bulk_id)).info()
     if not caller.sees(info.where.tenant):
         raise foreign(BulkNotFound(bulk_id))
-    return info
+    return _seen(info, caller)
 
 
 @router.get("/internal/bulk/{bulk_id}", response_model=BulkView, **needs(Role.VIEWER, 404))
@@ -223,4 +228,4 @@ async def ask_bulk(
     await visible_bulk(service, caller, bulk_id)
     reason = ask.reason if ask else ""
     told = await service.bulks(caller).ask(bulk_id, command, reason)
-    return bulk_shape(told, service.app.redactor)
+    return bulk_shape(_seen(told, caller), service.app.redactor)

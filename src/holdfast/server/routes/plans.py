@@ -16,6 +16,7 @@ from pydantic import Field, StringConstraints
 from holdfast.app import plan_shapes as shapes
 from holdfast.app.plan_handle import info
 from holdfast.app.plans import Planned, PlanTerms
+from holdfast.app.sight import Sight
 from holdfast.domain.errors import InvalidPlan, PlanConflict, PlanNotFound, StoreError
 from holdfast.domain.plan import (
     Conflict,
@@ -352,10 +353,10 @@ async def plan_events(
     between. Ends with `end` when the plan has settled."""
     await visible_plan(service, caller, plan_id)
     begin = sse.position(last_event_id or after)
-    return service.stream(caller, _told(service, plan_id, begin))
+    return service.stream(caller, _told(service, plan_id, begin, caller.sight))
 
 
-async def _told(service: Service, plan_id: str, at: Position) -> AsyncIterator[bytes]:
+async def _told(service: Service, plan_id: str, at: Position, sight: Sight) -> AsyncIterator[bytes]:
     hide, seen = service.app.redactor, None
     async with aclosing(service.watch.plans.watch(plan_id)) as looks:
         async for plan in looks:
@@ -367,7 +368,7 @@ async def _told(service: Service, plan_id: str, at: Position) -> AsyncIterator[b
                 if place > at:
                     at = place
                     name = type(event).__name__
-                    yield sse.event(name, shapes.plan_event_shape(event, hide), at)
+                    yield sse.event(name, shapes.plan_event_shape(sight.event(event), hide), at)
             told = shapes.plan_shape(info(plan, now=service.app.clock.now()), hide)
             yield sse.event("progress", msgspec.to_builtins(told))
             if plan.settled and plan.version <= at.version:

@@ -33,7 +33,7 @@ async def list_suspended(
 ) -> dict[str, Any]:
     """The newest first, with the error of each."""
     where = seen_by(caller, query.where(sorted(SUSPENDED)))
-    return await page_of(service, where, query.limit, query.cursor)
+    return await page_of(service, caller, where, query.limit, query.cursor)
 
 
 class Cause(sc.Answer):
@@ -88,7 +88,8 @@ async def suspended_groups(
     **needs(Role.VIEWER, 404, 409),
 )
 async def show_suspended(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
-    """Payload, error with its traceback, every attempt; 409 when it is not suspended."""
+    """Payload, error, every attempt; 409 when it is not suspended. The traceback is for operators
+    of all tenants."""
     detail = await visible_detail(service, caller, task_id)
     if not detail.task.suspended:
         raise NotSuspended(task_id, detail.task.status)

@@ -10,6 +10,7 @@ from fastapi import Header, Query
 from fastapi.responses import StreamingResponse
 
 from holdfast.app.shapes import event_shape, progress_shape
+from holdfast.app.sight import Sight
 from holdfast.domain import events as ev
 from holdfast.domain.plan_events import PlanEvent
 from holdfast.domain.task import Progress
@@ -46,10 +47,10 @@ async def task_events(
     between, without an id. Ends with `end` when the task has settled."""
     await visible(service, caller, task_id)
     begin = sse.position(last_event_id or after)
-    return service.stream(caller, _told(service, task_id, begin))
+    return service.stream(caller, _told(service, task_id, begin, caller.sight))
 
 
-async def _told(service: Service, task_id: str, at: Position) -> AsyncIterator[bytes]:
+async def _told(service: Service, task_id: str, at: Position, sight: Sight) -> AsyncIterator[bytes]:
     hide = service.app.redactor
     async with aclosing(service.watch.tasks.watch(task_id)) as looks:
         said: Progress | None = None
@@ -59,7 +60,7 @@ async def _told(service: Service, task_id: str, at: Position) -> AsyncIterator[b
                 yield sse.event("end", {"taskId": task_id, "status": None})
                 return
             seen = service.watch.note_lag(detail.task, seen)
-            for place, event in numbered(detail.events):
+            for place, event in numbered(sight.detail(detail).events):
                 if place > at:
                     at = place
                     yield sse.event(ev.name_of(event), event_shape(event, hide), at)

@@ -169,7 +169,8 @@ async def list_tasks(
     query: Annotated[TaskPageQuery, Query()], service: ServiceOf, caller: CallerOf
 ) -> dict[str, Any]:
     """The newest first. A page may be short and still have a next one: each look is bounded."""
-    return await page_of(service, seen_by(caller, query.filter()), query.limit, query.cursor)
+    where = seen_by(caller, query.filter())
+    return await page_of(service, caller, where, query.limit, query.cursor)
 
 
 def seen_by(caller: CallerOf, where: Filter) -> Filter:
@@ -177,12 +178,12 @@ def seen_by(caller: CallerOf, where: Filter) -> Filter:
 
 
 async def page_of(
-    service: Service, where: Filter, limit: int, cursor: str | None
+    service: Service, caller: CallerOf, where: Filter, limit: int, cursor: str | None
 ) -> dict[str, Any]:
     page = await service.app.store.find(where, limit=limit, cursor=cursor)
-    hide = service.app.redactor
+    hide, sight = service.app.redactor, caller.sight
     return {
-        "tasks": [shapes.task_shape(task, hide) for task in page.tasks],
+        "tasks": [shapes.task_shape(sight.task(task), hide) for task in page.tasks],
         "cursor": page.cursor,
     }
 
@@ -203,7 +204,7 @@ class Why(sc.Answer):
 async def why_task(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
     """Why does it not move? One plain answer, and what to do about it."""
     await visible(service, caller, task_id)
-    says = service.app.redactor.text(await service.app.why(task_id))
+    says = service.app.redactor.text(await service.app.why(task_id, sight=caller.sight))
     return {"taskId": task_id, "says": says}
 
 

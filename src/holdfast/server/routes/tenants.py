@@ -65,7 +65,7 @@ async def show_tenant(tenant: TenantInPath, service: ServiceOf, caller: CallerOf
     """Active task, checkpoint, line, lock, and what to do next."""
     if not caller.sees(tenant):
         raise NoSuchTenant(tenant)
-    [found] = await standings(service.app, [tenant])
+    [found] = await standings(service.app, [tenant], caller.sight)
     if found.active is None and found.latest is None:
         raise NoSuchTenant(tenant)
     return found.shape(service.app.redactor)
@@ -76,7 +76,7 @@ async def show_tenants(asked: TenantsAsked, service: ServiceOf, caller: CallerOf
     """Many at once, in their order. Of another's tenant, and of one nobody knows, nothing is told
     but that nothing is there."""
     mine = [tenant for tenant in dict.fromkeys(asked.tenants) if caller.sees(tenant)]
-    found = await standings(service.app, mine)
+    found = await standings(service.app, mine, caller.sight)
     return {"tenants": [one.shape(service.app.redactor) for one in found]}
 
 

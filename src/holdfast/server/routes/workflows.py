@@ -80,7 +80,7 @@ async def apply(
     peek = peek or await _look(service, task_id)
     if peek is None:
         return sc.answer(202, {"taskId": task_id, "status": "pending", "taskStatus": None})
-    return _as_it_stands(service, peek)
+    return _as_it_stands(service, caller.sight.peek(peek))
 
 
 async def _look(service: Service, task_id: str) -> Peek | None:
