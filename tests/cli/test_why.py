@@ -333,8 +333,8 @@ async def test_the_answer_is_the_same_for_a_lease_of_another_length(scene: Scene
     task_id = await scene.submit()
     await scene.beat("w-1")
     scene.clock.advance("5m")
-    terms = {"lease_seconds": 600, "checkpoint_seconds": 600}
-    answer = await explain(scene.store, task_id, **terms, now=scene.clock.now())
+    now = scene.clock.now()
+    answer = await explain(scene.store, task_id, lease_seconds=600, checkpoint_seconds=600, now=now)
     assert "w-1 (last seen 5m ago) can run it" in answer
 
 

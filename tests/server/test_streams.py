@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast import Context
+from holdfast.app.sight import WHOLE
 from holdfast.domain.errors import StoreUnavailable
 from holdfast.server import revocation, sse, watching
 from holdfast.server import tokens as tk
@@ -63,7 +64,7 @@ async def test_a_tasks_stream_goes_on_after_an_outage(
     task_id = answer.json()["taskId"]
     blinking = Blinking(served.app.store.detail)
     monkeypatch.setattr(served.app.store, "detail", blinking)
-    parts = await told(task_events._told(served.service, task_id, Position()))
+    parts = await told(task_events._told(served.service, task_id, Position(), WHOLE))
     assert blinking.failed
     assert b"event: end" in parts[-1]
     assert any(b"event: TaskCompleted" in part for part in parts)
@@ -74,10 +75,12 @@ async def test_a_plans_stream_goes_on_after_an_outage(
 ) -> None:
     body = {"planId": "p-1", "type": "mail.send", "payload": "ann", "tenants": ["t-1"]}
     assert (await served.client().post("/api/plans", json=body)).status_code == 201
-    before = await told(plans._told(served.service, "p-1", Position()))  # it has settled then
+    before = await told(
+        plans._told(served.service, "p-1", Position(), WHOLE)
+    )  # it has settled then
     blinking = Blinking(served.app.store.plans.events)
     monkeypatch.setattr(served.app.store.plans, "events", blinking)
-    parts = await told(plans._told(served.service, "p-1", Position()))
+    parts = await told(plans._told(served.service, "p-1", Position(), WHOLE))
     assert blinking.failed
     assert numbered(parts) == numbered(before)
     assert parts[-1] == before[-1]
@@ -106,7 +109,7 @@ async def test_one_that_cannot_be_read_hides_no_other(
 
     monkeypatch.setattr(served.app.store, "detail", partly)
     first, second = (
-        asyncio.create_task(told(task_events._told(served.service, task_id, Position())))
+        asyncio.create_task(told(task_events._told(served.service, task_id, Position(), WHOLE)))
         for task_id in ids
     )
     try:
@@ -160,7 +163,7 @@ async def test_many_who_watch_one_running_task_share_one_look_at_it(
     monkeypatch.setattr(store, "load", looks)
     monkeypatch.setattr(store, "detail", details)
     reading = [
-        asyncio.create_task(told(task_events._told(served.service, task_id, Position())))
+        asyncio.create_task(told(task_events._told(served.service, task_id, Position(), WHOLE)))
         for _ in range(30)
     ]
     async with asyncio.timeout(BOUND_SECONDS):
