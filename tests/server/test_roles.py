@@ -56,6 +56,7 @@ POST /internal/tenants/{tenant}/retry              operator
 GET  /internal/alerts                              viewer, of all tenants
 GET  /internal/alerts/events                       viewer, of all tenants
 GET  /internal/audit                               viewer, of all tenants
+GET  /internal/audit/transitions                        viewer, of all tenants
 GET  /internal/audit/verify                        viewer, of all tenants
 GET  /internal/doctor                              viewer, of all tenants
 POST /internal/doctor/fix                          admin, of all tenants

@@ -7,13 +7,15 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from holdfast.app import transitions
 from holdfast.app.control import Control
 from holdfast.app.handle import Info, info_of
 from holdfast.app.plan_handle import PlanInfo, info
+from holdfast.app.transitions import TransitionPage, Window
 from holdfast.domain import names
 from holdfast.domain.errors import PlanNotFound, SerialisationError, TaskNotFound
 from holdfast.domain.task import Progress, Task
-from holdfast.ports import Store, TenantView
+from holdfast.ports import Filter, Store, TenantView
 
 
 class TenantStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +72,25 @@ class Query:
         if plan is None:
             raise PlanNotFound(plan_id)
         return info(plan, now=self._now())
+
+    async def transitions(
+        self,
+        where: Filter | None = None,
+        *,
+        task: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> TransitionPage:
+        """List the transitions of one task, or of the tasks that match, with who made each.
+
+        ``since`` and ``until`` are seconds since the epoch."""
+        store, window = self._store(), Window(since=since, until=until)
+        if task is not None:
+            return await transitions.of_task(store, task, window, limit=limit, cursor=cursor)
+        given = where or Filter()
+        return await transitions.page(store, given, window, limit=limit, cursor=cursor)
 
     async def has_checkpoint(self, tenant: str) -> bool:
         """Reads the checkpoint itself, not the record."""

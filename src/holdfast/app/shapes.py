@@ -13,6 +13,7 @@ from holdfast.app.handle import info
 from holdfast.domain import events as ev
 from holdfast.domain.audit import Audit
 from holdfast.domain.envelope import iso
+from holdfast.domain.history import Step
 from holdfast.domain.redaction import Redactor
 from holdfast.domain.task import Failure, Progress, Task
 from holdfast.ports import Detail
@@ -136,6 +137,21 @@ def audit_shape(entry: Audit, hide: Redactor) -> dict[str, Any]:
         "before": entry.before,
         "after": entry.after,
         "refused": entry.refused,
+    }
+
+
+def step_shape(step: Step, hide: Redactor) -> dict[str, Any]:
+    return {
+        "at": at(step.at),
+        "taskId": step.task_id,
+        "version": step.version,
+        "command": step.command,
+        "before": step.before,
+        "after": step.after,
+        "maker": step.maker,
+        "name": step.name,
+        "origin": step.origin,
+        "reason": hide.text(step.reason),
     }
 
 

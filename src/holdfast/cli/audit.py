@@ -10,13 +10,16 @@ import typer
 from holdfast.app import auditing
 from holdfast.app.auditing import Verdict, anchor_from
 from holdfast.app.phrases import count, span
+from holdfast.app.transitions import TransitionPage
 from holdfast.cli import hiding
 from holdfast.cli import options as opt
 from holdfast.cli.exits import Exit
 from holdfast.cli.session import Session, run
-from holdfast.cli.shapes import audit_shape
+from holdfast.cli.shapes import audit_shape, step_shape
 from holdfast.cli.show import GAP, console, hint, print_fields, print_json, print_table, say
 from holdfast.domain.audit import Audit
+from holdfast.domain.durations import seconds
+from holdfast.domain.history import Step
 
 SEEN = 4  # columns, however narrow it is
 WORTH = ("ID", "ACTOR", "COMMAND", "OUTCOME", "AGO", "REASON")  # for which ids are shortened
@@ -110,6 +113,75 @@ def _command(entry: Audit) -> str:
     method, _, path = entry.command.partition(" /")
     words = [word for word in path.split("/")[1:] if word and not word.startswith("{")]
     return " ".join(words[-2:]) if method.isupper() and words else entry.command
+
+
+@audit.command()
+def transitions(
+    context: typer.Context,
+    *,
+    task: Annotated[str | None, typer.Option("--task", metavar="ID", help="Of this task.")] = None,
+    status: opt.Statuses = [],  # noqa: B006  (Typer copies it)
+    type: opt.Type = None,
+    tenant: opt.Tenant = None,
+    queue: opt.Queue = None,
+    plan: opt.Plan = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Made within that time: 30s, 2h, 7d.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Made longer ago than that.")
+    ] = None,
+    limit: opt.Limit = 50,
+    cursor: opt.Cursor = None,
+    json: opt.Json = False,
+) -> None:
+    """Every transition with who made it: worker, operator, plan, trigger, client or store.
+
+    The newest tasks first, and of each task the oldest transition first. It is told from the
+    events of the tasks, for as long as these are kept.
+
+    JSON: transitions (each: at, taskId, version, command, before, after, maker, name, origin,
+    reason), cursor (null: the last page).
+    """
+
+    async def look(session: Session) -> tuple[TransitionPage, float]:
+        now = session.now
+        where = opt.filtered(
+            now, statuses=tuple(status), type=type, tenant=tenant, queue=queue, plan=plan
+        )
+        found = await session.app.query.transitions(
+            where,
+            task=task,
+            since=None if since is None else now - seconds(since),
+            until=None if until is None else now - seconds(until),
+            limit=limit,
+            cursor=cursor,
+        )
+        return found, now
+
+    page, now = run(context, look)
+    if json:
+        shown = [step_shape(step) for step in page.transitions]
+        print_json({"transitions": shown, "cursor": page.cursor})
+        return
+    print_table([_step_row(step, now) for step in page.transitions], keep=6, shrinks=SHRINKS)
+    if not page.transitions:
+        hint("no such transitions")
+    if page.cursor:
+        hint(f"more with --cursor {page.cursor}")
+
+
+def _step_row(step: Step, now: float) -> dict[str, str]:
+    return {
+        "ID": step.task_id,
+        "AGO": span(now - step.at),
+        "COMMAND": step.command,
+        "FROM": step.before or "-",
+        "TO": step.after,
+        "BY": step.maker,
+        "NAME": step.name or "-",
+        "REASON": hiding.text(step.reason or "-"),
+    }
 
 
 @audit.command()

@@ -31,6 +31,13 @@ OlderThan = Annotated[
 NewerThan = Annotated[
     str | None, typer.Option(metavar="AGE", help="Changed within that time: 30s, 2h, 7d.")
 ]
+Plan = Annotated[str | None, typer.Option(metavar="ID", help="Of this plan.")]
+Statuses = Annotated[
+    list[Status],
+    typer.Option(
+        "--status", metavar="STATUS", case_sensitive=False, help="In this status; repeatable."
+    ),
+]
 Cursor = Annotated[str | None, typer.Option(metavar="ID", help="Go on after a former list.")]
 Limit = Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="At most so many.")]
 

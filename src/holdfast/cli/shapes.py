@@ -7,6 +7,7 @@ from typing import Any
 from holdfast.app import shapes
 from holdfast.cli import hiding
 from holdfast.domain.audit import Audit
+from holdfast.domain.history import Step
 from holdfast.domain.task import Failure, Task
 from holdfast.ports import Detail
 
@@ -32,3 +33,7 @@ def failure_shape(failure: Failure) -> dict[str, Any]:
 
 def audit_shape(entry: Audit) -> dict[str, Any]:
     return shapes.audit_shape(entry, hiding.current())
+
+
+def step_shape(step: Step) -> dict[str, Any]:
+    return shapes.step_shape(step, hiding.current())

@@ -24,23 +24,16 @@ LOOKS = 50  # a page may come back short; after so many the cursor says where to
 
 tasks = typer.Typer(help="List, look at one, pause, resume, cancel, retry, roll back.")
 
-Statuses = Annotated[
-    list[Status],
-    typer.Option(
-        "--status", metavar="STATUS", case_sensitive=False, help="In this status; repeatable."
-    ),
-]
-
 
 @tasks.command("list", epilog=f"JSON: tasks (each: {TASK_KEYS}), cursor (null: the last page).")
 def list_tasks(
     context: typer.Context,
     *,
-    status: Statuses = [],  # noqa: B006  (Typer copies it)
+    status: opt.Statuses = [],  # noqa: B006  (Typer copies it)
     type: opt.Type = None,
     tenant: opt.Tenant = None,
     queue: opt.Queue = None,
-    plan: Annotated[str | None, typer.Option(metavar="ID", help="Of this plan.")] = None,
+    plan: opt.Plan = None,
     older_than: opt.OlderThan = None,
     newer_than: opt.NewerThan = None,
     limit: opt.Limit = 50,

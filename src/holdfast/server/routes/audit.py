@@ -8,7 +8,11 @@ from fastapi import Query
 from pydantic import Field, StringConstraints
 
 from holdfast.app import auditing, shapes
+from holdfast.domain.history import Maker
+from holdfast.domain.state import Status
+from holdfast.ports import Filter
 from holdfast.server import schemas as sc
+from holdfast.server.looking import moment
 from holdfast.server.routing import Routes, needs
 from holdfast.server.service import ServiceOf
 from holdfast.server.tokens import Role
@@ -51,6 +55,73 @@ async def list_audit(query: Annotated[AuditQuery, Query()], service: ServiceOf) 
     return {
         "entries": [shapes.audit_shape(entry, hide) for entry in entries],
         "cursor": None if more is None else str(more),
+    }
+
+
+class TransitionView(sc.Answer):
+    at: sc.Time
+    task_id: str
+    version: int = Field(examples=[2], description="Of the record, after the transition")
+    command: str = Field(examples=["start"])
+    before: Status | None = Field(examples=[Status.PENDING], description="null: there was no task")
+    after: Status = Field(examples=[Status.RUNNING])
+    maker: Maker = Field(examples=[Maker.WORKER])
+    name: str = Field(examples=["host-1-4711"], description="Worker, actor, plan or trigger")
+    origin: str
+    reason: str = Field(examples=[""])
+
+
+class TransitionList(sc.Answer):
+    transitions: list[TransitionView]
+    cursor: str | None
+
+
+StepCursor = Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,200}@[0-9]{1,17}$")]
+
+
+class TransitionQuery(sc.Sent):
+    task: sc.IdCursor | sc.Absent = Field(default=None, description="Of this task alone")
+    status: list[Status] = Field(
+        default=[], max_length=11, description="Of tasks in one of these; none given: any"
+    )
+    type: sc.TypeName | sc.Absent = Field(default=None, description="Of this task type")
+    tenant: sc.Tenant | sc.Absent = Field(default=None, description="Of this tenant")
+    plan: sc.PlanId | sc.Absent = Field(default=None, description="Of this plan")
+    queue: sc.QueueName | sc.Absent = Field(default=None, description="Of this queue")
+    since: sc.TimeText | sc.Absent = Field(default=None, description="Made then or later")
+    until: sc.TimeText | sc.Absent = Field(default=None, description="Made before then")
+    limit: int = Field(default=sc.PAGE, ge=1, le=sc.PAGE_MAX, description=sc.AT_MOST)
+    cursor: StepCursor | sc.Absent = Field(default=None, description=sc.FROM_BEFORE)
+
+
+@router.get(
+    "/internal/audit/transitions",
+    response_model=TransitionList,
+    **needs(Role.VIEWER, 404, everywhere=True),
+)
+async def list_transitions(
+    query: Annotated[TransitionQuery, Query()], service: ServiceOf
+) -> dict[str, Any]:
+    """Every transition with who made it. The newest tasks first, of each the oldest first."""
+    where = Filter(
+        statuses=tuple(dict.fromkeys(query.status)),
+        type=query.type,
+        tenant=query.tenant,
+        plan=query.plan,
+        queue=query.queue,
+    )
+    page = await service.app.query.transitions(
+        where,
+        task=query.task,
+        since=moment(query.since, "since"),
+        until=moment(query.until, "until"),
+        limit=query.limit,
+        cursor=query.cursor,
+    )
+    hide = service.app.redactor
+    return {
+        "transitions": [shapes.step_shape(step, hide) for step in page.transitions],
+        "cursor": page.cursor,
     }
 
 
