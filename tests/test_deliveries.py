@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -55,8 +56,11 @@ async def test_long_work_keeps_no_delivery_waiting(
     await engine.drain()
 
 
-async def test_deliveries_are_bounded(tmp_path: Path, holdfast_engine: MakeEngine) -> None:
+async def test_deliveries_are_bounded(
+    tmp_path: Path, holdfast_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One claim may go beyond the bound, no second one does."""
+    monkeypatch.setattr(module, "OF_HOOK", 10 * DELIVERIES)
     async with Receiver(hang) as receiver:
         app = telling_app(tmp_path, hooks={"ops": hook(receiver, "TaskCompleted")})
         engine = holdfast_engine(app, slots=4)
@@ -78,11 +82,76 @@ async def test_callbacks_that_hang_leave_room_for_hooks(
             await (await submit(app, "mail.send", callback=tarpit.url())).cancel()
         await submit(app, "mail.lost")
         await engine.start()
-        await tarpit.got(module.CALLBACKS)
+        await tarpit.got(module.CALLBACKS // 2)
         await receiver.got(1)
         found = await deliveries(app)
         assert {one.failures for one in found} == {0}, "nobody has had enough of the tarpit"
-        assert len(tarpit.seen) == module.CALLBACKS
+        assert len(tarpit.seen) == module.CALLBACKS // 2
+
+
+async def test_the_tarpits_of_one_tenant_leave_room_for_the_callbacks_of_others(
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    async with AsyncExitStack() as open_ones:
+        tarpits = [await open_ones.enter_async_context(Receiver(hang)) for _ in range(8)]
+        app = telling_app(tmp_path)
+        engine = holdfast_engine(app, slots=4)
+        for number in range(2 * DELIVERIES):
+            tarpit = tarpits[number % len(tarpits)]
+            task = await submit(app, "mail.send", callback=tarpit.url(), tenant="t-1")
+            await task.cancel()
+        for tenant in ("t-2", "t-3"):
+            task = await submit(app, "mail.send", callback=receiver.url(), tenant=tenant)
+            await task.cancel()
+        await engine.start()
+        await receiver.got(2)
+        assert sum(len(tarpit.seen) for tarpit in tarpits) <= module.CALLBACKS // 2
+
+
+async def test_a_tarpit_of_many_tenants_leaves_room_for_other_receivers(
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    async with Receiver(hang) as tarpit:
+        app = telling_app(tmp_path)
+        engine = holdfast_engine(app, slots=4)
+        for number in range(2 * DELIVERIES):
+            tenant = f"t-{number}"
+            task = await submit(app, "mail.send", callback=tarpit.url(), tenant=tenant)
+            await task.cancel()
+        await (await submit(app, "mail.send", callback=receiver.url(), tenant="t-1")).cancel()
+        await engine.start()
+        await receiver.got(1)
+        assert len(tarpit.seen) <= module.CALLBACKS // 2
+
+
+async def test_a_hook_that_hangs_leaves_room_for_other_hooks(
+    receiver: Receiver, tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    async with Receiver(hang) as tarpit:
+        hooks = {"slow": hook(tarpit, "TaskCancelled"), "ops": hook(receiver, "TaskFailed")}
+        app = telling_app(tmp_path, hooks=hooks)
+        engine = holdfast_engine(app, slots=4)
+        for _ in range(2 * DELIVERIES):
+            await (await submit(app, "mail.send")).cancel()
+        await submit(app, "mail.lost")
+        await engine.start()
+        await receiver.got(1)
+        assert len(tarpit.seen) <= module.OF_HOOK
+
+
+async def test_a_receiver_that_was_away_for_a_moment_is_not_left_alone_for_long(
+    tmp_path: Path, holdfast_engine: MakeEngine
+) -> None:
+    """However many attempts were under way at that moment."""
+    async with Receiver(*[answer(500)] * (module.CALLBACKS // 2), answer(200)) as blinking:
+        app = telling_app(tmp_path)
+        engine = holdfast_engine(app)
+        for _ in range(module.CALLBACKS // 2):
+            await (await submit(app, "mail.send", callback=blinking.url())).cancel()
+        await engine.drain()
+        await engine.advance("2m")
+        await engine.drain()
+        assert {one.status for one in await deliveries(app)} == {Status.COMPLETED}
 
 
 async def test_a_receiver_that_is_down_is_left_alone_and_others_are_not(

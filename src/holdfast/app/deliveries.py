@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import msgspec
@@ -16,6 +17,7 @@ import msgspec
 from holdfast.app import chat
 from holdfast.app.hooks import Hooks
 from holdfast.app.receivers import FAILURES_MAX, Receivers
+from holdfast.app.shares import Shares
 from holdfast.codec import Codec
 from holdfast.domain import telling
 from holdfast.domain.envelope import iso
@@ -45,6 +47,7 @@ NOT_HERE_SECONDS = 600.0  # for a rolling start of all processes with a new file
 NOT_HERE_REST_SECONDS = 15.0
 NO_ROOM_REST_SECONDS = 5.0
 CALLBACKS = DELIVERIES * 3 // 4  # at a time: who may only submit cannot take all room from hooks
+OF_HOOK = DELIVERIES * 3 // 4  # at a time at one host: one that hangs leaves room for others
 GONE = 410
 BUSY = (429, 503)
 JSON_HEADERS = {"content-type": "application/json", "user-agent": "holdfast"}
@@ -95,6 +98,7 @@ class Deliverer:
         self._hooks = hooks
         # Apart: who may only submit must not be able to put the receivers of hooks to rest.
         self._of_callbacks, self._of_others = Receivers(app), Receivers(app)
+        self._shares = Shares(CALLBACKS)
         self._posters: dict[Allowed, Poster] = {}
 
     async def deliver(self, ctx: Context, told: Delivery) -> dict[str, Any]:
@@ -107,7 +111,7 @@ class Deliverer:
         try:
             allowed = self._hooks.allowed_to(told.to)
             receiver = allowed.target(letter.url).authority
-            answered = await self._post(ctx, letter, told.to)
+            answered = await self._post(ctx, letter, told)
         except UrlRefused as error:
             raise Permanent(str(error)) from None
         except CannotResolveNow as error:
@@ -118,17 +122,26 @@ class Deliverer:
         ended = chat.ended(answered.status) if told.to == telling.TELEGRAM else None
         return ended or _judged(answered, receiver)
 
-    async def _post(self, ctx: Context, letter: Letter, to: str) -> Answered:
+    async def _post(self, ctx: Context, letter: Letter, told: Delivery) -> Answered:
         """A host that does not answer is left alone as a whole; of one that answers, only the
         address that fails: others share the host."""
-        known = self._of_callbacks if to == telling.CALLBACK else self._of_others
-        allowed, address = self._hooks.allowed_to(to), letter.url.partition("?")[0]
+        is_callback = told.to == telling.CALLBACK
+        known = self._of_callbacks if is_callback else self._of_others
+        allowed, address = self._hooks.allowed_to(told.to), letter.url.partition("?")[0]
         host = allowed.target(letter.url).shown
         if wait := max(known.wait_seconds(host), known.wait_seconds(address)):
             await self._later(ctx, wait, f"{host} has failed {FAILURES_MAX} times in a row")
-        if known is self._of_callbacks and known.under_way >= CALLBACKS:
-            await self._later(ctx, NO_ROOM_REST_SECONDS, f"{CALLBACKS} others are under way")
-        with known.attempt(host) as at_host, known.attempt(address) as at_address:
+        sharers = (("tenant", told.tenant), ("receiver", host)) if is_callback else ()
+        if not self._shares.has_room(*sharers):
+            says = f"{host} or the tenant has its share of {CALLBACKS} callbacks under way"
+            await self._later(ctx, NO_ROOM_REST_SECONDS, says)
+        if not is_callback and known.under_way(host) >= OF_HOOK:
+            await self._later(ctx, NO_ROOM_REST_SECONDS, f"{OF_HOOK} are under way to {host}")
+        with (
+            self._shares.place(*sharers) if is_callback else nullcontext(),
+            known.attempt(host) as at_host,
+            known.attempt(address) as at_address,
+        ):
             try:
                 answered = await self._posting(allowed).post(
                     letter.url, letter.body, letter.headers

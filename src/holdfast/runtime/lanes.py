@@ -31,6 +31,8 @@ class Lanes:
         # Claims of half the slots: while one half runs and commits, the next is on its way.
         self._portion = self._appetite = min(CLAIM_LIMIT, (slots + 1) // 2)
         self._unseen_since: float | None = None  # since when no claim has got to the deliveries
+        self._was_aside = False  # the last claim was for deliveries alone
+        self._more_aside = False  # the last such claim was filled
 
     def begin(self, queue: str) -> None:
         if queue == telling.QUEUE:
@@ -51,7 +53,7 @@ class Lanes:
     def ask(self) -> Asked | None:
         """None: there is no room for anything that it would be time to look for."""
         free, aside = self._slots - self._working, self.has_room_aside
-        if aside and self._unseen_for() >= ASIDE_SECONDS:
+        if aside and (self._unseen_for() >= ASIDE_SECONDS or self._is_in_turn(free)):
             limit = min(DELIVERIES - self._delivering, CLAIM_LIMIT)
             return Asked((telling.QUEUE,), limit, for_work=False, for_all=False)
         if free == 0:
@@ -62,10 +64,18 @@ class Lanes:
 
     def got(self, asked: Asked, claimed: int) -> None:
         """Work comes first: a claim that was filled has not got to the deliveries behind it."""
+        self._was_aside = not asked.for_work
+        if self._was_aside or claimed < asked.limit:
+            self._more_aside = self._was_aside and claimed >= asked.limit
         if asked.for_work and claimed < asked.limit:
             self._unseen_since = None
         elif not asked.for_work or self._unseen_since is None:
             self._unseen_since = self._clock.steady()
+
+    def _is_in_turn(self, free: int) -> bool:
+        """Where many deliveries wait, claims for them take turns with claims for work: those that
+        are put off at once would keep others waiting behind them."""
+        return self._more_aside and (free == 0 or not self._was_aside)
 
     def _unseen_for(self) -> float:
         return 0.0 if self._unseen_since is None else self._clock.steady() - self._unseen_since

@@ -1,0 +1,35 @@
+"""Places that many share: each of them may take as many as are left free.
+
+So one alone gets half of them, a second one half of the rest, and there is a place for who comes
+next.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+
+
+class Shares:
+    def __init__(self, places: int) -> None:
+        self._free = places
+        self._taken = Counter[Hashable]()
+
+    def has_room(self, *sharers: Hashable) -> bool:
+        """Tell whether each of the sharers may take one more place."""
+        return all(self._taken[sharer] < self._free for sharer in sharers)
+
+    @contextmanager
+    def place(self, *sharers: Hashable) -> Iterator[None]:
+        """Take a place, which counts for each of the sharers."""
+        self._free -= 1
+        self._taken.update(sharers)
+        try:
+            yield
+        finally:
+            self._free += 1
+            self._taken.subtract(sharers)
+            for sharer in sharers:
+                if not self._taken[sharer]:
+                    del self._taken[sharer]
