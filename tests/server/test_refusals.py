@@ -87,22 +87,6 @@ async def test_to_discard_what_is_not_suspended_is_refused_and_written_down(idle
     assert (entry["command"], entry["refused"]) == ("discard", "illegal-transition")
 
 
-async def test_a_plan_whose_id_is_anothers_is_refused_as_one_that_is_taken(idle: Served) -> None:
-    plan = {"planId": "p-1", "type": "mail.send", "payload": "x"}
-    await idle.client().post("/api/plans", json=plan | {"tenants": ["t-2"]})
-    for dry_run in (False, True):
-        mine = plan | {"tenants": ["t-1"], "dryRun": dry_run}
-        answer = await idle.client("of-t-1").post("/api/plans", json=mine)
-        assert (answer.status_code, answer.json()["code"]) == (409, "plan-conflict")
-
-
-async def test_a_trigger_whose_id_is_anothers_is_refused_as_one_that_is_taken(idle: Served) -> None:
-    new = {"triggerId": "n-1", "type": "mail.send", "payload": "x", "every": "1h"}
-    await idle.client().post("/api/triggers", json=new | {"tenant": "t-2"})
-    answer = await idle.client("of-t-1").post("/api/triggers", json=new | {"replace": True})
-    assert (answer.status_code, answer.json()["code"]) == (409, "trigger-conflict")
-
-
 async def test_to_scale_is_one_command_whatever_the_number(idle: Served) -> None:
     idle.service.pool = Pool()
     for number in (1, 2, 3):

@@ -25,7 +25,7 @@ from holdfast.ports import Detail, Peek
 
 THROUGH = ("plan:", "bulk:")  # how the actors are named that act on many tasks for somebody
 
-_GIVEN_BY_MANY = re.compile(r"(plan [A-Za-z0-9._-]{1,100}|bulk:[A-Za-z0-9-]{1,100})(?=[: ]|\Z)")
+_GIVEN_BY_MANY = re.compile(r"(plan [^\s:]{1,300}|bulk:[^\s:]{1,100})(?=[: ]|\Z)")
 
 E = TypeVar("E", Event, PlanEvent)
 

@@ -17,7 +17,7 @@ from holdfast.app import plan_shapes as shapes
 from holdfast.app.plan_handle import info
 from holdfast.app.plans import Planned, PlanTerms
 from holdfast.app.sight import Sight
-from holdfast.domain.errors import InvalidPlan, PlanConflict, PlanNotFound, StoreError
+from holdfast.domain.errors import InvalidPlan, PlanNotFound, StoreError
 from holdfast.domain.plan import (
     Conflict,
     FailureCount,
@@ -32,6 +32,7 @@ from holdfast.domain.plan_events import PlanEvent
 from holdfast.server import schemas as sc
 from holdfast.server import sse, watching
 from holdfast.server.access import Caller, CallerOf, foreign, only_visible
+from holdfast.server.own_ids import own_id, plan_ids
 from holdfast.server.routes.task_events import After, LastEventId, numbered
 from holdfast.server.routing import Routes, needs
 from holdfast.server.service import Service, ServiceOf
@@ -189,15 +190,15 @@ _making = needs(Role.OPERATOR, 404, 409, large=NewPlan)
     },
 )
 async def create_plan(new: NewPlan, service: ServiceOf, caller: CallerOf) -> Any:
-    """Sent again with the same tasks and terms, it goes on with the plan that is there."""
+    """Sent again with the same tasks and terms, it goes on with the plan that is there. The id that
+    a token of some tenants gives gets a suffix: `planId` of the answer has it."""
     tasks = _planned(new, service, caller)
-    await _not_anothers(service, caller, new.plan_id)
-    plans = service.plans(caller)
+    plan_id, plans = await _id_for(service, caller, new.plan_id), service.plans(caller)
     if new.dry_run:
-        preview = await plans.preview(new.plan_id, tasks, **new.terms())
+        preview = await plans.preview(plan_id, tasks, **new.terms())
         return sc.answer(200, shapes.preview_shape(preview))
-    async with service.noting(caller, "create", f"plan:{new.plan_id}", new.reason):
-        handle = await plans(new.plan_id, tasks, **new.terms())
+    async with service.noting(caller, "create", f"plan:{plan_id}", new.reason):
+        handle = await plans(plan_id, tasks, **new.terms())
     return shapes.plan_shape(await handle.info(), service.app.redactor)
 
 
@@ -216,11 +217,11 @@ def _planned(new: NewPlan, service: Service, caller: Caller) -> list[Planned]:
     ]
 
 
-async def _not_anothers(service: Service, caller: Caller, plan_id: str) -> None:
-    """The id is taken, by whomever."""
-    tasks = await service.app.store.plans.tasks(plan_id) if caller.tenants is not None else None
-    if tasks is not None and not only_visible(caller, tasks.tenants):
-        raise foreign(PlanConflict(plan_id))
+async def _id_for(service: Service, caller: Caller, given: str) -> str:
+    """Return the id of a new plan; one that is there and the caller's own is meant as it is."""
+    if caller.tenants is None or await _is_visible(service, caller, given):
+        return given
+    return own_id(given, caller.tenants)
 
 
 # -- looking
@@ -228,14 +229,21 @@ async def _not_anothers(service: Service, caller: Caller, plan_id: str) -> None:
 
 async def visible_plan(service: Service, caller: Caller, plan_id: str) -> Plan:
     """Who has some of its tenants only does not see it."""
-    [plan] = await service.app.store.plans.find([plan_id])
-    if plan is not None and caller.tenants is not None:
-        tasks = await service.app.store.plans.tasks(plan_id)
-        if tasks is None or not only_visible(caller, tasks.tenants):
-            raise foreign(PlanNotFound(plan_id))
-    if plan is None:
-        raise PlanNotFound(plan_id)
-    return plan
+    is_anothers = False
+    for one in plan_ids(caller, plan_id):
+        [plan] = await service.app.store.plans.find([one])
+        if plan is not None and await _is_visible(service, caller, one):
+            return plan
+        is_anothers = is_anothers or plan is not None
+    unknown = PlanNotFound(plan_id)
+    raise foreign(unknown) if is_anothers else unknown
+
+
+async def _is_visible(service: Service, caller: Caller, plan_id: str) -> bool:
+    if caller.tenants is None:
+        return True
+    tasks = await service.app.store.plans.tasks(plan_id)
+    return tasks is not None and only_visible(caller, tasks.tenants)
 
 
 class PlanQuery(sc.PageQuery):
@@ -305,7 +313,7 @@ async def plan_tasks(
 ) -> dict[str, Any]:
     """Its tasks in its order, as the plan sees them."""
     plan, store = await visible_plan(service, caller, plan_id), service.app.store.plans
-    tasks, members = await store.tasks(plan_id), await store.members(plan_id)
+    tasks, members = await store.tasks(plan.id), await store.members(plan.id)
     if tasks is None:
         raise PlanNotFound(plan_id)
     found = list[dict[str, Any]]()
@@ -351,9 +359,9 @@ async def plan_events(
 ) -> StreamingResponse:
     """Every event from the first, or from behind `Last-Event-ID`, then each new one; `progress` in
     between. Ends with `end` when the plan has settled."""
-    await visible_plan(service, caller, plan_id)
+    plan = await visible_plan(service, caller, plan_id)
     begin = sse.position(last_event_id or after)
-    return service.stream(caller, _told(service, plan_id, begin, caller.sight))
+    return service.stream(caller, _told(service, plan.id, begin, caller.sight))
 
 
 async def _told(service: Service, plan_id: str, at: Position, sight: Sight) -> AsyncIterator[bytes]:
@@ -435,9 +443,9 @@ async def ask_plan(
     ask: Annotated[PlanAsk | None, Body()] = None,
 ) -> dict[str, Any]:
     """Ask something of a plan; it reaches each of its tasks."""
-    await visible_plan(service, caller, plan_id)
+    plan = await visible_plan(service, caller, plan_id)
     return shapes.asked_plan_shape(
-        await _asked(service, caller, plan_id, command, ask or PlanAsk())
+        await _asked(service, caller, plan.id, command, ask or PlanAsk())
     )
 
 

@@ -13,10 +13,11 @@ from holdfast.app.declare import Submittable
 from holdfast.app.timed import TriggerTerms
 from holdfast.app.trigger_shapes import trigger_detail_shape, trigger_shape
 from holdfast.app.triggers import TriggerHandle
-from holdfast.domain.errors import InvalidInput, InvalidSchedule, TriggerConflict, TriggerNotFound
+from holdfast.domain.errors import InvalidInput, InvalidSchedule, TriggerNotFound
 from holdfast.domain.trigger import Misfire, Overlap, Trigger, TriggerCommand, TriggerStatus
 from holdfast.server import schemas as sc
 from holdfast.server.access import Caller, CallerOf, foreign
+from holdfast.server.own_ids import own_id, trigger_ids
 from holdfast.server.routing import Routes, needs
 from holdfast.server.service import Service, ServiceOf
 from holdfast.server.submitting import declared, known_queue
@@ -127,26 +128,32 @@ class TriggerPageView(sc.Answer):
     **needs(Role.OPERATOR, 404, 409, large=NewTrigger),
 )
 async def create_trigger(new: NewTrigger, service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
-    """Sent again with the same definition, it answers with the trigger that is there."""
+    """Sent again with the same definition, it answers with the trigger that is there. The id that
+    a token of some tenants gives gets a suffix: `triggerId` of the answer has it."""
     if [new.at, new.every, new.cron].count(None) != 2:
         raise InvalidInput("give one of at, every and cron")
     tenant = caller.tenant_for(new.tenant)
-    there = await service.app.store.triggers.find(
-        service.app.store.triggers.home(new.trigger_id, tenant=tenant)
-    )
-    if there is not None and not caller.sees(there.tenant):
-        raise foreign(TriggerConflict(new.trigger_id))
-    async with service.noting(caller, "create", f"trigger:{new.trigger_id}", new.reason):
-        handle = await _made(new, service, caller, tenant)
+    name = await _name_for(service, caller, new.trigger_id, tenant)
+    async with service.noting(caller, "create", f"trigger:{name}", new.reason):
+        handle = await _made(new, service, caller, name, tenant)
     return await _detail(service, handle)
 
 
+async def _name_for(service: Service, caller: Caller, given: str, tenant: str | None) -> str:
+    """Return the name of a new trigger; one that is there and the caller's own keeps its name."""
+    if caller.tenants is None or tenant is None:
+        return given
+    triggers = service.app.store.triggers
+    there = await triggers.find(triggers.home(given, tenant=tenant))
+    return given if there is not None and caller.sees(there.tenant) else own_id(given, [tenant])
+
+
 async def _made(
-    new: NewTrigger, service: Service, caller: Caller, tenant: str | None
+    new: NewTrigger, service: Service, caller: Caller, name: str, tenant: str | None
 ) -> TriggerHandle[Any]:
     target = Submittable[Any, Any](service.app, declared(service, new.type))
     terms = TriggerTerms(
-        name=new.trigger_id,
+        name=name,
         tenant=tenant,
         queue=known_queue(service, new.queue),
         misfire=new.misfire,
@@ -201,12 +208,14 @@ async def list_triggers(
 
 
 async def visible_trigger(service: Service, caller: Caller, trigger_id: str) -> Trigger:
-    trigger = await service.app.store.triggers.find(trigger_id)
-    if trigger is None:
-        raise TriggerNotFound(trigger_id)
-    if not caller.sees(trigger.tenant):
-        raise foreign(TriggerNotFound(trigger_id))
-    return trigger
+    triggers, is_anothers = service.app.store.triggers, False
+    for one, tenant in trigger_ids(caller, trigger_id):
+        trigger = await triggers.find(one if tenant is None else triggers.home(one, tenant=tenant))
+        if trigger is not None and caller.sees(trigger.tenant):
+            return trigger
+        is_anothers = is_anothers or trigger is not None
+    unknown = TriggerNotFound(trigger_id)
+    raise foreign(unknown) if is_anothers else unknown
 
 
 @router.get("/api/triggers/{trigger_id}", response_model=TriggerDetail, **needs(Role.VIEWER, 404))
@@ -214,8 +223,8 @@ async def show_trigger(
     trigger_id: TriggerInPath, service: ServiceOf, caller: CallerOf
 ) -> dict[str, Any]:
     """With its next fire times, in its own zone."""
-    await visible_trigger(service, caller, trigger_id)
-    return await _detail(service, await service.app.schedule.get(trigger_id))
+    trigger = await visible_trigger(service, caller, trigger_id)
+    return await _detail(service, await service.app.schedule.get(trigger.id))
 
 
 async def _detail(service: Service, handle: TriggerHandle[Any]) -> dict[str, Any]:
@@ -240,9 +249,9 @@ async def next_times(
     caller: CallerOf,
 ) -> dict[str, Any]:
     """Its next fire times, in its own zone; of one that rests, those that it would have."""
-    await visible_trigger(service, caller, trigger_id)
-    upcoming = await (await service.app.schedule.get(trigger_id)).next(query.count)
-    return {"triggerId": trigger_id, "next": [moment.isoformat() for moment in upcoming]}
+    trigger = await visible_trigger(service, caller, trigger_id)
+    upcoming = await (await service.app.schedule.get(trigger.id)).next(query.count)
+    return {"triggerId": trigger.id, "next": [moment.isoformat() for moment in upcoming]}
 
 
 # -- acting
@@ -280,8 +289,8 @@ async def ask_trigger(
     ask: Annotated[TriggerAsk | None, Body()] = None,
 ) -> dict[str, Any]:
     """`fire` makes a task now, whatever its policies say; its times stay."""
-    await visible_trigger(service, caller, trigger_id)
-    handle, why = await service.schedule(caller).get(trigger_id), ask.reason if ask else ""
+    trigger = await visible_trigger(service, caller, trigger_id)
+    handle, why = await service.schedule(caller).get(trigger.id), ask.reason if ask else ""
     task_id: str | None = None
     match command:
         case TriggerAsking.FIRE:
@@ -292,4 +301,4 @@ async def ask_trigger(
             await handle.resume(why)
         case TriggerAsking.CANCEL:
             await handle.cancel(why)
-    return {"triggerId": trigger_id, "status": (await handle.info()).status, "taskId": task_id}
+    return {"triggerId": trigger.id, "status": (await handle.info()).status, "taskId": task_id}
