@@ -8,8 +8,8 @@ import pytest
 
 from tests.server.conftest import Served
 
-PLAN = {"type": "mail.send", "payload": "x"}
-TRIGGER = {"type": "mail.send", "payload": "x", "every": "1h"}
+PLAN: dict[str, Any] = {"type": "mail.send", "payload": "x"}
+TRIGGER: dict[str, Any] = {"type": "mail.send", "payload": "x", "every": "1h"}
 TIMES = re.compile(
     r'\d{4}-\d\d-\d\dT[0-9:.+Z-]+|"[\w-]*(?:Seconds|At|Time)\w*":[\d.]+|[0-9a-f-]{36}'
 )
