@@ -126,6 +126,15 @@ async def test_the_record_is_a_hash_with_the_documents_fields(bench: Bench, stat
     assert int(record["lastCompletedStageIndex"]) == task.last_completed
 
 
+@pytest.mark.parametrize("state", sorted(MAKE.keys() - UNSETTLED))
+async def test_a_settled_record_has_no_lease_and_no_progress(bench: Bench, state: str) -> None:
+    """But for the name of the last one, which is not called a lease."""
+    task = await MAKE[state](bench)
+    record = bench.ask("HGETALL", f"task:{task.id}")
+    assert not {"leaseOwner", "leaseId", "leaseUntil", "progress"} & set(record)
+    assert (record["ranBy"], int(record["fence"])) == ("w-1", task.fence)
+
+
 # Status → who is in which index. `index:tenant`, by P6: kept on FAILED, cleared by a settlement.
 @pytest.mark.parametrize("state", MAKE)
 async def test_the_indexes_say_where_the_task_is(bench: Bench, state: str) -> None:

@@ -52,6 +52,35 @@ def test_the_timestamp_is_written_in_utc_with_its_zone() -> None:
     assert re.fullmatch(r"2023-11-14T22:13:20(\.0+)?(Z|\+00:00)", written)
 
 
+def test_failures_have_times_in_utc_with_their_zone() -> None:
+    body = ckpt.encode(saved(failure_history=(failure(), failure())))
+    for written in msgspec.json.decode(body)["failureHistory"]:
+        assert re.fullmatch(r"2023-11-14T22:13:27\.\d{6}Z", written["at"])
+    assert [one.at for one in ckpt.decode(body).failure_history] == [failure().at] * 2
+
+
+@pytest.mark.parametrize("at", ["1700000000.5", '"2023-11-14T22:13:20.500000"'])
+def test_times_of_failures_that_were_written_otherwise_are_read(at: str) -> None:
+    body = ckpt.encode(saved(failure_history=(failure(),)))
+    written = msgspec.json.decode(body)["failureHistory"][0]["at"]
+    [found] = ckpt.decode(body.replace(f'"{written}"'.encode(), at.encode())).failure_history
+    assert found.at == 1_700_000_000.5
+    for wrong in ('"yesterday"', "null", "[]"):
+        with pytest.raises(SerialisationError):
+            ckpt.decode(body.replace(f'"{written}"'.encode(), wrong.encode()))
+
+
+def test_each_completed_stage_has_its_duration() -> None:
+    first = decide.stage_done(held(stages=STAGES), done(), checkpoint=None, now=NOW).checkpoint
+    assert first is not None
+    second = decide.stage_done(
+        held(stages=STAGES, last_completed=0), done(), checkpoint=first, now=NOW
+    ).checkpoint
+    assert second is not None
+    took = round(done().duration_seconds * 1000)
+    assert second.stage_durations == {"one": took, "two": took}
+
+
 def test_earlier_names_are_read_too() -> None:
     body = (
         b'{"lastCompletedStageIndex":0,"completedStages":["one"],'

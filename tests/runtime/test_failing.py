@@ -15,6 +15,7 @@ from holdfast import (
     Status,
     TaskFailed,
 )
+from holdfast.domain.errors import StoreError, StoreFull, StoreUnusable
 from holdfast.domain.events import StageFailed, TaskRetryScheduled
 from holdfast.domain.task import Kind
 from holdfast.testing import Engine
@@ -288,6 +289,25 @@ async def test_a_cancelled_error_raised_by_user_code_is_a_failure(
     assert info.status is Status.RETRYING
     assert info.failure is not None
     assert info.failure.error == "asyncio.exceptions.CancelledError"
+    assert info.failure.kind is Kind.CANCELLED
+
+
+@pytest.mark.parametrize(
+    "error", [StoreFull("no room"), StoreUnusable("wrong password"), StoreError("what?")]
+)
+async def test_what_the_store_refuses_inside_a_stage_is_a_failure_of_persistence(
+    app: Holdfast, holdfast_engine: MakeEngine, error: StoreError
+) -> None:
+    @app.task("submit.more")
+    async def submit_more(ctx: Context) -> None:
+        raise error
+
+    engine = holdfast_engine(app)
+    handle = await submit_more.submit()
+    await engine.drain()
+    failure = (await handle.info()).failure
+    assert failure is not None
+    assert failure.kind is Kind.PERSISTENCE
 
 
 @pytest.mark.parametrize("way_out", [SystemExit(3), StopAsyncIteration()])

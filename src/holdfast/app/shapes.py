@@ -81,6 +81,7 @@ def detail_shape(detail: Detail, hide: Redactor) -> dict[str, Any]:
         "pauseRequested": task.pause_requested,
         "cancelRequested": task.cancel_requested,
         "legalCommands": task.legal,
+        "ranBy": task.ran_by,
         "lease": lease and {"worker": lease.owner, "fence": lease.fence, "until": at(lease.until)},
         "stageNames": task.stages,
         "completed": info(detail).completed,

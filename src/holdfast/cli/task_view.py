@@ -66,6 +66,7 @@ def _head(detail: Detail, now: float) -> dict[str, str | Text | None]:
         "outages": _outages(task, now),
         "crashes": f"{task.crashes} in a row" if task.crashes else None,
         "lease": _lease(task, now),
+        "ran by": task.ran_by if task.lease is None else None,
         "due": at(task.due) if task.place is Place.LATER else None,
         "created": since(task.created_at, now),
         "updated": since(task.updated_at, now),

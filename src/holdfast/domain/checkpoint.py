@@ -30,7 +30,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=F
     timestamp: datetime
     version: int = 1
     executor_instance: str = ""
-    stage_durations: dict[str, int] = {}  # ms; filled in by the store when it is read
+    stage_durations: dict[str, int] = {}  # ms
     failure_history: tuple[Failure, ...] = ()
 
 
@@ -48,7 +48,32 @@ def encode(checkpoint: Checkpoint) -> bytes:
         size = len(_encode(checkpoint.custom_data))
         if size > DATA_LIMIT_BYTES:
             raise CheckpointTooLarge(size, DATA_LIMIT_BYTES)
-    return _encode(checkpoint)
+    if not checkpoint.failure_history:
+        return _encode(checkpoint)
+    raw = msgspec.to_builtins(checkpoint)
+    for failure in raw["failureHistory"]:
+        failure["at"] = _iso(failure["at"])
+    return _encode(raw)
+
+
+def _iso(at: float) -> str:
+    """As the other times of a checkpoint are written."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _seconds(at: Any) -> Any:
+    """Of a failure; earlier writers wrote a number."""
+    if not isinstance(at, str):
+        return at
+    found = datetime.fromisoformat(at)
+    return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
+
+
+def _read_failures(raw: dict[str, Any]) -> None:
+    history = raw.get("failureHistory")
+    for failure in history if isinstance(history, list) else ():
+        if isinstance(failure, dict) and "at" in failure:
+            failure["at"] = _seconds(failure["at"])
 
 
 def decode(body: bytes) -> Checkpoint:
@@ -57,8 +82,9 @@ def decode(body: bytes) -> Checkpoint:
         for old, new in _ALIASES.items():
             if old in raw:
                 raw.setdefault(new, raw.pop(old))
+        _read_failures(raw)
         found = msgspec.convert(raw, Checkpoint, strict=True)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, ValueError, OverflowError) as error:
         raise SerialisationError(f"checkpoint cannot be read: {error}") from error
     if found.timestamp.tzinfo is None:
         return msgspec.structs.replace(found, timestamp=found.timestamp.replace(tzinfo=UTC))
@@ -102,7 +128,12 @@ def save(
     data: Mapping[str, Any],
     now: float,
     owner: str,
+    took_seconds: float | None = None,
 ) -> Checkpoint:
+    """``took_seconds``: of the stage at ``index``, if it has just been completed."""
+    durations = before.stage_durations if before else {}
+    if took_seconds is not None:
+        durations = {**durations, stages[index]: round(took_seconds * 1000)}
     return Checkpoint(
         last_completed_stage_index=index,
         completed_stage_names=tuple(stages[: index + 1]),
@@ -110,5 +141,6 @@ def save(
         timestamp=datetime.fromtimestamp(now, UTC),
         version=before.version + 1 if before else 1,
         executor_instance=owner,
+        stage_durations=durations,
         failure_history=before.failure_history if before else (),
     )

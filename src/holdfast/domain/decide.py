@@ -80,6 +80,7 @@ def stage_done(task: Task, done: Done, *, checkpoint: Checkpoint | None, now: fl
         data=done.data,
         now=now,
         owner=lease_of(task).owner,
+        took_seconds=done.duration_seconds,
     )
     return _held(
         task,
@@ -187,7 +188,8 @@ def boundary(task: Task, *, now: float) -> Transition:
     else:
         command, next_ = Command.PAUSE, Next.PARKED
         applied = fact(ev.TaskPaused, task, now, reason=task.reason)
-    return _held(task, moved(task, command, now=now, **NO_REQUESTS), next=next_, events=(applied,))
+    changes = NO_REQUESTS | {"ran_by": lease_of(task).owner}
+    return _held(task, moved(task, command, now=now, **changes), next=next_, events=(applied,))
 
 
 def start_over(task: Task, reason: str, *, now: float) -> Transition:
@@ -242,6 +244,7 @@ def undo_failed(task: Task, failed: Failed, policy: Retry, *, now: float) -> Tra
         else _retry_scheduled(task, delay, counted, now)
     )
     command = Command.FAIL_ROLLBACK if spent else Command.RETRY_LATER
+    counted["ran_by"] = lease_of(task).owner
     return _held(
         task,
         moved(task, command, now=now, **counted),
@@ -252,9 +255,10 @@ def undo_failed(task: Task, failed: Failed, policy: Retry, *, now: float) -> Tra
 
 
 def rolled_back(task: Task, *, now: float) -> Transition:
+    changes = FROM_SCRATCH | {"ran_by": lease_of(task).owner}
     return _held(
         task,
-        moved(task, Command.FINISH_ROLLBACK, now=now, **FROM_SCRATCH),
+        moved(task, Command.FINISH_ROLLBACK, now=now, **changes),
         next=Next.SETTLED,
         events=(fact(ev.TaskRolledBack, task, now),),
         drop_checkpoint=True,
@@ -291,6 +295,7 @@ def give_back(
     changes = {
         "interrupted": task.interrupted or interrupted,
         "unknown_since": unknown_since,
+        "ran_by": lease_of(task).owner if interrupted else task.ran_by,
     }
     return _held(
         task,
@@ -386,7 +391,8 @@ def _progressed(task: Task, index: int) -> Task:
 
 
 def _without_requests(task: Task, reason: str | None = None) -> Task:
-    return replace(task, pause_requested=False, cancel_requested=False, reason=reason)
+    owner = lease_of(task).owner
+    return replace(task, pause_requested=False, cancel_requested=False, reason=reason, ran_by=owner)
 
 
 def _judged(task: Task, failed: Failed, policy: Retry, now: float) -> tuple[bool, dict[str, Any]]:

@@ -35,6 +35,8 @@ class Kind(StrEnum):
     PERMANENT = "permanent"
     TIMEOUT = "timeout"
     SERIALISATION = "serialisation"
+    PERSISTENCE = "persistence"  # the store did not take or give what a stage asked of it
+    CANCELLED = "cancelled"  # the stage's function was cancelled, and not by a person
     POISON = "poison"
     UNKNOWN_TYPE = "unknown-type"
     DEFINITION_CHANGED = "definition-changed"
@@ -118,6 +120,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     unknown_since: float | None = None  # when a worker first met it without knowing its type
     outages: int = 0  # in a row, at the present stage or undo; not among the failures
     outage_since: float | None = None  # the first of that row
+    ran_by: str | None = None  # the worker that ran it last
     failure: Failure | None = None
 
     # The store's own: decisions read these and never set them.

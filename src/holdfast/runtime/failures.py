@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import logging
 import traceback
 
@@ -12,6 +14,7 @@ from holdfast.domain.errors import (
     Permanent,
     SerialisationError,
     StageTimeout,
+    StoreError,
 )
 from holdfast.domain.task import Failure, Kind, Task
 
@@ -31,6 +34,9 @@ _KINDS: tuple[tuple[type[BaseException], Kind], ...] = (
     (InvalidPayload, Kind.SERIALISATION),
     (SerialisationError, Kind.SERIALISATION),
     (CheckpointTooLarge, Kind.SERIALISATION),
+    (StoreError, Kind.PERSISTENCE),
+    (asyncio.CancelledError, Kind.CANCELLED),
+    (concurrent.futures.CancelledError, Kind.CANCELLED),
 )
 
 

@@ -74,6 +74,7 @@ _DETAIL = {
     "dueAt": None,
     "settledAt": None,
     "legalCommands": list(legal(Status.FAILED)),
+    "ranBy": "worker-1",
     "lease": None,
     "stageNames": ["snapshot", "migrate"],
     "completed": ["snapshot"],

@@ -208,6 +208,7 @@ class TaskDetail(TaskView):
     pause_requested: bool
     cancel_requested: bool
     legal_commands: list[Command]
+    ran_by: str | None = Field(description="The worker that ran it last")
     lease: LeaseView | None
     stage_names: list[str]
     completed: list[str]

@@ -305,6 +305,7 @@ class MemoryStore(Pruning, Operating, Measuring):
             counted=counted,
             crashes=task.crashes + counted,
             interrupted=True,
+            ran_by=task.lease.owner,
         )
         self._bodies[task.id].progress = None
         # To the head: it has waited once, and its tenant's line waits with it.

@@ -134,13 +134,12 @@ def started(task: Task, owner: str) -> str:
 
 def unsaid(task: Task, fields: Mapping[str, str]) -> list[ev.Event]:
     """What only the record says of its events."""
-    lease_id = fields.get("leaseId", "")
     if ran := fields.get("ran"):
         start, _, began = ran.partition(" ")
         facts = "\n".join((began, repr(task.status_since), fields.get("stage0", "")))
         started = _started(task, fields, FIRST_CLAIMED, float(start))
         return [started, *_straight(task.id, task.version, facts)]
-    if is_unsaid(task, lease_id):
+    if is_unsaid(task, fields.get("leaseId", "")):
         return [_started(task, fields, task.version, task.updated_at)]
     return []
 
@@ -151,6 +150,6 @@ def _started(task: Task, fields: Mapping[str, str], version: int, at: float) -> 
         task_id=task.id,
         version=version,
         at=at,
-        worker=fields.get("leaseOwner", ""),
+        worker=fields.get("leaseOwner") or fields.get("ranBy", ""),
         fence=task.fence,
     )

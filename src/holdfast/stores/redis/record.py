@@ -127,6 +127,7 @@ _OPTIONAL = {
     "unknown_since": _Field("unknownSince", repr, float),
     "outages": _Field("outages", str, int),
     "outage_since": _Field("outageSince", repr, float),
+    "ran_by": _Field("ranBy", _text, _text),
     "failure": _Field("failure", _json, decode_failure),
 }
 # The store's own.
@@ -213,6 +214,8 @@ def changed(before: Task, after: Task) -> tuple[list[str], list[str]]:
         fields += ("lastCompletedStageIndex", str(after.last_completed))
     if after.status_since != before.status_since or after.status is not before.status:
         fields += ("status", after.status, "statusSince", repr(after.status_since))
+    if after.ran_by != before.ran_by and after.ran_by is not None:
+        fields += ("ranBy", after.ran_by)
     gone = list[str]()
     if after.settled_at != before.settled_at:
         if after.settled_at is None:
@@ -244,7 +247,8 @@ def _add_rare(before: Task, after: Task, fields: list[str], gone: list[str]) -> 
         gone.append("suspendedAt")
 
 
-_RARE = [*(name for name in _OPTIONAL if name != "settled_at"), "pause_requested"]
+_OFTEN = ("settled_at", "ran_by")
+_RARE = [*(name for name in _OPTIONAL if name not in _OFTEN), "pause_requested"]
 _rarely = attrgetter(*_RARE)
 
 

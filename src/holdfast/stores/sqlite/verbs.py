@@ -169,6 +169,7 @@ def lose(txn: Txn, task: Task, row: Standing, *, counted: bool) -> None:
         counted=counted,
         crashes=task.crashes + counted,
         interrupted=True,
+        ran_by=task.lease.owner if task.lease else task.ran_by,
     )
     leave(txn, row, task.tenant)
     txn.put(task, task.place, after, rest_of(after), ready=-txn.next_ready())

@@ -37,6 +37,7 @@ from holdfast.testing.contract.operating_durability import OperatingDurability
 from holdfast.testing.contract.outages import Outages
 from holdfast.testing.contract.projecting import Projecting
 from holdfast.testing.contract.reading import Counting, Finding, Looking, Workers
+from holdfast.testing.contract.remembering import Remembering
 from holdfast.testing.contract.requesting import Requesting
 from holdfast.testing.contract.signalling import Signalling
 from holdfast.testing.contract.switching import (
@@ -95,6 +96,7 @@ class StoreContract(
     GroupingErrors,
     Naming,
     Outages,
+    Remembering,
 ):
     """Derive a test class from it and implement ``open``."""
 

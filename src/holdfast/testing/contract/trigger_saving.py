@@ -114,7 +114,8 @@ class TriggerSaving(TriggerContract):
         assert await triggers.next_seconds() is None
 
     @pytest.mark.parametrize(
-        "name", ["two words", "a/b", "a:b", "-a", ".a", "ä", "x" * 101, "a\n", "*", "{a}"]
+        "name",
+        ["two words", "a/b", "a:b", "-a", ".a", "ä b", "ä\u202e", "x" * 101, "a\n", "*", "{a}"],
     )
     async def test_an_id_outside_its_alphabet_is_refused(
         self, triggers: TriggerHands, name: str

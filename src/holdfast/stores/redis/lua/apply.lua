@@ -85,9 +85,19 @@ local function settle(t, r)
   end
 end
 
+-- The lease of a settled task is no lease any more.
+local function end_lease(r, fields, gone)
+  local fence = string.match(r.leaseId, ':(%x+):%d+$')
+  add(fields, 'ranUnder', r.leaseId, 'fence', fence and whole(tonumber(fence, 16)) or '0')
+  local n = #gone
+  gone[n + 1], gone[n + 2], gone[n + 3] = 'leaseOwner', 'leaseId', 'progress'
+  return gone
+end
+
 -- The record, in its place.
 local function put(t, r)
   local fields, gone = t.fields, t.gone
+  if t.next == 'settled' and r.leaseId then gone = end_lease(r, fields, gone or {}) end
   if t.next ~= 'stay' then
     if r.place == 'later' then
       gone = gone or {}

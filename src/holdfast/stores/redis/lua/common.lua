@@ -159,16 +159,18 @@ end
 
 -- The last lease says which fence it had, and which version it made. It is in force while the place
 -- is 'leased'. As long as the record has that version, only the lease says that it was started.
+-- Of a settled record it is its last one, `ranUnder`: nobody is to take it for one in force.
 local function know_lease(r)
-  local fence, version = string.match(r.leaseId or '', ':(%x+):(%d+)$')
+  local fence, version = string.match(r.leaseId or r.ranUnder or '', ':(%x+):(%d+)$')
   if fence then
     r.fence = whole(tonumber(fence, 16))
-    r.unsaid = version == r.version
+    r.unsaid = r.leaseId and version == r.version
   end
 end
 
 local function started(r, version, at)
-  return table.concat({version, '', STARTED, at, r.leaseOwner or '', r.fence or '0'}, '\n')
+  local owner = r.leaseOwner or r.ranBy or ''
+  return table.concat({version, '', STARTED, at, owner, r.fence or '0'}, '\n')
 end
 
 -- What only the record says of its events, as elements of their list: that it was started, or that it
@@ -177,7 +179,7 @@ local function unsaid_of(r)
   if r.unsaid then return {started(r, r.version, r.updatedAt or '')} end
   if not r.ran then return {} end
   local start, began = string.match(r.ran, '^(%S+) (%S+)$')
-  local facts = {'3', (r.leaseId or '') .. ':2', 'ran', began or '', r.statusSince or '',
+  local facts = {'3', (r.leaseId or r.ranUnder or '') .. ':2', 'ran', began or '', r.statusSince or '',
     r.stage0 or ''}
   return {started(r, '2', start or ''), table.concat(facts, '\n')}
 end
@@ -225,7 +227,7 @@ end
 local function request_of(r, version)
   local behind = tonumber(r.version) - tonumber(version)
   if r.unsaid then behind = behind - 1 end
-  if r.ran then return behind == 0 and (r.leaseId or '') .. ':2' or nil end
+  if r.ran then return behind == 0 and (r.leaseId or r.ranUnder or '') .. ':2' or nil end
   if behind < 0 then return nil end
   local found = call('LINDEX', K.events(r.id), whole(-behind - 1))
   if not found then return nil end

@@ -285,7 +285,7 @@ local function lose_lease(r, to, event, counted)
   unlock(r)
   take_from(K.leases, r.id)
   if counted then add(changes, 'crashes', crashes) end
-  add(changes, 'interrupted', 'true', 'place', 'ready')
+  add(changes, 'interrupted', 'true', 'place', 'ready', 'ranBy', r.leaseOwner or '')
   set(r, changes)
   follow('ZADD', K.back(r.queue), whole(-call('HINCRBY', K.meta, 'lost', 1)), r.id)
   count(r.queue, 'leased', -1)
