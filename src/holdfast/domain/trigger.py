@@ -133,7 +133,7 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     unknown_since: float | None = None  # when its type was first met without being known
     last_fire_time: float | None = None
     last_task: str | None = None
-    fired: int = 0  # tasks made
+    fired: int = 0  # fire times with a task; one that came again with the clock counts again
     missed: int = 0  # fire times, at least, that made none
     reason: str | None = None  # why it rests, was put off or ended
     request: str = ""  # that wrote this version

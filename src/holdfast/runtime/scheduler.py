@@ -38,6 +38,7 @@ from holdfast.runtime.declared import Declared
 from holdfast.runtime.failures import summary
 from holdfast.runtime.ids import new_id, new_ids
 from holdfast.runtime.outages import Outages
+from holdfast.runtime.patrol import Patrol
 from holdfast.runtime.timing import deadline, sleep
 
 log = logging.getLogger("holdfast.scheduler")
@@ -83,6 +84,7 @@ class Scheduler:
         self._queue_limit = queue_limit
         self._unknown_type_seconds = unknown_type_seconds
         self._tracer = tracer
+        self._patrol = Patrol(store.triggers, clock, chance, owner)
         self._leaves_some = False  # to others: they look first next time
         self._left = 0  # of the batch in hand, to others
         self._is_synced = self._is_stopping = False
@@ -96,6 +98,7 @@ class Scheduler:
                 if not self._is_synced:
                     await self._declared.sync()
                     self._is_synced = True
+                await self._patrol.step()
                 ticket, rest_seconds = await self.tick()
                 tries = 0
             except StoreError as error:

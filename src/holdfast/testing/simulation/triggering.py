@@ -55,18 +55,27 @@ class TriggerBook:
 
 
 def handed_out(
-    book: TriggerBook, given: Sequence[Trigger], owner: str, *, now: float, wall: float
+    book: TriggerBook,
+    given: Sequence[Trigger],
+    owner: str,
+    *,
+    now: float,
+    wall: float,
+    is_due: bool = True,
 ) -> Iterator[Breach]:
+    """``is_due`` False: it was asked for by its id, whatever its time is."""
     for after in given:
         before = book.known.get(after.id)
         if before is None or before.status not in LEASE or before.trigger_at is None:
             yield "I12", f"{after.id} was handed out, it was {before}"
             continue
-        if before.owner is None and before.trigger_at > wall + SECOND:
+        if is_due and before.owner is None and before.trigger_at > wall + SECOND:
             yield "L2", f"{after.id} was handed out {before.trigger_at - wall:.3f} s early"
-        if before.lease_until is not None and before.lease_until > now:
+        holds = before.lease_until is not None and before.lease_until > now
+        again = holds and not is_due and before.owner == owner  # the first answer was lost
+        if holds and not again:
             yield "I3", f"{after.id} was handed out while {before.owner} had it"
-        taken_over = before.owner is not None
+        taken_over = before.owner is not None and not again
         if taken_over:
             book.count("taken over")
         wanted = (LEASE[before.status], before.version + 1, owner, before.retry_count + taken_over)
@@ -190,9 +199,23 @@ def _held(book: TriggerBook, before: Trigger, change: TriggerChange) -> Iterator
         if made or after.missed != before.missed:
             yield "I12", f"{after.id} made a task and did not move on"
         return
+    if after.fire_time is not None and after.fire_time < before.fire_time:
+        yield from _brought_back(book, before, change)
+        return
     yield from _accounted(before, after, made)
     yield from _by_policy(book, before, made)
     yield from _not_over_the_last(book, before, made)
+
+
+def _brought_back(book: TriggerBook, before: Trigger, change: TriggerChange) -> Iterator[Breach]:
+    """From a time that a clock ahead had chosen: to its next one, and with no task of its own."""
+    after = change.after
+    book.count("brought back")
+    book.redefined.add(after.id)
+    if change.submissions or (after.fired, after.missed) != (before.fired, before.missed):
+        yield "I12", f"{after.id} was brought back and made {len(change.submissions)} tasks"
+    if after.fire_time != times.next_after(before.schedule, before.updated_at):
+        yield "I12", f"{after.id} was brought back to {after.fire_time} at {before.updated_at}"
 
 
 def _accounted(before: Trigger, after: Trigger, made: Sequence[Submission]) -> Iterator[Breach]:

@@ -39,6 +39,17 @@ class WatchedTriggers(MemoryTriggers):
         self._judge(())
         return removed
 
+    async def acquire_lease(
+        self, trigger_id: str, owner: str, *, lease_seconds: float = 30.0
+    ) -> Trigger | None:
+        found = await super().acquire_lease(trigger_id, owner, lease_seconds=lease_seconds)
+        self._watched.step("triggers.acquire_lease")
+        given = [] if found is None else [found]
+        now, wall = self._watched.now, self._watched.wall
+        breaches = triggering.handed_out(self.book, given, owner, now=now, wall=wall, is_due=False)
+        self._judge(breaches)
+        return found
+
     async def find_due_with_lease(
         self,
         owner: str,
