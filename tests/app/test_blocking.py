@@ -1,7 +1,10 @@
 """The same face without an event loop. Real threads and real time, so each test is short."""
 
 import inspect
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -109,13 +112,81 @@ def test_many_threads_may_use_it(app: Holdfast, greet: SyncTask[str, str]) -> No
     assert sorted(results) == [f"hello n{n}" for n in range(8)]
 
 
-def test_it_must_be_open(app: Holdfast, greet: SyncTask[str, str]) -> None:
-    with pytest.raises(HoldfastError, match="not open"):
-        app.blocking.submit(greet, "ann")
-    with app.blocking:
-        pass
-    with pytest.raises(HoldfastError, match="not open"):
-        app.blocking.submit(greet, "ann")
+def loop_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "holdfast-loop"]
+
+
+def test_the_first_call_opens_it_and_close_closes_it(
+    app: Holdfast, greet: SyncTask[str, str]
+) -> None:
+    for _ in range(2):
+        handle = app.blocking.submit(greet, "ann")
+        assert handle.info().status is Status.PENDING
+        assert len(loop_threads()) == 1
+        with app.blocking.running():
+            assert handle.result(BOUND_SECONDS) == "hello ann"
+        assert handle.info().status is Status.COMPLETED, "it is still open"
+        app.blocking.close()
+        assert not loop_threads()
+        assert not app.is_open
+    app.blocking.close()
+
+
+def test_many_threads_open_it_once(app: Holdfast, greet: SyncTask[str, str]) -> None:
+    ids: list[str] = []
+    ready = threading.Barrier(8)
+
+    def submit(number: int) -> None:
+        ready.wait(BOUND_SECONDS)
+        ids.append(app.blocking.submit(greet, f"n{number}").id)
+
+    threads = [threading.Thread(target=submit, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(BOUND_SECONDS)
+    assert len(set(ids)) == 8
+    assert len(loop_threads()) == 1
+    app.blocking.close()
+
+
+async def test_where_the_app_is_open_already_it_says_what_to_call(
+    app: Holdfast, greet: SyncTask[str, str]
+) -> None:
+    async with app:
+        with pytest.raises(HoldfastError, match="another event loop"):
+            app.blocking.submit(greet, "ann")
+
+
+def test_a_script_that_never_closes_it_ends_by_itself(tmp_path: Path) -> None:
+    """What it submitted is in the file, and the process does not hang at its end."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os\n"
+        "from holdfast import Context, Holdfast, HoldfastError\n"
+        "app = Holdfast('sqlite:///kept.db')\n"
+        "@app.task\n"
+        "def greet(ctx: Context, name: str) -> str: return name\n"
+        "print(app.blocking.submit(greet, 'ann').id)\n"
+        "if (child := os.fork()) == 0:\n"
+        "    try: app.blocking.submit(greet, 'bob')\n"
+        "    except HoldfastError as error: print(error)\n"
+        "    os._exit(0)\n"
+        "os.waitpid(child, 0)\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-u", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=BOUND_SECONDS,
+        check=True,
+    )
+    task_id, refused = ran.stdout.splitlines()
+    assert "before this process was forked" in refused
+    app = Holdfast(f"sqlite:///{tmp_path}/kept.db")
+    with app.blocking as face:
+        assert face.handle(task_id).info().type == "greet"
 
 
 def test_it_can_be_opened_again_and_inside_itself(app: Holdfast, greet: SyncTask[str, str]) -> None:
@@ -159,8 +230,7 @@ def test_an_error_inside_closes_it(app: Holdfast, greet: SyncTask[str, str]) -> 
     with pytest.raises(ZeroDivisionError), app.blocking.running():
         raise ZeroDivisionError
     assert not [t for t in threading.enumerate() if t.name == "holdfast-loop"]
-    with pytest.raises(HoldfastError, match="not open"):
-        app.blocking.submit(greet, "ann")
+    assert not app.is_open
 
 
 def test_a_task_of_elsewhere_is_asked_for_by_its_id(

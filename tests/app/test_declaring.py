@@ -1,12 +1,24 @@
 """Declarations that are wrong are refused where they are written."""
 
+import re
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, Literal, NewType
 
 import pytest
+from pydantic import BaseModel, Field
 
-from holdfast import Context, DeclarationError, Holdfast, InvalidInput, InvalidName, Retry
+from holdfast import (
+    Context,
+    DeclarationError,
+    Holdfast,
+    InvalidInput,
+    InvalidName,
+    InvalidPayload,
+    Retry,
+)
 from holdfast.testing import context
+from holdfast.testing.plugin import MakeEngine
 
 
 def test_two_tasks_of_one_name_are_refused(app: Holdfast) -> None:
@@ -20,6 +32,129 @@ def test_two_tasks_of_one_name_are_refused(app: Holdfast) -> None:
 
     with pytest.raises(DeclarationError, match=r"mail\.send"):
         app.workflow("mail.send")
+
+
+def test_without_a_name_a_task_has_its_functions(app: Holdfast) -> None:
+    @app.task
+    async def send(ctx: Context, to: str) -> str:
+        return to
+
+    @app.task(retry=Retry(max=2), queue="slow")
+    def count(ctx: Context) -> int:
+        return 1
+
+    @app.task()
+    def sweep(ctx: Context) -> None: ...
+
+    assert [task.name for task in (send, count, sweep)] == ["send", "count", "sweep"]
+    assert (count.declared.queue, count.declared.stages[0].retry.max) == ("slow", 2)
+    with pytest.raises(DeclarationError, match="send"):
+        app.task(send._call)
+    with pytest.raises(InvalidName, match="lambda"):
+        app.task(lambda ctx: ctx.key)
+    with pytest.raises(DeclarationError, match="no such option: retries"):
+        app.task(retries=3)  # type: ignore[call-overload]
+
+
+class Order(BaseModel):
+    n: int
+
+
+class BigOrder(Order):
+    m: int = 0
+
+
+def first_is_payload(to: str) -> None: ...
+async def swapped(order: Order, ctx: Context) -> None: ...
+async def other(ctx: Context, order: Order) -> None: ...
+async def of_text(ctx: Context, text: str) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "written"),
+    [
+        (first_is_payload, "def first_is_payload(ctx: Context, to: str)"),
+        (swapped, "async def swapped(ctx: Context, order: Order)"),
+    ],
+)
+def test_a_function_without_a_context_first_is_told_what_to_write(
+    app: Holdfast, function: Any, written: str
+) -> None:
+    for declare in (app.task("odd"), app.task, app.workflow("flow", payload=Order).stage):
+        with pytest.raises(DeclarationError, match=re.escape(written)):
+            declare(function)
+    assert app.registry.names() == ("flow",)
+
+
+@pytest.mark.parametrize(
+    ("payload", "function", "written"),
+    [
+        (str, other, "other takes a Order, and the payload of workflow 'flow' is a str"),
+        (Order, of_text, "of_text takes a str, and the payload of workflow 'flow' is a Order"),
+        (Any, other, "write app.workflow('flow', payload=Order)"),
+        (int | None, of_text, "of_text takes a str"),
+        (list[int], of_text, "of_text takes a str"),
+    ],
+)
+def test_a_stage_or_undo_of_another_payload_is_told_what_to_write(
+    app: Holdfast, payload: Any, function: Any, written: str
+) -> None:
+    flow: Any = app.workflow("flow", payload=payload)
+    with pytest.raises(DeclarationError, match=re.escape(written)):
+        flow.stage(function)
+    with pytest.raises(DeclarationError, match=re.escape(written)):
+        flow.stage(timeout="1m")(function)
+
+    @flow.stage
+    async def right(ctx: Context) -> None: ...
+
+    with pytest.raises(DeclarationError, match=re.escape(written)):
+        right.undo(function)
+
+
+@pytest.mark.parametrize(
+    ("payload", "wanted"),
+    [
+        (Order, Any),
+        (Order, object),
+        (Order, Order),
+        (BigOrder, Order),
+        (Order, Order | None),
+        (Order | None, Order),
+        (int, float),
+        (dict, dict[str, str]),
+        (dict[str, Any], dict[str, int]),
+        (dict[str, int], Mapping[str, int]),
+        (list[Order], Sequence[Order]),
+        (Any, dict[str, Any]),
+        (Any, str),
+        (Any, None),
+        (Annotated[int, "positive"], int),
+        (NewType("UserId", int), int),
+        (Literal["a"], str),
+        (type(None), None),
+    ],
+)
+def test_a_stage_may_take_what_the_workflow_hands_it(
+    app: Holdfast, payload: Any, wanted: Any
+) -> None:
+    async def stage(ctx: Context, payload: Any) -> None: ...
+
+    stage.__annotations__["payload"] = wanted
+    flow: Any = app.workflow("flow", payload=payload)
+    assert flow.stage(stage).name == "stage"
+
+
+async def test_what_annotated_adds_to_a_payload_counts(
+    app: Holdfast, holdfast_engine: MakeEngine
+) -> None:
+    @app.task
+    async def take(ctx: Context, number: Annotated[int, Field(gt=3)]) -> int:
+        return number
+
+    holdfast_engine(app)
+    with pytest.raises(InvalidPayload, match="greater than 3"):
+        await take.submit(3)
 
 
 def test_two_stages_of_one_name_are_refused(app: Holdfast) -> None:

@@ -52,7 +52,7 @@ class Bench:
 
         self.clock = ManualClock()
         self.store = FlakyStore(MemoryStore(self.clock))
-        self.engine: Engine = make(app, store=self.store.as_store, clock=self.clock)
+        self.engine: Engine = make(app, store=self.store.as_store, clock=self.clock, patience=None)
 
     def on(self, *tenants: str) -> list[Planned]:
         return [self.flow.on(tenant, tenant=tenant) for tenant in tenants]

@@ -151,7 +151,7 @@ async def test_a_worker_serves_only_its_queues(app: Holdfast, holdfast_engine: M
     async def note(ctx: Context, text: str) -> None:
         ran.append(text)
 
-    holdfast_engine(app)
+    holdfast_engine(app, patience=None)
     await note.submit("a")
     await note.submit("b", queue="slow")
     worker = app.worker(queues=("slow",), heartbeat_thread=False)

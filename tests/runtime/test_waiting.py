@@ -39,7 +39,7 @@ class Bench:
             return n
 
         self.stand = stand
-        self.engine: Engine = make(app, store=self.store.as_store, clock=self.clock)
+        self.engine: Engine = make(app, store=self.store.as_store, clock=self.clock, patience=None)
 
     def looks(self) -> int:
         return self.store.calls.count("peek")

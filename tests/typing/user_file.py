@@ -44,8 +44,21 @@ async def tidy(ctx: Context) -> Report:
     return Report(rows=1)
 
 
-@app.task("sweep")
+@app.task
 def sweep(ctx: Context) -> None: ...
+
+
+@app.task
+async def bare(ctx: Context, to: str) -> int:
+    return len(to)
+
+
+@app.task(retry=Retry(max=2), keep="1d")
+def with_options(ctx: Context, order: Upgrade) -> Report:
+    return Report(rows=order.version)
+
+
+app.task(tries=2)  # ✗
 
 
 upgrade = app.workflow("tenant.upgrade", payload=Upgrade, result=Report)
@@ -93,6 +106,10 @@ async def use() -> None:
     reveal_type(await counted.result())  # → int
     tidied = await tidy.submit()
     reveal_type(await tidied.result())  # → Report
+    reveal_type(await (await bare.submit("ann")).result())  # → int
+    reveal_type(await (await with_options.submit(Upgrade(7))).result())  # → Report
+    await bare.submit(7)  # ✗
+    await with_options.submit("seven")  # ✗
     swept = await sweep.submit()
     reveal_type(swept)  # → Handle[None]
     upgraded = await upgrade.submit(Upgrade(version=7), tenant="t-001")

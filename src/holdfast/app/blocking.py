@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator
@@ -33,42 +34,63 @@ A = ParamSpec("A")
 
 
 class Blocking:
-    """``with app.blocking:`` opens; ``app.blocking.submit(send, "x").result(30)`` waits."""
+    """``app.blocking.submit(send, "x").result(30)`` waits. The first call opens the app, which
+    stays open until the process ends or ``close()``; ``with app.blocking:`` opens and closes it.
+    """
 
     def __init__(self, app: Holdfast) -> None:
         self._app = app
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._depth = 0
+        self._depth = self._entered = 0
+        self._pid: int | None = None  # of the process that has opened it
+        self._opening = threading.RLock()
+        self._opened_by_itself = False
 
     def __enter__(self) -> Blocking:
-        self._start()
-        try:
-            self.call(self._app.__aenter__())
-        except BaseException:
-            self._stop()
-            raise
+        with self._opening:
+            self._start()
+            try:
+                self._run(self._app.__aenter__())
+            except BaseException:
+                self._stop()
+                raise
+            self._entered += 1
         return self
 
     def __exit__(self, *_: object) -> None:
         try:
-            self.call(self._app.__aexit__(None, None, None))
+            self._run(self._app.__aexit__(None, None, None))
         finally:
-            self._stop()
+            self._leave()
+
+    def close(self) -> None:
+        """Close what the first call opened; the next call opens it again."""
+        with self._opening:
+            if self._opened_by_itself:
+                self._opened_by_itself = False
+                atexit.unregister(self.close)
+                self.__exit__()
 
     @contextmanager
     def running(self, workers: int = 1, **options: Any) -> Iterator[Blocking]:
         """Open, with workers in the loop thread."""
-        self._start()
-        try:
-            entered: AbstractAsyncContextManager[Any] = self._app.running(workers, **options)
-            self.call(entered.__aenter__())
+        entered: AbstractAsyncContextManager[Any] = self._app.running(workers, **options)
+        with self._opening:
+            self._start()
             try:
-                yield self
-            finally:
-                self.call(entered.__aexit__(None, None, None))
+                self._run(entered.__aenter__())
+            except BaseException:
+                self._stop()
+                raise
+            self._entered += 1
+        try:
+            yield self
         finally:
-            self._stop()
+            try:
+                self._run(entered.__aexit__(None, None, None))
+            finally:
+                self._leave()
 
     @overload
     def submit(
@@ -133,22 +155,44 @@ class Blocking:
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run any coroutine of the app on its loop and wait for it."""
-        if self._loop is None:
+        try:
+            if self._pid not in (None, os.getpid()):
+                raise HoldfastError("the app was opened before this process was forked off")
+            if threading.current_thread() is self._thread:
+                raise HoldfastError("the blocking face was called on the loop's own thread")
+            if not self._entered:
+                self._open_by_itself()
+        except BaseException:
             coroutine.close()
-            raise HoldfastError("the app is not open: use 'with app.blocking:'")
-        if threading.current_thread() is self._thread:
-            coroutine.close()
-            raise HoldfastError("the blocking face was called on the loop's own thread")
+            raise
+        return self._run(coroutine)
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
+    def _open_by_itself(self) -> None:
+        with self._opening:
+            if self._entered:
+                return  # another thread was first
+            if self._app.is_open:
+                raise HoldfastError(
+                    "the app is open on another event loop: await its own methods there, "
+                    "such as 'await send.submit(…)'"
+                )
+            self.__enter__()
+            self._opened_by_itself = True
+            atexit.register(self.close)
+
     def _start(self) -> None:
-        self._depth += 1
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(
-                target=self._loop.run_forever, name="holdfast-loop", daemon=True
-            )
-            self._thread.start()
+        with self._opening:
+            self._depth += 1
+            if self._loop is None:
+                self._loop, self._pid = asyncio.new_event_loop(), os.getpid()
+                self._thread = threading.Thread(
+                    target=self._loop.run_forever, name="holdfast-loop", daemon=True
+                )
+                self._thread.start()
 
     def _stop(self) -> None:
         self._depth -= 1
@@ -157,7 +201,12 @@ class Blocking:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-        self._loop = self._thread = None
+        self._loop = self._thread = self._pid = None
+
+    def _leave(self) -> None:
+        with self._opening:
+            self._entered -= 1
+            self._stop()
 
 
 class BlockingHandle(Generic[R]):

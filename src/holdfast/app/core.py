@@ -8,14 +8,14 @@ import os
 import random
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from holdfast.app import bulk_rounds, chat, declare, deliveries, hooks
 from holdfast.app.backup import back_up
 from holdfast.app.bulk import Bulks
 from holdfast.app.chat import Reply
 from holdfast.app.control import Control
-from holdfast.app.declare import AsyncTask, SyncTask, TaskDecorator, Workflow, WorkflowOptions
+from holdfast.app.declare import Workflow, WorkflowOptions
 from holdfast.app.handle import Handle
 from holdfast.app.opening import store_from_url
 from holdfast.app.plan_control import PlanControl
@@ -25,6 +25,7 @@ from holdfast.app.queues import Queues
 from holdfast.app.schedule import Schedules
 from holdfast.app.sight import WHOLE, Sight
 from holdfast.app.submitting import Submitter, Terms
+from holdfast.app.task_declarer import TaskDeclarer
 from holdfast.app.telling import Teller, telling_store
 from holdfast.app.why import explain
 from holdfast.clock import SystemClock
@@ -87,6 +88,7 @@ class Holdfast:
         self.redactor = Redactor(given.redact, given.redact_patterns)
         self.tracer: Tracer = _tracer(self.redactor) if given.tracing else NO_TRACER
         self.registry = Registry()
+        self.task = TaskDeclarer(self, self._declare)
         self.registry.add_internal(bulk_rounds.declare(self))
         self.hooks = hooks.load(given)
         self.bot = chat.load(given, self.hooks.allowed)
@@ -115,42 +117,6 @@ class Holdfast:
         self.queues = Queues(self, By(actor="app"))
 
     # -- declaring
-
-    def task(
-        self,
-        name: str,
-        *,
-        retry: Retry | None = None,
-        timeout: float | str | None = None,
-        queue: str = "default",
-        hold: bool = False,
-        keep: float | str | None = None,
-    ) -> TaskDecorator:
-        """Declare a task of one stage: an async function, or a plain one that runs in a thread."""
-
-        def decorate(call: Callable[..., Any]) -> Any:
-            stage = declare.define_stage(
-                call,
-                name=None,
-                timeout_seconds=self.stage_timeout(timeout),
-                retry=declare.retry_or(Retry(), retry),
-                result_limit_bytes=self.settings.payload_limit,
-            )
-            declared = self._declare(
-                name,
-                payload=declare.payload_type(call),
-                result=stage.result,
-                queue=queue,
-                hold=hold,
-                keep=keep,
-                workflow=False,
-                on_invalid="discard",
-            )
-            declared.add(stage)
-            kind: type[Any] = AsyncTask if stage.is_async else SyncTask
-            return kind(self, declared, call)
-
-        return cast(TaskDecorator, decorate)
 
     @overload
     def workflow(
@@ -235,6 +201,10 @@ class Holdfast:
         return self._store
 
     @property
+    def is_open(self) -> bool:
+        return self._opened > 0
+
+    @property
     def in_memory(self) -> bool:
         """The store is in this process alone: what it was given, or where it fell back to."""
         return isinstance(self._behind, MemoryStore)
@@ -252,10 +222,10 @@ class Holdfast:
         self._opened += 1
         return self
 
-    def _attach(self, store: Store) -> None:
+    def _attach(self, store: Store, waiters: Callable[[Store], Waiters] = Waiters) -> None:
         self._behind = store
         self._store = store = telling_store(store, self.teller)
-        self._waiters = Waiters(store)
+        self._waiters = waiters(store)
         self._submitter = Submitter(
             store,
             clock=self.clock,
@@ -277,14 +247,21 @@ class Holdfast:
                 await store.close()
 
     @contextmanager
-    def on(self, store: Store, *, clock: Clock, chance: random.Random) -> Iterator[Holdfast]:
+    def on(
+        self,
+        store: Store,
+        *,
+        clock: Clock,
+        chance: random.Random,
+        waiters: Callable[[Store], Waiters] = Waiters,
+    ) -> Iterator[Holdfast]:
         """Open on this store, clock and chance for a while, whatever is configured: for tests."""
         if self._opened:
             raise HoldfastError("the app is open already")
         self.registry.check()
         configured = self.clock, self.chance
         self._wire(clock, chance)
-        self._attach(store)
+        self._attach(store, waiters)
         self._opened = 1
         try:
             yield self

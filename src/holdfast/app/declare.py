@@ -16,6 +16,7 @@ from typing import (
     overload,
 )
 
+from holdfast.app import signatures
 from holdfast.app.timed import Timed
 from holdfast.codec import Codec
 from holdfast.domain.errors import DeclarationError
@@ -200,8 +201,9 @@ class SyncTask(Submittable[P, R]):
 class Stage(Generic[P, R]):
     """A stage of a workflow; `ctx.result_of` takes it, and `undo` declares its rollback."""
 
-    def __init__(self, defined: StageDef) -> None:
+    def __init__(self, defined: StageDef, of: TaskType | None = None) -> None:
         self._defined = defined
+        self._of = of  # the workflow
         self.__doc__ = defined.call.__doc__
 
     @property
@@ -219,6 +221,9 @@ class Stage(Generic[P, R]):
         if self._defined.undo is not None:
             raise DeclarationError(f"stage {self.name!r} has two undo functions")
         takes_payload = _takes_payload(call)
+        signatures.check_context(call, _hints(call))
+        if takes_payload and self._of is not None:
+            signatures.check_payload(call, _hints(call), self._of.payload.declared, self._of.name)
         self._defined.undo = UndoDef(call, inspect.iscoroutinefunction(call), takes_payload)
         return call
 
@@ -322,8 +327,11 @@ class Workflow(Submittable[P, R]):
             retry=retry_or(self._retry, retry),
             result_limit_bytes=self.declared.result.limit_bytes,
         )
+        if defined.takes_payload:
+            declared = self.declared
+            signatures.check_payload(call, _hints(call), declared.payload.declared, declared.name)
         self.declared.add(defined)
-        return (AsyncStage if defined.is_async else SyncStage)(defined)
+        return (AsyncStage if defined.is_async else SyncStage)(defined, self.declared)
 
 
 def retry_or(default: Retry, given: Retry | None) -> Retry:
@@ -349,6 +357,7 @@ def define_stage(
     result_limit_bytes: int,
 ) -> StageDef:
     takes_payload = _takes_payload(call)
+    signatures.check_context(call, _hints(call))
     returned = _hints(call).get("return", Any)
     name = name or _name_of(call)
     result: Codec[Any] = Codec(
@@ -394,7 +403,7 @@ def _takes_payload(call: Callable[..., Any]) -> bool:
 
 def _hints(call: Callable[..., Any]) -> dict[str, Any]:
     try:
-        return get_type_hints(call)
+        return get_type_hints(call, include_extras=True)
     except NameError as error:
         raise DeclarationError(
             f"{_name_of(call)}: its annotations cannot be read ({error}); "

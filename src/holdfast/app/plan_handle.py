@@ -14,14 +14,12 @@ from holdfast.domain.errors import PlanNotFound, ResultTimeout
 from holdfast.domain.plan import ENDED, MemberState, Plan, PlanCommand, PlanStatus
 from holdfast.domain.plan_events import PlanEvent
 from holdfast.domain.rollout import soaks_seconds
-from holdfast.ports import Topic
 from holdfast.runtime.timing import deadline
 
 if TYPE_CHECKING:
     from holdfast.app.core import Holdfast
     from holdfast.app.handle import Handle
 
-LOOK_SECONDS = 1.0
 EVENTS = 1000
 
 
@@ -114,13 +112,11 @@ class PlanHandle:
             raise ResultTimeout(f"plan {self.id}", limit) from None
 
     async def _rested(self) -> PlanInfo:
-        store = self._app.store
-        while True:
-            ticket = store.ticket(Topic.DUE)
-            plan = await self._plan()
-            if plan.rests:
-                return info(plan, now=self._app.clock.now())
-            await store.wait(Topic.DUE, ticket, timeout=LOOK_SECONDS)
+        return await self._app.waiters.plan_rested(self.id, self._info_at_rest)
+
+    async def _info_at_rest(self, _: str) -> PlanInfo | None:
+        plan = await self._plan()
+        return info(plan, now=self._app.clock.now()) if plan.rests else None
 
     async def _plan(self) -> Plan:
         [plan] = await self._app.store.plans.find([self.id])

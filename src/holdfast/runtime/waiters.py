@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias, TypeVar
 
 from holdfast.domain.errors import (
     HoldfastError,
@@ -19,6 +20,9 @@ from holdfast.ports import Peek, Store, Topic
 from holdfast.runtime.committer import Gather
 
 log = logging.getLogger("holdfast.waiters")
+
+T = TypeVar("T")
+Look: TypeAlias = Callable[[str], Awaitable[T | None]]
 
 LOOK_SECONDS = 1.0  # when nothing signals
 PAGE = 500
@@ -49,6 +53,14 @@ class Waiters:
             return await future
         finally:
             self._forget(task_id, future)
+
+    async def plan_rested(self, plan_id: str, look: Look[T]) -> T:
+        """Look at the plan until it rests, whenever somebody has written to one."""
+        while True:
+            ticket = self._store.ticket(Topic.DUE)
+            if (found := await look(plan_id)) is not None:
+                return found
+            await self._store.wait(Topic.DUE, ticket, timeout=LOOK_SECONDS)
 
     async def _look(self, task_id: str) -> Peek | None:
         """None: it goes on, or nobody can tell now."""

@@ -16,6 +16,9 @@ async def test_a_failed_mail_is_sent_again_after_a_minute(holdfast_engine):
     assert (await handle.info()).status == "RETRYING"
     await engine.advance("5m")                          # what falls due on the way runs
     assert await handle.result() == "sent"
+
+Who waits for a result runs the engine, too. The clock does not move for that: where only time
+would help, StillBusy says how far to advance.
 """
 
 from __future__ import annotations
@@ -23,26 +26,39 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import TypeVar
 
 from holdfast.app import Holdfast
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import InvalidInput
+from holdfast.domain.plan import Plan, PlanStatus
+from holdfast.domain.rollout import DRIVEN, soaks_seconds
 from holdfast.domain.state import Status
 from holdfast.domain.task import Place
 from holdfast.ports import Due, Filter, Store
+from holdfast.runtime.waiters import Waiters
 from holdfast.runtime.worker import Worker
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.crashing import Crash, When, crashing
+from holdfast.testing.engine_waiters import EngineWaiters
+
+T = TypeVar("T")
 
 TURNS = 50  # of the event loop: enough for several stages on the memory store
 ROUNDS_LIMIT = 1_000
 POLL_SECONDS = 0.001
 THREAD_POLLS = 1_000  # given to a plain function before the clock goes on: a second at least
 TICK_SECONDS = 0.5
+QUIET_TICKS = 12  # longer than a driver of plans waits between two looks
+PATIENCE_SECONDS = 2.0  # with who waits while nothing goes on
+BUSY_SECONDS = 60.0  # with who waits while something does
 SWEEP = 500
 BUSY = (Place.READY, Place.LEASED)
+MOVED = (*DRIVEN, PlanStatus.HALTED, PlanStatus.PAUSED)  # plans that may have a driver
 MOVING = (Status.PENDING, Status.RUNNING, Status.ROLLING_BACK)
 
 
@@ -53,8 +69,10 @@ class StillBusy(AssertionError):
 class Engine:
     """An app on a store in memory, with a worker of its own and a clock that stands still.
 
-    A store of your own must live by ``clock``. Nothing runs before the first `start`, `drain`
-    or `advance`; then one worker runs on the test's event loop.
+    A store of your own must live by ``clock``. Nothing runs before the first `start`, `drain`,
+    `advance` or wait for a result; then one worker runs on the test's event loop. Who waits for
+    what cannot come by itself gets StillBusy after ``patience`` real seconds. (None: who waits
+    runs nothing, and waits as in production.)
     """
 
     def __init__(
@@ -65,6 +83,7 @@ class Engine:
         clock: ManualClock | None = None,
         seed: int = 0,
         slots: int | None = None,
+        patience: float | None = PATIENCE_SECONDS,
     ) -> None:
         self.app = app
         self.clock = clock or ManualClock()
@@ -76,8 +95,17 @@ class Engine:
         self._buried = 0
         self._given_time: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._drivers = 0  # calls of drain and advance under way
+        self._patience = PATIENCE_SECONDS if patience is None else patience
         self._opened = ExitStack()
-        self._opened.enter_context(app.on(self.store, clock=self.clock, chance=self.chance))
+        self._opened.enter_context(
+            app.on(
+                self.store,
+                clock=self.clock,
+                chance=self.chance,
+                waiters=Waiters if patience is None else partial(EngineWaiters, engine=self),
+            )
+        )
 
     def crash_at(
         self, stage: str, *, when: When = "after", undo: bool = False, times: int = 1
@@ -108,34 +136,62 @@ class Engine:
         ``timeout`` is in real seconds; past it StillBusy says what went on.
         """
         give_up_at = time.monotonic() + timeout
-        await self._promote()
-        await self._take_over()
-        await _turns()
-        while await self._busy() or (self.worker is not None and self.worker.running):
+        with self._driving():
+            await self._promote()
             await self._take_over()
-            await asyncio.sleep(POLL_SECONDS)
-            if time.monotonic() > give_up_at:
-                raise StillBusy(await self._describe(timeout))
-        await _turns()
+            await _turns()
+            while await self._busy() or (self.worker is not None and self.worker.running):
+                await self._take_over()
+                await asyncio.sleep(POLL_SECONDS)
+                if time.monotonic() > give_up_at:
+                    raise StillBusy(await self._describe(timeout))
+            await _turns()
 
     async def advance(self, by: float | str) -> None:
         """Move the clock; whatever falls due on the way runs at its own moment."""
         end = self.clock.steady() + seconds(by)
-        await self._take_over()
-        await self._settle()
-        while (left := end - self.clock.steady()) > 0:
-            next_seconds = _sooner(await self._run_due(), await self._until_trigger(left))
-            if self.deaths > self._buried:
-                await self._take_over()
-                continue
-            if self.worker is not None and self.worker.running:
-                await self.clock.elapse(min(left, TICK_SECONDS))
-            else:
-                step = left if next_seconds is None else min(left, max(next_seconds, 1e-6))
-                self.clock.advance(step)
+        with self._driving():
             await self._take_over()
             await self._settle()
-        await self._run_due()
+            while (left := end - self.clock.steady()) > 0:
+                await self._settle_plans(end)
+                left = end - self.clock.steady()
+                next_seconds = _sooner(
+                    await self._run_due(),
+                    await self._until_trigger(left),
+                    await self._until_wave(left),
+                )
+                if self.deaths > self._buried:
+                    await self._take_over()
+                    continue
+                if self.worker is not None and self.worker.running:
+                    await self.clock.elapse(min(left, TICK_SECONDS))
+                else:
+                    step = left if next_seconds is None else min(left, max(next_seconds, 1e-6))
+                    self.clock.advance(step)
+                await self._take_over()
+                await self._settle()
+            await self._run_due()
+
+    async def run_while(self, awaited: Awaitable[T], reason: Callable[[], Awaitable[str]]) -> T:
+        """Run while somebody waits for that. The clock stands still: where nothing goes on and
+        nobody moves the clock, StillBusy says the reason."""
+        waiting = asyncio.ensure_future(awaited)
+        give_up_at = time.monotonic() + BUSY_SECONDS
+        idle_polls, patient_polls = 0, max(1, round(self._patience / POLL_SECONDS))
+        try:
+            while not waiting.done():
+                if not self._drivers:
+                    await self._promote()
+                    await self._take_over()
+                await asyncio.wait([waiting], timeout=POLL_SECONDS)
+                busy = self._drivers or await self._busy()
+                idle_polls = 0 if busy else idle_polls + 1
+                if idle_polls > patient_polls or time.monotonic() > give_up_at:
+                    raise StillBusy(await reason())
+            return waiting.result()
+        finally:
+            waiting.cancel()
 
     def close(self) -> None:
         """The worker is gone, the app is as it was."""
@@ -193,6 +249,46 @@ class Engine:
         first = await self.store.triggers.find_due(now + within, limit=1)
         times = [one.trigger_at for one in first if one.trigger_at is not None]
         return next((at - now if at > now else TICK_SECONDS for at in times), None)
+
+    async def _until_wave(self, within: float) -> float | None:
+        """How long until a plan has soaked. One that has, and does not go on, waits for else."""
+        now = self.clock.now()
+        soaks = [soaks_seconds(plan, now) for plan in await self._plans()]
+        return min((left for left in soaks if 0 < left <= within), default=None)
+
+    async def _settle_plans(self, end: float) -> None:
+        """Until the drivers of plans, who live by the clock, find nothing more to do."""
+        before, quiet_ticks = None, 0
+        while quiet_ticks < QUIET_TICKS and (left := end - self.clock.steady()) > 0:
+            plans = await self._plans()
+            if all(plan.lease is None for plan in plans):
+                return
+            await self.clock.elapse(min(left, TICK_SECONDS))
+            await self._take_over()
+            await self._run_due()
+            now = ([plan.version for plan in plans], (await self.store.stats()).moves)
+            quiet_ticks = quiet_ticks + 1 if now == before else 0
+            before = now
+
+    async def _plans(self) -> list[Plan]:
+        """The plans that somebody drives, or has to look at in time."""
+        plans, cursor = list[Plan](), None
+        for _ in range(ROUNDS_LIMIT):
+            page = await self.store.plans.find_all(
+                statuses=tuple(DRIVEN), limit=SWEEP, cursor=cursor
+            )
+            plans += page.plans
+            if (cursor := page.cursor) is None:
+                break
+        return plans
+
+    @contextmanager
+    def _driving(self) -> Iterator[None]:
+        self._drivers += 1
+        try:
+            yield
+        finally:
+            self._drivers -= 1
 
     async def _busy(self) -> bool:
         places = (await self.store.stats()).by_queue
