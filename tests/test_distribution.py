@@ -18,7 +18,7 @@ def project() -> dict[str, object]:
 
 def test_the_distribution_is_named_apart_from_the_import_and_the_command() -> None:
     assert project()["name"] == DISTRIBUTION == "holdfast-engine"
-    assert project()["scripts"] == {"holdfast": "holdfast.cli:main"}
+    assert project()["scripts"] == {"holdfast": "holdfast_command:main"}
 
 
 def test_the_version_is_written_in_one_place() -> None:

@@ -44,7 +44,7 @@ def test_every_page_and_picture_it_names_exists() -> None:
 
 def test_every_extra_it_names_exists() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    named = set(re.findall(r"holdfast\[([a-z]+)\]", README))
+    named = set(re.findall(r"holdfast-engine\[([a-z]+)\]", README))
     assert "redis" in named
     assert named <= set(project["optional-dependencies"])
 

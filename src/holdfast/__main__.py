@@ -1,5 +1,5 @@
 """`python -m holdfast` is `holdfast`."""
 
-from holdfast.cli import main
+from holdfast_command import main
 
 main()

@@ -6,6 +6,8 @@ import ipaddress
 import logging
 import os
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -222,16 +224,30 @@ def _refusal(first: ErrorDetails, given: dict[str, Any], path: str | None) -> In
         value = HIDDEN
     if first["type"] != "extra_forbidden":
         return InvalidSetting(name, value, first["msg"].removeprefix("Value error, "))
+    meant = _meant(key, Settings.model_fields)
     if key in given:
-        return InvalidSetting(name, value, "there is no such setting")
-    return InvalidSetting(f"{PREFIX}CONFIG", path, f"there is no setting {key!r}")
+        return InvalidSetting(name, value, f"there is no such setting{meant}")
+    return InvalidSetting(f"{PREFIX}CONFIG", path, f"there is no setting {key!r}{meant}")
 
 
 def _warn_of_misspelt() -> None:
-    known = {f"{PREFIX}{name.upper()}" for name in (*Settings.model_fields, *BESIDE)}
-    for name in sorted(os.environ):
-        if name.startswith(PREFIX) and name not in known:
-            log.warning("%s is set, but there is no such setting", name)
+    """Name each variable that is no setting, once in the life of the process."""
+    known = [name.upper() for name in (*Settings.model_fields, *BESIDE)]
+    for variable in sorted(os.environ):
+        name = variable.removeprefix(PREFIX)
+        if name == variable or name in known or name in _misspelt:
+            continue
+        _misspelt.add(name)
+        meant = _meant(name, known, PREFIX)
+        log.warning("%s is set, but there is no such setting%s", variable, meant)
+
+
+_misspelt: set[str] = set()  # those that were named
+
+
+def _meant(name: str, known: Iterable[str], prefix: str = "") -> str:
+    close = get_close_matches(name, known, n=1)
+    return f"; did you mean {prefix}{close[0]}?" if close else ""
 
 
 def _named(kind: str, value: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, InvalidSetting
+from holdfast import settings as settings_module
 from holdfast.settings import load
 
 
@@ -160,3 +161,34 @@ def test_a_backlog_is_above_zero(monkeypatch: pytest.MonkeyPatch, value: str) ->
 def test_a_lock_that_would_not_outlive_its_lease_is_refused() -> None:
     with pytest.raises(InvalidSetting, match=r"HOLDFAST_TENANT_LOCK.*60 s at least"):
         load(lease="30s", tenant_lock="59s")
+
+
+@pytest.fixture
+def _nothing_named_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings_module, "_misspelt", set())
+
+
+@pytest.mark.usefixtures("_nothing_named_yet")
+def test_a_misspelt_variable_is_named_once_with_what_was_meant(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("HOLDFAST_STROE", "memory://")
+    monkeypatch.setenv("HOLDFAST_ZZZZ", "1")
+    for _ in range(3):
+        load()
+    assert [one.getMessage() for one in caplog.records] == [
+        "HOLDFAST_STROE is set, but there is no such setting; did you mean HOLDFAST_STORE?",
+        "HOLDFAST_ZZZZ is set, but there is no such setting",
+    ]
+
+
+def test_a_misspelt_name_in_a_file_or_a_call_says_what_was_meant(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidSetting, match="no such setting; did you mean lease"):
+        Holdfast(leese="30s")
+    file = tmp_path / "holdfast.toml"
+    file.write_text('namespcae = "prod"\n')
+    monkeypatch.setenv("HOLDFAST_CONFIG", str(file))
+    with pytest.raises(InvalidSetting, match=r"no setting 'namespcae'; did you mean namespace\?"):
+        load()

@@ -140,6 +140,7 @@ def test_doctor_says_a_setting_once_and_others_warn_of_it(
         logging.getLogger("holdfast.stores").warning("persistence: only snapshots")
 
     world.send()
+    caplog.clear()  # that nobody serves its queue
     monkeypatch.setattr(SqliteStore, "open", open_and_warn)
     world.cli("doctor")
     assert caplog.messages == []

@@ -34,7 +34,7 @@ TENANTS = [f"t-{number}" for number in range(10)]
 AT_A_TERMINAL = """  # whoever runs the tests in the background ignores Ctrl-C
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from holdfast.cli import main
+from holdfast_command import main
 sys.exit(main())
 """
 ONE_BROKEN = {tenant: BROKEN if tenant == "t-2" else FINE for tenant in TENANTS}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -60,7 +60,13 @@ async def entries_from(
     return found, at
 
 
-async def verify(store: Store, *, noted: Anchor | None = None, seals: bool = True) -> Verdict:
+async def verify(
+    store: Store,
+    *,
+    noted: Anchor | None = None,
+    seals: bool = True,
+    walked: Callable[[int], object] = bool,
+) -> Verdict:
     """``seals`` False: what is loose stays so, and nothing is written.
 
     ``noted``: a head of former times, kept elsewhere. Without one, a chain that somebody has
@@ -75,6 +81,7 @@ async def verify(store: Store, *, noted: Anchor | None = None, seals: bool = Tru
     while page.links and broken is None:
         broken = first_break(before, page.links) or _other(noted, page.links)
         links, before = links + len(page.links), page.links[-1].anchor
+        walked(links)
         page = await store.chain(after=before.seq, limit=PAGE)
         if page.base.seq > before.seq:  # cleaned up while we walked
             before = page.base

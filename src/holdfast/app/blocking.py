@@ -298,5 +298,6 @@ class BlockingQuery(Side[Query]):
     query_task_status_by_tenant = blocked(Query.query_task_status_by_tenant)
     query_task_status_by_tenants = blocked(Query.query_task_status_by_tenants)
     query_plan_status = blocked(Query.query_plan_status)
+    transitions = blocked(Query.transitions)
     has_checkpoint = blocked(Query.has_checkpoint)
     retry_task_by_tenant = blocked(Query.retry_task_by_tenant)

@@ -21,6 +21,7 @@ from holdfast.app.opening import store_from_url
 from holdfast.app.plan_control import PlanControl
 from holdfast.app.plans import Planned, Plans
 from holdfast.app.query import Query
+from holdfast.app.queue_watch import QueueWatch
 from holdfast.app.queues import Queues
 from holdfast.app.schedule import Schedules
 from holdfast.app.sight import WHOLE, Sight
@@ -103,6 +104,8 @@ class Holdfast:
         self._behind: Store | None = None  # the same, without the deliveries
         self._waiters: Waiters | None = None
         self._submitter: Submitter | None = None
+        self._queue_watch: QueueWatch | None = None
+        self._worked_queues = set[str]()  # by workers of this process
         self._opened = 0
         self._blocking: Blocking | None = None
 
@@ -219,6 +222,12 @@ class Holdfast:
         if self._opened == 0:
             self.registry.check()
             self._attach(await self._open_store())
+            self._queue_watch = QueueWatch(
+                self.store,
+                self.clock,
+                lease_seconds=self.settings.lease,
+                own=lambda: self._worked_queues,
+            )
         self._opened += 1
         return self
 
@@ -235,13 +244,15 @@ class Holdfast:
         )
 
     def _detach(self) -> None:
-        self._store = self._behind = self._waiters = self._submitter = None
+        self._store = self._behind = self._waiters = self._submitter = self._queue_watch = None
 
     async def __aexit__(self, *_: object) -> None:
         self._opened -= 1
         if self._opened == 0:
-            store, waiters = self.store, self.waiters
+            store, waiters, queue_watch = self.store, self.waiters, self._queue_watch
             self._detach()
+            if queue_watch is not None:
+                await queue_watch.close()
             await waiters.close()
             if self._given is None:
                 await store.close()
@@ -316,6 +327,7 @@ class Holdfast:
     ) -> Worker:
         self.registry.check()
         given = self.settings
+        self._worked_queues.update(queues or given.queue_names)
         return Worker(
             store=self.store,
             registry=self.registry,
@@ -372,6 +384,8 @@ class Holdfast:
             user=user,
             callback=self._checked(callback),
         )
+        if self._queue_watch is not None:
+            self._queue_watch.note(queue or declared.queue)
         return Handle(self, task_id, declared.result)
 
     def _checked(self, callback: str | Reply | None) -> str | None:
@@ -390,6 +404,8 @@ class Holdfast:
         """The way in for many; use `submit_many` of the task or workflow itself."""
         terms["callback"] = self._checked(terms.get("callback"))
         ids = await self._submits().many(declared, payloads, keys, **terms)
+        if self._queue_watch is not None:
+            self._queue_watch.note(terms.get("queue") or declared.queue)
         return [Handle(self, task_id, declared.result) for task_id in ids]
 
     def planned(self, declared: TaskType, payload: Any, **terms: Unpack[Terms]) -> Planned:

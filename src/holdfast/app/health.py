@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -86,8 +86,15 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-async def examine(store: Store, *, fix: bool, lease_seconds: float, hide: Redactor) -> Health:
-    findings = await store.doctor(fix=fix, limit=FINDINGS)
+async def examine(
+    store: Store,
+    *,
+    fix: bool,
+    lease_seconds: float,
+    hide: Redactor,
+    seen: Callable[[int], None] | None = None,
+) -> Health:
+    findings = await store.doctor(fix=fix, limit=FINDINGS, seen=seen)
     workers = await store.workers(live_within_seconds=LIVE_LEASES * lease_seconds)
     stats = await store.stats()
     lapsed = _lapsed(await _leased(store), stats.now)

@@ -14,6 +14,7 @@ from holdfast.app.transitions import TransitionPage
 from holdfast.cli import hiding
 from holdfast.cli import options as opt
 from holdfast.cli.exits import Exit
+from holdfast.cli.progress import is_watched, progress
 from holdfast.cli.session import Session, run
 from holdfast.cli.shapes import audit_shape, step_shape
 from holdfast.cli.show import GAP, console, hint, print_fields, print_json, print_table, say
@@ -197,7 +198,11 @@ def verify(context: typer.Context, *, head: Head = None, json: opt.Json = False)
     noted = anchor_from(head) if head is not None else None
 
     async def walk(session: Session) -> Verdict:
-        return await auditing.verify(session.store, noted=noted)
+        watched = is_watched(json=json)
+        chain = await session.store.chain(limit=0)
+        total = chain.head.seq - chain.base.seq
+        with progress("links compared", total, shown=watched) as walked:
+            return await auditing.verify(session.store, noted=noted, walked=walked)
 
     verdict = run(context, walk)
     if json:

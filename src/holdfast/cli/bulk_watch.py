@@ -15,6 +15,7 @@ from holdfast.app.bulk_order import BulkInfo
 from holdfast.cli import options as opt
 from holdfast.cli.bulk_view import BULK_KEYS, WRONG, bulk_shape, line
 from holdfast.cli.exits import Exit
+from holdfast.cli.progress import Estimate
 from holdfast.cli.session import Session, run
 from holdfast.cli.show import console, iso_seconds, say
 from holdfast.domain.plain import plain_json, plain_line
@@ -43,10 +44,21 @@ def watch(
 
 
 async def _live(session: Session, bulk_id: str) -> BulkInfo:
+    estimate = Estimate()
     with Live(console=console(), auto_refresh=False) as live:
         async for told in looks(session, bulk_id):
-            live.update(Text(plain_line(line(told))), refresh=True)
+            shown = "  ".join(filter(None, (line(told), _estimated(told, estimate, session.now))))
+            live.update(Text(plain_line(shown)), refresh=True)
     return told
+
+
+def _estimated(told: BulkInfo, estimate: Estimate, now: float) -> str:
+    """Say how much of it is done, and how long the rest will take at this rate."""
+    through = told.matching - told.left
+    if told.over or told.matching <= 0 or through < 0:
+        return ""
+    left = estimate.left(now, through, told.left)
+    return ", ".join(filter(None, (f"{100 * through // told.matching} %", left)))
 
 
 async def _as_lines(session: Session, bulk_id: str, *, json: bool) -> BulkInfo:

@@ -11,6 +11,7 @@ from holdfast.app.phrases import count, some, span
 from holdfast.app.why import seen
 from holdfast.cli import options as opt
 from holdfast.cli.exits import Exit
+from holdfast.cli.progress import is_watched, progress
 from holdfast.cli.session import Session, run
 from holdfast.cli.show import item, print_fields, print_json, say
 from holdfast.domain.audit import Audit
@@ -30,12 +31,16 @@ def doctor(
     """
 
     async def look(session: Session) -> tuple[Health, float]:
-        found = await examine(
-            session.store,
-            fix=fix,
-            lease_seconds=session.settings.lease,
-            hide=session.app.redactor,
-        )
+        watched = is_watched(json=json)
+        total = sum((await session.store.stats()).by_status.values()) if watched else 0
+        with progress("tasks compared", total, shown=watched) as seen:
+            found = await examine(
+                session.store,
+                fix=fix,
+                lease_seconds=session.settings.lease,
+                hide=session.app.redactor,
+                seen=seen,
+            )
         if fix:
             await session.store.audit(_mending(session, found))
         return found, session.now

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from holdfast.cli import options as opt
+from holdfast.cli.progress import is_watched, progress
 from holdfast.cli.session import Session, run
 from holdfast.cli.show import hint, print_json, print_table
 from holdfast.domain.audit import Audit
@@ -46,7 +48,7 @@ def prune(
     JSON: dryRun, olderThanSeconds, pruned (kind → count), complete (false: more are left).
     """
     age, kinds = seconds(older_than), tuple(dict.fromkeys(kind)) or USUAL
-    clean = _count if dry_run else _delete
+    clean = _count if dry_run else partial(_delete, watched=is_watched(json=json))
     pruned = run(context, lambda session: clean(session, kinds, age))
     limit = COUNTED if dry_run else BATCH * BATCHES
     complete = all(count < limit for count in pruned.values())
@@ -78,13 +80,15 @@ async def _count(session: Session, kinds: Iterable[Kept], age: float) -> dict[Ke
     }
 
 
-async def _delete(session: Session, kinds: Iterable[Kept], age: float) -> dict[Kept, int]:
+async def _delete(
+    session: Session, kinds: Iterable[Kept], age: float, *, watched: bool
+) -> dict[Kept, int]:
     """Written down afterwards, as a store that is full takes nothing before; and also when it
     breaks off."""
     pruned: dict[Kept, int] = {}
     try:
         for one in kinds:
-            await _delete_all(session, one, _age_of(session, one, age), pruned)
+            await _delete_all(session, one, _age_of(session, one, age), pruned, watched=watched)
     finally:
         await _note(session, _pruning(session, age, pruned))
     return pruned
@@ -99,13 +103,20 @@ async def _note(session: Session, entry: Audit) -> None:
         ) from error
 
 
-async def _delete_all(session: Session, kind: Kept, age: float, pruned: dict[Kept, int]) -> None:
-    pruned[kind] = 0
-    for _ in range(BATCHES):
-        found = await session.store.prune(kind, older_than_seconds=age, limit=BATCH, dry_run=False)
-        pruned[kind] += found
-        if found < BATCH:
-            break
+async def _delete_all(
+    session: Session, kind: Kept, age: float, pruned: dict[Kept, int], *, watched: bool
+) -> None:
+    prune, pruned[kind] = session.store.prune, 0
+    total = 0
+    if watched:  # counted for the estimate
+        total = await prune(kind, older_than_seconds=age, limit=COUNTED, dry_run=True)
+    with progress(f"{kind} deleted", total, shown=watched and total > BATCH) as deleted:
+        for _ in range(BATCHES):
+            found = await prune(kind, older_than_seconds=age, limit=BATCH, dry_run=False)
+            pruned[kind] += found
+            deleted(pruned[kind])
+            if found < BATCH:
+                break
 
 
 def _age_of(session: Session, kind: Kept, age: float) -> float:

@@ -33,7 +33,6 @@ cli = typer.Typer(
     name="holdfast",
     cls=Root,
     epilog=EPILOG,
-    add_completion=False,
     rich_markup_mode=None,  # plain help: paragraphs are wrapped as they should be
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

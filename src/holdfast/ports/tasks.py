@@ -293,7 +293,10 @@ class Store(Protocol):
         """Suspended tasks by the fingerprint of their failure, the most frequent first."""
 
     async def line(self, tenant: str, *, limit: int) -> Sequence[str]: ...
-    async def doctor(self, *, fix: bool, limit: int) -> Sequence[Finding]: ...
+    async def doctor(
+        self, *, fix: bool, limit: int, seen: Callable[[int], None] | None = None
+    ) -> Sequence[Finding]:
+        """Compare everything. ``seen`` is told, from any thread, how many tasks were looked at."""
 
     async def checks(self) -> Sequence[Check]:
         """Look at the settings again; ``durable`` is then as they are now."""

@@ -372,8 +372,12 @@ class FaultyStore:
     async def line(self, tenant: str, *, limit: int) -> Sequence[str]:
         return await self._line.call("line", lambda to: to.line(tenant, limit=limit))
 
-    async def doctor(self, *, fix: bool, limit: int) -> Sequence[Finding]:
-        return await self._line.call("doctor", lambda to: to.doctor(fix=fix, limit=limit))
+    async def doctor(
+        self, *, fix: bool, limit: int, seen: Callable[[int], None] | None = None
+    ) -> Sequence[Finding]:
+        return await self._line.call(
+            "doctor", lambda to: to.doctor(fix=fix, limit=limit, seen=seen)
+        )
 
     async def checks(self) -> Sequence[Check]:
         return await self._line.call("checks", lambda to: to.checks())

@@ -6,7 +6,7 @@ asks for one. It keeps nothing across a restart. Reads over all tasks scan; that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -410,11 +410,17 @@ class MemoryStore(Pruning, Operating, Measuring):
                 for beat, seen in self._workers.values()
             ]
 
-    async def doctor(self, *, fix: bool, limit: int) -> Sequence[Finding]:
+    async def doctor(
+        self, *, fix: bool, limit: int, seen: Callable[[int], None] | None = None
+    ) -> Sequence[Finding]:
         from holdfast.stores.memory.doctor import examine
 
         with self._lock:
-            return examine(self, fix=fix)[:limit]
+            found = examine(self, fix=fix)[:limit]
+            number = len(self._tasks)
+        if seen is not None:
+            seen(number)
+        return found
 
     # -- signals
 

@@ -132,11 +132,28 @@ def _marking(part: Partition, token: str, pace: Pace) -> Pace:
     return paced
 
 
+class Tally:
+    """The number of tasks that were looked at, over all partitions, for whoever wants to know."""
+
+    def __init__(self, seen: Callable[[int], None] | None = None) -> None:
+        self._seen, self._number = seen, 0
+
+    def add(self, number: int) -> None:
+        self._number += number
+        if self._seen is not None:
+            self._seen(self._number)
+
+
 async def examine(
-    part: Partition, *, fix: bool, limit: int, pace: Pace = walks.at_once
+    part: Partition,
+    *,
+    fix: bool,
+    limit: int,
+    pace: Pace = walks.at_once,
+    tally: Tally | None = None,
 ) -> list[Finding]:
     try:
-        return await _rounds(Look(part, fix, pace), limit)
+        return await _rounds(Look(part, fix, pace, tally or Tally()), limit)
     except StoreForeign as error:
         foreign = [finding async for finding in _foreign(part)]
         return foreign[:limit] or [_finding("I11", None, str(error), False)]
@@ -146,6 +163,7 @@ class Look(msgspec.Struct, frozen=True):
     part: Partition
     fix: bool
     pace: Pace
+    tally: Tally
 
 
 async def _rounds(look: Look, limit: int) -> list[Finding]:
@@ -171,6 +189,7 @@ async def _everything(look: Look) -> AsyncIterator[Finding]:
         for ids in _pages([of for kind, of in page if kind == "task"], PAGE):
             async for finding in _tasks(part, ids, fix):
                 yield finding
+            look.tally.add(len(ids))
             await pace()
         for kind in OF_A_TASK:
             mine = [of for k, of in page if k == kind and of not in leaving]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from holdfast.domain import names
 from holdfast.domain.audit import Audit, Chain
@@ -293,10 +293,13 @@ class RedisStore:
     async def line(self, tenant: str, *, limit: int) -> Sequence[str]:
         return await reads.line(self._parts.of_tenant(tenant), tenant, limit)
 
-    async def doctor(self, *, fix: bool, limit: int) -> Sequence[Finding]:
+    async def doctor(
+        self, *, fix: bool, limit: int, seen: Callable[[int], None] | None = None
+    ) -> Sequence[Finding]:
         found: list[Finding] = []
+        tally = doctor.Tally(seen)
         for part in self._parts:
-            found += await doctor.examine(part, fix=fix, limit=limit - len(found))
+            found += await doctor.examine(part, fix=fix, limit=limit - len(found), tally=tally)
         return found
 
     async def checks(self) -> Sequence[Check]:

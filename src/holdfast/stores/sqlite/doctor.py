@@ -7,7 +7,7 @@ mended afterwards by `mending.py`, in small steps that look again before they wr
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -97,20 +97,23 @@ def told(complaint: Complaint, *, mended: bool = False) -> Finding:
     )
 
 
-def examine(look: Source, limit: int) -> list[Complaint]:
+def examine(look: Source, limit: int, seen: Callable[[int], None] | None = None) -> list[Complaint]:
     found: list[Complaint] = []
-    for complaint in _everything(look):
+    for complaint in _everything(look, seen or _ignore):
         found.append(complaint)
         if len(found) >= limit:
             break
     return found
 
 
-def _everything(look: Source) -> Iterator[Complaint]:
+def _ignore(_: int) -> None: ...
+
+
+def _everything(look: Source, seen: Callable[[int], None]) -> Iterator[Complaint]:
     totals: Counter[tuple[str, str, str]] = Counter()
     lines: Counter[str] = Counter()
     given = Numbers()
-    for found in _all_tasks(look):
+    for found in _all_tasks(look, seen):
         totals[found.total] += 1
         if found.line is not None and found.tenant is not None:
             lines[found.tenant] += 1
@@ -125,11 +128,13 @@ def _everything(look: Source) -> Iterator[Complaint]:
         yield Complaint(invariant="I11", says=says, cure=cure, name=name)
 
 
-def _all_tasks(look: Source) -> Iterator[Found]:
-    last = 0
+def _all_tasks(look: Source, seen: Callable[[int], None]) -> Iterator[Found]:
+    last = number = 0
     while page := look.rows("doctor_tasks", last, PAGE):
         yield from map(found_in, page)
         last = page[-1][10]
+        number += len(page)
+        seen(number)
 
 
 def of_task(look: Source, found: Found) -> Iterator[Complaint]:

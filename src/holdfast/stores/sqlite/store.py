@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -285,9 +285,11 @@ class SqliteStore:
     async def line(self, tenant: str, *, limit: int) -> Sequence[str]:
         return await self._readers.do(partial(reads.line, tenant=tenant, limit=limit))
 
-    async def doctor(self, *, fix: bool, limit: int) -> Sequence[Finding]:
+    async def doctor(
+        self, *, fix: bool, limit: int, seen: Callable[[int], None] | None = None
+    ) -> Sequence[Finding]:
         opened = self._open_here()
-        found = await opened.readers.do(partial(doctor.examine, limit=limit))
+        found = await opened.readers.do(partial(doctor.examine, limit=limit, seen=seen))
         if not fix:
             return [doctor.told(complaint) for complaint in found]
         return [
