@@ -232,9 +232,17 @@ class World(Running):
         return worker
 
     def documents(self) -> list[dict[str, Any]]:
+        """The entries of the history."""
+        return self._documents("history")
+
+    def summaries(self) -> dict[str, dict[str, Any]]:
+        """By tenant."""
+        return {one["_id"]: one for one in self._documents("summaries")}
+
+    def _documents(self, collection: str) -> list[dict[str, Any]]:
         client: pymongo.MongoClient[dict[str, Any]] = pymongo.MongoClient(self.mongo.url)
         with client:
-            return list(client[self.name]["answers"].find())
+            return list(client[self.name][collection].find())
 
     def hold_database(self) -> None:
         """It keeps its connections, and answers nobody."""

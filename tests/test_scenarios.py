@@ -25,11 +25,13 @@ NOTHING = dict.fromkeys(["in the stream", "pending", "leases", "retry", "suspend
 
 
 def is_document_of(document: dict[str, Any], task_id: str) -> bool:
-    return document == {
+    fence = document.get("holdfastFence", 0)
+    return fence > 0 and document == {
         "_id": f"{task_id}/1/store",
         "question": QUESTION,
         "answer": ANSWER,
         "sources": ["lease"],
+        "holdfastFence": fence,
     }
 
 
@@ -51,6 +53,8 @@ def test_all_well_the_answer_is_returned_stored_and_nothing_is_left_in_redis(
     assert done["result"] == {"text": ANSWER, "sources": ["lease"]}
     [document] = world.documents()
     assert is_document_of(document, done["taskId"])
+    summary = world.summaries()["t-1"]
+    assert (summary["latest"], summary["task"]) == (ANSWER, done["taskId"])
     assert world.model.calls == 1
     assert world.left_over("t-1") == NOTHING
     assert service.calls(done["taskId"]) == [(stage, "done") for stage in STAGES]

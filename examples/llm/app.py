@@ -135,7 +135,12 @@ async def check(ctx: Context, question: Question) -> Answer:
 
 @answer.stage  # while the database is away, this waits: an outage is no failure
 async def store(ctx: Context, question: Question) -> Answer:
+    """The history has an entry for each task, the summary one for each tenant: the newest answer.
+    Both may be written again, by this task or after it; a late one changes neither."""
     found = ctx.result_of(check)
-    document = {"question": question.text, "answer": found.text, "sources": found.sources}
-    await mongo.write_once("answers", document, key=ctx.key, fence=ctx.fence)
+    entry = {"question": question.text, "answer": found.text, "sources": found.sources}
+    await mongo.upsert_one("history", entry, key=ctx.key, fence=ctx.fence)
+    whose = ctx.tenant or ctx.task_id
+    latest = {"latest": found.text, "task": ctx.task_id}
+    await mongo.upsert_one("summaries", latest, key=whose, fence=ctx.fence, scope=whose)
     return found

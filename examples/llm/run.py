@@ -97,7 +97,7 @@ def look(url: str, tasks: set[str]) -> bool:
     """One document for each task, and no more."""
     client: pymongo.MongoClient[dict[str, Any]] = pymongo.MongoClient(url)
     with client:
-        documents = list(client.get_default_database("answers")["answers"].find())
+        documents = list(client.get_default_database("answers")["history"].find())
     ours = [one for one in documents if one["_id"].partition("/")[0] in tasks]
     print(f"in the database: {len(ours)} documents")
     for one in ours:

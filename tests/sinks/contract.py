@@ -34,6 +34,17 @@ class Sink(Protocol):
         scope: str | None = None,
     ) -> bool: ...
 
+    async def upsert_one(
+        self,
+        place: str,
+        fields: dict[str, Any],
+        /,
+        *,
+        key: str,
+        fence: int | None = None,
+        scope: str | None = None,
+    ) -> None: ...
+
     async def forget(
         self, place: str, /, *, key: str, fence: int | None = None, scope: str | None = None
     ) -> None: ...
@@ -53,6 +64,9 @@ class World(ABC):
 
     async def write(self, number: int = 7, *, key: str = KEY, **guard: Any) -> bool:
         return await self.sink.write_once(TABLE, {"number": number}, key=key, **guard)
+
+    async def upsert(self, number: int = 7, *, key: str = KEY, **guard: Any) -> None:
+        await self.sink.upsert_one(TABLE, {"number": number}, key=key, **guard)
 
     async def forget(self, *, key: str = KEY, **guard: Any) -> None:
         await self.sink.forget(TABLE, key=key, **guard)
@@ -145,6 +159,79 @@ class SinkContract:
         written = [n for n, one in enumerate(answers, start=1) if one is True]
         assert sorted((await world.kept()).values()) == written
 
+    async def test_an_upsert_makes_one_and_then_changes_it(self, world: World) -> None:
+        await world.upsert(1)
+        await world.upsert(2)
+        await world.upsert(3, key="another")
+        assert await world.kept() == {KEY: 2, "another": 3}
+
+    async def test_an_upsert_leaves_the_other_fields_as_they_are(self, world: World) -> None:
+        await world.sink.upsert_one(TABLE, {"number": 1, "text": "first"}, key=KEY)
+        await world.upsert(2)
+        assert (await world.kept(), await world.text_of(KEY)) == ({KEY: 2}, "first")
+        await world.sink.upsert_one(TABLE, {}, key=KEY)
+        assert (await world.kept(), await world.text_of(KEY)) == ({KEY: 2}, "first")
+
+    async def test_the_fence_decides_which_upsert_is_the_newer(self, world: World) -> None:
+        await world.upsert(1, fence=5)
+        await world.upsert(2, fence=5)
+        await world.upsert(3, fence=9)
+        with pytest.raises(StaleFence) as refused:
+            await world.upsert(4, fence=8)
+        assert (refused.value.fence, refused.value.seen) == (8, 9)
+        assert await world.kept() == {KEY: 3}
+
+    async def test_of_many_upserts_of_a_key_the_highest_fence_stays(self, world: World) -> None:
+        upserts = [world.upsert(n, fence=n, scope="t-1") for n in range(1, 13)]
+        answers = await asyncio.gather(*upserts, return_exceptions=True)
+        assert answers[-1] is None
+        assert all(one is None or isinstance(one, StaleFence) for one in answers)
+        assert await world.kept() == {KEY: 12}
+
+    async def test_of_many_upserts_without_a_fence_one_stays(self, world: World) -> None:
+        await asyncio.gather(*(world.upsert(n) for n in range(20)))
+        assert len(await world.kept()) == 1
+
+    async def test_a_zombie_cannot_upsert_what_an_undo_has_removed(self, world: World) -> None:
+        await world.upsert(1, fence=1)
+        await world.forget(fence=2)
+        with pytest.raises(StaleFence):
+            await world.upsert(1, fence=1)
+        assert await world.kept() == {}
+
+    async def test_an_upsert_goes_over_what_was_written_once(self, world: World) -> None:
+        assert await world.write(1, fence=3)
+        with pytest.raises(StaleFence):
+            await world.upsert(2, fence=2)
+        await world.upsert(2, fence=3)
+        assert not await world.write(3, fence=3)
+        assert await world.kept() == {KEY: 2}
+
+    @pytest.mark.parametrize("doc", [None, [], {1: 2}, {"": 1}])
+    async def test_what_is_no_document_is_not_upserted(self, world: World, doc: Any) -> None:
+        with pytest.raises(InvalidInput):
+            await world.sink.upsert_one(TABLE, doc, key=KEY)
+        with pytest.raises(InvalidInput, match="the sink's own"):
+            await world.sink.upsert_one(FENCES, {"fence": 1}, key=SCOPE)
+        assert await world.kept() == {}
+
+    async def test_a_worker_that_dies_after_an_upsert_leaves_one(
+        self, world: World, app: Holdfast, holdfast_engine: MakeEngine
+    ) -> None:
+        flow = app.workflow("upserting", payload=int, result=int)
+
+        @flow.stage
+        async def store(ctx: Context, number: int) -> int:
+            await world.upsert(number, key=ctx.key, fence=ctx.fence)
+            return number
+
+        engine = holdfast_engine(app)
+        engine.crash_at("store", when="after")
+        handle = await flow.submit(7)
+        await engine.drain()
+        assert (engine.deaths, await handle.result()) == (1, 7)
+        assert await world.kept() == {f"{handle.id}/1/store": 7}
+
     async def test_forgetting_removes_one_and_may_be_repeated(self, world: World) -> None:
         await world.write(1)
         await world.write(2, key="another")
@@ -166,7 +253,7 @@ class SinkContract:
             await world.forget(fence=1)
         assert await world.kept() == {KEY: 1}
 
-    @pytest.mark.parametrize("key", ["", None, 7, b"k", "a\0b", "a\nb", "\ud800", "k" * 501])
+    @pytest.mark.parametrize("key", ["", None, 7, b"k", "a\0b", "a\nb", "\ud800", "k" * 1_001])
     async def test_a_key_that_is_none_is_refused(self, world: World, key: Any) -> None:
         with pytest.raises(InvalidInput, match="key"):
             await world.write(key=key)

@@ -14,7 +14,7 @@ from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import DuplicateKeyError, OperationFailure, PyMongoError
 
 from holdfast import InvalidInput
-from holdfast.domain.errors import SinkUnavailable
+from holdfast.domain.errors import SinkUnavailable, StaleFence
 from holdfast.sinks.fences import FENCES
 from holdfast.sinks.mongo import Mongo
 from holdfast.testing.plugin import MakeEngine
@@ -252,5 +252,25 @@ async def test_the_documented_stage_stores_and_forgets(
 def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pymongo", None)
     monkeypatch.delitem(sys.modules, "holdfast.sinks.mongo")
-    with pytest.raises(ImportError, match=r"holdfast\[mongo\]"):
+    with pytest.raises(ImportError, match=r"holdfast-engine\[mongo\]"):
         from holdfast.sinks.mongo import Mongo as _  # noqa: F401
+
+
+# -- upserts
+
+
+async def test_a_late_upsert_is_refused_by_the_document_itself(world: MongoWorld) -> None:
+    """Also by one that was frozen between the fence of its scope and its write."""
+    await world.upsert(1, fence=9)
+    await world.database[FENCES].delete_many({})
+    with pytest.raises(StaleFence) as refused:
+        await world.upsert(2, fence=8)
+    assert (refused.value.fence, refused.value.seen) == (8, 9)
+    assert await world.kept() == {KEY: 1}
+
+
+@pytest.mark.parametrize("name", ["_id", "holdfastFence", "a.b", "$set", "a\0b"])
+async def test_a_name_that_an_update_would_misread_is_refused(world: MongoWorld, name: str) -> None:
+    with pytest.raises(InvalidInput):
+        await world.sink.upsert_one(TABLE, {name: 1}, key=KEY)
+    assert await world.kept() == {}

@@ -186,7 +186,7 @@ def test_sqlite_needs_no_driver_of_postgresql(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "psycopg", None)
     monkeypatch.delitem(sys.modules, "holdfast.sinks.postgres")
     assert public.Sqlite is Sqlite
-    with pytest.raises(ImportError, match=r"holdfast\[postgres\]"):
+    with pytest.raises(ImportError, match=r"holdfast-engine\[postgres\]"):
         _ = public.Postgres
 
 

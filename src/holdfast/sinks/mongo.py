@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS = 10.0
 RAISES_MAX = 5
+FENCE_FIELD = "holdfastFence"  # of a document that is upserted: who wrote it last
 
 # Of answers that name no class of error: the server stops, starts, elects, or has no room.
 PASSING_CODES = frozenset(
@@ -104,6 +105,28 @@ class Mongo:
             await self._found()
             await self._admit(guard)
             return await _insert(into, doc)
+
+    async def upsert_one(
+        self,
+        collection: str,
+        doc: dict[str, Any],
+        *,
+        key: str,
+        fence: int | None = None,
+        scope: str | None = None,
+    ) -> None:
+        """Set these fields in the document with ``_id = key``, which is made if it is not there.
+
+        The newer write stays: with a fence, StaleFence if one with a higher fence has written the
+        document, or if its scope has seen a higher one.
+        """
+        fields = _settable(check_fields(doc, kind="document"))
+        guard = guard_of(check_key(key), fence, scope)
+        into = self._named(collection)
+        with self._reaching(), _handing_over(fields):
+            await self._found()
+            await self._admit(guard)
+            await _upsert(into, key, fields, guard)
 
     async def forget(
         self, collection: str, *, key: str, fence: int | None = None, scope: str | None = None
@@ -226,6 +249,42 @@ async def _insert(into: AsyncCollection[dict[str, Any]], doc: dict[str, Any]) ->
             raise SinkUnavailable(f"no majority has {doc['_id']!r} yet: {_said(error)}") from error
         raise  # another unique index refuses with the same error
     return True
+
+
+async def _upsert(
+    into: AsyncCollection[dict[str, Any]], key: str, fields: dict[str, Any], guard: Guard | None
+) -> None:
+    """In one step: a document that has a higher fence does not match, and the insert that is
+    tried in its place meets its key."""
+    where: dict[str, Any] = {"_id": key}
+    if guard is not None:
+        at_most = {FENCE_FIELD: {"$lte": guard.fence}}
+        where["$or"] = [at_most, {FENCE_FIELD: {"$exists": False}}]
+        fields = {**fields, FENCE_FIELD: guard.fence}
+    for _ in range(RAISES_MAX):
+        try:
+            change = {"$set": fields} if fields else {"$setOnInsert": {"_id": key}}
+            await into.update_one(where, change, upsert=True)
+        except DuplicateKeyError as error:
+            found = await into.find_one({"_id": key}, {FENCE_FIELD: 1})
+            if found is None and not _is_of_the_key(error):
+                raise  # another unique index refuses with the same error
+            seen = int((found or {}).get(FENCE_FIELD, 0))
+            if guard is not None and seen > guard.fence:
+                raise StaleFence(guard.scope, guard.fence, seen) from error
+            continue  # two made it at once: the other's is there now
+        return
+    raise SinkUnavailable(f"the document {key!r} changed under {RAISES_MAX} tries")
+
+
+def _settable(fields: dict[str, Any]) -> dict[str, Any]:
+    """In an update, a name with a dot in it is a path, and one with a dollar an operator."""
+    for name in fields:
+        if name in ("_id", FENCE_FIELD):
+            raise InvalidInput(f"the field {name} is the sink's own")
+        if "." in name or name.startswith("$") or "\0" in name:
+            raise InvalidInput(f"{name!r} names no field that can be set: no dot, no $ before it")
+    return fields
 
 
 def _is_of_the_key(error: DuplicateKeyError) -> bool:

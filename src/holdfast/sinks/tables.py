@@ -63,6 +63,23 @@ class Tables(ABC):
         guard = guard_of(check_key(key), fence, scope)
         return await self._run(self._insert(table, row, key), self._raise(guard))
 
+    async def upsert_one(
+        self,
+        table: str,
+        row: dict[str, Any],
+        *,
+        key: str,
+        fence: int | None = None,
+        scope: str | None = None,
+    ) -> None:
+        """Set these columns in the row with ``idempotency_key = key``, which is made if it is not
+        there.
+
+        The newer write stays: with a fence, StaleFence if its scope has seen a higher one.
+        """
+        guard = guard_of(check_key(key), fence, scope)
+        await self._run(self._upsert(table, row, key), self._raise(guard))
+
     async def forget(
         self, table: str, *, key: str, fence: int | None = None, scope: str | None = None
     ) -> None:
@@ -97,6 +114,18 @@ class Tables(ABC):
         return Statement(
             f"INSERT INTO {_table(table)} ({names}) VALUES ({marks}) "
             f"ON CONFLICT ({KEY_COLUMN}) DO NOTHING RETURNING 1",
+            (key, *columns.values()),
+            (KEY_COLUMN, *columns),
+        )
+
+    def _upsert(self, table: str, row: dict[str, Any], key: str) -> Statement:
+        columns = _checked_row(row)
+        names = [KEY_COLUMN, *map(_quoted, columns)]
+        marks = ", ".join([self.mark] * len(names))
+        changes = ", ".join(f"{name} = excluded.{name}" for name in names[1:] or names)
+        return Statement(
+            f"INSERT INTO {_table(table)} ({', '.join(names)}) VALUES ({marks}) "
+            f"ON CONFLICT ({KEY_COLUMN}) DO UPDATE SET {changes} RETURNING 1",
             (key, *columns.values()),
             (KEY_COLUMN, *columns),
         )
