@@ -10,6 +10,7 @@ from holdfast.domain.bulk import BulkCommand, Canary
 from holdfast.domain.errors import (
     BackupRefused,
     BulkNotFound,
+    CheckpointGone,
     CheckpointTooLarge,
     Contended,
     DeclarationError,
@@ -82,6 +83,7 @@ __all__ = [
     "BulkNotFound",
     "BulkPreview",
     "Canary",
+    "CheckpointGone",
     "CheckpointTooLarge",
     "Command",
     "Contended",

@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.codec import Codec
 from holdfast.domain import bulk, names, telling
+from holdfast.domain.checkpoint import DEFAULT, Policy
 from holdfast.domain.definition import Definition
 from holdfast.domain.errors import DeclarationError
 from holdfast.domain.retry import Retry
@@ -54,7 +55,7 @@ class TaskType:
     hold: bool
     workflow: bool
     keep_seconds: float
-    suspend_on_invalid: bool
+    checkpoints: Policy = DEFAULT
     stages: list[StageDef] = field(default_factory=list)
     stage_names: tuple[str, ...] = ()  # of ``stages``, as every task carries them
 
@@ -93,7 +94,6 @@ def own_type(
         hold=False,
         workflow=False,
         keep_seconds=keep_seconds,
-        suspend_on_invalid=False,
     )
     declared.add(
         StageDef(

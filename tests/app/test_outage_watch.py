@@ -119,7 +119,6 @@ async def test_why_and_the_timeline_tell_an_outage_apart(
             engine.store,
             handle.id,
             lease_seconds=30,
-            checkpoint_seconds=86_400,
             now=engine.clock.now(),
         )
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from holdfast import Context, Holdfast
 from holdfast.domain import decide, rollout
+from holdfast.domain.checkpoint import Policy
 from holdfast.domain.decide import Done, Failed
 from holdfast.domain.plan import Member, MemberState, Plan, PlanApplied
 from holdfast.domain.retry import Retry
@@ -130,7 +131,10 @@ class Scene:
     async def finish_stage(self, task: Task) -> Task:
         now = self.clock.now()
         done = Done(result=b"null", data={}, started_at=now, duration_seconds=0.0)
-        return await self.apply(decide.stage_done(task, done, checkpoint=None, now=now))
+        policy = Policy(on_invalid="restart", max_age_seconds=7 * 86_400.0)
+        return await self.apply(
+            decide.stage_done(task, done, checkpoint=None, now=now, policy=policy)
+        )
 
     async def fail(self, task: Task, *, retry_seconds: float | None = None) -> Task:
         """None: for good."""

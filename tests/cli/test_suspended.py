@@ -135,7 +135,7 @@ def test_who_resumes_a_task_that_starts_over_is_told(world: World) -> None:
     told = world.cli("suspended", "resume", old, young, mail, columns=500)
     assert told.exit_code == Exit.OK
     assert told.stderr.startswith(f"warning: {old} starts over from its first stage")
-    assert "HOLDFAST_CHECKPOINT_TTL (7d)" in told.stderr
+    assert "checkpoint_max_age (7d)" in told.stderr
     assert young not in told.stderr
     world.work_until_rested(old, young)
     events = {i: world.json("tasks", "show", i)["events"] for i in (old, young)}
@@ -165,9 +165,9 @@ def test_a_refused_resume_starts_nothing_over(world: World) -> None:
 
 def test_a_look_at_a_suspended_task_says_that_it_would_start_over(world: World) -> None:
     task_id = world.failed(tenant="t-1")
-    assert "HOLDFAST_CHECKPOINT_TTL" not in world.cli("suspended", "show", task_id).stdout
+    assert "checkpoint_max_age" not in world.cli("suspended", "show", task_id).stdout
     world.outlive_checkpoints()
-    assert "older than HOLDFAST_CHECKPOINT_TTL (7d)" in (
+    assert "older than checkpoint_max_age (7d)" in (
         world.cli("suspended", "show", task_id, columns=500).stdout
     )
 

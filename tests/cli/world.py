@@ -30,7 +30,9 @@ class App:
 
     def __init__(self, url: str) -> None:
         self.app = Holdfast(url)
-        self.upgrade: Workflow[str, Any] = self.app.workflow("tenant.upgrade", payload=str)
+        self.upgrade: Workflow[str, Any] = self.app.workflow(
+            "tenant.upgrade", payload=str, on_invalid="restart", checkpoint_max_age="7d"
+        )
 
         @self.upgrade.stage
         async def snapshot(ctx: Context, order: str) -> str:

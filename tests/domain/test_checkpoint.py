@@ -235,7 +235,7 @@ def test_a_task_goes_on_at_the_stage_after_the_last_completed(last: int, stage: 
 
 
 def verdict(checkpoint: Checkpoint, stages: tuple[str, ...] = STAGES, age: float = 0.0) -> Verdict:
-    found, why = ckpt.judge(checkpoint, stages, now=NOW + age, ttl_seconds=A_WEEK)
+    found, why = ckpt.judge(checkpoint, stages, now=NOW + age, max_age_seconds=A_WEEK)
     assert bool(why) == (found is not Verdict.GOOD)
     return found
 
@@ -255,9 +255,25 @@ def test_names_that_do_not_fit_the_index_are_invalid(names: tuple[str, ...]) -> 
     assert verdict(saved(0, completed_stage_names=names)) is Verdict.INVALID
 
 
-def test_a_checkpoint_past_its_time_to_live_is_invalid() -> None:
+def test_a_checkpoint_older_than_its_type_allows_is_invalid() -> None:
     assert verdict(saved(), age=A_WEEK) is Verdict.GOOD
     assert verdict(saved(), age=A_WEEK + 1) is Verdict.INVALID
+
+
+def test_without_an_age_limit_no_checkpoint_is_too_old() -> None:
+    found, _ = ckpt.judge(saved(), STAGES, now=NOW + 1e9, max_age_seconds=None)
+    assert found is Verdict.GOOD
+
+
+def test_a_checkpoint_says_what_its_type_does_when_it_is_no_good() -> None:
+    first = ckpt.save(None, stages=STAGES, index=0, data={}, now=NOW, owner="w")
+    assert b"onInvalid" not in ckpt.encode(first)
+    assert not first.restarts
+    policy = ckpt.Policy(on_invalid="restart", max_age_seconds=60.0)
+    told = ckpt.save(first, stages=STAGES, index=1, data={}, now=NOW, owner="w", policy=policy)
+    assert ckpt.decode(ckpt.encode(told)) == told
+    later = ckpt.save(told, stages=STAGES, index=1, data={"a": 1}, now=NOW, owner="w")
+    assert (later.restarts, later.max_age_seconds) == (True, 60.0)
 
 
 def test_a_name_that_the_code_does_not_know_is_invalid() -> None:

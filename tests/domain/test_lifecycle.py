@@ -217,9 +217,7 @@ class Lifecycle(RuleBasedStateMachine):
     def the_checkpoint_agrees_with_the_record(self) -> None:
         if self.checkpoint is None:
             return
-        verdict, why = judge(
-            self.checkpoint, self.task.stages, now=self.now, ttl_seconds=float("inf")
-        )
+        verdict, why = judge(self.checkpoint, self.task.stages, now=self.now, max_age_seconds=None)
         assert verdict is Verdict.GOOD, why
         assert self.checkpoint.last_completed_stage_index == self.task.last_completed
 

@@ -4,14 +4,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast import Context, Handle, Holdfast, Retry, Status
 from holdfast.app.declare import Workflow
+from holdfast.domain import decide
+from holdfast.domain.task import Kind, StageRecord, Task
 from holdfast.testing import Engine
 from holdfast.testing.plugin import MakeEngine
 from tests.every_store import Place
-from tests.runtime.helpers import task_of
+from tests.runtime.helpers import detail_of, task_of
 from tests.sqlite_files import ask
 
 DEPLOYS = {
@@ -35,13 +38,16 @@ class Deploys:
         self.engine: Engine | None = None
         self._number = 0  # of the deploy: the workers of each have names of their own
 
-    async def deploy(self, names: str) -> Workflow[Any, Any]:
+    async def deploy(self, names: str, *, without: str = "") -> Workflow[Any, Any]:
+        """``without``: the stages that have no undo."""
         if self.engine is not None:
             self.engine.close()
         app = Holdfast("memory://")
         flow: Workflow[Any, Any] = app.workflow("upgrade", retry=Retry(max=1))
         for name in names:
-            flow.stage(name=name)(self._stage(name)).undo(self._stage(f"-{name}"))
+            stage = flow.stage(name=name)(self._stage(name))
+            if name not in without:
+                stage.undo(self._stage(f"-{name}"))
         self._number += 1
         store, clock = await self._place.open(), self._place.clock
         self.engine = self._make(app, store=store, clock=clock, seed=self._number)
@@ -125,3 +131,97 @@ async def test_a_record_that_kept_older_stages_is_not_rolled_back_by_them(
     await deploys.handle(done).rollback()
     assert await deploys.drain(done) is Status.ROLLED_BACK
     assert deploys.did == ["-d", "-c", "-b", "-a"]
+
+
+async def undone_so_far(deploys: Deploys, handle: Handle[Any]) -> tuple[Status, list[str]]:
+    deploys.did.clear()
+    await deploys.handle(handle).rollback()
+    return await deploys.drain(handle), deploys.did
+
+
+async def test_a_rollback_that_meets_a_vanished_undo_waits_for_it(deploys: Deploys) -> None:
+    done = await (await deploys.deploy("abc")).submit(None)
+    assert await deploys.drain(done) is Status.COMPLETED
+    await deploys.deploy("abc", without="b")
+    for undone in (["-c"], []):  # asked again, it is at the same place
+        assert await undone_so_far(deploys, done) == (Status.ROLLBACK_FAILED, undone)
+        assert deploys.engine is not None
+        failure = (await task_of(deploys.engine, done)).failure
+        assert failure is not None
+        assert (failure.kind, failure.error, failure.stage) == (
+            Kind.DEFINITION_CHANGED,
+            "undo-gone",
+            "b",
+        )
+        assert "had an undo when it ran, and the code has none" in failure.message
+    await deploys.deploy("abc")
+    assert await undone_so_far(deploys, done) == (Status.ROLLED_BACK, ["-b", "-a"])
+
+
+async def test_a_stage_that_never_had_an_undo_is_passed_over(deploys: Deploys) -> None:
+    done = await (await deploys.deploy("abc", without="ab")).submit(None)
+    assert await deploys.drain(done) is Status.COMPLETED
+    assert await undone_so_far(deploys, done) == (Status.ROLLED_BACK, ["-c"])
+    stages = await place_stages(deploys, done)
+    assert [stage.undo for stage in stages] == [False, False, True]
+
+
+async def test_an_undo_that_was_added_later_runs(deploys: Deploys) -> None:
+    done = await (await deploys.deploy("abc", without="b")).submit(None)
+    assert await deploys.drain(done) is Status.COMPLETED
+    await deploys.deploy("abc")
+    assert await undone_so_far(deploys, done) == (Status.ROLLED_BACK, ["-c", "-b", "-a"])
+
+
+async def test_a_stage_that_failed_and_has_no_undo_is_passed_over(deploys: Deploys) -> None:
+    deploys.broken = {"b"}
+    failed = await (await deploys.deploy("abc", without="b")).submit(None)
+    assert await deploys.drain(failed) is Status.FAILED
+    assert await undone_so_far(deploys, failed) == (Status.ROLLED_BACK, ["-a"])
+
+
+async def place_stages(deploys: Deploys, handle: Handle[Any]) -> tuple[StageRecord, ...]:
+    assert deploys.engine is not None
+    return (await detail_of(deploys.engine, handle)).stages
+
+
+async def test_of_a_record_that_does_not_tell_a_person_decides_once(
+    deploys: Deploys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer of an earlier version did not say whether a stage had an undo."""
+    record = decide._stage_record
+
+    def silent(task: Task, done: decide.Done) -> StageRecord:
+        return msgspec.structs.replace(record(task, done), undo=None)
+
+    monkeypatch.setattr(decide, "_stage_record", silent)
+    flow = await deploys.deploy("abcd", without="ac")
+    never_had, had = await flow.submit(None), await flow.submit(None)
+    assert await deploys.drain(never_had) is Status.COMPLETED
+    assert [stage.undo for stage in await place_stages(deploys, never_had)] == [None] * 4
+    assert await undone_so_far(deploys, never_had) == (Status.ROLLBACK_FAILED, ["-d"])
+    assert deploys.engine is not None
+    failure = (await task_of(deploys.engine, never_had)).failure
+    assert failure is not None
+    assert (failure.error, failure.stage) == ("undo-unknown", "c")
+    assert "no undo for c, a," in failure.message
+    assert await undone_so_far(deploys, never_had) == (Status.ROLLED_BACK, ["-b"])
+
+    assert await undone_so_far(deploys, had) == (Status.ROLLBACK_FAILED, ["-d"])
+    await deploys.deploy("abcd")
+    assert await undone_so_far(deploys, had) == (Status.ROLLED_BACK, ["-c", "-b", "-a"])
+
+
+async def test_a_rollback_goes_on_where_another_deploy_has_renamed_what_is_undone(
+    deploys: Deploys,
+) -> None:
+    """The record keeps the names of the stages that ran."""
+    done = await (await deploys.deploy("abc")).submit(None)
+    assert await deploys.drain(done) is Status.COMPLETED
+    deploys.broken = {"-b"}
+    assert await undone_so_far(deploys, done) == (Status.ROLLBACK_FAILED, ["-c", "-b"])
+    await deploys.deploy("abx")
+    assert await undone_so_far(deploys, done) == (Status.ROLLBACK_FAILED, ["-b"])
+    assert await deploys.stages(done) == "abc"
+    deploys.broken = set()
+    assert await undone_so_far(deploys, done) == (Status.ROLLED_BACK, ["-b", "-a"])

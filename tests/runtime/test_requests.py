@@ -266,7 +266,7 @@ async def test_no_stage_runs_after_a_cancel_that_met_a_suspension(
     app: Holdfast, holdfast_engine: MakeEngine
 ) -> None:
     ran: list[str] = []
-    flow = app.workflow("upgrade", on_invalid="suspend")
+    flow = app.workflow("upgrade", checkpoint_max_age="7d")
 
     @flow.stage
     async def first(ctx: Context, _: None) -> None: ...

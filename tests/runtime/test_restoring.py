@@ -10,6 +10,7 @@ import pytest
 
 from holdfast import Context, Handle, Holdfast, Retry, Status
 from holdfast.app.declare import Workflow
+from holdfast.domain.errors import CheckpointGone
 from holdfast.domain.events import TaskProgress
 from holdfast.domain.task import Kind
 from holdfast.domain.transition import Outcome, Transition
@@ -137,13 +138,16 @@ INVALID = [
     {"completedStageNames": ["a"]},
     {"timestamp": "2001-01-01T00:00:00Z"},
     {"completedStageNames": ["a", "gone"]},
+    {"lastCompletedStageIndex": 0, "completedStageNames": ["a"]},
 ]
+YEAR = "365d"
 
 
 @pytest.mark.parametrize("fields", INVALID, ids=repr)
-async def test_an_invalid_checkpoint_is_discarded_with_one_warning(
-    bench: Bench, caplog: pytest.LogCaptureFixture, fields: dict[str, Any]
+async def test_a_type_may_choose_to_start_over_from_an_invalid_checkpoint_with_one_warning(
+    holdfast_engine: MakeEngine, caplog: pytest.LogCaptureFixture, fields: dict[str, Any]
 ) -> None:
+    bench = Bench(holdfast_engine, on_invalid="restart", checkpoint_max_age=YEAR)
     handle = await bench.failed_at_c()
     bench.tamper(handle, **fields)
     with caplog.at_level(logging.WARNING):
@@ -158,29 +162,73 @@ async def test_an_invalid_checkpoint_is_discarded_with_one_warning(
     assert bench.saw["b"] == ({"a": True}, ["a"])
 
 
-async def test_a_checkpoint_past_its_time_to_live_is_discarded(bench: Bench) -> None:
+async def test_a_task_that_was_suspended_for_a_year_goes_on_from_its_checkpoint(
+    bench: Bench,
+) -> None:
     handle = await bench.failed_at_c()
-    await bench.engine.advance("6d")
-    assert (await task_of(bench.engine, handle)).status is Status.FAILED, (
-        "nothing expires unsettled"
-    )
-    await bench.engine.advance("2d")
+    await bench.engine.advance(YEAR)
+    assert (await task_of(bench.engine, handle)).status is Status.FAILED
     assert await bench.again(handle) is Status.COMPLETED
-    assert bench.ran == ["a", "b", "c"]
+    assert bench.ran == ["c"]
+    assert (await task_of(bench.engine, handle)).epoch == 1, "its effect keys are the same"
 
 
-async def test_a_checkpoint_that_went_missing_is_an_invalid_one(bench: Bench) -> None:
+@pytest.mark.parametrize("on_invalid", ["suspend", "restart"])
+async def test_a_workflow_may_limit_the_age_of_its_checkpoints(
+    holdfast_engine: MakeEngine, on_invalid: str
+) -> None:
+    bench = Bench(holdfast_engine, on_invalid=on_invalid, checkpoint_max_age="8d")
+    handle = await bench.failed_at_c()
+    await bench.engine.advance("7d")
+    bench.broken = {"c"}
+    assert await bench.again(handle) is Status.FAILED
+    assert bench.ran == ["c"], "it was young enough"
+    bench.broken.clear()
+    await bench.engine.advance("2d")
+    if on_invalid == "restart":
+        assert await bench.again(handle) is Status.COMPLETED
+        assert bench.ran == ["c", "a", "b", "c"]
+        return
+    assert await bench.again(handle) is Status.FAILED
+    failure = (await task_of(bench.engine, handle)).failure
+    assert failure is not None
+    assert failure.kind is Kind.INVALID_CHECKPOINT
+    assert "older than checkpoint_max_age" in failure.message
+
+
+async def test_a_retry_from_a_checkpoint_that_is_gone_is_refused(bench: Bench) -> None:
     handle = await bench.failed_at_c()
     bench.memory._bodies[handle.id].checkpoint = None
-    assert await bench.again(handle) is Status.COMPLETED
+    with pytest.raises(CheckpointGone, match="has completed 2 stages and its checkpoint is gone"):
+        await handle.retry()
+    with pytest.raises(CheckpointGone):
+        await bench.engine.app.control.resume_suspended(handle.id)
+    assert (await task_of(bench.engine, handle)).status is Status.FAILED
+    entries = await bench.engine.store.audits(limit=10)
+    assert [entry.refused for entry in entries] == ["checkpoint-gone"] * 2
+    await handle.rollback()
+    await bench.engine.drain()
+    assert (await task_of(bench.engine, handle)).status is Status.ROLLED_BACK
+
+
+async def test_a_checkpoint_that_goes_missing_on_the_way_suspends(bench: Bench) -> None:
+    handle = await bench.failed_at_c()
+    await handle.retry()
+    bench.memory._bodies[handle.id].checkpoint = None
+    await bench.engine.drain()
+    failure = (await task_of(bench.engine, handle)).failure
+    assert failure is not None
+    assert failure.kind is Kind.INVALID_CHECKPOINT
+    await handle.retry(from_checkpoint=False)
+    await bench.engine.drain()
     assert bench.ran == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("fields", INVALID, ids=repr)
-async def test_a_type_may_choose_to_suspend_on_an_invalid_checkpoint(
+async def test_an_invalid_checkpoint_suspends(
     holdfast_engine: MakeEngine, fields: dict[str, Any]
 ) -> None:
-    bench = Bench(holdfast_engine, on_invalid="suspend")
+    bench = Bench(holdfast_engine, checkpoint_max_age=YEAR)
     handle = await bench.failed_at_c()
     bench.tamper(handle, **fields)
     assert await bench.again(handle) is Status.FAILED
@@ -218,7 +266,10 @@ async def test_code_without_a_stage_left_to_run_suspends(bench: Bench) -> None:
     assert failure.kind is Kind.DEFINITION_CHANGED
 
 
-async def test_a_stage_removed_from_the_code_makes_the_checkpoint_invalid(bench: Bench) -> None:
+async def test_a_stage_removed_from_the_code_makes_the_checkpoint_invalid(
+    holdfast_engine: MakeEngine,
+) -> None:
+    bench = Bench(holdfast_engine, on_invalid="restart")
     handle = await bench.failed_at_c()
     assert await bench.again(handle, "ac") is Status.COMPLETED
     assert bench.ran == ["a", "c"]

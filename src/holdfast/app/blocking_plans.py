@@ -75,6 +75,9 @@ class BlockingPlanHandle:
     def retry(self, reason: str = "") -> PlanStatus:
         return self._face.call(self._handle.retry(reason))
 
+    def starting_over(self) -> list[str]:
+        return self._face.call(self._handle.starting_over())
+
     def rollback(
         self, reason: str = "", *, wave: int | None = None, force: bool = False
     ) -> PlanStatus:

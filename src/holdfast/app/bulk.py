@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.app import bulk_asking, bulk_rounds
+from holdfast.app.bulk_acting import ONWARD
 from holdfast.app.bulk_order import (
     BulkInfo,
     BulkPreview,
@@ -17,6 +18,7 @@ from holdfast.app.bulk_order import (
     info_of,
 )
 from holdfast.app.handle import info_of as task_info_of
+from holdfast.app.starting_over import goes_on, starting_over
 from holdfast.domain import bulk, names
 from holdfast.domain.bulk import BulkCommand, Canary
 from holdfast.domain.durations import seconds
@@ -71,12 +73,24 @@ class Bulks:
                 return True
             return False
 
+        over = await self._starting_over(asked, tasks, from_checkpoint=from_checkpoint)
         return BulkPreview(
             matching=matching,
             more=more,
             sample=tuple(task_info_of(task, None) for task in tasks[:SAMPLE]),
             refused_now=sum(map(is_refused, tasks)),
+            starts_over=len(over),
+            starting_over=tuple(over[:SAMPLE]),
         )
+
+    async def _starting_over(
+        self, command: BulkCommand, tasks: list[Task], *, from_checkpoint: bool
+    ) -> list[str]:
+        if command not in ONWARD:
+            return []
+        if command is BulkCommand.RETRY and not from_checkpoint:
+            return [task.id for task in tasks if goes_on(task)]
+        return await starting_over(self._app.store, tasks, now=self._app.clock.now())
 
     async def start(
         self,

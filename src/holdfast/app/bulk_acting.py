@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from holdfast.app.bulk_order import Order
+from holdfast.app.starting_over import check_checkpoint
 from holdfast.domain import bulk, operate
-from holdfast.domain.bulk import Counts, Picked
+from holdfast.domain.bulk import BulkCommand, Counts, Picked
 from holdfast.domain.errors import Refused, TenantMovedOn
 from holdfast.domain.operate import Ask
 from holdfast.domain.state import Command
@@ -21,6 +22,7 @@ from holdfast.domain.transition import Applied, MovedOn, Transition
 from holdfast.ports import Clock, Store
 
 TRIES = 10
+ONWARD = frozenset({BulkCommand.RETRY, BulkCommand.RESUME})
 
 
 class Acting:
@@ -82,13 +84,16 @@ class Acting:
             self._changed += 1
             return None
         try:
-            return bulk.decision(
+            decided = bulk.decision(
                 order.command,
                 task,
                 self._ask(task),
                 force=order.force,
                 from_checkpoint=order.from_checkpoint,
             )
+            if order.command in ONWARD and order.from_checkpoint:
+                await check_checkpoint(self._store, task)
+            return decided
         except Refused as error:
             if as_picked:
                 await self._refuse(task, error)

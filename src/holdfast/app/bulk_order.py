@@ -52,6 +52,8 @@ class BulkPreview(msgspec.Struct, frozen=True, kw_only=True):
     more: bool  # than were looked at
     sample: tuple[Info, ...]  # the newest of them
     refused_now: int  # of those looked at: they could not take the command now
+    starts_over: int = 0  # of those looked at: from their first stage, with new effect keys
+    starting_over: tuple[str, ...] = ()  # the first of them
 
 
 class BulkInfo(msgspec.Struct, frozen=True, kw_only=True):

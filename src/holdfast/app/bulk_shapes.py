@@ -68,6 +68,8 @@ def preview_shape(preview: BulkPreview) -> dict[str, Any]:
         "matching": preview.matching,
         "more": preview.more,
         "refusedNow": preview.refused_now,
+        "startsOver": preview.starts_over,
+        "startingOver": list(preview.starting_over),
         "sample": [_sample_shape(one) for one in preview.sample],
     }
 

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from holdfast.app.starting_over import check_checkpoint
 from holdfast.domain import names, operate
 from holdfast.domain.errors import Contended, Refused, StoreError, TaskNotFound, TenantMovedOn
 from holdfast.domain.operate import Ask
@@ -55,7 +56,7 @@ class Control:
         force: bool = False,
     ) -> Task:
         decision = partial(operate.retry, from_checkpoint=from_checkpoint, force=force)
-        return await self._ask(task_id, Command.RETRY, decision, reason)
+        return await self._ask(task_id, Command.RETRY, decision, reason, onward=from_checkpoint)
 
     async def rollback(self, task_id: str, *, reason: str = "", force: bool = False) -> Task:
         decision = partial(operate.rollback, force=force)
@@ -72,7 +73,7 @@ class Control:
     ) -> Task:
         """Set a suspended task going again, forward or backward, as it was going."""
         decision = partial(operate.resume_suspended, force=force)
-        return await self._ask(task_id, Command.RETRY, decision, reason)
+        return await self._ask(task_id, Command.RETRY, decision, reason, onward=True)
 
     async def can(self, task_id: str, command: Command) -> bool:
         [task] = await self._store().load([task_id])
@@ -80,7 +81,15 @@ class Control:
             raise TaskNotFound(task_id)
         return task.can(command)
 
-    async def _ask(self, task_id: str, command: Command, decision: Decision, reason: str) -> Task:
+    async def _ask(
+        self,
+        task_id: str,
+        command: Command,
+        decision: Decision,
+        reason: str,
+        *,
+        onward: bool = False,  # from its checkpoint, which must be there
+    ) -> Task:
         store = self._store()
         why = names.check_text("reason", reason)
         by = By(actor=self._by.actor, origin=self._by.origin, reason=why)
@@ -89,6 +98,8 @@ class Control:
             task = _found(await store.load([task_id]), task_id)
             try:
                 transition = decision(task, ask)
+                if onward:
+                    await check_checkpoint(store, task)
                 [outcome] = await store.apply([transition])
                 if isinstance(outcome, MovedOn):
                     raise TenantMovedOn(task_id, task.tenant)

@@ -15,7 +15,7 @@ from holdfast.app.backup import back_up
 from holdfast.app.bulk import Bulks
 from holdfast.app.chat import Reply
 from holdfast.app.control import Control
-from holdfast.app.declare import Workflow, WorkflowOptions
+from holdfast.app.declare import Workflow, WorkflowOptions, checkpoint_policy
 from holdfast.app.handle import Handle
 from holdfast.app.opening import store_from_url
 from holdfast.app.plan_control import PlanControl
@@ -32,6 +32,7 @@ from holdfast.app.why import explain
 from holdfast.clock import SystemClock
 from holdfast.codec import Codec, UntypedCodec
 from holdfast.domain import names
+from holdfast.domain.checkpoint import DEFAULT, SUSPEND, Policy
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import (
     DeclarationError,
@@ -158,7 +159,9 @@ class Holdfast:
             hold=options.get("hold", True),
             keep=options.get("keep"),
             workflow=True,
-            on_invalid=options.get("on_invalid", "discard"),
+            checkpoints=checkpoint_policy(
+                options.get("on_invalid", SUSPEND), options.get("checkpoint_max_age")
+            ),
         )
         return Workflow(self, declared, retry)
 
@@ -178,10 +181,8 @@ class Holdfast:
         hold: bool,
         keep: float | str | None,
         workflow: bool,
-        on_invalid: str,
+        checkpoints: Policy = DEFAULT,
     ) -> TaskType:
-        if on_invalid not in ("discard", "suspend"):
-            raise DeclarationError(f"on_invalid={on_invalid!r}: discard or suspend")
         declared = TaskType(
             name=name,
             payload=Codec(payload, limit_bytes=self.settings.payload_limit),
@@ -190,7 +191,7 @@ class Holdfast:
             hold=hold,
             workflow=workflow,
             keep_seconds=self.settings.keep if keep is None else seconds(keep),
-            suspend_on_invalid=on_invalid == "suspend",
+            checkpoints=checkpoints,
         )
         self.registry.add(declared)
         return declared
@@ -434,7 +435,6 @@ class Holdfast:
             task_id,
             sight=sight,
             lease_seconds=self.settings.lease,
-            checkpoint_seconds=self.settings.checkpoint_ttl,
             now=self.clock.now(),
         )
 

@@ -19,6 +19,8 @@ from typing import (
 from holdfast.app import signatures
 from holdfast.app.timed import Timed
 from holdfast.codec import Codec
+from holdfast.domain.checkpoint import RESTART, SUSPEND, Policy
+from holdfast.domain.durations import seconds
 from holdfast.domain.errors import DeclarationError
 from holdfast.domain.retry import Retry
 from holdfast.registry import StageDef, TaskType, UndoDef
@@ -43,7 +45,8 @@ class WorkflowOptions(TypedDict, total=False):
     queue: str
     hold: bool  # keep the tenant's line closed while it rests unsettled
     keep: float | str  # how long the record stays after it has settled
-    on_invalid: str  # "discard" or "suspend", for a checkpoint that is no good
+    on_invalid: str  # "suspend" or "restart", for a checkpoint that is no good
+    checkpoint_max_age: float | str  # older ones are no good; without it none is too old
 
 
 class Submittable(Timed[P], Generic[P, R]):
@@ -346,6 +349,15 @@ def check_options(options: Mapping[str, object]) -> None:
     if unknown := sorted(options.keys() - WorkflowOptions.__optional_keys__):
         known = ", ".join(sorted(WorkflowOptions.__optional_keys__))
         raise DeclarationError(f"no such option: {', '.join(unknown)} (there are {known})")
+
+
+def checkpoint_policy(on_invalid: str, max_age: float | str | None) -> Policy:
+    if on_invalid not in (SUSPEND, RESTART):
+        raise DeclarationError(f"on_invalid={on_invalid!r}: {SUSPEND} or {RESTART}")
+    age = None if max_age is None else seconds(max_age)
+    if age is not None and age <= 0:
+        raise DeclarationError(f"checkpoint_max_age={max_age!r} is not above zero")
+    return Policy(on_invalid=on_invalid, max_age_seconds=age)
 
 
 def define_stage(

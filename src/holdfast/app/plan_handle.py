@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.app.plan_control import PlanControl
+from holdfast.app.starting_over import starting_over_in_plan
 from holdfast.codec import UntypedCodec
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import PlanNotFound, ResultTimeout
@@ -93,6 +94,10 @@ class PlanHandle:
         """Set the failed tasks going again, from their checkpoints."""
         return (await self._control.retry(self.id, reason=reason)).status
 
+    async def starting_over(self) -> list[str]:
+        """The failed tasks that a retry would start over, for their checkpoint is no good."""
+        return await starting_over(self._app, await self._plan())
+
     async def rollback(
         self, reason: str = "", *, wave: int | None = None, force: bool = False
     ) -> PlanStatus:
@@ -123,6 +128,12 @@ class PlanHandle:
         if plan is None:
             raise PlanNotFound(self.id)
         return plan
+
+
+async def starting_over(app: Holdfast, plan: Plan) -> list[str]:
+    if not plan.count(MemberState.FAILED):
+        return []
+    return await starting_over_in_plan(app.store, plan.id, now=app.clock.now())
 
 
 def info(plan: Plan, *, now: float) -> PlanInfo:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from holdfast.app.handle import info
+from holdfast.app.starting_over import outlook_of
 from holdfast.domain import events as ev
 from holdfast.domain.audit import Audit
 from holdfast.domain.envelope import iso
@@ -66,8 +67,9 @@ def failure_shape(failure: Failure, hide: Redactor) -> dict[str, Any]:
     }
 
 
-def detail_shape(detail: Detail, hide: Redactor) -> dict[str, Any]:
+def detail_shape(detail: Detail, hide: Redactor, *, now: float) -> dict[str, Any]:
     task, lease = detail.task, detail.task.lease
+    ahead = outlook_of(detail, now=now)
     return task_shape(task, hide) | {
         "error": failure_shape(task.failure, hide) if task.failure else None,
         "key": task.key,
@@ -90,6 +92,7 @@ def detail_shape(detail: Detail, hide: Redactor) -> dict[str, Any]:
                 "name": stage.name,
                 "durationSeconds": stage.duration_seconds,
                 "run": stage.run,
+                "undo": stage.undo,
                 "result": hide.body(stage.result),
             }
             for stage in detail.stages
@@ -99,6 +102,8 @@ def detail_shape(detail: Detail, hide: Redactor) -> dict[str, Any]:
         "result": body_or_none(detail.result, hide),
         "data": body_or_none(detail.data, hide),
         "checkpoint": body_or_none(detail.checkpoint, hide),
+        "checkpointInvalid": ahead.why if ahead else None,
+        "startsOver": ahead is not None and ahead.starts_over,
         "events": [event_shape(event, hide) for event in detail.events],
     }
 

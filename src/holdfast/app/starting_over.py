@@ -1,58 +1,125 @@
-"""Which tasks would start over, were they set going: their checkpoint is past its time to live.
-
-Workers go by the same rule and by their own setting; a person must know it beforehand."""
+"""Which tasks would start over, or be suspended again, were they set going: their checkpoint is no
+good. Workers judge by the present code; a checkpoint says what the code said that saved it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from holdfast.app.phrases import span
+import msgspec
+
 from holdfast.domain import checkpoint as ckpt
-from holdfast.domain.checkpoint import Checkpoint
-from holdfast.domain.errors import SerialisationError
+from holdfast.domain.checkpoint import Checkpoint, Verdict
+from holdfast.domain.errors import CheckpointGone, SerialisationError
+from holdfast.domain.plan import MemberState
 from holdfast.domain.state import Status
 from holdfast.domain.task import Place, Task
-from holdfast.ports import Store
+from holdfast.ports import Detail, Store
 
 AT_ONCE = 100
-BACKWARD = (Status.ROLLING_BACK, Status.ROLLBACK_FAILED)  # a rollback does not ask how old it is
+LOOKED_AT = 1_000  # of the tasks of one plan or bulk action
+BACKWARD = (Status.ROLLING_BACK, Status.ROLLBACK_FAILED)  # a rollback needs no checkpoint
 
-STARTS_OVER = (
-    "starts over from its first stage, with new effect keys, or is suspended again if its type "
-    'says on_invalid="suspend"'
-)
-
-
-def too_old(ttl_seconds: float) -> str:
-    return f"older than HOLDFAST_CHECKPOINT_TTL ({span(ttl_seconds)})"
+STARTS_OVER = "starts over from its first stage, with new effect keys"
+SUSPENDED_AGAIN = "is suspended again (invalid-checkpoint)"
 
 
-def is_spent(task: Task, found: Checkpoint, *, now: float, ttl_seconds: float) -> bool:
-    """Nobody goes on from it any more; not so while somebody is already going on."""
-    if task.last_completed < 0 or task.place is Place.LEASED or task.status in BACKWARD:
+class Outlook(msgspec.Struct, frozen=True, kw_only=True):
+    """A task that does not go on from its checkpoint, and why."""
+
+    task_id: str
+    why: str
+    starts_over: bool  # otherwise it is suspended again
+
+    @property
+    def says(self) -> str:
+        return STARTS_OVER if self.starts_over else SUSPENDED_AGAIN
+
+
+def outlook(task: Task, found: Checkpoint | None, *, now: float) -> Outlook | None:
+    """Return what becomes of a task that is set going, or None where its checkpoint is good."""
+    if not goes_on(task):
+        return None
+    if found is None:
+        return Outlook(task_id=task.id, why="its checkpoint is gone", starts_over=False)
+    age = found.max_age_seconds
+    verdict, why = ckpt.judge(
+        found, task.stages, now=now, max_age_seconds=age if isinstance(age, float | int) else None
+    )
+    if verdict is not Verdict.INVALID:
+        return None
+    return Outlook(task_id=task.id, why=f"its checkpoint: {why}", starts_over=found.restarts)
+
+
+def goes_on(task: Task) -> bool:
+    """Whether it would go on from a checkpoint; not so while somebody is already going on."""
+    if task.last_completed < 0 or task.settled or task.place is Place.LEASED:
         return False
-    return ckpt.is_outlived(found, now=now, ttl_seconds=ttl_seconds)
+    return task.status not in BACKWARD
 
 
-async def starts_over(store: Store, task: Task, *, now: float, ttl_seconds: float) -> bool:
-    if task.last_completed < 0:
-        return False
+def outlook_of(detail: Detail, *, now: float) -> Outlook | None:
+    """The same of all that is kept of a task."""
+    try:
+        found = None if detail.checkpoint is None else ckpt.decode(detail.checkpoint)
+    except SerialisationError:
+        return None
+    return outlook(detail.task, found, now=now)
+
+
+async def look_ahead(store: Store, task: Task, *, now: float) -> Outlook | None:
+    if not goes_on(task):
+        return None
     try:
         found = await store.checkpoint(task.id)
     except SerialisationError:  # it is suspended again, and nothing is discarded
-        return False
-    return found is not None and is_spent(task, found, now=now, ttl_seconds=ttl_seconds)
+        return None
+    return outlook(task, found, now=now)
 
 
-async def starting_over(
-    store: Store, ids: Sequence[str], *, now: float, ttl_seconds: float
-) -> list[str]:
+async def starting_over(store: Store, tasks: Iterable[Task], *, now: float) -> list[str]:
+    """Return the ids of those that would start over, of the first ``LOOKED_AT`` that go on."""
+    asked = [task for task in tasks if goes_on(task)][:LOOKED_AT]
     found: list[str] = []
-    for start in range(0, len(ids), AT_ONCE):
-        loaded = await store.load(ids[start : start + AT_ONCE])
-        tasks = [task for task in loaded if task is not None]
-        looks = (starts_over(store, task, now=now, ttl_seconds=ttl_seconds) for task in tasks)
-        over = await asyncio.gather(*looks)
-        found += [task.id for task, it_does in zip(tasks, over, strict=True) if it_does]
+    for start in range(0, len(asked), AT_ONCE):
+        page = asked[start : start + AT_ONCE]
+        ahead = await asyncio.gather(*(look_ahead(store, task, now=now) for task in page))
+        found += [one.task_id for one in ahead if one is not None and one.starts_over]
     return found
+
+
+async def looks_ahead(store: Store, ids: Sequence[str], *, now: float) -> list[Outlook]:
+    """Return what is to be told of those of the tasks whose checkpoint is no good."""
+    found: list[Outlook] = []
+    for start in range(0, len(ids), AT_ONCE):
+        tasks = [one for one in await store.load(ids[start : start + AT_ONCE]) if one is not None]
+        ahead = await asyncio.gather(*(look_ahead(store, task, now=now) for task in tasks))
+        found += [one for one in ahead if one is not None]
+    return found
+
+
+async def starting_over_in_plan(store: Store, plan_id: str, *, now: float) -> list[str]:
+    """Return the ids of the failed tasks of a plan that would start over if it were retried."""
+    members = await store.plans.members(plan_id)
+    tasks = await store.plans.tasks(plan_id)
+    if tasks is None:
+        return []
+    failed = sorted(index for index, one in members.items() if one.state is MemberState.FAILED)
+    found: list[str] = []
+    for start in range(0, min(len(failed), LOOKED_AT), AT_ONCE):
+        ids = [tasks.ids[index] for index in failed[start : start + AT_ONCE]]
+        loaded = [task for task in await store.load(ids) if task is not None]
+        found += await starting_over(store, loaded, now=now)
+    return found
+
+
+async def check_checkpoint(store: Store, task: Task) -> None:
+    """Raise CheckpointGone if the task is to go on from a checkpoint that is not there."""
+    if not goes_on(task):
+        return
+    try:
+        found = await store.checkpoint(task.id)
+    except SerialisationError:  # it is there; who runs it says what is wrong with it
+        return
+    if found is None:
+        raise CheckpointGone(task.id, task.last_completed + 1)

@@ -83,7 +83,6 @@ class TaskDeclarer:
             hold=options.get("hold", False),
             keep=options.get("keep"),
             workflow=False,
-            on_invalid="discard",
         )
         declared.add(stage)
         return (AsyncTask if stage.is_async else SyncTask)(app, declared, call)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from holdfast.app import switching
 from holdfast.app.phrases import acts, ago, count, some, span
 from holdfast.app.sight import WHOLE, Sight
-from holdfast.app.starting_over import STARTS_OVER, starts_over, too_old
+from holdfast.app.starting_over import look_ahead
 from holdfast.app.why_plan import awaited, is_driven
 from holdfast.domain import events as ev
 from holdfast.domain import telling
@@ -28,7 +28,6 @@ async def explain(
     task_id: str,
     *,
     lease_seconds: float,
-    checkpoint_seconds: float,
     now: float,
     sight: Sight = WHOLE,
 ) -> str:
@@ -39,7 +38,6 @@ async def explain(
         store,
         detail,
         lease_seconds=lease_seconds,
-        checkpoint_seconds=checkpoint_seconds,
         now=now,
         sight=sight,
     ).tell()
@@ -59,7 +57,6 @@ class Explanation:
         detail: Detail,
         *,
         lease_seconds: float,
-        checkpoint_seconds: float,
         now: float,
         sight: Sight = WHOLE,
     ) -> None:
@@ -68,7 +65,6 @@ class Explanation:
         self._detail = detail = sight.detail(detail)
         self._task = detail.task
         self._lease_seconds = lease_seconds
-        self._checkpoint_seconds = checkpoint_seconds
         self._now = now
 
     async def tell(self) -> str:
@@ -164,7 +160,6 @@ class Explanation:
             self._store,
             active,
             lease_seconds=self._lease_seconds,
-            checkpoint_seconds=self._checkpoint_seconds,
             now=self._now,
             sight=self._sight,
         ).tell()
@@ -302,10 +297,8 @@ class Explanation:
         )
 
     async def _starts_over(self) -> str:
-        ttl_seconds = self._checkpoint_seconds
-        if not await starts_over(self._store, self._task, now=self._now, ttl_seconds=ttl_seconds):
-            return ""
-        return f" Its checkpoint is {too_old(ttl_seconds)}: set going, it {STARTS_OVER}."
+        ahead = await look_ahead(self._store, self._task, now=self._now)
+        return f" It does not go on: {ahead.why}; set going, it {ahead.says}." if ahead else ""
 
     async def _who_waits(self) -> str:
         task = self._task

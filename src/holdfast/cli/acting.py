@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from rich.text import Text
 
 from holdfast.app.phrases import acts
-from holdfast.app.starting_over import STARTS_OVER, starting_over, too_old
+from holdfast.app.starting_over import Outlook, looks_ahead
 from holdfast.cli.exits import Exit, complain, exit_code
 from holdfast.cli.session import Session
 from holdfast.cli.shapes import asked_shape
@@ -48,23 +48,23 @@ async def act_onward(
     session: Session, ids: Sequence[str], ask: Callable[[str], Awaitable[Task]]
 ) -> Report:
     """As `act`, for what goes on from a checkpoint: say which of them cannot."""
-    over = set(await find_starting_over(session, ids))  # before a worker discards the checkpoint
+    ahead = await look_at(session, ids)  # before a worker discards the checkpoint
     report = await act(ids, ask)
-    warn_of([task.id for task in report.done if task.id in over], session)
+    going = {task.id for task in report.done}
+    warn_of([one for one in ahead if one.task_id in going])
     return report
 
 
-async def find_starting_over(session: Session, ids: Sequence[str]) -> list[str]:
-    ttl_seconds = session.settings.checkpoint_ttl
-    return await starting_over(session.store, ids, now=session.now, ttl_seconds=ttl_seconds)
+async def look_at(session: Session, ids: Sequence[str]) -> list[Outlook]:
+    return await looks_ahead(session.store, ids, now=session.now)
 
 
-def warn_of(over: Sequence[str], session: Session) -> None:
-    old = too_old(session.settings.checkpoint_ttl)
-    for task_id in over[:NAMED]:
-        warn(f"{task_id} {STARTS_OVER}: its checkpoint is {old}")
-    if len(over) > NAMED:
-        warn(f"and so for {len(over) - NAMED} more")
+def warn_of(ahead: Sequence[Outlook]) -> None:
+    for one in ahead[:NAMED]:
+        warn(f"{one.task_id} {one.says}: {one.why}")
+    if len(ahead) > NAMED:
+        over = sum(one.starts_over for one in ahead)
+        warn(f"so for {len(ahead)} tasks in all, of which {over} start over")
 
 
 async def _one(task_id: str, ask: Callable[[str], Awaitable[Task]]) -> Task | Refused:

@@ -8,6 +8,7 @@ import typer
 from rich.text import Text
 
 from holdfast.app.bulk import BulkPage, Bulks
+from holdfast.app.bulk_acting import ONWARD
 from holdfast.app.bulk_order import BulkInfo, BulkPreview
 from holdfast.app.phrases import count, span
 from holdfast.cli import options as opt
@@ -24,7 +25,7 @@ from holdfast.cli.bulk_view import (
 )
 from holdfast.cli.bulk_watch import WATCH_HELP, watch
 from holdfast.cli.session import Session, person, run
-from holdfast.cli.show import Row, hint, print_json, print_table, say, status_text
+from holdfast.cli.show import Row, hint, print_json, print_table, say, status_text, warn
 from holdfast.domain.bulk import BulkCommand, Canary
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import InvalidInput
@@ -132,11 +133,14 @@ def start(
     }
     filters |= {"older_than": older_than, "statuses": tuple(status)}
     if dry_run:
-        _preview(context, command, filters, everything=everything, json=json)
+        _preview(
+            context, command, filters, everything=everything, json=json, from_scratch=from_scratch
+        )
         return
     ahead = _canary(steps, stop_at, wait) if canary or steps else None
 
     async def begin(session: Session) -> tuple[BulkInfo, str]:
+        await _say_beforehand(session, command, filters, everything, from_scratch=from_scratch)
         begun = await bulks_of(session).start(
             command,
             opt.filtered(session.now, **filters),
@@ -229,10 +233,13 @@ def _preview(
     *,
     everything: bool,
     json: bool,
+    from_scratch: bool = False,
 ) -> None:
     async def look(session: Session) -> tuple[BulkPreview, float]:
         where: Filter = opt.filtered(session.now, **filters)
-        found = await session.app.bulk.preview(command, where, everything=everything)
+        found = await session.app.bulk.preview(
+            command, where, everything=everything, from_checkpoint=not from_scratch
+        )
         return found, session.now
 
     found, now = run(context, look)
@@ -243,6 +250,8 @@ def _preview(
     say(f"{command} would touch {least}{count(found.matching, 'task')}")
     if found.refused_now:
         say(f"{found.refused_now} of them could not take it now and would be refused")
+    if found.starts_over:
+        warn(over_words(found))
     rows: list[Row] = [
         {
             "ID": one.id,
@@ -257,6 +266,35 @@ def _preview(
     if found.matching > len(found.sample):
         hint(f"the newest {len(found.sample)} are shown")
     hint("a dry run: nothing was written")
+
+
+async def _say_beforehand(
+    session: Session,
+    command: BulkCommand,
+    filters: dict[str, Any],
+    everything: bool,
+    *,
+    from_scratch: bool,
+) -> None:
+    """Which tasks would start over: a worker may do it as soon as the action has begun."""
+    if command not in ONWARD:
+        return
+    found = await bulks_of(session).preview(
+        command,
+        opt.filtered(session.now, **filters),
+        everything=everything,
+        from_checkpoint=not from_scratch,
+    )
+    if found.starts_over:
+        warn(over_words(found))
+
+
+def over_words(found: BulkPreview) -> str:
+    named = ", ".join(found.starting_over)
+    more = ", …" if found.starts_over > len(found.starting_over) else ""
+    return (
+        f"{count(found.starts_over, 'task')} would start over, with new effect keys: {named}{more}"
+    )
 
 
 def _tell(info: BulkInfo, *, json: bool) -> None:

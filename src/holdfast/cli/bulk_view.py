@@ -23,7 +23,8 @@ BULK_KEYS = (
     "createdAt, updatedAt"
 )
 PREVIEW_KEYS = (
-    "matching, more, refusedNow, sample (each: taskId, type, tenantId, status, stage, updatedAt)"
+    "matching, more, refusedNow, startsOver, startingOver (ids), "
+    "sample (each: taskId, type, tenantId, status, stage, updatedAt)"
 )
 preview_shape = shapes.preview_shape
 

@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from holdfast.app.phrases import span
+from holdfast.app.phrases import count, span
 from holdfast.app.plan_control import PlanControl
 from holdfast.app.plan_handle import info
+from holdfast.app.starting_over import starting_over_in_plan
 from holdfast.cli import hiding
 from holdfast.cli import options as opt
 from holdfast.cli.alive import undriven
@@ -19,7 +20,7 @@ from holdfast.cli.plan_shapes import ASKED_KEYS, PLAN_KEYS, asked_shape, plan_sh
 from holdfast.cli.plan_view import FailedTask, Shown, percent, print_plan, status_text
 from holdfast.cli.plan_watch import WATCH_HELP, watch
 from holdfast.cli.session import Session, run
-from holdfast.cli.show import Row, hint, print_json, print_table, say
+from holdfast.cli.show import Row, hint, print_json, print_table, say, warn
 from holdfast.domain import names
 from holdfast.domain.errors import PlanNotFound
 from holdfast.domain.plan import MemberState, Plan, PlanStatus
@@ -32,6 +33,7 @@ FAILED_READ = 1000
 PAGE = 200  # tasks in one look
 EVENTS_PAGE = 1000
 EVENTS_READ = 100_000
+NAMED = 10  # of those that start over
 
 plans = typer.Typer(help="Work over many tenants: list, look, watch, ask, create.")
 
@@ -195,7 +197,7 @@ def cancel(context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Js
 @plans.command(epilog=ASKED)
 def retry(context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Json = False) -> None:
     """Set what failed or was rolled back going again; then go on."""
-    _ask(context, id, lambda control: control.retry(id, reason=reason), json=json)
+    _ask(context, id, lambda control: control.retry(id, reason=reason), json=json, onward=True)
 
 
 @plans.command(epilog=ASKED)
@@ -224,10 +226,13 @@ def _ask(
     ask: Callable[[PlanControl], Awaitable[Plan]],
     *,
     json: bool,
+    onward: bool = False,
 ) -> None:
     plan_id = names.check("plan", plan_id)
 
     async def whole(session: Session) -> tuple[Plan, str]:
+        if onward:
+            await _say_beforehand(session, plan_id)
         plan = await ask(session.plans.control)
         return plan, await undriven(session, plan)
 
@@ -243,3 +248,11 @@ def _ask(
 
 plans.command(epilog=WATCH_HELP)(watch)
 plans.command(epilog=CREATE_HELP)(create)
+
+
+async def _say_beforehand(session: Session, plan_id: str) -> None:
+    """Which of its failed tasks start over when they are tried again."""
+    over = await starting_over_in_plan(session.store, plan_id, now=session.now)
+    if over:
+        named = ", ".join(over[:NAMED]) + (", …" if len(over) > NAMED else "")
+        warn(f"{count(len(over), 'task')} would start over, with new effect keys: {named}")

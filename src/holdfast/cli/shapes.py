@@ -23,8 +23,8 @@ def task_shape(task: Task) -> dict[str, Any]:
     return shapes.task_shape(task, hiding.current())
 
 
-def detail_shape(detail: Detail) -> dict[str, Any]:
-    return shapes.detail_shape(detail, hiding.current())
+def detail_shape(detail: Detail, now: float) -> dict[str, Any]:
+    return shapes.detail_shape(detail, hiding.current(), now=now)
 
 
 def failure_shape(failure: Failure) -> dict[str, Any]:

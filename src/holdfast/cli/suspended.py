@@ -9,7 +9,7 @@ import typer
 
 from holdfast.app.phrases import count, span
 from holdfast.cli import options as opt
-from holdfast.cli.acting import Report, act, act_onward, find_starting_over, tell, warn_of
+from holdfast.cli.acting import Report, act, act_onward, look_at, tell, warn_of
 from holdfast.cli.grouping import Group, grouped
 from holdfast.cli.session import Session, run
 from holdfast.cli.shapes import TASK_KEYS, detail_shape, task_shape
@@ -120,9 +120,9 @@ def show(context: typer.Context, id: opt.Id, json: opt.Json = False) -> None:
 
     detail, session = run(context, look)
     if json:
-        print_json(detail_shape(detail))
+        print_json(detail_shape(detail, session.now))
     else:
-        print_task(detail, session.now, checkpoint_seconds=session.settings.checkpoint_ttl)
+        print_task(detail, session.now)
 
 
 @suspended.command(epilog=JSON_REPORT)
@@ -190,7 +190,7 @@ def _each(
             return await act_onward(session, ids, lambda task_id: one(session, task_id))
         chosen = ids or await _matching(session, _where(session, filters))
         if not ids and chosen:
-            warn_of(await find_starting_over(session, chosen) if onward else [], session)
+            warn_of(await look_at(session, chosen) if onward else [])
             _announce(verb, len(chosen), yes=yes)
         return await act(chosen, lambda task_id: one(session, task_id))
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from holdfast.app.handle import info
 from holdfast.app.phrases import ago, span
 from holdfast.app.shapes import callback_shape
-from holdfast.app.starting_over import STARTS_OVER, is_spent, too_old
+from holdfast.app.starting_over import outlook
 from holdfast.cli import hiding
 from holdfast.cli.show import at, iso_seconds, print_fields, say, section, since, status_text
 from holdfast.domain import checkpoint
@@ -29,7 +29,7 @@ COMMON = {"event", "taskId", "version", "at", "traceback"}
 DONE, FAILED, NOW, UNDONE, TO_COME = "✓", "✗", "▶", "↶", "·"
 
 
-def print_task(detail: Detail, now: float, *, checkpoint_seconds: float) -> None:
+def print_task(detail: Detail, now: float) -> None:
     task = detail.task
     print_fields(_head(detail, now))
     section("stages")
@@ -38,7 +38,7 @@ def print_task(detail: Detail, now: float, *, checkpoint_seconds: float) -> None
     if task.failure is not None:
         _print_failure(task.failure, now)
     if detail.checkpoint is not None:
-        _print_checkpoint(detail.checkpoint, task, now, checkpoint_seconds)
+        _print_checkpoint(detail.checkpoint, task, now)
     _print_body("payload", detail.payload)
     _print_body("result", detail.result)
     _print_events(detail.events)
@@ -149,7 +149,7 @@ def _print_failure(failure: Failure, now: float) -> None:
         say(f"    {plain(line)}")
 
 
-def _print_checkpoint(body: bytes, task: Task, now: float, ttl_seconds: float) -> None:
+def _print_checkpoint(body: bytes, task: Task, now: float) -> None:
     try:
         found = checkpoint.decode(body)
     except SerialisationError:
@@ -163,8 +163,8 @@ def _print_checkpoint(body: bytes, task: Task, now: float, ttl_seconds: float) -
     )
     if found.custom_data:
         say(f"  data {shortened(data)}")
-    if is_spent(task, found, now=now, ttl_seconds=ttl_seconds):
-        say(f"  {too_old(ttl_seconds)}: set going, the task {STARTS_OVER}")
+    if ahead := outlook(task, found, now=now):
+        say(f"  {ahead.why}; set going, the task {ahead.says}")
 
 
 def _print_body(name: str, body: bytes | None) -> None:

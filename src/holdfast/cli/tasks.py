@@ -112,7 +112,7 @@ def says(task: Task) -> str:
 @tasks.command(
     epilog=f"JSON: {TASK_KEYS}; key, callbackUrl, run, epoch, version, place, dueAt, settledAt, "
     "pauseRequested, cancelRequested, legalCommands, lease, stageNames, completed, stages, "
-    "progress, payload, result, data, checkpoint, events."
+    "progress, payload, result, data, checkpoint, checkpointInvalid, startsOver, events."
 )
 def show(context: typer.Context, id: opt.Id, json: opt.Json = False) -> None:
     """Everything about one task: stages, attempts, error, checkpoint, events."""
@@ -125,9 +125,9 @@ def show(context: typer.Context, id: opt.Id, json: opt.Json = False) -> None:
 
     detail, session = run(context, look)
     if json:
-        print_json(detail_shape(detail))
+        print_json(detail_shape(detail, session.now))
     else:
-        print_task(detail, session.now, checkpoint_seconds=session.settings.checkpoint_ttl)
+        print_task(detail, session.now)
 
 
 JSON_REPORT = "JSON: done (taskId, status, pauseRequested, cancelRequested), refused (taskId, "

@@ -35,6 +35,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     data: Mapping[str, Any]
     started_at: float
     duration_seconds: float
+    undo: bool | None = None  # whether the stage has one
 
 
 class Snoozed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -68,7 +69,14 @@ def submit(task: Task, payload: bytes, digest: str, *, held: bool = False) -> Su
     return Submission(task=task, payload=payload, digest=digest, events=(created,), held=held)
 
 
-def stage_done(task: Task, done: Done, *, checkpoint: Checkpoint | None, now: float) -> Transition:
+def stage_done(
+    task: Task,
+    done: Done,
+    *,
+    checkpoint: Checkpoint | None,
+    now: float,
+    policy: ckpt.Policy = ckpt.DEFAULT,
+) -> Transition:
     """A stage that is not the last: commit its result and the checkpoint behind it."""
     index = task.last_completed + 1
     if index >= len(task.stages) - 1:
@@ -81,6 +89,7 @@ def stage_done(task: Task, done: Done, *, checkpoint: Checkpoint | None, now: fl
         now=now,
         owner=lease_of(task).owner,
         took_seconds=done.duration_seconds,
+        policy=policy,
     )
     return _held(
         task,
@@ -456,6 +465,7 @@ def _stage_record(task: Task, done: Done) -> StageRecord:
         duration_seconds=done.duration_seconds,
         run=task.run,
         epoch=task.epoch,
+        undo=done.undo,
     )
 
 

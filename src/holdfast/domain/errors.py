@@ -16,6 +16,7 @@ HoldfastError
 ├── Refused                     the input is right, the present state forbids it
 │   ├── IllegalTransition
 │   ├── NotSuspended
+│   ├── CheckpointGone          there is nothing to go on from
 │   ├── TenantMovedOn
 │   ├── KeyConflict
 │   ├── QueueFull
@@ -173,6 +174,17 @@ class NotSuspended(Refused):
     def __init__(self, task_id: str, status: Status) -> None:
         super().__init__(f"task {task_id} is {status}, not suspended")
         self.task_id, self.status = task_id, status
+
+
+class CheckpointGone(Refused):
+    code = "checkpoint-gone"
+
+    def __init__(self, task_id: str, completed: int) -> None:
+        super().__init__(
+            f"task {task_id} has completed {completed} stages and its checkpoint is gone: it "
+            "cannot go on from there. It can be rolled back, or start over (from_checkpoint=False)"
+        )
+        self.task_id = task_id
 
 
 class TenantMovedOn(Refused):

@@ -176,6 +176,7 @@ class StageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     duration_seconds: float
     run: int
     epoch: int
+    undo: bool | None = None  # whether it had an undo then; None: an older writer did not say
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):

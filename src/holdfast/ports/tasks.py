@@ -52,6 +52,7 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     data: bytes | None
     stages: tuple[StageRecord, ...]
     moved_on: bool  # newer work has run for its tenant since it last ran
+    checkpoint_version: int = 0  # the one that the store compares with
 
 
 class OutageGroup(msgspec.Struct, frozen=True, kw_only=True):

@@ -157,7 +157,13 @@ class Attempts:
             took = clock.steady() - started
             if function is not None:
                 self._took(at.task.type, stage.name, DONE if function is stage else UNDONE, took)
-            return Done(result=result, data=data, started_at=started_at, duration_seconds=took)
+            return Done(
+                result=result,
+                data=data,
+                started_at=started_at,
+                duration_seconds=took,
+                undo=stage.undo is not None,
+            )
         if ended is not None:
             name = _outcome_of(ended, undo=function is not stage)
             self._took(at.task.type, stage.name, name, clock.steady() - started)

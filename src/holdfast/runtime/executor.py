@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.domain import checkpoint as ckpt
 from holdfast.domain import decide, outage
-from holdfast.domain.checkpoint import Checkpoint, Verdict
+from holdfast.domain.checkpoint import RESTART, Checkpoint, Verdict
 from holdfast.domain.decide import Done, Failed, Snoozed
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.stages import misnamed
@@ -28,6 +28,7 @@ from holdfast.runtime.interrupts import is_from_signal
 
 log = logging.getLogger("holdfast.executor")
 
+UNDO_GONE, UNDO_UNKNOWN = "undo-gone", "undo-unknown"  # what a failure of a rollback is called
 REDECIDE_LIMIT = 50  # requests that may come between a stage's end and its commit
 
 
@@ -206,9 +207,12 @@ class Run(Holding):
         raise HoldfastError(f"task {self.task.id} was handed out with no stage left to run")
 
     async def backward(self) -> None:
-        self.align()
+        """The record goes on naming the stages that ran: those that are undone may have gone."""
+        asked_again = self.task.failure is not None and self.task.failure.error == UNDO_UNKNOWN
         while self.task.next_undo >= 0:
             stage = self.declared.stages[self.task.next_undo]
+            if stage.undo is None and (missing := self.missing_undo(stage, known=asked_again)):
+                return await self.suspend(missing)
             if self.executor.draining():
                 return await self.give_back("the worker stops", interrupted=False)
             outcome = await self.executor.attempts.undo(stage, self)
@@ -255,7 +259,7 @@ class Run(Holding):
         try:
             self.payload = self.declared.payload.decode(self.claimed.payload)
             if self.claimed.checkpoint is not None:
-                self.checkpoint = ckpt.decode(self.claimed.checkpoint)
+                self.checkpoint = self.versioned(ckpt.decode(self.claimed.checkpoint))
                 self.data = self.checkpoint.custom_data
             if self.claimed.data is not None and self.data_is_beside():
                 kept = msgspec.json.decode(self.claimed.data, type=dict[str, Any] | None)
@@ -266,6 +270,13 @@ class Run(Holding):
             return error
         return None
 
+    def versioned(self, found: Checkpoint) -> Checkpoint:
+        """One that was put back by hand may have no version: the next one must be above the
+        version that the store compares with."""
+        if found.version >= self.claimed.checkpoint_version:
+            return found
+        return msgspec.structs.replace(found, version=self.claimed.checkpoint_version)
+
     def data_is_beside(self) -> bool:
         """Beside the record, not in the checkpoint: in a rollback, and before the first one."""
         return self.task.status is Status.ROLLING_BACK or self.task.last_completed < 0
@@ -275,6 +286,40 @@ class Run(Holding):
             return True
         names = self.task.stages[: self.task.next_undo + 1]
         return self.declared.stage_names[: len(names)] == names
+
+    def missing_undo(self, stage: StageDef, *, known: bool) -> Failure | None:
+        """Return why a stage without an undo in the code is not passed over, or None.
+
+        A stage that has no record has not come to its end, and the code alone tells of it. Of a
+        record that does not say whether there was an undo, a person decides: asked for the
+        rollback again, it goes on without one.
+        """
+        kept = {one.index: one for one in self.claimed.stages}
+        last = kept.get(self.task.next_undo)
+        if last is None or last.undo is False or (last.undo is None and known):
+            return None
+        if last.undo:
+            said = (
+                f"stage {stage.name!r} had an undo when it ran, and the code has none: deploy it "
+                "and ask for the rollback again"
+            )
+            return self.stated_of(stage, UNDO_GONE, said)
+        silent = [
+            one.name
+            for one in self.declared.stages[: self.task.next_undo + 1]
+            if one.undo is None
+            and (of := kept.get(self.declared.stage_names.index(one.name)))
+            and of.undo is None
+        ]
+        said = (
+            f"the code has no undo for {', '.join(reversed(silent))}, and the record is too old to "
+            "say whether there was one: deploy it, or ask for the rollback again to go on without"
+        )
+        return self.stated_of(stage, UNDO_UNKNOWN, said)
+
+    def stated_of(self, stage: StageDef, error: str, message: str) -> Failure:
+        failure = self.stated(Kind.DEFINITION_CHANGED, message)
+        return msgspec.structs.replace(failure, stage=stage.name, error=error)
 
     def aligned(self, task: Task) -> Task:
         """Once it is known that they fit, the record follows the code's stages."""
@@ -297,7 +342,7 @@ class Run(Holding):
         elif verdict is Verdict.CHANGED:
             await self.suspend(self.stated(Kind.DEFINITION_CHANGED, why))
             return False
-        elif self.declared.suspend_on_invalid:
+        elif self.declared.checkpoints.on_invalid != RESTART:
             await self.suspend(self.stated(Kind.INVALID_CHECKPOINT, why))
             return False
         else:
@@ -309,13 +354,16 @@ class Run(Holding):
 
     def judge(self) -> tuple[Verdict, str]:
         if self.checkpoint is None:
-            return Verdict.INVALID, "there is none"
+            return Verdict.INVALID, "the checkpoint is gone"
         verdict, why = ckpt.judge(
             self.checkpoint,
             self.declared.stage_names,
             now=self.now,
-            ttl_seconds=self.executor.rules.checkpoint_ttl_seconds,
+            max_age_seconds=self.declared.checkpoints.max_age_seconds,
         )
+        index, last = self.checkpoint.last_completed_stage_index, self.task.last_completed
+        if verdict is Verdict.GOOD and index != last:
+            return Verdict.INVALID, f"it is of stage {index}, the record is at stage {last}"
         left = len(self.declared.stages) - self.checkpoint.last_completed_stage_index - 1
         if verdict is Verdict.GOOD and left == 0:
             return Verdict.CHANGED, "the code has no stage left to run behind the completed ones"
@@ -326,7 +374,9 @@ class Run(Holding):
     async def commit_stage(self, stage: StageDef, done: Done) -> None:
         before, now = self.checkpoint, self.now
         written = await self.commit(
-            lambda task: decide.stage_done(task, done, checkpoint=before, now=now)
+            lambda task: decide.stage_done(
+                task, done, checkpoint=before, now=now, policy=self.declared.checkpoints
+            )
         )
         self.checkpoint, self.data = written.checkpoint, done.data
         self.results[stage.name] = done.result

@@ -78,11 +78,15 @@ _DETAIL = {
     "lease": None,
     "stageNames": ["snapshot", "migrate"],
     "completed": ["snapshot"],
-    "stages": [{"name": "snapshot", "durationSeconds": 1.5, "run": 1, "result": "snap-1"}],
+    "stages": [
+        {"name": "snapshot", "durationSeconds": 1.5, "run": 1, "undo": True, "result": "snap-1"}
+    ],
     "progress": None,
     "result": None,
     "data": {"taken": True},
     "checkpoint": {"taken": True},
+    "checkpointInvalid": None,
+    "startsOver": False,
     "events": [_STARTED],
 }
 _CALL = {
@@ -154,7 +158,7 @@ IN: dict[str, dict[str, Any]] = {
         "payload": {"type": "object", "properties": {"version": {"type": "integer"}}},
     },
     "PlanView": _PLAN,
-    "PlanDetail": _PLAN,
+    "PlanDetail": _PLAN | {"startingOver": []},
     "PreviewView": {
         "total": 4,
         "waves": [
@@ -206,7 +210,12 @@ IN: dict[str, dict[str, Any]] = {
         "why": "the database is back",
         "error": None,
     },
-    "BulkPreviewView": {"matching": 250, "refusedNow": 1},
+    "BulkPreviewView": {
+        "matching": 250,
+        "refusedNow": 1,
+        "startsOver": 0,
+        "startingOver": [],
+    },
     "WorkerView": {"host": "host-1", "live": True, "seenSecondsAgo": 1.5, "slots": 128},
     "PoolView": {"wanted": 1, "limit": 32},
     "QueueView": {

@@ -186,6 +186,7 @@ class StageView(Answer):
     name: str
     duration_seconds: float
     run: int
+    undo: bool | None = Field(description="Whether it had one when it ran; null: not known")
     result: Any
 
 
@@ -218,6 +219,10 @@ class TaskDetail(TaskView):
     result: Any
     data: Any
     checkpoint: Any
+    checkpoint_invalid: str | None = Field(
+        description="Why it does not go on from its checkpoint, were it set going"
+    )
+    starts_over: bool = Field(description="Set going, it starts at its first stage, with new keys")
     events: list[dict[str, Any]]
 
 

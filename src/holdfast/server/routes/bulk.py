@@ -130,6 +130,8 @@ class BulkPreviewView(sc.Answer):
     matching: int
     more: bool = Field(description="Than were looked at")
     refused_now: int = Field(description="Of those looked at: they could not take the command")
+    starts_over: int = Field(description="Of those looked at: from their first stage on")
+    starting_over: list[str] = Field(description="Ids of the first of them")
     sample: list[SampleView]
 
 

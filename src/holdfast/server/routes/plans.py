@@ -14,7 +14,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import Field, StringConstraints
 
 from holdfast.app import plan_shapes as shapes
-from holdfast.app.plan_handle import info
+from holdfast.app.plan_handle import info, starting_over
 from holdfast.app.plans import Planned, PlanTerms
 from holdfast.app.sight import Sight
 from holdfast.domain.errors import InvalidPlan, PlanNotFound, StoreError
@@ -271,6 +271,9 @@ class PlanDetail(PlanView):
     halt_on: dict[str, Any] | None
     on_halt: OnHalt
     conflict: Conflict
+    starting_over: list[str] = Field(
+        description="Failed tasks that start at their first stage, with new keys, when retried"
+    )
 
 
 @router.get("/api/plans/{plan_id}", response_model=PlanDetail, **needs(Role.VIEWER, 404))
@@ -278,8 +281,11 @@ async def show_plan(plan_id: PlanInPath, service: ServiceOf, caller: CallerOf) -
     """How far each wave has got, and on which terms it runs."""
     plan = await visible_plan(service, caller, plan_id)
     told = info(plan, now=service.app.clock.now())
+    over = await starting_over(service.app, plan)
     return msgspec.to_builtins(
-        shapes.plan_shape(told, service.app.redactor) | shapes.terms_shape(plan)
+        shapes.plan_shape(told, service.app.redactor)
+        | shapes.terms_shape(plan)
+        | {"startingOver": over}
     )
 
 

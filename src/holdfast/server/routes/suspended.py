@@ -93,7 +93,7 @@ async def show_suspended(task_id: TaskId, service: ServiceOf, caller: CallerOf) 
     detail = await visible_detail(service, caller, task_id)
     if not detail.task.suspended:
         raise NotSuspended(task_id, detail.task.status)
-    return shapes.detail_shape(detail, service.app.redactor)
+    return shapes.detail_shape(detail, service.app.redactor, now=service.app.clock.now())
 
 
 class Resuming(sc.Sent):

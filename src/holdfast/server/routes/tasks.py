@@ -192,7 +192,7 @@ async def page_of(
 async def show_task(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
     """All that is kept of a task. Secrets are hidden."""
     detail = await visible_detail(service, caller, task_id)
-    return shapes.detail_shape(detail, service.app.redactor)
+    return shapes.detail_shape(detail, service.app.redactor, now=service.app.clock.now())
 
 
 class Why(sc.Answer):

@@ -159,6 +159,7 @@ class MemoryStore(Pruning, Operating, Measuring):
             data=bodies.data,
             stages=tuple(bodies.stages.values()),
             moved_on=moved_on,
+            checkpoint_version=bodies.checkpoint_version if bodies.checkpoint else 0,
         )
 
     async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:

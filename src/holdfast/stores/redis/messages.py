@@ -328,7 +328,7 @@ def claimed_of(task_id: str, told: Sequence[Any]) -> Claimed:
     fields, changes, until, newer_ran, bodies = told
     said = record.texts([*fields, *changes])
     task = record.decode(task_id, said, float(until))
-    payload, checkpoint, data, stages = [*bodies, None, None, None][:4]
+    payload, checkpoint, data, stages, version = [*bodies, None, None, None, None][:5]
     if payload is None:
         raise SerialisationError(f"task {task.id}: its payload is gone")
     return Claimed(
@@ -338,6 +338,7 @@ def claimed_of(task_id: str, told: Sequence[Any]) -> Claimed:
         data=small(said, "data", data),
         stages=record.decode_stages(stages or [], said),
         moved_on=newer_ran == b"1",
+        checkpoint_version=int(version) if checkpoint and version else 0,
     )
 
 

@@ -334,7 +334,8 @@ def lease_facts(task_id: str, lease_id: str) -> tuple[int, int]:
 def encode_stage(stage: StageRecord) -> tuple[str, str]:
     """The field and its value: a line of facts, then the result as it is."""
     facts = [stage.name, stage.duration_seconds, stage.run, stage.epoch]
-    return str(stage.index), f"{_json(facts)}\n{stage.result.decode()}"
+    result = codec.mark_undo(stage.result, stage.undo)
+    return str(stage.index), f"{_json(facts)}\n{result.decode()}"
 
 
 def decode_stages(pairs: list[bytes], fields: Mapping[str, str]) -> tuple[StageRecord, ...]:
@@ -354,6 +355,7 @@ def decode_stage(index: bytes, body: bytes) -> StageRecord:
     facts, _, result = body.partition(b"\n")
     try:
         name, duration, run, epoch = _decode_facts(facts)
+        result, undo = codec.read_undo(result)
         return StageRecord(
             index=int(index),
             name=name,
@@ -361,6 +363,7 @@ def decode_stage(index: bytes, body: bytes) -> StageRecord:
             duration_seconds=duration,
             run=run,
             epoch=epoch,
+            undo=undo,
         )
     except (ValueError, msgspec.DecodeError) as error:
         raise SerialisationError(f"stage {index!r} cannot be read: {error}") from error

@@ -148,7 +148,8 @@ def _write_bodies(txn: Txn, row: Standing, write: Write) -> None:
     left = left_result = outcome = kept = None
     size = 0
     if stage is not None:
-        left, left_result, size = short_stage(stage), stage.result.decode(), len(stage.result)
+        marked = codec.mark_undo(stage.result, stage.undo)
+        left, left_result, size = short_stage(stage), marked.decode(), len(marked)
     if result is not None:
         outcome, size = result.decode(), size + len(result)
     if data is not None:

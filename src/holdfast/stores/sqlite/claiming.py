@@ -132,6 +132,7 @@ def _with_bodies(txn: Txn, task: Task, payload: str, newer_ran: bool) -> Claimed
         data=bodies.data,
         stages=bodies.stages,
         moved_on=newer_ran,
+        checkpoint_version=checkpoint[1] if checkpoint else 0,
     )
 
 

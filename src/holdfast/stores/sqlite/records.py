@@ -216,9 +216,10 @@ def bodies_of(rows: Iterable[tuple[str | None, ...]]) -> Bodies:
     for stage, result, outcome, data in rows:
         if stage is not None:
             index, name, seconds, run, epoch = msgspec.json.decode(stage)
+            body, undo = codec.read_undo((result or "").encode())
             stages[index] = StageRecord(
-                index=index, name=name, result=(result or "").encode(),
-                duration_seconds=seconds, run=run, epoch=epoch,
+                index=index, name=name, result=body,
+                duration_seconds=seconds, run=run, epoch=epoch, undo=undo,
             )  # fmt: skip
         found, kept = outcome or found, data or kept
     return Bodies(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from holdfast.domain import checkpoint as ckpt
 from holdfast.domain import decide
@@ -143,6 +144,40 @@ class Checkpoints(Contract):
         await hands.ask(Command.PAUSE, task)
         await hands.refused(late)
         assert await hands.store.checkpoint(task.id) is None
+
+    async def test_a_claim_tells_the_version_that_the_next_checkpoint_must_be_above(
+        self, hands: Hands
+    ) -> None:
+        task = await hands.finish_stage(await hands.finish_stage(await hands.start()))
+        saved = await hands.store.checkpoint(task.id)
+        assert saved is not None
+        await hands.give_back(task)
+        (claimed,) = await hands.claim()
+        assert claimed.checkpoint_version == saved.version == 2
+
+    async def test_a_first_claim_has_no_version_of_a_checkpoint(self, hands: Hands) -> None:
+        await hands.submit()
+        (claimed,) = await hands.claim()
+        assert (claimed.checkpoint, claimed.checkpoint_version) == (None, 0)
+
+    @pytest.mark.parametrize("undo", [True, False, None])
+    @pytest.mark.parametrize("stages", [("only",), ("one", "two")])
+    async def test_a_stage_keeps_whether_it_had_an_undo(
+        self, hands: Hands, undo: bool | None, stages: tuple[str, ...]
+    ) -> None:
+        task = await hands.start(stages=stages)
+        for _ in stages:
+            done = await hands.done(task, {"of": task.at_stage})
+            assert done.stage is not None
+            stage = msgspec.structs.replace(done.stage, undo=undo)
+            task = await hands.commit(msgspec.structs.replace(done, stage=stage))
+        detail = await hands.detail(task)
+        assert [stage.undo for stage in detail.stages] == [undo] * len(stages)
+        results = [msgspec.json.decode(stage.result) for stage in detail.stages]
+        assert results == [{"of": name} for name in stages]
+        await hands.ask(Command.ROLLBACK, task)
+        (claimed,) = await hands.claim()
+        assert claimed.stages == detail.stages
 
 
 class Results(Contract):

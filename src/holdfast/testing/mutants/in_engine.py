@@ -255,3 +255,21 @@ def row_of_outages_begins_anew(_: Real, *__: Any, now: float) -> Any:
 def outages_are_failures(_: Real, __: Any) -> bool:
     """An outage uses up the tries of its stage."""
     return False
+
+
+@mutant(Run, "missing_undo")
+def vanished_undo_passed_over(*_: Any, **__: Any) -> None:
+    """A rollback passes over a stage whose undo is gone from the code."""
+
+
+@mutant(Run, "restored")
+async def starts_over_unasked(real: Real, run: Run) -> bool:
+    """A checkpoint that is no good is discarded, whatever the type says."""
+    checkpoints = run.declared.checkpoints
+    run.declared.checkpoints = ckpt.Policy(
+        on_invalid=ckpt.RESTART, max_age_seconds=checkpoints.max_age_seconds
+    )
+    try:
+        return bool(await real(run))
+    finally:
+        run.declared.checkpoints = checkpoints

@@ -77,7 +77,14 @@ class Actor(Process, ABC):
             stage_timeout=9000,
             payload_limit=1024 * 1024,
         )
-        code = Code(self, world.ledger, world.trouble, self.crash, world.draw_deploy(name))
+        code = Code(
+            self,
+            world.ledger,
+            world.trouble,
+            self.crash,
+            deploy=world.draw_deploy(name),
+            max_age_seconds=world.profile.checkpoint_ttl_seconds,
+        )
         self.types: list[Submittable[Order, Made]] = [
             code.declare(self.app, shape) for shape in shapes
         ]

@@ -76,6 +76,7 @@ class Book:
     keys: dict[tuple[str | None, str], str] = field(default_factory=dict)
     completed: set[tuple[str, int, str]] = field(default_factory=set)
     undone: set[tuple[str, int, str]] = field(default_factory=set)
+    undoable: set[tuple[str, int, str]] = field(default_factory=set)  # committed with an undo
     invocations: dict[tuple[str, int], Invocation] = field(default_factory=dict)  # key, fence
     holders: dict[int, Invocation] = field(default_factory=dict)  # per fence, its last call
     begun: dict[tuple[str, int], set[str]] = field(default_factory=lambda: defaultdict(set))

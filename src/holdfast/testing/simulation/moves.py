@@ -9,7 +9,7 @@ from holdfast.domain.outage import OUTAGES
 from holdfast.domain.state import HOLDER, OPERATOR, SETTLED, TABLE, Command, Status
 from holdfast.domain.task import Kind, Task
 from holdfast.testing.simulation.book import Book, Breach, Move
-from holdfast.testing.simulation.deploys import CHANGING
+from holdfast.testing.simulation.deploys import CHANGING, RESTARTING
 
 # The last event of a step says which command made it.
 COMMANDS: Mapping[type[ev.Event], Command] = {
@@ -71,6 +71,8 @@ def check(book: Book, move: Move) -> Iterator[Breach]:
                 yield from _completed(book, before, after, event)
             case ev.StageUndone():
                 yield from _undone(book, before, after, event)
+            case ev.CheckpointDiscarded() if after.type not in RESTARTING:
+                yield "C4", f"it starts over, but nobody declared so: {event.reason}"
             case ev.TaskRollingBack():
                 yield from _rolls_back_all(book, after)
             case ev.TaskRolledBack():
@@ -200,6 +202,8 @@ def _undone(book: Book, before: Task, after: Task, event: ev.StageUndone) -> Ite
     if done in book.undone:
         yield "I6", f"stage {event.stage} of epoch {after.epoch} was undone twice"
     book.undone.add(done)
+    if done in book.undoable and not event.had_undo:
+        yield "S8", f"{event.stage} had an undo when it was committed, and was passed over"
     run = book.invocations.get((f"{after.id}/{after.epoch}/{event.stage}/undo", before.fence))
     if event.had_undo and (run is None or run.returned is None):
         yield "I6", f"the undo of {event.stage} was committed, but its call has not returned"

@@ -192,6 +192,7 @@ def _rightly_written(
         yield "I3", "a holder's write was decided over another record than the stored one"
     if transition.not_if_moved_on and _moved_on(book, before):
         yield "P7", "it was set going although newer work has run for its tenant"
+    _note_undo(book, transition)
     if transition.lease is not None:
         book.held_at[before.fence] = transition.after.version
     after = move.after
@@ -211,6 +212,12 @@ def _rightly_written(
         if after.due is None or abs(after.due - due) > SECOND:
             yield "L2", f"it is due at {after.due}, not in {transition.delay_seconds} s"
     yield from _bodies(store, transition, after)
+
+
+def _note_undo(book: Book, transition: Transition) -> None:
+    stage, after = transition.stage, transition.after
+    if stage is not None and stage.undo:
+        book.undoable.add((after.id, after.epoch, stage.name))
 
 
 def _bodies(store: WatchedStore, transition: Transition, after: Task) -> Iterator[Breach]:

@@ -18,7 +18,7 @@ from holdfast.domain.outage import OUTAGES
 from holdfast.runtime.threads import _until_done
 from holdfast.runtime.timing import sleep
 from holdfast.testing.simulation.book import Invocation
-from holdfast.testing.simulation.deploys import stage_names
+from holdfast.testing.simulation.deploys import RESTARTING, has_undo, stage_names
 from holdfast.testing.simulation.ledger import Ledger
 from holdfast.testing.simulation.loop import Process
 from holdfast.testing.simulation.watched import STAGE_TIMEOUT_SECONDS
@@ -48,6 +48,10 @@ class Shape:
     plain: bool = False
     undo: bool = True
     rare: bool = False  # not every worker knows it
+
+    @property
+    def restarts(self) -> bool:
+        return self.name in RESTARTING
 
 
 SHAPES = (
@@ -100,13 +104,16 @@ class Code:
         ledger: Ledger,
         trouble: Trouble,
         crash: Callable[[], None],
+        *,
         deploy: int = 0,
+        max_age_seconds: float = 7 * 86_400.0,
     ) -> None:
         self._process = process
         self._ledger = ledger
         self._trouble = trouble
         self._crash = crash
         self._deploy = deploy
+        self._max_age = max_age_seconds
 
     def declare(self, app: Holdfast, shape: Shape) -> Submittable[Order, Made]:
         if shape.stages == 1:
@@ -127,13 +134,15 @@ class Code:
             retry=RETRY,
             hold=shape.hold is not False,
             queue=shape.queue,
+            on_invalid="restart" if shape.restarts else "suspend",
+            **({"checkpoint_max_age": self._max_age} if shape.restarts else {}),
             **({"keep": shape.keep} if shape.keep else {}),
         )
         before: list[Stage[Order, Made]] = []
         for name in stage_names(shape.name, shape.stages, self._deploy):
             call = self._plain(undo=False) if shape.plain else self._stage(before, undo=False)
             stage = flow.stage(name=name, timeout=STAGE_TIMEOUT_SECONDS)(call)
-            if shape.undo and name != "s3":
+            if shape.undo and has_undo(shape.name, name, self._deploy):
                 stage.undo(self._plain(undo=True) if shape.plain else self._stage([], undo=True))
             before = [*before, stage]
         return flow

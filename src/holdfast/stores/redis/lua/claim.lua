@@ -15,7 +15,8 @@ local fence = tonumber(call('HGET', K.meta, 'fence') or '0')
 local function bodies(id, has_run)
   local found = {try('GET', K.payload(id))}
   if has_run then
-    add(found, try('GET', K.ckpt(id)), try('GET', K.data(id)), try('HGETALL', K.stages(id)))
+    add(found, try('GET', K.ckpt(id)), try('GET', K.data(id)), try('HGETALL', K.stages(id)),
+      try('HGET', K.ckpt_meta(id), 'version'))
   end
   for _, body in ipairs(found) do
     if type(body) == 'table' and body.err then return nil end

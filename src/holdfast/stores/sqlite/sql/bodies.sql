@@ -9,7 +9,7 @@ SELECT value ->> 0, value ->> 1, value ->> 2 FROM jsonb_each(?) WHERE true
 ON CONFLICT (n) DO UPDATE SET version = excluded.version, body = excluded.body;
 
 -- name: checkpoint_get
-SELECT body FROM checkpoints WHERE n = ?;
+SELECT body, version FROM checkpoints WHERE n = ?;
 
 -- name: checkpoint_settled
 UPDATE checkpoints SET settled_at = e.value ->> 1
