@@ -257,7 +257,7 @@ def outages_are_failures(_: Real, __: Any) -> bool:
     return False
 
 
-@mutant(Run, "missing_undo")
+@mutant(Run, "missing_undo", seed=60)
 def vanished_undo_passed_over(*_: Any, **__: Any) -> None:
     """A rollback passes over a stage whose undo is gone from the code."""
 
