@@ -217,6 +217,7 @@ class World(Running):
             "MONGODB_URL": f"{self.mongo.url}/{self.name}",
             "NO_PROXY": "127.0.0.1",
             "PYTHONDONTWRITEBYTECODE": "1",
+            "HOLDFAST_STOP_DELAY": "0",
         }
         return usual | self._given
 

@@ -151,6 +151,7 @@ def serving(place: Place, *, workers: int = 0) -> Iterator[Serving]:
             "HOLDFAST_STORE": place.url,
             "HOLDFAST_TOKENS": str(path),
             "HOLDFAST_LOG": "json",
+            "HOLDFAST_STOP_DELAY": "0",
         }
         command = [str(PYTHON), "-m", "holdfast", "serve", APP, "--no-workers", "--port", "0"]
         if workers:

@@ -116,6 +116,7 @@ def main() -> int:
         environment |= {"OPENAI_BASE_URL": f"{endpoint}/v1", "OPENAI_API_KEY": KEY}
         environment.setdefault("HOLDFAST_STORE", f"sqlite:///{folder / 'tasks.db'}")
         environment.setdefault("ANSWER_BACKOFF", "1s")
+        environment.setdefault("HOLDFAST_STOP_DELAY", "0")
         command = ["-m", "holdfast", "serve", "app:app", "--port", "0"]
         service = stack.enter_context(listening(command, environment, folder / "service.log"))
         [token] = re.findall(r"hf_\S+", (folder / "service.log").read_text())

@@ -40,6 +40,7 @@ HIDDEN = "…"  # what an error shows of those
 
 log = logging.getLogger("holdfast.settings")
 
+_HOST = re.compile(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 _NUMBER = re.compile("-?[0-9]{1,15}")
 
 
@@ -119,6 +120,8 @@ class Settings(BaseSettings):
     tokens: Path | None = None  # the file of `holdfast tokens`
     rate_limit: float = Field(default=2000.0, gt=0)  # requests a second of one token
     body_limit: int = Field(default=8 * 1024 * 1024, ge=1024)  # bytes of a request
+    hosts: Words = ()  # names that a Host header may have; *.example.com for all below it
+    stop_delay: Duration = Field(default=5.0, ge=0, le=600)  # from SIGTERM until it stops
     wait_limit: int = Field(default=400, ge=1)  # requests of one token that wait for results
     connection_limit: int = Field(default=2000, ge=16, le=30_000)  # of one process
     address_limit: int | None = Field(default=None, ge=1)  # of one address; None: a quarter
@@ -162,6 +165,15 @@ class Settings(BaseSettings):
                     f"{written!r} is no address or network such as 10.0.0.0/8"
                 ) from error
         return value
+
+    @field_validator("hosts")
+    @classmethod
+    def _hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        found = tuple(word.lower().removesuffix(".") for word in value)
+        for word in found:
+            if _HOST.fullmatch(word) is None and not _is_address(word):
+                raise ValueError(f"{word!r} is no host such as api.example.com or *.example.com")
+        return tuple(word.strip("[]") for word in found)
 
     @field_validator("backlog")
     @classmethod
@@ -248,6 +260,14 @@ _misspelt: set[str] = set()  # those that were named
 def _meant(name: str, known: Iterable[str], prefix: str = "") -> str:
     close = get_close_matches(name, known, n=1)
     return f"; did you mean {prefix}{close[0]}?" if close else ""
+
+
+def _is_address(word: str) -> bool:
+    try:
+        ipaddress.ip_address(word.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 def _named(kind: str, value: str) -> str:

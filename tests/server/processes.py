@@ -97,6 +97,7 @@ class Serving:
         self.store = f"sqlite:///{folder}/tasks.db"
         env = {name: v for name, v in os.environ.items() if not name.startswith("HOLDFAST_")}
         ours = {"HOLDFAST_STORE": self.store, "PYTHONDONTWRITEBYTECODE": "1"}
+        ours["HOLDFAST_STOP_DELAY"] = "0"
         with (folder / "err").open("wb") as err:
             self._popen = subprocess.Popen(
                 [

@@ -146,6 +146,25 @@ def on_signals() -> tuple[asyncio.Event, asyncio.Event]:
     return asked, urged
 
 
+def on_signals_with_delay(
+    *, at_once: bool = False
+) -> tuple[asyncio.Event, asyncio.Event, asyncio.Event]:
+    """Set by the first SIGTERM, by the second signal, and by the third. The first SIGINT counts as
+    two, and so does the first SIGTERM if it is to be obeyed ``at_once``."""
+    told, asked, urged = (asyncio.Event() for _ in range(3))
+
+    def stop(number: int) -> None:
+        if asked.is_set():
+            urged.set()
+        elif told.is_set() or at_once or number == signal.SIGINT:
+            asked.set()
+        told.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop, number)
+    return told, asked, urged
+
+
 def run(work: Coroutine[Any, Any, None]) -> None:
     """Run until the work is done. An exit or interrupt that a task of a stage raises would end the
     loop; it is that stage's failure, and the loop goes on."""

@@ -9,6 +9,7 @@ import logging
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +17,7 @@ import typer
 
 from holdfast.app import Holdfast
 from holdfast.cli import options as opt
-from holdfast.cli.crew import Crew, log_for, on_signals, run
+from holdfast.cli.crew import Crew, log_for, on_signals_with_delay, run
 from holdfast.cli.exits import Exit
 from holdfast.cli.files import raise_file_limit
 from holdfast.cli.installed import check_server
@@ -81,9 +82,10 @@ def serve(
     """Serve the HTTP API, and run workers, until SIGTERM or SIGINT.
 
     Needs `pip install 'holdfast-engine[server]'`. Without tokens (`holdfast tokens`,
-    HOLDFAST_TOKENS) only a loopback address is served, and a one-time token is printed. The first
-    signal lets requests and stages finish, the second does not. Exit code 70: as of `holdfast
-    worker`.
+    HOLDFAST_TOKENS) only a loopback address is served, and a one-time token is printed. SIGTERM
+    makes /readyz say so for HOLDFAST_STOP_DELAY, and then lets requests and stages finish; SIGINT,
+    or a second signal, ends that delay. The next signal finishes nothing. Exit code 70: as of
+    `holdfast worker`.
     """
     check_server()
     url = given_store(context)
@@ -142,7 +144,8 @@ async def _run(
 ) -> None:
     from holdfast.server.serve import answer
 
-    asked, urged = on_signals()
+    told, asked, urged = on_signals_with_delay(at_once=wanted.tethered)
+    leaving = asyncio.create_task(_leave(service, told, asked))
     if wanted.tethered:
         tie(asked, within_seconds=service.settings.drain + STOP_SECONDS)
     async with service.beside():
@@ -158,7 +161,22 @@ async def _run(
             await crew.drain(urged)
             await closing
             hurrying.cancel()
+            leaving.cancel()
     log.info("the service has stopped")
+
+
+async def _leave(service: Service, told: asyncio.Event, asked: asyncio.Event) -> None:
+    """Say that the service is about to stop, and go on for a while: whoever sends it requests needs
+    that time to send them elsewhere."""
+    await told.wait()
+    service.leaving.set()
+    seconds = service.settings.stop_delay
+    if seconds and not asked.is_set():
+        log.info("the service stops in %g s; a second signal stops it at once", seconds)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await asked.wait()
+    asked.set()
 
 
 async def _hurry(pool: Pool, urged: asyncio.Event) -> None:

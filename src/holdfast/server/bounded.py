@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from holdfast.server import problems
 from holdfast.server.connections import Place
-from holdfast.server.edge import REFUSAL
+from holdfast.server.edge import REFUSAL, TARGET
 from holdfast.server.lines import Lines
 from holdfast.server.routing import HEADERS
 from holdfast.server.serve import (
@@ -35,11 +35,21 @@ class _TooLong(Exception):
     """Raised within the parser, which stops at it."""
 
 
+def _authority(target: bytes) -> bytes | None:
+    """The host and port of ``http://host:port/path``; None: the target has none, as ``*``."""
+    _, scheme, rest = target.partition(b"://")
+    return rest.partition(b"/")[0].partition(b"?")[0] if scheme else None
+
+
 class BoundedHttp(HttpToolsProtocol):
-    def __init__(self, *args: Any, place: Place, lines: Lines, **options: Any) -> None:
+    def __init__(
+        self, *args: Any, place: Place, lines: Lines, leaving: asyncio.Event, **options: Any
+    ) -> None:
+        """``leaving``: set when the service is about to stop."""
         super().__init__(*args, **options)
         self._place = place
         self._lines = lines
+        self._leaving = leaving
         self._named_bytes = 0  # of the address, the headers and the trailers of one request
         self._bare_bytes = 0  # since the last piece of a body, or the end of a head
         self._is_in_head = True
@@ -101,8 +111,9 @@ class BoundedHttp(HttpToolsProtocol):
     def _note(self, reason: str, error: Exception | None = None) -> None:
         """Write down what came; the parser's errors have names of their own, and nothing of it."""
         host = self.client[0] if self.client else ""
-        said = f"{reason} ({type(error).__name__})" if error is not None else reason
-        self._lines.say(logging.WARNING, "a request from %s: %s", host, said, of=host)
+        kind = type(error).__name__ if error is not None else "none"
+        says = f"a request from %s: {reason} (error of the parser: %s)"
+        self._lines.say(logging.WARNING, says, host, kind, of=host)
 
     @property
     def _is_answering(self) -> bool:
@@ -134,9 +145,12 @@ class BoundedHttp(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._is_in_head, self._bare_bytes = False, 0
         self._waits_for = ARRIVE_SECONDS
+        if not self.url.startswith(b"/"):
+            self.scope[TARGET] = _authority(self.url)  # type: ignore[literal-required]
         super().on_headers_complete()
         self._place.begin()
-        if self._place.refusal is not None or self.parser.should_upgrade():
+        is_reserved = self._place.refusal is not None
+        if is_reserved or self._leaving.is_set() or self.parser.should_upgrade():
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
@@ -173,6 +187,11 @@ class BoundedHttp(HttpToolsProtocol):
             self.transport.close()
 
     # -- what goes
+
+    def close_after_answer(self) -> None:
+        """Say in the answer that is under way, if one is, that its connection is closed then."""
+        if self._is_answering:
+            self.cycle.keep_alive = False
 
     def pause_writing(self) -> None:
         super().pause_writing()

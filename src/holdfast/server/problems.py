@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from holdfast.domain import errors as err
 from holdfast.domain.errors import HoldfastError, InvalidInput
 from holdfast.server.access import Forbidden, TooManyRequests, Unauthenticated
+from holdfast.server.hosts import WrongHost
 from holdfast.server.lines import Lines
 
 MEDIA_TYPE = "application/problem+json"
@@ -123,6 +124,7 @@ class Problem(BaseModel):
 
 
 _STATUSES: tuple[tuple[type[HoldfastError], int], ...] = (
+    (WrongHost, 400),
     (Unauthenticated, 401),
     (Forbidden, 403),
     (TooManyRequests, 429),

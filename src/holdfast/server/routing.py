@@ -77,12 +77,13 @@ class StrictRoute(APIRoute):
                 strict.large, limit = large, service.settings.body_limit
                 strict.limit_bytes = limit if large is not None else min(limit, SMALL_BYTES)
                 response = await inner(strict)
-            except ClientDisconnect:
-                response = Response(status_code=499)  # nobody reads it
             except Exception as error:
                 raised = _unwrapped(error)
-                await service.heard(request, raised)
-                response = problems.problem(raised, request)
+                if isinstance(raised, ClientDisconnect):
+                    response = Response(status_code=499)  # nobody reads it
+                else:
+                    await service.heard(request, raised)
+                    response = problems.problem(raised, request)
             response.raw_headers.extend(STYLED if response.media_type == SVG else HEADERS)
             service.metrics.http(
                 request.method, path, response.status_code, time.perf_counter() - started

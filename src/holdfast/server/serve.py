@@ -127,24 +127,35 @@ async def answer(
     on_listening: Callable[[], None],
 ) -> None:
     """Until ``asked``: then those who wait for long are answered, nobody new is let in, and what is
-    under way is finished. ``urged``: not even that."""
+    under way is finished. ``urged``: not even that. From the moment when the service is leaving,
+    every answer closes its connection."""
     if service.connection_limit < (wanted := service.settings.connection_limit):
         says = "%d connections instead of %d: half of the files that this process may open"
         log.warning(says, service.connection_limit, wanted)
     server = _Server(_config(service), service, on_listening)
     serving = asyncio.create_task(server.serve(sockets=[bound]))
+    leaving = asyncio.create_task(_leave(service, server))
     stopping = asyncio.create_task(_stop(service, server, asked, urged))
     try:
         await serving
     finally:
+        leaving.cancel()
         stopping.cancel()
         service.stopping.set()
+
+
+async def _leave(service: Service, server: _Server) -> None:
+    await service.leaving.wait()
+    for connection in list(server.server_state.connections):
+        if close := getattr(connection, "close_after_answer", None):
+            close()
 
 
 async def _stop(
     service: Service, server: _Server, asked: asyncio.Event, urged: asyncio.Event
 ) -> None:
     await asked.wait()
+    service.leaving.set()
     service.stopping.set()
     server.should_exit = True
     await urged.wait()
@@ -153,7 +164,7 @@ async def _stop(
 
 def _config(service: Service) -> Config:
     return Config(
-        Edge(bare_api(service, None), requests_max=service.connection_limit),
+        Edge(bare_api(service, None), service),
         http=_protocol() or "h11",
         ws="none",
         lifespan="off",  # the service is opened before and closed after
@@ -202,6 +213,7 @@ class _Server(uvicorn.Server):
                 app_state={},
                 place=place,
                 lines=lines,
+                leaving=self._service.leaving,
             )
             return made
 

@@ -93,6 +93,7 @@ class Service:
             app.settings.redact, app.settings.redact_patterns, usual=False
         )
         self.pool = pool or Pool()
+        self.leaving = asyncio.Event()  # readiness says so, and connections are told to close
         self.stopping = asyncio.Event()  # those who wait for something long are answered now
         self._given = tk.Tokens(tokens)
         self._file = tk.TokenFile(app.settings.tokens) if app.settings.tokens else None

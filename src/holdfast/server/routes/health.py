@@ -32,7 +32,7 @@ class Ready(BaseModel):
     durable: bool = Field(description="False: what is accepted does not survive this process")
     degraded: bool = Field(description="True: on memory, because the store was out of reach")
     consuming: bool = Field(description="True: some live worker takes tasks")
-    stopping: bool
+    stopping: bool = Field(description="True: send no more requests to this process")
 
 
 @router.get("/livez", response_model=Live, **needs(None))
@@ -47,7 +47,7 @@ async def readyz(service: ServiceOf, response: Response) -> Ready:
     reachable, consuming = await service.looks.at(
         "ready", lambda: _looked(service), fresh_seconds=FRESH_SECONDS
     )
-    stopping = service.stopping.is_set()
+    stopping = service.leaving.is_set() or service.stopping.is_set()
     ready = reachable and not stopping
     response.status_code = 200 if ready else 503
     store = service.app.store
