@@ -5,6 +5,7 @@ import logging
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -223,3 +224,23 @@ def save_in_vain(server: RedisServer) -> None:
 def clear(folder: Path) -> None:
     (folder / "file").unlink()
     folder.rmdir()
+
+
+async def test_pruning_what_is_still_kept_makes_room_as_the_runbook_says(
+    bench: Bench, server: RedisServer
+) -> None:
+    hands = bench.hands
+    for _ in range(20):
+        await hands.submit(payload=LARGE)
+    for claimed in await hands.claim():
+        await hands.complete(claimed.task)
+    fill(server)
+    await assert_full(bench)
+    asked: dict[str, Any] = {"older_than_seconds": 0.0, "limit": 100, "dry_run": False}
+    bench.clock.advance(1)
+    assert await bench.store.prune(Kept.TASKS, **asked) == 0
+    await assert_full(bench)
+    assert await bench.store.prune(Kept.TASKS, **asked, ignore_keep=True) == 20
+    [inserted] = await hands.insert(hands.submission(payload=LARGE))
+    assert isinstance(inserted, Inserted)
+    assert await bench.store.doctor(fix=False, limit=10) == []

@@ -1,11 +1,13 @@
 """A full disk refuses; it loses nothing, and work goes on when there is room."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast.domain.errors import StoreFull
 from holdfast.domain.state import Status
+from holdfast.ports import Kept
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.sqlite.txn import Txn
 from holdfast.testing.clock import ManualClock
@@ -25,6 +27,13 @@ async def set_room(store: SqliteStore, pages: int) -> None:
         txn.db.pragma("max_page_count", txn.db.pragma("page_count") + pages)
 
     await store._writer.do(limit)
+
+
+async def pages_of(store: SqliteStore) -> int:
+    def count(txn: Txn) -> int:
+        return int(txn.db.pragma("page_count"))
+
+    return await store._writer.do(count)
 
 
 async def test_a_full_file_refuses_submits_and_loses_nothing(path: Path) -> None:
@@ -57,3 +66,25 @@ async def test_a_file_that_may_not_grow_is_full(path: Path) -> None:
     assert said[0].startswith("full after ")
     assert said[0].endswith(": store-full")
     assert said[1:] == ["True", "True"]
+
+
+async def test_pruning_what_is_still_kept_makes_room_and_gives_it_back(path: Path) -> None:
+    """As the runbook says for a full store: with some room for the moment, as to delete takes room,
+    too. Then the file is smaller, not only emptier."""
+    clock = ManualClock()
+    async with opened(path, clock) as store:
+        hands = Hands(store, clock)
+        for _ in range(50):
+            await hands.complete(await hands.start(payload="x" * 20_000))
+        await set_room(store, 1)
+        with pytest.raises(StoreFull):
+            await hands.submit(payload="x" * 20_000)
+        full_pages = await pages_of(store)
+        clock.advance(60)
+        asked: dict[str, Any] = {"older_than_seconds": 1.0, "limit": 100, "dry_run": False}
+        assert await store.prune(Kept.TASKS, **asked) == 0
+        await set_room(store, 100)
+        assert await store.prune(Kept.TASKS, **asked, ignore_keep=True) == 50
+        assert await pages_of(store) < full_pages / 2
+        await hands.submit(payload="x" * 20_000)
+        assert await store.doctor(fix=False, limit=10) == []

@@ -392,6 +392,19 @@ def test_a_dry_run_counts_and_deletes_nothing(world: World) -> None:
     assert world.json(*args)["pruned"] == {Kept.AUDIT: 1}
 
 
+def test_prune_goes_below_keep_only_when_told_to_and_says_so(world: World) -> None:
+    world.work_until_rested(world.send(), world.send())
+    args = ("prune", "--kind", "tasks", "--older-than", "0s")
+    assert world.json(*args)["pruned"] == {Kept.TASKS: 0}
+    counted = world.json(*args, "--ignore-keep", "--dry-run")
+    assert (counted["pruned"], counted["ignoreKeep"]) == ({Kept.TASKS: 2}, True)
+    assert world.json("audit")["entries"][0]["after"] == "older than 0s: tasks 0"
+    assert world.json(*args, "--ignore-keep")["pruned"] == {Kept.TASKS: 2}
+    assert world.json("audit")["entries"][0]["after"] == "older than 0s, ignoring keep: tasks 2"
+    assert world.json("tasks", "list")["tasks"] == []
+    assert "whatever their own keep" in world.cli(*args, "--ignore-keep").stderr
+
+
 def test_the_audit_is_pruned_only_by_name_and_never_without_a_trace(world: World) -> None:
     world.cli("tasks", "pause", world.upgrade(tenant="t-1"))
     world.json("prune", "--older-than", "0s", "--dry-run")

@@ -27,7 +27,9 @@ def terminal() -> Iterator[tuple[int, int]]:
 
 
 def run_at(theirs: int, world: World, *args: str) -> subprocess.CompletedProcess[bytes]:
-    small_batches = "import holdfast.cli.prune as p; p.BATCH = 1; from holdfast_command import main"
+    small_batches = (
+        "import holdfast.app.pruning as p; p.BATCH = 1; from holdfast_command import main"
+    )
     try:
         return subprocess.run(
             [sys.executable, "-c", f"{small_batches}; main()", "--store", world.url, *args],

@@ -306,3 +306,38 @@ async def test_a_skipped_tenants_task_is_cancelled_whatever_comes_next(
     await bench.start("second", works=False)
     assert await bench.until_rests() in (P.CANCELLED, P.ROLLED_BACK)
     assert bench.statuses() == [S.CANCELLED]
+
+
+async def test_a_running_plan_is_rolled_back_with_one_command(bench: Bench) -> None:
+    """What runs ends its stage and stops; then all is undone, and nothing more was let go."""
+    await bench.start("a")
+    [gate] = bench.stand("t3")
+    plan = await bench.plan("t1", "t2", "t3", "t4", "t5", max_concurrency=1)
+    await bench.reached(gate)
+    assert (await plan.info()).status is P.RUNNING
+    await plan.rollback("version 7 is broken")
+    await bench.clock.elapse(5)
+    assert (await plan.info()).status is P.ROLLING_BACK
+    assert bench.statuses()[:3] == [S.COMPLETED, S.COMPLETED, S.RUNNING], "it is in its stage"
+    assert bench.undone == []
+    gate.open()
+    assert await bench.until_rests() is P.ROLLED_BACK
+    assert bench.statuses() == [S.ROLLED_BACK] * 3 + [S.CANCELLED] * 2
+    assert bench.undone == ["t3", "t2", "t1"]
+    assert {"t4", "t5"}.isdisjoint(bench.ran)
+
+
+async def test_one_wave_of_a_running_plan_is_rolled_back_and_the_rest_goes_on_when_asked(
+    bench: Bench,
+) -> None:
+    await bench.start("a")
+    [gate] = bench.stand("t2")
+    plan = await bench.plan("t1", "t2", "t3", waves=("1", "100%"), max_concurrency=1)
+    await bench.reached(gate)
+    await plan.rollback(wave=2)
+    gate.open()
+    assert await bench.until_rests() is P.ROLLED_BACK
+    assert bench.statuses()[0] is S.COMPLETED
+    assert bench.undone == ["t2"]
+    await plan.retry()
+    assert await bench.until_rests() is P.COMPLETED

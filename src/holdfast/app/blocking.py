@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from holdfast.app.control import Control
 from holdfast.app.query import Query
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from holdfast.app.core import Holdfast
     from holdfast.app.declare import Submittable
     from holdfast.app.handle import Handle, Info
+    from holdfast.app.pruning import Pruned, PruneTerms
     from holdfast.domain.envelope import TaskEnvelope
     from holdfast.domain.state import Status
+    from holdfast.ports import Kept
     from holdfast.ports.backup import Copy
 
 T = TypeVar("T")
@@ -122,6 +124,10 @@ class Blocking:
     def backup(self, target: str | os.PathLike[str]) -> Copy:
         """Copy an SQLite store into a new file, as it is now, while everything goes on."""
         return self.call(self._app.backup(target))
+
+    def prune(self, *kinds: Kept | str, **terms: Unpack[PruneTerms]) -> Pruned:
+        """Delete what has ended, or count it (see ``Holdfast.prune``)."""
+        return self.call(self._app.prune(*kinds, **terms))
 
     @property
     def control(self) -> BlockingControl:

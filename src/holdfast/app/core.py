@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from holdfast.app import bulk_rounds, chat, declare, deliveries, hooks
+from holdfast.app import bulk_rounds, chat, declare, deliveries, hooks, pruning
 from holdfast.app.backup import back_up
 from holdfast.app.bulk import Bulks
 from holdfast.app.chat import Reply
@@ -20,6 +20,7 @@ from holdfast.app.handle import Handle
 from holdfast.app.opening import store_from_url
 from holdfast.app.plan_control import PlanControl
 from holdfast.app.plans import Planned, Plans
+from holdfast.app.pruning import Pruned, PruneTerms
 from holdfast.app.query import Query
 from holdfast.app.queue_watch import QueueWatch
 from holdfast.app.queues import Queues
@@ -46,7 +47,7 @@ from holdfast.domain.events import TaskProgress
 from holdfast.domain.redaction import Redactor
 from holdfast.domain.retry import Retry
 from holdfast.domain.task import By
-from holdfast.ports import Clock, Store
+from holdfast.ports import Clock, Kept, Store
 from holdfast.ports.backup import Copy
 from holdfast.ports.tracing import NO_TRACER, Tracer
 from holdfast.registry import Registry, TaskType
@@ -441,6 +442,12 @@ class Holdfast:
     async def backup(self, target: str | os.PathLike[str]) -> Copy:
         """Copy an SQLite store into a new file, as it is now, while everything goes on."""
         return await back_up(self._unwrapped(), target, by=By(actor="app"), now=self.clock.now())
+
+    async def prune(self, *kinds: Kept | str, **terms: Unpack[PruneTerms]) -> Pruned:
+        """Delete what has ended: all kinds but the audit, or those that are named. Tasks, triggers
+        and plans stay for their own ``keep`` unless ``ignore_keep``. ``dry_run`` only counts."""
+        asked = pruning.asked_for(kinds, terms, self.settings.lease, By(actor="app"))
+        return await asked.carry_out(self.store, self.clock)
 
     def _unwrapped(self) -> Store:
         if self._behind is None:

@@ -129,6 +129,10 @@ PLAN_ROUTES: Mapping[tuple[PlanStatus, PlanStatus], Route] = {
         (1097, 100),
         [(1035, 100), (1182, 100), (1182, 318), (1245, 318)],
     ),
+    (P.RUNNING, P.ROLLING_BACK): (
+        (760, 12),
+        [(560, 305), (560, 12), (1470, 12), (1470, 320), (1395, 320)],
+    ),
     (P.PARTIAL_FAILED, P.COMPLETED): ((960, 155), [(960, 185), (960, 125)]),
     (P.PARTIAL_FAILED, P.RUNNING): ((822, 222), [(885, 222), (715, 222), (715, 342), (675, 342)]),
     (P.PARTIAL_FAILED, P.ROLLING_BACK): (

@@ -78,6 +78,7 @@ TABLE: Mapping[PlanStatus, Mapping[PlanCommand, PlanStatus]] = {
         C.ADVANCE: S.RUNNING,
         C.PAUSE: S.PAUSED,
         C.CANCEL: S.RUNNING,
+        C.ROLLBACK: S.ROLLING_BACK,  # no more is let go; what runs ends its stage first
         C.HALT: S.HALTED,
         C.COMPLETE: S.COMPLETED,
         C.END_PARTLY: S.PARTIAL_FAILED,

@@ -245,10 +245,16 @@ class Store(Protocol):
         """Move what is due into its queue."""
 
     async def prune(
-        self, kind: Kept, *, older_than_seconds: float, limit: int, dry_run: bool
+        self,
+        kind: Kept,
+        *,
+        older_than_seconds: float,
+        limit: int,
+        dry_run: bool,
+        ignore_keep: bool = False,
     ) -> int:
         """Delete what ended longer ago than that; tasks, triggers and plans keep at least their
-        own ``keep_seconds``."""
+        own ``keep_seconds``, unless ``ignore_keep``."""
 
     async def reconcile(self, *, every_seconds: float) -> Sequence[Finding]:
         """Mend what does not agree, unless somebody has within that time; what was found."""

@@ -305,12 +305,22 @@ class FaultyStore:
         return await self._line.call("promote", lambda to: to.promote(limit=limit))
 
     async def prune(
-        self, kind: Kept, *, older_than_seconds: float, limit: int, dry_run: bool
+        self,
+        kind: Kept,
+        *,
+        older_than_seconds: float,
+        limit: int,
+        dry_run: bool,
+        ignore_keep: bool = False,
     ) -> int:
         return await self._line.call(
             "prune",
             lambda to: to.prune(
-                kind, older_than_seconds=older_than_seconds, limit=limit, dry_run=dry_run
+                kind,
+                older_than_seconds=older_than_seconds,
+                limit=limit,
+                dry_run=dry_run,
+                ignore_keep=ignore_keep,
             ),
         )
 

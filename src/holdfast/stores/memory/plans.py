@@ -166,7 +166,14 @@ class MemoryPlans:
         now = self._store._now()
         shelf.due = now if shelf.due is None else min(now, shelf.due)
 
-    async def prune(self, *, older_than_seconds: float, limit: int, dry_run: bool) -> int:
+    async def prune(
+        self,
+        *,
+        older_than_seconds: float,
+        limit: int,
+        dry_run: bool,
+        ignore_keep: bool = False,
+    ) -> int:
         with self._lock:
             now = self._clock.now()
             old = [
@@ -174,7 +181,7 @@ class MemoryPlans:
                 for plan in (shelf.plan for shelf in self._shelves.values())
                 if plan.settled_at is not None
                 and plan.settled_at < now - older_than_seconds
-                and plan.settled_at + plan.keep_seconds <= now
+                and (ignore_keep or plan.settled_at + plan.keep_seconds <= now)
             ][:limit]
             for plan_id in () if dry_run else old:
                 del self._shelves[plan_id]

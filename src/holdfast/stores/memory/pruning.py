@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import takewhile
+from typing import Any
 
 from holdfast.ports import Kept
 from holdfast.stores import codec
@@ -17,29 +18,36 @@ class Pruning(Shelves):
     plans: MemoryPlans
 
     async def prune(
-        self, kind: Kept, *, older_than_seconds: float, limit: int, dry_run: bool
+        self,
+        kind: Kept,
+        *,
+        older_than_seconds: float,
+        limit: int,
+        dry_run: bool,
+        ignore_keep: bool = False,
     ) -> int:
+        asked: dict[str, Any] = {
+            "older_than_seconds": older_than_seconds,
+            "limit": limit,
+            "dry_run": dry_run,
+            "ignore_keep": ignore_keep,
+        }
         match kind:
             case Kept.TRIGGERS:
-                prune = self.triggers.prune
+                return await self.triggers.prune(**asked)
             case Kept.PLANS:
-                prune = self.plans.prune
-            case _:
-                return self._prune(kind, older_than_seconds, limit, dry_run)
-        return await prune(older_than_seconds=older_than_seconds, limit=limit, dry_run=dry_run)
-
-    def _prune(self, kind: Kept, older_than_seconds: float, limit: int, dry_run: bool) -> int:
+                return await self.plans.prune(**asked)
         with self._lock:
             clock = self._now if kind is Kept.WORKERS else self._clock.now
             before = clock() - older_than_seconds
-            found = list(self._outdated(kind, before))[:limit]
+            found = list(self._outdated(kind, before, ignore_keep=ignore_keep))[:limit]
             for name in () if dry_run else found:
                 self._remove(kind, name)
             if kind is Kept.WORKERS and not dry_run:
                 self._forget_strangers()
             return len(found)
 
-    def _outdated(self, kind: Kept, before: float) -> Iterable[str]:
+    def _outdated(self, kind: Kept, before: float, *, ignore_keep: bool) -> Iterable[str]:
         now = self._clock.now()
         settled = [t for t in self._tasks.values() if t.settled_at is not None]
         match kind:
@@ -49,7 +57,7 @@ class Pruning(Shelves):
                     for t in settled
                     if t.settled_at is not None
                     and t.settled_at < before
-                    and t.settled_at + t.keep_seconds <= now
+                    and (ignore_keep or t.settled_at + t.keep_seconds <= now)
                 )
             case Kept.CHECKPOINTS:
                 return (

@@ -184,7 +184,14 @@ class MemoryTriggers:
             None,
         )
 
-    async def prune(self, *, older_than_seconds: float, limit: int, dry_run: bool) -> int:
+    async def prune(
+        self,
+        *,
+        older_than_seconds: float,
+        limit: int,
+        dry_run: bool,
+        ignore_keep: bool = False,
+    ) -> int:
         with self._lock:
             now = self._clock.now()
             old = [
@@ -192,7 +199,7 @@ class MemoryTriggers:
                 for t in self._triggers.values()
                 if t.ended_at is not None
                 and t.ended_at < now - older_than_seconds
-                and t.ended_at + t.keep_seconds <= now
+                and (ignore_keep or t.ended_at + t.keep_seconds <= now)
             ][:limit]
             for trigger_id in () if dry_run else old:
                 del self._triggers[trigger_id]

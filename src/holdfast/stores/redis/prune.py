@@ -29,6 +29,12 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     wall: float
     limit: int
     dry_run: bool
+    ignore_keep: bool
+
+    @property
+    def flags(self) -> tuple[str, str]:
+        """Whether only to count, and whether to go by age alone."""
+        return "1" if self.dry_run else "0", "1" if self.ignore_keep else "0"
 
 
 async def prune(
@@ -38,6 +44,7 @@ async def prune(
     older_than_seconds: float,
     limit: int,
     dry_run: bool,
+    ignore_keep: bool = False,
     live: Collection[str] | None = None,
 ) -> int:
     """``live``: the workers that live, if it is another partition that hears their beats."""
@@ -48,6 +55,7 @@ async def prune(
         wall=wall,
         limit=limit,
         dry_run=dry_run,
+        ignore_keep=ignore_keep,
     )
     if kind is Kept.WORKERS:
         return await _workers(part, asked, live)
@@ -68,7 +76,7 @@ async def _tasks(part: Partition, asked: Asked) -> int:
             scripts.PRUNE_TASKS,
             repr(asked.before),
             part.terms.tombstone_seconds,
-            "1" if asked.dry_run else "0",
+            *asked.flags,
             score,
             passed,
             wanted,
@@ -230,9 +238,8 @@ def _ended(script: Callable[[], Script]) -> Callable[[Partition, Asked], Awaitab
         pruned, score, passed = 0, b"-inf", 0
         while pruned < asked.limit:
             wanted = min(BATCH, asked.limit - pruned)
-            dry_run = "1" if asked.dry_run else "0"
             seen, found, score, passed = await part.call(
-                script(), repr(asked.before), dry_run, score, passed, wanted
+                script(), repr(asked.before), *asked.flags, score, passed, wanted
             )
             pruned += found
             if seen < wanted:

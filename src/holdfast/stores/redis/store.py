@@ -213,7 +213,13 @@ class RedisStore:
         return Due(count=sum(due.count for due in found), next_seconds=min(waits, default=None))
 
     async def prune(
-        self, kind: Kept, *, older_than_seconds: float, limit: int, dry_run: bool
+        self,
+        kind: Kept,
+        *,
+        older_than_seconds: float,
+        limit: int,
+        dry_run: bool,
+        ignore_keep: bool = False,
     ) -> int:
         if kind is Kept.AUDIT:
             return await prune_audit.prune(
@@ -227,6 +233,7 @@ class RedisStore:
                 older_than_seconds=older_than_seconds,
                 limit=limit - pruned,
                 dry_run=dry_run,
+                ignore_keep=ignore_keep,
                 live=live,
             )
             if kind is Kept.WORKERS and live is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from math import inf
 from typing import Any
 
 from holdfast.domain.task import Task
@@ -23,20 +24,32 @@ BATCH = 500  # in one transaction: others must get their turn
 class Age:
     """What counts as old, by both clocks."""
 
-    def __init__(self, txn: Txn, older_than_seconds: float) -> None:
+    def __init__(self, txn: Txn, older_than_seconds: float, *, ignore_keep: bool) -> None:
         self.before = txn.wall - older_than_seconds
         self.steady_before = txn.now - older_than_seconds
         self.now = txn.wall
+        self.kept_until = inf if ignore_keep else txn.wall
 
 
 async def in_steps(
-    writer: Writer, kind: Kept, older_than_seconds: float, limit: int, *, dry_run: bool
+    writer: Writer,
+    kind: Kept,
+    older_than_seconds: float,
+    limit: int,
+    *,
+    dry_run: bool,
+    ignore_keep: bool = False,
 ) -> int:
     done = 0
     while done < limit:
         step = limit - done if dry_run else min(limit - done, BATCH)
         work = partial(
-            prune, kind=kind, older_than_seconds=older_than_seconds, limit=step, dry_run=dry_run
+            prune,
+            kind=kind,
+            older_than_seconds=older_than_seconds,
+            limit=step,
+            dry_run=dry_run,
+            ignore_keep=ignore_keep,
         )
         found = await writer.do(work, weight=step)
         done += found
@@ -45,18 +58,27 @@ async def in_steps(
     return done
 
 
-def prune(txn: Txn, kind: Kept, older_than_seconds: float, limit: int, *, dry_run: bool) -> int:
-    found = _PRUNERS[kind](txn, Age(txn, older_than_seconds), limit, dry_run)
+def prune(
+    txn: Txn,
+    kind: Kept,
+    older_than_seconds: float,
+    limit: int,
+    *,
+    dry_run: bool,
+    ignore_keep: bool = False,
+) -> int:
+    age = Age(txn, older_than_seconds, ignore_keep=ignore_keep)
+    found = _PRUNERS[kind](txn, age, limit, dry_run)
     txn.shrink |= found > 0 and not dry_run
     return found
 
 
 def _tasks(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
     if dry_run:
-        return len(txn.rows("outdated_tasks", age.now, age.before, limit))
+        return len(txn.rows("outdated_tasks", age.kept_until, age.before, limit))
     tasks: list[Task] = []
     while left := limit - len(tasks):
-        found = txn.rows("outdated_tasks", age.now, age.before, left)
+        found = txn.rows("outdated_tasks", age.kept_until, age.before, left)
         tasks += _deleted(txn, found)
         if len(found) < left:
             break
@@ -77,11 +99,11 @@ def _deleted(txn: Txn, rows: Iterable[Any]) -> Iterator[Task]:
 
 
 def _triggers(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
-    return trigger_verbs.prune(txn, age.now, age.before, limit, dry_run=dry_run)
+    return trigger_verbs.prune(txn, age.kept_until, age.before, limit, dry_run=dry_run)
 
 
 def _plans(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
-    return plan_verbs.prune(txn, age.now, age.before, limit, dry_run=dry_run)
+    return plan_verbs.prune(txn, age.kept_until, age.before, limit, dry_run=dry_run)
 
 
 def _checkpoints(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:

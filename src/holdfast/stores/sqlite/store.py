@@ -222,9 +222,22 @@ class SqliteStore:
         return await self._writer.do(partial(verbs.promote, limit=limit), weight=limit)
 
     async def prune(
-        self, kind: Kept, *, older_than_seconds: float, limit: int, dry_run: bool
+        self,
+        kind: Kept,
+        *,
+        older_than_seconds: float,
+        limit: int,
+        dry_run: bool,
+        ignore_keep: bool = False,
     ) -> int:
-        return await prune.in_steps(self._writer, kind, older_than_seconds, limit, dry_run=dry_run)
+        return await prune.in_steps(
+            self._writer,
+            kind,
+            older_than_seconds,
+            limit,
+            dry_run=dry_run,
+            ignore_keep=ignore_keep,
+        )
 
     async def audit(self, entry: Audit) -> None:
         await self._writer.do(partial(auditing.audit, entry=entry))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from holdfast.domain import decide
@@ -22,9 +24,14 @@ async def prune(
     older_than_seconds: float = 0.0,
     limit: int = 100,
     dry_run: bool = False,
+    ignore_keep: bool = False,
 ) -> int:
     return await hands.store.prune(
-        kind, older_than_seconds=older_than_seconds, limit=limit, dry_run=dry_run
+        kind,
+        older_than_seconds=older_than_seconds,
+        limit=limit,
+        dry_run=dry_run,
+        ignore_keep=ignore_keep,
     )
 
 
@@ -94,6 +101,39 @@ class Keeping(Contract):
         hands.clock.advance(400 * A_DAY)
         assert await prune(hands, Kept.TASKS) == 0
         assert await hands.claim_ids() == [task.id]
+
+    async def test_told_to_it_goes_before_its_time_is_over_by_age_alone(self, hands: Hands) -> None:
+        old = [await hands.complete(await hands.start(keep_seconds=30 * A_DAY)) for _ in range(3)]
+        hands.clock.advance(100)
+        young = await hands.complete(await hands.start(keep_seconds=30 * A_DAY, tenant="t"))
+        hands.clock.advance(60)
+        asked: dict[str, Any] = {"older_than_seconds": 100.0, "ignore_keep": True}
+        assert await prune(hands, Kept.TASKS, older_than_seconds=100) == 0
+        assert await prune(hands, Kept.TASKS, dry_run=True, **asked) == 3
+        assert await prune(hands, Kept.TASKS, dry_run=True, limit=2, **asked) == 2
+        assert await prune(hands, Kept.TASKS, limit=2, **asked) == 2
+        assert await prune(hands, Kept.TASKS, **asked) == 1
+        assert await prune(hands, Kept.TASKS, **asked) == 0
+        assert await hands.store.load([task.id for task in old]) == [None] * 3
+        assert await hands.load(young.id) == young
+        assert await hands.store.doctor(fix=False, limit=10) == []
+
+    async def test_told_to_nothing_unsettled_goes_all_the_same(self, hands: Hands) -> None:
+        await hands.suspend(await hands.finish_stage(await hands.start()))
+        await hands.submit_many(2, tenant="t")
+        before = (await hands.store.find(Filter(), limit=100)).tasks
+        hands.clock.advance(400 * A_DAY)
+        for kind in (Kept.TASKS, Kept.CHECKPOINTS, Kept.PLANS, Kept.TRIGGERS):
+            assert await prune(hands, kind, ignore_keep=True) == 0
+        assert (await hands.store.find(Filter(), limit=100)).tasks == before
+
+    async def test_its_key_is_known_though_it_went_before_its_time(self, hands: Hands) -> None:
+        task = await hands.complete(await hands.start(keep_seconds=30 * A_DAY, key="k"))
+        hands.clock.advance(60)
+        assert await prune(hands, Kept.TASKS, ignore_keep=True) == 1
+        (peek,) = await hands.store.peek([task.id])
+        assert peek is not None
+        assert peek.status is Status.COMPLETED
 
     async def test_what_is_pruned_leaves_the_counts_of_the_present(self, hands: Hands) -> None:
         await hands.complete(await hands.start(keep_seconds=1))

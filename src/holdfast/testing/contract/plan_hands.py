@@ -194,10 +194,19 @@ class PlanHands:
         return outcome.plan
 
     async def prune(
-        self, *, older_than_seconds: float = 0.0, limit: int = 100, dry_run: bool = False
+        self,
+        *,
+        older_than_seconds: float = 0.0,
+        limit: int = 100,
+        dry_run: bool = False,
+        ignore_keep: bool = False,
     ) -> int:
         return await self.store.prune(
-            Kept.PLANS, older_than_seconds=older_than_seconds, limit=limit, dry_run=dry_run
+            Kept.PLANS,
+            older_than_seconds=older_than_seconds,
+            limit=limit,
+            dry_run=dry_run,
+            ignore_keep=ignore_keep,
         )
 
     # -- read

@@ -154,6 +154,18 @@ class PlanKeeping(PlanContract):
         plans.clock.advance(60)
         assert await plans.prune(older_than_seconds=100) == 1
 
+    async def test_told_to_a_settled_plan_goes_before_its_time_is_over(
+        self, plans: PlanHands
+    ) -> None:
+        for _ in range(2):
+            await plans.settled(keep_seconds=A_YEAR)
+        plans.clock.advance(60)
+        assert await plans.prune(older_than_seconds=100, ignore_keep=True) == 0
+        assert await plans.prune(older_than_seconds=10) == 0
+        assert await plans.prune(older_than_seconds=10, ignore_keep=True, dry_run=True) == 2
+        assert await plans.prune(older_than_seconds=10, ignore_keep=True) == 2
+        assert await plans.all_ids() == []
+
     async def test_a_dry_run_counts_plans_and_the_limit_holds(self, plans: PlanHands) -> None:
         for _ in range(3):
             await plans.settled(keep_seconds=1)

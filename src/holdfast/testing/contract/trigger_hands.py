@@ -182,10 +182,19 @@ class TriggerHands:
         )
 
     async def prune(
-        self, *, older_than_seconds: float = 0.0, limit: int = 100, dry_run: bool = False
+        self,
+        *,
+        older_than_seconds: float = 0.0,
+        limit: int = 100,
+        dry_run: bool = False,
+        ignore_keep: bool = False,
     ) -> int:
         return await self.store.prune(
-            Kept.TRIGGERS, older_than_seconds=older_than_seconds, limit=limit, dry_run=dry_run
+            Kept.TRIGGERS,
+            older_than_seconds=older_than_seconds,
+            limit=limit,
+            dry_run=dry_run,
+            ignore_keep=ignore_keep,
         )
 
     # -- read

@@ -354,6 +354,19 @@ class TriggerKeeping(TriggerContract):
         triggers.clock.advance(60)
         assert await triggers.prune(older_than_seconds=100) == 1
 
+    async def test_told_to_an_ended_trigger_goes_before_its_time_is_over(
+        self, triggers: TriggerHands
+    ) -> None:
+        await triggers.save()
+        for _ in range(2):
+            await triggers.end(await triggers.save(keep_seconds=A_YEAR))
+        triggers.clock.advance(60)
+        assert await triggers.prune(older_than_seconds=100, ignore_keep=True) == 0
+        assert await triggers.prune(older_than_seconds=10) == 0
+        assert await triggers.prune(older_than_seconds=10, ignore_keep=True, dry_run=True) == 2
+        assert await triggers.prune(older_than_seconds=10, ignore_keep=True) == 2
+        assert len(await triggers.all_ids()) == 1
+
     async def test_a_dry_run_counts_triggers_and_the_limit_holds(
         self, triggers: TriggerHands
     ) -> None:

@@ -105,10 +105,20 @@ class WatchedStore(MemoryStore):
         return due
 
     async def prune(
-        self, kind: Kept, *, older_than_seconds: float, limit: int, dry_run: bool
+        self,
+        kind: Kept,
+        *,
+        older_than_seconds: float,
+        limit: int,
+        dry_run: bool,
+        ignore_keep: bool = False,
     ) -> int:
         count = await super().prune(
-            kind, older_than_seconds=older_than_seconds, limit=limit, dry_run=dry_run
+            kind,
+            older_than_seconds=older_than_seconds,
+            limit=limit,
+            dry_run=dry_run,
+            ignore_keep=ignore_keep,
         )
         moves = self.step(f"prune {kind}", None)
         self.judge(verbs.pruned(moves, self.wall), moves)

@@ -85,9 +85,19 @@ class WatchedTriggers(MemoryTriggers):
         self._judge(())
         return answers
 
-    async def prune(self, *, older_than_seconds: float, limit: int, dry_run: bool) -> int:
+    async def prune(
+        self,
+        *,
+        older_than_seconds: float,
+        limit: int,
+        dry_run: bool,
+        ignore_keep: bool = False,
+    ) -> int:
         count = await super().prune(
-            older_than_seconds=older_than_seconds, limit=limit, dry_run=dry_run
+            older_than_seconds=older_than_seconds,
+            limit=limit,
+            dry_run=dry_run,
+            ignore_keep=ignore_keep,
         )
         self._judge(())
         return count

@@ -3,10 +3,10 @@
 -- Members of `list` from `score` on, of which `passed` are to be passed over. `outdated` tells of
 -- each whether it is; such a one is forgotten by `forget`. Nil instead: it does not belong there.
 -- Answers how many were seen and how many are outdated, and where to go on.
-local function sweep_ended(list, score, passed, number, dry_run, outdated, forget)
+local function sweep_ended(list, all, score, passed, number, dry_run, outdated, forget)
   local gone = 0
-  local found = call('ZRANGEBYSCORE', list, score, decimal(wall), 'WITHSCORES', 'LIMIT', passed,
-    number)
+  local upto = all and '+inf' or decimal(wall)
+  local found = call('ZRANGEBYSCORE', list, score, upto, 'WITHSCORES', 'LIMIT', passed, number)
   for i = 1, #found, 2 do
     if found[i + 1] ~= score then score, passed = found[i + 1], 0 end
     local is = outdated(found[i])

@@ -1,6 +1,6 @@
--- prune_plans: ARGV 2 settled before, 3 "1": only count, 4 and 5 where to go on: a score, and how
--- many of that score to pass over, 6 how many. Answers how many were seen and how many are outdated,
--- and where to go on.
+-- prune_plans: ARGV 2 settled before, 3 "1": only count, 4 "1": also before their own time is over,
+-- 5 and 6 where to go on: a score, and how many of that score to pass over, 7 how many. Answers how
+-- many were seen and how many are outdated, and where to go on.
 
 local before, dry_run = tonumber(ARGV[2]), ARGV[3] == '1'
 
@@ -29,4 +29,5 @@ local function forget(listed)
   take_from(K.plans_due, id)
 end
 
-return sweep_ended(K.plans_settled, ARGV[4], tonumber(ARGV[5]), ARGV[6], dry_run, outdated, forget)
+return sweep_ended(K.plans_settled, ARGV[4] == '1', ARGV[5], tonumber(ARGV[6]), ARGV[7], dry_run,
+  outdated, forget)

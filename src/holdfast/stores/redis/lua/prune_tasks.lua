@@ -1,9 +1,11 @@
 -- prune_tasks: ARGV 2 settled before, 3 the seconds that a tombstone stays, 4 "1": only count,
--- 5 and 6 where to go on: a score, and how many of that score to pass over, 7 how many.
+-- 5 "1": also before their own time is over, 6 and 7 where to go on: a score, and how many of that
+-- score to pass over, 8 how many.
 -- Answers how many were seen and how many are outdated, where to go on, and who cannot be read.
 
 local before, tombstone_seconds, dry_run = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
-local score, passed = ARGV[5], tonumber(ARGV[6])
+local upto = ARGV[5] == '1' and '+inf' or decimal(wall)
+local score, passed = ARGV[6], tonumber(ARGV[7])
 local outdated, unreadable = 0, {}
 
 local function words_of(member)
@@ -48,8 +50,8 @@ local function prune(member)
   bury(r, request_of(r, r.version) or '', settled_at, tombstone_seconds)
 end
 
-local found = call('ZRANGEBYSCORE', K.settled, score, decimal(wall), 'WITHSCORES',
-  'LIMIT', passed, ARGV[7])
+local found = call('ZRANGEBYSCORE', K.settled, score, upto, 'WITHSCORES',
+  'LIMIT', passed, ARGV[8])
 local done, wrong = pcall(function()
   for i = 1, #found, 2 do
     if found[i + 1] ~= score then score, passed = found[i + 1], 0 end

@@ -1,6 +1,6 @@
--- prune_triggers: ARGV 2 ended before, 3 "1": only count, 4 and 5 where to go on: a score, and how
--- many of that score to pass over, 6 how many. Answers how many were seen and how many are outdated,
--- and where to go on.
+-- prune_triggers: ARGV 2 ended before, 3 "1": only count, 4 "1": also before their own time is over,
+-- 5 and 6 where to go on: a score, and how many of that score to pass over, 7 how many. Answers how
+-- many were seen and how many are outdated, and where to go on.
 
 local before = tonumber(ARGV[2])
 
@@ -11,5 +11,5 @@ local function outdated(id)
   return at ~= nil and at < before
 end
 
-return sweep_ended(K.triggers_ended, ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV[3] == '1', outdated,
-  forget_trigger)
+return sweep_ended(K.triggers_ended, ARGV[4] == '1', ARGV[5], tonumber(ARGV[6]), ARGV[7],
+  ARGV[3] == '1', outdated, forget_trigger)
