@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,6 +12,7 @@ import redis
 from msgspec.structs import replace
 from typer.testing import CliRunner, Result
 
+from holdfast.app import auditing
 from holdfast.app.opening import store_from_url
 from holdfast.cli.exits import Exit
 from holdfast.cli.root import cli
@@ -41,6 +43,9 @@ class Hand(Protocol):
     def cut(self, last: Link | None) -> None: ...
     def move_head(self, to: Anchor) -> None: ...
     def forge(self, link: Link) -> None: ...
+    def stored(self, seq: int) -> bytes: ...
+    def store(self, seq: int, written: bytes) -> None: ...
+    def move_base(self, to: Anchor) -> None: ...
 
 
 class InFile:
@@ -73,6 +78,17 @@ class InFile:
     def forge(self, link: Link) -> None:
         self.change(link.seq)
         ask(self._path, "UPDATE audits SET hash = ? WHERE n = ?", link.hash, link.seq)
+
+    def stored(self, seq: int) -> bytes:
+        [(body,)] = ask(self._path, "SELECT entry FROM audits WHERE n = ?", seq)
+        return bytes(body)
+
+    def store(self, seq: int, written: bytes) -> None:
+        ask(self._path, "UPDATE audits SET entry = ? WHERE n = ?", written, seq)
+
+    def move_base(self, to: Anchor) -> None:
+        ask(self._path, "DELETE FROM audits WHERE n <= ?", to.seq)
+        ask(self._path, "UPDATE chain SET base = ?, base_hash = ?", to.seq, to.hash)
 
 
 class OnServer:
@@ -115,15 +131,28 @@ class OnServer:
         _, _, body = self._at(link.seq).split(" ", 2)
         self._put(link.seq, f"{link.seq} {link.hash} {body}")
 
+    def stored(self, seq: int) -> bytes:
+        return self._at(seq).encode()
+
+    def store(self, seq: int, written: bytes) -> None:
+        self._client.lset(self._chain, seq - 1, written)
+
+    def move_base(self, to: Anchor) -> None:
+        ends = f"{self.namespace}:audit:ends"
+        base = str(self._client.hget(ends, "base") or "0").partition(" ")[0]
+        self._client.ltrim(self._chain, to.seq - int(base), -1)
+        self._client.hset(ends, "base", f"{to.seq} {to.hash}")
+
 
 class Place:
     def __init__(self, hand: Hand) -> None:
         self.hand = hand
 
-    def write(self, count: int, start: int = 0) -> None:
+    def write(self, count: int, start: int = 0, at: float | None = None) -> None:
         async def do(store: Store) -> None:
             for number in range(start, start + count):
-                await store.audit(entry(number))
+                made = entry(number)
+                await store.audit(made if at is None else replace(made, at=at))
 
         self._with_store(do)
 
@@ -189,6 +218,7 @@ def test_a_chain_that_holds_says_its_head(place: Place) -> None:
         "base": f"0:{START}",
         "loose": 0,
         "broken": None,
+        "missing": None,
     }
     result = place.cli("audit", "verify")
     assert result.stdout.splitlines() == [
@@ -325,3 +355,143 @@ def test_the_list_is_as_it_was(place: Place) -> None:
     told = json.loads(place.cli("audit", "--json", "--limit", "2").stdout)
     assert [one["taskId"] for one in told["entries"]] == ["t-2", "t-1"]
     assert told["cursor"] == 2
+
+
+# -- every stored byte
+
+
+def test_a_change_of_any_stored_byte_of_a_link_is_found(place: Place) -> None:
+    place.write(3)
+    place.links()
+    written = place.hand.stored(2)
+
+    async def look(store: Store) -> None:
+        for at in range(len(written)):
+            place.hand.store(2, written[:at] + bytes([written[at] ^ 1]) + written[at + 1 :])
+            assert (await auditing.verify(store)).broken is not None, at
+        place.hand.store(2, written)
+        assert (await auditing.verify(store)).broken is None
+
+    place._with_store(look)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda body: body + b" ",
+        lambda body: body.replace(b"{", b"{ ", 1),
+        lambda body: body[:-1] + b',"approvedBy":"eve"}',
+        lambda body: body[:-1] + b',"refused":null}',
+        lambda body: body.replace(b'{"taskId"', b'{"taskId":"x","taskId"', 1),
+        lambda body: body.replace(b"ada", b"\\u0061da", 1),
+    ],
+    ids=["blank", "space", "unknown field", "a default", "twice", "escaped"],
+)
+def test_what_a_reader_passes_over_is_found_too(
+    place: Place, change: Callable[[bytes], bytes]
+) -> None:
+    place.write(3)
+    place.links()
+    changed = change(place.hand.stored(2))
+    assert changed != place.hand.stored(2)
+    place.hand.store(2, changed)
+    assert place.verify()["broken"] == {"seq": 2, "says": "it is not stored as it was written"}
+
+
+def test_columns_and_rows_beside_the_links_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+    place = Place(InFile(path))
+    place.write(3)
+    ask(path, "UPDATE audits SET at = at + 1 WHERE n = 2")
+    assert place.broken_at() == 2
+    ask(path, "UPDATE audits SET at = at - 1 WHERE n = 2")
+    assert place.verify()["holds"]
+    ask(path, "INSERT INTO audits SELECT -5, at, entry, hash FROM audits WHERE n = 2")
+    assert place.verify()["broken"]["says"] == "1 entries are numbered before the base 0"
+    ask(path, "DELETE FROM audits WHERE n < 0")
+    ask(path, "ALTER TABLE audits ADD COLUMN note TEXT")
+    result = place.cli("audit", "verify", "--json")
+    assert result.exit_code in (Exit.FAILED, Exit.STORE), "found, or refused at opening"
+
+
+def test_fields_beside_the_ends_are_found(redis_server: RedisServer, redis_namespace: str) -> None:
+    with redis_server.client() as client:
+        place, ends = Place(OnServer(redis_server, client, redis_namespace)), "audit:ends"
+        place.write(3)
+        head = place.verify()["head"].replace(":", " ")
+        key = f"{redis_namespace}:{ends}"
+        client.hset(key, "head", f"0{head}")
+        assert not place.verify()["holds"]
+        client.hset(key, "head", head)
+        assert place.verify()["holds"]
+        client.hset(key, "note", "x")
+        assert place.verify()["broken"]["says"] == "the ends of the chain have a field 'note'"
+
+
+# -- what is missing at the old end
+
+
+@pytest.mark.parametrize("left", [0, 2])
+def test_a_base_that_was_moved_by_hand_is_said_to_miss_what_is_gone(
+    place: Place, left: int
+) -> None:
+    now = time.time()
+    place.write(5, at=now - 86_400)
+    links = place.links()
+    place.hand.move_base(links[4 - left].anchor)
+    told = place.verify()
+    assert (told["holds"], told["broken"], told["links"]) == (False, None, left)
+    missing = told["missing"]
+    assert (missing["count"], missing["explained"]) == (5 - left, False)
+    assert missing["says"].startswith(f"numbers 1 to {5 - left} are missing: nobody noted their")
+    assert "the retention of 365d" in missing["says"]
+    shown = place.cli("audit", "verify")
+    assert shown.exit_code == Exit.FAILED
+    assert "MISSING: numbers 1 to" in shown.stdout
+    assert "holds" not in shown.stdout
+    noted = links[0]
+    below = place.verify("--head", f"{noted.seq}:{noted.hash}")
+    assert below["broken"]["says"].startswith("it was cleaned up")
+    assert below["missing"]["count"] == missing["count"]
+
+
+def test_what_was_cleaned_up_before_its_time_is_missing_unless_a_prune_says_so(
+    place: Place,
+) -> None:
+    place.write(5, at=time.time() - 86_400)
+    place.prune(3)
+    told = place.verify()
+    assert (told["holds"], told["missing"]["explained"]) == (False, False)
+    assert "they go up to" in told["missing"]["says"]
+    place.cli("prune", "--kind", "audit", "--older-than", "1h")
+    told = place.verify()
+    assert (told["holds"], told["missing"]["count"]) == (True, 5)
+    assert "pruned the audit at" in told["missing"]["says"]
+
+
+def test_what_the_retention_took_is_told_and_good(place: Place) -> None:
+    place.write(4, at=time.time() - 400 * 86_400)
+    place.write(2, start=4, at=time.time() - 60)
+    place.links()
+    place.prune(4)
+    told = place.verify()
+    assert (told["holds"], told["missing"]["explained"], told["missing"]["count"]) == (
+        True,
+        True,
+        4,
+    )
+    assert "gone" in place.cli("audit", "verify").stdout
+    place.write(1, start=9, at=time.time())
+    place.prune(1)
+    assert not place.verify()["holds"], "one of those is a minute old"
+
+
+def test_a_base_whose_clean_up_was_noted_for_another_is_not_explained_by_it(place: Place) -> None:
+    place.write(2, at=time.time() - 400 * 86_400)
+    place.write(3, start=2, at=time.time() - 60)
+    links = place.links()
+    place.prune(2)
+    assert place.verify()["holds"]
+    place.hand.move_base(links[3].anchor)
+    told = place.verify()
+    assert (told["holds"], told["missing"]["count"]) == (False, 4)

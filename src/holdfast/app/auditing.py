@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.domain.audit import Anchor, Audit, Break, Chain, Link, first_break
+from holdfast.app.audit_gaps import Evidence, Missing
+from holdfast.domain.audit import START, Anchor, Audit, Break, Chain, Link, first_break
 from holdfast.domain.errors import InvalidInput
 from holdfast.ports import Store
 
@@ -27,6 +28,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     links: int
     loose: int
     broken: Break | None = None
+    missing: Missing | None = None  # at its old end; only if the retention was told
+
+    @property
+    def holds(self) -> bool:
+        return self.broken is None and (self.missing is None or self.missing.explained)
 
 
 def written(anchor: Anchor) -> str:
@@ -66,19 +72,24 @@ async def verify(
     noted: Anchor | None = None,
     seals: bool = True,
     walked: Callable[[int], object] = bool,
+    keep_seconds: float | None = None,
+    now: float = 0.0,
 ) -> Verdict:
     """``seals`` False: what is loose stays so, and nothing is written.
 
     ``noted``: a head of former times, kept elsewhere. Without one, a chain that somebody has
-    written anew or cut, with its head, looks like any other."""
+    written anew or cut, with its head, looks like any other.
+    ``keep_seconds``: the retention, by which what is missing at the old end is judged."""
     for _ in range(SEALS if seals else 0):
         if await store.seal(limit=PAGE) < PAGE:
             break
     page = await store.chain(limit=PAGE)
     base = before = page.base
-    broken = _below(noted, base)
+    evidence = Evidence(page)
+    broken = _below(noted, base) or _beside(page)
     links = 0
     while page.links and broken is None:
+        evidence.see(page.links)
         broken = first_break(before, page.links) or _other(noted, page.links)
         links, before = links + len(page.links), page.links[-1].anchor
         walked(links)
@@ -86,7 +97,17 @@ async def verify(
         if page.base.seq > before.seq:  # cleaned up while we walked
             before = page.base
     broken = broken or _at_end(page, before, noted)
-    return Verdict(base=base, head=page.head, links=links, loose=page.loose, broken=broken)
+    missing = None
+    if keep_seconds is not None:
+        missing = evidence.missing(keep_seconds=keep_seconds, now=now)
+    return Verdict(
+        base=base,
+        head=page.head,
+        links=links,
+        loose=page.loose,
+        broken=broken,
+        missing=missing,
+    )
 
 
 async def compared(store: Store, verdict: Verdict, noted: Anchor) -> Verdict:
@@ -97,6 +118,15 @@ async def compared(store: Store, verdict: Verdict, noted: Anchor) -> Verdict:
         broken = _at_end(page, page.head, noted)
     found = [one for one in (verdict.broken, broken) if one is not None]
     return replace(verdict, broken=min(found, key=lambda one: one.seq, default=None))
+
+
+def _beside(page: Chain) -> Break | None:
+    """What is wrong beside the links."""
+    if page.odd:
+        return Break(seq=page.base.seq, says=page.odd)
+    if page.base.seq == 0 and page.base.hash != START:
+        return Break(seq=0, says="the base is not that of a chain that begins")
+    return None
 
 
 def _below(noted: Anchor | None, base: Anchor) -> Break | None:

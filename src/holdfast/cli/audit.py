@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.app import auditing
+from holdfast.app.audit_gaps import Missing
 from holdfast.app.auditing import Verdict, anchor_from
 from holdfast.app.phrases import count, span
 from holdfast.app.transitions import TransitionPage
@@ -193,48 +194,61 @@ def verify(context: typer.Context, *, head: Head = None, json: opt.Json = False)
     then: with --head that is found, too, as is an end that was cut off.
 
     JSON: holds, links, head, base (what the oldest link that is kept hangs on), loose (not in the
-    chain yet), broken (null, or: seq, says).
+    chain yet), broken (null, or: seq, says), missing (null, or: count, explained, says).
     """
     noted = anchor_from(head) if head is not None else None
 
     async def walk(session: Session) -> Verdict:
-        watched = is_watched(json=json)
+        watched, keep = is_watched(json=json), session.settings.audit_keep
         chain = await session.store.chain(limit=0)
         total = chain.head.seq - chain.base.seq
         with progress("links compared", total, shown=watched) as walked:
-            return await auditing.verify(session.store, noted=noted, walked=walked)
+            return await auditing.verify(
+                session.store, noted=noted, walked=walked, keep_seconds=keep, now=session.now
+            )
 
     verdict = run(context, walk)
     if json:
         print_json(_verdict_shape(verdict))
     else:
         _tell(verdict)
-    return Exit.FAILED if verdict.broken else Exit.OK
+    return Exit.OK if verdict.holds else Exit.FAILED
 
 
 def _tell(verdict: Verdict) -> None:
-    if verdict.broken is None:
-        say(f"the chain holds: {count(verdict.links, 'link')}", style="green")
-    else:
+    missing = verdict.missing
+    if verdict.broken is not None:
         say(f"BROKEN at number {verdict.broken.seq}: {verdict.broken.says}", style="bold red")
+    elif verdict.holds:
+        say(f"the chain holds: {count(verdict.links, 'link')}", style="green")
+    if missing is not None and not missing.explained:
+        say(f"MISSING: {missing.says}", style="bold red")
     print_fields(
         {
             "head": auditing.written(verdict.head),
             "base": auditing.written(verdict.base) if verdict.base.seq else None,
+            "gone": missing.says if missing is not None and missing.explained else None,
             "loose": f"{verdict.loose} not in the chain yet" if verdict.loose else None,
         }
     )
-    if verdict.broken is None:
+    if verdict.holds:
         hint("note the head elsewhere: --head compares a later chain with it")
 
 
+def missing_shape(missing: Missing | None) -> dict[str, Any] | None:
+    if missing is None:
+        return None
+    return {"count": missing.count, "explained": missing.explained, "says": missing.says}
+
+
 def _verdict_shape(verdict: Verdict) -> dict[str, Any]:
-    broken = verdict.broken
+    broken, missing = verdict.broken, verdict.missing
     return {
-        "holds": broken is None,
+        "holds": verdict.holds,
         "links": verdict.links,
         "head": auditing.written(verdict.head),
         "base": auditing.written(verdict.base),
         "loose": verdict.loose,
         "broken": {"seq": broken.seq, "says": broken.says} if broken else None,
+        "missing": missing_shape(missing),
     }

@@ -48,6 +48,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     seq: int  # from 1, without gaps
     entry: Audit
     hash: str
+    odd: str = ""  # what of it is not stored as it was written
 
     @property
     def anchor(self) -> Anchor:
@@ -61,6 +62,11 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
     head: Anchor
     links: tuple[Link, ...]
     loose: int = 0  # written down, and not in the chain yet
+    base_at: float | None = None  # of the newest entry that was cleaned up; None: nobody noted it
+    odd: str = ""  # what beside the links is not stored as it was written
+
+
+NOT_AS_WRITTEN = "it is not stored as it was written"
 
 
 class Break(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,5 +90,7 @@ def first_break(before: Anchor, links: Iterable[Link]) -> Break | None:
             return Break(seq=link.seq, says=f"number {link.seq} comes after {before.seq}")
         if link.hash != digest(before.hash, link.seq, link.entry):
             return Break(seq=link.seq, says="its hash is not that of what it says")
+        if link.odd:
+            return Break(seq=link.seq, says=link.odd)
         before = link.anchor
     return None

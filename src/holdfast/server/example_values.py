@@ -256,6 +256,12 @@ IN: dict[str, dict[str, Any]] = {
         "head": f"1204:{_HASH}",
         "brokenAt": None,
         "says": None,
+        "missing": None,
+    },
+    "MissingView": {
+        "count": 204,
+        "explained": True,
+        "says": "numbers 1 to 204 are missing: the retention of 365d took them",
     },
     "HealthView": {
         "clean": True,

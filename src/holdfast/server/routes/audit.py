@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import msgspec
 from fastapi import Query
 from pydantic import Field, StringConstraints
 
@@ -125,6 +126,14 @@ async def list_transitions(
     }
 
 
+class MissingView(sc.Answer):
+    """Links that are gone at the old end."""
+
+    count: int = Field(description="Numbers 1 to this")
+    explained: bool = Field(description="False: neither the retention nor a prune took them")
+    says: str
+
+
 class ChainView(sc.Answer):
     holds: bool
     links: int
@@ -133,6 +142,7 @@ class ChainView(sc.Answer):
     loose: int = Field(description="Written down, and not in the chain yet")
     broken_at: int | None
     says: str | None
+    missing: MissingView | None
 
 
 Noted = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,15}:[0-9a-f]{64}$")]
@@ -149,16 +159,24 @@ async def verify_audit(query: Annotated[ChainQuery, Query()], service: ServiceOf
     """Walk the chain of hashes, from its base to its head: once for all who ask meanwhile."""
     store = service.app.store
     verdict = await service.looks.at(
-        "audit", lambda: auditing.verify(store, seals=False), fresh_seconds=FRESH_SECONDS
+        "audit",
+        lambda: auditing.verify(
+            store,
+            seals=False,
+            keep_seconds=service.settings.audit_keep,
+            now=service.app.clock.now(),
+        ),
+        fresh_seconds=FRESH_SECONDS,
     )
     if query.head:
         verdict = await auditing.compared(store, verdict, auditing.anchor_from(query.head))
     return {
-        "holds": verdict.broken is None,
+        "holds": verdict.holds,
         "links": verdict.links,
         "base": auditing.written(verdict.base),
         "head": auditing.written(verdict.head),
         "loose": verdict.loose,
         "brokenAt": verdict.broken.seq if verdict.broken else None,
         "says": verdict.broken.says if verdict.broken else None,
+        "missing": msgspec.to_builtins(verdict.missing),
     }

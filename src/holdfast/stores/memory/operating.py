@@ -54,4 +54,4 @@ class Operating(Shelves):
         with self._lock:
             start = max(0, after - self._base.seq)
             links = tuple(self._links[start : start + limit])
-            return Chain(base=self._base, head=self._head(), links=links)
+            return Chain(base=self._base, head=self._head(), links=links, base_at=self._base_at)

@@ -85,7 +85,9 @@ class Pruning(Shelves):
             case Kept.TOMBSTONES:
                 self._free_key(self._tombstones.pop(name).task)
             case Kept.AUDIT:
-                self._base = self._links.pop(0).anchor  # the oldest come first
+                gone = self._links.pop(0)  # the oldest come first
+                self._base = gone.anchor
+                self._base_at = max(self._base_at or 0.0, gone.entry.at)
             case Kept.WORKERS:
                 self._forget_worker(name)
 

@@ -89,6 +89,7 @@ class Shelves:
         self._workers: dict[str, tuple[Beat, float]] = {}
         self._claims: dict[str, tuple[str, list[Claimed]]] = {}
         self._base = Anchor()  # what the oldest link hangs on
+        self._base_at: float | None = None  # of the newest that was cleaned up
         self._links: list[Link] = []
         self._thrown: dict[tuple[Switch, str], Thrown] = {}
         self._moves: Counter[Moved] = Counter()

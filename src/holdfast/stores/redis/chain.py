@@ -14,8 +14,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from holdfast.domain.audit import Anchor, Audit, Chain, Link
+from holdfast.domain.audit import NOT_AS_WRITTEN, Anchor, Audit, Chain, Link
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task import By
 from holdfast.stores import codec
@@ -42,6 +43,25 @@ class Ends(msgspec.Struct, frozen=True):
     base: str
     head: str
     taken: dict[int, Taken]
+    cleaned: str = ""  # ``NUMBER TIME``: of the base, and of the newest entry that went with it
+    others: tuple[str, ...] = ()  # fields that nobody of us writes
+
+    @property
+    def base_at(self) -> float | None:
+        """The time that was noted with this base; a base that was moved since has none."""
+        seq, _, at = self.cleaned.partition(" ")
+        try:
+            return float(at) if seq == self.base.partition(" ")[0] else None
+        except ValueError:
+            return None
+
+    @property
+    def odd(self) -> str:
+        """What of the ends is not as it is written by us."""
+        for name, text in (("base", self.base), ("head", self.head)):
+            if text and text_of(anchor_of(text)) != text:
+                return f"the {name} of the chain is not stored as it was written"
+        return f"the ends of the chain have a field {self.others[0]!r}" if self.others else ""
 
     def of(self, box: Outbox) -> Taken:
         return self.taken.get(box.number, Taken())
@@ -108,7 +128,11 @@ def _ends(reply: Sequence[bytes]) -> Ends:
         for name, text in fields.items()
         if name.startswith(_OF)
     }
-    return Ends(fields.get("base", ""), fields.get("head", ""), taken)
+    known = ("base", "head", "cleaned")
+    others = tuple(n for n in sorted(fields) if n not in known and not n.startswith(_OF))
+    told = (fields.get(name, "") for name in known)
+    base, head, cleaned = told
+    return Ends(base, head, taken, cleaned, others)
 
 
 # -- entries and links
@@ -124,7 +148,8 @@ def link_of(element: bytes, seq: int) -> Link:
     try:
         number, hash_, body = element.split(b" ", 2)
         anchor = anchor_of(f"{number.decode()} {hash_.decode()}")
-        return Link(seq=anchor.seq, entry=codec.decode_audit(body), hash=anchor.hash)
+        link = Link(seq=anchor.seq, entry=codec.decode_audit(body), hash=anchor.hash)
+        return link if element_of(link) == element else replace(link, odd=NOT_AS_WRITTEN)
     except (ValueError, SerialisationError):
         return Link(seq=seq, entry=unreadable(element, 0.0), hash="")
 
@@ -165,6 +190,8 @@ async def chain(parts: Partitions, after: int, limit: int) -> Chain:
         head=anchor_of(ends.head),
         links=tuple(link_of(element, seq) for seq, element in enumerate(elements, start)),
         loose=sum(box.loose(ends) for box in boxes),
+        base_at=ends.base_at,
+        odd=ends.odd,
     )
 
 

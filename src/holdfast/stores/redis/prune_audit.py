@@ -50,8 +50,10 @@ async def _prune(first: Partition, before: float, limit: int) -> int:
         found = [link_of(element, 0) for element in elements]
         old = _old(map(_time, found), before)
         if old:
-            base = text_of(found[old - 1].anchor)
-            old = await first.call(scripts.PRUNE_AUDIT, ends.base, base, old)
+            base = found[old - 1].anchor
+            newest = max([ends.base_at or 0.0, *(link.entry.at for link in found[:old])])
+            cleaned = f"{base.seq} {newest!r}"
+            old = await first.call(scripts.PRUNE_AUDIT, ends.base, text_of(base), old, cleaned)
         pruned += old
         if old < wanted:
             break

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from itertools import takewhile
+from typing import Any
 
-from holdfast.domain.audit import Anchor, Audit, Chain, Link, linked
+from holdfast.domain.audit import NOT_AS_WRITTEN, Anchor, Audit, Chain, Link, linked
 from holdfast.stores import codec
 from holdfast.stores.sqlite.readers import Look
 from holdfast.stores.sqlite.txn import Txn
@@ -17,11 +18,11 @@ def audit(txn: Txn, entry: Audit) -> None:
 
 
 def write_audit(txn: Txn, entry: Audit) -> None:
-    body = codec.encode(entry)
     # As it will be read: constructors check no types, and the hash must be that of what is kept.
-    link = linked(txn.head(), codec.decode_audit(body))
+    link = linked(txn.head(), codec.decode_audit(codec.encode(entry)))
+    body = codec.encode(link.entry).decode()
     txn.linked(link.anchor)
-    txn.add("audit_add", (link.seq, link.entry.at, body.decode(), link.hash))
+    txn.add("audit_add", (link.seq, link.entry.at, body, link.hash))
 
 
 def prune(txn: Txn, before: float, limit: int, *, dry_run: bool) -> int:
@@ -30,9 +31,22 @@ def prune(txn: Txn, before: float, limit: int, *, dry_run: bool) -> int:
     found = list(takewhile(lambda row: row[1] < before, oldest))
     if found and not dry_run:
         n, _, hash = found[-1]
+        newest = max(at for _, at, _ in found)
+        if (noted := _noted(txn.row("chain_base_at"), txn.row("chain_base")[0])) is not None:
+            newest = max(newest, noted)
         txn.run("audits_delete_upto", n)
         txn.run("chain_base_put", n, hash)
+        txn.run("chain_base_at_put", f"{n} {newest!r}")
     return len(found)
+
+
+def _noted(row: Any, base: int) -> float | None:
+    """Return the time that was noted with this base; a base that was moved since has none."""
+    seq, _, at = row[0].partition(" ") if row else ("", "", "")
+    try:
+        return float(at) if seq == str(base) else None
+    except ValueError:
+        return None
 
 
 def audits(look: Look, limit: int, cursor: str | None) -> list[Audit]:
@@ -46,12 +60,21 @@ def audits(look: Look, limit: int, cursor: str | None) -> list[Audit]:
 def chain(look: Look, after: int, limit: int) -> Chain:
     base, base_hash = look.row("chain_base")
     head, head_hash = look.row("chain_head")
+    [strays] = look.row("audits_upto", base)
     return Chain(
         base=Anchor(seq=base, hash=base_hash),
         head=Anchor(seq=head, hash=head_hash),
         links=tuple(
-            Link(seq=n, entry=entry, hash=hash)
-            for n, body, hash in look.rows("audits_after", after, limit)
+            Link(seq=n, entry=entry, hash=hash, odd=_odd(entry, at, body))
+            for n, at, body, hash in look.rows("audits_after", after, limit)
             if (entry := codec.or_none(codec.decode_audit, body)) is not None
         ),
+        base_at=_noted(look.row("chain_base_at"), base),
+        odd=f"{strays} entries are numbered before the base {base}" if strays else "",
     )
+
+
+def _odd(entry: Audit, at: object, body: bytes) -> str:
+    """Say whether a row is anything but what `write_audit` would write: the hash is that of what
+    is read, and a reader passes over what it does not know."""
+    return "" if at == entry.at and body == codec.encode(entry) else NOT_AS_WRITTEN

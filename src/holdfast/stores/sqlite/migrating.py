@@ -30,7 +30,7 @@ def link_audits(db: apsw.Connection) -> None:
 
 def _pages(db: apsw.Connection) -> Iterator[list[Any]]:
     last: Any = 0
-    while page := db.execute(SQL["audits_after"], (last, PAGE)).fetchall():
+    while page := db.execute(SQL["audits_unlinked"], (last, PAGE)).fetchall():
         yield page
         last = page[-1][0]
 

@@ -321,6 +321,19 @@ class PruningAudits(OperatingContract):
         assert await whole(hands.store) == links[3:]
         assert len(await hands.store.audits(limit=ALL)) == 3
 
+    async def test_the_time_of_the_newest_that_is_gone_is_kept_with_the_base(
+        self, hands: Hands
+    ) -> None:
+        await cancel_many(hands, 6)
+        links = await whole(hands.store)
+        assert (await hands.store.chain(limit=ALL)).base_at is None
+        assert await prune(hands, Kept.AUDIT, limit=2, older_than_seconds=2.5) == 2
+        assert (await hands.store.chain(limit=ALL)).base_at == links[1].entry.at
+        assert await prune(hands, Kept.AUDIT, older_than_seconds=2.5) == 1
+        chain = await hands.store.chain(limit=ALL)
+        assert (chain.base_at, chain.odd) == (links[2].entry.at, "")
+        assert {link.odd for link in chain.links} == {""}
+
     async def test_no_more_than_the_limit_goes_at_once(self, hands: Hands) -> None:
         await cancel_many(hands, 5)
         links = await whole(hands.store)
