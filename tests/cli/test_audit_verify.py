@@ -135,7 +135,7 @@ class OnServer:
         return self._at(seq).encode()
 
     def store(self, seq: int, written: bytes) -> None:
-        self._client.lset(self._chain, seq - 1, written)
+        self._client.lset(self._chain, seq - 1, written)  # type: ignore[arg-type]
 
     def move_base(self, to: Anchor) -> None:
         ends = f"{self.namespace}:audit:ends"
