@@ -102,6 +102,44 @@ async def test_a_time_in_the_past_fires_at_once(engine: Engine, app: Holdfast, e
     assert (await trigger.info()).fired == 1
 
 
+async def test_an_interval_whose_start_is_past_fires_at_once_and_then_at_its_times(
+    engine: Engine, app: Holdfast, echo: Echo
+) -> None:
+    start = engine.clock.now() - 2.5 * HOUR
+    trigger = await app.schedule.every("1h", echo, "late", start=start, name="late")
+    await engine.advance(1)
+    info = await trigger.info()
+    assert (info.fired, info.missed) == (1, 0)
+    assert [at.timestamp() for at in await trigger.next(2)] == [start + 3 * HOUR, start + 4 * HOUR]
+    again = await app.schedule.every("1h", echo, "late", start=start, name="late")
+    await engine.advance(1)
+    assert (await again.info()).fired == 1, "it is the trigger that is there"
+    await engine.advance("1h")
+    assert (await trigger.info()).fired == 2
+
+
+async def test_an_interval_whose_start_is_past_is_made_up_where_that_is_asked_for(
+    engine: Engine, app: Holdfast, echo: Echo
+) -> None:
+    start = engine.clock.now() - 2.5 * HOUR
+    trigger = await app.schedule.every("1h", echo, "late", start=start, misfire="catch-up")
+    await engine.advance(1)
+    assert (await trigger.info()).fired == 3
+
+
+async def test_another_schedule_counts_from_now_whatever_its_start(
+    engine: Engine, app: Holdfast, echo: Echo
+) -> None:
+    await app.schedule.every("1h", echo, "x", name="changed")
+    start = engine.clock.now() - 2.5 * HOUR
+    changed = await app.schedule.every(
+        "2h", echo, "x", name="changed", start=start, replace=True, misfire="skip"
+    )
+    await engine.advance(1)
+    assert (await changed.info()).fired == 0
+    assert [at.timestamp() for at in await changed.next(1)] == [start + 4 * HOUR]
+
+
 async def test_what_is_said_beside_the_payload_is_kept(
     engine: Engine, app: Holdfast, echo: Echo
 ) -> None:
@@ -137,6 +175,12 @@ REFUSED: dict[str, tuple[type[Exception], str, Any, dict[str, Any]]] = {
     "an unknown zone": (InvalidSchedule, "cron", "0 3 * * *", {"tz": "Mars/Base"}),
     "a negative interval": (InvalidSchedule, "every", -5, {}),
     "the past with skip": (InvalidSchedule, "at", 1_000.0, {"misfire": "skip"}),
+    "a past start with skip": (
+        InvalidSchedule,
+        "every",
+        "1h",
+        {"start": 1_000.0, "misfire": "skip"},
+    ),
     "no zone": (InvalidSchedule, "at", NO_ZONE, {}),
     "a bad name": (InvalidName, "every", "1h", {"name": "a b"}),
     "a bad tenant": (InvalidName, "every", "1h", {"tenant": "a b"}),
@@ -216,6 +260,7 @@ async def test_a_new_payload_leaves_the_next_time_alone(
     engine: Engine, app: Holdfast, echo: Echo, start: float | None
 ) -> None:
     trigger = await app.schedule.every("1h", echo, "x", name="hourly", start=start)
+    await engine.advance(1)  # one whose start is past fires first
     before = await trigger.info()
     await engine.advance("10m")
     await app.schedule.every("1h", echo, "y", name="hourly", start=start, replace=True)

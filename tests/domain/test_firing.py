@@ -302,6 +302,17 @@ def test_a_time_in_the_past_counts_where_it_is_the_only_one() -> None:
     assert definition.first_time(Every(seconds=60, start=NOW - 90), NOW) == NOW + 30
 
 
+def test_an_interval_in_code_fires_first_at_its_next_time() -> None:
+    """There a start only says when the times are: a deploy must not fire it."""
+    hourly = definition_of(held(declared=True, schedule=Every(seconds=HOUR, start=0.0)))
+    made = definition.create(hourly, "x", now=NOW, chance=0.5, request="r").after
+    assert made.fire_time is not None
+    assert made.fire_time > NOW
+    owed = definition.create(hourly, "x", now=NOW, chance=0.5, request="r", owes_start=True).after
+    assert owed.fire_time is not None
+    assert NOW - HOUR < owed.fire_time <= NOW
+
+
 def test_one_definition_may_write_its_payload_in_any_order() -> None:
     one = held(payload=Raw(b'{"a": 1, "b": [{"c": 2, "d": 3}]}'))
     wanted = definition_of(one)

@@ -124,7 +124,8 @@ class Schedules:
         replace: bool = False,
         **terms: Unpack[TriggerTerms],
     ) -> TriggerHandle[R]:
-        """At ``start`` and each interval after it; without a start, an interval from now."""
+        """At ``start`` and each interval after it; at once, if that is past (with
+        ``misfire="skip"`` it is refused). Without a start, an interval from now."""
         now = self._app.clock.now()
         schedule = times.every(interval, start=now if start is None else start)
         if start is None:
@@ -234,7 +235,8 @@ class Schedules:
         for _ in range(TRIES):
             there = await self._triggers.find(trigger_id)
             if there is None:
-                change = defining.create(wanted, trigger_id, **self._draw(wanted))
+                drawn = self._draw(wanted, owes_start=not any_start)
+                change = defining.create(wanted, trigger_id, **drawn, owes_start=not any_start)
             else:
                 mine = _started_as(there, wanted) if any_start else wanted
                 if _is_answer(there, mine, replaces):
@@ -248,9 +250,10 @@ class Schedules:
                 return outcome.trigger
         raise Contended(f"trigger {trigger_id}", TRIES)
 
-    def _draw(self, wanted: Definition) -> dict[str, Any]:
+    def _draw(self, wanted: Definition, *, owes_start: bool = False) -> dict[str, Any]:
         now, chance = self._app.clock.now(), self._app.chance
         is_past = isinstance(wanted.schedule, Once) and wanted.schedule.at < now
+        is_past |= owes_start and defining.started_time(wanted, now) is not None
         if is_past and wanted.misfire is Misfire.SKIP:
             said = "it is past, and misfire='skip' leaves out what is past"
             raise InvalidSchedule(times.described(wanted.schedule), said)

@@ -79,10 +79,19 @@ def begun(
 
 
 def create(
-    definition: Definition, trigger_id: str, *, now: float, chance: float, request: str
+    definition: Definition,
+    trigger_id: str,
+    *,
+    now: float,
+    chance: float,
+    request: str,
+    owes_start: bool = False,
 ) -> TriggerChange:
-    """Written only if nobody else has made one of that id meanwhile."""
+    """Written only if nobody else has made one of that id meanwhile. ``owes_start``: the start of
+    an interval was named; if it is past, the trigger fires at once."""
     before = begun(definition, trigger_id, now=now, chance=chance, request=request)
+    if owes_start and (owed := started_time(definition, now)) is not None:
+        before = replace(before, fire_time=owed, trigger_at=owed)
     return TriggerChange(before=before, after=replace(before, version=before.version + 1))
 
 
@@ -131,6 +140,17 @@ def _owed(trigger: Trigger, definition: Definition) -> tuple[float, float] | Non
     # It was dropped because nobody knew its type: it was met so at the newest of these.
     found = times.latest(trigger.schedule, trigger.created_at, trigger.unknown_since, 1)
     return (found[0], found[0]) if found else None
+
+
+def started_time(definition: Definition, now: float) -> float | None:
+    """The fire time that an interval owes whose start is past: the newest, or with catch-up the
+    first, behind which the others are made up. None: its start is to come."""
+    schedule = definition.schedule
+    if not isinstance(schedule, Every) or schedule.start >= now:
+        return None
+    if definition.misfire is Misfire.CATCH_UP:
+        return schedule.start
+    return next(iter(times.latest(schedule, schedule.start, now, 1)), None)
 
 
 def first_time(schedule: Schedule, now: float) -> float | None:
