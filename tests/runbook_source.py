@@ -125,7 +125,7 @@ def parked() -> frozenset[str]:
 def _tasks() -> Iterator[str]:
     """Unsettled, and neither a worker nor the store may move it."""
     for status, row in state.TABLE.items():
-        if status not in state.SETTLED and row.keys() <= state.OPERATOR | state.PLAN:
+        if status not in state.SETTLED and row.keys() <= state.OPERATOR | state.PLAN | state.RECORD:
             yield f"Task `{status}`"
 
 

@@ -10,6 +10,7 @@ from holdfast.domain.bulk import BulkCommand, Canary
 from holdfast.domain.errors import (
     BackupRefused,
     BulkNotFound,
+    CheckpointConflict,
     CheckpointGone,
     CheckpointTooLarge,
     Contended,
@@ -83,6 +84,7 @@ __all__ = [
     "BulkNotFound",
     "BulkPreview",
     "Canary",
+    "CheckpointConflict",
     "CheckpointGone",
     "CheckpointTooLarge",
     "Command",

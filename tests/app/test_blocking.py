@@ -28,12 +28,14 @@ from holdfast import (
     TriggerStatus,
 )
 from holdfast.app.blocking import (
+    BlockingCheckpoints,
     BlockingControl,
     BlockingHandle,
     BlockingQuery,
 )
 from holdfast.app.blocking_plans import BlockingPlanHandle, BlockingPlans
 from holdfast.app.blocking_triggers import BlockingSchedules, BlockingTrigger
+from holdfast.app.checkpoints import Checkpoints
 from holdfast.app.control import Control
 from holdfast.app.declare import SyncTask
 from holdfast.app.plans import Plans
@@ -301,6 +303,7 @@ def test_its_workers_take_the_same_options(app: Holdfast, greet: SyncTask[str, s
         (Handle, BlockingHandle),
         (Control, BlockingControl),
         (Query, BlockingQuery),
+        (Checkpoints, BlockingCheckpoints),
         (Schedules, BlockingSchedules),
         (TriggerHandle, BlockingTrigger),
         (Plans, BlockingPlans),

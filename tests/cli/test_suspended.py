@@ -2,7 +2,7 @@ import pytest
 
 from holdfast.cli.exits import Exit
 from holdfast.domain.state import Status
-from tests.cli.world import LONG_WINDED, STUCK, World
+from tests.cli.world import FINE, LONG_WINDED, STUCK, World
 
 
 def test_only_suspended_tasks_are_listed(world: World) -> None:
@@ -188,3 +188,20 @@ def test_a_rollback_that_failed_goes_on_backward(world: World) -> None:
     assert task["status"] == Status.ROLLBACK_FAILED
     assert world.cli("suspended", "resume", task_id).exit_code == Exit.OK
     assert world.json("tasks", "show", task_id)["status"] == Status.ROLLING_BACK
+
+
+def test_one_is_amended_and_goes_on(world: World) -> None:
+    task_id = world.failed(tenant="t-1")
+    for wrong in (["--payload", "{"], ["--data", "[]"], []):
+        refused = world.cli("suspended", "amend", task_id, *wrong)
+        assert refused.exit_code == Exit.INVALID
+    told = world.cli(
+        "suspended", "amend", task_id, "--payload", f'"{FINE}"', "--data", '{"taken": 2}',
+        "--reason", "a slip",
+    )  # fmt: skip
+    assert told.exit_code == Exit.OK
+    world.work_until_rested(task_id)
+    shown = world.json("tasks", "show", task_id)
+    assert (shown["status"], shown["payload"]) == (Status.COMPLETED, FINE)
+    assert shown["data"] == {"taken": 2}
+    assert world.cli("suspended", "amend", task_id, "--payload", "1").exit_code == Exit.REFUSED

@@ -35,6 +35,8 @@ SAMPLES: dict[str, Any] = {
     "from_stage": "two",
     "had_undo": False,
     "counted": False,
+    "checkpoint": 4,
+    "changed": ("payload", "data"),
 }
 
 

@@ -11,6 +11,7 @@ from holdfast.domain.state import (
     LOSE,
     OPERATOR,
     PLAN,
+    RECORD,
     SETTLED,
     START,
     STORE,
@@ -54,9 +55,10 @@ def test_every_status_has_its_row() -> None:
 
 
 def test_every_command_is_somebodys() -> None:
-    assert set(Command) == OPERATOR | HOLDER | STORE | PLAN
+    assert set(Command) == OPERATOR | HOLDER | STORE | PLAN | RECORD
     assert not STORE & (OPERATOR | HOLDER)
     assert not PLAN & (OPERATOR | HOLDER | STORE)
+    assert not RECORD & (OPERATOR | HOLDER | STORE | PLAN)
     assert {C.PAUSE, C.CANCEL} == OPERATOR & HOLDER
 
 
@@ -100,6 +102,8 @@ def test_to_ask_whether_a_command_is_legal_changes_nothing(status: Status) -> No
         (C.PAUSE, {S.PENDING, S.RUNNING, S.RETRYING}),
         (C.CANCEL, {S.CREATED, S.PENDING, S.RUNNING, S.RETRYING, S.PAUSED}),
         (C.RELEASE, {S.CREATED}),
+        (C.PUT_CHECKPOINT, {S.PAUSED, S.FAILED}),
+        (C.REMOVE_CHECKPOINT, {S.PAUSED, S.FAILED}),
         (C.COMPLETE, {S.RUNNING}),
         (C.CHECKPOINT, {S.RUNNING}),
         (C.START, {S.PENDING, S.ROLLING_BACK}),
@@ -121,7 +125,7 @@ def test_settled_stays_settled_but_for_an_explicit_retry_or_rollback(status: Sta
 def test_a_person_can_set_a_suspended_task_going_or_discard_it(status: Status) -> None:
     assert C.DISCARD in TABLE[status]
     assert {C.RETRY, C.ROLLBACK} & set(TABLE[status])
-    assert set(TABLE[status]) <= OPERATOR | PLAN
+    assert set(TABLE[status]) <= OPERATOR | PLAN | RECORD
 
 
 def test_every_status_can_be_reached_from_a_submit() -> None:

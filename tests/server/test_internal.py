@@ -127,6 +127,24 @@ async def test_a_suspended_task_is_resumed_or_discarded_with_a_reason(served: Se
 # -- workers
 
 
+async def test_a_suspended_task_is_amended_and_set_going(served: Served) -> None:
+    client = served.client()
+    task_id = await lose(client, key="k-1")
+    amend = f"{SUSPENDED}/{task_id}/amend"
+    wrongs: list[dict[str, Any]] = [{}, {"payload": 7}, {"payloads": "x"}, {"data": []}]
+    for wrong in wrongs:
+        answer = await client.post(amend, json=wrong)
+        assert answer.status_code in {400, 422}, answer.text
+    answer = await client.post(amend, json={"payload": "ann", "reason": "a slip"})
+    assert answer.status_code == 200, answer.text
+    assert (await get(client, f"/api/tasks/{task_id}"))["payload"] == "ann"
+    again = await client.post(APPLY, json={"type": "mail.lost", "payload": "bob", "key": "k-1"})
+    assert again.json()["taskId"] == task_id
+    entries = (await get(client, f"/internal/audit?task={task_id}"))["entries"]
+    assert entries[0]["command"] == "amend"
+    assert (await client.post(f"{SUSPENDED}/nobody/amend", json={"payload": 1})).status_code == 404
+
+
 async def test_workers_are_told_and_can_be_drained(served: Served) -> None:
     client = served.client()
     worker = await worker_of(served)

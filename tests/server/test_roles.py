@@ -40,6 +40,7 @@ GET  /internal/tasks/suspended                     viewer
 GET  /internal/tasks/suspended/groups              viewer, of all tenants
 GET  /internal/tasks/suspended/{task_id}           viewer
 POST /internal/tasks/suspended/{task_id}/resume    operator
+POST /internal/tasks/suspended/{task_id}/amend     operator
 POST /internal/tasks/suspended/{task_id}/discard   operator
 POST /internal/bulk                                operator
 GET  /internal/bulk                                viewer, of all tenants

@@ -6,11 +6,12 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 
+from holdfast.app.checkpoints import NOT_GIVEN, Checkpoints
 from holdfast.app.control import Control
 from holdfast.app.query import Query
 from holdfast.app.queues import Queues
@@ -156,6 +157,10 @@ class Blocking:
         return BlockingQueues(self, self._app.queues)
 
     @property
+    def checkpoints(self) -> BlockingCheckpoints:
+        return BlockingCheckpoints(self, self._app.checkpoints)
+
+    @property
     def query(self) -> BlockingQuery:
         return BlockingQuery(self, self._app.query)
 
@@ -257,6 +262,18 @@ class BlockingHandle(Generic[R]):
     def discard(self, reason: str = "") -> Status:
         return self._face.call(self._handle.discard(reason))
 
+    def amend(
+        self,
+        *,
+        payload: Any = NOT_GIVEN,
+        data: Mapping[str, Any] | None = None,
+        reason: str = "",
+        force: bool = False,
+    ) -> Status:
+        return self._face.call(
+            self._handle.amend(payload=payload, data=data, reason=reason, force=force)
+        )
+
 
 class Side(Generic[T]):
     """One part of the app, seen from outside its loop."""
@@ -298,6 +315,16 @@ class BlockingQueues(Side[Queues]):
     pause = blocked(Queues.pause)
     resume = blocked(Queues.resume)
     known = blocked(Queues.known)
+
+
+class BlockingCheckpoints(Side[Checkpoints]):
+    def acting_as(self, actor: str, origin: str = "") -> BlockingCheckpoints:
+        return BlockingCheckpoints(self.face, self.part.acting_as(actor, origin))
+
+    get = blocked(Checkpoints.get)
+    put = blocked(Checkpoints.put)
+    remove = blocked(Checkpoints.remove)
+    amend = blocked(Checkpoints.amend)
 
 
 class BlockingQuery(Side[Query]):

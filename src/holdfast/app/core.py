@@ -14,6 +14,7 @@ from holdfast.app import bulk_rounds, chat, declare, deliveries, hooks, pruning
 from holdfast.app.backup import back_up
 from holdfast.app.bulk import Bulks
 from holdfast.app.chat import Reply
+from holdfast.app.checkpoints import Checkpoints
 from holdfast.app.control import Control
 from holdfast.app.declare import Workflow, WorkflowOptions, checkpoint_policy
 from holdfast.app.handle import Handle
@@ -114,6 +115,7 @@ class Holdfast:
     def _wire(self, clock: Clock, chance: random.Random) -> None:
         self.clock, self.chance = clock, chance
         self.control = Control(lambda: self.store, clock, chance, By(actor="app"))
+        self.checkpoints = Checkpoints(self, By(actor="app"))
         self.query = Query(lambda: self.store, self.control, clock.now)
         by = By(actor="app")
         self.plan = Plans(self, PlanControl(lambda: self.store, clock, chance, by))

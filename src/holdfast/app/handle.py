@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
+from holdfast.app.checkpoints import NOT_GIVEN
 from holdfast.codec import Codec
 from holdfast.domain.durations import seconds
 from holdfast.domain.envelope import TaskEnvelope, envelope
@@ -109,6 +111,20 @@ class Handle(Generic[R]):
 
     async def discard(self, reason: str = "") -> Status:
         return (await self._app.control.discard(self.id, reason=reason)).status
+
+    async def amend(
+        self,
+        *,
+        payload: Any = NOT_GIVEN,
+        data: Mapping[str, Any] | None = None,
+        reason: str = "",
+        force: bool = False,
+    ) -> Status:
+        """Correct the payload or the data of a suspended task, and set it going."""
+        task = await self._app.checkpoints.amend(
+            self.id, payload=payload, data=data, reason=reason, force=force
+        )
+        return task.status
 
     async def _detail(self) -> Detail:
         detail = await self._app.store.detail(self.id)

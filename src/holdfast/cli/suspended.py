@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from holdfast.app.phrases import count, span
 from holdfast.cli import options as opt
 from holdfast.cli.acting import Report, act, act_onward, look_at, tell, warn_of
 from holdfast.cli.grouping import Group, grouped
-from holdfast.cli.session import Session, run
+from holdfast.cli.session import Session, person, run
 from holdfast.cli.shapes import TASK_KEYS, detail_shape, task_shape
 from holdfast.cli.show import Row, hint, print_json, print_table, status_text
 from holdfast.cli.task_view import print_task
 from holdfast.cli.tasks import JSON_REPORT, full_page, says
-from holdfast.domain.errors import NotSuspended, TaskNotFound
+from holdfast.domain.errors import InvalidInput, NotSuspended, TaskNotFound
 from holdfast.domain.state import SUSPENDED
 from holdfast.domain.task import Task
 from holdfast.ports import Detail, Filter, Page
@@ -148,6 +149,48 @@ def resume(
         return await session.control.resume_suspended(task_id, reason=reason, force=force)
 
     return _each(context, "resume", ids, filters, one, yes=yes, json=json, onward=True)
+
+
+@suspended.command(epilog=JSON_REPORT)
+def amend(
+    context: typer.Context,
+    *,
+    id: opt.Id,
+    payload: Annotated[
+        str | None, typer.Option(metavar="JSON", help="In place of the one that was submitted.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(metavar="JSON", help="In place of what its stages have kept.")
+    ] = None,
+    reason: opt.Reason = "",
+    force: opt.Force = False,
+    json: opt.Json = False,
+) -> int:
+    """Correct the payload or the data of one, and set it going.
+
+    A worker that knows its type suspends it again if the payload does not fit. The same submit with
+    the first payload still finds the task.
+    """
+    given: dict[str, Any] = {}
+    if payload is not None:
+        given["payload"] = _parsed("--payload", payload)
+    if data is not None:
+        given["data"] = _parsed("--data", data)
+        if not isinstance(given["data"], dict):
+            raise InvalidInput('--data: an object, as {"cursor": 7}')
+
+    async def whole(session: Session) -> Report:
+        checkpoints = session.app.checkpoints.acting_as(*person())
+        return await act([id], lambda i: checkpoints.amend(i, **given, reason=reason, force=force))
+
+    return tell(run(context, whole), json=json)
+
+
+def _parsed(option: str, text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise InvalidInput(f"{option}: no JSON: {error}") from None
 
 
 @suspended.command(epilog=JSON_REPORT)

@@ -17,6 +17,7 @@ HoldfastError
 │   ├── IllegalTransition
 │   ├── NotSuspended
 │   ├── CheckpointGone          there is nothing to go on from
+│   ├── CheckpointConflict      another version is stored than was read
 │   ├── TenantMovedOn
 │   ├── KeyConflict
 │   ├── QueueFull
@@ -180,11 +181,15 @@ class CheckpointGone(Refused):
     code = "checkpoint-gone"
 
     def __init__(self, task_id: str, completed: int) -> None:
-        super().__init__(
-            f"task {task_id} has completed {completed} stages and its checkpoint is gone: it "
-            "cannot go on from there. It can be rolled back, or start over (from_checkpoint=False)"
-        )
-        self.task_id = task_id
+        said = "its checkpoint is gone: roll it back, or start it over (from_checkpoint=False)"
+        super().__init__(f"task {task_id} has completed {completed} stages and {said}")
+
+
+class CheckpointConflict(Refused):
+    code = "checkpoint-conflict"
+
+    def __init__(self, task_id: str, stored: int, given: int) -> None:
+        super().__init__(f"the checkpoint of task {task_id} has version {stored}, not {given}")
 
 
 class TenantMovedOn(Refused):

@@ -71,6 +71,20 @@ class CheckpointDiscarded(Event, frozen=True, kw_only=True):
     reason: str
 
 
+class CheckpointPut(Event, frozen=True, kw_only=True):
+    by: By
+    checkpoint: int  # its version
+
+
+class CheckpointRemoved(Event, frozen=True, kw_only=True):
+    by: By
+
+
+class TaskAmended(Event, frozen=True, kw_only=True):
+    by: By
+    changed: tuple[str, ...]  # payload, data
+
+
 class PauseRequested(Event, frozen=True, kw_only=True):
     by: By
 

@@ -26,6 +26,8 @@ COMMANDS: Mapping[type[ev.Event], Command] = {
     ev.TaskStarted: Command.START,
     ev.StageCompleted: Command.CHECKPOINT,
     ev.CheckpointDiscarded: Command.CHECKPOINT,
+    ev.CheckpointPut: Command.PUT_CHECKPOINT,
+    ev.CheckpointRemoved: Command.REMOVE_CHECKPOINT,
     ev.TaskCompleted: Command.COMPLETE,
     ev.TaskRetryScheduled: Command.RETRY_LATER,
     ev.TaskFailed: Command.FAIL,
@@ -51,7 +53,14 @@ REQUESTS: Mapping[type[ev.Event], Command] = {
 }
 # These stand beside one of the above, or are not kept.
 ACCOMPANYING = frozenset(
-    {ev.TaskCreated, ev.StageStarted, ev.StageFailed, ev.StageUndoFailed, ev.TaskProgress}
+    {
+        ev.TaskAmended,
+        ev.TaskCreated,
+        ev.StageStarted,
+        ev.StageFailed,
+        ev.StageUndoFailed,
+        ev.TaskProgress,
+    }
 )
 
 _FIRED = re.compile(r"(.+)@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3})?Z(?:\+\w{1,8})?")

@@ -46,6 +46,9 @@ class Command(StrEnum):
     ROLLBACK = "rollback"
     DISCARD = "discard"
 
+    PUT_CHECKPOINT = "put-checkpoint"
+    REMOVE_CHECKPOINT = "remove-checkpoint"
+
     HOLD_BACK = "hold-back"
 
     START = "start"
@@ -93,13 +96,21 @@ TABLE: Mapping[Status, Mapping[Command, Status]] = {
         C.PAUSE: S.PAUSED,
         C.CANCEL: S.CANCELLED,
     },
-    S.PAUSED: {C.RESUME: S.PENDING, C.CANCEL: S.CANCELLED, C.ROLLBACK: S.ROLLING_BACK},
+    S.PAUSED: {
+        C.RESUME: S.PENDING,
+        C.CANCEL: S.CANCELLED,
+        C.ROLLBACK: S.ROLLING_BACK,
+        C.PUT_CHECKPOINT: S.PAUSED,
+        C.REMOVE_CHECKPOINT: S.PAUSED,
+    },
     S.COMPLETED: {C.ROLLBACK: S.ROLLING_BACK},
     S.FAILED: {
         C.RETRY: S.PENDING,
         C.ROLLBACK: S.ROLLING_BACK,
         C.DISCARD: S.CANCELLED,
         C.HOLD_BACK: S.FAILED,
+        C.PUT_CHECKPOINT: S.FAILED,
+        C.REMOVE_CHECKPOINT: S.FAILED,
     },
     S.CANCELLED: {C.ROLLBACK: S.ROLLING_BACK},
     S.ROLLING_BACK: {
@@ -119,7 +130,8 @@ TABLE: Mapping[Status, Mapping[Command, Status]] = {
 OPERATOR = frozenset({C.RELEASE, C.PAUSE, C.RESUME, C.CANCEL, C.RETRY, C.ROLLBACK, C.DISCARD})
 STORE = frozenset({C.START, C.DUE, C.LOSE})
 PLAN = frozenset({C.HOLD_BACK})  # and those of an operator
-HOLDER = frozenset(Command) - OPERATOR - STORE - PLAN | {C.PAUSE, C.CANCEL}
+RECORD = frozenset({C.PUT_CHECKPOINT, C.REMOVE_CHECKPOINT})  # an operator's, on what is kept
+HOLDER = frozenset(Command) - OPERATOR - STORE - PLAN - RECORD | {C.PAUSE, C.CANCEL}
 
 SUSPENDED = frozenset({S.FAILED, S.ROLLBACK_FAILED})
 SETTLED = frozenset({S.COMPLETED, S.CANCELLED, S.ROLLED_BACK})

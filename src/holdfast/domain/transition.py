@@ -45,6 +45,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     drop_stages: bool = False
     result: bytes | None = None
     data: bytes | None = None  # customData, kept beside the record
+    payload: bytes | None = None  # in place of the one that was submitted; its digest stays
     not_if_moved_on: bool = False  # refuse when newer work has run for the tenant
     not_if_busy: bool = False  # refuse when it would have to wait in its tenant's line
     audit: Audit | None = None

@@ -16,12 +16,14 @@ from starlette.exceptions import HTTPException
 
 from holdfast.app import Holdfast, chat
 from holdfast.app.bulk import Bulks
+from holdfast.app.checkpoints import Checkpoints
 from holdfast.app.control import Control
 from holdfast.app.monitor import Monitor
 from holdfast.app.plans import Plans
 from holdfast.app.queues import Queues
 from holdfast.app.schedule import Schedules
 from holdfast.domain import names
+from holdfast.domain.amend import AMEND
 from holdfast.domain.audit import Audit
 from holdfast.domain.errors import HoldfastError, InvalidSetting, StoreError
 from holdfast.domain.redaction import Redactor
@@ -68,7 +70,7 @@ _BOUNDS = {
     Refusal.PROCESS: "this process has as many as it may have, with a request under way in each",
     GAVE_WAY: "this process has as many as it may have, and one without a request gave way",
 }
-COMMANDS = frozenset([*OPERATOR, TriggerCommand.FIRE, "stop"])
+COMMANDS = frozenset([*OPERATOR, TriggerCommand.FIRE, "stop", AMEND])
 REFUSALS_RATE = 10.0  # a second, of one token: more are not written down
 STRANGERS_RATE = 0.1  # a second, of all: how many of them are written down
 
@@ -321,6 +323,9 @@ class Service:
 
     def bulks(self, caller: Caller) -> Bulks:
         return self.app.bulk.acting_as(caller.actor, caller.origin)
+
+    def checkpoints(self, caller: Caller) -> Checkpoints:
+        return self.app.checkpoints.acting_as(caller.actor, caller.origin)
 
     def queues(self, caller: Caller) -> Queues:
         return self.app.queues.acting_as(caller.actor, caller.origin)

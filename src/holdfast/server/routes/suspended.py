@@ -8,6 +8,7 @@ from fastapi import Body, Query
 from pydantic import Field
 
 from holdfast.app import shapes
+from holdfast.app.checkpoints import NOT_GIVEN
 from holdfast.domain.errors import IllegalTransition, NotSuspended
 from holdfast.domain.state import SUSPENDED
 from holdfast.server import schemas as sc
@@ -125,6 +126,42 @@ async def resume_suspended(
     asked = asked or Resuming()
     task = await service.control(caller).resume_suspended(
         task_id, reason=asked.reason, force=asked.force
+    )
+    return shapes.asked_shape(task)
+
+
+class Amending(sc.Sent):
+    model_config = sc.example(payload={"version": 7}, reason="a wrong version was ordered")
+
+    payload: Any = Field(
+        default=None,
+        examples=[{"version": 7}],
+        description="In place of the one that was submitted; left out: it stays",
+    )
+    data: dict[str, Any] | None = Field(
+        default=None, description="In place of what the stages kept in `ctx.data`"
+    )
+    reason: sc.Reason = Field(default="", examples=["a wrong version was ordered"])
+    force: sc.Flag = Field(default=False, description="Over newer work of its tenant, too")
+
+
+@router.post(
+    "/internal/tasks/suspended/{task_id}/amend",
+    response_model=sc.Asked,
+    **needs(Role.OPERATOR, 404, 409, large=Amending),
+)
+async def amend_suspended(
+    task_id: TaskId, service: ServiceOf, caller: CallerOf, asked: Amending
+) -> dict[str, Any]:
+    """Correct its payload or its data, and set it going. The payload is validated as in a submit;
+    the same submit with the first payload still finds the task."""
+    await visible(service, caller, task_id)
+    task = await service.checkpoints(caller).amend(
+        task_id,
+        payload=asked.payload if "payload" in asked.model_fields_set else NOT_GIVEN,
+        data=asked.data,
+        reason=asked.reason,
+        force=asked.force,
     )
     return shapes.asked_shape(task)
 

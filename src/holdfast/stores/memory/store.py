@@ -222,6 +222,8 @@ class MemoryStore(Pruning, Operating, Measuring):
             bodies.result = transition.result
         if transition.data is not None:
             bodies.data = transition.data
+        if transition.payload is not None:
+            bodies.payload = transition.payload
         if transition.audit is not None:
             self._note(transition.audit)
         self._log(transition.events, transition.request)

@@ -158,6 +158,7 @@ class _Transition(msgspec.Struct, omit_defaults=True, gc=False):
     stage: tuple[str, str] | None = None
     result: str | None = None
     data: str | None = None
+    payload: str | None = None
     audit: str | None = None
     delay: str | None = None
     settled_at: str | None = None
@@ -247,6 +248,8 @@ def _tell_bodies(told: _Transition, transition: Transition, gone: list[str]) -> 
         result = _text(after, transition.result)
         if not _inline(told, gone, "result", result):
             told.result = result
+    if transition.payload is not None:
+        told.payload = _text(after, transition.payload)
     if transition.data is not None:
         data = _text(after, transition.data)
         if not _inline(told, gone, "data", data):

@@ -141,6 +141,8 @@ def _write_bodies(txn: Txn, row: Standing, write: Write) -> None:
         txn.add("checkpoint_put", (n, transition.checkpoint.version, write.checkpoint))
     if transition.drop_stages:
         txn.run("stages_forget", n)
+    if transition.payload is not None:
+        txn.run("task_payload", transition.payload.decode(), n)
     if transition.audit is not None:
         write_audit(txn, transition.audit)
     stage, result, data = transition.stage, transition.result, transition.data

@@ -13,6 +13,7 @@ What a store keeps beside its tasks has suites of its own: `holdfast.testing.con
 
 from __future__ import annotations
 
+from holdfast.testing.contract.amending import Amending, PuttingCheckpoints
 from holdfast.testing.contract.applying import Applying, Repeats
 from holdfast.testing.contract.auditing import Chaining, PruningAudits, Sealing, Tampering
 from holdfast.testing.contract.bodies import Checkpoints, Results
@@ -63,6 +64,8 @@ class StoreContract(
     FollowingInOrder,
     Checkpoints,
     Results,
+    Amending,
+    PuttingCheckpoints,
     Leasing,
     Expiring,
     Timing,

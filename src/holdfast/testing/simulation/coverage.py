@@ -37,6 +37,7 @@ ASKED = (
     Command.DISCARD,
 )
 UNMET_EVENTS = {"TaskProgress"}  # no step of the record
+UNMET_EVENTS |= {"TaskAmended", "CheckpointPut", "CheckpointRemoved"}  # the contract's
 OF_HELD = {"TaskReleased", "TaskHeldBack"}  # only plans submit held tasks
 
 ALSO = (

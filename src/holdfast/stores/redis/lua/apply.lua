@@ -38,6 +38,9 @@ local function refuse(t, r, wrong)
     version = tonumber(version or '0')
     if version >= tonumber(t.checkpoint_version) then return answer('stale', t.id) end
   end
+  if t.payload and type(try('GET', K.payload(t.id))) == 'table' then
+    return {'unreadable', K.payload(t.id) .. ' is of another type'}
+  end
   local foreign = t.follows and in_way_of(t.follows)
   if foreign then return {'unreadable', foreign .. ' is of another type'} end
 end
@@ -53,6 +56,11 @@ local function write_bodies(t)
   if t.stage then call('HSET', K.stages(id), t.stage[1], t.stage[2]) end
   if t.result then call('SET', K.result(id), t.result) end
   if t.data then call('SET', K.data(id), t.data) end
+  if t.payload then
+    -- Behind the line with what the task was born as, which stays.
+    local born = string.match(call('GET', K.payload(id)) or '', '^[^\n]*\n') or '\n'
+    call('SET', K.payload(id), born .. t.payload)
+  end
   if t.audit then call('RPUSH', K.audit, t.audit) end
 end
 

@@ -10,6 +10,9 @@ SELECT value ->> 0, value ->> 1, value -> 2, value -> 3, value ->> 4 FROM jsonb_
 -- name: task_head
 UPDATE tasks SET head = e.value -> 1 FROM jsonb_each(?) AS e WHERE tasks.n = e.value ->> 0;
 
+-- name: task_payload
+UPDATE tasks SET payload = ? WHERE n = ?;
+
 -- name: task_delete
 DELETE FROM tasks WHERE n IN (SELECT value FROM json_each(?));
 

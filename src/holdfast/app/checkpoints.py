@@ -1,0 +1,220 @@
+"""`app.checkpoints`: look at a checkpoint, put one, remove one; and amend a suspended task: correct
+its payload or data, and set it going."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.app.starting_over import check_checkpoint
+from holdfast.codec import check_json, encode_plain
+from holdfast.domain import amend, names, operate
+from holdfast.domain import checkpoint as ckpt
+from holdfast.domain.amend import AMEND, Amendment
+from holdfast.domain.audit import Audit
+from holdfast.domain.checkpoint import DATA_LIMIT_BYTES, Checkpoint
+from holdfast.domain.errors import (
+    CheckpointTooLarge,
+    Contended,
+    InvalidInput,
+    Refused,
+    SerialisationError,
+    TaskNotFound,
+    TenantMovedOn,
+)
+from holdfast.domain.operate import Ask
+from holdfast.domain.state import Command
+from holdfast.domain.task import By, Task
+from holdfast.domain.transition import Applied, MovedOn, Transition
+from holdfast.ports import Detail
+from holdfast.runtime.ids import new_id
+
+if TYPE_CHECKING:
+    from holdfast.app.core import Holdfast
+
+TRIES = 20
+SHOWN_CHARS = 2_000  # of a value, in the audit
+
+Decision = Callable[[Detail, Ask], Transition]
+
+
+class Given:
+    """A value that was not given."""
+
+
+NOT_GIVEN: Any = Given()
+
+
+class Checkpoints:
+    def __init__(self, app: Holdfast, by: By) -> None:
+        self._app, self._by = app, by
+
+    def acting_as(self, actor: str, origin: str = "") -> Checkpoints:
+        by = By(actor=names.check_text("actor", actor), origin=names.check_text("origin", origin))
+        return Checkpoints(self._app, by)
+
+    async def get(self, task_id: str) -> Checkpoint | None:
+        """None: the task has none."""
+        return await self._app.store.checkpoint(task_id)
+
+    async def put(
+        self, task_id: str, checkpoint: Checkpoint | Mapping[str, Any], *, reason: str = ""
+    ) -> Checkpoint:
+        """Write a checkpoint in place of the version that `get` gave; one version on, it is stored.
+
+        CheckpointConflict when another version is stored, IllegalTransition unless the task is
+        paused or suspended, InvalidInput when it does not fit the stages that the task completed.
+        """
+        given = checkpoint if isinstance(checkpoint, Checkpoint) else _read(checkpoint)
+
+        def decide(detail: Detail, ask: Ask) -> Transition:
+            stored = _checkpoint_of(detail)
+            transition = amend.put_checkpoint(detail.task, ask, given, stored)
+            assert transition.checkpoint is not None
+            was = None if stored is None else stored.custom_data
+            return self._told(transition, {"customData": (was, given.custom_data)})
+
+        written = await self._swap(task_id, Command.PUT_CHECKPOINT, decide, reason)
+        assert written.checkpoint is not None
+        return written.checkpoint
+
+    async def remove(self, task_id: str, *, reason: str = "") -> None:
+        """Delete the checkpoint of a paused or suspended task. It can then be rolled back, or start
+        over; it cannot go on."""
+
+        def decide(detail: Detail, ask: Ask) -> Transition:
+            return amend.remove_checkpoint(detail.task, ask)
+
+        await self._swap(task_id, Command.REMOVE_CHECKPOINT, decide, reason)
+
+    async def amend(
+        self,
+        task_id: str,
+        *,
+        payload: Any = NOT_GIVEN,
+        data: Mapping[str, Any] | None = None,
+        reason: str = "",
+        force: bool = False,
+    ) -> Task:
+        """Correct the payload or the data (`ctx.data`) of a suspended task, and set it going.
+
+        The payload is validated where the task's type is declared in this process. The same submit
+        with the first payload still finds the task.
+        """
+        if payload is NOT_GIVEN and data is None:
+            raise InvalidInput("nothing to amend: give a payload, data, or both")
+        kept = None if data is None else _data(data)
+
+        def decide(detail: Detail, ask: Ask) -> Transition:
+            body = None if payload is NOT_GIVEN else self._encoded(detail.task, payload)
+            found = _checkpoint_of(detail) if kept is not None else None
+            transition = amend.amend(
+                detail.task, ask, Amendment(payload=body, data=kept), found, force=force
+            )
+            changes = {}
+            if body is not None:
+                was = msgspec.json.decode(detail.payload)
+                changes["payload"] = was, msgspec.json.decode(body)
+            if kept is not None:
+                changes["data"] = found.custom_data if found else _plain(detail.data), kept
+            return self._told(transition, changes, command=AMEND)
+
+        written = await self._swap(task_id, Command.RETRY, decide, reason, onward=True)
+        return written.after
+
+    # -- how
+
+    def _encoded(self, task: Task, payload: Any) -> bytes:
+        declared = self._app.registry.find(task.type)
+        if declared is None:
+            return encode_plain(payload, "payload", limit_bytes=self._app.settings.payload_limit)
+        return declared.payload.encode(payload)
+
+    def _told(
+        self,
+        transition: Transition,
+        changes: Mapping[str, tuple[Any, Any]],
+        command: str | None = None,
+    ) -> Transition:
+        """The audit's entry says what was there before and what is there now, without secrets."""
+        audit = transition.audit
+        assert audit is not None
+        told = msgspec.structs.replace(
+            audit,
+            command=command or audit.command,
+            before=f"{audit.before} {self._shown(changes, 0)}",
+            after=f"{audit.after} {self._shown(changes, 1)}",
+        )
+        return msgspec.structs.replace(transition, audit=told)
+
+    def _shown(self, changes: Mapping[str, tuple[Any, Any]], side: int) -> str:
+        hidden = self._app.redactor.value({name: pair[side] for name, pair in changes.items()})
+        text = msgspec.json.encode(hidden).decode()
+        return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
+
+    async def _swap(
+        self,
+        task_id: str,
+        command: Command,
+        decide: Decision,
+        reason: str,
+        *,
+        onward: bool = False,
+    ) -> Transition:
+        """Look, decide, compare and swap, and write down who asked."""
+        app, store = self._app, self._app.store
+        by = msgspec.structs.replace(self._by, reason=names.check_text("reason", reason))
+        ask = Ask(by=by, now=app.clock.now(), request=new_id(app.clock, app.chance))
+        for _ in range(TRIES):
+            detail = await store.detail(task_id)
+            if detail is None:
+                raise TaskNotFound(task_id)
+            try:
+                transition = decide(detail, ask)
+                if onward:
+                    await check_checkpoint(store, detail.task)
+                [outcome] = await store.apply([transition])
+                if isinstance(outcome, MovedOn):
+                    raise TenantMovedOn(task_id, detail.task.tenant)
+            except Refused as error:
+                await store.audit(_refusal(detail.task, command, ask, error, onward=onward))
+                raise
+            if isinstance(outcome, Applied):
+                if outcome.task.plan is not None:
+                    await store.plans.wake([outcome.task.plan])
+                return msgspec.structs.replace(transition, after=outcome.task)
+        raise Contended(f"task {task_id}", TRIES)
+
+
+def _refusal(task: Task, command: Command, ask: Ask, error: Refused, *, onward: bool) -> Audit:
+    refused = operate.refusal(task, command, ask, error.code)
+    return msgspec.structs.replace(refused, command=AMEND if onward else command)
+
+
+def _checkpoint_of(detail: Detail) -> Checkpoint | None:
+    """One that cannot be read is in the way of nobody who puts another in its place."""
+    if detail.checkpoint is None or detail.task.last_completed < 0:
+        return None
+    return ckpt.decode(detail.checkpoint)
+
+
+def _read(given: Mapping[str, Any]) -> Checkpoint:
+    try:
+        return ckpt.decode(msgspec.json.encode(dict(given)))
+    except (SerialisationError, TypeError) as error:
+        raise InvalidInput(str(error)) from None
+
+
+def _data(data: Mapping[str, Any]) -> dict[str, Any]:
+    kept = dict(data)
+    check_json(kept, "data")
+    size = len(msgspec.json.encode(kept))
+    if size > DATA_LIMIT_BYTES:
+        raise CheckpointTooLarge(size, DATA_LIMIT_BYTES)
+    return kept
+
+
+def _plain(body: bytes | None) -> Any:
+    return None if body is None else msgspec.json.decode(body)
