@@ -74,9 +74,19 @@ def test_a_rule_says_how_urgent_it_is_and_what_there_is_to_do(name: str) -> None
 def test_no_rule_counts_a_store_twice(name: str) -> None:
     """What every service tells alike is never summed over the services."""
     own = ("holdfast_auth_failures_total",)
-    for summed in re.finditer(r"sum by \(([^)]*)\)\s*\(\w+\((holdfast_\w+)", rules()[name]["expr"]):
+    pattern = r"sum by \(([^)]*)\)\s*\((?:\w+\()?(holdfast_\w+)"
+    for summed in re.finditer(pattern, rules()[name]["expr"]):
         labels, metric = summed.groups()
         assert metric in own or "instance" in labels
+
+
+@pytest.mark.parametrize("name", rules())
+def test_no_rule_waits_for_a_series_to_be_born(name: str) -> None:
+    """`increase` and `rate` look at a sum, to which a new label adds, or at series that a service
+    has from its start."""
+    always = ("holdfast_auth_failures_total",)
+    for metric in re.findall(r"(?:increase|rate)\((holdfast_\w+)", rules()[name]["expr"]):
+        assert metric in always
 
 
 @pytest.mark.parametrize("name", rules())

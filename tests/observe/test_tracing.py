@@ -232,7 +232,7 @@ def test_tracing_without_opentelemetry_is_refused_and_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     monkeypatch.delitem(sys.modules, "holdfast.observe.tracing", raising=False)
-    with pytest.raises(InvalidSetting, match=r"HOLDFAST_TRACING.*holdfast\[tracing\]"):
+    with pytest.raises(InvalidSetting, match=r"HOLDFAST_TRACING.*holdfast-engine\[tracing\]"):
         Holdfast("memory://", tracing=True)
 
 

@@ -7,7 +7,9 @@ import httpx
 import pytest
 
 from holdfast.domain.errors import StoreUnavailable
+from holdfast.observe.metrics import AUTH_FAILURES
 from holdfast.ports import Topic
+from holdfast.server.access import Forbidden, TooManyRequests, Unauthenticated
 from holdfast.server.routes import health
 from tests.server.conftest import Served
 
@@ -318,3 +320,33 @@ async def test_the_metrics_and_the_audit_name_the_route_as_it_is_documented(idle
     told = (await idle.client().get("/metrics")).text
     assert 'route="/internal/tenants/{tenant}/retry"' in told
     assert ":path" not in told
+
+
+# -- series that are there from the start
+
+
+async def test_what_the_rules_look_at_is_told_as_0_before_it_happens(idle: Served) -> None:
+    told = set((await idle.client().get("/metrics")).text.splitlines())
+    assert 'holdfast_refused_total{status="RUNNING",command="retry"} 0' in told
+    stage = "holdfast_stage_duration_seconds_count"
+    for about in ('type="mail.lost",stage="lose"', 'type="tenant.upgrade",stage="migrate"'):
+        for outcome in ("done", "failed"):
+            assert f'{stage}{{{about},outcome="{outcome}"}} 0' in told
+    for kind in ("unauthenticated", "forbidden", "too-many-requests"):
+        assert f'holdfast_auth_failures_total{{kind="{kind}"}} 0.0' in told
+
+
+async def test_a_series_that_was_told_as_0_is_told_once_when_it_has_happened(
+    served: Served,
+) -> None:
+    await lose(served.client())
+    await served.client(None).get("/api/tasks")
+    told = (await served.client().get("/metrics")).text.splitlines()
+    names = [line.rpartition(" ")[0] for line in told if not line.startswith("#")]
+    assert len(names) == len(set(names))
+    assert 'holdfast_auth_failures_total{kind="unauthenticated"} 1.0' in told
+
+
+def test_the_kinds_of_refused_tokens_are_those_of_the_errors() -> None:
+    codes = {Unauthenticated.code, Forbidden.code, TooManyRequests.code}
+    assert codes == set(AUTH_FAILURES)

@@ -148,6 +148,11 @@ class Monitor:
         """The error groups of which an outage stands or was told."""
         return [name for code, name in (*self._standing, *self._told) if code in alerts.OF_GROUPS]
 
+    def _declared(self) -> tuple[tuple[str, str], ...]:
+        registry = self._app.registry
+        types = map(registry.find, registry.names())
+        return tuple((one.name, stage) for one in types if one for stage in one.stage_names)
+
     async def _facts(self) -> Snapshot:
         app, store = self._app, self._app.store
         stats = await store.stats()
@@ -160,6 +165,7 @@ class Monitor:
             degraded=app.degraded,
             findings=self._findings,
             event_lag_seconds=self._lag(),
+            stages=self._declared(),
             outages=await self._outages.look(store, stats, workers),
         )
 

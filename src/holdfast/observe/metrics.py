@@ -23,6 +23,7 @@ from holdfast.version import __version__
 
 __all__ = ["CONTENT_TYPE", "Metrics", "Snapshot"]
 
+AUTH_FAILURES = ("unauthenticated", "forbidden", "too-many-requests")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -33,6 +34,8 @@ class Metrics:
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self._auth_failures = self._counter("holdfast_auth_failures_total")
+        for kind in AUTH_FAILURES:  # a rule does not see that a series is born
+            self._auth_failures.labels(kind)
         self.sse_streams = self._gauge("holdfast_sse_streams")  # inc() and dec()
         self._refused_connections = self._counter("holdfast_http_connections_refused_total")
         self._lag = Lag(steady)

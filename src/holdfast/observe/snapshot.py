@@ -47,6 +47,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     degraded: bool = False  # on memory, because the real store was out of reach at the start
     findings: Mapping[str, int] | None = None  # of the last examination, by invariant
     event_lag_seconds: float = 0.0
+    stages: tuple[tuple[str, str], ...] = ()  # each type and stage that is declared here
     outages: tuple[OutageGroup, ...] = ()  # error groups with tasks that wait for an outage's end
 
     @property

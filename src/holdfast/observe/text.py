@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TypeAlias
 
-from holdfast.domain.state import Status
+from holdfast.domain.state import OPERATOR, Status
 from holdfast.domain.task import Place
 from holdfast.observe.alerts import NO_WORKERS, OF_QUEUES, SEVERITIES
 from holdfast.observe.families import FAMILIES
@@ -24,12 +24,15 @@ Spread: TypeAlias = tuple[Labels, Sequence[int], float]  # counts of each span, 
 
 UNSETTLED = tuple(place for place in Place if place is not Place.SETTLED)
 INVARIANTS = ("I1", "I2", "I3", "I7", "I10", "I11", "I14", "I16")  # that an examination looks at
+FIRST_OUTCOMES = ("done", "failed")  # of a stage that nobody has called yet
+REFUSABLE = tuple(f"{status} {command}" for status in Status for command in sorted(OPERATOR))
 
 
 def lines(snapshot: Snapshot) -> Iterator[str]:
     stats, live = snapshot.stats, snapshot.live
     yield from _counted(stats)
     yield from histogram("holdfast_stage_duration_seconds", BUCKETS, _spreads(stats.timings))
+    yield from _not_called_yet(snapshot)
     yield from _statuses(stats)
     yield from _queues(snapshot)
     yield from one("holdfast_suspended", snapshot.suspended)
@@ -105,6 +108,20 @@ def _spreads(timings: Iterable[Timings]) -> Iterator[Spread]:
     return (((one.type, one.stage, one.outcome), one.counts, one.total_seconds) for one in timings)
 
 
+def _not_called_yet(snapshot: Snapshot) -> Iterator[str]:
+    """Yield 0 for each declared stage and outcome that nobody has met: a rule sees how a series
+    grows, not that it was born, and would not see the first burst."""
+    name = "holdfast_stage_duration_seconds"
+    met = {(one.type, one.stage, one.outcome) for one in snapshot.stats.timings}
+    for declared in snapshot.stages:
+        for outcome in FIRST_OUTCOMES:
+            if (*declared, outcome) not in met:
+                about = labels(FAMILIES[name].labels, (*declared, outcome))
+                yield f'{name}_bucket{{{about},le="+Inf"}} 0'
+                yield f"{name}_sum{{{about}}} 0.0"
+                yield f"{name}_count{{{about}}} 0"
+
+
 def _counted(stats: Stats) -> Iterator[str]:
     entered: defaultdict[Labels, float] = defaultdict(float)
     moved: defaultdict[Labels, float] = defaultdict(float)
@@ -115,7 +132,8 @@ def _counted(stats: Stats) -> Iterator[str]:
         moved[move.before, move.after] += move.count
         dwelt[(move.before,)] += move.dwell_seconds
         left[(move.before,)] += move.count
-    refused = (((*what.partition(" ")[::2],), count) for what, count in stats.refused.items())
+    counts = dict.fromkeys(REFUSABLE, 0) | dict(stats.refused)
+    refused = (((*what.partition(" ")[::2],), count) for what, count in counts.items())
     yield from family("holdfast_tasks_total", entered.items())
     yield from family("holdfast_transitions_total", moved.items())
     yield from family("holdfast_dwell_seconds_total", dwelt.items())
