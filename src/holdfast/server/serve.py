@@ -163,9 +163,10 @@ async def _stop(
 
 
 def _config(service: Service) -> Config:
+    protocol = _protocol()
     return Config(
         Edge(bare_api(service, None), service),
-        http=_protocol() or "h11",
+        http=protocol or "h11",
         ws="none",
         lifespan="off",  # the service is opened before and closed after
         log_config=None,
@@ -174,7 +175,8 @@ def _config(service: Service) -> Config:
         proxy_headers=False,  # anybody could write there where he comes from
         server_header=False,
         backlog=BACKLOG,
-        limit_concurrency=None,  # our own bounds leave health out
+        # Our own bounds leave health out; h11, where there is no other, has but this one.
+        limit_concurrency=None if protocol is not None else service.connection_limit,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=FINISH_SECONDS,
         h11_max_incomplete_event_size=HEAD_MAX_BYTES,

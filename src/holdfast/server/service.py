@@ -65,10 +65,10 @@ REFUSED = "refused: %s %s of %s from %s: %s"
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
 ANONYMOUS = Caller(actor="anonymous", origin="", role=tk.Role.VIEWER, tenants=frozenset())
 WRONG_TOKENS_RATE = 1.0  # a second, of one address
-_BOUNDS = {
-    Refusal.ADDRESS: "its address has as many as HOLDFAST_ADDRESS_LIMIT allows",
-    Refusal.PROCESS: "this process has as many as it may have, with a request under way in each",
-    GAVE_WAY: "this process has as many as it may have, and one without a request gave way",
+_CONNECTIONS = {
+    Refusal.ADDRESS: "only health is answered to a new connection from %s, which has too many",
+    Refusal.PROCESS: "only health is answered to a new connection from %s: all are busy here",
+    GAVE_WAY: "a connection without a request was closed for a new one from %s: there are too many",
 }
 COMMANDS = frozenset([*OPERATOR, TriggerCommand.FIRE, "stop", AMEND])
 REFUSALS_RATE = 10.0  # a second, of one token: more are not written down
@@ -302,8 +302,7 @@ class Service:
 
     def _connection_refused(self, reason: str, host: str) -> None:
         self.metrics.connection_refused(reason)
-        says = "a connection from %s has no place of its own: %s (%s)"
-        self.lines.say(logging.WARNING, says, host, _BOUNDS[reason], reason)
+        self.lines.say(logging.WARNING, _CONNECTIONS[reason], host)
 
     def check_is_shared(self) -> None:
         """Other processes would get no work from a memory, or join the store that was away."""
