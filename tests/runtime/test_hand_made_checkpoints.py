@@ -127,3 +127,24 @@ async def test_a_checkpoint_that_is_no_good_is_refused_with_the_reason(
     await handle.retry()
     await bench.engine.drain()
     assert (await task_of(bench.engine, handle)).status is Status.COMPLETED
+
+
+async def test_data_over_a_hand_made_checkpoint_is_amended(bench: Bench) -> None:
+    handle = await bench.failed_at_c()
+    bench.put(handle, {})
+    await handle.amend(data={"by": "ann"})
+    await bench.engine.drain()
+    assert (await task_of(bench.engine, handle)).status is Status.COMPLETED
+    assert bench.saw == {"by": "ann"}
+
+
+@pytest.mark.parametrize("form", ["no names", "too much data"])
+async def test_a_checkpoint_that_cannot_be_read_is_replaced(bench: Bench, form: str) -> None:
+    handle = await bench.failed_at_c()
+    bench.put(handle, REFUSED[form][0])
+    put = await bench.engine.app.checkpoints.put(handle.id, DOCUMENT)
+    assert put.version == 2
+    await handle.retry()
+    await bench.engine.drain()
+    assert (await task_of(bench.engine, handle)).status is Status.COMPLETED
+    assert bench.saw == {"by": "hand"}

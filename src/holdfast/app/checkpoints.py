@@ -70,7 +70,7 @@ class Checkpoints:
         given = checkpoint if isinstance(checkpoint, Checkpoint) else _read(checkpoint)
 
         def decide(detail: Detail, ask: Ask) -> Transition:
-            stored = _checkpoint_of(detail)
+            stored = _stored(detail)
             transition = amend.put_checkpoint(detail.task, ask, given, stored)
             assert transition.checkpoint is not None
             was = None if stored is None else stored.custom_data
@@ -194,10 +194,17 @@ def _refusal(task: Task, command: Command, ask: Ask, error: Refused, *, onward: 
 
 
 def _checkpoint_of(detail: Detail) -> Checkpoint | None:
-    """One that cannot be read is in the way of nobody who puts another in its place."""
     if detail.checkpoint is None or detail.task.last_completed < 0:
         return None
     return ckpt.decode(detail.checkpoint)
+
+
+def _stored(detail: Detail) -> Checkpoint | None:
+    """None: there is none, or one that cannot be read, and may be replaced."""
+    try:
+        return _checkpoint_of(detail)
+    except SerialisationError:
+        return None
 
 
 def _read(given: Mapping[str, Any]) -> Checkpoint:

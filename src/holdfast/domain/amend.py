@@ -56,6 +56,7 @@ def amend(
         events=(amended, *going.events),
         payload=amendment.payload,
         checkpoint=saved,
+        drop_checkpoint=going.drop_checkpoint or saved is not None,
         data=None if data is None else msgspec.json.encode(data),
     )
 
@@ -70,7 +71,9 @@ def put_checkpoint(
     _check(task, checkpoint)
     saved = replace(checkpoint, version=checkpoint.version + 1)
     event = fact(ev.CheckpointPut, task, ask.now, by=ask.by, checkpoint=saved.version)
-    return replace(_kept(task, after, ask, event, Command.PUT_CHECKPOINT), checkpoint=saved)
+    # In place of the one that is there, whose version need not be what its body says.
+    kept = _kept(task, after, ask, event, Command.PUT_CHECKPOINT)
+    return replace(kept, checkpoint=saved, drop_checkpoint=True)
 
 
 def remove_checkpoint(task: Task, ask: Ask) -> Transition:

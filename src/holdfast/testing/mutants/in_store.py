@@ -191,6 +191,12 @@ def followers_of_a_repeat(real: Real, store: MemoryStore, transition: Transition
     return outcome  # type: ignore[no-any-return]
 
 
+@mutant(MemoryStore, "_write", in_contract=True)
+def payload_not_amended(real: Real, store: MemoryStore, task: Task, transition: Transition) -> None:
+    """A corrected task is set going with the payload that it had."""
+    real(store, task, msgspec.structs.replace(transition, payload=None))
+
+
 # No actor of the simulated worlds throws a switch or reads the chain: these are the contract's.
 @mutant(Shelves, "_is_off", in_contract=True)
 def intake_never_shut(real: Real, store: MemoryStore, switch: Switch, name: str) -> bool:
