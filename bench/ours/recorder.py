@@ -25,6 +25,8 @@ READS = ("SELECT", "PRAGMA", "WITH", "EXPLAIN")
 
 
 def watch(connection: apsw.Connection) -> None:
+    if not connection.filename:  # in memory: the tables to compare a file's with
+        return
     mine: list[tuple[str, Any]] = []
     RECORDS.append(mine)
 

@@ -224,6 +224,8 @@ def test_every_metric_has_help_a_kind_and_the_labels_it_declares() -> None:
     metrics = Metrics()
     metrics.http("GET", "/livez", 200, 0.001)
     metrics.auth_failed("unknown")
+    metrics.count_connections(lambda: 1, ["process"])
+    metrics.connection_refused("process")
     families = text_string_to_metric_families(metrics.exposition(full()).decode())
     found = {}
     for family in families:

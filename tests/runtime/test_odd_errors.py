@@ -85,7 +85,8 @@ IN_THREADS = ERRORS | {"stop": (lambda: StopIteration("end"), "StopIteration")}
 
 
 def is_of(failure: Failure, name: str) -> bool:
-    return failure.error.rpartition(".")[2] == name and failure.kind is Kind.STAGE
+    kind = Kind.CANCELLED if name == "CancelledError" else Kind.STAGE
+    return failure.error.rpartition(".")[2] == name and failure.kind is kind
 
 
 async def failures_of(app: Holdfast, make: MakeEngine, task: Any) -> list[Failure]:

@@ -66,7 +66,8 @@ async def test_ten_minutes_without_its_database_cost_a_task_nothing(
     assert task.outages == database.calls > 3
     assert task.outage_since == task.created_at
     assert task.failure is not None
-    assert task.failure.kind is Kind.STAGE
+    expected = Kind.PERSISTENCE if error is StoreUnavailable else Kind.STAGE
+    assert task.failure.kind is expected
     database.error = None
     await engine.advance("6m")
     assert await handle.result() == "done"
