@@ -33,6 +33,7 @@ from holdfast.domain.durations import seconds
 from holdfast.domain.errors import InvalidInput, InvalidSetting
 
 PREFIX = "HOLDFAST_"
+NAMED_BEFORE = "_HOLDFAST_NAMED"  # misspelt variables that a parent process has named
 BESIDE = ("config", "debug", "promtool", "redis_server")  # read elsewhere
 
 SECRETS = ("telegram_token", "telegram_secret")
@@ -243,13 +244,16 @@ def _refusal(first: ErrorDetails, given: dict[str, Any], path: str | None) -> In
 
 
 def _warn_of_misspelt() -> None:
-    """Name each variable that is no setting, once in the life of the process."""
+    """Name each variable that is no setting, once in the life of the process; the processes that it
+    starts, such as a service's workers, inherit what was named."""
     known = [name.upper() for name in (*Settings.model_fields, *BESIDE)]
+    inherited = os.environ.get(NAMED_BEFORE, "").split(",")
     for variable in sorted(os.environ):
         name = variable.removeprefix(PREFIX)
-        if name == variable or name in known or name in _misspelt:
+        if name == variable or name in known or name in _misspelt or name in inherited:
             continue
         _misspelt.add(name)
+        os.environ[NAMED_BEFORE] = ",".join(sorted({*inherited, *_misspelt} - {""}))
         meant = _meant(name, known, PREFIX)
         log.warning("%s is set, but there is no such setting%s", variable, meant)
 

@@ -1,5 +1,7 @@
 """Settings: given, from the environment, from a file; wrong ones are refused by name (P9)."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +168,7 @@ def test_a_lock_that_would_not_outlive_its_lease_is_refused() -> None:
 @pytest.fixture
 def _nothing_named_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings_module, "_misspelt", set())
+    monkeypatch.setenv(settings_module.NAMED_BEFORE, "")  # and taken back at the end
 
 
 @pytest.mark.usefixtures("_nothing_named_yet")
@@ -179,6 +182,23 @@ def test_a_misspelt_variable_is_named_once_with_what_was_meant(
     assert [one.getMessage() for one in caplog.records] == [
         "HOLDFAST_STROE is set, but there is no such setting; did you mean HOLDFAST_STORE?",
         "HOLDFAST_ZZZZ is set, but there is no such setting",
+    ]
+
+
+@pytest.mark.usefixtures("_nothing_named_yet")
+def test_a_process_does_not_repeat_what_its_parent_has_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("HOLDFAST_STROE", "memory://")
+    load()
+    assert len(caplog.records) == 1
+    monkeypatch.setenv("HOLDFAST_LAESE", "30s")
+    program = "from holdfast.settings import load; load(); load()"
+    child = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert child.stderr.splitlines() == [
+        "HOLDFAST_LAESE is set, but there is no such setting; did you mean HOLDFAST_LEASE?"
     ]
 
 
