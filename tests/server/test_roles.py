@@ -54,6 +54,9 @@ POST /internal/queues/{queue}/{what}/{turning}     operator, of all tenants
 GET  /internal/tenants/{tenant}                    viewer
 POST /internal/tenants/query                       viewer
 POST /internal/tenants/{tenant}/retry              operator
+POST /internal/tenants/{tenant}/hold               operator
+POST /internal/tenants/{tenant}/release            operator
+GET  /internal/holds                               viewer
 GET  /internal/alerts                              viewer, of all tenants
 GET  /internal/alerts/events                       viewer, of all tenants
 GET  /internal/audit                               viewer, of all tenants

@@ -15,6 +15,7 @@ from holdfast.app.checkpoints import NOT_GIVEN, Checkpoints
 from holdfast.app.control import Control
 from holdfast.app.query import Query
 from holdfast.app.queues import Queues
+from holdfast.app.tenants import Tenants
 from holdfast.domain.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -151,6 +152,10 @@ class Blocking:
         from holdfast.app.blocking_triggers import BlockingSchedules
 
         return BlockingSchedules(self, self._app.schedule)
+
+    @property
+    def tenants(self) -> BlockingTenants:
+        return BlockingTenants(self, self._app.tenants)
 
     @property
     def queues(self) -> BlockingQueues:
@@ -325,6 +330,17 @@ class BlockingCheckpoints(Side[Checkpoints]):
     put = blocked(Checkpoints.put)
     remove = blocked(Checkpoints.remove)
     amend = blocked(Checkpoints.amend)
+
+
+class BlockingTenants(Side[Tenants]):
+    def acting_as(self, actor: str, origin: str = "") -> BlockingTenants:
+        return BlockingTenants(self.face, self.part.acting_as(actor, origin))
+
+    hold = blocked(Tenants.hold)
+    release = blocked(Tenants.release)
+    exists = blocked(Tenants.exists)
+    find = blocked(Tenants.find)
+    holds = blocked(Tenants.holds)
 
 
 class BlockingQuery(Side[Query]):

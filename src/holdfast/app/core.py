@@ -30,6 +30,7 @@ from holdfast.app.sight import WHOLE, Sight
 from holdfast.app.submitting import Submitter, Terms
 from holdfast.app.task_declarer import TaskDeclarer
 from holdfast.app.telling import Teller, telling_store
+from holdfast.app.tenants import Tenants
 from holdfast.app.why import explain
 from holdfast.clock import SystemClock
 from holdfast.codec import Codec, UntypedCodec
@@ -122,6 +123,7 @@ class Holdfast:
         self.schedule = Schedules(self, By(actor="app"))
         self.bulk = Bulks(self, By(actor="app"))
         self.queues = Queues(self, By(actor="app"))
+        self.tenants = Tenants(self, By(actor="app"))
 
     # -- declaring
 

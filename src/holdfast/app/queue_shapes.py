@@ -9,14 +9,14 @@ from holdfast.app.shapes import at
 from holdfast.domain.redaction import Redactor
 from holdfast.domain.task import Place
 from holdfast.observe.snapshot import Snapshot
-from holdfast.ports import Switch, Thrown
+from holdfast.ports import OF_QUEUES, Switch, Thrown
 
 
 def queue_shapes(
     found: Snapshot, off: Iterable[Thrown], limits: Mapping[str, int], hide: Redactor
 ) -> list[dict[str, Any]]:
     """``off``: as of now, the snapshot may be older."""
-    of_queues = [one for one in off if one.switch is not Switch.DRAIN]
+    of_queues = [one for one in off if one.switch in OF_QUEUES]
     names = sorted({*found.queues, *(one.name for one in of_queues)})
     return [_shape(found, of_queues, name, limits, hide) for name in names]
 

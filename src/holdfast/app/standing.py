@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.app.query import TenantStatus
-from holdfast.app.shapes import task_shape
+from holdfast.app.shapes import at, task_shape
 from holdfast.app.sight import WHOLE, Sight
 from holdfast.domain import names
 from holdfast.domain.redaction import Redactor
 from holdfast.domain.task import Task
-from holdfast.ports import Filter, TenantView
+from holdfast.ports import Filter, TenantView, Thrown
 
 if TYPE_CHECKING:
     from holdfast.app.core import Holdfast
@@ -30,6 +30,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     latest: Task | None  # the newest of all its tasks
     line: tuple[str, ...]
     next: str
+    hold: Thrown | None = None
+    limited: bool = False  # who looks may not know who did it and why
 
     def shape(self, hide: Redactor) -> dict[str, Any]:
         told = self.status.task
@@ -44,17 +46,35 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
             "fence": self.view.fence,
             "latest": task_shape(self.latest, hide) if self.latest else None,
             "next": hide.text(self.next),
+            "held": None if self.hold is None else hold_shape(self.hold, hide, self.limited),
         }
+
+
+def hold_shape(hold: Thrown, hide: Redactor, limited: bool = False) -> dict[str, Any]:
+    return {
+        "tenantId": hold.name,
+        "actor": "" if limited else hold.by.actor,
+        "origin": "" if limited else hold.by.origin,
+        "reason": "" if limited else hide.text(hold.by.reason),
+        "at": at(hold.at),
+        "until": None if hold.until is None else at(hold.until),
+    }
 
 
 async def standings(app: Holdfast, tenants: Sequence[str], sight: Sight = WHOLE) -> list[Standing]:
     asked = [names.check("tenant", tenant) for tenant in tenants]
     statuses = await app.query.query_task_status_by_tenants(asked)
     views = await app.store.tenants(asked)
-    return [await _stand(app, s, v, sight) for s, v in zip(statuses, views, strict=True)]
+    holds = {one.name: one for one in await app.tenants.holds()}
+    return [
+        await _stand(app, status, view, holds.get(view.tenant), sight)
+        for status, view in zip(statuses, views, strict=True)
+    ]
 
 
-async def _stand(app: Holdfast, status: TenantStatus, view: TenantView, sight: Sight) -> Standing:
+async def _stand(
+    app: Holdfast, status: TenantStatus, view: TenantView, hold: Thrown | None, sight: Sight
+) -> Standing:
     active = (await app.store.load([view.active]))[0] if view.active else None
     latest = await app.store.find(Filter(tenant=view.tenant), limit=1)
     return Standing(
@@ -64,6 +84,8 @@ async def _stand(app: Holdfast, status: TenantStatus, view: TenantView, sight: S
         latest=sight.task(latest.tasks[0]) if latest.tasks else None,
         line=tuple(await app.store.line(view.tenant, limit=LINE_SHOWN)),
         next=await _next(app, active, latest.tasks[0] if latest.tasks else None, sight),
+        hold=hold,
+        limited=sight.limited,
     )
 
 

@@ -10,11 +10,13 @@ from collections.abc import Collection
 from holdfast.app.phrases import span
 from holdfast.domain import bulk, names, telling
 from holdfast.domain.audit import Audit
+from holdfast.domain.envelope import iso
 from holdfast.domain.errors import InvalidInput, WorkerNotFound
 from holdfast.domain.task import By
 from holdfast.ports import Store, Switch, Thrown
 
 ON, OFF, WORKING, DRAINING = "on", "off", "working", "draining"  # as the audit has them
+HELD, FREE = "held", "free"
 
 
 async def intake_is_paused(store: Store, queues: Collection[str]) -> str | None:
@@ -43,6 +45,8 @@ async def turn_queue(
 def told(thrown: Thrown, now: float, reason: str) -> str:
     """Of a queue: what, since when, by whom, why, and how to undo it. ``reason``: as it may be
     shown."""
+    if thrown.switch is Switch.HOLD:
+        return told_of_hold(thrown, now, reason)
     what, queue, by = thrown.switch, thrown.name, thrown.by
     place = f" on {by.origin}" if by.origin else ""
     why = f" ({reason})" if reason else ""
@@ -59,6 +63,34 @@ def told_to_tenant(thrown: Thrown, now: float) -> str:
         f"{thrown.switch} of queue {thrown.name} is paused since {span(now - thrown.at)}; an "
         "operator of all tenants can resume it"
     )
+
+
+async def turn_tenant(
+    store: Store, tenant: str, *, held: bool, by: By, now: float, until: float | None = None
+) -> bool:
+    """Hold a tenant or release it; False: it was so already."""
+    was_held = await _is_off(store, Switch.HOLD, tenant)
+    states = (FREE, HELD)[was_held], (FREE, HELD)[held]
+    entry = _entry(f"tenant:{tenant}", "hold" if held else "release", by, now, states)
+    return await store.throw(Switch.HOLD, tenant, on=not held, audit=entry, until=until)
+
+
+def told_of_hold(hold: Thrown, now: float, reason: str) -> str:
+    """Say of a tenant who holds it, since when, why, until when, and how to release it."""
+    by = hold.by
+    place = f" on {by.origin}" if by.origin else ""
+    why = f" ({reason})" if reason else ""
+    end = f", until {iso(hold.until)}" if hold.until is not None else ""
+    return (
+        f"tenant {hold.name} is held since {span(now - hold.at)} by {by.actor}{place}{why}{end}; "
+        f"release: `holdfast tenants release {hold.name}` or "
+        f"POST /internal/tenants/{hold.name}/release"
+    )
+
+
+def told_of_hold_to_tenant(hold: Thrown, now: float) -> str:
+    """Say the same to who may not know who did it and why."""
+    return f"tenant {hold.name} is held since {span(now - hold.at)}; an operator can release it"
 
 
 async def draining(store: Store) -> frozenset[str]:

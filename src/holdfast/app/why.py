@@ -77,7 +77,22 @@ class Explanation:
             Place.PARKED: self._parked,
             Place.SETTLED: self._settled,
         }
-        return await telling[self._task.place]()
+        told = await telling[self._task.place]()
+        return told if self._task.settled else f"{told}{await self._tenant_hold()}"
+
+    async def _tenant_hold(self) -> str:
+        tenant = self._task.tenant
+        if tenant is None:
+            return ""
+        for off in await self._store.switches():
+            if (off.switch, off.name) == (Switch.HOLD, tenant):
+                return f" But {self._held_by(off)}."
+        return ""
+
+    def _held_by(self, hold: Thrown) -> str:
+        if self._sight.limited:
+            return switching.told_of_hold_to_tenant(hold, self._now)
+        return switching.told_of_hold(hold, self._now, hold.by.reason)
 
     # -- it could run
 

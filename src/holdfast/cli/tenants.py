@@ -7,15 +7,24 @@ from typing import Annotated
 import typer
 
 from holdfast.app.phrases import count
-from holdfast.app.standing import Standing, standings
+from holdfast.app.standing import Standing, hold_shape, standings
+from holdfast.app.tenants import HoldAnswer
 from holdfast.cli import hiding
 from holdfast.cli import options as opt
 from holdfast.cli.exits import Exit
-from holdfast.cli.session import Session, run
+from holdfast.cli.session import Session, person, run
 from holdfast.cli.show import print_fields, print_json, prose, say, status_text
+from holdfast.domain.envelope import iso
 from holdfast.domain.redaction import Redactor
+from holdfast.ports import Thrown
 
-tenants = typer.Typer(help="How tenants stand: what runs, what waits, what to do next.")
+tenants = typer.Typer(help="How tenants stand: what runs, what waits, what to do next; holds.")
+
+Tenant = Annotated[str, typer.Argument(metavar="TENANT", help="A tenant's name.")]
+Until = Annotated[
+    str | None,
+    typer.Option(metavar="AGE", help="Release it by itself after so long: 30m, 2h. Else never."),
+]
 
 
 @tenants.callback()
@@ -25,7 +34,7 @@ def of_tenants() -> None:
 
 @tenants.command(
     epilog="JSON: tenants (each: tenantId, active, progress, hasCheckpoint, waiting, line, "
-    "lockedBy, fence, latest, next). Exit code 3: a tenant of whom nothing is known."
+    "lockedBy, fence, latest, next, held). Exit code 3: a tenant of whom nothing is known."
 )
 def show(
     context: typer.Context,
@@ -63,6 +72,7 @@ def _print(one: Standing, *, first: bool) -> None:
             "checkpoint": checkpoint if active else None,
             "lock": f"{view.locked_by or 'free'}, last fence {view.fence}",
             "waiting": count(view.waiting, "task"),
+            "held": _who(one.hold) if one.hold else None,
         }
     )
     for task_id in one.line:
@@ -70,3 +80,74 @@ def _print(one: Standing, *, first: bool) -> None:
     if view.waiting > len(one.line):
         say(f"            … and {view.waiting - len(one.line)} more")
     prose(hiding.text(one.next))
+
+
+@tenants.command(epilog="JSON: tenantId, held, changed (false: it was held already), waitingFor.")
+def hold(
+    context: typer.Context,
+    tenant: Tenant,
+    reason: opt.Reason = "",
+    until: Until = None,
+    json: opt.Json = False,
+) -> None:
+    """Hand out nothing of a tenant until it is released; what runs is given back at its next stage.
+
+    Submits are accepted meanwhile. Retries and rollbacks of the tenant wait as well.
+    """
+
+    async def ask(session: Session) -> HoldAnswer:
+        asker = session.app.tenants.acting_as(*person())
+        return await asker.hold(tenant, reason=reason, until=until)
+
+    answer = run(context, ask)
+    if json:
+        print_json(
+            {
+                "tenantId": tenant,
+                "held": True,
+                "changed": answer.changed,
+                "waitingFor": answer.waiting_for,
+            }
+        )
+        return
+    say(f"{tenant}  {answer}{'' if answer.changed else ' (it was held already)'}")
+
+
+@tenants.command(epilog="JSON: tenantId, held, changed (false: it was not held).")
+def release(
+    context: typer.Context, tenant: Tenant, reason: opt.Reason = "", json: opt.Json = False
+) -> None:
+    """Let a tenant's work go on, whoever held it."""
+
+    async def ask(session: Session) -> bool:
+        return await session.app.tenants.acting_as(*person()).release(tenant, reason=reason)
+
+    changed = run(context, ask)
+    if json:
+        print_json({"tenantId": tenant, "held": False, "changed": changed})
+        return
+    say(f"{tenant}  {'released' if changed else 'was not held'}")
+
+
+@tenants.command(epilog="JSON: holds (each: tenantId, actor, origin, reason, at, until).")
+def holds(context: typer.Context, json: opt.Json = False) -> None:
+    """Which tenants are held, by whom, since when and why."""
+
+    async def look(session: Session) -> tuple[list[Thrown], Redactor]:
+        return await session.app.tenants.holds(), session.app.redactor
+
+    found, hide = run(context, look)
+    if json:
+        print_json({"holds": [hold_shape(one, hide) for one in found]})
+        return
+    for one in found:
+        say(f"{one.name}  {_who(one)}")
+    if not found:
+        say("no tenant is held")
+
+
+def _who(hold: Thrown) -> str:
+    reason = hiding.text(hold.by.reason)
+    why = f" ({reason})" if reason else ""
+    end = f", until {iso(hold.until)}" if hold.until is not None else ""
+    return f"since {iso(hold.at)} by {hold.by.actor}{why}{end}"

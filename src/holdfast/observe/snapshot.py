@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.domain.state import SUSPENDED
 from holdfast.domain.task import Place
-from holdfast.ports import OutageGroup, Stats, Switch, Thrown, WorkerInfo
+from holdfast.ports import OF_QUEUES, OutageGroup, Stats, Switch, Thrown, WorkerInfo
 
 WAITING = (Place.READY, Place.LINE, Place.LATER)
 
@@ -53,7 +53,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def queues(self) -> list[str]:
         """Those that have, had or would have tasks: switched ones and served ones too."""
-        switched = (one.name for one in self.thrown if one.switch is not Switch.DRAIN)
+        switched = (one.name for one in self.thrown if one.switch in OF_QUEUES)
         served = (queue for worker in self.live for queue in worker.beat.queues)
         return sorted({*self.stats.by_queue, *self.stats.heads, *switched, *served})
 

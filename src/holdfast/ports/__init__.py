@@ -2,7 +2,7 @@
 
 from holdfast.ports.measures import BUCKETS, Awaited, ErrorGroup, Moves, Stats, Timings, late
 from holdfast.ports.plans import DuePlans, PlanPage, PlanStore
-from holdfast.ports.switches import Switch, Thrown
+from holdfast.ports.switches import OF_QUEUES, Switch, Thrown
 from holdfast.ports.tasks import (
     LIVE_LEASES,
     Beat,
@@ -29,6 +29,7 @@ from holdfast.ports.triggers import DueTriggers, TriggerPage, TriggerStore
 __all__ = [
     "BUCKETS",
     "LIVE_LEASES",
+    "OF_QUEUES",
     "Awaited",
     "Beat",
     "Check",

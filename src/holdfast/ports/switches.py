@@ -13,10 +13,15 @@ class Switch(StrEnum):
     INTAKE = "intake"  # of a queue: submits are refused
     CLAIMING = "claiming"  # of a queue: what waits in it is not handed out
     DRAIN = "drain"  # of a worker: it finishes what it has, and ends
+    HOLD = "hold:tenant"  # of a tenant: nothing of it is handed out
+
+
+OF_QUEUES = frozenset({Switch.INTAKE, Switch.CLAIMING})
 
 
 class Thrown(msgspec.Struct, frozen=True, kw_only=True):
     switch: Switch
-    name: str  # the queue's or the worker's
+    name: str  # the queue's, the worker's or the tenant's
     by: By
     at: float
+    until: float | None = None  # of a hold: a worker releases it then

@@ -267,9 +267,13 @@ class Store(Protocol):
         """Take what was written down into the chain of audits; how many. A store that writes them
         there at once has nothing to do."""
 
-    async def throw(self, switch: Switch, name: str, *, on: bool, audit: Audit) -> bool:
+    async def throw(
+        self, switch: Switch, name: str, *, on: bool, audit: Audit, until: float | None = None
+    ) -> bool:
         """Throw a switch, or set it back (``on``: what it stands for goes on). False: it stood so
-        already; it is written down all the same.
+        already; it is written down all the same. ``until`` is only kept, with a HOLD.
+
+        While a tenant's HOLD is off, ``claim`` passes its task over, wherever it would come from.
 
         While the INTAKE of a queue is off, ``insert`` answers Shut, unless the key is known, and a
         trigger's ``apply`` NoRoom. While its CLAIMING is off, ``claim`` passes it by; switched on

@@ -25,6 +25,7 @@ from holdfast.runtime import failures
 from holdfast.runtime.attempt import Attempts, LeaseGone
 from holdfast.runtime.held import Held
 from holdfast.runtime.interrupts import is_from_signal
+from holdfast.runtime.tenant_holds import TenantHolds
 
 log = logging.getLogger("holdfast.executor")
 
@@ -51,9 +52,11 @@ class Executor:
     write: Callable[[Transition], Awaitable[Outcome]]
     type_is_served: Callable[[str], Awaitable[bool]]  # by any live worker
     draining: Callable[[], bool]
+    holds: TenantHolds
     publish: Callable[[Held], None]  # what it last said
 
     async def run(self, claimed: Claimed, held: Held) -> None:
+        self.holds.note_claim(claimed.task.tenant)
         holding = self.holding(claimed, held)
         if self.clock.steady() >= held.safe_until:
             return await holding.give_back("the claim was answered too late", interrupted=False)
@@ -193,8 +196,8 @@ class Run(Holding):
         for stage in self.declared.stages[self.task.last_completed + 1 :]:
             if self.asked and await self.rested_as_asked():
                 return None
-            if self.executor.draining():
-                return await self.give_back("the worker stops", interrupted=False)
+            if (reason := self.stops()) is not None:
+                return await self.give_back(reason, interrupted=False)
             outcome = await self.executor.attempts.run(stage, self)
             if outcome is None:
                 return await self.give_back("the worker stops", interrupted=True)
@@ -213,8 +216,8 @@ class Run(Holding):
             stage = self.declared.stages[self.task.next_undo]
             if stage.undo is None and (missing := self.missing_undo(stage, known=asked_again)):
                 return await self.suspend(missing)
-            if self.executor.draining():
-                return await self.give_back("the worker stops", interrupted=False)
+            if (reason := self.stops()) is not None:
+                return await self.give_back(reason, interrupted=False)
             outcome = await self.executor.attempts.undo(stage, self)
             if outcome is None:
                 return await self.give_back("the worker stops", interrupted=True)
@@ -223,6 +226,12 @@ class Run(Holding):
             await self.commit_undo(stage, outcome)
         await self.commit(partial(decide.rolled_back, now=self.now))
         return None
+
+    def stops(self) -> str | None:
+        """Why no further stage is begun here and now."""
+        if self.executor.draining():
+            return "the worker stops"
+        return "its tenant is held" if self.executor.holds.is_held(self.task.tenant) else None
 
     # -- before the first stage
 

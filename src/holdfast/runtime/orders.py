@@ -1,21 +1,25 @@
-"""What a person asks of one worker, over all machines: that it drains."""
+"""What a person asks over all machines: that a worker drains, that a tenant is held."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
+from holdfast.domain.audit import Audit
 from holdfast.domain.errors import StoreError
-from holdfast.ports import Clock, Store, Switch
+from holdfast.domain.task import By
+from holdfast.ports import Clock, Store, Switch, Thrown
 from holdfast.runtime.outages import Outages
+from holdfast.runtime.tenant_holds import TenantHolds
 from holdfast.runtime.timing import sleep
 
 log = logging.getLogger("holdfast.worker")
 
 LOOK_SECONDS = 3.0
 THREADS_SECONDS = 0.5
+HELD, FREE = "held", "free"  # as the audit has them
 
 
 class Ordered(Protocol):
@@ -41,12 +45,14 @@ class Orders:
         clock: Clock,
         outages: Outages,
         worker: Ordered,
+        holds: TenantHolds,
         on_drained: Callable[[], None] | None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._outages = outages
         self._worker = worker
+        self._holds = holds
         self._on_drained = on_drained
         self._draining: asyncio.Task[None] | None = None
 
@@ -72,8 +78,28 @@ class Orders:
         except StoreError as error:
             self._outages.note(error)
             return False
+        await self._mind_holds([one for one in thrown if one.switch is Switch.HOLD])
         mine = (Switch.DRAIN, self._worker.name)
         return any((one.switch, one.name) == mine for one in thrown)
+
+    async def _mind_holds(self, holds: Sequence[Thrown]) -> None:
+        """Know who is held, and release those whose time is up."""
+        now = self._clock.now()
+        over = [one for one in holds if one.until is not None and one.until <= now]
+        self._holds.replace(one.name for one in holds if one not in over)
+        for one in over:
+            entry = Audit(
+                task_id=f"tenant:{one.name}",
+                command="release",
+                by=By(actor="engine", reason="its time is up"),
+                at=now,
+                before=HELD,
+                after=FREE,
+            )
+            try:
+                await self._store.throw(Switch.HOLD, one.name, on=True, audit=entry)
+            except StoreError as error:
+                self._outages.note(error)
 
     async def _drain(self) -> None:
         try:

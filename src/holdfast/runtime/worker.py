@@ -32,6 +32,7 @@ from holdfast.runtime.outage_groups import OutageGroups
 from holdfast.runtime.outages import Outages
 from holdfast.runtime.plans.service import PlanService
 from holdfast.runtime.scheduler import Scheduler
+from holdfast.runtime.tenant_holds import TenantHolds
 from holdfast.runtime.threads import DaemonThreads, Threads
 from holdfast.runtime.timing import Deadlines, sleep
 from holdfast.runtime.upkeep import WorkerOptions, upkeep
@@ -118,8 +119,14 @@ class Worker:
         )
         self._outage_groups = OutageGroups(clock, lease_seconds=options.lease_seconds)
         self._meter = Meter(store=store, clock=clock, outages=self._outages)
+        self._holds = TenantHolds()
         self._orders = Orders(
-            store=store, clock=clock, outages=self._outages, worker=self, on_drained=on_drained
+            store=store,
+            clock=clock,
+            outages=self._outages,
+            worker=self,
+            holds=self._holds,
+            on_drained=on_drained,
         )
         self._deadlines = Deadlines(clock, self._running.values)
         self._executor = Executor(
@@ -141,6 +148,7 @@ class Worker:
             write=self._write_until_lost,
             type_is_served=self._type_is_served,
             draining=self._drain_asked.is_set,
+            holds=self._holds,
             publish=self._publish,
         )
 

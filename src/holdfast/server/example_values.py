@@ -234,7 +234,10 @@ IN: dict[str, dict[str, Any]] = {
         "line": [_LATER_ID],
         "lockedBy": None,
         "next": "find the cause, then resume or discard the task",
+        "held": None,
     },
+    "HoldView": {"reason": "this customer is being moved"},
+    "HoldState": {"held": True, "waitingFor": _TASK_ID},
     "AlertView": {
         "severity": Severity.TICKET,
         "group": None,

@@ -22,6 +22,7 @@ from holdfast.app.monitor import Monitor
 from holdfast.app.plans import Plans
 from holdfast.app.queues import Queues
 from holdfast.app.schedule import Schedules
+from holdfast.app.tenants import Tenants
 from holdfast.domain import names
 from holdfast.domain.amend import AMEND
 from holdfast.domain.audit import Audit
@@ -325,6 +326,9 @@ class Service:
 
     def checkpoints(self, caller: Caller) -> Checkpoints:
         return self.app.checkpoints.acting_as(caller.actor, caller.origin)
+
+    def tenants(self, caller: Caller) -> Tenants:
+        return self.app.tenants.acting_as(caller.actor, caller.origin)
 
     def queues(self, caller: Caller) -> Queues:
         return self.app.queues.acting_as(caller.actor, caller.origin)

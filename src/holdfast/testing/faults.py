@@ -335,8 +335,12 @@ class FaultyStore:
     async def seal(self, *, limit: int) -> int:
         return await self._line.call("seal", lambda to: to.seal(limit=limit))
 
-    async def throw(self, switch: Switch, name: str, *, on: bool, audit: Audit) -> bool:
-        return await self._line.call("throw", lambda to: to.throw(switch, name, on=on, audit=audit))
+    async def throw(
+        self, switch: Switch, name: str, *, on: bool, audit: Audit, until: float | None = None
+    ) -> bool:
+        return await self._line.call(
+            "throw", lambda to: to.throw(switch, name, on=on, audit=audit, until=until)
+        )
 
     async def observe(self, batch: Sequence[Timings]) -> None:
         await self._line.call("observe", lambda to: to.observe(batch))

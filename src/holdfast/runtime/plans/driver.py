@@ -29,6 +29,7 @@ from holdfast.domain.plan import (
 )
 from holdfast.domain.rollout import Seen
 from holdfast.domain.state import Command
+from holdfast.domain.task import Task
 from holdfast.ports import Clock, Store, Topic
 from holdfast.runtime.ids import new_id
 from holdfast.runtime.outages import Outages
@@ -318,7 +319,7 @@ class Driver:
                 if room > 0:
                     moves[index] = Member(MemberState.ADMITTED, version)
                 room -= 1
-            elif book.plan.conflict is Conflict.SKIP and busy[ids[index]].plan != book.plan.id:
+            elif book.plan.conflict is Conflict.SKIP and _plan_of(busy[ids[index]]) != book.plan.id:
                 moves[index] = Member(MemberState.SKIPPED, version)
             else:
                 self._put_off(index)
@@ -355,3 +356,7 @@ class Driver:
         if busy:  # they lose their slots when the next step sees it
             await self._reach.send(book.plan, busy)
         return reached.sent
+
+
+def _plan_of(task: Task | None) -> str | None:
+    return None if task is None else task.plan

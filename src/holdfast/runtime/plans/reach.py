@@ -16,7 +16,7 @@ from holdfast.domain.plan import Plan
 from holdfast.domain.state import Command, Status
 from holdfast.domain.task import By, Place, Task
 from holdfast.domain.transition import Busy, MovedOn, Transition
-from holdfast.ports import Clock, Store
+from holdfast.ports import Clock, Store, Switch
 
 PAGE = 200
 RESTING = frozenset({Place.PARKED, Place.LATER})
@@ -55,9 +55,9 @@ class Reach:
                     found[task_id] = Look(status=peek.status) if peek else GONE
         return found
 
-    async def busy(self, tenants: Mapping[str, str]) -> Mapping[str, Task]:
+    async def busy(self, tenants: Mapping[str, str]) -> Mapping[str, Task | None]:
         """Of these tasks, given with their tenants, those that would have to wait in line: for
-        which one."""
+        which one. None: a person holds the tenant."""
         views = await self._store.tenants(sorted(set(tenants.values())))
         active = await self._store.load([view.active for view in views if view.active])
         closed = {
@@ -66,7 +66,10 @@ class Reach:
             if task is not None and (task.hold or task.place not in RESTING)
         }
         found = {i: closed[tenant] for i, tenant in tenants.items() if tenant in closed}
-        return {i: task for i, task in found.items() if task.id != i}
+        busy: dict[str, Task | None] = {i: task for i, task in found.items() if task.id != i}
+        off = await self._store.switches()
+        held = {one.name for one in off if one.switch is Switch.HOLD}
+        return {i: None for i, tenant in tenants.items() if tenant in held} | busy
 
     async def send(self, plan: Plan, orders: Iterable[tuple[Task, Command]]) -> Reached:
         """A command that is no longer legal, or whose task has changed, is left: the next look

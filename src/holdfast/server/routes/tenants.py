@@ -8,7 +8,7 @@ from fastapi import Body, Path
 from pydantic import Field, StringConstraints
 
 from holdfast.app import shapes
-from holdfast.app.standing import standings
+from holdfast.app.standing import hold_shape, standings
 from holdfast.server import schemas as sc
 from holdfast.server.access import CallerOf
 from holdfast.server.problems import NoSuchTenant
@@ -19,6 +19,7 @@ from holdfast.server.tokens import Role
 router = Routes("tenants")
 
 BATCH_MAX = 200
+SECONDS_MAX = 10 * 365 * 86_400.0
 
 # In a route `{tenant:path}`: a tenant's name may have slashes, sent as they are or as %2F.
 TenantInPath = Annotated[
@@ -31,6 +32,21 @@ TenantInPath = Annotated[
         json_schema_extra=sc.NAME_FORMAT,
     ),
 ]
+
+
+class HoldView(sc.Answer):
+    """Who holds a tenant. A token of some tenants is not told who and why."""
+
+    tenant_id: str
+    actor: str
+    origin: str
+    reason: str
+    at: sc.Time
+    until: sc.Time | None = Field(description="None: until it is released")
+
+
+class HoldList(sc.Answer):
+    holds: list[HoldView]
 
 
 class TenantState(sc.Answer):
@@ -46,6 +62,7 @@ class TenantState(sc.Answer):
     fence: int
     latest: sc.TaskView | None
     next: str = Field(description="What to do")
+    held: HoldView | None = Field(description="While it is held, nothing of it is handed out")
 
 
 class TenantStates(sc.Answer):
@@ -56,6 +73,14 @@ class TenantsAsked(sc.Sent):
     model_config = sc.example(tenants=["t-001", "t-002"])
 
     tenants: Annotated[list[sc.Tenant], Field(min_length=1, max_length=BATCH_MAX)]
+
+
+@router.get("/internal/holds", response_model=HoldList, **needs(Role.VIEWER))
+async def list_holds(service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
+    """The tenants that are held."""
+    found = [one for one in await service.app.tenants.holds() if caller.sees(one.name)]
+    hide, limited = service.app.redactor, caller.sight.limited
+    return {"holds": [hold_shape(one, hide, limited) for one in found]}
 
 
 @router.get(
@@ -111,3 +136,67 @@ async def retry_tenant(
         force=asked.force,
     )
     return shapes.asked_shape(task)
+
+
+class HoldRequest(sc.Sent):
+    model_config = sc.example(reason="the migration of this customer", seconds=3600)
+
+    reason: sc.Reason = Field(default="", examples=["the migration of this customer"])
+    seconds: float | None = Field(
+        default=None, gt=0, le=SECONDS_MAX, description="Release it by itself after so long"
+    )
+
+
+class HoldState(sc.Answer):
+    tenant_id: str
+    held: bool
+    changed: bool = Field(description="False: it was so already")
+    waiting_for: str | None = Field(
+        description="hold: the task that runs, and is given back at its next stage boundary"
+    )
+
+
+@router.post(
+    "/internal/tenants/{tenant:path}/hold", response_model=HoldState, **needs(Role.OPERATOR, 404)
+)
+async def hold_tenant(
+    tenant: TenantInPath,
+    service: ServiceOf,
+    caller: CallerOf,
+    asked: Annotated[HoldRequest | None, Body()] = None,
+) -> dict[str, Any]:
+    """Hand out nothing of the tenant until it is released. Submits are accepted."""
+    if not caller.sees(tenant):
+        raise NoSuchTenant(tenant)
+    asked = asked or HoldRequest()
+    until = None if asked.seconds is None else service.app.clock.now() + asked.seconds
+    answer = await service.tenants(caller).hold(tenant, reason=asked.reason, until=until)
+    return {
+        "tenantId": tenant,
+        "held": True,
+        "changed": answer.changed,
+        "waitingFor": answer.waiting_for,
+    }
+
+
+class ReleaseRequest(sc.Sent):
+    model_config = sc.example(reason="the migration is done")
+
+    reason: sc.Reason = Field(default="", examples=["the migration is done"])
+
+
+@router.post(
+    "/internal/tenants/{tenant:path}/release", response_model=HoldState, **needs(Role.OPERATOR, 404)
+)
+async def release_tenant(
+    tenant: TenantInPath,
+    service: ServiceOf,
+    caller: CallerOf,
+    asked: Annotated[ReleaseRequest | None, Body()] = None,
+) -> dict[str, Any]:
+    """Let the tenant's work go on, whoever held it."""
+    if not caller.sees(tenant):
+        raise NoSuchTenant(tenant)
+    reason = asked.reason if asked else ""
+    changed = await service.tenants(caller).release(tenant, reason=reason)
+    return {"tenantId": tenant, "held": False, "changed": changed, "waitingFor": None}

@@ -10,7 +10,9 @@ from holdfast.stores.memory.state import Shelves
 
 
 class Operating(Shelves):
-    async def throw(self, switch: Switch, name: str, *, on: bool, audit: Audit) -> bool:
+    async def throw(
+        self, switch: Switch, name: str, *, on: bool, audit: Audit, until: float | None = None
+    ) -> bool:
         with self._lock:
             self._note(audit)
             if self._is_off(switch, name) != on:
@@ -19,13 +21,13 @@ class Operating(Shelves):
                 self._set_back(switch, name)
             else:
                 self._thrown[switch, name] = Thrown(
-                    switch=switch, name=name, by=audit.by, at=audit.at
+                    switch=switch, name=name, by=audit.by, at=audit.at, until=until
                 )
             return True
 
     def _set_back(self, switch: Switch, name: str) -> None:
         del self._thrown[switch, name]
-        if switch is Switch.CLAIMING:
+        if switch in (Switch.CLAIMING, Switch.HOLD):
             self._signals.notify(Topic.READY)
 
     async def switches(self) -> Sequence[Thrown]:

@@ -7,6 +7,7 @@ asks for one. It keeps nothing across a restart. Reads over all tasks scan; that
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -124,11 +125,19 @@ class MemoryStore(Pruning, Operating, Measuring):
                 ]
             claimed = []
             for queue in (q for q in queues if not self._is_off(Switch.CLAIMING, q)):
-                while len(claimed) < limit and self._ready[queue]:
-                    task_id, _ = self._ready[queue].popitem(last=False)
+                for task_id in self._claimable(queue, limit - len(claimed)):
+                    del self._ready[queue][task_id]
                     claimed.append(self._hand_out(self._tasks[task_id], worker, lease_seconds))
             self._claims[worker] = (request, claimed)
             return claimed
+
+    def _claimable(self, queue: str, limit: int) -> list[str]:
+        """The first in the queue, without those of tenants that are held."""
+        free = (i for i in self._ready[queue] if not self._is_held(self._tasks[i].tenant))
+        return list(islice(free, limit))
+
+    def _is_held(self, tenant: str | None) -> bool:
+        return tenant is not None and self._is_off(Switch.HOLD, tenant)
 
     def _still_leased(self, task: Task) -> bool:
         now = self._tasks.get(task.id)

@@ -249,8 +249,10 @@ class RedisStore:
     async def seal(self, *, limit: int) -> int:
         return await sealing.seal(self._parts, limit)
 
-    async def throw(self, switch: Switch, name: str, *, on: bool, audit: Audit) -> bool:
-        return await switching.throw(self._parts, switch, name, on=on, audit=audit)
+    async def throw(
+        self, switch: Switch, name: str, *, on: bool, audit: Audit, until: float | None = None
+    ) -> bool:
+        return await switching.throw(self._parts, switch, name, on=on, audit=audit, until=until)
 
     async def observe(self, batch: Sequence[Timings]) -> None:
         await timing.observe(self._parts.first, batch)

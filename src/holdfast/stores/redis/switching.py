@@ -1,8 +1,8 @@
 """Switches that stand for all machines.
 
-Those of a queue are kept in every partition, so that a claim or a submit finds them in its own
-step; those of a worker only in the first, where it is written down, too. What fails half-way is
-safe to repeat: each partition is left as it stands, or follows.
+Those of a queue or a tenant are kept in every partition, so that a claim or a submit finds them in
+its own step; those of a worker only in the first, where it is written down, too. What fails
+half-way is safe to repeat: each partition is left as it stands, or follows.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from holdfast.stores.redis.partitions import Partitions, everything, tried
 from holdfast.stores.redis.reads import pairs_of, unless_foreign
 
 
-async def throw(parts: Partitions, switch: Switch, name: str, *, on: bool, audit: Audit) -> bool:
+async def throw(
+    parts: Partitions, switch: Switch, name: str, *, on: bool, audit: Audit, until: float | None
+) -> bool:
     field = f"{switch} {name}"
-    thrown = Thrown(switch=switch, name=name, by=audit.by, at=audit.at)
+    thrown = Thrown(switch=switch, name=name, by=audit.by, at=audit.at, until=until)
     body = b"" if on else codec.encode(thrown)
     # Not sent again by itself: it would be written down twice.
     first = await parts.first.call(scripts.THROW, field, body, codec.encode(audit), again=False)

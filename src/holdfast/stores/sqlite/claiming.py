@@ -56,11 +56,19 @@ def _take(txn: Txn, asked: Claim) -> list[Claimed]:
     off = txn.off(Switch.CLAIMING)
     for queue in asked.queues:
         while queue not in off and len(claimed) < asked.limit:
-            found = txn.rows("ready_of_queue", queue, asked.limit - len(claimed))
+            found = _ready(txn, queue, asked.limit - len(claimed))
             if not found:
                 break
             claimed += _hand_out_all(txn, queue, found, asked)
     return claimed
+
+
+def _ready(txn: Txn, queue: str, limit: int) -> list[Any]:
+    """The first in the queue, without those of tenants that are held. Of a tenant there is one at
+    most, so no more are passed over than tenants are held."""
+    if not txn.held:
+        return txn.rows("ready_of_queue", queue, limit)
+    return txn.rows("ready_of_queue_unheld", queue, listed(txn.held), limit)
 
 
 def _hand_out_all(txn: Txn, queue: str, rows: Sequence[Any], asked: Claim) -> list[Claimed]:
@@ -96,7 +104,11 @@ def _hand_out_all(txn: Txn, queue: str, rows: Sequence[Any], asked: Claim) -> li
         claimed.append(_claimed(txn, task, payload, ran))
         txn.gave_fence(task.tenant, fence)
         waited[task.type, status].append(now - since)
-    txn.run("ready_take", queue, rows[-1][0])
+    if txn.held:
+        for number, *_ in rows:
+            txn.add("ready_delete", (queue, number))
+    else:
+        txn.run("ready_take", queue, rows[-1][0])
     txn.run("lease_add", listed(leases), now, asked.worker, txn.boot, until)
     _count(txn, queue, waited)
     for n in unreadable:

@@ -247,8 +247,10 @@ class SqliteStore:
         del limit
         return 0
 
-    async def throw(self, switch: Switch, name: str, *, on: bool, audit: Audit) -> bool:
-        work = partial(switching.throw, switch=switch, name=name, on=on, audit=audit)
+    async def throw(
+        self, switch: Switch, name: str, *, on: bool, audit: Audit, until: float | None = None
+    ) -> bool:
+        work = partial(switching.throw, switch=switch, name=name, audit=audit, until=until, on=on)
         return await self._writer.do(work)
 
     async def observe(self, batch: Sequence[Timings]) -> None:

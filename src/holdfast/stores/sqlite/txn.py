@@ -33,6 +33,7 @@ WAITING = frozenset({Place.READY, Place.LINE, Place.LATER})
 SETTLED = Place.SETTLED
 RESTING = frozenset({Place.LATER, Place.PARKED})
 NONE: frozenset[str] = frozenset()
+HOLD_PREFIX = f"{Switch.HOLD}:"  # of names in `meta`, which older releases do not read
 SIZE_LIMIT = 8 << 20  # bytes of payloads and results in one statement
 
 # In this order: out of the old place before into the new one, and a tombstone is dug last.
@@ -91,7 +92,8 @@ class Txn:
         self._off: dict[Switch, frozenset[str]] = {}
         self._head: Anchor | None = None  # of the chain of audits
         self._linked = False
-        task, ready, fence, self._some_off = self.row("sequences_and_switches")
+        self._held: frozenset[str] | None = None
+        task, ready, fence, self._some_off, self._some_held = self.row("sequences_and_switches")
         self._numbers: tuple[int, int, int] = task, ready, fence
         self._task, self._ready, self._fence = self._numbers
 
@@ -301,10 +303,21 @@ class Txn:
             self._off[switch] = found
         return found
 
+    @property
+    def held(self) -> frozenset[str]:
+        """The tenants that are held. Seldom any: then nothing is read."""
+        if not self._some_held:
+            return NONE
+        if self._held is None:
+            rows = self.rows("holds_all")
+            self._held = frozenset(name.removeprefix(HOLD_PREFIX) for name, _ in rows)
+        return self._held
+
     def forget_switches(self) -> None:
         """They were changed: who asks again must see it."""
-        self._some_off = True
+        self._some_off = self._some_held = True
         self._off.clear()
+        self._held = None
 
     def head(self) -> Anchor:
         if self._head is None:

@@ -47,6 +47,7 @@ from holdfast.testing.contract.switching import (
     PausedIntake,
     Switching,
 )
+from holdfast.testing.contract.tenant_holds import TenantHolds
 from holdfast.testing.contract.timing import Jumping, Timing
 
 __all__ = ["DurableStoreContract", "StoreContract"]
@@ -88,6 +89,7 @@ class StoreContract(
     PausedIntake,
     PausedClaiming,
     Draining,
+    TenantHolds,
     Chaining,
     Sealing,
     Tampering,

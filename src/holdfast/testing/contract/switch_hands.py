@@ -14,7 +14,12 @@ from holdfast.testing.contract.hands import ASKER, Hands
 from holdfast.testing.contract.plan_hands import PlanHands
 from holdfast.testing.contract.trigger_hands import TriggerHands
 
-KIND = {Switch.INTAKE: "queue", Switch.CLAIMING: "queue", Switch.DRAIN: "worker"}
+KIND = {
+    Switch.INTAKE: "queue",
+    Switch.CLAIMING: "queue",
+    Switch.DRAIN: "worker",
+    Switch.HOLD: "tenant",
+}
 
 
 class SwitchHands:

@@ -82,6 +82,14 @@ local function busy_with(r)
   return try('HGET', K.task(holder), 'place') == 'leased' and holder
 end
 
+-- Its tenant is held: it stays at the head of its line, in no queue, until the hold is released.
+local some_thrown = call('HLEN', K.switches) > 0
+
+local function is_held(r)
+  return some_thrown and r.tenantId
+    and call('HEXISTS', K.switches, 'hold:tenant ' .. r.tenantId) == 1
+end
+
 -- As it was born: its payload has all that its first holder must know, and the record is not read.
 local function take_newborn(id, entry, queue, its_type)
   local key = K.task(id)
@@ -95,7 +103,7 @@ local function take_newborn(id, entry, queue, its_type)
   local r = {id = id, queue = queue, entry = entry, status = status, statusSince = found[6],
     tenantId = found[5] ~= '' and found[5] or nil, order = found[7],
     type = its_type or call('HGET', key, 'type')}
-  if busy_with(r) then return false end
+  if busy_with(r) or is_held(r) then return false end
   hand_out_first(r, key, payload)
   return true
 end
@@ -116,6 +124,9 @@ local function take(id, entry, queue, its_type)
     follow('ZADD', K.line(r.tenantId), r.order, id)
     count(r.queue, 'line', 1)
     set(r, {'place', 'line', 'entry', ''})
+  elseif is_held(r) then
+    forget_entry(r)
+    set(r, {'entry', ''})
   else
     hand_out(r, fields)
   end

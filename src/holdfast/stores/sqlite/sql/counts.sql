@@ -2,7 +2,9 @@
 SELECT task, ready, fence FROM sequences WHERE one = 1;
 
 -- name: sequences_and_switches
-SELECT task, ready, fence, EXISTS (SELECT 1 FROM switches) FROM sequences WHERE one = 1;
+SELECT task, ready, fence, EXISTS (SELECT 1 FROM switches),
+    EXISTS (SELECT 1 FROM meta WHERE name >= 'hold:tenant:' AND name < 'hold:tenant;')
+FROM sequences WHERE one = 1;
 
 -- name: sequences_put
 UPDATE sequences SET task = ?, ready = ?, fence = ? WHERE one = 1;

@@ -53,6 +53,15 @@ SELECT value FROM meta WHERE name = ?;
 -- name: name_set
 INSERT INTO meta (name, value) VALUES (?, ?);
 
+-- name: holds_all
+SELECT name, value FROM meta WHERE name >= 'hold:tenant:' AND name < 'hold:tenant;' ORDER BY name;
+
+-- name: hold_put
+INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING;
+
+-- name: hold_remove
+DELETE FROM meta WHERE name = ?;
+
 -- name: boot_last
 SELECT n, boot_id, offset_seconds, steady_seconds FROM boots WHERE n > 0 ORDER BY n DESC LIMIT 1;
 

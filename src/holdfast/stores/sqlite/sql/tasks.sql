@@ -110,6 +110,14 @@ WHERE q.queue = ? AND NOT EXISTS (SELECT 1 FROM leases AS l WHERE l.n = q.n)
 ORDER BY q.number
 LIMIT ?;
 
+-- name: ready_of_queue_unheld
+SELECT q.number, s.n, s.version, s.status, s.since, s.fence, s.rest, t.head, t.payload
+FROM ready AS q JOIN states AS s ON s.n = q.n JOIN tasks AS t ON t.n = q.n
+WHERE q.queue = ? AND NOT EXISTS (SELECT 1 FROM leases AS l WHERE l.n = q.n)
+    AND NOT EXISTS (SELECT 1 FROM json_each(?) AS h WHERE h.value = s.tenant)
+ORDER BY q.number
+LIMIT ?;
+
 -- name: ready_head
 SELECT r.* FROM ready AS q JOIN records AS r ON r.n = q.n
 WHERE q.queue = ?
