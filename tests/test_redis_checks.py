@@ -230,7 +230,7 @@ def answering(
             case [b"TYPE", _]:
                 return b"+none\r\n"
             case [b"HMGET", *_]:
-                return b"*2\r\n$-1\r\n$-1\r\n"
+                return b"*3\r\n$-1\r\n$-1\r\n$-1\r\n"
         return b"-NOPERM not you\r\n"
 
     return fake_redis(answer)

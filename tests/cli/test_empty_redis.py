@@ -1,14 +1,19 @@
 """To look at a Redis where there is no store makes none, and says so."""
 
 import asyncio
+import logging
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from holdfast import Holdfast
 from holdfast.cli.exits import Exit
 from holdfast.cli.root import cli
+from holdfast.stores.redis.store import RedisStore
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.contract.hands import Hands
 from holdfast.testing.servers import RedisServer
+from tests.redis_servers import StartRedis
 
 
 @pytest.mark.parametrize("command", ["doctor", "alerts", "stats", "suspended list", "prune"])
@@ -34,3 +39,92 @@ def test_once_somebody_has_worked_there_it_is_looked_at(
     asyncio.run(work())
     env = {"HOLDFAST_STORE": redis_server.url, "HOLDFAST_NAMESPACE": redis_namespace}
     assert CliRunner().invoke(cli, ["stats"], env=env).exit_code == Exit.OK
+
+
+# -- a store that was there
+
+
+EMPTIED = "the store was emptied, or its key meta was removed"
+
+
+def said(server: RedisServer, namespace: str, *words: str) -> Result:
+    env = {"HOLDFAST_STORE": server.url, "HOLDFAST_NAMESPACE": namespace}
+    return CliRunner().invoke(cli, [*words], env=env)
+
+
+def test_an_empty_server_may_have_been_emptied(
+    redis_server: RedisServer, redis_namespace: str
+) -> None:
+    assert "the store was emptied (FLUSHALL" in said(redis_server, redis_namespace, "stats").stderr
+
+
+async def filled(server: RedisServer, namespace: str, clock: ManualClock) -> RedisStore:
+    store = RedisStore(server.url, clock, namespace, time=clock.times)
+    await store.open()
+    await Hands(store, clock).submit_many(3, tenant="t")
+    return store
+
+
+async def test_without_its_key_meta_it_is_no_store_that_never_was(
+    redis_server: RedisServer, redis_namespace: str
+) -> None:
+    """As a maxmemory-policy may evict it."""
+    clock = ManualClock()
+    store = await filled(redis_server, redis_namespace, clock)
+    with redis_server.client() as client:
+        client.delete(f"{redis_namespace}:meta")
+    told = await asyncio.to_thread(said, redis_server, redis_namespace, "stats")
+    assert (told.exit_code, EMPTIED in told.stderr) == (Exit.STORE, True)
+    await store.close()
+
+
+async def test_a_running_process_says_that_its_store_was_emptied_and_goes_on(
+    start_redis: StartRedis, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, clock = start_redis(), ManualClock()
+    store = await filled(server, "executor", clock)
+    with server.client() as client:
+        client.flushall()
+    await store.expire(limit=10, count_crashes=True)
+    critical = [one.getMessage() for one in caplog.records if one.levelno == logging.CRITICAL]
+    assert [EMPTIED in text for text in critical] == [True]
+    await store.expire(limit=10, count_crashes=True)
+    assert sum(one.levelno == logging.CRITICAL for one in caplog.records) == 1
+    hands = Hands(store, clock)
+    await hands.complete(await hands.start(id="later", tenant="t"))
+    assert await store.doctor(fix=False, limit=10) == []
+    told = await asyncio.to_thread(said, server, "executor", "doctor")
+    assert "the store was emptied" in told.stdout
+    await store.close()
+
+
+async def test_after_an_eviction_what_is_new_comes_behind_what_was_there(
+    start_redis: StartRedis,
+) -> None:
+    server, clock = start_redis(), ManualClock()
+    store = await filled(server, "executor", clock)
+    hands = Hands(store, clock)
+    with server.client() as client:
+        client.delete("executor:meta")
+    await store.expire(limit=10, count_crashes=True)
+    last = await hands.submit(id="last", tenant="t")
+    served = [(await hands.complete(await hands.take())).id for _ in range(4)]
+    assert served[-1] == last.id
+    assert await store.doctor(fix=False, limit=10) == []
+    await store.close()
+
+
+async def test_who_opens_an_emptied_store_says_so(
+    start_redis: StartRedis, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, clock = start_redis(), ManualClock()
+    store = await filled(server, "executor", clock)
+    with server.client() as client:
+        client.delete("executor:meta")
+    other = RedisStore(server.url, clock, time=clock.times)
+    await other.open()
+    assert any(
+        EMPTIED in one.getMessage() for one in caplog.records if one.levelno == logging.CRITICAL
+    )
+    for one in (store, other):
+        await one.close()

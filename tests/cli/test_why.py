@@ -1,8 +1,11 @@
 """Each reason for which a task may not move has its own answer."""
 
-import pytest
+import re
 
-from holdfast.app.why import explain
+import pytest
+from msgspec.structs import replace
+
+from holdfast.app.why import Explanation, explain
 from holdfast.domain import decide, telling
 from holdfast.domain.decide import Failed
 from holdfast.domain.errors import TaskNotFound
@@ -93,6 +96,43 @@ async def test_due_at_a_time(scene: Scene) -> None:
     assert (
         "then stage 'snapshot' runs, attempt 2 of 3. The last error: OSError: no route." in answer
     )
+
+
+async def test_crashes_are_no_failures_of_which_only_so_many_are_allowed(scene: Scene) -> None:
+    """The record has the limit of the stage that failed last, or of the first: not of this one."""
+    task_id = await scene.submit()
+    for worker in ("w-1", "w-2", "w-3"):
+        await scene.claim(worker)
+        scene.clock.advance(LEASE_SECONDS + 1)
+        await scene.store.expire(limit=10, count_crashes=True)
+    task = await scene.claim("w-4")
+    later = decide.give_back(
+        task, "later", now=scene.clock.now(), interrupted=False, delay_seconds=60
+    )
+    await scene.store.apply([later])
+    answer = await scene.why(task_id)
+    assert "then stage 'snapshot' runs, attempt 4." in answer
+    assert f" of {task.retry_max}" not in answer
+
+
+async def test_a_lease_whose_end_the_store_does_not_know(scene: Scene) -> None:
+    """On Redis, when the index of leases has lost it: its end is not in 1970."""
+    task_id = await scene.submit()
+    await scene.claim("w-1")
+    detail = await scene.store.detail(task_id)
+    assert detail is not None
+    assert detail.task.lease is not None
+    task = replace(detail.task, lease=replace(detail.task.lease, until=0.0))
+    progress = Progress(fraction=0.5, message="half")
+    answer = await Explanation(
+        scene.store,
+        replace(detail, task=task, progress=progress),
+        lease_seconds=LEASE_SECONDS,
+        now=scene.clock.now(),
+    ).tell()
+    assert "the store does not know until when its lease holds" in answer
+    assert "doctor --fix" in answer
+    assert not re.search(r"\d{4,}d", answer)
 
 
 async def test_due_and_nobody_there_to_put_it_back(scene: Scene) -> None:

@@ -196,5 +196,6 @@ def _without_the_lost(
 def _told(task: Task, now: float) -> str:
     assert task.lease is not None
     locked = f" and tenant {task.tenant} is locked" if task.tenant else ""
-    lapsed = f"lapsed {ago(now - task.lease.until)}"
+    until = task.lease.until
+    lapsed = f"lapsed {ago(now - until)}" if until else "is in no index"
     return f"task {task.id}: the lease of {task.lease.owner} {lapsed}{locked}, nobody takes it over"

@@ -84,7 +84,8 @@ def detail_shape(detail: Detail, hide: Redactor, *, now: float) -> dict[str, Any
         "cancelRequested": task.cancel_requested,
         "legalCommands": task.legal,
         "ranBy": task.ran_by,
-        "lease": lease and {"worker": lease.owner, "fence": lease.fence, "until": at(lease.until)},
+        "lease": lease
+        and {"worker": lease.owner, "fence": lease.fence, "until": at(lease.until or None)},
         "stageNames": task.stages,
         "completed": info(detail).completed,
         "stages": [

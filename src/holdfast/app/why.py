@@ -212,8 +212,10 @@ class Explanation:
             return self._waits_out(task.outage_since) + error
         if task.status is Status.ROLLING_BACK:
             return f"then a worker {self._undoes()}, attempt {task.attempt}.{error}"
+        # Only of a stage that has failed does the record know how often it may.
+        tried = f"{task.failures + 1} of {task.retry_max}" if task.failures else f"{task.attempt}"
         return (
-            f"then stage {task.at_stage!r} runs, attempt {task.attempt} of {task.retry_max}.{error}"
+            f"then stage {task.at_stage!r} runs, attempt {tried}.{error}"
             f" `holdfast tasks retry {task.id}` does not wait."
         )
 
@@ -238,6 +240,11 @@ class Explanation:
         if lease is None:
             return "It is leased by nobody: `holdfast doctor --fix` mends that."
         doing = self._undoes() if self._task.status is Status.ROLLING_BACK else self._runs()
+        if not lease.until:
+            return (
+                f"Worker {lease.owner} {doing}, since {self._started()}, but the store does not "
+                "know until when its lease holds: `holdfast doctor --fix` mends that."
+            )
         left = lease.until - (await self._store.stats()).now
         if left <= 0:
             late = await self._mover(
@@ -270,7 +277,8 @@ class Explanation:
         if progress is None:
             return ""
         said = f": {progress.message}" if progress.message else ""
-        return f" It says {progress.fraction:.0%}{said} ({self._back(progress.at)})."
+        when = f" ({self._back(progress.at)})" if progress.at else ""
+        return f" It says {progress.fraction:.0%}{said}{when}."
 
     def _requests(self) -> str:
         task = self._task

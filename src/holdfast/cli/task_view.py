@@ -91,6 +91,8 @@ def _requests(task: Task) -> str | None:
 def _lease(task: Task, now: float) -> str | None:
     if task.lease is None:
         return None
+    if not task.lease.until:
+        return f"{task.lease.owner}, fence {task.lease.fence}, until when is not known"
     left = task.lease.until - now
     holds = f"for {span(left)} more" if left > 0 else f"lapsed {ago(-left)}"
     return f"{task.lease.owner}, fence {task.lease.fence}, {holds}"

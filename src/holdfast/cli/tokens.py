@@ -175,7 +175,7 @@ def _row(token: Token, now: float) -> Row:
         "ID": token.id,
         "TENANTS": ",".join(token.tenants) or "all",
         "RATE": "-" if token.rate is None else f"{token.rate:g}/s",
-        "MADE": f"{span(now - token.created_at)} ago",
+        "MADE": f"{span(now - token.created_at)} ago" if token.created_at else "-",
     }
 
 

@@ -20,8 +20,8 @@ BYTES_PER_CHARACTER = 3  # of UTF-8, at most, over the whole of a name
 KEY_KINDS = frozenset(
     """
     audit back bell ckpt claims counts damaged data durations errors events fences hold index kept
-    key leases line lock meta moves payload plan plans queue queues reconciled refused resting
-    result saved settled stages switches task tombstone tombstones trigger triggers workers
+    key leases line lock mending meta moves payload plan plans queue queues reconciled refused
+    resting result saved settled stages switches task tombstone tombstones trigger triggers workers
     """.split()
 )
 

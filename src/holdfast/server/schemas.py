@@ -179,7 +179,7 @@ class Asked(Answer):
 class LeaseView(Answer):
     worker: str
     fence: int
-    until: Time
+    until: Time | None = Field(description="null: the store has lost sight of it")
 
 
 class StageView(Answer):

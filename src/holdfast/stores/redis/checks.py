@@ -41,6 +41,7 @@ class Lost(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     writes: int
     at: str
+    emptied: str = ""  # when
 
 
 async def look(link: Link, keys_list: Sequence[Keys], clock: Clock) -> list[Check]:
@@ -201,6 +202,15 @@ def clock_check(seen: Seen, between: tuple[float, float]) -> Check:
 
 def lost_check(lost: Sequence[Lost]) -> Check:
     """What workers have found to be gone that they had been told was written."""
+    emptied = [one for one in lost if one.emptied]
+    if emptied:
+        forget = "; ".join(f"HDEL {one.key} emptiedAt lostWrites lostAt" for one in emptied)
+        return Check(
+            name="lost writes",
+            good=False,
+            says="the store was emptied, or its key meta was removed, under running processes, the "
+            f"last time at {max(one.emptied for one in emptied)}; to forget it: {forget}",
+        )
     some = [one for one in lost if one.writes]
     if not some:
         return Check(name="lost writes", good=True, says="")
@@ -216,9 +226,14 @@ def lost_check(lost: Sequence[Lost]) -> Check:
 
 async def _lost(link: Link, keys: Keys) -> Lost:
     key = keys("meta")
-    [found] = await link.many(keys, [("HMGET", key, "lostWrites", "lostAt")])
-    writes, at = unless_foreign(found)
-    return Lost(key=key, writes=int(writes or 0), at=(at or b"").decode())
+    [found] = await link.many(keys, [("HMGET", key, "lostWrites", "lostAt", "emptiedAt")])
+    writes, at, emptied = unless_foreign(found)
+    return Lost(
+        key=key,
+        writes=int(writes or 0),
+        at=(at or b"").decode(),
+        emptied=(emptied or b"").decode(),
+    )
 
 
 def _appending(fsync: str | None) -> Check:

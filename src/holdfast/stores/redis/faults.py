@@ -78,6 +78,11 @@ def is_denied(error: BaseException) -> bool:
     return code_of(error) == "NOPERM"
 
 
+def tells_denied(text: str) -> bool:
+    """Whether this is what a script has kept of an error by which a command was refused."""
+    return "NOPERM" in text or _DENIED_IN_SCRIPT.search(text) is not None
+
+
 def is_wrong_type(error: BaseException) -> bool:
     return code_of(error) == "WRONGTYPE"
 
@@ -116,10 +121,14 @@ def full(where: str, _: Address, error: Exception) -> StoreFull:
     )
 
 
+class CommandDenied(StoreUnusable):
+    """The user may not run a command. Inside a script, what came before it stays."""
+
+
 def denied(where: str, address: Address, error: Exception) -> StoreUnusable:
     user = address.user or "default"
     if code_of(error) == "NOPERM":
-        return StoreUnusable(f"{where}: user {user!r} may not: {said(error)}; {ACL_HELP}")
+        return CommandDenied(f"{where}: user {user!r} may not: {said(error)}; {ACL_HELP}")
     return StoreUnusable(
         f"{where} does not let user {user!r} in: {said(error)}; "
         "check the user and the password in HOLDFAST_STORE"

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Set
 
 GROUP = "workers"  # of consumers, on every queue's stream
 RINGS = 8  # entries of the bell
+DENIED = "NOPERM"  # what a script tells among the names of strange keys: it was refused a command
 
 # What the documents name, with the types that they name but for two: their indexes by plan and by
 # status are sets, ours are sorted sets (docs/decisions/0008 says why).
@@ -80,6 +81,7 @@ TEMPLATES = {
     "workers": "workers",  # hash: worker → its last beat
     "seen": "workers:seen",  # sorted set of workers by their last beat
     "claims": "claims",  # hash: worker → its last claim
+    "mending": "mending",  # string, while a process mends what a refused command has torn
     "reconciled": "reconciled",  # string, while the last reconciliation is recent
     "bell": "bell",  # stream of a few entries: that something may be ready, or has come to rest
 }
@@ -117,6 +119,7 @@ TYPES = {
     "workers": "hash",
     "seen": "zset",
     "claims": "hash",
+    "mending": "string",
     "reconciled": "string",
     "bell": "stream",
 }
@@ -158,7 +161,7 @@ def in_lua(used: Set[str]) -> str:
 
 def _functions(used: Set[str]) -> Iterable[str]:
     yield f"local P = string.sub(KEYS[1], 1, -{len(TEMPLATES['meta']) + 1})"
-    yield f"local GROUP, RINGS = '{GROUP}', '{RINGS}'"
+    yield f"local GROUP, RINGS, DENIED = '{GROUP}', '{RINGS}', '{DENIED}'"
     yield "local K = {}"
     for kind, template in TEMPLATES.items():
         head, slot, tail = template.partition("{}")

@@ -361,7 +361,7 @@ def outcome_of(transition: Transition, answer: bytes | Sequence[Any]) -> Outcome
         return Applied(replace(transition.after, place=Place.SETTLED, due=None, lease=None))
     try:
         return _outcome(transition, *answer)
-    except SerialisationError as error:
+    except (SerialisationError, faults.CommandDenied) as error:
         return error
 
 
@@ -380,7 +380,10 @@ def _outcome(transition: Transition, word: bytes, *facts: Any) -> Outcome:
         case b"gone":
             return Applied(after)
         case b"unreadable":
-            raise SerialisationError(f"task {after.id}: {facts[0].decode()}")
+            said = facts[0].decode(errors="replace")
+            if faults.tells_denied(said):  # no fault of the record
+                raise faults.CommandDenied(f"task {after.id}: {said}; {faults.ACL_HELP}")
+            raise SerialisationError(f"task {after.id}: {said}")
         case b"stayed" | b"repeated":
             return Applied(_shown(after.id, facts[0]))
         case b"moved-on" | b"busy":

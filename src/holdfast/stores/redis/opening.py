@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from holdfast.domain.errors import StoreForeign, StoreTooNew, StoreUnavailable
 from holdfast.stores.redis import neighbours
-from holdfast.stores.redis.partition import Partition
+from holdfast.stores.redis.keys import TYPES
+from holdfast.stores.redis.partition import EMPTIED, FORMAT, Partition
 from holdfast.stores.redis.partitions import Partitions
 from holdfast.stores.redis.reads import unless_foreign
-
-FORMAT = 1
 
 
 async def make_ours(parts: Partitions, namespace: str, *, must_exist: bool) -> None:
@@ -27,9 +26,16 @@ async def _make_one_ours(
     ask = ("HMGET", meta, "format", "partitions")
     (found,) = await part.link.many(keys, [ask])
     if must_exist and set(unless_foreign(found)) == {None}:
+        if await _has_remains(part):
+            raise StoreUnavailable(f"{where}: {EMPTIED}")
         raise StoreUnavailable(
-            f"no store at {where}: name one with --store, HOLDFAST_STORE and HOLDFAST_NAMESPACE"
+            f"no store at {where}: nothing of it is there. Either the store was emptied "
+            "(FLUSHALL, a restart without its data), or it is another one: "
+            "name one with --store, HOLDFAST_STORE and HOLDFAST_NAMESPACE"
         )
+    if set(unless_foreign(found)) == {None} and await _has_remains(part):
+        await part.note_emptied()
+        (found,) = await part.link.many(keys, [ask])
     if None in unless_foreign(found):  # only then: a full server can be worked on, not written to
         if part is parts.first:
             await neighbours.check_children(part.link, namespace)
@@ -52,6 +58,13 @@ async def _make_one_ours(
             f"{where} was made with {divided} partitions, not {partitions}: "
             f"add ?partitions={divided} to the URL, or choose another namespace"
         )
+
+
+async def _has_remains(part: Partition) -> bool:
+    """Whether there are keys of a store beside the one that says it is a store."""
+    names = [part.keys(kind) for kind in TYPES]
+    (found,) = await part.link.many(part.keys, [("EXISTS", *names)])
+    return bool(found)
 
 
 def _number(text: bytes | None) -> int | None:

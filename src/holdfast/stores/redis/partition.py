@@ -11,12 +11,19 @@ import msgspec
 
 from holdfast.domain.errors import StoreError
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.keys import Keys
+from holdfast.stores.redis.faults import CommandDenied
+from holdfast.stores.redis.keys import DENIED, Keys
 from holdfast.stores.redis.link import Link, Script
 
 TOMBSTONE_SECONDS = 24 * 3600
 LOCK_SECONDS = 9000
 CHECKPOINT_SECONDS = 7 * 86_400
+FORMAT = 1  # of what is stored
+EMPTIED = (
+    "the store was emptied, or its key meta was removed: by FLUSHALL or FLUSHDB, by a restart "
+    "without its data, or by a maxmemory-policy that evicts. What is gone is not done; submit it "
+    "again with the same keys"
+)
 LATE_SECONDS = 1.0  # on its way: the server, or the way to it, has stood still
 # Elements of one script: the server does nothing else meanwhile, for 5 ms at most.
 BATCH = 50  # submits, or looks
@@ -52,9 +59,20 @@ class Partition:
         self._ahead: float | None = None  # the server's time minus our steady one, as last heard
         self._strangers: set[str] = set()
         self._writes = 0  # of the server, as far as it was answered
+        self.partitions = 1  # of the store
+        self.torn_at: float | None = None  # by the server's time: a script was stopped half-way
 
     async def call(self, script: Script, *args: str | bytes | float, again: bool = True) -> Any:
-        return await self.link.call(script, self.keys, [self.now(), *args], repeatable=again)
+        try:
+            return await self.link.call(script, self.keys, [self.now(), *args], repeatable=again)
+        except CommandDenied:
+            self.note_torn()
+            raise
+
+    def note_torn(self) -> None:
+        """Remember that a command was refused inside a script: see `mending.py`."""
+        ahead = self._ahead or 0.0
+        self.torn_at = self._time()[0] if self._time is not None else self.steady() + ahead
 
     async def write(self, script: Script, *args: str | bytes | float) -> Any:
         """A call whose answer tells how much had been written before it."""
@@ -71,6 +89,9 @@ class Partition:
     def _tell(self, told: Sequence[Sequence[bytes]]) -> None:
         """Keys of another program where our indexes belong; once for each."""
         names = {name.decode(errors="replace") for some in told for name in some}
+        if DENIED in names:
+            names.remove(DENIED)
+            self.note_torn()
         for name in sorted(names - self._strangers):
             log.error(
                 "%s holds something of another program: what belongs there is left out; "
@@ -90,6 +111,11 @@ class Partition:
                 self.keys.prefix,
                 lost,
             )
+
+    async def note_emptied(self) -> None:
+        """Say that the store was emptied under us, and make it one again: see remake.lua."""
+        if await self.call(scripts.REMAKE, FORMAT, self.partitions):
+            log.critical("%s: %s", self.keys.prefix, EMPTIED)
 
     async def hear(self) -> None:
         """Learn the server's time."""

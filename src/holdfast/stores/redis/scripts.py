@@ -55,6 +55,7 @@ def _words(text: str) -> set[str]:
 
 
 INSERT = script("insert", "submits")
+REMAKE = script("remake")
 CLAIM = script("claim")
 APPLY = script("apply")
 APPLY_FOLLOWED = script("apply", "submits")  # the same where tasks follow, which is seldom

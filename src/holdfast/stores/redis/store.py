@@ -62,6 +62,7 @@ from holdfast.stores.redis.bell import Bells
 from holdfast.stores.redis.claiming import Claims
 from holdfast.stores.redis.keys import Keys, prefixes
 from holdfast.stores.redis.link import Link
+from holdfast.stores.redis.mending import Mender
 from holdfast.stores.redis.partition import Partition, Terms, Time
 from holdfast.stores.redis.partitions import Partitions, everything, nowhere, tried
 from holdfast.stores.redis.plans import RedisPlans
@@ -103,7 +104,10 @@ class RedisStore:
         self._parts = Partitions(
             [Partition(self._link, k, terms or Terms(), time, clock.steady) for k in self._keys]
         )
+        for part in self._parts:
+            part.partitions = len(self._parts)
         self._claims = Claims(self._parts, clock)
+        self._mender = Mender(self._parts)
         self._triggers, self._plans = RedisTriggers(self._parts), RedisPlans(self._parts)
         self._signals = Signals(clock)
         self._bells = Bells(self._link, self._keys, self._signals.notify)
@@ -134,6 +138,7 @@ class RedisStore:
                 log.warning("%s: %s: %s", self.url, check.name, check.says)
 
     async def close(self) -> None:
+        await self._mender.close()
         await self._bells.close()
         await self._link.close()
 
@@ -203,6 +208,7 @@ class RedisStore:
         found, missed = await tried(
             verbs.expire(part, limit, count_crashes=count_crashes) for part in parts
         )
+        self._mender.begin()
         if missed is not None:
             raise PartlyUnavailable(missed, found)
         return sum(n for n in found if not isinstance(n, StoreError))

@@ -204,8 +204,12 @@ async def expire(part: Partition, limit: int, *, count_crashes: bool) -> int:
         asked = min(limit - taken, MOVES)
         counted = "1" if count_crashes else "0"
         asked_at = part.steady()
-        found, unreadable, at = await part.write(scripts.EXPIRE, asked, counted, _LOSES, LOSE.event)
+        found, unreadable, at, *is_ours = await part.write(
+            scripts.EXPIRE, asked, counted, _LOSES, LOSE.event
+        )
         part.heard(float(at), asked_at)
+        if is_ours == [0]:
+            await part.note_emptied()
         await set_aside(part, unreadable)
         taken += found
         if found + len(unreadable) < asked:

@@ -189,6 +189,7 @@ local answers = {}
 for i = 4, #ARGV do
   local done, answer = pcall(apply, cmsgpack.unpack(ARGV[i]))
   if not done then
+    tell_denied(answer)
     answer = {'unreadable', type(answer) == 'table' and answer.err or tostring(answer)}
   end
   answers[#answers + 1] = answer

@@ -223,6 +223,7 @@ end
 
 -- What was handed out must have its lease, and be answered, whatever went wrong behind it.
 local done, wrong = pcall(take_all)
+if not done then tell_denied(wrong) end
 finish()
 if not done and #claimed == 0 then return failed(wrong) end
 local given = {}

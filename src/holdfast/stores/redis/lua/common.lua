@@ -80,6 +80,13 @@ local function failed(wrong)
   return redis.error_reply(text)
 end
 
+-- A script that goes on behind an error says so if a command was refused: then something is torn.
+local function tell_denied(wrong)
+  local text = type(wrong) == 'table' and wrong.err or tostring(wrong)
+  if string.find(text, 'NOPERM', 1, true) or string.find(text, 'ACL failure', 1, true)
+    or string.find(text, "can't run this command", 1, true) then strangers[DENIED] = true end
+end
+
 local function told()
   local names = {}
   for name in pairs(strangers) do names[#names + 1] = name end
@@ -133,8 +140,9 @@ end
 local function finish()
   for key, of in pairs(members) do write_members(key, of) end
   for stream, of in pairs(entries) do
-    try('XACK', stream, GROUP, unpack(of))
-    try('XDEL', stream, unpack(of))
+    local acked, dropped = try('XACK', stream, GROUP, unpack(of)), try('XDEL', stream, unpack(of))
+    if type(acked) == 'table' then tell_denied(acked) end
+    if type(dropped) == 'table' then tell_denied(dropped) end
   end
   if written > 0 then writes = call('HINCRBY', K.meta, 'writes', written) end
   for queue, places in pairs(counts) do

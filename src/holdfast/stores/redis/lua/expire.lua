@@ -11,7 +11,8 @@ if now > asked then
   call('HSET', K.meta, 'grace', decimal(grace))
   return {{0, {}, decimal(now)}, 0, 0}
 end
-local grace = tonumber(call('HGET', K.meta, 'grace') or '0')
+local meta = call('HMGET', K.meta, 'grace', 'format')
+local grace, is_ours = tonumber(meta[1] or '0'), meta[2] and 1 or 0
 if now < grace and grace - now <= GRACE_SECONDS_MAX then return {{0, {}, decimal(now)}, 0, 0} end
 
 local function take(id, r, wrong)
@@ -25,7 +26,8 @@ get_through()
 local lapsed = call('ZRANGEBYSCORE', K.leases, '-inf', decimal(now), 'LIMIT', 0, ARGV[2])
 for _, found in ipairs(in_order(lapsed)) do
   local done, taken_back = pcall(take, found.id, found.record, found.wrong)
+  if not done then tell_denied(taken_back) end
   if done and taken_back then taken = taken + 1 else unreadable[#unreadable + 1] = found.id end
 end
 finish()
-return {{taken, unreadable, decimal(now)}, writes, written, told()}
+return {{taken, unreadable, decimal(now), is_ours}, writes, written, told()}

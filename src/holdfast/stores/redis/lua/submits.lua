@@ -68,9 +68,7 @@ local function answer_without(s, limit)
   if depth(s.queue) >= limit then return {'full', s.queue} end
 end
 
-local function accept(s)
-  local r = {id = s.id, tenantId = s.tenant, queue = s.queue, type = s.type}
-  r.order = next_order()
+local function write_record(s, r)
   if s.held then
     r.place = 'held'
     count(r.queue, 'held', 1)
@@ -82,7 +80,17 @@ local function accept(s)
   add(fields, 'place', r.place, 'order', r.order)
   if r.entry then add(fields, 'entry', r.entry) end
   call('HSET', K.task(s.id), unpack(fields))
+end
+
+local function accept(s)
+  local r = {id = s.id, tenantId = s.tenant, queue = s.queue, type = s.type}
+  r.order = next_order()
   call('SET', K.payload(s.id), s.payload)
+  local done, wrong = pcall(write_record, s, r)
+  if not done then  -- refused in the middle: without a record it is no task, and has no payload
+    try('DEL', K.payload(s.id))
+    error(wrong)
+  end
   if s.events then log_event(r, s.version, s.id, s.events) end
   if s.key then call('SET', K.key_of(s.tenant or '', s.key), s.id .. ' ' .. s.digest) end
   if not s.events then written = written + 1 end

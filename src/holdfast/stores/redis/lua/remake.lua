@@ -1,0 +1,10 @@
+-- remake: ARGV 2 the format, 3 the number of partitions. The key that says what this store is has gone
+-- under those who work here, with the numbers that rise: the store was emptied, or the key was evicted.
+-- It is made again; what is still there keeps its place before what comes, whose numbers begin with the
+-- time. Answer: 1 if it was missing.
+
+if call('HGET', K.meta, 'format') then return 0 end
+local order = math.max(tonumber(call('HGET', K.meta, 'order') or '0'), math.floor(wall * 1000))
+call('HSET', K.meta, 'format', ARGV[2], 'partitions', ARGV[3], 'order', whole(order),
+  'emptiedAt', iso(wall))
+return 1
