@@ -34,7 +34,7 @@ GRACE_SECONDS = 60.0
 WAIT_SECONDS = 50.0  # less than whoever asks waits for an answer
 HOLDFAST = """  # as `python -m holdfast`, but it takes no slow start for a server out of reach
 import sys
-from holdfast.cli import main
+from holdfast_command import main
 from holdfast.stores.redis import wires
 wires.CONNECT_SECONDS_MAX = 60.0
 sys.exit(main())
