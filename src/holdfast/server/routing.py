@@ -53,10 +53,15 @@ class StrictRoute(APIRoute):
         self.large: type[BaseModel] | None = extra.pop(_LARGE, None)
         super().__init__(path, endpoint, **options | {"openapi_extra": extra | described(need)})
         self.sparing: tuple[dict[str, str], ...] = ()
+        self.ends: frozenset[bytes] = frozenset()  # last words by which longer routes go on
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """A path that another route names word for word is that route's, with every method."""
         match, found = super().matches(scope)
+        if match is not Match.NONE and self.ends:
+            sent: bytes = scope.get("raw_path") or scope["path"].encode()
+            if sent.rpartition(b"/")[2] in self.ends:  # as %2F it would be a part of the name
+                return Match.NONE, {}
         if match is not Match.NONE and self.sparing:
             given = found["path_params"]
             if any(words.items() <= given.items() for words in self.sparing):
@@ -124,6 +129,14 @@ def set_apart(routes: Sequence[StrictRoute]) -> None:
     for route in routes:
         found = (_words(route.path, other.path) for other in routes)
         route.sparing = tuple(words for words in found if words)
+        route.ends = frozenset(_end(route.path, other.path) for other in routes) - {b""}
+
+
+def _end(path: str, longer: str) -> bytes:
+    """Return the word by which ``longer`` goes on where ``path`` takes all the rest."""
+    rest = longer.removeprefix(f"{path}/")
+    is_one = path.endswith(":path}") and rest != longer and not set(rest) & set("/{")
+    return rest.encode() if is_one else b""
 
 
 def _words(path: str, closer: str) -> dict[str, str]:
