@@ -37,6 +37,7 @@ class Metrics:
         for kind in AUTH_FAILURES:  # a rule does not see that a series is born
             self._auth_failures.labels(kind)
         self.sse_streams = self._gauge("holdfast_sse_streams")  # inc() and dec()
+        self._connections = self._gauge("holdfast_http_connections")
         self._refused_connections = self._counter("holdfast_http_connections_refused_total")
         self._lag = Lag(steady)
         self._gauge("holdfast_event_lag_seconds").set_function(self._lag.worst)
@@ -56,7 +57,7 @@ class Metrics:
 
     def count_connections(self, count: Callable[[], int], reasons: Iterable[str]) -> None:
         """``count``: those that are open; ``reasons``: why others can be refused."""
-        self._gauge("holdfast_http_connections").set_function(count)
+        self._connections.set_function(count)
         for reason in reasons:
             self._refused_connections.labels(reason)  # the series is there from the start
 
