@@ -56,6 +56,7 @@ class TaskType:
     workflow: bool
     keep_seconds: float
     checkpoints: Policy = DEFAULT
+    effects_namespace: str | None = None  # effects="key": what its keys are unique in
     stages: list[StageDef] = field(default_factory=list)
     stage_names: tuple[str, ...] = ()  # of ``stages``, as every task carries them
 

@@ -167,6 +167,7 @@ class Holdfast:
             checkpoints=checkpoint_policy(
                 options.get("on_invalid", SUSPEND), options.get("checkpoint_max_age")
             ),
+            effects=options.get("effects", "task"),
         )
         return Workflow(self, declared, retry)
 
@@ -186,8 +187,11 @@ class Holdfast:
         hold: bool,
         keep: float | str | None,
         workflow: bool,
+        effects: str = "task",
         checkpoints: Policy = DEFAULT,
     ) -> TaskType:
+        if effects not in ("task", "key"):
+            raise DeclarationError(f'effects={effects!r}: write "task" or "key"')
         declared = TaskType(
             name=name,
             payload=Codec(payload, limit_bytes=self.settings.payload_limit),
@@ -197,6 +201,7 @@ class Holdfast:
             workflow=workflow,
             keep_seconds=self.settings.keep if keep is None else seconds(keep),
             checkpoints=checkpoints,
+            effects_namespace=self.settings.namespace if effects == "key" else None,
         )
         self.registry.add(declared)
         return declared
@@ -421,7 +426,8 @@ class Holdfast:
         if terms.get("trace_id") is None:
             terms["trace_id"] = self.tracer.here()
         record = making.record(declared, now=self.clock.now(), **terms)
-        return Planned(record=record, payload=declared.payload.encode(payload))
+        effects, body = declared.effects_namespace, declared.payload.encode(payload)
+        return Planned(record=record, payload=body, effects_namespace=effects)
 
     def _submits(self) -> Submitter:
         if self._submitter is None:

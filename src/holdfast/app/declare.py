@@ -47,6 +47,7 @@ class WorkflowOptions(TypedDict, total=False):
     keep: float | str  # how long the record stays after it has settled
     on_invalid: str  # "suspend" or "restart", for a checkpoint that is no good
     checkpoint_max_age: float | str  # older ones are no good; without it none is too old
+    effects: str  # "task" or "key": what ctx.key goes by; with "key" each submit needs one
 
 
 class Submittable(Timed[P], Generic[P, R]):

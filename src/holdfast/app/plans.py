@@ -16,6 +16,7 @@ from holdfast.app.plan_handle import PlanHandle, PlanInfo, info
 from holdfast.app.switching import intake_is_paused
 from holdfast.domain import decide, names, steer, waves
 from holdfast.domain.durations import seconds
+from holdfast.domain.effects import effects_id, member_key
 from holdfast.domain.errors import IntakePaused, InvalidPlan, PlanConflict, QueueFull, TenantsBusy
 from holdfast.domain.plan import (
     KEEP_SECONDS,
@@ -49,6 +50,15 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
 
     record: Task
     payload: bytes
+    effects_namespace: str | None = None
+
+    def member(self, plan_id: str, number: int, task_id: str) -> Task:
+        """Return the record of this task as the plan's number so-and-so, from 1."""
+        record, effects = self.record, None
+        if self.effects_namespace is not None:
+            key = member_key(plan_id, number)
+            effects = effects_id(self.effects_namespace, record.type, record.tenant, key)
+        return replace(record, id=task_id, plan=plan_id, status=Status.CREATED, effects=effects)
 
 
 class PlanTerms(TypedDict, total=False):
@@ -165,13 +175,10 @@ class Plans:
         for start in range(0, len(tasks), PART):
             part = slice(start, start + PART)
             batch = [
-                decide.submit(
-                    replace(one.record, id=task_id, plan=plan.id, status=Status.CREATED),
-                    one.payload,
-                    "",
-                    held=True,
+                decide.submit(one.member(plan.id, number, task_id), one.payload, "", held=True)
+                for number, (one, task_id) in enumerate(
+                    zip(tasks[part], kept.ids[part], strict=True), start=start + 1
                 )
-                for one, task_id in zip(tasks[part], kept.ids[part], strict=True)
             ]
             for answer in await app.store.insert(batch, depth_limit=app.settings.queue_limit):
                 if isinstance(answer, Full):

@@ -78,7 +78,7 @@ class Submitter:
     async def _one(self, declared: TaskType, payload: Any, key: str | None, terms: Terms) -> str:
         body = declared.payload.encode(payload)
         keys = None if key is None else [names.check("key", key)]
-        [submission] = self._made(self._record(declared, **terms), [body], keys)
+        [submission] = self._made(declared, self._record(declared, **terms), [body], keys)
         return self._accepted(submission, await self._put(submission))
 
     async def many(
@@ -128,7 +128,8 @@ class Submitter:
         bulk, sending = _Bulk(), None
         for start in range(0, len(bodies), PART):
             part = slice(start, start + PART)
-            made = self._made(record, bodies[part], None if given is None else given[part])
+            keys_here = None if given is None else given[part]
+            made = self._made(declared, record, bodies[part], keys_here)
             if sending is not None:
                 await sending
             if bulk.errors:
@@ -177,10 +178,14 @@ class Submitter:
         return making.record(declared, now=self._clock.now(), **terms)
 
     def _made(
-        self, record: Task, bodies: Sequence[bytes], keys: Sequence[str] | None
+        self,
+        declared: TaskType,
+        record: Task,
+        bodies: Sequence[bytes],
+        keys: Sequence[str] | None,
     ) -> list[Submission]:
-        ids = new_ids(self._clock, self._chance, len(bodies))
-        return making.submissions(self._store, record, bodies, keys, ids)
+        ids, effects = new_ids(self._clock, self._chance, len(bodies)), declared.effects_namespace
+        return making.submissions(self._store, record, bodies, keys, ids, effects_namespace=effects)
 
 
 class _Bulk:

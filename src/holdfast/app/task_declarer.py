@@ -27,6 +27,7 @@ class TaskOptions(TypedDict, total=False):
     queue: str
     hold: bool  # keep the tenant's line closed while it rests unsettled
     keep: float | str | None  # how long the record stays after it has settled
+    effects: str  # "task" or "key": what ctx.key goes by; with "key" each submit needs one
 
 
 class TaskDeclarer:
@@ -83,6 +84,7 @@ class TaskDeclarer:
             hold=options.get("hold", False),
             keep=options.get("keep"),
             workflow=False,
+            effects=options.get("effects", "task"),
         )
         declared.add(stage)
         return (AsyncTask if stage.is_async else SyncTask)(app, declared, call)

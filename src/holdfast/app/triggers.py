@@ -123,7 +123,8 @@ class TriggerControl:
             terms["trace_id"] = span.traceparent
         record = making.record(declared, now=now, user=trigger.user, **terms)
         keys, ids = [firing.key_now(trigger, ask)], [ask.request]
-        [made] = making.submissions(app.store, record, [body], keys, ids)
+        effects = declared.effects_namespace
+        [made] = making.submissions(app.store, record, [body], keys, ids, effects_namespace=effects)
         return made
 
     def _declared_body(self, trigger: Trigger, now: float) -> bytes:

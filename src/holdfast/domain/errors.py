@@ -4,6 +4,7 @@ HoldfastError
 ├── DeclarationError            the code that declares tasks is wrong
 ├── InvalidInput                what was passed in is wrong; nothing was written
 │   ├── InvalidName
+│   ├── KeyRequired             its type has effects="key"
 │   ├── InvalidPayload
 │   │   ├── PayloadTooLarge
 │   │   ├── PayloadTooDeep
@@ -93,6 +94,10 @@ class InvalidName(InvalidInput):
     def __init__(self, kind: str, value: object, rule: str) -> None:
         super().__init__(f"{kind} {value!r} is not a valid name: {rule}")
         self.kind, self.value, self.rule = kind, value, rule
+
+
+class KeyRequired(InvalidInput):
+    code = "key-required"
 
 
 class InvalidPayload(InvalidInput):
@@ -196,10 +201,8 @@ class TenantMovedOn(Refused):
     code = "tenant-moved-on"
 
     def __init__(self, task_id: str, tenant: str | None) -> None:
-        super().__init__(
-            f"newer work has run for tenant {tenant} since task {task_id} rested; "
-            "running it now would go over that work (force to do it all the same)"
-        )
+        why = "rested; running it now would go over that work (force to do it all the same)"
+        super().__init__(f"newer work has run for tenant {tenant} since task {task_id} {why}")
         self.task_id, self.tenant = task_id, tenant
 
 
@@ -207,9 +210,8 @@ class KeyConflict(Refused):
     code = "key-conflict"
 
     def __init__(self, tenant: str | None, key: str, task_id: str) -> None:
-        super().__init__(
-            f"key {key!r} was used with another payload or callback, for task {task_id}"
-        )
+        said = f"key {key!r} was used with another payload or callback"
+        super().__init__(f"{said}, for task {task_id}")
         self.tenant, self.key, self.task_id = tenant, key, task_id
 
 
@@ -241,10 +243,8 @@ class TriggerConflict(Refused):
     code = "trigger-conflict"
 
     def __init__(self, trigger_id: str) -> None:
-        super().__init__(
-            f"there is a trigger {trigger_id} with another definition "
-            "(replace=True replaces it, unless it is another tenant's or declared in code)"
-        )
+        how = "(replace=True replaces it, unless it is another tenant's or declared in code)"
+        super().__init__(f"there is a trigger {trigger_id} with another definition {how}")
         self.trigger_id = trigger_id
 
 

@@ -94,6 +94,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     trace_id: str | None = None
     user: Any = None  # plain JSON: whom the work is for
     callback: str | None = None  # the URL that is told how it ended
+    effects: str | None = None  # stands for the id in ctx.key, where effects go by the submit key
     stages: tuple[str, ...]
     workflow: bool = False
     hold: bool = False  # its tenant's line stays closed while it rests unsettled

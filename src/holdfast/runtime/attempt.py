@@ -352,7 +352,7 @@ def _runs_in(run: asyncio.Task[None] | None) -> bool:
 
 def _key(stage: StageDef, at: Standing) -> str:
     name = stage.name if stage.name.isascii() else quote(stage.name)  # a header can carry it
-    return f"{at.task.id}/{at.task.epoch}/{name}"
+    return f"{at.task.effects or at.task.id}/{at.task.epoch}/{name}"
 
 
 def _check_data(data: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from holdfast.codec import encode_plain
 from holdfast.domain import decide, names
 from holdfast.domain.definition import canonical
+from holdfast.domain.effects import effects_id, key_required
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.state import Status
 from holdfast.domain.task import Task
@@ -68,21 +69,34 @@ def submissions(
     bodies: Sequence[bytes],
     keys: Sequence[str] | None,
     ids: Sequence[str],
+    *,
+    effects_namespace: str | None = None,
 ) -> list[Submission]:
     tenant, home = record.tenant, store.home
     if keys is None:
+        if effects_namespace is not None:
+            raise key_required(record.type)
         return [
             decide.submit(replace(record, id=home(made, tenant=tenant, key=None)), body, "")
             for made, body in zip(ids, bodies, strict=True)
         ]
     return [
         decide.submit(
-            replace(record, id=home(made, tenant=tenant, key=key), key=key),
+            replace(
+                record,
+                id=home(made, tenant=tenant, key=key),
+                key=key,
+                effects=_effects(effects_namespace, record, key),
+            ),
             body,
             digest(record.type, body, record.callback),
         )
         for made, body, key in zip(ids, bodies, keys, strict=True)
     ]
+
+
+def _effects(namespace: str | None, record: Task, key: str) -> str | None:
+    return None if namespace is None else effects_id(namespace, record.type, record.tenant, key)
 
 
 def digest(name: str, body: bytes, callback: str | None = None) -> str:

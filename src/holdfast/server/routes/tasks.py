@@ -13,6 +13,7 @@ from pydantic import Field, field_validator
 
 from holdfast.app import shapes
 from holdfast.app.timeline import Call, Mark, Turn, timeline
+from holdfast.domain.effects import key_required
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.redaction import Redactor
 from holdfast.domain.state import Command, Status
@@ -77,10 +78,12 @@ async def submit_tasks(request: Request, batch: Batch) -> Response:
         caller.tenant_for(work.tenant)
         if len(batch.tasks) > 1:
             try:
-                codec = declared(service, work.type).payload
+                kind = declared(service, work.type)
             except UnknownType as error:
                 raise UnknownType(work.type, f"tasks.{number}.type") from error
-            codec.encode(work.payload, what=f"tasks.{number}.payload")
+            kind.payload.encode(work.payload, what=f"tasks.{number}.payload")
+            if kind.effects_namespace is not None and work.key is None:
+                raise key_required(work.type, f"tasks.{number}.key")
     answers = await _submitted(service, caller, batch.tasks)
     ids = [answer for answer in answers if isinstance(answer, str)]
     if not ids:

@@ -33,6 +33,7 @@ class _Born(msgspec.Struct, array_like=True, frozen=True, gc=False):
     retry_max: int = DEFAULTS["retry_max"]
     status: Status = Status.PENDING
     callback: str | None = None
+    effects: str | None = None
 
 
 FIRST_CLAIMED = 2  # the version that the first claim of a task as it was born makes
@@ -86,6 +87,7 @@ def first_claimed(task_id: str, line: bytes, *, lease: Lease, order: int, wall: 
         trace_id=of.trace_id,
         user=of.user,
         callback=of.callback,
+        effects=of.effects,
         stages=of.stages,
         workflow=of.workflow,
         hold=of.hold,

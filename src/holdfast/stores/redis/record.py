@@ -96,6 +96,7 @@ _BORN_OPTIONAL = {
     "trace_id": _Field("traceId", _text, _text),
     "user": _Field("user", _json, _decode_any),
     "callback": _Field("callback", _text, _text),
+    "effects": _Field("effects", _text, _text),
     "workflow": _Field("workflow", _told, _flag),
     "hold": _Field("hold", _told, _flag),
 }
@@ -178,12 +179,14 @@ def waiting(task: Task) -> list[str]:
         *("stageNames", _names(task.stages)),
     ]
     if _seldom(task) != _AS_EVER:
-        fields += flat(_given(task, _BORN_OPTIONAL))
+        fields += flat(_given(task, _SUBMITTED))
     return fields
 
 
-_seldom = attrgetter(*_BORN_OPTIONAL)
-_AS_EVER = tuple(DEFAULTS[name] for name in _BORN_OPTIONAL)
+# A retry limit is the stage's; until a decision changes it, it is what the submit says.
+_SUBMITTED = _BORN_OPTIONAL | {"retry_max": _OPTIONAL["retry_max"]}
+_seldom = attrgetter(*_SUBMITTED)
+_AS_EVER = tuple(DEFAULTS[name] for name in _SUBMITTED)
 
 
 def full(task: Task) -> Fields:

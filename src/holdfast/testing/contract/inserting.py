@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -40,6 +42,7 @@ class Inserting(Contract):
             trace_id="trace",
             user={"name": "Zoë", "roles": ["a", {"b": [1, 2.5, None, True]}]},
             callback="https://example.com/told?of=é",
+            effects="k-abcdefghijklmnopqrstuvwxyz",
             stages=("only",),
             workflow=True,
             hold=True,
@@ -63,6 +66,28 @@ class Inserting(Contract):
         kept = {"place", "order"}
         for field in set(task.__struct_fields__) - kept:
             assert getattr(task, field) == getattr(submission.task, field), field
+
+    async def test_all_that_a_task_was_submitted_with_is_handed_out(self, hands: Hands) -> None:
+        told: dict[str, Any] = {
+            "tenant": "t",
+            "queue": "slow",
+            "key": "k",
+            "trace_id": "trace",
+            "user": {"name": "Zoë"},
+            "callback": "https://example.com/",
+            "effects": "k-abcdefghijklmnopqrstuvwxyz",
+            "workflow": True,
+            "hold": True,
+            "keep_seconds": 12.5,
+            "retry_max": 7,
+        }
+        first = await hands.start(**told)
+        await hands.store.expire(limit=10, count_crashes=True)
+        hands.clock.advance(1000)
+        await hands.store.expire(limit=10, count_crashes=True)
+        again = await hands.take(queues=("slow",))
+        for task in (first, again):
+            assert {name: getattr(task, name) for name in told} == told
 
     async def test_a_held_task_is_not_handed_out_before_its_release(self, hands: Hands) -> None:
         task = await hands.submit(held=True, tenant="t")

@@ -135,6 +135,7 @@ class Code:
             hold=shape.hold is not False,
             queue=shape.queue,
             on_invalid="restart" if shape.restarts else "suspend",
+            effects="task",
             **({"checkpoint_max_age": self._max_age} if shape.restarts else {}),
             **({"keep": shape.keep} if shape.keep else {}),
         )
