@@ -87,7 +87,7 @@ local some_thrown = call('HLEN', K.switches) > 0
 
 local function is_held(r)
   return some_thrown and r.tenantId
-    and call('HEXISTS', K.switches, 'hold:tenant ' .. r.tenantId) == 1
+    and call('HGET', K.switches, 'hold:tenant ' .. r.tenantId)
 end
 
 -- As it was born: its payload has all that its first holder must know, and the record is not read.

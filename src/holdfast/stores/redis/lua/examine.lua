@@ -148,7 +148,7 @@ end
 local function in_its_queue(r)
   if call('ZSCORE', K.back(r.queue), r.id) then return end
   if not r.entry and r.tenantId
-    and call('HEXISTS', K.switches, 'hold:tenant ' .. r.tenantId) == 1 then return end
+    and call('HGET', K.switches, 'hold:tenant ' .. r.tenantId) then return end
   local stream, entry = K.stream(r.queue), r.entry
   local found = entry and try('XRANGE', stream, entry, entry) or {}
   if #found == 0 or found[1][2][2] ~= r.id then
