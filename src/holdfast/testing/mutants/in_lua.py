@@ -348,6 +348,18 @@ LUA_MUTANTS = [
             "if true then open",
         ),
         (
+            "hold-not-seen",
+            "a task of a held tenant is handed out",
+            "return some_thrown and r.tenantId",
+            "return false and r.tenantId",
+        ),
+        (
+            "hold-not-let-go",
+            "a task that was met under a hold is in no queue after the release",
+            "if r and r.place == 'ready' and not r.entry then",
+            "if false then",
+        ),
+        (
             "throw-written-over",
             "who has thrown a switch first is forgotten",
             "'HSETNX', K.switches",

@@ -217,6 +217,13 @@ async def claims_what_is_switched_off(
         store._thrown.update(thrown)
 
 
+@mutant(MemoryStore, "_is_held", in_contract=True)
+def hands_out_of_held_tenants(_: Real, store: MemoryStore, tenant: str | None) -> bool:
+    """A task is handed out while a person holds its tenant."""
+    del store, tenant
+    return False
+
+
 @mutant(MemoryStore, "_set_back", in_contract=True)
 def switched_on_in_silence(_: Real, store: MemoryStore, switch: Switch, name: str) -> None:
     """Nobody who waits is told that a queue hands out again."""
