@@ -77,18 +77,18 @@ def broken(name: str, right: str, wrong: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("name", "right", "wrong"),
+    ("seed", "name", "right", "wrong"),
     [
-        ("INSERT", "return active ~= r.id and not line_is_open(active)", "return false"),
-        ("APPLY", "if r.version ~= t.expects then", "if false then"),
-        ("CLAIM", "call('SET', lock, r.id, 'EX', lock_seconds)", ""),
+        (2, "INSERT", "return active ~= r.id and not line_is_open(active)", "return false"),
+        (8, "APPLY", "if r.version ~= t.expects then", "if false then"),
+        (2, "CLAIM", "call('SET', lock, r.id, 'EX', lock_seconds)", ""),
     ],
 )
 def test_a_store_that_is_broken_on_purpose_is_found(
-    redis_server: RedisServer, name: str, right: str, wrong: str
+    redis_server: RedisServer, seed: int, name: str, right: str, wrong: str
 ) -> None:
     with broken(name, right, wrong):
-        result = run(2, shadow=redis_server.url)
+        result = run(seed, shadow=redis_server.url)
     assert result.broken is not None
     assert result.broken.invariant == "S1"
 
