@@ -213,7 +213,7 @@ async def test_the_head_of_a_queue_is_what_the_next_claim_hands_out(part: Partit
         [claimed], _ = await verbs.claim(part, asked(expected, -1), limit=1)
         assert claimed.task.id == expected
     assert (await stats(part)).heads == {}
-    await verbs.expire(part, 10, count_crashes=False)
+    await verbs.expire(part, 10, alone_from=None)
     [claimed], _ = await verbs.claim(part, asked("x", 30), limit=1)
     assert (await stats(part)).heads["default"].id != claimed.task.id
 

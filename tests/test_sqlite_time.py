@@ -27,7 +27,7 @@ async def test_a_jump_of_the_wall_clock_takes_no_lease(path: Path, by: float) ->
         assert await store.expire(limit=10, count_crashes=True) == 0
         clock.advance(LEASE_SECONDS)
         assert await store.expire(limit=10, count_crashes=True) == 1
-        assert (await hands.load(task.id)).crashes == 1
+        assert (await hands.load(task.id)).lapses == 1
 
 
 @pytest.mark.parametrize("by", [86_400.0, -86_400.0])

@@ -57,12 +57,12 @@ BOUND_SECONDS = 60.0
 class Terminal:
     """What a person does in the app's folder."""
 
-    def __init__(self, folder: Path, store: str, opened: ExitStack) -> None:
+    def __init__(self, folder: Path, store: str, opened: ExitStack, **settings: str) -> None:
         self.folder = folder
         self._store, self._opened = store, opened
         self._env = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST_")}
         self._env |= {"HOLDFAST_STORE": store, "HOLDFAST_LEASE": "10m", "COLUMNS": "80"}
-        self._env |= {"HOLDFAST_SLOTS": str(SLOTS)}
+        self._env |= {"HOLDFAST_SLOTS": str(SLOTS)} | settings
 
     def python(self, *args: str) -> str:
         return self._done(sys.executable, *args)

@@ -56,6 +56,7 @@ from holdfast.registry import Registry, TaskType
 from holdfast.runtime import making
 from holdfast.runtime.executor import Rules
 from holdfast.runtime.held import Held
+from holdfast.runtime.suspects import Isolate
 from holdfast.runtime.upkeep import WorkerOptions
 from holdfast.runtime.waiters import Waiters
 from holdfast.runtime.worker import Worker
@@ -335,6 +336,7 @@ class Holdfast:
         schedules: bool = True,
         on_zombie: Callable[[Held], None] | None = None,
         on_drained: Callable[[], None] | None = None,
+        isolate: Isolate | None = None,
     ) -> Worker:
         self.registry.check()
         given = self.settings
@@ -347,6 +349,7 @@ class Holdfast:
             name=name,
             on_zombie=on_zombie,
             on_drained=on_drained,
+            isolate=isolate,
             on_progress=self.on_progress,
             tracer=self.tracer,
             options=WorkerOptions(

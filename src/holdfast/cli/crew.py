@@ -20,9 +20,11 @@ from holdfast.app import Holdfast
 from holdfast.cli import hiding
 from holdfast.cli.exits import Exit
 from holdfast.cli.logs import log_everything
+from holdfast.ports import Claimed
 from holdfast.runtime.failures import summary
 from holdfast.runtime.held import Held
 from holdfast.runtime.interrupts import is_from_signal
+from holdfast.runtime.suspects import Isolate
 
 LOST_LEASE = 70  # a plain function runs on without its lease: only the end of the process stops it
 GIVE_BACK_SECONDS = 2.0
@@ -35,7 +37,13 @@ class Crew:
     """On an app that is open."""
 
     def __init__(
-        self, app: Holdfast, *, count: int, slots: int | None, queues: tuple[str, ...] | None
+        self,
+        app: Holdfast,
+        *,
+        count: int,
+        slots: int | None,
+        queues: tuple[str, ...] | None,
+        isolate: Isolate | None = None,
     ) -> None:
         self._app = app
         self._queues = queues
@@ -44,7 +52,11 @@ class Crew:
         self.all_drained = asyncio.Event()  # each by an order of its own
         self._workers = [
             app.worker(
-                slots=slots, queues=queues, on_zombie=self._end_with, on_drained=self._one_less
+                slots=slots,
+                queues=queues,
+                on_zombie=self._end_with,
+                on_drained=self._one_less,
+                isolate=isolate,
             )
             for _ in range(count)
         ]
@@ -53,6 +65,11 @@ class Crew:
         for worker in self._workers:
             self._introduce(worker.name)
             await worker.start()
+
+    def take(self, claimed: Claimed, *, safe_until: float) -> asyncio.Task[None]:
+        """Run a task that another process has claimed, and nothing else."""
+        (worker,) = self._workers
+        return worker.take(claimed, safe_until=safe_until)
 
     async def drain(self, urged: asyncio.Event) -> None:
         """``urged``: give back at once. Ends the process where plain functions still run."""

@@ -12,6 +12,7 @@ from holdfast.cli import options as opt
 from holdfast.cli.crew import Crew, log_for, on_signals, run
 from holdfast.cli.exits import Exit
 from holdfast.cli.files import raise_file_limit
+from holdfast.cli.isolation import ISOLATED, Handover, Isolation, read_handover, run_handover
 from holdfast.cli.loader import load_app_on
 from holdfast.cli.logs import log_everything
 from holdfast.cli.session import given_store
@@ -34,11 +35,13 @@ def worker(
     queues: Queues = None,
     reload: Annotated[bool, typer.Option("--reload", help="Restart when a .py changes.")] = False,
     tethered: Annotated[bool, typer.Option(TETHERED, hidden=True)] = False,
+    isolated: Annotated[bool, typer.Option(ISOLATED, hidden=True)] = False,
 ) -> int:
     """Run a worker until SIGTERM or SIGINT, or until it is drained from elsewhere.
 
     The first signal drains: running stages finish, the rest is given back. The second gives
-    back at once. Exit code 70: a lease was lost while a plain function ran on.
+    back at once. Exit code 70: a lease was lost while a plain function ran on. A task that was in
+    two crashes in a row is run in a process of its own.
     """
     url = given_store(context)
     if reload:
@@ -49,12 +52,21 @@ def worker(
     loaded = load_app_on(app, url)
     log_for(loaded)
     raise_file_limit()
-    run(_work(loaded, slots, queue_names(queues), tethered=tethered))
+    if isolated:
+        run(_work_alone(loaded, read_handover()))
+        return Exit.OK
+    isolation = Isolation(["worker", app, *worker_options(slots, queues, url)])
+    run(_work(loaded, slots, queue_names(queues), isolation, tethered=tethered))
     return Exit.OK
 
 
 async def _work(
-    app: Holdfast, slots: int | None, queues: tuple[str, ...] | None, *, tethered: bool
+    app: Holdfast,
+    slots: int | None,
+    queues: tuple[str, ...] | None,
+    isolation: Isolation,
+    *,
+    tethered: bool,
 ) -> None:
     asked, urged = on_signals()
     if tethered:
@@ -65,9 +77,18 @@ async def _work(
                 "the store is out of reach, and a worker on a memory of its own never gets work: "
                 'fallback = "memory" is not for workers'
             )
-        crew = Crew(app, count=1, slots=slots, queues=queues)
+        crew = Crew(app, count=1, slots=slots, queues=queues, isolate=isolation.run)
         await crew.start()
         await _first(asked, crew.all_drained)
+        isolation.stop()
+        await crew.drain(urged)
+
+
+async def _work_alone(app: Holdfast, what: Handover) -> None:
+    asked, urged = on_signals()
+    async with app:
+        crew = Crew(app, count=1, slots=1, queues=())
+        await run_handover(app, what, asked, crew)
         await crew.drain(urged)
 
 

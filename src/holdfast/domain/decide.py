@@ -26,7 +26,12 @@ from holdfast.domain.transition import Next, Submission, Transition
 __all__ = ["Done", "Failed", "Snoozed"]  # and all that is defined here
 
 NO_REQUESTS: dict[str, Any] = {"pause_requested": False, "cancel_requested": False}
-NOT_BEGUN: dict[str, Any] = {"failures": 0, "crashes": 0, "interrupted": False} | outage.NONE
+NOT_BEGUN: dict[str, Any] = {
+    "failures": 0,
+    "crashes": 0,
+    "lapses": 0,
+    "interrupted": False,
+} | outage.NONE
 FROM_SCRATCH: dict[str, Any] = {"last_completed": -1, "next_undo": -1} | NOT_BEGUN
 NO_DATA = b"null"  # what was kept beside the record is in the checkpoint now
 
@@ -366,6 +371,7 @@ def _progressed(task: Task, index: int) -> Task:
         unknown_since=None,
         failures=0,
         crashes=0,
+        lapses=0,
         interrupted=False,
         outages=0,
         outage_since=None,
@@ -399,6 +405,7 @@ def _counted(failures: int, failure: Failure, policy: Retry) -> dict[str, Any]:
         "failure": failure,
         "retry_max": policy.max,
         "crashes": 0,
+        "lapses": 0,
         "interrupted": False,
         "forced": False,
         "unknown_since": None,

@@ -115,7 +115,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cancel_requested: bool = False
     reason: str | None = None  # a person's, for the present status or the pending request
     failures: int = 0  # consecutive, at the present stage, in this run
-    crashes: int = 0  # leases lost in a row at the present stage
+    crashes: int = 0  # leases lost in a row at the present stage, as far as they count
+    lapses: int = 0  # the same, counted or not
     forced: bool = False  # a person let it run over newer work of its tenant
     interrupted: bool = False  # the present stage was begun, and has not come to its end
     unknown_since: float | None = None  # when a worker first met it without knowing its type
@@ -152,7 +153,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def attempt(self) -> int:
-        return self.failures + self.crashes + 1
+        return self.failures + max(self.crashes, self.lapses) + 1
 
     @property
     def legal(self) -> tuple[Command, ...]:
@@ -180,10 +181,12 @@ class StageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     undo: bool | None = None  # whether it had an undo then; None: an older writer did not say
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Volatile: the last word of a running stage."""
+class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Volatile: the last word of a running stage, and what its worker has noted of it."""
 
     fraction: float  # of the stage
     message: str = ""
     stage: str = ""
     at: float = 0.0
+    begun: str = ""  # where the task was when its function was called: `crashes.position`
+    alone: bool = False  # nothing else runs in that process

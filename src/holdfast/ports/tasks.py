@@ -15,6 +15,7 @@ import msgspec
 
 from holdfast.domain.audit import Audit, Chain
 from holdfast.domain.checkpoint import Checkpoint
+from holdfast.domain.crashes import SUSPECT_FROM
 from holdfast.domain.events import Event
 from holdfast.domain.state import Status
 from holdfast.domain.task import Failure, Progress, StageRecord, Task
@@ -238,8 +239,11 @@ class Store(Protocol):
     async def leave(self, worker: str) -> None:
         """The worker stops for good."""
 
-    async def expire(self, *, limit: int, count_crashes: bool) -> int:
-        """Take the tasks of lapsed leases back into their queues; how many."""
+    async def expire(
+        self, *, limit: int, count_crashes: bool, alone_from: int = SUSPECT_FROM
+    ) -> int:
+        """Take the tasks of lapsed leases back into their queues; how many. Which of them count as
+        a crash, `crashes.is_counted` says; without ``count_crashes`` none does."""
 
     async def promote(self, *, limit: int) -> Due:
         """Move what is due into its queue."""

@@ -32,6 +32,7 @@ from holdfast.ports import Clock, scope
 from holdfast.ports.tracing import NO_TRACER, Span, Tracer
 from holdfast.registry import StageDef, UndoDef
 from holdfast.runtime import failures
+from holdfast.runtime.company import Company
 from holdfast.runtime.context import Context
 from holdfast.runtime.forks import Guarded
 from holdfast.runtime.held import Held, Stop
@@ -80,19 +81,24 @@ class Attempts:
         deadlines: Deadlines,
         grace_seconds: float,
         took: Callable[[str, str, str, float], None],
+        note: Callable[[Held], Awaitable[None]],
+        company: Company,
         closing: Callable[[], bool] = lambda: True,
         tracer: Tracer = NO_TRACER,
         outage_seconds: float = outage.LIMIT_SECONDS,
         on_outage: Callable[[Failure, float], None] = lambda _failure, _since: None,
     ) -> None:
-        """``closing``: the loop ends, so a cancel that nobody here asked for comes from there.
-        ``on_outage``: told of each outage, and since when its task has met nothing else."""
+        """``note``: the store is told at once what a stage says of itself. ``closing``: the loop
+        ends, so a cancel that nobody here asked for comes from there. ``on_outage``: told of each
+        outage, and since when its task has met nothing else."""
         self._clock = clock
         self._chance = chance
         self._threads = threads
         self._deadlines = deadlines
         self._grace_seconds = grace_seconds
         self._took = took
+        self._note = note
+        self._company = company
         self._closing = closing
         self._tracer = tracer
         self._outage_seconds = outage_seconds
@@ -130,7 +136,9 @@ class Attempts:
     async def _outcome(
         self, stage: StageDef, function: StageDef | UndoDef | None, at: Standing, *, key: str
     ) -> Done | Failed | Snoozed | None:
-        held, clock = at.held, self._clock
+        held, clock, company = at.held, self._clock, self._company
+        if company.suspect is not None and not await company.let_in(held, clock):
+            return None
         started_at, started = clock.now(), clock.steady()
         if held.stop is Stop.LEASE_LOST:
             raise LeaseGone(held.task_id)
@@ -138,7 +146,7 @@ class Attempts:
             return None  # a process that was stopped for a while wakes up here
         ends = started + stage.timeout_seconds
         if function is not None:
-            held.begin(stage.name, at=started_at, renew_until=ends + self._grace_seconds)
+            await self._begin(stage, at, started_at, ends)
         context = self._context(stage, at, key)
         ended: Failed | Snoozed | None
         try:
@@ -164,10 +172,19 @@ class Attempts:
                 duration_seconds=took,
                 undo=stage.undo is not None,
             )
+        finally:
+            company.end(held)
         if ended is not None:
             name = _outcome_of(ended, undo=function is not stage)
             self._took(at.task.type, stage.name, name, clock.steady() - started)
         return ended
+
+    async def _begin(self, stage: StageDef, at: Standing, started_at: float, ends: float) -> None:
+        held = at.held
+        held.begin(stage.name, at=started_at, ends=ends, renew_until=ends + self._grace_seconds)
+        self._company.begin(held, at.task)
+        if at.task.lapses:  # it may kill this process before the next beat
+            await self._note(held)
 
     def _returned(
         self,

@@ -76,15 +76,15 @@ class Executor:
             return Unknown(self, claimed, held)
         return Run(self, claimed, held, declared)
 
-    async def put_off(self, claimed: Claimed, held: Held) -> None:
-        """Not now: back for a moment, uncounted."""
+    async def put_off(self, claimed: Claimed, held: Held, seconds: float) -> None:
+        """Give a suspect back for a while, uncounted."""
         await Holding(self, claimed, held).commit(
             partial(
                 decide.give_back,
-                reason="another task on its last chance runs here",
+                reason="it was in several crashes and waits for a process of its own",
                 now=self.clock.now(),
                 interrupted=False,
-                delay_seconds=self.rules.hand_back_seconds,
+                delay_seconds=seconds,
             )
         )
 
@@ -240,7 +240,8 @@ class Run(Holding):
         task = self.task
         if task.crashes >= self.executor.rules.crash_limit:
             said = f"{task.crashes} workers in a row died or hung in this stage"
-            return self.stated(Kind.POISON, said)
+            alone = ", the last one while nothing else ran in it" if task.crashes > 1 else ""
+            return self.stated(Kind.POISON, said + alone)
         if self.would_overrun():
             said = f"newer work has run for tenant {task.tenant} while this waited half done"
             return self.stated(Kind.TENANT_MOVED_ON, said)

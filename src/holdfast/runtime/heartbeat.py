@@ -97,6 +97,8 @@ class Heartbeat:
         """Renew when it is time or a stage has something to say; stop what cannot be renewed."""
         now = self._clock.steady()
         held = list(self._held.values())
+        for h in held:
+            h.note_overdue(now)
         is_time = now - self._last_beat >= self._every_seconds
         renewable = [h for h in held if h.may_renew(now)]
         if is_time or any(h.progress_is_new for h in held):

@@ -6,6 +6,8 @@ import asyncio
 from enum import StrEnum
 from math import inf
 
+import msgspec
+
 from holdfast.domain.events import TaskProgress
 from holdfast.domain.task import Progress
 from holdfast.ports import Renewal
@@ -27,12 +29,14 @@ class Held:
     ending = False  # its last write is under way: the lease may be gone by our own hand
     stop: Stop | None = None
     told = False  # that it was lost while a plain function ran
-    last_chance = False  # one more crash and it is suspended as poison
+    is_alone = False  # it is a suspect, and nothing else runs in this process
     progress_is_new = False
     run: asyncio.Task[None] | None = None
     _begun: tuple[str, float] | None = None
+    _begun_at = ""  # where the task was then
     _said: Progress | None = None
     _cancels_before = 0
+    _overdue_at = inf
 
     def __init__(self, task_id: str, lease_id: str, *, safe_until: float, version: int = 0) -> None:
         self.task_id = task_id
@@ -42,10 +46,24 @@ class Held:
 
     # -- what it says of itself
 
-    def begin(self, stage: str, *, at: float, renew_until: float) -> None:
+    def begin(self, stage: str, *, at: float, ends: float, renew_until: float) -> None:
         """A stage starts; that it has done nothing yet is all there is to say of it."""
+        self._overdue_at = ends
         self._begun, self._said, self.progress_is_new = (stage, at), None, True
         self.renew_until = renew_until
+
+    def note_begun(self, position: str, *, alone: bool) -> None:
+        """Its next beat tells the store: a crash counts only where a stage had begun."""
+        self._begun_at, self.is_alone = position, alone
+
+    def note_overdue(self, now: float) -> None:
+        """A stage that runs past its time is to blame itself, whoever runs beside it."""
+        if self.in_stage and now >= self._overdue_at and not self.is_alone:
+            self.is_alone = self.progress_is_new = True
+
+    def wait_without_end(self) -> None:
+        """No stage runs: the time of the last one does not end the lease."""
+        self.renew_until = inf
 
     def report(self, progress: Progress) -> None:
         self._said, self.progress_is_new = progress, True
@@ -53,13 +71,22 @@ class Held:
     @property
     def progress(self) -> Progress | None:
         """Made when somebody looks: most stages end before anybody does."""
-        if self._said is None and self._begun is not None:
+        said = self._said
+        if said is None and self._begun is not None:
             stage, at = self._begun
-            return Progress(fraction=0.0, stage=stage, at=at)
-        return self._said
+            said = Progress(fraction=0.0, stage=stage, at=at)
+        if said is None or not self._begun_at:
+            return said
+        return msgspec.structs.replace(said, begun=self._begun_at, alone=self.is_alone)
 
-    def renewal(self) -> Renewal:
-        fresh = self.progress if self.progress_is_new else None
+    @property
+    def has_begun(self) -> bool:
+        """Whether a stage of the task was called by this holder."""
+        return bool(self._begun_at)
+
+    def renewal(self, *, again: bool = False) -> Renewal:
+        """``again``: with what it says of itself, even if the store knows it."""
+        fresh = self.progress if self.progress_is_new or again else None
         self.progress_is_new = False
         return Renewal(task_id=self.task_id, lease_id=self.lease_id, progress=fresh)
 

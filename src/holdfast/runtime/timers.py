@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from holdfast.domain.crashes import SUSPECT_FROM
 from holdfast.domain.errors import PartlyUnavailable, StoreError
 from holdfast.ports import Clock, Store
 from holdfast.runtime.outages import Outages
@@ -19,12 +20,19 @@ class Timers:
     """Every worker runs these; each step is atomic in the store, so that many do no harm."""
 
     def __init__(
-        self, *, store: Store, clock: Clock, outages: Outages, lease_seconds: float
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        outages: Outages,
+        lease_seconds: float,
+        alone_from: int = SUSPECT_FROM,
     ) -> None:
         self._store = store
         self._clock = clock
         self._outages = outages
         self._lease_seconds = lease_seconds
+        self._alone_from = alone_from
 
     async def run(self) -> None:
         while True:
@@ -47,7 +55,9 @@ class Timers:
     async def _expire(self, *, count_crashes: bool) -> int:
         """What is due elsewhere does not wait for a part of the store that is away."""
         try:
-            return await self._store.expire(limit=BATCH, count_crashes=count_crashes)
+            return await self._store.expire(
+                limit=BATCH, count_crashes=count_crashes, alone_from=self._alone_from
+            )
         except PartlyUnavailable as error:
             self._outages.note(error)
             return sum(n for n in error.answers if not isinstance(n, StoreError))

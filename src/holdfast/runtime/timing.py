@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from math import inf
 
@@ -20,6 +20,22 @@ async def sleep(clock: Clock, seconds: float) -> None:
         await future
     finally:
         timer.cancel()
+
+
+async def wait_for_all(clock: Clock, tasks: Sequence[asyncio.Task[None]], seconds: float) -> None:
+    """Wait until all of them are done, but no longer than that."""
+    if not tasks:
+        return
+    timer = asyncio.create_task(sleep(clock, seconds))
+    all_done = asyncio.create_task(_wait(tasks))
+    await asyncio.wait((timer, all_done), return_when=asyncio.FIRST_COMPLETED)
+    for task in (timer, all_done):
+        task.cancel()
+    await asyncio.gather(timer, all_done, return_exceptions=True)
+
+
+async def _wait(tasks: Sequence[asyncio.Task[None]]) -> None:
+    await asyncio.wait(tasks)
 
 
 @asynccontextmanager

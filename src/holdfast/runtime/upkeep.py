@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from holdfast.domain.crashes import suspect_from
 from holdfast.ports import Clock, Store
 from holdfast.runtime.executor import Rules
 from holdfast.runtime.outages import Outages
@@ -32,7 +33,13 @@ def upkeep(
 ) -> list[Callable[[], Awaitable[None]]]:
     """What is due moves, lapsed leases are taken back, what has outlived its time goes, and what
     was written down is sealed."""
-    timers = Timers(store=store, clock=clock, outages=outages, lease_seconds=options.lease_seconds)
+    timers = Timers(
+        store=store,
+        clock=clock,
+        outages=outages,
+        lease_seconds=options.lease_seconds,
+        alone_from=suspect_from(options.rules.crash_limit),
+    )
     pruner = Pruner(
         store=store,
         clock=clock,

@@ -11,15 +11,17 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import count
 
 from holdfast.domain import decide
+from holdfast.domain.crashes import is_suspect
 from holdfast.domain.errors import PartlyUnavailable, SerialisationError, StoreError
 from holdfast.domain.events import TaskProgress
 from holdfast.domain.transition import Outcome, Transition
-from holdfast.ports import Beat, Claimed, Clock, Store, Topic
+from holdfast.ports import Beat, Claimed, Clock, Renewal, Store, Topic
 from holdfast.ports.tracing import NO_TRACER, Tracer
 from holdfast.registry import Registry
 from holdfast.runtime import forks
 from holdfast.runtime.attempt import Attempts, LeaseGone
 from holdfast.runtime.committer import Gather
+from holdfast.runtime.company import LOOK_SECONDS, OF_THIS_PROCESS, Company
 from holdfast.runtime.declared import Declared
 from holdfast.runtime.executor import Executor
 from holdfast.runtime.heartbeat import Heartbeat
@@ -27,14 +29,16 @@ from holdfast.runtime.held import Held, Stop
 from holdfast.runtime.ids import new_id
 from holdfast.runtime.lanes import ASIDE_SECONDS, Lanes
 from holdfast.runtime.meter import Meter
+from holdfast.runtime.notes import Notes
 from holdfast.runtime.orders import Orders
 from holdfast.runtime.outage_groups import OutageGroups
 from holdfast.runtime.outages import Outages
 from holdfast.runtime.plans.service import PlanService
 from holdfast.runtime.scheduler import Scheduler
+from holdfast.runtime.suspects import Isolate, Suspects
 from holdfast.runtime.tenant_holds import TenantHolds
 from holdfast.runtime.threads import DaemonThreads, Threads
-from holdfast.runtime.timing import Deadlines, sleep
+from holdfast.runtime.timing import Deadlines, sleep, wait_for_all
 from holdfast.runtime.upkeep import WorkerOptions, upkeep
 
 log = logging.getLogger("holdfast.worker")
@@ -43,7 +47,6 @@ IDLE_SECONDS = 5.0  # a look without a signal: only a lost wake-up needs it
 TRY_AGAIN_SECONDS = (0.05, 1.0)
 SERVICE_REST_SECONDS = 1.0
 STRANGE_SECONDS = 0.5  # after a claim that gave only tasks of unknown types
-PUT_OFF_SECONDS = 0.05
 STOP_SECONDS = 1.0  # for a run that was told that its lease is lost
 
 
@@ -61,6 +64,8 @@ class Worker:
         on_zombie: Callable[[Held], None] | None = None,
         on_progress: Callable[[TaskProgress], None] | None = None,
         on_drained: Callable[[], None] | None = None,
+        isolate: Isolate | None = None,
+        company: Company = OF_THIS_PROCESS,
         tracer: Tracer = NO_TRACER,
     ) -> None:
         host = socket.gethostname()
@@ -73,14 +78,14 @@ class Worker:
         self._chance = chance
         self._options = options
         self._resend_seconds = options.lease_seconds / 2  # then a lease would be too short to use
-        self._last_chance = options.rules.crash_limit - 1
+        self._crash_limit = options.rules.crash_limit
         self._started_at = clock.now()
         self._on_progress = on_progress
         self._tracer = tracer
         self._loop = asyncio.get_running_loop()
         self._running: dict[str, Held] = {}
         self._lanes = Lanes(options.queues, options.slots, clock)
-        self._put_offs = 0
+        self._company = company
         self._slot_freed = asyncio.Event()
         self._drain_asked = asyncio.Event()
         self._drained: asyncio.Event | None = None  # once a drain has begun
@@ -98,6 +103,14 @@ class Worker:
             describe=self._describe,
             on_zombie=on_zombie or _leave_it,
             publish=self._publish,
+        )
+        self._notes = Notes(
+            store=store,
+            clock=clock,
+            outages=self._outages,
+            describe=self._describe,
+            lease_seconds=options.lease_seconds,
+            safe_until=self._heartbeat.safe_until,
         )
         self._plans = PlanService(
             store=store,
@@ -140,6 +153,8 @@ class Worker:
                 deadlines=self._deadlines,
                 grace_seconds=options.rules.stage_grace_seconds,
                 took=self._meter.add,
+                note=self._notes.write,
+                company=company,
                 closing=self._is_closing,
                 tracer=tracer,
                 outage_seconds=options.rules.outage_seconds,
@@ -151,6 +166,15 @@ class Worker:
             holds=self._holds,
             publish=self._publish,
         )
+        self._suspects = Suspects(
+            clock=clock,
+            company=company,
+            isolate=isolate,
+            hand_over=self._heartbeat.remove,
+            run=self._executor.run,
+            put_off=self._executor.put_off,
+            note=self._notes.write,
+        )
 
     @property
     def running(self) -> int:
@@ -160,6 +184,11 @@ class Worker:
     def in_threads(self) -> frozenset[str]:
         """The leases under which plain functions run now."""
         return frozenset(lease for lease, held in self._running.items() if held.in_thread)
+
+    def begun(self) -> tuple[Beat, list[Renewal]]:
+        """Return what a supervisor has to tell the store when this worker has died."""
+        running = self._running.values()
+        return self._describe(), [h.renewal(again=True) for h in running if h.has_begun]
 
     async def start(self) -> None:
         forks.watch(self._loop)
@@ -174,6 +203,15 @@ class Worker:
             services.append(self._heartbeat.run)
         self._services = [asyncio.create_task(self._keep_up(run)) for run in services]
         self._claimer = asyncio.create_task(self._keep_up(self._claim_until_drained))
+
+    def take(self, claimed: Claimed, *, safe_until: float) -> asyncio.Task[None]:
+        """Run a suspect that another process has claimed; this one claims nothing."""
+        forks.watch(self._loop)
+        self._heartbeat.start()
+        task, lease = claimed.task, decide.lease_of(claimed.task)
+        held = Held(task.id, lease.id, safe_until=safe_until, version=task.version)
+        self._company.suspect = held  # for good: nothing else ever begins here
+        return self._start(claimed, held)
 
     def _new_scheduler(self) -> Scheduler:
         return Scheduler(
@@ -208,7 +246,8 @@ class Worker:
         self.stop_claiming()
         if self._claimer is not None:  # a claim that was sent may have been carried out
             await asyncio.wait((self._claimer,), timeout=self._options.lease_seconds)
-        await self._until_idle(self._options.drain_seconds)
+        runs = _runs(self._running.values())
+        await wait_for_all(self._clock, runs, self._options.drain_seconds)
         await self._stop_runs(Stop.DRAIN, wait_seconds=self._options.lease_seconds)
         await self._stop_runs(Stop.LEASE_LOST, wait_seconds=STOP_SECONDS)
         if self._scheduler is not None:
@@ -276,6 +315,9 @@ class Worker:
             if asked_at is not None and self._clock.steady() - asked_at > self._resend_seconds:
                 request, asked_at = new_id(self._clock, self._chance), None
                 continue
+            if self._company.suspect is not None and asked_at is None:
+                await sleep(self._clock, LOOK_SECONDS)
+                continue
             asked = self._lanes.ask()
             if asked is None:
                 await self._until_freed()
@@ -301,9 +343,7 @@ class Worker:
             self._lanes.got(asked, len(claimed))
             request, asked_at = new_id(self._clock, self._chance), None
             if not claimed:
-                if self._drain_asked.is_set():
-                    continue
-                if not asked.for_work:
+                if self._drain_asked.is_set() or not asked.for_work:
                     continue
                 seconds = IDLE_SECONDS if asked.for_all else ASIDE_SECONDS
                 await self._until_ready(ticket, seconds)
@@ -321,18 +361,22 @@ class Worker:
         for one in claimed:
             task, lease = one.task, decide.lease_of(one.task)
             held = Held(task.id, lease.id, safe_until=safe_until, version=task.version)
-            held.run = self._loop.create_task(self._run(one, held))
-            self._running[lease.id] = held
-            self._lanes.begin(task.queue)
-            if not is_late:
-                self._heartbeat.add(held)
+            self._start(one, held, kept=not is_late)
+
+    def _start(self, claimed: Claimed, held: Held, *, kept: bool = True) -> asyncio.Task[None]:
+        run = held.run = self._loop.create_task(self._run(claimed, held))
+        self._running[held.lease_id] = held
+        self._lanes.begin(claimed.task.queue)
+        if kept:
+            self._heartbeat.add(held)
+        return run
 
     async def _run(self, claimed: Claimed, held: Held) -> None:
         try:
-            held.last_chance = 0 < self._last_chance == claimed.task.crashes
-            if held.last_chance and await self._put_off(claimed, held):
-                return
-            await self._executor.run(claimed, held)
+            if is_suspect(claimed.task, self._crash_limit):
+                await self._suspects.run(claimed, held)
+            else:
+                await self._executor.run(claimed, held)
         except LeaseGone:
             log.info("task %s was taken over", held.task_id)
         except SerialisationError as error:
@@ -348,24 +392,10 @@ class Worker:
             log.exception("task %s: the engine failed it", held.task_id)
         finally:
             self._heartbeat.remove(held)
+            self._company.end(held)
             del self._running[held.lease_id]
             self._lanes.end(claimed.task.queue)
             self._slot_freed.set()
-
-    async def _put_off(self, claimed: Claimed, held: Held) -> bool:
-        """A task on its last chance runs beside no other such: if the worker dies, the one that
-        ran is the one to blame, and the others are in nobody's hands."""
-        if any(other.last_chance for other in self._running.values() if other is not held):
-            self._put_offs += 1
-            try:
-                await self._executor.put_off(claimed, held)
-            finally:
-                self._put_offs -= 1
-            return True
-        await asyncio.sleep(0)  # those of the same claim have begun
-        while self._put_offs:
-            await sleep(self._clock, PUT_OFF_SECONDS)
-        return False
 
     # -- the store, from a run
 
@@ -387,10 +417,11 @@ class Worker:
             await self._pause(tries)
 
     async def _type_is_served(self, name: str) -> bool:
-        within = 2 * self._options.lease_seconds
         for tries in count(1):
             try:
-                live = await self._store.workers(live_within_seconds=within)
+                live = await self._store.workers(
+                    live_within_seconds=2 * self._options.lease_seconds
+                )
             except StoreError as error:
                 self._outages.note(error)
                 await self._pause(tries)
@@ -420,17 +451,6 @@ class Worker:
         finally:
             self._is_idle = False
 
-    async def _until_idle(self, seconds: float) -> None:
-        running = _runs(self._running.values())
-        if not running:
-            return
-        timer = asyncio.create_task(sleep(self._clock, seconds))
-        all_done = asyncio.create_task(_wait(running))
-        await asyncio.wait((timer, all_done), return_when=asyncio.FIRST_COMPLETED)
-        for task in (timer, all_done):
-            task.cancel()
-        await asyncio.gather(timer, all_done, return_exceptions=True)
-
     async def _pause(self, tries: int) -> None:
         least, most = TRY_AGAIN_SECONDS
         wait = min(most, least * 2 ** min(tries, 10))
@@ -449,8 +469,8 @@ class Worker:
 
     def _is_closing(self) -> bool:
         """Whether the loop ends: then all of its tasks are cancelled, not only a run."""
-        claimer = self._claimer
-        return claimer is not None and (claimer.done() or claimer.cancelling() > 0)
+        asked = self._claimer
+        return asked is not None and (asked.done() or asked.cancelling() > 0)
 
     def _publish(self, held: Held) -> None:
         """Called from the heartbeat's thread too; the listener is called on the worker's loop."""
@@ -459,8 +479,8 @@ class Worker:
             self._loop.call_soon_threadsafe(self._on_progress, event)
 
     async def _announce(self) -> None:
-        lease_seconds = self._options.lease_seconds
-        await self._store.renew(self._describe(), (), lease_seconds=lease_seconds)
+        seconds = self._options.lease_seconds
+        await self._store.renew(self._describe(), (), lease_seconds=seconds)
 
     def _describe(self) -> Beat:
         return Beat(
@@ -480,10 +500,6 @@ class Worker:
 
 def _runs(held: Iterable[Held]) -> list[asyncio.Task[None]]:
     return [one.run for one in held if one.run is not None]
-
-
-async def _wait(tasks: Iterable[asyncio.Task[None]]) -> None:
-    await asyncio.wait(tasks)
 
 
 def _leave_it(held: Held) -> None:

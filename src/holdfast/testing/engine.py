@@ -38,7 +38,7 @@ from holdfast.domain.plan import Plan, PlanStatus
 from holdfast.domain.rollout import DRIVEN, soaks_seconds
 from holdfast.domain.state import Status
 from holdfast.domain.task import Place
-from holdfast.ports import Due, Filter, Store
+from holdfast.ports import Beat, Due, Filter, Renewal, Store
 from holdfast.runtime.waiters import Waiters
 from holdfast.runtime.worker import Worker
 from holdfast.stores.memory import MemoryStore
@@ -91,6 +91,7 @@ class Engine:
         self.store = crashing(store or MemoryStore(self.clock), self._kill)
         self.worker: Worker | None = None
         self.deaths = 0
+        self._noted: tuple[Beat, list[Renewal]] | None = None
         self._slots = slots
         self._buried = 0
         self._given_time: set[str] = set()
@@ -206,6 +207,7 @@ class Engine:
 
     def _kill(self, name: str) -> None:
         if self.worker is not None and self.worker.name == name:
+            self._noted = self.worker.begun()
             self.worker.abandon()
             self.worker = None
             self.deaths += 1
@@ -214,9 +216,17 @@ class Engine:
         """A worker lives; what a dead one held is free again once its lease is over."""
         if self.deaths > self._buried:
             self._buried = self.deaths
+            await self._note_begun()
             await self.clock.elapse(self.app.settings.lease + TICK_SECONDS)
             await self.store.expire(limit=SWEEP, count_crashes=True)
         await self.start()
+
+    async def _note_begun(self) -> None:
+        """What a worker had begun is known after its death, as its supervisor would know it."""
+        beat, renewals = self._noted or (None, ())
+        if beat is not None and renewals:
+            await self.store.renew(beat, renewals, lease_seconds=self.app.settings.lease)
+            await self.store.leave(beat.worker)
 
     def _queues(self) -> tuple[str, ...]:
         types = map(self.app.registry.find, self.app.registry.served())

@@ -17,6 +17,7 @@ from typing import Generic, Protocol, TypeVar, cast
 
 from holdfast.domain.audit import Audit, Chain
 from holdfast.domain.checkpoint import Checkpoint
+from holdfast.domain.crashes import SUSPECT_FROM
 from holdfast.domain.errors import StoreUnavailable
 from holdfast.domain.task import Task
 from holdfast.domain.transition import Insertion, Outcome, Submission, Transition
@@ -296,9 +297,12 @@ class FaultyStore:
     async def leave(self, worker: str) -> None:
         await self._line.call("leave", lambda to: to.leave(worker))
 
-    async def expire(self, *, limit: int, count_crashes: bool) -> int:
+    async def expire(
+        self, *, limit: int, count_crashes: bool, alone_from: int = SUSPECT_FROM
+    ) -> int:
         return await self._line.call(
-            "expire", lambda to: to.expire(limit=limit, count_crashes=count_crashes)
+            "expire",
+            lambda to: to.expire(limit=limit, count_crashes=count_crashes, alone_from=alone_from),
         )
 
     async def promote(self, *, limit: int) -> Due:

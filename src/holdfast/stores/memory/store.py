@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.domain import checkpoint as ckpt
 from holdfast.domain.checkpoint import Checkpoint
+from holdfast.domain.crashes import SUSPECT_FROM, is_counted
 from holdfast.domain.state import DUE, LOSE, START
 from holdfast.domain.task import Lease, Place, Task
 from holdfast.domain.transition import (
@@ -293,7 +294,9 @@ class MemoryStore(Pruning, Operating, Measuring):
         with self._lock:
             self._forget_worker(worker)
 
-    async def expire(self, *, limit: int, count_crashes: bool) -> int:
+    async def expire(
+        self, *, limit: int, count_crashes: bool, alone_from: int = SUSPECT_FROM
+    ) -> int:
         with self._lock:
             now = self._now()
             lapsed = [
@@ -302,7 +305,9 @@ class MemoryStore(Pruning, Operating, Measuring):
                 if task.lease is not None and task.lease.until <= now
             ][:limit]
             for task in lapsed:
-                self._lose(task, count_crashes)
+                noted = self._bodies[task.id].progress
+                counted = count_crashes and is_counted(task, noted, alone_from=alone_from)
+                self._lose(task, counted)
             return len(lapsed)
 
     def _lose(self, task: Task, counted: bool) -> None:
@@ -316,6 +321,7 @@ class MemoryStore(Pruning, Operating, Measuring):
             worker=task.lease.owner,
             counted=counted,
             crashes=task.crashes + counted,
+            lapses=task.lapses + 1,
             interrupted=True,
             ran_by=task.lease.owner,
         )

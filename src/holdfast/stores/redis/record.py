@@ -123,6 +123,7 @@ _OPTIONAL = {
     "reason": _Field("reason", _text, _text),
     "failures": _Field("failures", str, int),
     "crashes": _Field("crashes", str, int),
+    "lapses": _Field("lapses", str, int),
     "forced": _Field("forced", _told, _flag),
     "interrupted": _Field("interrupted", _told, _flag),
     "unknown_since": _Field("unknownSince", repr, float),

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from holdfast.domain import names
 from holdfast.domain.audit import Audit, Chain
 from holdfast.domain.checkpoint import Checkpoint
+from holdfast.domain.crashes import SUSPECT_FROM
 from holdfast.domain.errors import (
     PartlyUnavailable,
     StoreError,
@@ -203,10 +204,13 @@ class RedisStore:
         self._claims.forget(worker)
         await everything(verbs.leave(part, worker) for part in self._parts)
 
-    async def expire(self, *, limit: int, count_crashes: bool) -> int:
+    async def expire(
+        self, *, limit: int, count_crashes: bool, alone_from: int = SUSPECT_FROM
+    ) -> int:
         parts = self._parts
         found, missed = await tried(
-            verbs.expire(part, limit, count_crashes=count_crashes) for part in parts
+            verbs.expire(part, limit, alone_from=alone_from if count_crashes else None)
+            for part in parts
         )
         self._mender.begin()
         if missed is not None:

@@ -198,11 +198,12 @@ async def leave(part: Partition, worker: str) -> None:
     await part.call(scripts.LEAVE, worker)
 
 
-async def expire(part: Partition, limit: int, *, count_crashes: bool) -> int:
+async def expire(part: Partition, limit: int, *, alone_from: int | None) -> int:
+    """``alone_from`` None: no crash counts."""
     taken = 0
     for _ in range(-(-limit // MOVES)):
         asked = min(limit - taken, MOVES)
-        counted = "1" if count_crashes else "0"
+        counted = "" if alone_from is None else str(alone_from)
         asked_at = part.steady()
         found, unreadable, at, *is_ours = await part.write(
             scripts.EXPIRE, asked, counted, _LOSES, LOSE.event

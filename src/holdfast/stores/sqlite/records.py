@@ -31,9 +31,9 @@ _CHANGING = _FIELDS[_FIRST : _LAST + 1]
 # What is not written has these values, whatever the defaults of a later `Task` may be.
 _UNSAID: dict[str, Any] = {
     "run": 1, "epoch": 1, "last_completed": -1, "next_undo": -1, "pause_requested": False,
-    "cancel_requested": False, "reason": None, "failures": 0, "crashes": 0, "forced": False,
-    "interrupted": False, "unknown_since": None, "outages": 0, "outage_since": None,
-    "ran_by": None, "failure": None,
+    "cancel_requested": False, "reason": None, "failures": 0, "crashes": 0, "lapses": 0,
+    "forced": False, "interrupted": False, "unknown_since": None, "outages": 0,
+    "outage_since": None, "ran_by": None, "failure": None,
 }  # fmt: skip
 Rest = msgspec.defstruct(
     "Rest", [(field.name, field.type, _UNSAID[field.name]) for field in _CHANGING],

@@ -13,6 +13,7 @@ import apsw
 
 from holdfast.domain.audit import Audit, Chain
 from holdfast.domain.checkpoint import Checkpoint
+from holdfast.domain.crashes import SUSPECT_FROM
 from holdfast.domain.task import Task
 from holdfast.domain.transition import Insertion, Outcome, Submission, Transition
 from holdfast.ports import (
@@ -214,8 +215,12 @@ class SqliteStore:
         await self._writer.do(partial(claiming.leave, worker=worker))
         self._empty_claims.pop(worker, None)
 
-    async def expire(self, *, limit: int, count_crashes: bool) -> int:
-        work = partial(verbs.expire, limit=limit, count_crashes=count_crashes)
+    async def expire(
+        self, *, limit: int, count_crashes: bool, alone_from: int = SUSPECT_FROM
+    ) -> int:
+        work = partial(
+            verbs.expire, limit=limit, count_crashes=count_crashes, alone_from=alone_from
+        )
         return await self._writer.do(work, weight=limit)
 
     async def promote(self, *, limit: int) -> Due:

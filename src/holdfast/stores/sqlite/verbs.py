@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from holdfast.domain.crashes import is_counted
 from holdfast.domain.state import DUE, LOSE
-from holdfast.domain.task import Place, Task
+from holdfast.domain.task import Place, Progress, Task
 from holdfast.domain.transition import (
     Conflict,
     Existing,
@@ -18,6 +19,7 @@ from holdfast.domain.transition import (
     Submission,
 )
 from holdfast.ports import Due, Switch, Topic
+from holdfast.stores import codec
 from holdfast.stores.sqlite.places import enter, entered, leave, moved, set_aside
 from holdfast.stores.sqlite.records import Standing, head_of, rest_of, row_of, short
 from holdfast.stores.sqlite.txn import Txn, listed
@@ -137,14 +139,15 @@ def _add(txn: Txn, task: Task, new: New) -> None:
     txn.count(task.queue, place, task.status, 1)
 
 
-def expire(txn: Txn, limit: int, count_crashes: bool) -> int:
+def expire(txn: Txn, limit: int, count_crashes: bool, alone_from: int) -> int:
     # No worker outlives its machine, and its end is no fault of the task.
-    taken = _lose_all(txn, txn.rows("leases_of_other_boots", txn.boot, limit), counted=False)
+    taken = _lose_all(txn, txn.rows("leases_of_other_boots", txn.boot, limit), None)
     lapsed = txn.rows("leases_lapsed", txn.boot, txn.now, max(0, limit - taken))
-    return taken + _lose_all(txn, lapsed, counted=count_crashes)
+    return taken + _lose_all(txn, lapsed, alone_from if count_crashes else None)
 
 
-def _lose_all(txn: Txn, found: Iterable[tuple[int]], *, counted: bool) -> int:
+def _lose_all(txn: Txn, found: Iterable[tuple[int]], alone_from: int | None) -> int:
+    """``alone_from`` None: none of them counts."""
     numbers = sorted(n for (n,) in found)
     rows = txn.rows("records_at", listed(numbers)) if numbers else ()
     for row in map(row_of, rows):
@@ -152,8 +155,16 @@ def _lose_all(txn: Txn, found: Iterable[tuple[int]], *, counted: bool) -> int:
         if task is None:
             set_aside(txn, row.standing.n)
         else:
+            noted = None if alone_from is None else _noted(txn, row.standing.n)
+            counted = is_counted(task, noted, alone_from=alone_from or 0)
             lose(txn, task, row.standing, counted=counted)
     return len(rows)
+
+
+def _noted(txn: Txn, n: int) -> Progress | None:
+    """Return what the holder of a lease has noted of the stage that it has begun."""
+    found = txn.row("progress_get", n)
+    return codec.or_none(codec.decode_progress, found[0]) if found and found[0] else None
 
 
 def lose(txn: Txn, task: Task, row: Standing, *, counted: bool) -> None:
@@ -168,6 +179,7 @@ def lose(txn: Txn, task: Task, row: Standing, *, counted: bool) -> None:
         worker=task.lease.owner if task.lease else "",
         counted=counted,
         crashes=task.crashes + counted,
+        lapses=task.lapses + 1,
         interrupted=True,
         ran_by=task.lease.owner if task.lease else task.ran_by,
     )

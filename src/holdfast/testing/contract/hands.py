@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from holdfast.domain import decide, operate
+from holdfast.domain.crashes import SUSPECT_FROM, position
 from holdfast.domain.events import Event
 from holdfast.domain.retry import Retry
 from holdfast.domain.state import Command, Status
@@ -135,6 +136,20 @@ class Hands:
         """Claim the one task that is ready."""
         (claimed,) = await self.claim(worker, **options)
         return claimed.task
+
+    async def begin(self, task: Task, *, alone: bool = False) -> None:
+        """Note that the stage of a task that is held has begun."""
+        begun = position(task.last_completed, task.next_undo)
+        noted = Progress(fraction=0.0, begun=begun, alone=alone)
+        assert await self.renew(task, progress=noted) == [True]
+
+    async def crash(
+        self, task: Task, *, alone: bool = False, alone_from: int = SUSPECT_FROM
+    ) -> None:
+        """Let the holder die in the stage, and take its lease back."""
+        await self.begin(task, alone=alone)
+        self.clock.advance(LEASE_SECONDS + 1)
+        await self.store.expire(limit=10, count_crashes=True, alone_from=alone_from)
 
     async def renew(
         self,

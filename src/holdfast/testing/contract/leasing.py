@@ -97,10 +97,12 @@ class Expiring(Contract):
 
     async def test_a_lost_lease_counts_as_a_crash_and_is_an_event(self, hands: Hands) -> None:
         task = await hands.start("w-7")
+        await hands.begin(task)
         hands.clock.advance(LEASE_SECONDS + 1)
         await hands.store.expire(limit=10, count_crashes=True)
         found = await hands.load(task.id)
-        assert (found.crashes, found.interrupted, found.failures) == (1, True, 0)
+        assert (found.crashes, found.lapses, found.interrupted) == (1, 1, True)
+        assert found.failures == 0
         assert found.version == task.version + 1
         assert found.fence == task.fence
         assert await hands.last_event(task) == LeaseLost(
@@ -116,10 +118,11 @@ class Expiring(Contract):
         self, hands: Hands
     ) -> None:
         task = await hands.start()
+        await hands.begin(task, alone=True)
         hands.clock.advance(LEASE_SECONDS + 1)
         await hands.store.expire(limit=10, count_crashes=False)
         found = await hands.load(task.id)
-        assert (found.crashes, found.interrupted) == (0, True)
+        assert (found.crashes, found.lapses, found.interrupted) == (0, 1, True)
         event = await hands.last_event(task)
         assert isinstance(event, LeaseLost)
         assert not event.counted
@@ -129,10 +132,71 @@ class Expiring(Contract):
         for crashes in (0, 1, 2):
             task = await hands.take()
             assert task.crashes == crashes
-            hands.clock.advance(LEASE_SECONDS + 1)
-            await hands.store.expire(limit=10, count_crashes=True)
-        task = await hands.finish_stage(await hands.take())
-        assert (task.crashes, task.interrupted) == (0, False)
+            await hands.crash(task, alone=crashes == 2)
+        task = await hands.take()
+        assert (task.crashes, task.lapses) == (3, 3)
+        task = await hands.finish_stage(task)
+        assert (task.crashes, task.lapses, task.interrupted) == (0, 0, False)
+
+    async def test_what_was_claimed_and_not_begun_is_not_counted(self, hands: Hands) -> None:
+        task = await hands.start()
+        await hands.renew(task, progress=Progress(fraction=0.5, stage="one"))
+        hands.clock.advance(LEASE_SECONDS + 1)
+        await hands.store.expire(limit=10, count_crashes=True)
+        found = await hands.load(task.id)
+        assert (found.crashes, found.lapses) == (0, 1)
+        event = await hands.last_event(task)
+        assert isinstance(event, LeaseLost)
+        assert not event.counted
+
+    async def test_the_stage_behind_a_commit_has_not_begun(self, hands: Hands) -> None:
+        task = await hands.start()
+        await hands.begin(task)
+        task = await hands.finish_stage(task)
+        hands.clock.advance(LEASE_SECONDS + 1)
+        await hands.store.expire(limit=10, count_crashes=True)
+        assert (await hands.load(task.id)).crashes == 0
+        await hands.crash(await hands.take())
+        assert (await hands.load(task.id)).crashes == 1
+
+    async def test_an_undo_that_had_begun_is_counted(self, hands: Hands) -> None:
+        task = await hands.finish_stage(await hands.start())
+        await hands.ask(Command.ROLLBACK, await hands.suspend(task))
+        task = await hands.take()
+        await hands.crash(task)
+        assert (await hands.load(task.id)).crashes == 1
+        task = await hands.take()
+        await hands.begin(task)
+        task = await hands.commit(hands.undone(task))
+        hands.clock.advance(LEASE_SECONDS + 1)
+        await hands.store.expire(limit=10, count_crashes=True)
+        assert (await hands.load(task.id)).crashes == 0
+
+    async def test_what_the_last_holder_had_begun_does_not_count_for_the_next(
+        self, hands: Hands
+    ) -> None:
+        task = await hands.start()
+        await hands.crash(task)
+        await hands.take()
+        hands.clock.advance(LEASE_SECONDS + 1)
+        await hands.store.expire(limit=10, count_crashes=True)
+        found = await hands.load(task.id)
+        assert (found.crashes, found.lapses) == (1, 2)
+
+    async def test_a_suspects_crash_counts_only_if_it_ran_alone(self, hands: Hands) -> None:
+        task = await hands.start()
+        for alone, crashes in ((False, 1), (False, 2), (False, 2), (True, 3), (True, 4)):
+            await hands.crash(task, alone=alone)
+            task = await hands.take()
+            assert task.crashes == crashes
+        assert task.lapses == 5
+
+    async def test_from_how_many_crashes_on_it_has_to_be_alone_is_told(self, hands: Hands) -> None:
+        task = await hands.start()
+        for alone_from, crashes in ((1, 1), (1, 1), (9, 2), (9, 3)):
+            await hands.crash(task, alone_from=alone_from)
+            task = await hands.take()
+            assert task.crashes == crashes
 
     async def test_the_next_holder_goes_on_at_the_checkpoint_with_a_higher_fence(
         self, hands: Hands

@@ -19,8 +19,10 @@ from holdfast.registry import StageDef
 from holdfast.runtime.executor import Holding, Run
 from holdfast.runtime.heartbeat import Heartbeat
 from holdfast.runtime.held import Held, Stop
+from holdfast.runtime.notes import Notes
 from holdfast.runtime.timers import Timers
 from holdfast.runtime.worker import Worker
+from holdfast.stores.memory import store as memory_store
 from holdfast.testing.mutants.mutant import mutant
 
 Real = Callable[..., Any]
@@ -273,3 +275,14 @@ async def starts_over_unasked(real: Real, run: Run) -> bool:
         return bool(await real(run))
     finally:
         run.declared.checkpoints = checkpoints
+
+
+@mutant(memory_store, "is_counted")
+def crash_blames_all(*_: Any, **__: Any) -> bool:
+    """Each task of a worker that died is blamed, also one that had not begun."""
+    return True
+
+
+@mutant(Notes, "write")
+async def begun_is_not_noted(*_: Any) -> None:
+    """What may kill its worker at once is begun before the store knows of it."""

@@ -94,8 +94,8 @@ LUA_MUTANTS = [
         (
             "lost-not-counted",
             "a crash is not counted",
-            "whole((tonumber(r.crashes or '0') or 0) + 1)",
-            "'0'",
+            "add(changes, 'crashes', whole(crashes + 1))",
+            "add(changes, 'crashes', '0')",
         ),
         (
             "lost-keeps-lease",

@@ -23,6 +23,7 @@ from holdfast.domain.errors import (
 from holdfast.domain.state import Command, Status, legal
 from holdfast.domain.task import Task
 from holdfast.ports import Filter
+from holdfast.runtime.company import Company
 from holdfast.runtime.executor import Rules
 from holdfast.runtime.timing import sleep
 from holdfast.runtime.upkeep import WorkerOptions
@@ -150,6 +151,7 @@ class WorkerActor(Actor):
             name=self.name,
             threads=SimulatedThreads(self, self.chance, lambda: self.world.is_calm),
             on_zombie=lambda held: self.zombie(held.task_id),
+            company=Company(),
             options=WorkerOptions(
                 slots=profile.slots,
                 queues=self.queues,

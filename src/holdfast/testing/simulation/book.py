@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from holdfast.domain import events as ev
+from holdfast.domain.state import Status
 from holdfast.domain.task import Task
 from holdfast.testing.simulation.loop import Process
 
@@ -39,8 +40,26 @@ class Invocation:
     fence: int
     undo: bool
     began_at: float  # by the store's clock
+    began_steady: float = 0.0  # by the loop's
     stubborn: bool = False  # it does not let itself be cancelled
     returned: bytes | None = None
+    ended_at: float | None = None  # None: it runs, or its process died
+
+    @property
+    def lasted_seconds(self) -> float:
+        """How long it ran until its process died; endless while that lives."""
+        return self.process.died_at - self.began_steady
+
+    def is_of(self, task: Task) -> bool:
+        """Whether it is the call that the task is at."""
+        undo = task.status is Status.ROLLING_BACK
+        index = task.next_undo if undo else task.last_completed + 1
+        return (
+            self.undo is undo
+            and 0 <= index < len(task.stages)
+            and self.stage == task.stages[index]
+            and f"{task.id}/{task.epoch}/" in self.key
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +103,18 @@ class Book:
     held_at: dict[int, int] = field(default_factory=dict)  # per fence, its holder's last write
     trace: hashlib.blake2b = field(default_factory=lambda: hashlib.blake2b(digest_size=16))
     recent: deque[str] = field(default_factory=lambda: deque(maxlen=LAST_STEPS))
+
+    def beside(self, run: Invocation) -> list[Invocation]:
+        """Return the calls that ran in the same process at the same time."""
+        end = float("inf") if run.ended_at is None else run.ended_at
+        return [
+            other
+            for other in self.invocations.values()
+            if other.process is run.process
+            and other is not run
+            and other.began_at < end
+            and (other.ended_at is None or other.ended_at > run.began_at)
+        ]
 
     def note(self, at: float, line: str) -> None:
         """Into the trace: two runs of a seed must agree on every one."""

@@ -31,6 +31,7 @@ class Ledger:
             fence=ctx.fence,
             undo=undo,
             began_at=self._store.now,
+            began_steady=process.loop.time(),
         )
         task = self._store._tasks.get(ctx.task_id)
         self._book.note(self._store.now, f"{process.name} begins {ctx.key} f{ctx.fence}")
@@ -110,6 +111,11 @@ class Ledger:
                 break
             naps += isinstance(event, ev.TaskSnoozed)
         return naps
+
+    def ended(self, run: Invocation) -> None:
+        """The function has come to its end in one way or another; that of the dead never does."""
+        if run.process.alive:
+            run.ended_at = self._store.now
 
     def returned(self, run: Invocation, value: str) -> None:
         run.returned = value.encode()

@@ -32,6 +32,7 @@ class Process:
         self.alive = True
         self.frozen = False
         self.thawed_at = float("-inf")
+        self.died_at = float("inf")
         self.clock = VirtualClock(loop)
         self._stalled: list[asyncio.Handle] = []
 
@@ -52,6 +53,7 @@ class Process:
 
     def kill(self) -> None:
         self.alive = False
+        self.died_at = min(self.died_at, self.loop.time())
         self._stalled = []
 
     def stall(self, handle: asyncio.Handle) -> None:

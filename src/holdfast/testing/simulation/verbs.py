@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.domain import checkpoint as ckpt
+from holdfast.domain.crashes import SUSPECT_FROM
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.state import START, Status
 from holdfast.domain.task import Place, Task
@@ -296,7 +297,15 @@ def renewed(
             yield "I3", f"a renewal changed more of {move.task.id} than its lease"
 
 
-def expired(moves: Mapping[str, Move], now: float, *, excused: bool) -> Iterator[Breach]:
+def expired(
+    book: Book,
+    moves: Mapping[str, Move],
+    now: float,
+    *,
+    excused: bool,
+    overdue_seconds: float,
+) -> Iterator[Breach]:
+    """``overdue_seconds``: a stage that runs so long is to blame itself."""
     for move in moves.values():
         before, after = move.before, move.after
         if before is None or after is None or before.lease is None:
@@ -305,8 +314,28 @@ def expired(moves: Mapping[str, Move], now: float, *, excused: bool) -> Iterator
             yield "L1", f"the lease of {before.id} was taken {before.lease.until - now:.3f} s early"
         elif after.lease is not None or after.place is not Place.READY:
             yield "L1", f"{after.id} was taken back and is {after.place}"
-        elif after.crashes == before.crashes and not excused:
-            yield "I16", f"the crash of {before.lease.owner} was not counted without an outage"
+        else:
+            yield from _blamed(
+                book, before, after, excused=excused, overdue_seconds=overdue_seconds
+            )
+
+
+def _blamed(
+    book: Book, before: Task, after: Task, *, excused: bool, overdue_seconds: float
+) -> Iterator[Breach]:
+    """Who was in a crash, by what has really run; the store knows it from the beats only."""
+    run = book.holders.get(before.fence)
+    if run is not None and not run.is_of(before):
+        run = None
+    if after.crashes > before.crashes:
+        if run is None:
+            if not before.lapses:  # else it was noted, and its process died before the call
+                yield "I16", f"a crash of {before.id} was counted, but its stage had not begun"
+        elif before.crashes >= SUSPECT_FROM and run.lasted_seconds < overdue_seconds:
+            for other in book.beside(run):
+                yield "I16", f"a crash of {before.id} counted, {other.key} ran beside it"
+    elif run is not None and before.lapses and before.crashes < SUSPECT_FROM and not excused:
+        yield "I16", f"the crash of {before.id} in {run.stage} was not counted without an outage"
 
 
 def promoted(moves: Mapping[str, Move], now: float) -> Iterator[Breach]:

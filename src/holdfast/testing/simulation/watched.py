@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from holdfast.domain import events as ev
+from holdfast.domain.crashes import SUSPECT_FROM
 from holdfast.domain.task import Place, Task
 from holdfast.domain.transition import Insertion, Outcome, Submission, Transition
 from holdfast.ports import Beat, Claimed, Clock, Due, Kept, Renewal
@@ -89,10 +90,21 @@ class WatchedStore(MemoryStore):
         await super().leave(worker)
         self.book.claims.pop(worker, None)  # a claim that comes later than this is a new one
 
-    async def expire(self, *, limit: int, count_crashes: bool) -> int:
-        count = await super().expire(limit=limit, count_crashes=count_crashes)
+    async def expire(
+        self, *, limit: int, count_crashes: bool, alone_from: int = SUSPECT_FROM
+    ) -> int:
+        count = await super().expire(
+            limit=limit, count_crashes=count_crashes, alone_from=alone_from
+        )
         moves = self.step("expire", None)
-        self.judge(verbs.expired(moves, self.now, excused=self.excused), moves)
+        breaches = verbs.expired(
+            self.book,
+            moves,
+            self.now,
+            excused=self.excused,
+            overdue_seconds=STAGE_TIMEOUT_SECONDS,
+        )
+        self.judge(breaches, moves)
         for move in moves.values():
             if move.before is not None:
                 self.book.judge(self.wrongly_lost(move.before), self.now, move.before.id)

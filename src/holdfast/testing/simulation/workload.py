@@ -86,8 +86,10 @@ class Trouble:
     def draw(self, order: Order, *, plain: bool) -> str:
         if order.number % 2 and self.is_away():
             return "outage"
-        poison = 15 if order.number % POISONED == 0 else 1
-        if self.chance.random() < self.kills * poison:
+        kills = self.kills
+        if kills and order.number % POISONED == 0:
+            kills = 0.9
+        if self.chance.random() < kills:
             return "kill"
         if self.chance.random() >= self.fails:
             return "slow" if self.chance.random() < self.slow else "none"
@@ -151,10 +153,13 @@ class Code:
     def _stage(self, before: list[Stage[Order, Made]], *, undo: bool) -> Callable[..., Any]:
         async def stage(ctx: Context, order: Order) -> Made:
             run = self._ledger.begin(self._process, ctx, undo=undo)
-            self._ledger.data(run, ctx)
-            self._find_results(ctx, before)
-            await self._work(run, ctx, order)
-            return self._finish(run, ctx)
+            try:
+                self._ledger.data(run, ctx)
+                self._find_results(ctx, before)
+                await self._work(run, ctx, order)
+                return self._finish(run, ctx)
+            finally:
+                self._ledger.ended(run)
 
         return stage
 
@@ -164,13 +169,16 @@ class Code:
         def stage(ctx: Context, order: Order) -> Made:
             run = self._ledger.begin(self._process, ctx, undo=undo)
             run.stubborn = True
-            self._ledger.data(run, ctx)
-            ctx.data["torn"] = True
-            trouble = self._trouble.draw(order, plain=True)
-            if trouble == "kill":
-                self._crash()
-            self._go_wrong(trouble, ctx)
-            return self._finish(run, ctx)
+            try:
+                self._ledger.data(run, ctx)
+                ctx.data["torn"] = True
+                trouble = self._trouble.draw(order, plain=True)
+                if trouble == "kill":
+                    self._crash()
+                self._go_wrong(trouble, ctx)
+                return self._finish(run, ctx)
+            finally:
+                self._ledger.ended(run)
 
         return stage
 

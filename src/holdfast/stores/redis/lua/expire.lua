@@ -1,6 +1,6 @@
--- expire: ARGV 2 limit, 3 whether crashes count, 4 the statuses of LOSE, 5 its event.
+-- expire: ARGV 2 limit, 3 from how many crashes on one counts only if it ran alone (empty: none counts), 4 the statuses of LOSE, 5 its event.
 
-local counted, lose, event = ARGV[3] == '1', cmsgpack.unpack(ARGV[4]), ARGV[5]
+local alone_from, lose, event = tonumber(ARGV[3]), cmsgpack.unpack(ARGV[4]), ARGV[5]
 local taken, unreadable = 0, {}
 
 -- One that comes too late takes nothing: the server stood still, or its clock was set forward. The
@@ -17,7 +17,7 @@ if now < grace and grace - now <= GRACE_SECONDS_MAX then return {{0, {}, decimal
 
 local function take(id, r, wrong)
   if wrong then return false end
-  if r and r.place == 'leased' then return lose_lease(r, lose, event, counted) end
+  if r and r.place == 'leased' then return lose_lease(r, lose, event, alone_from) end
   call('ZREM', K.leases, id)
   return true
 end

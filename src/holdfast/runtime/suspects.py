@@ -1,0 +1,107 @@
+"""Tasks that were in several crashes in a row: each of them is run alone, so that the next crash
+names the one that is to blame."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from holdfast.ports import Claimed, Clock
+from holdfast.runtime.company import GATE_SECONDS, Company
+from holdfast.runtime.held import Held
+from holdfast.runtime.timing import sleep
+
+log = logging.getLogger("holdfast.worker")
+
+PUT_OFF_SECONDS = (1.0, 10.0, 60.0)  # the last one repeats
+HAND_OVER_SECONDS = 30.0  # until then the lease is renewed here, too: the process has to start
+REMEMBERED = 1_000  # tasks whose put-offs are counted
+
+# Runs a claimed task in a process of its own, which renews the lease; it is good until then.
+Isolate = Callable[[Claimed, float], Awaitable[None]]
+
+
+class Suspects:
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        company: Company,
+        isolate: Isolate | None,
+        hand_over: Callable[[Held], None],
+        run: Callable[[Claimed, Held], Awaitable[None]],
+        put_off: Callable[[Claimed, Held, float], Awaitable[None]],
+        note: Callable[[Held], Awaitable[None]],
+    ) -> None:
+        """``hand_over``: another process renews the lease; ``note``: the store is told at once."""
+        self._clock = clock
+        self._company = company
+        self._isolate = isolate
+        self._hand_over = hand_over
+        self._run = run
+        self._put_off = put_off
+        self._note = note
+        self._isolated: Held | None = None
+        self._put_offs: OrderedDict[str, int] = OrderedDict()
+
+    async def run(self, claimed: Claimed, held: Held) -> None:
+        """Run it where nothing else runs, or later."""
+        if self._company.suspect is held:  # this process is its own
+            await self._run(claimed, held)
+        elif self._isolated is not None or self._company.suspect is not None:
+            await self._put_off(claimed, held, self._next_put_off(held.task_id))
+        elif self._isolate is not None:
+            await self._run_isolated(self._isolate, claimed, held)
+        else:
+            await self._run_alone(claimed, held)
+
+    async def _run_isolated(self, isolate: Isolate, claimed: Claimed, held: Held) -> None:
+        self._isolated = held
+        handing_over = self._clock.call_later(HAND_OVER_SECONDS, lambda: self._hand_over(held))
+        try:
+            held.in_stage = held.ending = True  # it may be stopped, and ends by another's hand
+            await isolate(claimed, held.safe_until)
+        except OSError as error:
+            log.error("task %s: a process of its own cannot be started: %s", held.task_id, error)
+            await self._put_off(claimed, held, self._next_put_off(held.task_id))
+        finally:
+            handing_over.cancel()
+            held.in_stage, self._isolated = False, None
+
+    async def _run_alone(self, claimed: Claimed, held: Held) -> None:
+        """In this process: nothing else begins meanwhile, but only for a while."""
+        self._company.suspect = held
+        opening = asyncio.create_task(self._open_after_a_while(held))
+        try:
+            log.warning(
+                "task %s was in %d crashes in a row: nothing else begins in this process for up "
+                "to %.0f s",
+                held.task_id,
+                claimed.task.crashes,
+                GATE_SECONDS,
+            )
+            await self._company.until_free(held, self._clock, GATE_SECONDS)
+            await self._run(claimed, held)
+        finally:
+            opening.cancel()
+            if self._company.suspect is held:
+                self._company.suspect = None
+
+    async def _open_after_a_while(self, held: Held) -> None:
+        """The store knows that it is no longer alone before anything begins beside it."""
+        await sleep(self._clock, GATE_SECONDS)
+        held.is_alone = False
+        with suppress(Exception):  # its run ends by the same reason
+            await self._note(held)
+        if self._company.suspect is held:
+            self._company.suspect = None
+
+    def _next_put_off(self, task_id: str) -> float:
+        count = self._put_offs.pop(task_id, 0)
+        self._put_offs[task_id] = count + 1
+        if len(self._put_offs) > REMEMBERED:
+            self._put_offs.popitem(last=False)
+        return PUT_OFF_SECONDS[min(count, len(PUT_OFF_SECONDS) - 1)]
