@@ -49,7 +49,7 @@ def row_with(task: Task, failure: Failure, *, now: float) -> Row:
     last = task.failure
     goes_on = (
         task.outage_since is not None
-        and task.crashes == 0
+        and task.crashes == task.lapses == 0
         and last is not None
         and last.stage == failure.stage
     )

@@ -164,3 +164,11 @@ class Heartbeat:
 def _tell(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
     if not loop.is_closed():
         loop.call_soon_threadsafe(stop.set)
+
+
+def leave_running(held: Held) -> None:
+    """Say that a plain function goes on without its lease; it cannot be stopped."""
+    log.critical(
+        "task %s: its lease is lost while its plain function runs; another worker may run it too",
+        held.task_id,
+    )

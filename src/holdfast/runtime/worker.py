@@ -24,7 +24,7 @@ from holdfast.runtime.committer import Gather
 from holdfast.runtime.company import LOOK_SECONDS, OF_THIS_PROCESS, Company
 from holdfast.runtime.declared import Declared
 from holdfast.runtime.executor import Executor
-from holdfast.runtime.heartbeat import Heartbeat
+from holdfast.runtime.heartbeat import Heartbeat, leave_running
 from holdfast.runtime.held import Held, Stop
 from holdfast.runtime.ids import new_id
 from holdfast.runtime.lanes import ASIDE_SECONDS, Lanes
@@ -74,14 +74,12 @@ class Worker:
         self._host = host
         self._store = store
         self._registry = registry
-        self._clock = clock
-        self._chance = chance
+        self._clock, self._chance = clock, chance
         self._options = options
         self._resend_seconds = options.lease_seconds / 2  # then a lease would be too short to use
         self._crash_limit = options.rules.crash_limit
         self._started_at = clock.now()
-        self._on_progress = on_progress
-        self._tracer = tracer
+        self._on_progress, self._tracer = on_progress, tracer
         self._loop = asyncio.get_running_loop()
         self._running: dict[str, Held] = {}
         self._lanes = Lanes(options.queues, options.slots, clock)
@@ -101,7 +99,7 @@ class Worker:
             outages=self._outages,
             lease_seconds=options.lease_seconds,
             describe=self._describe,
-            on_zombie=on_zombie or _leave_it,
+            on_zombie=on_zombie or leave_running,
             publish=self._publish,
         )
         self._notes = Notes(
@@ -315,10 +313,10 @@ class Worker:
             if asked_at is not None and self._clock.steady() - asked_at > self._resend_seconds:
                 request, asked_at = new_id(self._clock, self._chance), None
                 continue
+            asked = self._lanes.ask()
             if self._company.suspect is not None and asked_at is None:
                 await sleep(self._clock, LOOK_SECONDS)
                 continue
-            asked = self._lanes.ask()
             if asked is None:
                 await self._until_freed()
                 continue
@@ -479,8 +477,7 @@ class Worker:
             self._loop.call_soon_threadsafe(self._on_progress, event)
 
     async def _announce(self) -> None:
-        seconds = self._options.lease_seconds
-        await self._store.renew(self._describe(), (), lease_seconds=seconds)
+        await self._store.renew(self._describe(), (), lease_seconds=self._options.lease_seconds)
 
     def _describe(self) -> Beat:
         return Beat(
@@ -500,10 +497,3 @@ class Worker:
 
 def _runs(held: Iterable[Held]) -> list[asyncio.Task[None]]:
     return [one.run for one in held if one.run is not None]
-
-
-def _leave_it(held: Held) -> None:
-    log.critical(
-        "task %s: its lease is lost while its plain function runs; another worker may run it too",
-        held.task_id,
-    )
