@@ -4,12 +4,14 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
 from typer.core import TyperGroup
 from typer.main import get_command
 
 from holdfast.app.opening import store_from_url
 from holdfast.cli.root import cli
 from holdfast.clock import SystemClock
+from holdfast.settings import load
 from tests.programs import run_python
 
 ROOT = Path(__file__).parent.parent
@@ -62,3 +64,76 @@ def test_every_command_it_names_exists() -> None:
     command = get_command(cli)
     assert isinstance(command, TyperGroup)
     assert named <= set(command.commands)
+
+
+# A program that is killed where the name says, and is not killed when it is started again.
+KILL_AT = """
+import os, sys
+import example
+from holdfast.stores.sqlite.store import SqliteStore
+
+point, marker = sys.argv[1], "killed"
+
+
+def kill() -> None:
+    if not os.path.exists(marker):
+        open(marker, "w").close()
+        os._exit(9)
+
+
+def killing(real, when, matches):
+    async def call(store, batch, *more, **options):
+        hit = matches(batch)
+        if hit and when == "before":
+            kill()
+        answers = await real(store, batch, *more, **options)
+        if hit and when == "after":
+            kill()
+        return answers
+
+    return call
+
+
+verb, when, stage = point.split("-")
+real = getattr(SqliteStore, verb)
+if verb == "claim":
+    async def claim(store, *args, **options):
+        claimed = await real(store, *args, **options)
+        if claimed:
+            kill()
+        return claimed
+
+    SqliteStore.claim = claim
+else:
+    def matches(batch):
+        return verb == "insert" or any(t.stage and t.stage.name == stage for t in batch)
+
+    setattr(SqliteStore, verb, killing(real, when, matches))
+example.asyncio.run(example.main())
+"""
+POINTS = (
+    *("insert-before-x", "insert-after-x", "claim-after-x"),
+    *("apply-before-snapshot", "apply-after-snapshot"),
+    *("apply-before-migrate", "apply-after-migrate"),
+)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_the_example_killed_at_any_point_and_started_again_prints_its_result(
+    tmp_path: Path, point: str
+) -> None:
+    (tmp_path / "example.py").write_text(example())
+    (tmp_path / "kill.py").write_text(KILL_AT)
+    killed = run_python(tmp_path, "kill.py", point, HOLDFAST_LEASE="1s")
+    assert killed.returncode == 9, killed.stderr
+    again = run_python(tmp_path, "kill.py", point, HOLDFAST_LEASE="1s")
+    assert again.returncode == 0, again.stderr
+    assert "at 7, snapshot t-001-before-7, effect key" in again.stdout
+    held = point not in ("insert-before-x", "insert-after-x", "apply-after-migrate")
+    assert ("it is taken over then" in again.stderr) is held, again.stderr
+
+
+def test_the_example_waits_longer_than_a_take_over_takes() -> None:
+    found = re.search(r"result\(timeout=(\d+)\)", example())
+    assert found is not None
+    assert int(found.group(1)) > 2 * load().lease + 2

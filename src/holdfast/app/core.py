@@ -19,6 +19,7 @@ from holdfast.app.control import Control
 from holdfast.app.declare import Workflow, WorkflowOptions, checkpoint_policy
 from holdfast.app.handle import Handle
 from holdfast.app.opening import store_from_url
+from holdfast.app.orphans import warn_of_orphans
 from holdfast.app.plan_control import PlanControl
 from holdfast.app.plans import Planned, Plans
 from holdfast.app.pruning import Pruned, PruneTerms
@@ -90,8 +91,7 @@ class Holdfast:
         self._given = store if store is not None and not isinstance(store, str) else None
         url = store if isinstance(store, str) else None
         self.settings = load(store=url, **settings)
-        given = self.settings
-        self.redactor = Redactor(given.redact, given.redact_patterns)
+        self.redactor = Redactor((given := self.settings).redact, given.redact_patterns)
         self.tracer: Tracer = _tracer(self.redactor) if given.tracing else NO_TRACER
         self.registry = Registry()
         self.task = TaskDeclarer(self, self._declare)
@@ -318,13 +318,14 @@ class Holdfast:
     async def running(self, workers: int = 1, **options: Any) -> AsyncIterator[Holdfast]:
         """Open, with workers, timers and retention in this process; drains on the way out."""
         async with self:
+            await warn_of_orphans(self.store, self.clock, lease_seconds=self.settings.lease)
             crew = [self.worker(**options) for _ in range(workers)]
             try:
                 for worker in crew:
                     await worker.start()
                 yield self
             finally:
-                await asyncio.gather(*(_end(worker) for worker in crew))
+                await asyncio.gather(*map(_end, crew))
 
     def worker(
         self,
@@ -490,8 +491,7 @@ def _tracer(redactor: Redactor) -> Tracer:
 
 async def _end(worker: Worker) -> None:
     """A thread cannot be stopped, so its task is given back: that is no crash of the task."""
-    left = await worker.drain()
-    if not left:
+    if not (left := await worker.drain()):
         return
     log.critical("plain functions still run, their tasks are given back: %s", ", ".join(left))
     try:

@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from typing import Any, NoReturn
 
 from holdfast.app import Holdfast
+from holdfast.app.orphans import warn_of_orphans
 from holdfast.cli import hiding
 from holdfast.cli.exits import Exit
 from holdfast.cli.logs import log_everything
@@ -62,6 +63,9 @@ class Crew:
         ]
 
     async def start(self) -> None:
+        if self._workers:
+            app = self._app
+            await warn_of_orphans(app.store, app.clock, lease_seconds=app.settings.lease)
         for worker in self._workers:
             self._introduce(worker.name)
             await worker.start()
