@@ -12,6 +12,7 @@ import msgspec
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic_core import PydanticSerializationError
+from pydantic_core.core_schema import ErrorType
 
 from holdfast.comparison import Comparison
 from holdfast.domain.error_text import text_of
@@ -40,6 +41,7 @@ T = TypeVar("T")
 DEPTH_LIMIT = 64
 MESSAGE_LIMIT_CHARS = 2_000  # of an error of the type's own code
 _INT_LIMIT = 2**63
+_SAID_BY_PYDANTIC = frozenset(get_args(ErrorType)) - {"value_error", "assertion_error"}
 
 
 class Codec(Generic[T]):
@@ -95,7 +97,7 @@ class Codec(Generic[T]):
         try:
             return cast(T, self._read(body))
         except ValidationError as error:  # its own text has the values, and they may be secret
-            said = f"{_path(self.what, _first(error)['loc'])}: {_first(error)['msg']}"
+            said = f"{_path(self.what, _first(error)['loc'])}: {self._message(error)}"
             raise SerialisationError(f"stored value is no {self.declared!r}: {said}") from None
         except SerialisationError:
             raise
@@ -129,7 +131,7 @@ class Codec(Generic[T]):
         if isinstance(error, HoldfastError):
             raise error
         if isinstance(error, ValidationError):  # its own text has the values
-            raise InvalidPayload(_path(what, _first(error)["loc"]), _first(error)["msg"]) from None
+            raise InvalidPayload(_path(what, _first(error)["loc"]), self._message(error)) from None
         if isinstance(error, msgspec.ValidationError):
             raise InvalidPayload(what, str(error)) from error
         if isinstance(error, PydanticSerializationError | RecursionError | ValueError):
@@ -140,6 +142,13 @@ class Codec(Generic[T]):
             raise InvalidPayload(what, type(error).__name__) from None
         said = f"{type(error).__name__}: {text_of(error, MESSAGE_LIMIT_CHARS)}"
         raise InvalidPayload(what, said) from error
+
+    def _message(self, error: ValidationError) -> str:
+        """What a validator of the type's own says of a type with secrets may have them in it."""
+        first = _first(error)
+        if self._has_secrets and first["type"] not in _SAID_BY_PYDANTIC:
+            return f"refused by a validator of its own ({first['type']})"
+        return cast(str, first["msg"])
 
     def _read(self, body: bytes) -> Any:
         if self._adapter is None:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel, Field, Secret, SecretBytes, SecretStr, field_serializer
 from pydantic.functional_validators import field_validator
+from pydantic_core import PydanticCustomError
 
 from holdfast import Context, Filter, Holdfast, InvalidPayload, NotJson
 from holdfast.app.shapes import detail_shape
@@ -81,6 +82,7 @@ async def test_a_secret_reaches_the_stage_and_the_result_with_its_true_value(
     assert detail is not None
     assert HUNTER not in str(detail_shape(detail, app.redactor, now=0.0))
     assert HUNTER not in str(await app.handle(handle.id).result()), "nor who knows no type"
+    assert HUNTER.encode() not in msgspec.json.encode(await handle.envelope())
 
 
 @pytest.mark.parametrize("redactor", [Redactor(), Redactor(usual=False)])
@@ -153,10 +155,21 @@ class Picky(BaseModel):
     def _check(cls, pin: Any) -> Any:
         if pin == "wrong-" + HUNTER:
             raise LookupError(f"{pin} is not in the list")
+        if pin == "short-" + HUNTER:
+            raise ValueError(f"{pin} is too short")
+        if pin == "old-" + HUNTER:
+            raise PydanticCustomError("old", "{pin} is too old", {"pin": pin})
+        assert pin != "odd-" + HUNTER, f"{pin} is odd"
         return pin
 
 
-@pytest.mark.parametrize("payload", [{"pin": HUNTER, "count": "x"}, {"pin": "wrong-" + HUNTER}])
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"pin": HUNTER, "count": "x"},
+        *({"pin": f"{kind}-{HUNTER}", "count": 1} for kind in ("wrong", "short", "old", "odd")),
+    ],
+)
 def test_no_error_says_the_secret(payload: dict[str, Any]) -> None:
     codec = Codec[Any](Picky)
     with pytest.raises(InvalidPayload) as refused:

@@ -19,6 +19,7 @@ from holdfast.domain.errors import (
     TaskNotFound,
     TaskRolledBack,
 )
+from holdfast.domain.redaction import SECRET_MARK, Redactor
 from holdfast.domain.state import Status
 from holdfast.domain.task import Failure, Progress, Task
 from holdfast.ports import Detail, Peek
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from holdfast.app.core import Holdfast
 
 R = TypeVar("R")
+
+_MARKED = Redactor(usual=False)  # hides what was a secret by its type, and guesses nothing
 
 
 class Info(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,8 +85,12 @@ class Handle(Generic[R]):
         return info(await self._detail())
 
     async def envelope(self) -> TaskEnvelope:
+        """The task as the document shows it; secrets of its payload are hidden."""
         detail = await self._detail()
-        return envelope(detail.task, detail.payload)
+        payload = detail.payload
+        if SECRET_MARK.encode() in payload:
+            payload = msgspec.json.encode(_MARKED.body(payload))
+        return envelope(detail.task, payload)
 
     async def why(self) -> str:
         """One plain answer: what it waits for, and who holds that."""
