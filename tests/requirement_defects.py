@@ -231,8 +231,8 @@ DEFECTS = (
     Defect(
         "S6",
         DECIDE,
-        "        events += (fact(ev.TaskRetryScheduled, task, now,",
-        "        events = (fact(ev.TaskRetryScheduled, task, now,",
+        "        events += (_retry_scheduled(task, delay, counted, now),)",
+        "        events = (_retry_scheduled(task, delay, counted, now),)",
         "tests/domain/test_decide.py::test_a_failure_schedules_a_retry_after_the_stage_event",
     ),
     Defect(
@@ -324,8 +324,8 @@ DEFECTS = (
     Defect(
         "T6",
         MEMORY_TRIGGERS,
-        "                and t.ended_at + t.keep_seconds <= now\n",
-        "                and t.created_at + t.keep_seconds <= now\n",
+        "t.ended_at + t.keep_seconds <= now)",
+        "t.created_at + t.keep_seconds <= now)",
         "contract/trigger_saving.py::TriggerKeeping::test_its_time_counts_from_its_end",
     ),
     Defect(
@@ -359,15 +359,15 @@ DEFECTS = (
     Defect(
         "Q3",
         "src/holdfast/stores/redis/lua/common.lua",
-        "    try('XDEL', stream, unpack(of))\n",
-        "",
+        "try('XDEL', stream, unpack(of))",
+        "1",
         "tests/test_redis_queue.py::test_every_end_of_a_run_acknowledges_and_deletes",
     ),
     Defect(
         "Q4",
         DECIDE,
-        "    spent = failed.retry_seconds is None or failures >= policy.max\n    command",
-        "    spent = failed.retry_seconds is None or failures > policy.max\n    command",
+        "failures >= policy.max",
+        "failures > policy.max",
         "tests/runtime/test_failing.py::"
         "test_a_failing_stage_backs_off_and_is_suspended_at_the_third_failure",
     ),

@@ -405,7 +405,8 @@ async def test_a_settled_task_stays_settled_and_can_be_pruned(bench: Bench, fiel
     lasts = bench.ask("PTTL", f"task:{ended.id}")
     found = await bench.store.doctor(fix=True, limit=LIMIT)
     assert (ended.id, True) in {(finding.task_id, finding.mended) for finding in found}
-    assert await bench.store.doctor(fix=False, limit=LIMIT) == []
+    left = [finding.invariant for finding in await bench.store.doctor(fix=False, limit=LIMIT)]
+    assert left == (["I7"] if field == "stageNames" else [])  # nobody knows which stages they were
     kept = await hands.load(ended.id)
     assert (kept.status, kept.place) == (Status.COMPLETED, Place.SETTLED)
     assert kept.version == ended.version

@@ -23,11 +23,12 @@ from tests.sqlite_files import ask, opened
 # A row per queue and place, per type and pair of statuses, per type and stage, per refusal, per
 # worker, per thrown switch: read whole, on purpose.
 SMALL = {"totals", "moves", "timings", "refusals", "workers", "switches"}
-SMALL |= {"sqlite_schema", "CONSTANT"}
+SMALL |= {"sqlite_schema", "col", "idx", "CONSTANT"}  # and the tables of the file itself
 # What a statement was given, and a row per task that runs, of which there are no more than slots.
 SMALL |= {"e", "json_each", "jsonb_each", "leases", "l"}
 # Ids of a span of time, put in the order of pages: no more of them than `find.DATED_LIMIT`.
 SORTED = {"find_suspended", "find_leased"}
+SORTED |= {"columns", "indexed_columns"}  # of the tables that the file has
 SETTINGS = re.compile(r"PRAGMA|BEGIN|COMMIT|ROLLBACK|CREATE", re.IGNORECASE)
 QUERIES = sorted(name for name, text in SQL.items() if not SETTINGS.match(text))
 PLACEHOLDER = re.compile(r"\?(\d*)")

@@ -33,16 +33,18 @@ PRAGMA data_version;
 SELECT name FROM sqlite_schema LIMIT 1;
 
 -- name: columns
-SELECT s.name, c.name, c.type, c."notnull", c.dflt_value, c.pk
-FROM sqlite_schema AS s, pragma_table_xinfo(s.name) AS c
-WHERE s.type IN ('table', 'view') AND s.name NOT LIKE 'sqlite\_%' ESCAPE '\'
-ORDER BY s.name, c.cid;
+SELECT sqlite_schema.name, col.name, col.type, col."notnull", col.dflt_value, col.pk
+FROM sqlite_schema, pragma_table_xinfo(sqlite_schema.name) AS col
+WHERE sqlite_schema.type IN ('table', 'view')
+    AND sqlite_schema.name NOT LIKE 'sqlite\_%' ESCAPE '\'
+ORDER BY sqlite_schema.name, col.cid;
 
 -- name: indexed_columns
-SELECT s.name, i.name, i."unique", i.partial, c.name
-FROM sqlite_schema AS s, pragma_index_list(s.name) AS i, pragma_index_info(i.name) AS c
-WHERE s.type = 'table' AND i.origin = 'c'
-ORDER BY s.name, i.name, c.seqno;
+SELECT sqlite_schema.name, idx.name, idx."unique", idx.partial, col.name
+FROM sqlite_schema, pragma_index_list(sqlite_schema.name) AS idx,
+    pragma_index_info(idx.name) AS col
+WHERE sqlite_schema.type = 'table' AND idx.origin = 'c'
+ORDER BY sqlite_schema.name, idx.name, col.seqno;
 
 -- name: own_triggers
 SELECT name, tbl_name FROM sqlite_schema WHERE type = 'trigger';

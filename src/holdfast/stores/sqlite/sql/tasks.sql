@@ -114,7 +114,7 @@ LIMIT ?;
 SELECT q.number, s.n, s.version, s.status, s.since, s.fence, s.rest, t.head, t.payload
 FROM ready AS q JOIN states AS s ON s.n = q.n JOIN tasks AS t ON t.n = q.n
 WHERE q.queue = ? AND NOT EXISTS (SELECT 1 FROM leases AS l WHERE l.n = q.n)
-    AND NOT EXISTS (SELECT 1 FROM json_each(?) AS h WHERE h.value = s.tenant)
+    AND NOT EXISTS (SELECT 1 FROM json_each(?) AS e WHERE e.value = s.tenant)
 ORDER BY q.number
 LIMIT ?;
 
