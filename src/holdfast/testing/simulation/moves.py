@@ -162,7 +162,7 @@ def _outages(before: Task, after: Task, last: ev.Event, *, in_outage: bool) -> I
             yield "I16", f"{after.outages} outages in a row behind {ev.name_of(last)}"
         return
     stages = {task.failure.stage for task in (before, after) if task.failure is not None}
-    goes_on = before.outages > 0 and before.crashes == 0 and len(stages) == 1
+    goes_on = before.outages > 0 and before.crashes == before.lapses == 0 and len(stages) == 1
     if after.outages != (before.outages + 1 if goes_on else 1):
         yield "I16", f"an outage took the row from {before.outages} to {after.outages}"
     if after.outage_since != (before.outage_since if goes_on else after.updated_at):
