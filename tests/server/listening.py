@@ -36,9 +36,19 @@ class Listening:
 
 
 @contextmanager
-def listening(app: Holdfast, workers: int = 1) -> Iterator[Listening]:
+def listening(
+    app: Holdfast,
+    workers: int = 1,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> Iterator[Listening]:
+    """``loop_factory``: makes the event loop, where it matters which one it is."""
     up: Future[Listening] = Future()
-    thread = threading.Thread(target=lambda: asyncio.run(_live(app, workers, up)), daemon=True)
+
+    def live() -> None:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            runner.run(_live(app, workers, up))
+
+    thread = threading.Thread(target=live, daemon=True)
     thread.start()
     served = up.result(BOUND_SECONDS)
     try:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
+import uvloop
 
 from holdfast.server import bounded, serve
 from holdfast.testing.servers.waiting import until
@@ -114,5 +115,19 @@ def test_who_does_not_read_does_not_hold_up_the_end(
             line = after.enter_context(stalled(served))
             assert not hung_up(line, seconds=0.5), "it has time while the service runs"
         assert hung_up(line, seconds=BOUND_SECONDS)
+    errors = [one.getMessage() for one in caplog.records if one.levelno >= logging.ERROR]
+    assert errors == []
+
+
+def test_who_hangs_up_with_answers_under_way_is_no_error(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uvloop raises at a write to a closed connection, where asyncio only warns."""
+    with listening(declared(), workers=0, loop_factory=uvloop.new_event_loop) as served:
+        answering = Answering(served, monkeypatch)
+        with stalled(served):
+            answering.until_it_waits()
+        places = served.service.connections
+        until(lambda: not places.taken, "it has hung up", seconds=BOUND_SECONDS)
     errors = [one.getMessage() for one in caplog.records if one.levelno >= logging.ERROR]
     assert errors == []

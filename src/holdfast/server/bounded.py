@@ -11,7 +11,11 @@ import struct
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from holdfast.server import problems
 from holdfast.server.connections import Place
@@ -58,6 +62,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._armed: float | None = None  # the time that ``_late`` was set for
         self._late: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
+        self._answered: RequestResponseCycle | None = None  # the request being answered
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -74,7 +79,20 @@ class BoundedHttp(HttpToolsProtocol):
         self._waits_for = None
         self._watch_arrival()
         self._is_read()
+        self._tell_of_loss()
         super().connection_lost(exc)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _tell_of_loss(self) -> None:
+        """Let the request being answered know that the connection is gone: uvicorn tells only the
+        request that came last, which may stand behind it."""
+        self.pipeline.clear()
+        if self._answered is not None and not self._answered.response_complete:
+            self._answered.disconnected = True
+            self._answered.message_event.set()
 
     # -- what comes
 
