@@ -137,6 +137,8 @@ async def test_a_suspended_task_is_amended_and_set_going(served: Served) -> None
     for wrong in wrongs:
         answer = await client.post(amend, json=wrong)
         assert answer.status_code in {400, 422}, answer.text
+    answer = await client.post(amend, json={"data": {"note": "x" * 70_000}})
+    assert (answer.status_code, answer.json()["code"]) == (413, "checkpoint-too-large")
     answer = await client.post(amend, json={"payload": "ann", "reason": "a slip"})
     assert answer.status_code == 200, answer.text
     assert (await get(client, f"/api/tasks/{task_id}"))["payload"] == "ann"

@@ -140,6 +140,7 @@ _STATUSES: tuple[tuple[type[HoldfastError], int], ...] = (
     (UnknownType, 404),
     (NoSuchTenant, 404),
     (err.PayloadTooLarge, 413),
+    (err.CheckpointTooLarge, 413),
     (err.TaskNotFound, 404),
     (err.PlanNotFound, 404),
     (err.BulkNotFound, 404),
