@@ -15,6 +15,7 @@ from holdfast.clock import SystemClock
 from holdfast.domain.state import Status
 from holdfast.domain.task import Kind
 from holdfast.ports import Detail
+from holdfast.runtime.company import OF_THIS_PROCESS
 from holdfast.testing.servers import RedisServer, until
 from tests.test_forking import has_ended
 from tests.test_two_workers import BOUND_SECONDS, Terminal
@@ -163,3 +164,25 @@ def test_a_task_that_always_kills_is_suspended_and_the_worker_lives(world: World
     assert (task.failure.kind, task.crashes) == (Kind.POISON, 3)
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(BOUND_SECONDS) == 0
+
+
+async def test_a_process_that_started_for_longer_than_a_lease_runs_its_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker that started it has renewed the lease meanwhile."""
+    monkeypatch.setattr(OF_THIS_PROCESS, "suspect", None)  # other tests run here after it
+    app = Holdfast(f"sqlite:///{tmp_path}/holdfast.db")
+
+    @app.task("slow.start")
+    async def stage(ctx: Context) -> str:
+        return "done"
+
+    async with app:
+        handle = await stage.submit()
+        [claimed] = await app.store.claim(
+            "first", request="r-1", queues=("default",), limit=1, lease_seconds=600.0
+        )
+        worker = app.worker(slots=1, queues=())
+        await (await worker.take(claimed, safe_until=app.clock.steady() - 1.0))
+        assert await worker.drain() == []
+        assert (await handle.info()).status is Status.COMPLETED

@@ -70,10 +70,10 @@ class Crew:
             self._introduce(worker.name)
             await worker.start()
 
-    def take(self, claimed: Claimed, *, safe_until: float) -> asyncio.Task[None]:
+    async def take(self, claimed: Claimed, *, safe_until: float) -> asyncio.Task[None]:
         """Run a task that another process has claimed, and nothing else."""
         (worker,) = self._workers
-        return worker.take(claimed, safe_until=safe_until)
+        return await worker.take(claimed, safe_until=safe_until)
 
     async def drain(self, urged: asyncio.Event) -> None:
         """``urged``: give back at once. Ends the process where plain functions still run."""

@@ -98,7 +98,7 @@ def read_handover() -> Handover:
 async def run_handover(app: Holdfast, what: Handover, asked: asyncio.Event, crew: Crew) -> None:
     """Run the one task that was handed over, or give it back when the process is to stop."""
     tie(asked, within_seconds=app.settings.drain + app.settings.lease)
-    running = crew.take(what.claimed, safe_until=what.safe_until)
+    running = await crew.take(what.claimed, safe_until=what.safe_until)
     stopping = asyncio.create_task(asked.wait())
     await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()

@@ -59,6 +59,11 @@ class Heartbeat:
     def remove(self, held: Held) -> None:
         self._held.pop(held.lease_id, None)
 
+    async def renew(self, held: Held) -> None:
+        """Renew one lease at once, if the store answers: another process has kept it until now, and
+        it may end later than is known here. Called before `start`."""
+        await self._beat([held], self._clock.steady())
+
     def start(self) -> None:
         self._thread = threading.Thread(
             target=lambda: asyncio.run(self._run_until_stopped()),

@@ -202,13 +202,14 @@ class Worker:
         self._services = [asyncio.create_task(self._keep_up(run)) for run in services]
         self._claimer = asyncio.create_task(self._keep_up(self._claim_until_drained))
 
-    def take(self, claimed: Claimed, *, safe_until: float) -> asyncio.Task[None]:
+    async def take(self, claimed: Claimed, *, safe_until: float) -> asyncio.Task[None]:
         """Run a suspect that another process has claimed; this one claims nothing."""
         forks.watch(self._loop)
-        self._heartbeat.start()
         task, lease = claimed.task, decide.lease_of(claimed.task)
         held = Held(task.id, lease.id, safe_until=safe_until, version=task.version)
         self._company.suspect = held  # for good: nothing else ever begins here
+        await self._heartbeat.renew(held)
+        self._heartbeat.start()
         return self._start(claimed, held)
 
     def _new_scheduler(self) -> Scheduler:
