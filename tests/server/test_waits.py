@@ -119,3 +119,42 @@ def test_a_wait_ends_when_its_token_counts_no_more(
         told = Told(heard(line))
         assert (told.status, told.code) == (401, "unauthenticated")
         assert service.waits.taken == 1, "the other one waits on"
+
+
+# -- bodies that arrive slowly
+
+
+def send_slowly(served: Listening, size: int, name: str = "operator") -> socket.socket:
+    """Send all but the last byte of a body."""
+    line = socket.create_connection((served.host, served.port), timeout=BOUND_SECONDS)
+    sent = head(served, "POST", APPLY, JSON, f"content-length: {size}") + b" " * (size - 1)
+    ours, theirs = served.tokens["admin"].encode(), served.tokens[name].encode()
+    line.sendall(sent.replace(ours, theirs))
+    return line
+
+
+def test_slow_bodies_of_one_token_leave_connections_to_others(server: Listening) -> None:
+    arriving = server.service.arrivals.of_any
+    with ExitStack() as open_ones:
+        for _ in range(4):
+            open_ones.enter_context(send_slowly(server, 10))
+        until(lambda: arriving.taken == 4, "four arrive", seconds=BOUND_SECONDS)
+        refused = Told(heard(open_ones.enter_context(send_slowly(server, 10))))
+        assert (refused.status, refused.code) == (429, "too-many-requests")
+        assert ask(server, "POST", APPLY, LONG.replace(b"120", b"0")).status == 202
+    until(lambda: arriving.taken == 0, "all have gone", seconds=BOUND_SECONDS)
+
+
+def test_large_bodies_that_arrive_are_few(
+    server: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arriving = server.service.arrivals.of_large
+    monkeypatch.setattr(arriving, "_of_token", 2)
+    with ExitStack() as open_ones:
+        for _ in range(2):
+            open_ones.enter_context(send_slowly(server, 600_000))
+        until(lambda: arriving.taken == 2, "two arrive", seconds=BOUND_SECONDS)
+        refused = Told(heard(open_ones.enter_context(send_slowly(server, 600_000))))
+        assert (refused.status, refused.code) == (429, "too-many-requests")
+        assert ask(server, "POST", APPLY, LONG.replace(b"120", b"0")).status == 202
+    until(lambda: arriving.taken == 0, "all have gone", seconds=BOUND_SECONDS)

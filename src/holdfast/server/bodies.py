@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import ExitStack
 from typing import Any, get_args
 
 import msgspec
@@ -16,12 +17,23 @@ from pydantic import BaseModel
 
 from holdfast.codec import DEPTH_LIMIT
 from holdfast.domain.errors import NotJson, PayloadTooDeep
-from holdfast.server.problems import BodyTooLarge, BodyTooWide, UnsupportedBody
+from holdfast.server.access import TooManyRequests
+from holdfast.server.problems import (
+    RETRY_SECONDS,
+    BodyTooLarge,
+    BodyTooWide,
+    Overloaded,
+    UnsupportedBody,
+)
+from holdfast.server.quotas import Quota
 
 SMALL_BYTES = 64 * 1024  # of a body that is no work to do; the settings bound those that are
 SMALL_VALUES = 5_000  # names count as values
 LARGE_VALUES = 200_000
 UNKNOWN_MAX = 20  # names; so many are told one by one
+LARGE_BYTES = 256 * 1024  # a body above it counts as large while it arrives
+LARGE_ARRIVALS = 96  # at 8 MiB each, 768 MiB
+LARGE_ARRIVALS_OF_TOKEN = 32
 ASIDE_BYTES = 256 * 1024  # a longer body is read in a thread, and others are answered meanwhile
 
 _TEXT = re.compile(rb'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+"?')  # the end may be missing: never go back
@@ -33,11 +45,36 @@ _ESCAPES = re.compile(  # one after the other: a pair, half of one, or any other
 )
 
 
+class Arrivals:
+    """How many bodies may be arriving at once: of each sender, and in all.
+
+    A body that comes slowly holds its connection, and a large one the memory for what has come.
+    """
+
+    def __init__(self, *, connections: int, of_token: int) -> None:
+        """``connections``: how many the process may have; ``of_token``: bodies of one sender."""
+        self.of_any = _bodies(connections, of_token, "bodies")
+        self.of_large = _bodies(LARGE_ARRIVALS, LARGE_ARRIVALS_OF_TOKEN, "large bodies")
+
+
+def _bodies(total: int, of_token: int, what: str) -> Quota:
+    return Quota(
+        total=total,
+        of_token=of_token,
+        full=lambda limit: Overloaded(f"{limit} {what} are arriving here already"),
+        token_full=lambda limit: TooManyRequests(
+            RETRY_SECONDS, f"{limit} {what} of this token are arriving already"
+        ),
+    )
+
+
 class StrictRequest(Request):
     """Its body is bounded, plain JSON; nothing is unpacked."""
 
     limit_bytes = SMALL_BYTES
     large: type[BaseModel] | None = None  # the model of a body that may be large
+    arrivals: Arrivals | None = None  # None: as many bodies as there are connections
+    sender = ""  # whose body it is: the id of a token, or an address
 
     async def body(self) -> bytes:
         if not hasattr(self, "_body"):
@@ -49,14 +86,23 @@ class StrictRequest(Request):
             raise UnsupportedBody("a compressed body is not unpacked; send it as it is")
         if int(_digits(self.headers.get("content-length"))) > self.limit_bytes:
             raise BodyTooLarge(self.limit_bytes)
-        parts, size = list[bytes](), 0
-        async for part in self.stream():
-            size += len(part)
-            if size > self.limit_bytes:
-                raise BodyTooLarge(self.limit_bytes)
-            parts.append(part)
-        if size and not self._says_json():
+        body = await self._arrived()
+        if body and not self._says_json():
             raise UnsupportedBody("send Content-Type: application/json")
+        return body
+
+    async def _arrived(self) -> bytes:
+        parts, size = list[bytes](), 0
+        with ExitStack() as places:
+            if self.arrivals is not None:
+                places.enter_context(self.arrivals.of_any.place(self.sender))
+            async for part in self.stream():
+                if size <= LARGE_BYTES < size + len(part) and self.arrivals is not None:
+                    places.enter_context(self.arrivals.of_large.place(self.sender))
+                size += len(part)
+                if size > self.limit_bytes:
+                    raise BodyTooLarge(self.limit_bytes)
+                parts.append(part)
         return b"".join(parts)
 
     def _says_json(self) -> bool:

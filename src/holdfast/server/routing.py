@@ -9,15 +9,15 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 from starlette.types import Scope
 
-from holdfast.domain.errors import DeclarationError, NotJson, PayloadTooDeep
+from holdfast.domain.errors import DeclarationError, HoldfastError
 from holdfast.server import problems
 from holdfast.server.access import Need, described
 from holdfast.server.bodies import SMALL_BYTES, StrictRequest
-from holdfast.server.problems import BodyTooLarge, BodyTooWide, UnsupportedBody
 from holdfast.server.service import service_of
 from holdfast.server.tokens import Role
 
@@ -77,8 +77,10 @@ class StrictRoute(APIRoute):
         async def handle(request: Request) -> Response:
             service, started = service_of(request), time.perf_counter()
             try:
-                request.state.caller = await service.admit(request, need)
+                caller = request.state.caller = await service.admit(request, need)
                 strict = StrictRequest(request.scope, request.receive)
+                strict.arrivals = service.arrivals
+                strict.sender = caller.token_id or caller.origin
                 strict.large, limit = large, service.settings.body_limit
                 strict.limit_bytes = limit if large is not None else min(limit, SMALL_BYTES)
                 response = await inner(strict)
@@ -119,9 +121,8 @@ def _straight(
 
 def _unwrapped(error: Exception) -> Exception:
     """What our own reader raised comes out of FastAPI as a bare 400."""
-    cause = error.__cause__
-    ours = (BodyTooLarge, BodyTooWide, UnsupportedBody, NotJson, PayloadTooDeep, ClientDisconnect)
-    return cause if isinstance(cause, ours) else error
+    cause = error.__cause__ if isinstance(error, HTTPException) else None
+    return cause if isinstance(cause, (HoldfastError, ClientDisconnect)) else error
 
 
 def set_apart(routes: Sequence[StrictRoute]) -> None:

@@ -45,6 +45,7 @@ from holdfast.server.access import (
     is_foreign,
     secret_of_telegram,
 )
+from holdfast.server.bodies import Arrivals
 from holdfast.server.connections import (
     GAVE_WAY,
     REASONS,
@@ -109,6 +110,9 @@ class Service:
             of_token=self.settings.wait_limit,
             full=TooManyWaits,
             token_full=TooManyWaitsOfToken,
+        )
+        self.arrivals = Arrivals(
+            connections=self.connection_limit, of_token=max(1, self.connection_limit // 4)
         )
         self.looks = Looks(app.clock.steady)
         self.lines = Lines(app.clock.steady)
