@@ -199,7 +199,7 @@ class Codec(Generic[T]):
 
     def _compare(self, valid: Any, body: bytes, what: str, *, trust: Trust) -> None:
         copy = self._read(body)
-        if trust is Trust.NOTHING or (trust is Trust.CLASS and type(valid) in (type(copy), dict)):
+        if trust is Trust.NOTHING or (trust is Trust.FIELDS and type(valid) is dict):
             return
         if (found := self._comparison.difference(valid, copy)) is not None:
             kind = NotJson if found.not_json else InvalidPayload

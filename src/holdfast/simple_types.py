@@ -1,4 +1,4 @@
-"""Which declared types always come back from JSON as they went in, so that nothing is compared."""
+"""Which declared types always come back from JSON as they went in, so that little is compared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Trust(Enum):
     """What has to be looked at after a value was read back."""
 
     NOTHING = "nothing"
-    CLASS = "class"  # only that it was an instance of the declared class itself
+    FIELDS = "fields"  # of an instance, whose fields nobody validates; not of plain JSON for it
     ALL = "all"
 
 
@@ -25,7 +25,7 @@ def trust_in(schema: Mapping[str, Any]) -> Trust:
     """By the core schema that pydantic has made of the declared type."""
     if _is_plain(schema):
         return Trust.NOTHING
-    return Trust.CLASS if _is_plain_class(schema) else Trust.ALL
+    return Trust.FIELDS if _is_plain_class(schema) else Trust.ALL
 
 
 def trust_in_structs(declared: Any) -> Trust:
@@ -34,7 +34,7 @@ def trust_in_structs(declared: Any) -> Trust:
     if not isinstance(found, inspect.StructType) or hasattr(found.cls, "__post_init__"):
         return Trust.ALL
     fields = (_is_plain_for_structs(field.type) for field in found.fields)
-    return Trust.CLASS if all(fields) else Trust.ALL
+    return Trust.FIELDS if all(fields) else Trust.ALL
 
 
 def holds_any(declared: Any) -> bool:

@@ -331,7 +331,7 @@ async def test_a_preview_tells_and_writes_nothing(bench: Bench) -> None:
         (2, ("t2", "t3")),
     ]
     assert (preview.id, preview.total, preview.busy, preview.exists) == ("p", 3, ("t2",), None)
-    assert set(bench.store.calls) <= {"tenants", "load"}
+    assert set(bench.store.calls) <= {"tenants", "load", "switches"}  # a held tenant is busy
     with pytest.raises(PlanNotFound):
         await bench.app.plan.get("p").info()
     await bench.app.plan("p", tasks)
@@ -351,7 +351,7 @@ async def test_the_info_tells_where_it_stands(bench: Bench) -> None:
     ]
     assert info.progress == pytest.approx(1 / 3)
     assert 530 < info.soaks_for < 541
-    assert info.legal == (PlanCommand.PAUSE, PlanCommand.CANCEL)
+    assert info.legal == (PlanCommand.PAUSE, PlanCommand.CANCEL, PlanCommand.ROLLBACK)
     assert (info.cancelling, info.reason, info.driver) == (False, None, None)
     assert info.count(M.COMPLETED, M.WAITING) == 3
     assert info.created_at <= (info.started_at or 0) <= info.updated_at

@@ -1,12 +1,13 @@
 """What goes in comes out as it was, or is refused with the field's name: never something else."""
 
 from collections import Counter, OrderedDict, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from holdfast import Context, Holdfast, InvalidPayload, NotJson, TaskFailed
 from holdfast.codec import Codec
@@ -231,10 +232,10 @@ class SimpleData:
         (int, Trust.NOTHING),
         (int | None, Trust.NOTHING),
         (dict[str, list[int]], Trust.NOTHING),
-        (Simple, Trust.CLASS),
-        (SimpleData, Trust.CLASS),
-        (Box, Trust.CLASS),
-        (Item, Trust.CLASS),
+        (Simple, Trust.FIELDS),
+        (SimpleData, Trust.FIELDS),
+        (Box, Trust.FIELDS),
+        (Item, Trust.FIELDS),
         (Charge | Refund, Trust.ALL),
         (Order, Trust.ALL),
         (Hidden, Trust.ALL),
@@ -263,3 +264,38 @@ def test_a_type_that_is_not_compared_would_have_been_the_same(declared: Any, val
     codec = Codec[Any](declared)
     body = codec.encode(value)
     codec.check_copy(value, body, what="payload")
+
+
+@dataclass
+class Plain:
+    text: str = ""
+    names: list[str] = field(default_factory=list)
+
+
+class PlainModel(BaseModel):
+    text: str = ""
+
+
+class PlainStruct(msgspec.Struct):
+    text: str = ""
+
+
+def changed(model: PlainModel, text: Any) -> PlainModel:
+    model.text = text
+    return model
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Plain(text=SecretStr("hunter2")),  # type: ignore[arg-type]
+        Plain(names=("a",)),  # type: ignore[arg-type]
+        Plain(text=datetime(2026, 1, 31, tzinfo=UTC)),  # type: ignore[arg-type]
+        changed(PlainModel(), SecretStr("hunter2")),
+        PlainStruct(text=b"abc"),  # type: ignore[arg-type]
+    ],
+    ids=["secret", "tuple", "date", "model", "struct"],
+)
+def test_an_instance_with_other_values_than_its_fields_declare_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidPayload):
+        Codec(type(value)).encode(value)

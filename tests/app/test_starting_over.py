@@ -91,3 +91,12 @@ async def test_a_bulk_retry_refuses_those_whose_checkpoint_is_gone(bench: Bench)
     counts = (await begun.info()).counts
     assert (counts.done, dict(counts.refused)) == (1, {"checkpoint-gone": 1})
     assert [(await task_of(bench.engine, one)).run for one in (gone, there)] == [1, 2]
+
+
+async def test_a_preview_judges_by_the_stages_of_the_present_code(bench: Bench) -> None:
+    renamed = await bench.failed("restart")
+    declared = bench.app.registry.find("restart")
+    assert declared is not None
+    declared.stages[0].name, declared.stage_names = "anew", ("anew", "second")
+    found = await bench.app.bulk.preview("retry", Filter(), everything=True)
+    assert found.starting_over == (renamed.id,)

@@ -90,7 +90,9 @@ class Bulks:
             return []
         if command is BulkCommand.RETRY and not from_checkpoint:
             return [task.id for task in tasks if goes_on(task)]
-        return await starting_over(self._app.store, tasks, now=self._app.clock.now())
+        return await starting_over(
+            self._app.store, tasks, now=self._app.clock.now(), find=self._app.registry.find
+        )
 
     async def start(
         self,

@@ -133,7 +133,9 @@ class PlanHandle:
 async def starting_over(app: Holdfast, plan: Plan) -> list[str]:
     if not plan.count(MemberState.FAILED):
         return []
-    return await starting_over_in_plan(app.store, plan.id, now=app.clock.now())
+    return await starting_over_in_plan(
+        app.store, plan.id, now=app.clock.now(), find=app.registry.find
+    )
 
 
 def info(plan: Plan, *, now: float) -> PlanInfo:

@@ -4,7 +4,8 @@ good. Workers judge by the present code; a checkpoint says what the code said th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 import msgspec
 
@@ -15,6 +16,7 @@ from holdfast.domain.plan import MemberState
 from holdfast.domain.state import Status
 from holdfast.domain.task import Place, Task
 from holdfast.ports import Detail, Store
+from holdfast.registry import TaskType
 
 AT_ONCE = 100
 LOOKED_AT = 1_000  # of the tasks of one plan or bulk action
@@ -22,6 +24,13 @@ BACKWARD = (Status.ROLLING_BACK, Status.ROLLBACK_FAILED)  # a rollback needs no 
 
 STARTS_OVER = "starts over from its first stage, with new effect keys"
 SUSPENDED_AGAIN = "is suspended again (invalid-checkpoint)"
+
+
+Find: TypeAlias = Callable[[str], TaskType | None]  # the declared type of this name
+
+
+def _not_known(_: str) -> None:
+    """Find no type: the command line does not know the user's code."""
 
 
 class Outlook(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,19 +45,25 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
         return STARTS_OVER if self.starts_over else SUSPENDED_AGAIN
 
 
-def outlook(task: Task, found: Checkpoint | None, *, now: float) -> Outlook | None:
-    """Return what becomes of a task that is set going, or None where its checkpoint is good."""
+def outlook(
+    task: Task, found: Checkpoint | None, *, now: float, declared: TaskType | None = None
+) -> Outlook | None:
+    """Return what becomes of a task that is set going, or None where its checkpoint is good.
+
+    ``declared``: its type in the present code, which is what counts; None: not known here."""
     if not goes_on(task):
         return None
     if found is None:
         return Outlook(task_id=task.id, why="its checkpoint is gone", starts_over=False)
-    age = found.max_age_seconds
-    verdict, why = ckpt.judge(
-        found, task.stages, now=now, max_age_seconds=age if isinstance(age, float | int) else None
-    )
+    stages, restarts = task.stages, found.restarts
+    age = found.max_age_seconds if isinstance(found.max_age_seconds, float | int) else None
+    if declared is not None:
+        stages, age = declared.stage_names, declared.checkpoints.max_age_seconds
+        restarts = declared.checkpoints.on_invalid != ckpt.SUSPEND
+    verdict, why = ckpt.judge(found, stages, now=now, max_age_seconds=age)
     if verdict is not Verdict.INVALID:
         return None
-    return Outlook(task_id=task.id, why=f"its checkpoint: {why}", starts_over=found.restarts)
+    return Outlook(task_id=task.id, why=f"its checkpoint: {why}", starts_over=restarts)
 
 
 def goes_on(task: Task) -> bool:
@@ -67,23 +82,28 @@ def outlook_of(detail: Detail, *, now: float) -> Outlook | None:
     return outlook(detail.task, found, now=now)
 
 
-async def look_ahead(store: Store, task: Task, *, now: float) -> Outlook | None:
+async def look_ahead(
+    store: Store, task: Task, *, now: float, find: Find = _not_known
+) -> Outlook | None:
     if not goes_on(task):
         return None
     try:
         found = await store.checkpoint(task.id)
     except SerialisationError:  # it is suspended again, and nothing is discarded
         return None
-    return outlook(task, found, now=now)
+    return outlook(task, found, now=now, declared=find(task.type))
 
 
-async def starting_over(store: Store, tasks: Iterable[Task], *, now: float) -> list[str]:
+async def starting_over(
+    store: Store, tasks: Iterable[Task], *, now: float, find: Find = _not_known
+) -> list[str]:
     """Return the ids of those that would start over, of the first ``LOOKED_AT`` that go on."""
     asked = [task for task in tasks if goes_on(task)][:LOOKED_AT]
     found: list[str] = []
     for start in range(0, len(asked), AT_ONCE):
         page = asked[start : start + AT_ONCE]
-        ahead = await asyncio.gather(*(look_ahead(store, task, now=now) for task in page))
+        looks = (look_ahead(store, task, now=now, find=find) for task in page)
+        ahead = await asyncio.gather(*looks)
         found += [one.task_id for one in ahead if one is not None and one.starts_over]
     return found
 
@@ -98,7 +118,9 @@ async def looks_ahead(store: Store, ids: Sequence[str], *, now: float) -> list[O
     return found
 
 
-async def starting_over_in_plan(store: Store, plan_id: str, *, now: float) -> list[str]:
+async def starting_over_in_plan(
+    store: Store, plan_id: str, *, now: float, find: Find = _not_known
+) -> list[str]:
     """Return the ids of the failed tasks of a plan that would start over if it were retried."""
     members = await store.plans.members(plan_id)
     tasks = await store.plans.tasks(plan_id)
@@ -109,7 +131,7 @@ async def starting_over_in_plan(store: Store, plan_id: str, *, now: float) -> li
     for start in range(0, min(len(failed), LOOKED_AT), AT_ONCE):
         ids = [tasks.ids[index] for index in failed[start : start + AT_ONCE]]
         loaded = [task for task in await store.load(ids) if task is not None]
-        found += await starting_over(store, loaded, now=now)
+        found += await starting_over(store, loaded, now=now, find=find)
     return found
 
 

@@ -77,7 +77,7 @@ class Tenants:
 
     async def find(self, tenant: str) -> Thrown | None:
         """Return the tenant's hold: who, since when, why and until when."""
-        names.check("tenant", tenant)
+        tenant = names.check("tenant", tenant)
         return next((one for one in await self.holds() if one.name == tenant), None)
 
     async def holds(self) -> list[Thrown]:

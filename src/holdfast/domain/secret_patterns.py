@@ -34,7 +34,7 @@ _QUOTED = (
     r"""|\\{1,7}"[^"]*+"?)"""  # in JSON within JSON
 )
 _SHOWN = r"(?!\*{3}(?!\w))"  # it was hidden before
-VALUE = rf"""(?:{_QUOTED}|{_SHOWN}[^\s,;&"']++)"""
+VALUE = rf"""(?:b?{_QUOTED}|{_SHOWN}[^\s,;&"']++)"""
 
 # "tokens" with a number is how many there are, as those who call language models write it.
 _COUNTED = r"(?:s|s?[-_]?(?:count|limit|used|usage|total|budget))"
