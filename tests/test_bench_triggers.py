@@ -88,4 +88,4 @@ async def test_each_due_trigger_makes_its_task(bench: Bench, store: str) -> None
 async def test_an_idle_scheduler_is_counted_over_an_hour() -> None:
     calls, unit = (await triggers.idled()).values["idle"]
     assert unit == "calls/min"
-    assert 0 < calls <= 3
+    assert 0 < calls <= 4  # two looks for what is due, two for what a clock has sent too far

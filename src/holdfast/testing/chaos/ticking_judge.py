@@ -15,7 +15,7 @@ from datetime import datetime
 from holdfast import Status
 from holdfast.domain import schedule as times
 from holdfast.domain.definition import first_time
-from holdfast.domain.schedule import Once
+from holdfast.domain.schedule import Every, Once
 from holdfast.domain.task import Task
 from holdfast.domain.trigger import UNFINISHED, Misfire, Overlap, Trigger
 from holdfast.ports import Finding
@@ -162,7 +162,11 @@ def answered(trigger: Trigger, first: float) -> list[float]:
 
 
 def _first(trigger: Trigger, by_seconds: float = 0.0) -> float:
-    found = first_time(trigger.schedule, trigger.created_at + by_seconds)
+    made_at, schedule = trigger.created_at + by_seconds, trigger.schedule
+    if isinstance(schedule, Every) and schedule.start < made_at:
+        owed = EVERY_ONE if trigger.misfire is Misfire.CATCH_UP else 1  # it fires at once
+        return times.latest(schedule, schedule.start, made_at, owed)[0]
+    found = first_time(schedule, made_at)
     assert found is not None
     return found
 
