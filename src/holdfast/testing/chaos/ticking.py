@@ -40,8 +40,6 @@ async def _leave_alone(_: Patrol) -> None:
     """Bring no trigger back: the judge could not tell a time that comes again from a miscount."""
 
 
-setattr(Patrol, "step", _leave_alone)  # noqa: B010  (mypy knows no other step)
-
 LEAST_TRIGGERS = 72
 # More of those of which each fire time makes a task: there the judge can tell the most.
 POLICIES = [*product(Misfire, Overlap), *[(Misfire.CATCH_UP, Overlap.ALLOW)] * 3]
@@ -140,6 +138,7 @@ def declare(store: Store, clock: Clock, *, lease_seconds: float) -> Declared:
 
 
 async def work(plan: Plan, name: str) -> None:
+    setattr(Patrol, "step", _leave_alone)  # noqa: B010  (in this process of its own)
     declared, _ = await opened(plan, name)
     await work_on(declared.app, plan, name)
 

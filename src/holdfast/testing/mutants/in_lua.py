@@ -200,7 +200,7 @@ LUA_MUTANTS = [
         (
             "start-never-said",
             "that a task was started is forgotten",
-            "r.unsaid = version == r.version",
+            "r.unsaid = r.leaseId and version == r.version",
             "r.unsaid = false",
         ),
         (
