@@ -259,11 +259,6 @@ def outages_are_failures(_: Real, __: Any) -> bool:
     return False
 
 
-@mutant(Run, "missing_undo", seed=60)
-def vanished_undo_passed_over(*_: Any, **__: Any) -> None:
-    """A rollback passes over a stage whose undo is gone from the code."""
-
-
 @mutant(Run, "restored")
 async def starts_over_unasked(real: Real, run: Run) -> bool:
     """A checkpoint that is no good is discarded, whatever the type says."""
