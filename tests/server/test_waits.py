@@ -1,6 +1,9 @@
 """Those who wait for a result: for as long as they are there, and not too many at once."""
 
+import asyncio
+import gc
 import socket
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -29,9 +32,9 @@ def server() -> Iterator[Listening]:
         yield served
 
 
-def wait_for_result(served: Listening, name: str = "admin") -> socket.socket:
+def wait_for_result(served: Listening, name: str = "admin", body: bytes = LONG) -> socket.socket:
     line = socket.create_connection((served.host, served.port), timeout=BOUND_SECONDS)
-    sent = head(served, "POST", APPLY, JSON, f"content-length: {len(LONG)}") + LONG
+    sent = head(served, "POST", APPLY, JSON, f"content-length: {len(body)}") + body
     ours, theirs = served.tokens["admin"].encode(), served.tokens[name].encode()
     line.sendall(sent.replace(ours, theirs))
     return line
@@ -60,6 +63,24 @@ def test_a_wait_that_nobody_is_left_for_is_counted_as_such(server: Listening) ->
 
 def metrics(served: Listening) -> str:
     return httpx.get(f"{served.url}/metrics", headers=served.bearer()).text
+
+
+def test_a_wait_does_not_keep_the_body_of_its_request(server: Listening) -> None:
+    size = 6_000_000
+    padded, filled = LONG.ljust(size), LONG.replace(b"ann", b"a" * 900_000)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        with ExitStack() as open_ones:
+            for count, body in enumerate([padded, padded, filled], 1):
+                open_ones.enter_context(wait_for_result(server, body=body))
+                until_waiting(server, count)
+            until(lambda: len(server.app.waiters._waiting) == PLACES, "all three wait")
+            gc.collect()
+            kept_bytes = tracemalloc.get_traced_memory()[0] - before
+            assert kept_bytes < size, "no body is kept, and the payload only in the store"
+    finally:
+        tracemalloc.stop()
 
 
 def test_one_token_cannot_take_all_places_to_wait_in(server: Listening) -> None:
@@ -158,3 +179,38 @@ def test_large_bodies_that_arrive_are_few(
         assert (refused.status, refused.code) == (429, "too-many-requests")
         assert ask(server, "POST", APPLY, LONG.replace(b"120", b"0")).status == 202
     until(lambda: arriving.taken == 0, "all have gone", seconds=BOUND_SECONDS)
+
+
+def test_a_large_body_has_its_place_until_the_request_is_carried_out(
+    server: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only while it arrives: a store that is away keeps each of them in memory."""
+    here, blocked = server.service.arrivals.of_large, asyncio.Event()
+    monkeypatch.setattr(here, "_of_token", 1)
+    submit = server.app.submit
+
+    async def submit_late(*given: Any, **named: Any) -> Any:
+        await blocked.wait()
+        return await submit(*given, **named)
+
+    monkeypatch.setattr(server.app, "submit", submit_late)
+    large = LONG.replace(b"120", b"0").ljust(600_000)
+    sent = head(server, "POST", APPLY, JSON, f"content-length: {len(large)}") + large
+    with socket.create_connection((server.host, server.port), timeout=BOUND_SECONDS) as line:
+        line.sendall(sent)
+        arriving = server.service.arrivals.of_any
+        until(lambda: here.taken == 1 and arriving.taken == 0, "it has arrived")
+        refused = ask(server, "POST", APPLY, large)
+        assert (refused.status, refused.code) == (429, "too-many-requests")
+        server.loop.call_soon_threadsafe(blocked.set)
+        assert Told(heard(line)).status == 202
+    assert here.taken == 0
+    assert ask(server, "POST", APPLY, large).status == 202
+
+
+def test_a_large_body_gives_its_place_back_before_its_sender_waits(server: Listening) -> None:
+    with wait_for_result(server, body=LONG.ljust(600_000)):
+        until_waiting(server, 1)
+        here = server.service.arrivals.of_large
+        until(lambda: here.taken == 0, "its place is free", seconds=BOUND_SECONDS)
+        assert server.service.waits.taken == 1

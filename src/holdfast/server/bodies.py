@@ -14,6 +14,7 @@ from typing import Any, get_args
 import msgspec
 from fastapi import Request
 from pydantic import BaseModel
+from starlette.types import Receive, Scope
 
 from holdfast.codec import DEPTH_LIMIT
 from holdfast.domain.errors import NotJson, PayloadTooDeep
@@ -31,7 +32,7 @@ SMALL_BYTES = 64 * 1024  # of a body that is no work to do; the settings bound t
 SMALL_VALUES = 5_000  # names count as values
 LARGE_VALUES = 200_000
 UNKNOWN_MAX = 20  # names; so many are told one by one
-LARGE_BYTES = 256 * 1024  # a body above it counts as large while it arrives
+LARGE_BYTES = 256 * 1024  # a body above it counts as large while it is in memory
 LARGE_ARRIVALS = 96  # at 8 MiB each, 768 MiB
 LARGE_ARRIVALS_OF_TOKEN = 32
 ASIDE_BYTES = 256 * 1024  # a longer body is read in a thread, and others are answered meanwhile
@@ -46,24 +47,27 @@ _ESCAPES = re.compile(  # one after the other: a pair, half of one, or any other
 
 
 class Arrivals:
-    """How many bodies may be arriving at once: of each sender, and in all.
+    """How many bodies may be here at once: of each sender, and in all.
 
-    A body that comes slowly holds its connection, and a large one the memory for what has come.
+    A body that comes slowly holds its connection, and a large one its memory until the request is
+    carried out, which takes long while the store is away.
     """
 
     def __init__(self, *, connections: int, of_token: int) -> None:
         """``connections``: how many the process may have; ``of_token``: bodies of one sender."""
-        self.of_any = _bodies(connections, of_token, "bodies")
-        self.of_large = _bodies(LARGE_ARRIVALS, LARGE_ARRIVALS_OF_TOKEN, "large bodies")
+        self.of_any = _bodies(connections, of_token, "bodies", "arriving")
+        self.of_large = _bodies(
+            LARGE_ARRIVALS, LARGE_ARRIVALS_OF_TOKEN, "large bodies", "being worked on"
+        )
 
 
-def _bodies(total: int, of_token: int, what: str) -> Quota:
+def _bodies(total: int, of_token: int, what: str, doing: str) -> Quota:
     return Quota(
         total=total,
         of_token=of_token,
-        full=lambda limit: Overloaded(f"{limit} {what} are arriving here already"),
+        full=lambda limit: Overloaded(f"{limit} {what} are {doing} here already"),
         token_full=lambda limit: TooManyRequests(
-            RETRY_SECONDS, f"{limit} {what} of this token are arriving already"
+            RETRY_SECONDS, f"{limit} {what} of this token are {doing} already"
         ),
     )
 
@@ -75,6 +79,10 @@ class StrictRequest(Request):
     large: type[BaseModel] | None = None  # the model of a body that may be large
     arrivals: Arrivals | None = None  # None: as many bodies as there are connections
     sender = ""  # whose body it is: the id of a token, or an address
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        super().__init__(scope, receive)
+        self.places = ExitStack()  # that the body takes for as long as it is in memory
 
     async def body(self) -> bytes:
         if not hasattr(self, "_body"):
@@ -93,12 +101,12 @@ class StrictRequest(Request):
 
     async def _arrived(self) -> bytes:
         parts, size = list[bytes](), 0
-        with ExitStack() as places:
+        with ExitStack() as arriving:
             if self.arrivals is not None:
-                places.enter_context(self.arrivals.of_any.place(self.sender))
+                arriving.enter_context(self.arrivals.of_any.place(self.sender))
             async for part in self.stream():
                 if size <= LARGE_BYTES < size + len(part) and self.arrivals is not None:
-                    places.enter_context(self.arrivals.of_large.place(self.sender))
+                    self.places.enter_context(self.arrivals.of_large.place(self.sender))
                 size += len(part)
                 if size > self.limit_bytes:
                     raise BodyTooLarge(self.limit_bytes)

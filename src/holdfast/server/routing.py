@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -40,6 +40,15 @@ _TAKES = "x-takes"  # so are these
 _LARGE = "x-large"
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class Deferred(Response):
+    """A response that a further call makes when the request's body has been let go of: a caller
+    who waits for long does not keep it in memory."""
+
+    def __init__(self, finish: Callable[[Request], Awaitable[Response]]) -> None:
+        super().__init__()
+        self.finish = finish
 
 
 class StrictRoute(APIRoute):
@@ -83,7 +92,11 @@ class StrictRoute(APIRoute):
                 strict.sender = caller.token_id or caller.origin
                 strict.large, limit = large, service.settings.body_limit
                 strict.limit_bytes = limit if large is not None else min(limit, SMALL_BYTES)
-                response = await inner(strict)
+                with strict.places:
+                    response = await inner(strict)
+                if isinstance(response, Deferred):
+                    del strict
+                    response = await response.finish(request)
             except Exception as error:
                 raised = _unwrapped(error)
                 if isinstance(raised, ClientDisconnect):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
@@ -17,7 +20,7 @@ from holdfast.ports import Peek
 from holdfast.server import schemas as sc
 from holdfast.server.access import Caller, CallerOf, caller_of
 from holdfast.server.looking import TaskId, rested, visible_detail
-from holdfast.server.routing import Routes, needs
+from holdfast.server.routing import Deferred, Routes, needs
 from holdfast.server.service import Service, ServiceOf, service_of
 from holdfast.server.submitting import IdempotencyKey, Traceparent, Work, submit
 from holdfast.server.tokens import Role
@@ -68,15 +71,38 @@ async def apply(
     """200 with the result when it is there in time; 202 with the id when it is not, or when the
     task waits for a person; 409 when it was cancelled or rolled back. In each case it is kept."""
     service, caller, seconds = service_of(request), caller_of(request), work.wait_seconds
-    peek: Peek | None = None
-    if seconds > 0:
-        with service.waiting(caller) as revoked:  # a place first: who is refused submits nothing
-            task_id = await submit(
-                service, caller, work, key=idempotency_key, traceparent=traceparent
-            )
-            peek = await rested(service, request, task_id, seconds, revoked)
-    else:
+    with ExitStack() as places:
+        revoked: asyncio.Event | None = None
+        if seconds > 0:  # a place first: who is refused submits nothing
+            revoked = places.enter_context(service.waiting(caller))
         task_id = await submit(service, caller, work, key=idempotency_key, traceparent=traceparent)
+        place = places.pop_all()
+    if revoked is None:
+        return await _now(service, caller, task_id)
+    # The wait knows nothing of the body, which would be kept for as long as the caller waits.
+    return Deferred(_Wait(service, caller, task_id, seconds, revoked, place).finish)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """A caller who waits for the result of a task."""
+
+    service: Service
+    caller: Caller
+    task_id: str
+    seconds: float
+    revoked: asyncio.Event
+    place: ExitStack
+
+    async def finish(self, request: Request) -> Response:
+        with self.place:
+            peek = await rested(self.service, request, self.task_id, self.seconds, self.revoked)
+        return await _now(self.service, self.caller, self.task_id, peek)
+
+
+async def _now(
+    service: Service, caller: Caller, task_id: str, peek: Peek | None = None
+) -> Response:
     peek = peek or await _look(service, task_id)
     if peek is None:
         return sc.answer(202, {"taskId": task_id, "status": "pending", "taskStatus": None})
