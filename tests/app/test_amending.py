@@ -1,5 +1,6 @@
 """A person corrects what is kept of a task, and sets it going."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -37,10 +38,13 @@ class Bench:
     def __init__(self, app: Holdfast, engine: Engine) -> None:
         self.app, self.engine = app, engine
         self.charged: list[tuple[int, Any, str]] = []
+        self.may_run = asyncio.Event()
+        self.may_run.set()
         self.flow: Workflow[Charge, int] = app.workflow("charge", payload=Charge, result=int)
 
         @self.flow.stage
         async def reserve(ctx: Context, charge: Charge) -> None:
+            await self.may_run.wait()
             ctx.data["limit"] = 100
 
         @self.flow.stage
@@ -187,6 +191,8 @@ async def test_a_removed_checkpoint_leaves_rollback_and_a_new_start(bench: Bench
         await handle.retry()
     with pytest.raises(CheckpointGone):
         await handle.amend(payload=Charge(1))
+    bench.may_run.clear()
     await handle.retry(from_checkpoint=False)
     with pytest.raises(IllegalTransition):
         await bench.app.checkpoints.remove(handle.id)
+    bench.may_run.set()

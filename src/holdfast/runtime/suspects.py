@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -16,7 +17,8 @@ from holdfast.runtime.timing import sleep
 
 log = logging.getLogger("holdfast.worker")
 
-PUT_OFF_SECONDS = (1.0, 10.0, 60.0)  # the last one repeats
+IN_LINE_SECONDS = 10.0  # a suspect waits here for the one that runs; then it is put off
+PUT_OFF_SECONDS = (1.0, 10.0, 60.0)  # at most, and half of it at least; the last one repeats
 HAND_OVER_SECONDS = 30.0  # until then the lease is renewed here, too: the process has to start
 REMEMBERED = 1_000  # tasks whose put-offs are counted
 
@@ -29,6 +31,7 @@ class Suspects:
         self,
         *,
         clock: Clock,
+        chance: random.Random,
         company: Company,
         isolate: Isolate | None,
         hand_over: Callable[[Held], None],
@@ -37,7 +40,7 @@ class Suspects:
         note: Callable[[Held], Awaitable[None]],
     ) -> None:
         """``hand_over``: another process renews the lease; ``note``: the store is told at once."""
-        self._clock = clock
+        self._clock, self._chance = clock, chance
         self._company = company
         self._isolate = isolate
         self._hand_over = hand_over
@@ -51,12 +54,24 @@ class Suspects:
         """Run it where nothing else runs, or later."""
         if self._company.suspect is held:  # this process is its own
             await self._run(claimed, held)
-        elif self._isolated is not None or self._company.suspect is not None:
-            await self._put_off(claimed, held, self._next_put_off(held.task_id))
+        elif not await self._comes_to_turn(held):
+            seconds = self._next_put_off(held.task_id) if held.stop is None else 0.0
+            await self._put_off(claimed, held, seconds)
         elif self._isolate is not None:
             await self._run_isolated(self._isolate, claimed, held)
         else:
             await self._run_alone(claimed, held)
+
+    @property
+    def _one_runs(self) -> bool:
+        return self._isolated is not None or self._company.suspect is not None
+
+    async def _comes_to_turn(self, held: Held) -> bool:
+        """Wait for the suspect that runs, but not for long: a slot and a tenant wait with it."""
+        ends = self._clock.steady() + IN_LINE_SECONDS
+        while self._one_runs and held.stop is None and self._clock.steady() < ends:
+            await self._company.wait(self._clock)
+        return not self._one_runs and held.stop is None
 
     async def _run_isolated(self, isolate: Isolate, claimed: Claimed, held: Held) -> None:
         self._isolated = held
@@ -70,6 +85,7 @@ class Suspects:
         finally:
             handing_over.cancel()
             held.in_stage, self._isolated = False, None
+            self._company.wake()
 
     async def _run_alone(self, claimed: Claimed, held: Held) -> None:
         """In this process: nothing else begins meanwhile, but only for a while."""
@@ -87,8 +103,7 @@ class Suspects:
             await self._run(claimed, held)
         finally:
             opening.cancel()
-            if self._company.suspect is held:
-                self._company.suspect = None
+            self._company.release(held)
 
     async def _open_after_a_while(self, held: Held) -> None:
         """The store knows that it is no longer alone before anything begins beside it."""
@@ -96,12 +111,12 @@ class Suspects:
         held.is_alone = False
         with suppress(Exception):  # its run ends by the same reason
             await self._note(held)
-        if self._company.suspect is held:
-            self._company.suspect = None
+        self._company.release(held)
 
     def _next_put_off(self, task_id: str) -> float:
         count = self._put_offs.pop(task_id, 0)
         self._put_offs[task_id] = count + 1
         if len(self._put_offs) > REMEMBERED:
             self._put_offs.popitem(last=False)
-        return PUT_OFF_SECONDS[min(count, len(PUT_OFF_SECONDS) - 1)]
+        longest = PUT_OFF_SECONDS[min(count, len(PUT_OFF_SECONDS) - 1)]
+        return self._chance.uniform(longest / 2, longest)  # not all of them at once

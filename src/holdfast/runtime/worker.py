@@ -21,7 +21,7 @@ from holdfast.registry import Registry
 from holdfast.runtime import forks
 from holdfast.runtime.attempt import Attempts, LeaseGone
 from holdfast.runtime.committer import Gather
-from holdfast.runtime.company import LOOK_SECONDS, OF_THIS_PROCESS, Company
+from holdfast.runtime.company import OF_THIS_PROCESS, Company
 from holdfast.runtime.declared import Declared
 from holdfast.runtime.executor import Executor
 from holdfast.runtime.heartbeat import Heartbeat, leave_running
@@ -72,8 +72,7 @@ class Worker:
         # Unique per incarnation: a restarted worker is not the one that held the lease.
         self.name = name or f"{host}-{os.getpid()}-{new_id(clock, chance)[-8:]}"
         self._host = host
-        self._store = store
-        self._registry = registry
+        self._store, self._registry = store, registry
         self._clock, self._chance = clock, chance
         self._options = options
         self._resend_seconds = options.lease_seconds / 2  # then a lease would be too short to use
@@ -166,6 +165,7 @@ class Worker:
         )
         self._suspects = Suspects(
             clock=clock,
+            chance=chance,
             company=company,
             isolate=isolate,
             hand_over=self._heartbeat.remove,
@@ -316,7 +316,7 @@ class Worker:
                 continue
             asked = self._lanes.ask()
             if self._company.suspect is not None and asked_at is None:
-                await sleep(self._clock, LOOK_SECONDS)
+                await self._company.wait(self._clock)
                 continue
             if asked is None:
                 await self._until_freed()
