@@ -29,6 +29,7 @@ def completed(words: str) -> list[str]:
     [
         ("holdfast aud", "audit"),
         ("holdfast audit tr", "transitions"),
+        ("holdfast checkpoints re", "remove"),
         ("holdfast tasks list --ten", "--tenant"),
         ("holdfast tasks list --status FAI", "FAILED"),
     ],

@@ -26,7 +26,10 @@ BOUND_SECONDS = 60.0
 MUCH = 32 * 1024 * 1024  # more than a connection holds by itself
 ASKED = "/internal/tenants/query"
 WORK = {"/api/workflows/apply", "/api/tasks", "/api/plans", "/api/triggers"}
-AMENDED = {"/internal/tasks/suspended/{task_id}/amend"}  # it takes a payload, too
+AMENDED = {  # they take a payload or a checkpoint, too
+    "/internal/tasks/suspended/{task_id}/amend",
+    "/internal/checkpoints/{task_id}/put",
+}
 FREE = {"/api/telegram/webhook"}  # what it sends is Telegram's, and grows
 
 

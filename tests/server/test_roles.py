@@ -42,6 +42,9 @@ GET  /internal/tasks/suspended/{task_id}           viewer
 POST /internal/tasks/suspended/{task_id}/resume    operator
 POST /internal/tasks/suspended/{task_id}/amend     operator
 POST /internal/tasks/suspended/{task_id}/discard   operator
+GET  /internal/checkpoints/{task_id}               viewer
+POST /internal/checkpoints/{task_id}/put           operator
+POST /internal/checkpoints/{task_id}/remove        operator
 POST /internal/bulk                                operator
 GET  /internal/bulk                                viewer, of all tenants
 GET  /internal/bulk/{bulk_id}                      viewer

@@ -25,6 +25,7 @@ from holdfast.domain.errors import (
     TenantMovedOn,
 )
 from holdfast.domain.operate import Ask
+from holdfast.domain.redaction import keep_hidden
 from holdfast.domain.state import Command
 from holdfast.domain.task import By, Task
 from holdfast.domain.transition import Applied, MovedOn, Transition
@@ -60,32 +61,41 @@ class Checkpoints:
         return await self._app.store.checkpoint(task_id)
 
     async def put(
-        self, task_id: str, checkpoint: Checkpoint | Mapping[str, Any], *, reason: str = ""
+        self,
+        task_id: str,
+        checkpoint: Checkpoint | Mapping[str, Any],
+        *,
+        reason: str = "",
+        from_view: bool = False,
     ) -> Checkpoint:
         """Write a checkpoint in place of the version that `get` gave; one version on, it is stored.
 
         CheckpointConflict when another version is stored, IllegalTransition unless the task is
         paused or suspended, InvalidInput when it does not fit the stages that the task completed.
+        ``from_view``: it was made from a view that hides secrets, and these stay as stored.
         """
         given = checkpoint if isinstance(checkpoint, Checkpoint) else _read(checkpoint)
 
         def decide(detail: Detail, ask: Ask) -> Transition:
             stored = _stored(detail)
-            transition = amend.put_checkpoint(detail.task, ask, given, stored)
-            assert transition.checkpoint is not None
             was = None if stored is None else stored.custom_data
-            return self._told(transition, {"customData": (was, given.custom_data)})
+            data = given.custom_data
+            if from_view:
+                data = keep_hidden(data, was, self._app.redactor)
+            put = msgspec.structs.replace(given, custom_data=data)
+            transition = amend.put_checkpoint(detail.task, ask, put, stored)
+            return self._told(transition, {"customData": (was, data)})
 
         written = await self._swap(task_id, Command.PUT_CHECKPOINT, decide, reason)
         assert written.checkpoint is not None
         return written.checkpoint
 
-    async def remove(self, task_id: str, *, reason: str = "") -> None:
+    async def remove(self, task_id: str, *, version: int | None = None, reason: str = "") -> None:
         """Delete the checkpoint of a paused or suspended task. It can then be rolled back, or start
-        over; it cannot go on."""
+        over; it cannot go on. ``version``: CheckpointConflict when another one is stored."""
 
         def decide(detail: Detail, ask: Ask) -> Transition:
-            return amend.remove_checkpoint(detail.task, ask)
+            return amend.remove_checkpoint(detail.task, ask, _stored(detail), version)
 
         await self._swap(task_id, Command.REMOVE_CHECKPOINT, decide, reason)
 
@@ -97,19 +107,26 @@ class Checkpoints:
         data: Mapping[str, Any] | None = None,
         reason: str = "",
         force: bool = False,
+        from_view: bool = False,
     ) -> Task:
         """Correct the payload or the data (`ctx.data`) of a suspended task, and set it going.
 
         The payload is validated where the task's type is declared in this process. The same submit
-        with the first payload still finds the task.
+        with the first payload still finds the task. ``from_view``: as for `put`.
         """
         if payload is NOT_GIVEN and data is None:
             raise InvalidInput("nothing to amend: give a payload, data, or both")
-        kept = None if data is None else _data(data)
+        sent = None if data is None else _data(data)
 
         def decide(detail: Detail, ask: Ask) -> Transition:
-            body = None if payload is NOT_GIVEN else self._encoded(detail.task, payload)
-            found = _checkpoint_of(detail) if kept is not None else None
+            body = None
+            if payload is not NOT_GIVEN:
+                body = self._encoded(detail, payload, from_view=from_view)
+            found = _checkpoint_of(detail) if sent is not None else None
+            had = found.custom_data if found else _plain(detail.data)
+            kept = sent
+            if sent is not None and from_view:
+                kept = _data(keep_hidden(sent, had, self._app.redactor))
             transition = amend.amend(
                 detail.task, ask, Amendment(payload=body, data=kept), found, force=force
             )
@@ -118,7 +135,7 @@ class Checkpoints:
                 was = msgspec.json.decode(detail.payload)
                 changes["payload"] = was, msgspec.json.decode(body)
             if kept is not None:
-                changes["data"] = found.custom_data if found else _plain(detail.data), kept
+                changes["data"] = had, kept
             return self._told(transition, changes, command=AMEND)
 
         written = await self._swap(task_id, Command.RETRY, decide, reason, onward=True)
@@ -126,11 +143,14 @@ class Checkpoints:
 
     # -- how
 
-    def _encoded(self, task: Task, payload: Any) -> bytes:
-        declared = self._app.registry.find(task.type)
+    def _encoded(self, detail: Detail, payload: Any, *, from_view: bool) -> bytes:
+        declared = self._app.registry.find(detail.task.type)
+        if from_view:
+            payload = keep_hidden(payload, _plain(detail.payload), self._app.redactor)
         if declared is None:
             return encode_plain(payload, "payload", limit_bytes=self._app.settings.payload_limit)
-        return declared.payload.encode(payload)
+        codec = declared.payload
+        return codec.encode_marked(payload) if from_view else codec.encode(payload)
 
     def _told(
         self,

@@ -10,6 +10,7 @@ from holdfast.cli.alerts import alerts
 from holdfast.cli.audit import audit
 from holdfast.cli.backup import backup
 from holdfast.cli.bulk import bulk
+from holdfast.cli.checkpoints import checkpoints
 from holdfast.cli.doctor import doctor
 from holdfast.cli.exits import EPILOG, Root
 from holdfast.cli.hooks import hooks
@@ -68,6 +69,7 @@ cli.command()(serve)
 cli.command()(worker)
 cli.add_typer(tasks, name="tasks")
 cli.add_typer(suspended, name="suspended")
+cli.add_typer(checkpoints, name="checkpoints")
 cli.add_typer(bulk, name="bulk")
 cli.add_typer(tenants, name="tenants")
 cli.add_typer(queues, name="queues")

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from holdfast.app.phrases import count, span
 from holdfast.cli import options as opt
 from holdfast.cli.acting import Report, act, act_onward, look_at, tell, warn_of
 from holdfast.cli.grouping import Group, grouped
+from holdfast.cli.json_input import parsed, parsed_object
 from holdfast.cli.session import Session, person, run
 from holdfast.cli.shapes import TASK_KEYS, detail_shape, task_shape
 from holdfast.cli.show import Row, hint, print_json, print_table, status_text
 from holdfast.cli.task_view import print_task
 from holdfast.cli.tasks import JSON_REPORT, full_page, says
-from holdfast.domain.errors import InvalidInput, NotSuspended, TaskNotFound
+from holdfast.domain.errors import NotSuspended, TaskNotFound
 from holdfast.domain.state import SUSPENDED
 from holdfast.domain.task import Task
 from holdfast.ports import Detail, Filter, Page
@@ -173,24 +173,16 @@ def amend(
     """
     given: dict[str, Any] = {}
     if payload is not None:
-        given["payload"] = _parsed("--payload", payload)
+        given["payload"] = parsed("--payload", payload)
     if data is not None:
-        given["data"] = _parsed("--data", data)
-        if not isinstance(given["data"], dict):
-            raise InvalidInput('--data: an object, as {"cursor": 7}')
+        given["data"] = parsed_object("--data", data, '{"cursor": 7}')
 
     async def whole(session: Session) -> Report:
         checkpoints = session.app.checkpoints.acting_as(*person())
-        return await act([id], lambda i: checkpoints.amend(i, **given, reason=reason, force=force))
+        how = given | {"reason": reason, "force": force, "from_view": True}
+        return await act([id], lambda i: checkpoints.amend(i, **how))
 
     return tell(run(context, whole), json=json)
-
-
-def _parsed(option: str, text: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise InvalidInput(f"{option}: no JSON: {error}") from None
 
 
 @suspended.command(epilog=JSON_REPORT)

@@ -76,8 +76,13 @@ def put_checkpoint(
     return replace(kept, checkpoint=saved, drop_checkpoint=True)
 
 
-def remove_checkpoint(task: Task, ask: Ask) -> Transition:
+def remove_checkpoint(
+    task: Task, ask: Ask, stored: Checkpoint | None = None, version: int | None = None
+) -> Transition:
+    """Delete the checkpoint. ``version``: only this one; None: whichever is stored."""
     after = moved(task, Command.REMOVE_CHECKPOINT, now=ask.now)
+    if version is not None and (stored is None or stored.version != version):
+        raise CheckpointConflict(task.id, stored.version if stored else None, version)
     event = fact(ev.CheckpointRemoved, task, ask.now, by=ask.by)
     kept = _kept(task, after, ask, event, Command.REMOVE_CHECKPOINT)
     return replace(kept, drop_checkpoint=True)

@@ -162,6 +162,7 @@ async def amend_suspended(
         data=asked.data,
         reason=asked.reason,
         force=asked.force,
+        from_view=True,
     )
     return shapes.asked_shape(task)
 

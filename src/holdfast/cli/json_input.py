@@ -1,0 +1,24 @@
+"""JSON that a person gives to a command."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.errors import InvalidInput
+
+
+def parsed(what: str, text: str) -> Any:
+    """Return the JSON value in a text; InvalidInput names ``what`` if it is none."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidInput(f"{what}: no JSON: {error}") from None
+
+
+def parsed_object(what: str, text: str, example: str) -> dict[str, Any]:
+    found = parsed(what, text)
+    if not isinstance(found, dict):
+        raise InvalidInput(f"{what}: an object, as {example}")
+    return found

@@ -1,0 +1,101 @@
+"""Checkpoints of tasks: show one, and for tasks that nobody runs put one or remove it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Body
+from pydantic import Field
+
+from holdfast.app import shapes
+from holdfast.server import schemas as sc
+from holdfast.server.access import CallerOf
+from holdfast.server.looking import TaskId, visible, visible_detail
+from holdfast.server.routing import Routes, needs
+from holdfast.server.service import ServiceOf
+from holdfast.server.tokens import Role
+
+router = Routes("checkpoints")
+
+VERSION_MAX = 2**53
+EXAMPLE = {
+    "lastCompletedStageIndex": 0,
+    "completedStageNames": ["snapshot"],
+    "customData": {"limit": 900},
+    "timestamp": "2026-01-31T12:00:00Z",
+    "version": 3,
+}
+
+
+class CheckpointView(sc.Answer):
+    task_id: str
+    checkpoint: Any = Field(examples=[EXAMPLE], description="None: it has none. Secrets are hidden")
+
+
+@router.get(
+    "/internal/checkpoints/{task_id}", response_model=CheckpointView, **needs(Role.VIEWER, 404)
+)
+async def show_checkpoint(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
+    """The checkpoint that a task goes on from, with its version."""
+    detail = await visible_detail(service, caller, task_id)
+    body = shapes.body_or_none(detail.checkpoint, service.app.redactor)
+    return {"taskId": task_id, "checkpoint": body}
+
+
+class CheckpointToPut(sc.Sent):
+    model_config = sc.example(checkpoint=EXAMPLE, reason="a higher limit")
+
+    checkpoint: dict[str, Any] = Field(
+        description="In place of the one of its `version`; what a view hid stays as it is stored"
+    )
+    reason: sc.Reason = Field(default="", examples=["a higher limit"])
+
+
+class CheckpointState(sc.Answer):
+    task_id: str
+    version: int | None = Field(description="Of the checkpoint that is stored now; None: none is")
+
+
+@router.post(
+    "/internal/checkpoints/{task_id}/put",
+    response_model=CheckpointState,
+    **needs(Role.OPERATOR, 404, 409, large=CheckpointToPut),
+)
+async def put_checkpoint(
+    task_id: TaskId, service: ServiceOf, caller: CallerOf, asked: CheckpointToPut
+) -> dict[str, Any]:
+    """Write a checkpoint of a paused or suspended task in place of the version that was read; 409
+    when another version is stored. It is stored one version on, and the task stays as it is."""
+    await visible(service, caller, task_id)
+    written = await service.checkpoints(caller).put(
+        task_id, asked.checkpoint, reason=asked.reason, from_view=True
+    )
+    return {"taskId": task_id, "version": written.version}
+
+
+class CheckpointToRemove(sc.Sent):
+    model_config = sc.example(version=3, reason="it starts over")
+
+    version: Annotated[int, Field(ge=0, le=VERSION_MAX)] | None = Field(
+        default=None, description="Remove only this version; left out: whichever is stored"
+    )
+    reason: sc.Reason = Field(default="", examples=["it starts over"])
+
+
+@router.post(
+    "/internal/checkpoints/{task_id}/remove",
+    response_model=CheckpointState,
+    **needs(Role.OPERATOR, 404, 409),
+)
+async def remove_checkpoint(
+    task_id: TaskId,
+    service: ServiceOf,
+    caller: CallerOf,
+    asked: Annotated[CheckpointToRemove | None, Body()] = None,
+) -> dict[str, Any]:
+    """Delete the checkpoint of a paused or suspended task. It can then be rolled back, or start
+    over; it cannot go on."""
+    await visible(service, caller, task_id)
+    asked = asked or CheckpointToRemove()
+    await service.checkpoints(caller).remove(task_id, version=asked.version, reason=asked.reason)
+    return {"taskId": task_id, "version": None}
