@@ -67,12 +67,12 @@ async def seen_by_workers(app: Holdfast, monkeypatch: pytest.MonkeyPatch) -> Non
     await asyncio.wait_for(seen.wait(), PATIENCE_SECONDS)
 
 
-async def given_back(app: Holdfast, task_id: str) -> None:
+async def given_back(app: Holdfast, task_id: str, status: Status = Status.PENDING) -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             ticket = app.store.ticket(Topic.READY)
             [task] = await app.store.load([task_id])
-            if task is not None and task.status is Status.PENDING:
+            if task is not None and task.status is status and task.lease is None:
                 return
             await app.store.wait(Topic.READY, ticket, timeout=PATIENCE_SECONDS)
 
@@ -105,6 +105,44 @@ async def test_a_running_task_is_given_back_at_its_next_boundary(
     assert steps.ran[:3] == ["first", "second", "third"], "from its checkpoint"
     events = (await app.store.detail(handle.id)).events  # type: ignore[union-attr]
     assert not [event for event in events if getattr(event, "counted", False)]
+
+
+async def test_a_rollback_is_given_back_at_its_next_boundary_and_goes_on_when_released(
+    app: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undone, begun, go = list[str](), asyncio.Event(), asyncio.Event()
+    flow: Workflow[str, None] = app.workflow("there-and-back", payload=str)
+
+    @flow.stage
+    async def first(ctx: Context, word: str) -> None: ...
+
+    @flow.stage
+    async def second(ctx: Context, word: str) -> None: ...
+
+    @first.undo
+    async def undo_first(ctx: Context, word: str) -> None:
+        undone.append("first")
+
+    @second.undo
+    async def undo_second(ctx: Context, word: str) -> None:
+        undone.append("second")
+        begun.set()
+        await go.wait()
+
+    async with app.running(workers=1):
+        handle = await flow.submit("x", tenant=T)
+        await handle.result(PATIENCE_SECONDS)
+        await handle.rollback()
+        await asyncio.wait_for(begun.wait(), PATIENCE_SECONDS)
+        assert str(await app.tenants.hold(T)) == f"waiting for {handle.id}"
+        await seen_by_workers(app, monkeypatch)
+        go.set()
+        await given_back(app, handle.id, Status.ROLLING_BACK)
+        assert undone == ["second"]
+        await app.tenants.release(T)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            assert (await app.waiters.rested(handle.id)).status is Status.ROLLED_BACK
+    assert undone == ["second", "first"], "each once"
 
 
 async def test_a_hold_ends_by_itself_when_it_was_given_a_time(app: Holdfast) -> None:

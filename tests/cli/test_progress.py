@@ -2,13 +2,22 @@
 
 import os
 import pty
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from holdfast.app.bulk_order import BulkInfo
+from holdfast.cli import bulk_watch
 from holdfast.cli.progress import Estimate
+from holdfast.domain.bulk import BulkCommand, Counts
+from holdfast.domain.state import Status
+from holdfast.domain.task import By
+from holdfast.ports import Filter
 from tests.cli.world import World
 
 COMMANDS = {
@@ -61,7 +70,9 @@ def test_a_person_at_a_terminal_sees_it(world: World, terminal: tuple[int, int],
         world.cli("tasks", "pause", world.upgrade(tenant="t-1"))
     ours, theirs = terminal
     run_at(theirs, world, *COMMANDS[name])
-    assert SHOWN[name] in read_all(ours)
+    shown = read_all(ours)
+    assert SHOWN[name] in shown
+    assert re.search(r"\d/3\b.*[-\d]:[-\d]{2}", shown), "how many of how many, and the time left"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -84,3 +95,42 @@ def test_the_time_left_is_estimated_by_the_rate_so_far() -> None:
     assert estimate.left(100.0, done=10, left=90) == ""
     assert estimate.left(110.0, done=20, left=80) == "about 1m20s left"
     assert estimate.left(120.0, done=100, left=0) == ""
+
+
+def bulk_with(left: int) -> BulkInfo:
+    """A bulk action on a hundred tasks of which so many are left."""
+    return BulkInfo(
+        id="b-1",
+        command=BulkCommand.DISCARD,
+        where=Filter(),
+        phase="rest",
+        status=Status.RUNNING,
+        matching=100,
+        more=False,
+        left=left,
+        counts=Counts(),
+        unknown=0,
+        rate=1.0,
+        canary=None,
+        limit=None,
+        by=By(actor="ann"),
+        reason=None,
+        failure=None,
+        created_at=0.0,
+        updated_at=0.0,
+    )
+
+
+async def test_who_watches_a_bulk_action_sees_how_far_it_is_and_the_time_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session: Any = SimpleNamespace(now=100.0)
+
+    async def two_looks(*_: object) -> AsyncIterator[BulkInfo]:
+        yield bulk_with(left=90)
+        session.now = 110.0
+        yield bulk_with(left=80)
+
+    monkeypatch.setattr(bulk_watch, "looks", two_looks)
+    await bulk_watch._live(session, "b-1")
+    assert "20 %, about 1m20s left" in " ".join(capsys.readouterr().out.split())

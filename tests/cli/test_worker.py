@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+import typer
 
+from holdfast.cli import worker
 from holdfast.cli.exits import Exit
 from holdfast.domain import decide
 from holdfast.domain.state import Status
@@ -299,3 +301,19 @@ def test_a_broken_file_waits_for_its_mending(world: World, start: Start, tmp_pat
     process.until_said("types mail.send")
     process.signal(signal.SIGINT)
     assert process.ended()[0] == 0
+
+
+def test_a_worker_raises_the_limit_on_open_files(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised = list[bool]()
+
+    def note_and_end() -> None:
+        raised.append(True)
+        raise typer.Exit
+
+    monkeypatch.setattr(worker, "load_app_on", lambda *_: None)
+    monkeypatch.setattr(worker, "log_for", lambda _: None)
+    monkeypatch.setattr(worker, "raise_file_limit", note_and_end)
+    assert world.cli("worker", "tasks:app").exit_code == Exit.OK
+    assert raised == [True]

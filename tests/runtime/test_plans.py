@@ -119,6 +119,27 @@ async def test_a_conflict_may_skip_the_tenant_which_is_told_and_cancelled(bench:
     assert [e.tenants for e in events if isinstance(e, TenantsSkipped)] == [("t3",)]
 
 
+async def test_a_tenant_that_is_held_is_skipped_as_a_busy_one(bench: Bench) -> None:
+    await bench.start("a")
+    await bench.app.tenants.hold("t2")
+    await bench.plan("t1", "t2", conflict="skip")
+    assert await bench.until_rests() is P.COMPLETED
+    assert bench.statuses() == [S.COMPLETED, S.CANCELLED]
+    assert bench.record.count(M.SKIPPED) == 1
+
+
+async def test_a_tenant_that_is_held_is_waited_for_and_takes_no_slot(bench: Bench) -> None:
+    await bench.start("a")
+    await bench.app.tenants.hold("t1")
+    await bench.plan("t1", "t2", "t3", max_concurrency=1)
+    await bench.until(lambda: bench.record.count(M.COMPLETED) == 2)
+    assert bench.statuses() == [S.CREATED, S.COMPLETED, S.COMPLETED]
+    assert bench.heard("t1")["TaskReleased"] == 0
+    await bench.app.tenants.release("t1")
+    assert await bench.until_rests() is P.COMPLETED
+    assert bench.ran == ["t2", "t3", "t1"]
+
+
 async def test_a_plan_that_skips_all_it_has_left_cancels_them_before_it_ends(bench: Bench) -> None:
     await bench.start("a")
     [gate] = bench.stand("t1")

@@ -11,7 +11,13 @@ import pytest
 
 from holdfast.domain.errors import InvalidSetting
 from holdfast.server import bounded
-from holdfast.server.connections import RESERVED_MAX, Connections, Place, Refusal
+from holdfast.server.connections import (
+    RESERVED_MAX,
+    Connections,
+    Place,
+    Refusal,
+    limit_within_files,
+)
 from holdfast.settings import load
 from holdfast.testing.servers.waiting import until
 from tests.server.conftest import declared
@@ -208,7 +214,29 @@ def test_one_that_was_dropped_before_it_had_begun_is_closed_when_it_begins() -> 
     assert (first.is_dropped, second.is_dropped) == (True, False)
 
 
+def test_when_all_are_busy_a_new_one_has_a_reserved_place_and_then_none() -> None:
+    connections = places(limit=1)
+    busy = connections.take("10.0.0.1")
+    assert busy is not None
+    busy.begin()
+    for number in range(RESERVED_MAX):
+        reserved = connections.take(f"10.0.1.{number}")
+        assert reserved is not None
+        assert reserved.refusal == Refusal.PROCESS
+        reserved.begin()
+    assert connections.take("10.0.2.1") is None
+    assert connections.taken == 1 + RESERVED_MAX
+
+
 # -- files
+
+
+@pytest.mark.parametrize(("files", "limit"), [(400, 200), (20, 16), (9_000, 2_000), (-1, 2_000)])
+def test_half_of_the_files_that_may_be_open_are_left_to_the_work(
+    monkeypatch: pytest.MonkeyPatch, files: int, limit: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+    assert limit_within_files(2_000) == limit
 
 
 @pytest.mark.parametrize("args", [(), ("--no-workers", "--processes", "1")])

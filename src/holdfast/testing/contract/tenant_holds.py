@@ -75,7 +75,7 @@ class TenantHolds(OperatingContract):
         assert claimed.checkpoint is not None
         assert (await hands.load(behind.id)).place is Place.LINE
 
-    async def test_what_ends_retries_lapses_or_is_rolled_back_stays_held(
+    async def test_what_ends_retries_or_lapses_stays_held(
         self, hands: Hands, switches: SwitchHands
     ) -> None:
         task = await hands.start(tenant=T)
@@ -99,6 +99,33 @@ class TenantHolds(OperatingContract):
         assert (await hands.tenant(T)).active == behind.id
         await switches.on(HOLD, T)
         assert await hands.claim_ids("w-6") == [behind.id]
+
+    async def test_a_rollback_stays_held_and_goes_on_where_it_was(
+        self, hands: Hands, switches: SwitchHands
+    ) -> None:
+        task = await hands.finish_stage(await hands.finish_stage(await hands.start(tenant=T)))
+        task = await hands.suspend(task)
+        await switches.off(HOLD, T)
+        await hands.ask(Command.ROLLBACK, task)
+        behind = await hands.submit(tenant=T)
+        assert await hands.claim_ids() == [], "a rollback that has not begun"
+        await switches.on(HOLD, T)
+        half = await hands.commit(hands.undone(await hands.take("w-2")))
+        await switches.off(HOLD, T)
+        back = await hands.give_back(half)
+        assert (back.status, back.next_undo, back.crashes) == (
+            Status.ROLLING_BACK,
+            half.next_undo,
+            0,
+        )
+        assert await hands.claim_ids("w-3") == [], "a rollback that was given back"
+        assert (await hands.tenant(T)).active == task.id
+        await switches.on(HOLD, T)
+        again = await hands.take("w-4")
+        assert (again.id, again.status) == (task.id, Status.ROLLING_BACK)
+        assert again.next_undo == half.next_undo
+        assert (await hands.load(behind.id)).place is Place.LINE
+        assert await hands.store.doctor(fix=False, limit=10) == []
 
     async def test_a_held_task_can_be_paused_cancelled_and_resumed(
         self, hands: Hands, switches: SwitchHands
