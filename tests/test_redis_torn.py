@@ -11,6 +11,7 @@ from holdfast import Context, Holdfast
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.state import SETTLED, Status
 from holdfast.ports import Filter
+from holdfast.stores.redis import recount
 from holdfast.stores.redis.store import RedisStore
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.hands import LEASE_SECONDS, Hands
@@ -86,16 +87,22 @@ async def tear(hands: Hands) -> None:
     await tried(hands.store.promote(limit=10))
 
 
-async def mended(hands: Hands) -> None:
-    """By the sweeps of a worker, and nobody else."""
+async def swept(hands: Hands) -> bool:
+    """Sweep as a worker does, and return whether nothing is torn any more."""
     store = hands.store
     assert isinstance(store, RedisStore)
-    for _ in range(20):
-        hands.clock.advance(1)
+    hands.clock.advance(1)
+    with suppress(HoldfastError):
         await store.expire(limit=100, count_crashes=False)
-        if store._mender.task is not None:
-            await store._mender.task
-        if all(part.torn_at is None for part in store._parts):
+    if store._mender.task is not None:
+        await store._mender.task
+    return all(part.torn_at is None for part in store._parts)
+
+
+async def mended(hands: Hands) -> None:
+    """By the sweeps of a worker, and nobody else."""
+    for _ in range(20):
+        if await swept(hands):
             return
     raise AssertionError("it stays torn")
 
@@ -161,17 +168,135 @@ async def test_while_the_rights_are_narrow_it_stays_torn_and_says_so(
         assert store._parts.first.torn_at is not None
         rights.take("scan")  # no walk can be made
         for _ in range(3):
-            hands.clock.advance(2)
-            with suppress(HoldfastError):
-                await store.expire(limit=10, count_crashes=False)
-            if store._mender.task is not None:
-                await store._mender.task
+            await swept(hands)
         assert store._parts.first.torn_at is not None
         assert "is torn and cannot be mended yet" in caplog.text
         rights.give_back("scan")
         rights.give_back("zadd")
         await mended(hands)
         assert await store.doctor(fix=False, limit=100) == []
+
+
+COMPLETING = [*("del", "expire", "hdel", "hincrby", "hset", "rpush", "set", "xack"), "zadd", "zrem"]
+
+
+@pytest.mark.parametrize("command", COMPLETING)
+async def test_a_completion_that_is_refused_half_way_leaves_the_checkpoint(
+    start_redis: StartRedis, command: str
+) -> None:
+    server = start_redis()
+    rights = rights_of(server)
+    async with opened(admitted(server, ONE, OPTIONAL)) as hands:
+        task = await hands.start(tenant="a", stages=("one", "two"))
+        task = await hands.finish_stage(task, note="kept")
+        rights.take(command)
+        with suppress(HoldfastError):
+            await hands.apply(await hands.done(task))
+        rights.give_back(command)
+        await mended(hands)
+        task = await hands.load(task.id)
+        if task.status is not Status.COMPLETED:  # it was refused before it had moved on
+            checkpoint = await hands.store.checkpoint(task.id)
+            assert checkpoint is not None
+            assert checkpoint.custom_data == {"note": "kept"}
+            await all_end(hands)
+        detail = await hands.store.detail(task.id)
+        assert detail is not None
+        assert detail.task.status is Status.COMPLETED
+        assert await hands.store.doctor(fix=False, limit=100) == []
+
+
+@pytest.mark.parametrize("stage", [0, 1])
+@pytest.mark.parametrize("command", [*COMPLETING, "get", "hget"])
+async def test_a_stage_whose_commit_is_refused_half_way_can_be_run_again(
+    start_redis: StartRedis, command: str, stage: int
+) -> None:
+    server = start_redis()
+    rights = rights_of(server)
+    async with opened(admitted(server, ONE, OPTIONAL)) as hands:
+        task = await hands.start(tenant="a", stages=("one", "two", "three"))
+        if stage == 1:
+            task = await hands.finish_stage(task)
+        done = await hands.done(task, note="kept")
+        rights.take(command)
+        with suppress(HoldfastError):
+            await hands.apply(done)
+        rights.give_back(command)
+        hands.clock.advance(LEASE_SECONDS + 1)
+        await mended(hands)
+        (claimed,) = await hands.claim("w-2")
+        checkpoint = await hands.store.checkpoint(task.id)
+        completed = checkpoint.last_completed_stage_index if checkpoint else -1
+        assert completed == claimed.task.last_completed
+        assert await hands.store.doctor(fix=False, limit=100) == []
+        await hands.complete(claimed.task)
+        assert await hands.store.doctor(fix=False, limit=100) == []
+
+
+@pytest.mark.parametrize("command", ["get", "del", "set"])
+async def test_a_mending_that_was_refused_itself_holds_up_no_later_one(
+    start_redis: StartRedis, command: str
+) -> None:
+    """Its lock, which it could not read or take back, is found again by the next try."""
+    server = start_redis()
+    rights = rights_of(server)
+    async with opened(admitted(server, ONE, OPTIONAL)) as hands:
+        await hands.submit_many(10)
+        await hands.claim("w-1", limit=5)
+        rights.take(command)
+        rights.take("hincrby")
+        await tear(hands)
+        rights.give_back("hincrby")
+        for _ in range(3):
+            await swept(hands)
+        rights.give_back(command)
+        await mended(hands)
+        rights.take("zadd")
+        await tear(hands)
+        rights.give_back("zadd")
+        await mended(hands)
+        assert await hands.store.doctor(fix=False, limit=100) == []
+
+
+async def miscount(hands: Hands, rights: Rights) -> None:
+    """Tear completions after their places were counted."""
+    for tenant in ("a", "b", "c"):
+        await hands.submit(tenant=tenant, stages=("only",))
+    done = [await hands.done(claimed.task) for claimed in await hands.claim("w-1")]
+    rights.take("get")
+    with suppress(HoldfastError):
+        await hands.store.apply(done)
+    rights.give_back("get")
+
+
+async def test_counts_of_a_store_that_was_busy_are_mended_when_it_is_quiet(
+    start_redis: StartRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = start_redis()
+    rights = rights_of(server)
+    async with opened(admitted(server, ONE, OPTIONAL)) as hands:
+        await miscount(hands, rights)
+        with monkeypatch.context() as patched:
+            patched.setattr(recount, "WALKS", 0)  # each walk is disturbed
+            for _ in range(3):
+                assert not await swept(hands)
+        await mended(hands)
+        assert await hands.store.doctor(fix=False, limit=100) == []
+
+
+async def test_what_cannot_be_mended_is_not_tried_for_ever(
+    start_redis: StartRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = start_redis()
+    rights = rights_of(server)
+    monkeypatch.setattr(recount, "WALKS", 0)
+    async with opened(admitted(server, ONE, OPTIONAL)) as hands:
+        await miscount(hands, rights)
+        sweeps = 1
+        while not await swept(hands):
+            sweeps += 1
+            assert sweeps < 100
+        assert sweeps > 20
 
 
 async def test_running_workers_lose_nothing_to_it(start_redis: StartRedis) -> None:

@@ -45,15 +45,25 @@ local function refuse(t, r, wrong)
   if foreign then return {'unreadable', foreign .. ' is of another type'} end
 end
 
-local function write_bodies(t)
+local function drop_bodies(t)
   local id = t.id
   if t.checkpoints == 'drop' then call('DEL', K.ckpt(id), K.ckpt_meta(id), K.kept(id)) end
   if t.drop_stages then call('DEL', K.stages(id), K.data(id)) end
+end
+
+-- Bodies are deleted as soon as the record has moved on: what is refused before that leaves a task
+-- that can go on (DEL itself: see get_through). They go first where new ones take their names.
+local function drops_first(t)
+  return t.checkpoints == 'drop' and t.checkpoint or t.drop_stages and (t.stage or t.data)
+end
+
+local function write_bodies(t)
+  local id = t.id
+  if t.stage then call('HSET', K.stages(id), t.stage[1], t.stage[2]) end
   if t.checkpoint then
     call('SET', K.ckpt(id), t.checkpoint)
     call('HSET', K.ckpt_meta(id), unpack(t.checkpoint_meta))
   end
-  if t.stage then call('HSET', K.stages(id), t.stage[1], t.stage[2]) end
   if t.result then call('SET', K.result(id), t.result) end
   if t.data then call('SET', K.data(id), t.data) end
   if t.payload then
@@ -134,6 +144,7 @@ local function put(t, r)
     rings.ready = true
   end
   call('HSET', t.record, unpack(fields))
+  if not drops_first(t) then drop_bodies(t) end
   if t.next == 'settled' then settle(t, r) end
   if t.next ~= 'stay' and t.next ~= 'ready' then rest(r) end
   if t.next == 'gone' then bury(r, t.request, tonumber(t.settled_at), tombstone_seconds) end
@@ -171,6 +182,7 @@ local function apply(t)
   if not log_it(t, r) then
     return {'unreadable', 'its events are of another type'}
   end
+  if drops_first(t) then drop_bodies(t) end
   write_bodies(t)
   index(t, r)
   put(t, r)
