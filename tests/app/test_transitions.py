@@ -25,10 +25,10 @@ class World:
                 raise Permanent("no such person")
             return to
 
-        self._send = send
+        self.send = send
 
     async def run(self, *names: str) -> list[str]:
-        handles = [await self._send.submit(name, tenant=name) for name in names]
+        handles = [await self.send.submit(name, tenant=name) for name in names]
         for handle in handles:
             with suppress(TaskFailed):
                 await handle.result()
@@ -104,3 +104,23 @@ async def test_a_look_is_bounded(monkeypatch: pytest.MonkeyPatch, world: World) 
     assert {step.task_id for step in page.transitions} == {max(ids)}
     assert page.cursor is not None
     assert {step.task_id for step in await world.everything(50)} == set(ids)
+
+
+async def test_plans_triggers_and_operators_are_named_with_what_they_did(world: World) -> None:
+    app = world.app
+    plan = await app.plan("upgrade-7", [world.send.on("ann", tenant="ann")])
+    await plan.rested(timeout="60s")
+    nightly = await app.schedule.every("1h", world.send, "bob", name="nightly")
+    fired = await nightly.fire()
+    assert await fired.result(timeout="60s") == "bob"
+    await app.control.acting_as("eve", "10.0.0.7").rollback(fired.id, reason="too early")
+    steps = await world.everything(50)
+    assert {(step.maker, step.name, step.command) for step in steps if step.name} >= {
+        (Maker.PLAN, "upgrade-7", "submit"),
+        (Maker.PLAN, "upgrade-7", "release"),
+        (Maker.TRIGGER, "nightly", "submit"),
+        (Maker.OPERATOR, "eve", "rollback"),
+    }
+    [asked] = [step for step in steps if step.maker is Maker.OPERATOR]
+    assert (asked.before, asked.after) == ("COMPLETED", "ROLLING_BACK")
+    assert (asked.origin, asked.reason) == ("10.0.0.7", "too early")

@@ -1,5 +1,6 @@
 """`holdfast worker` as people run it: a process, signals, a file."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -12,11 +13,13 @@ import pytest
 import typer
 
 from holdfast.cli import worker
+from holdfast.cli.crew import Crew
 from holdfast.cli.exits import Exit
 from holdfast.domain import decide
 from holdfast.domain.state import Status
 from holdfast.domain.task import Place
 from holdfast.runtime.held import Held
+from holdfast.runtime.worker import Worker
 from holdfast.testing.servers.waiting import until
 from tests.cli.scene import Scene
 from tests.cli.world import App, World
@@ -317,3 +320,23 @@ def test_a_worker_raises_the_limit_on_open_files(
     monkeypatch.setattr(worker, "raise_file_limit", note_and_end)
     assert world.cli("worker", "tasks:app").exit_code == Exit.OK
     assert raised == [True]
+
+
+async def test_a_worker_says_at_its_start_what_it_waits_for(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In one line, however many tasks the dead hold."""
+    ids = [await scene.submit(tenant=tenant) for tenant in ("t-1", "t-2")]
+    for _ in ids:
+        await scene.claim("w-dead")
+    started = asyncio.Event()
+
+    async def start(_: Worker) -> None:
+        started.set()
+
+    monkeypatch.setattr(Worker, "start", start)
+    await Crew(scene.app, count=1, slots=None, queues=None).start()
+    assert started.is_set()
+    [line] = [one.getMessage() for one in caplog.records if one.name == "holdfast.worker"]
+    assert any(line.startswith(f"task {task_id} is held by worker w-dead") for task_id in ids)
+    assert line.endswith("it is taken over then; so is 1 more")

@@ -30,7 +30,8 @@ async def warn_of_orphans(store: Store, clock: Clock, *, lease_seconds: float) -
     orphans = [task for task in held if _is_gone(owners[task.id])]
     if orphans:
         said = _line(orphans[0], owners[orphans[0].id], clock.now(), lease_seconds)
-        more = f"; so are {len(orphans) - 1} more" if len(orphans) > 1 else ""
+        others = len(orphans) - 1
+        more = f"; so {'is' if others == 1 else 'are'} {others} more" if others else ""
         log.warning("%s%s", said, more)
 
 
