@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Context, Holdfast
 from holdfast.domain.errors import HoldfastError
-from holdfast.domain.state import SETTLED, Status
+from holdfast.domain.state import SETTLED, Command, Status
 from holdfast.ports import Filter
 from holdfast.stores.redis import recount
 from holdfast.stores.redis.store import RedisStore
@@ -254,6 +254,29 @@ async def test_a_mending_that_was_refused_itself_holds_up_no_later_one(
         rights.take("zadd")
         await tear(hands)
         rights.give_back("zadd")
+        await mended(hands)
+        assert await hands.store.doctor(fix=False, limit=100) == []
+
+
+@pytest.mark.parametrize("command", ["persist", "xadd", "zadd"])
+async def test_workers_mend_what_a_process_without_sweeps_has_torn(
+    start_redis: StartRedis, command: str
+) -> None:
+    """Such as the command line, which ends at once."""
+    server = start_redis()
+    rights = rights_of(server)
+    url = admitted(server, ONE, OPTIONAL)
+    async with opened(url) as hands:
+        ended = await hands.complete(await hands.start(stages=("one",), tenant="a"))
+        async with opened(url) as other:
+            rights.take(command)
+            with suppress(HoldfastError):
+                await other.apply(other.asked(Command.ROLLBACK, ended))
+            with suppress(HoldfastError):
+                await other.submit(id="from-elsewhere", tenant="b")
+            rights.give_back(command)
+        assert await hands.store.doctor(fix=False, limit=100) != []
+        await swept(hands)
         await mended(hands)
         assert await hands.store.doctor(fix=False, limit=100) == []
 

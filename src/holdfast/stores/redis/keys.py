@@ -11,6 +11,7 @@ from collections.abc import Iterable, Set
 GROUP = "workers"  # of consumers, on every queue's stream
 RINGS = 8  # entries of the bell
 DENIED = "NOPERM"  # what a script tells among the names of strange keys: it was refused a command
+TORN = "TORN"  # the same, of a process that may not live to mend it: see mending.py
 
 # What the documents name, with the types that they name but for two: their indexes by plan and by
 # status are sets, ours are sorted sets (docs/decisions/0008 says why).
@@ -161,7 +162,7 @@ def in_lua(used: Set[str]) -> str:
 
 def _functions(used: Set[str]) -> Iterable[str]:
     yield f"local P = string.sub(KEYS[1], 1, -{len(TEMPLATES['meta']) + 1})"
-    yield f"local GROUP, RINGS, DENIED = '{GROUP}', '{RINGS}', '{DENIED}'"
+    yield f"local GROUP, RINGS, DENIED, TORN = '{GROUP}', '{RINGS}', '{DENIED}', '{TORN}'"
     yield "local K = {}"
     for kind, template in TEMPLATES.items():
         head, slot, tail = template.partition("{}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time as clocks
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ import msgspec
 from holdfast.domain.errors import StoreError
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.faults import CommandDenied
-from holdfast.stores.redis.keys import DENIED, Keys
+from holdfast.stores.redis.keys import DENIED, TORN, Keys
 from holdfast.stores.redis.link import Link, Script
 
 TOMBSTONE_SECONDS = 24 * 3600
@@ -66,19 +67,26 @@ class Partition:
         try:
             return await self.link.call(script, self.keys, [self.now(), *args], repeatable=again)
         except CommandDenied:
-            self.note_torn()
+            await self._mark_torn()
             raise
 
-    def note_torn(self) -> None:
+    def note_torn(self) -> float:
         """Remember that a command was refused inside a script: see `mending.py`."""
         ahead = self._ahead or 0.0
         self.torn_at = self._time()[0] if self._time is not None else self.steady() + ahead
+        return self.torn_at
+
+    async def _mark_torn(self) -> None:
+        """Tell the workers, too: this process may have no sweeps, or end."""
+        marked = "HSET", self.keys("meta"), "tornAt", f"{self.note_torn():.6f}"
+        with suppress(StoreError):
+            await self.link.many(self.keys, [marked])
 
     async def write(self, script: Script, *args: str | bytes | float) -> Any:
         """A call whose answer tells how much had been written before it."""
         answered = self._writes
         answer, writes, written, *told = await self.call(script, *args)
-        self._tell(told)
+        await self._tell(told)
         before = writes - written
         if written and before < answered:
             await self._note_loss(answered, before)
@@ -86,12 +94,16 @@ class Partition:
             self._writes = max(self._writes, writes)
         return answer
 
-    def _tell(self, told: Sequence[Sequence[bytes]]) -> None:
+    async def _tell(self, told: Sequence[Sequence[bytes]]) -> None:
         """Keys of another program where our indexes belong; once for each."""
         names = {name.decode(errors="replace") for some in told for name in some}
         if DENIED in names:
             names.remove(DENIED)
-            self.note_torn()
+            await self._mark_torn()
+        if TORN in names:
+            names.remove(TORN)
+            if self.torn_at is None:
+                self.note_torn()
         for name in sorted(names - self._strangers):
             log.error(
                 "%s holds something of another program: what belongs there is left out; "

@@ -11,7 +11,7 @@ if now > asked then
   call('HSET', K.meta, 'grace', decimal(grace))
   return {{0, {}, decimal(now)}, 0, 0}
 end
-local meta = call('HMGET', K.meta, 'grace', 'format')
+local meta = call('HMGET', K.meta, 'grace', 'format', 'tornAt', 'mendedAt')
 local grace, is_ours = tonumber(meta[1] or '0'), meta[2] and 1 or 0
 if now < grace and grace - now <= GRACE_SECONDS_MAX then return {{0, {}, decimal(now)}, 0, 0} end
 
@@ -22,6 +22,7 @@ local function take(id, r, wrong)
   return true
 end
 
+if tonumber(meta[3] or '0') > tonumber(meta[4] or '0') then strangers[TORN] = true end
 get_through()
 local lapsed = call('ZRANGEBYSCORE', K.leases, '-inf', decimal(now), 'LIMIT', 0, ARGV[2])
 for _, found in ipairs(in_order(lapsed)) do
