@@ -24,6 +24,18 @@ TELEGRAM = "Telegram's secret"
 SCHEME = "token"  # of the OpenAPI document
 TELEGRAM_SCHEME = "telegram"
 TELEGRAM_HEADER = "X-Telegram-Bot-Api-Secret-Token"
+ONE_VALUED = frozenset(  # of two of them one program would read the first, another the last
+    {
+        b"authorization",
+        b"content-encoding",
+        b"content-length",
+        b"content-type",
+        b"idempotency-key",
+        b"last-event-id",
+        b"traceparent",
+        TELEGRAM_HEADER.lower().encode(),
+    }
+)
 _FOREIGN = "another's"
 
 
@@ -33,6 +45,13 @@ class Unauthenticated(HoldfastError):
 
 class Forbidden(HoldfastError):
     code = "forbidden"
+
+
+class RepeatedHeader(HoldfastError):
+    code = "repeated-header"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the header {name} stands in the request more than once; send one")
 
 
 class TooManyRequests(HoldfastError):
@@ -111,6 +130,14 @@ def caller_of_token(token: Token, origin: str) -> Caller:
         token_id=token.id,
         tenants=frozenset(token.tenants) if token.tenants else None,
     )
+
+
+def check_headers(request: Request) -> None:
+    """Refuse a request in which a header of one value stands twice."""
+    found = [name for name, _ in request.scope["headers"] if name in ONE_VALUED]
+    if len(set(found)) < len(found):
+        repeated = next(name for name in found if found.count(name) > 1)
+        raise RepeatedHeader(repeated.decode())
 
 
 def bearer(request: Request) -> str:

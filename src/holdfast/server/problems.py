@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from holdfast.domain import errors as err
 from holdfast.domain.errors import HoldfastError, InvalidInput
-from holdfast.server.access import Forbidden, TooManyRequests, Unauthenticated
+from holdfast.server.access import Forbidden, RepeatedHeader, TooManyRequests, Unauthenticated
 from holdfast.server.hosts import WrongHost
 from holdfast.server.lines import Lines
 
@@ -125,6 +125,7 @@ class Problem(BaseModel):
 
 _STATUSES: tuple[tuple[type[HoldfastError], int], ...] = (
     (WrongHost, 400),
+    (RepeatedHeader, 400),
     (Unauthenticated, 401),
     (Forbidden, 403),
     (TooManyRequests, 429),

@@ -187,7 +187,7 @@ def needs(
     ``telegram``: of Telegram its secret, instead of a token.
     ``takes``: for a busy route that has the request and this body as its only parameters.
     ``large``: the body, if it may be as long as the settings allow; any other is short."""
-    usual = (401, 403, 413, 415, 422, 429, 503) if role is not None else ()
+    usual = (400, 401, 403, 413, 415, 422, 429, 503) if role is not None else ()
     need = Need(role, everywhere, telegram)
     return {
         "openapi_extra": {_NEED: need, _TAKES: takes, _LARGE: large},

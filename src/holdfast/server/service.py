@@ -42,6 +42,7 @@ from holdfast.server.access import (
     Unauthenticated,
     bearer,
     caller_of_token,
+    check_headers,
     is_foreign,
     secret_of_telegram,
 )
@@ -165,10 +166,11 @@ class Service:
 
     async def admit(self, request: Request, need: Need) -> Caller:
         """The one place where it is decided who may do what."""
+        if need.role is None and not need.telegram:
+            return ANONYMOUS
+        check_headers(request)
         if need.telegram:
             return await self._admit_telegram(request)
-        if need.role is None:
-            return ANONYMOUS
         origin = _origin(request)
         try:
             token = self._known(request, origin)

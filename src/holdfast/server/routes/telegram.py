@@ -55,7 +55,7 @@ class Heard(sc.Answer):
     ignored: bool | None = Field(default=None, description="No task came of it")
 
 
-_needs = needs(None, 401, 404, 413, 415, 422, 429, 503, telegram=True, large=TelegramUpdate)
+_needs = needs(None, 400, 401, 404, 413, 415, 422, 429, 503, telegram=True, large=TelegramUpdate)
 _BODY = {"schema": {"$ref": f"#/components/schemas/{TelegramUpdate.__name__}"}}
 _needs["openapi_extra"]["requestBody"] = {"content": {"application/json": _BODY}, "required": True}
 
