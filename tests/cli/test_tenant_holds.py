@@ -34,3 +34,22 @@ def test_bad_input_is_refused(world: World) -> None:
     assert world.cli("tenants", "hold", "a|b").exit_code == Exit.INVALID
     assert world.cli("tenants", "hold", "t-1", "--until", "soon").exit_code == Exit.INVALID
     assert world.json("tenants", "holds")["holds"] == []
+
+
+def test_stats_have_the_tenants_that_are_held(world: World) -> None:
+    world.upgrade(tenant="t-1")
+    told = world.json("stats")
+    assert (told["tenantsHeld"], told["holds"]) == (0, [])
+    assert "held tenants" not in world.cli("stats").stdout
+    world.cli(
+        "tenants", "hold", "t-1", "--reason", "being moved, password=hunter2", "--until", "2h"
+    )
+    told = world.json("stats")
+    [hold] = told["holds"]
+    assert (told["tenantsHeld"], hold["tenantId"]) == (1, "t-1")
+    assert hold["reason"] == "being moved, password=***"
+    assert hold["until"] > hold["at"]
+    shown = world.cli("stats", columns=200).stdout
+    assert "held tenants" in shown
+    assert f"t-1     {hold['until']}" in shown
+    assert "being moved, password=***" in shown

@@ -4,6 +4,8 @@ from typing import Any
 
 import httpx
 
+from holdfast.runtime.plans.reach import Reach
+from holdfast.testing.clock import ManualClock
 from tests.server.conftest import Served
 
 
@@ -71,3 +73,37 @@ async def test_a_tenant_with_a_slash_can_be_held(idle: Served) -> None:
     assert (await client.post("/internal/tenants/a%2Fb/release")).json()["changed"]
     wrong = await client.post("/internal/tenants/t-1/hold", json={"seconds": 0})
     assert wrong.status_code == 422
+
+
+async def test_stats_and_metrics_have_the_tenants_that_are_held(idle: Served) -> None:
+    client = idle.client()
+    await client.post("/internal/tenants/t-1/hold", json={"reason": "moving", "seconds": 3600})
+    idle.service.monitor._seen = None  # one look serves all for two seconds
+    told = await get(client, "/internal/tasks/stats")
+    assert told["tenantsHeld"] == 1
+    assert told["holds"] == (await get(client, "/internal/holds"))["holds"]
+    assert told["holds"][0]["reason"] == "moving"
+    assert "holdfast_tenants_held 1" in (await client.get("/metrics")).text
+
+
+async def test_a_hold_that_is_over_is_shown_nowhere(still: Served) -> None:
+    """No worker runs that would remove it."""
+    clock = still.app.clock
+    assert isinstance(clock, ManualClock)
+    task_id, client = await submit(still, "t-1"), still.client()
+    await client.post("/internal/tenants/t-1/hold", json={"reason": "moving", "seconds": 60})
+    assert "is held" in (await get(client, f"/api/tasks/{task_id}/why"))["says"]
+    clock.advance(61)
+    assert not await still.app.tenants.exists("t-1")
+    assert (await get(client, "/internal/holds"))["holds"] == []
+    assert (await get(client, "/internal/tasks/stats"))["holds"] == []
+    assert "holdfast_tenants_held 0" in (await client.get("/metrics")).text
+    assert "is held" not in (await get(client, f"/api/tasks/{task_id}/why"))["says"]
+    assert (await get(client, "/internal/tenants/t-1"))["held"] is None
+    assert "is held" not in str((await get(client, "/internal/doctor"))["waiting"])
+    reach = Reach(still.app.store, clock, "")
+    assert await reach.busy({"other": "t-1"}) != {"other": None}, "a plan sees no hold"
+    again = (await client.post("/internal/tenants/t-1/hold", json={"reason": "again"})).json()
+    assert again["changed"], "it was free"
+    [entry, *_] = (await get(client, "/internal/audit"))["entries"]
+    assert (entry["before"], entry["after"]) == ("free", "held")

@@ -121,7 +121,7 @@ async def _paused(store: Store, now: float, hide: Redactor) -> list[str]:
     """Queues that a person has paused, and that only a person sets going."""
     return [
         switching.told(one, now, hide.text(one.by.reason))
-        for one in await store.switches()
+        for one in await switching.standing(store, now)
         if one.switch is not Switch.DRAIN
     ]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
+from holdfast.app import switching
 from holdfast.app.alerting import AlertTelling, Change, Told
 from holdfast.app.outage_watch import OutageWatch
 from holdfast.domain.errors import HoldfastError, StoreError
@@ -160,7 +161,7 @@ class Monitor:
         return Snapshot(
             stats=stats,
             workers=tuple(workers),
-            thrown=tuple(await store.switches()),
+            thrown=tuple(await switching.standing(store, app.clock.now())),
             durable=store.durable,
             degraded=app.degraded,
             findings=self._findings,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,12 +13,13 @@ from holdfast.app.sight import WHOLE, Sight
 from holdfast.domain import names
 from holdfast.domain.redaction import Redactor
 from holdfast.domain.task import Task
-from holdfast.ports import Filter, TenantView, Thrown
+from holdfast.ports import Filter, Switch, TenantView, Thrown
 
 if TYPE_CHECKING:
     from holdfast.app.core import Holdfast
 
 LINE_SHOWN = 10
+HOLDS_SHOWN = 100  # in statistics; `holdfast tenants holds` has all
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +60,13 @@ def hold_shape(hold: Thrown, hide: Redactor, limited: bool = False) -> dict[str,
         "at": at(hold.at),
         "until": None if hold.until is None else at(hold.until),
     }
+
+
+def holds_shape(thrown: Iterable[Thrown], hide: Redactor) -> dict[str, Any]:
+    """Return how many tenants are held, and the first of the holds by the tenants' names."""
+    holds = sorted((one for one in thrown if one.switch is Switch.HOLD), key=lambda one: one.name)
+    shown = [hold_shape(one, hide) for one in holds[:HOLDS_SHOWN]]
+    return {"tenantsHeld": len(holds), "holds": shown}
 
 
 async def standings(app: Holdfast, tenants: Sequence[str], sight: Sight = WHOLE) -> list[Standing]:

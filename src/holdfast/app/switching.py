@@ -19,6 +19,11 @@ ON, OFF, WORKING, DRAINING = "on", "off", "working", "draining"  # as the audit 
 HELD, FREE = "held", "free"
 
 
+async def standing(store: Store, now: float) -> list[Thrown]:
+    """Return what is switched off now; a hold that is over may still be stored."""
+    return [one for one in await store.switches() if one.stands(now)]
+
+
 async def intake_is_paused(store: Store, queues: Collection[str]) -> str | None:
     """One of these queues whose intake is paused."""
     for thrown in await store.switches():
@@ -37,7 +42,7 @@ async def turn_queue(
     if queue == telling.QUEUE and switch is Switch.INTAKE and not on:
         raise InvalidInput(f"queue {queue!r} takes in what has happened: pause its claiming")
     command = f"{'resume' if on else 'pause'} {switch}"
-    was_on = not await _is_off(store, switch, queue)
+    was_on = not await _is_off(store, switch, queue, now)
     entry = _entry(f"queue:{queue}", command, by, now, ((OFF, ON)[was_on], (OFF, ON)[on]))
     return await store.throw(switch, queue, on=on, audit=entry)
 
@@ -69,7 +74,7 @@ async def turn_tenant(
     store: Store, tenant: str, *, held: bool, by: By, now: float, until: float | None = None
 ) -> bool:
     """Hold a tenant or release it; False: it was so already."""
-    was_held = await _is_off(store, Switch.HOLD, tenant)
+    was_held = await _is_off(store, Switch.HOLD, tenant, now)
     states = (FREE, HELD)[was_held], (FREE, HELD)[held]
     entry = _entry(f"tenant:{tenant}", "hold" if held else "release", by, now, states)
     return await store.throw(Switch.HOLD, tenant, on=not held, audit=entry, until=until)
@@ -106,13 +111,13 @@ async def drain_worker(
     known = await store.workers(live_within_seconds=live_within_seconds)
     if worker not in {one.beat.worker for one in known}:
         raise WorkerNotFound(worker)
-    before = DRAINING if await _is_off(store, Switch.DRAIN, worker) else WORKING
+    before = DRAINING if await _is_off(store, Switch.DRAIN, worker, now) else WORKING
     entry = _entry(f"worker:{worker}", "drain", by, now, (before, DRAINING))
     return await store.throw(Switch.DRAIN, worker, on=False, audit=entry)
 
 
-async def _is_off(store: Store, switch: Switch, name: str) -> bool:
-    return any((one.switch, one.name) == (switch, name) for one in await store.switches())
+async def _is_off(store: Store, switch: Switch, name: str, now: float) -> bool:
+    return any((one.switch, one.name) == (switch, name) for one in await standing(store, now))
 
 
 def _entry(about: str, command: str, by: By, now: float, states: tuple[str, str]) -> Audit:

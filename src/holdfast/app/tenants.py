@@ -81,9 +81,9 @@ class Tenants:
         return next((one for one in await self.holds() if one.name == tenant), None)
 
     async def holds(self) -> list[Thrown]:
-        """Return all holds, by the tenants' names."""
-        found = [one for one in await self._app.store.switches() if one.switch is Switch.HOLD]
-        return sorted(found, key=lambda one: one.name)
+        """Return all holds that are not over, by the tenants' names."""
+        found = await switching.standing(self._app.store, self._app.clock.now())
+        return sorted((one for one in found if one.switch is Switch.HOLD), key=lambda one: one.name)
 
     def _who(self, reason: str) -> By:
         return By(actor=self._by.actor, origin=self._by.origin, reason=reason)

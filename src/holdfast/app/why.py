@@ -84,7 +84,7 @@ class Explanation:
         tenant = self._task.tenant
         if tenant is None:
             return ""
-        for off in await self._store.switches():
+        for off in await switching.standing(self._store, self._now):
             if (off.switch, off.name) == (Switch.HOLD, tenant):
                 return f" But {self._held_by(off)}."
         return ""

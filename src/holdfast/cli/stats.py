@@ -7,30 +7,36 @@ from typing import Any
 import typer
 
 from holdfast.app.phrases import span
+from holdfast.app.standing import HOLDS_SHOWN, holds_shape
+from holdfast.cli import hiding
 from holdfast.cli import options as opt
 from holdfast.cli.doctor import NOT_DURABLE
 from holdfast.cli.session import Session, run
 from holdfast.cli.show import Row, hint, item, print_json, print_table, say, status_text
+from holdfast.domain.envelope import iso
 from holdfast.domain.state import Status
 from holdfast.domain.task import Place
-from holdfast.ports import Moves, Stats
+from holdfast.ports import Moves, Stats, Thrown
 
 WAITING = (Place.READY, Place.LINE, Place.LATER, Place.LEASED, Place.PARKED, Place.HELD)
 
 
 def stats(context: typer.Context, json: opt.Json = False) -> None:
-    """How many tasks are where, how they moved, what was refused.
+    """How many tasks are where, how they moved, what was refused, which tenants are held.
 
     JSON: durable, byStatus, byQueue (queue → place → count), transitions (each: from, to, count,
-    meanDwellSeconds), refused ("STATUS command" → count).
+    meanDwellSeconds), refused ("STATUS command" → count), tenantsHeld, holds (the first 100; each:
+    tenantId, actor, origin, reason, at, until).
     """
 
-    async def look(session: Session) -> tuple[Stats, bool]:
-        return await session.store.stats(), session.store.durable
+    async def look(session: Session) -> tuple[Stats, list[Thrown], bool]:
+        holds = await session.app.tenants.holds()
+        return await session.store.stats(), holds, session.store.durable
 
-    found, durable = run(context, look)
+    found, holds, durable = run(context, look)
     if json:
-        print_json({"durable": durable} | _shape(found))
+        shape = {"durable": durable} | _shape(found) | holds_shape(holds, hiding.current())
+        print_json(shape)
         return
     counted: list[Row] = [
         {"STATUS": status_text(status), "TASKS": str(found.by_status.get(status, 0))}
@@ -41,6 +47,9 @@ def stats(context: typer.Context, json: opt.Json = False) -> None:
         hint("no tasks")
     print_table(counted, keep=2)
     _print_part("queues", [_queue_row(name, found) for name in sorted(found.by_queue)])
+    _print_part("held tenants", [_hold_row(one) for one in holds[:HOLDS_SHOWN]])
+    if len(holds) > HOLDS_SHOWN:
+        hint(f"{len(holds)} tenants are held; all: `holdfast tenants holds`")
     _print_part("transitions", [_move_row(move) for move in found.transitions])
     _print_part("refused", [_refusal_row(*one) for one in sorted(found.refused.items())])
     if not durable:
@@ -58,6 +67,16 @@ def _print_part(name: str, rows: list[Row]) -> None:
 def _queue_row(name: str, found: Stats) -> Row:
     places = found.by_queue[name]
     return {"QUEUE": name} | {p.value.upper(): str(places.get(p, 0)) for p in WAITING}
+
+
+def _hold_row(hold: Thrown) -> Row:
+    return {
+        "TENANT": hold.name,
+        "UNTIL": "released" if hold.until is None else iso(hold.until),
+        "SINCE": iso(hold.at),
+        "BY": hold.by.actor,
+        "REASON": hiding.text(hold.by.reason) or "-",
+    }
 
 
 def _move_row(move: Moves) -> Row:

@@ -57,6 +57,7 @@ STORED: Mapping[str, Family] = {
     ),
     "holdfast_intake_paused": _family(GAUGE, "queue", "1: the queue takes no new tasks."),
     "holdfast_claiming_paused": _family(GAUGE, "queue", "1: the queue hands nothing out."),
+    "holdfast_tenants_held": _family(GAUGE, "", "Tenants of which nothing is handed out."),
     "holdfast_alerts": _family(GAUGE, "alert queue", "1: the alert stands."),
     "holdfast_stage_outages_total": _family(
         COUNTER, "type stage", "Calls of stages and undos that ended with an outage."

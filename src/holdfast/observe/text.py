@@ -160,6 +160,7 @@ def _queues(snapshot: Snapshot) -> Iterator[str]:
         paused = snapshot.named(switch)
         states = {queue: queue in paused for queue in queues}
         yield from family(f"holdfast_{switch.value}_paused", by_one(states))
+    yield from family("holdfast_tenants_held", [((), len(snapshot.named(Switch.HOLD)))])
 
 
 def _leases(stats: Stats) -> int:

@@ -24,4 +24,8 @@ class Thrown(msgspec.Struct, frozen=True, kw_only=True):
     name: str  # the queue's, the worker's or the tenant's
     by: By
     at: float
-    until: float | None = None  # of a hold: a worker releases it then
+    until: float | None = None  # of a hold: it is over then, and the next worker's look removes it
+
+    def stands(self, now: float) -> bool:
+        """Return whether it still forbids something: a hold ends by itself at its time."""
+        return self.until is None or self.until > now

@@ -275,9 +275,12 @@ class Store(Protocol):
         self, switch: Switch, name: str, *, on: bool, audit: Audit, until: float | None = None
     ) -> bool:
         """Throw a switch, or set it back (``on``: what it stands for goes on). False: it stood so
-        already; it is written down all the same. ``until`` is only kept, with a HOLD.
+        already; it is written down all the same.
 
         While a tenant's HOLD is off, ``claim`` passes its task over, wherever it would come from.
+        ``until`` ends a hold: from then on it forbids nothing, another may take its place, and to
+        set it back answers False. With ``on`` only the hold that ends then is set back, and if it
+        is another one nothing is done or written down.
 
         While the INTAKE of a queue is off, ``insert`` answers Shut, unless the key is known, and a
         trigger's ``apply`` NoRoom. While its CLAIMING is off, ``claim`` passes it by; switched on

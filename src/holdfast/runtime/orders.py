@@ -83,9 +83,9 @@ class Orders:
         return any((one.switch, one.name) == mine for one in thrown)
 
     async def _mind_holds(self, holds: Sequence[Thrown]) -> None:
-        """Know who is held, and release those whose time is up."""
+        """Know who is held, and remove the holds that are over, unless others took their place."""
         now = self._clock.now()
-        over = [one for one in holds if one.until is not None and one.until <= now]
+        over = [one for one in holds if not one.stands(now)]
         self._holds.replace(one.name for one in holds if one not in over)
         for one in over:
             entry = Audit(
@@ -97,7 +97,9 @@ class Orders:
                 after=FREE,
             )
             try:
-                await self._store.throw(Switch.HOLD, one.name, on=True, audit=entry)
+                await self._store.throw(
+                    Switch.HOLD, one.name, on=True, audit=entry, until=one.until
+                )
             except StoreError as error:
                 self._outages.note(error)
 

@@ -180,6 +180,7 @@ IN: dict[str, dict[str, Any]] = {
         "refused": {f"{Status.COMPLETED} {Command.CANCEL}": 1},
         "checkpoints": 1,
         "tenantLocks": 1,
+        "tenantsHeld": 1,
         "liveWorkers": 1,
     },
     "MoveView": {

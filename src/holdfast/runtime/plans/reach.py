@@ -68,7 +68,8 @@ class Reach:
         found = {i: closed[tenant] for i, tenant in tenants.items() if tenant in closed}
         busy: dict[str, Task | None] = {i: task for i, task in found.items() if task.id != i}
         off = await self._store.switches()
-        held = {one.name for one in off if one.switch is Switch.HOLD}
+        now = self._clock.now()
+        held = {one.name for one in off if one.switch is Switch.HOLD and one.stands(now)}
         return {i: None for i, tenant in tenants.items() if tenant in held} | busy
 
     async def send(self, plan: Plan, orders: Iterable[tuple[Task, Command]]) -> Reached:

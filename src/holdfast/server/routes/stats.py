@@ -9,11 +9,13 @@ from fastapi import Query
 from pydantic import Field
 
 from holdfast.app import shapes
+from holdfast.app.standing import holds_shape
 from holdfast.domain.envelope import ENVELOPE_STATUS
 from holdfast.domain.state import Status
 from holdfast.domain.task import Place
 from holdfast.ports import Filter
 from holdfast.server import schemas as sc
+from holdfast.server.routes.tenants import HoldView
 from holdfast.server.routing import Routes, needs
 from holdfast.server.service import ServiceOf
 from holdfast.server.tokens import Role
@@ -39,6 +41,8 @@ class StatsView(sc.Answer):
     refused: dict[str, int] = Field(description="STATUS and command → how often")
     checkpoints: int = Field(description="Of tasks that have not settled")
     tenant_locks: int
+    tenants_held: int
+    holds: list[HoldView] = Field(description="The first 100 of them, by the tenants' names")
     live_workers: int
     durable: bool
     degraded: bool
@@ -82,4 +86,5 @@ async def stats(query: Annotated[StatsQuery, Query()], service: ServiceOf) -> di
         "liveWorkers": len(found.live),
         "durable": found.durable,
         "degraded": found.degraded,
+        **holds_shape(found.thrown, hide),
     }

@@ -14,20 +14,22 @@ class Operating(Shelves):
         self, switch: Switch, name: str, *, on: bool, audit: Audit, until: float | None = None
     ) -> bool:
         with self._lock:
-            self._note(audit)
-            if self._is_off(switch, name) != on:
+            stored = self._thrown.get((switch, name))
+            if on and until is not None and (stored is None or stored.until != until):
                 return False
+            self._note(audit)
+            was_off = self._is_off(switch, name)
             if on:
                 self._set_back(switch, name)
-            else:
+            elif not was_off:
                 self._thrown[switch, name] = Thrown(
                     switch=switch, name=name, by=audit.by, at=audit.at, until=until
                 )
-            return True
+            return was_off is on
 
     def _set_back(self, switch: Switch, name: str) -> None:
-        del self._thrown[switch, name]
-        if switch in (Switch.CLAIMING, Switch.HOLD):
+        thrown = self._thrown.pop((switch, name), None)
+        if thrown is not None and switch in (Switch.CLAIMING, Switch.HOLD):
             self._signals.notify(Topic.READY)
 
     async def switches(self) -> Sequence[Thrown]:

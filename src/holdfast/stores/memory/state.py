@@ -236,7 +236,8 @@ class Shelves:
         return self._links[-1].anchor if self._links else self._base
 
     def _is_off(self, switch: Switch, name: str) -> bool:
-        return (switch, name) in self._thrown
+        thrown = self._thrown.get((switch, name))
+        return thrown is not None and thrown.stands(self._clock.now())
 
     def _forget_worker(self, worker: str) -> None:
         self._workers.pop(worker, None)

@@ -25,10 +25,12 @@ async def throw(
     field = f"{switch} {name}"
     thrown = Thrown(switch=switch, name=name, by=audit.by, at=audit.at, until=until)
     body = b"" if on else codec.encode(thrown)
+    only = b"" if until is None or not on else repr(until)  # the end of the one to be set back
+    entry = codec.encode(audit)
     # Not sent again by itself: it would be written down twice.
-    first = await parts.first.call(scripts.THROW, field, body, codec.encode(audit), again=False)
+    first = await parts.first.call(scripts.THROW, field, body, entry, only, again=False)
     others = [part for part in parts if part is not parts.first and switch is not Switch.DRAIN]
-    found = await everything(part.call(scripts.THROW, field, body, b"") for part in others)
+    found = await everything(part.call(scripts.THROW, field, body, b"", only) for part in others)
     return bool(first or any(found))
 
 

@@ -19,13 +19,17 @@ def throw(
     txn: Txn, switch: Switch, name: str, audit: Audit, until: float | None, *, on: bool
 ) -> bool:
     if switch is Switch.HOLD:
-        _hold(txn, name, audit, until, on=on)
-    elif on:
-        txn.run("switch_set_back", switch, name)
+        stored = _stored(txn, name)
+        if on and until is not None and (stored is None or stored.until != until):
+            return False
+        changed = _hold(txn, stored, name, audit, until, on=on)
     else:
-        by = codec.encode(audit.by).decode()
-        txn.run("switch_throw", switch, name, audit.at, by)
-    changed = txn.db.changes() > 0
+        if on:
+            txn.run("switch_set_back", switch, name)
+        else:
+            by = codec.encode(audit.by).decode()
+            txn.run("switch_throw", switch, name, audit.at, by)
+        changed = txn.db.changes() > 0
     txn.forget_switches()
     write_audit(txn, audit)
     if on and switch in (Switch.CLAIMING, Switch.HOLD):
@@ -33,13 +37,25 @@ def throw(
     return changed
 
 
-def _hold(txn: Txn, tenant: str, audit: Audit, until: float | None, *, on: bool) -> None:
-    """In `meta`, as `hold:tenant:T`: a process of an older release knows no such switch."""
-    if on:
+def _hold(
+    txn: Txn, stored: Thrown | None, tenant: str, audit: Audit, until: float | None, *, on: bool
+) -> bool:
+    """Hold a tenant or release it; False: it was so already.
+
+    The hold is in `meta`, as `hold:tenant:T`: a process of an older release knows no such switch.
+    """
+    was_held = stored is not None and stored.stands(txn.wall)
+    if on or not was_held:
         txn.run("hold_remove", f"{HOLD_PREFIX}{tenant}")
-        return
-    thrown = Thrown(switch=Switch.HOLD, name=tenant, by=audit.by, at=audit.at, until=until)
-    txn.run("hold_put", f"{HOLD_PREFIX}{tenant}", codec.encode(thrown).decode())
+    if not on and not was_held:
+        thrown = Thrown(switch=Switch.HOLD, name=tenant, by=audit.by, at=audit.at, until=until)
+        txn.run("hold_put", f"{HOLD_PREFIX}{tenant}", codec.encode(thrown).decode())
+    return was_held is on
+
+
+def _stored(txn: Txn, tenant: str) -> Thrown | None:
+    found = txn.row("hold_get", f"{HOLD_PREFIX}{tenant}")
+    return codec.or_none(codec.decode_thrown, found[0]) if found else None
 
 
 def switches(look: Look) -> list[Thrown]:

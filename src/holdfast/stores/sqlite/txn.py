@@ -310,8 +310,15 @@ class Txn:
             return NONE
         if self._held is None:
             rows = self.rows("holds_all")
-            self._held = frozenset(name.removeprefix(HOLD_PREFIX) for name, _ in rows)
+            self._held = frozenset(
+                name.removeprefix(HOLD_PREFIX) for name, body in rows if self._stands(body)
+            )
         return self._held
+
+    def _stands(self, hold: Any) -> bool:
+        """A hold that cannot be read has no end."""
+        thrown = codec.or_none(codec.decode_thrown, hold)
+        return thrown is None or thrown.stands(self.wall)
 
     def forget_switches(self) -> None:
         """They were changed: who asks again must see it."""

@@ -45,6 +45,20 @@ class SwitchHands:
         entry = self.audit(switch, name, on=True)
         return await self.store.throw(switch, name, on=True, audit=entry)
 
+    async def hold(self, tenant: str, *, seconds: float) -> float:
+        """Hold a tenant for so long; return when it ends."""
+        until = self.clock.now() + seconds
+        entry = self.audit(Switch.HOLD, tenant, on=False)
+        assert await self.store.throw(Switch.HOLD, tenant, on=False, audit=entry, until=until)
+        return until
+
+    async def release_over(self, tenant: str, until: float) -> bool:
+        """Release a tenant's hold if it is the one that ends then, as a worker does."""
+        before = {one.name for one in await self.all()}
+        entry = self.audit(Switch.HOLD, tenant, on=True)
+        await self.store.throw(Switch.HOLD, tenant, on=True, audit=entry, until=until)
+        return before != {one.name for one in await self.all()}
+
     async def thrown(self) -> list[tuple[Switch, str]]:
         found = await self.store.switches()
         return sorted((one.switch, one.name) for one in found)

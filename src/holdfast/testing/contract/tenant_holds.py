@@ -162,6 +162,58 @@ class TenantHolds(OperatingContract):
         (thrown,) = await switches.all()
         assert (thrown.name, thrown.until) == (T, until)
 
+    async def test_a_hold_that_is_over_keeps_nothing_back(
+        self, hands: Hands, switches: SwitchHands
+    ) -> None:
+        task = await hands.submit(tenant=T)
+        end = await switches.hold(T, seconds=60)
+        hands.clock.advance(59)
+        (thrown,) = await switches.all()
+        assert thrown.stands(hands.clock.now())
+        hands.clock.advance(1)
+        (thrown,) = await switches.all()
+        assert not thrown.stands(hands.clock.now())
+        assert await hands.claim_ids() == [task.id]
+        assert await switches.release_over(T, end)
+        assert await switches.all() == []
+
+    async def test_what_a_claim_met_in_a_hold_comes_with_the_release_after_its_end(
+        self, hands: Hands, switches: SwitchHands
+    ) -> None:
+        task = await hands.submit(tenant=T)
+        end = await switches.hold(T, seconds=60)
+        assert await hands.claim_ids() == []
+        hands.clock.advance(61)
+        assert await switches.release_over(T, end)
+        assert await hands.claim_ids("w-2") == [task.id]
+        assert await hands.store.doctor(fix=False, limit=10) == []
+
+    async def test_a_hold_that_is_over_is_held_anew(
+        self, hands: Hands, switches: SwitchHands
+    ) -> None:
+        task = await hands.submit(tenant=T)
+        end = await switches.hold(T, seconds=60)
+        hands.clock.advance(61)
+        assert await switches.off(HOLD, T), "it was not held any more"
+        (thrown,) = await switches.all()
+        assert (thrown.until, thrown.at) == (None, hands.clock.now())
+        assert not await switches.release_over(T, end), "another hold than the one that was seen"
+        assert len(await switches.all()) == 1
+        assert await hands.claim_ids() == []
+        assert await switches.on(HOLD, T)
+        assert await hands.claim_ids("w-2") == [task.id]
+
+    async def test_who_releases_a_hold_that_is_over_is_told_that_none_was_there(
+        self, hands: Hands, switches: SwitchHands
+    ) -> None:
+        task = await hands.submit(tenant=T)
+        await switches.hold(T, seconds=60)
+        assert await hands.claim_ids() == []
+        hands.clock.advance(60)
+        assert not await switches.on(HOLD, T)
+        assert await switches.all() == []
+        assert await hands.claim_ids("w-2") == [task.id]
+
     @pytest.mark.parametrize("name", ["t/1:a@b", "天"])
     async def test_a_tenant_of_any_name_can_be_held(
         self, hands: Hands, switches: SwitchHands, name: str

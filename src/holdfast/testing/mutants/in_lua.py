@@ -350,8 +350,20 @@ LUA_MUTANTS = [
         (
             "hold-not-seen",
             "a task of a held tenant is handed out",
-            "return some_thrown and r.tenantId",
-            "return false and r.tenantId",
+            "local hold = some_thrown and r.tenantId",
+            "local hold = false and r.tenantId",
+        ),
+        (
+            "hold-outlives-its-end",
+            "a task of a tenant whose hold is over is not handed out",
+            "return hold and (end_of(hold) or wall + 1) > wall",
+            "return hold",
+        ),
+        (
+            "new-hold-taken-for-the-old",
+            "a hold that took the place of one that is over is set back with it",
+            "if only ~= '' and ends ~= tonumber(only) then return 0 end",
+            "",
         ),
         (
             "hold-not-let-go",
@@ -362,8 +374,8 @@ LUA_MUTANTS = [
         (
             "throw-written-over",
             "who has thrown a switch first is forgotten",
-            "'HSETNX', K.switches",
-            "'HSET', K.switches",
+            "if not stood then call('HSET', K.switches, switch, thrown) end",
+            "call('HSET', K.switches, switch, thrown)",
         ),
         (
             "throw-not-written-down",
@@ -374,7 +386,7 @@ LUA_MUTANTS = [
         (
             "throw-not-told",
             "nobody hears that a queue is on again",
-            "if changed == 1 and thrown == '' then",
+            "if stored and thrown == '' then",
             "if false then",
         ),
         (

@@ -227,7 +227,7 @@ def hands_out_of_held_tenants(_: Real, store: MemoryStore, tenant: str | None) -
 @mutant(MemoryStore, "_set_back", in_contract=True)
 def switched_on_in_silence(_: Real, store: MemoryStore, switch: Switch, name: str) -> None:
     """Nobody who waits is told that a queue hands out again."""
-    del store._thrown[switch, name]
+    store._thrown.pop((switch, name), None)
 
 
 @mutant(Shelves, "_forget_worker", in_contract=True)

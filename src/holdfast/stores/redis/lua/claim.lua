@@ -86,8 +86,9 @@ end
 local some_thrown = call('HLEN', K.switches) > 0
 
 local function is_held(r)
-  return some_thrown and r.tenantId
+  local hold = some_thrown and r.tenantId
     and call('HGET', K.switches, 'hold:tenant ' .. r.tenantId)
+  return hold and (end_of(hold) or wall + 1) > wall
 end
 
 -- As it was born: its payload has all that its first holder must know, and the record is not read.

@@ -51,6 +51,12 @@ local function iso(seconds)
   return isos[seconds]
 end
 
+-- When a switch that was thrown is over; nil: when somebody sets it back.
+local function end_of(thrown)
+  local read, found = pcall(cjson.decode, thrown)
+  return read and type(found) == 'table' and tonumber(found['until']) or nil
+end
+
 -- With the memory full, a script may write if its first write takes none. What finishes or keeps
 -- work must get through, or nothing would ever be freed; submits must not.
 local function get_through() call('DEL', K.meta .. ':none') end

@@ -1,7 +1,8 @@
 -- throw: ARGV 2 the switch and the name, 3 what is kept of it (empty: it is set back), 4 the entry to
--- write down (empty: another partition does). Answers 1 if it stood otherwise.
+-- write down (empty: another partition does), 5 the end that it must have to be set back (empty:
+-- any). Answers 1 if it stood otherwise; one that is over stood for nothing.
 
-local switch, thrown, entry = ARGV[2], ARGV[3], ARGV[4]
+local switch, thrown, entry, only = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local changed
 
 -- The task that a claim has met while its tenant was held is in no queue: it comes first now.
@@ -15,14 +16,20 @@ end
 
 call('HLEN', K.switches)  -- of another type, they raise before anything is written
 call('LINDEX', K.audit, 0)
+local stored = call('HGET', K.switches, switch)
+local ends = stored and end_of(stored) or nil
+if only ~= '' and ends ~= tonumber(only) then return 0 end
 get_through()  -- to shut a queue is what helps a server that is full
+local stood = stored and not (ends and ends <= wall)
 if thrown == '' then
-  changed = call('HDEL', K.switches, switch)
+  call('HDEL', K.switches, switch)
+  changed = stood and 1 or 0
+  let_go(string.match(switch, '^hold:tenant (.+)$'))
 else
-  changed = call('HSETNX', K.switches, switch, thrown)
+  if not stood then call('HSET', K.switches, switch, thrown) end
+  changed = stood and 0 or 1
 end
-if thrown == '' then let_go(string.match(switch, '^hold:tenant (.+)$')) end
 if entry ~= '' then call('RPUSH', K.audit, entry) end
-if changed == 1 and thrown == '' then rings.ready = true end
+if stored and thrown == '' then rings.ready = true end
 finish()
 return changed

@@ -61,6 +61,9 @@ SELECT name, value FROM meta WHERE name >= 'hold:tenant:' AND name < 'hold:tenan
 -- name: hold_put
 INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING;
 
+-- name: hold_get
+SELECT value FROM meta WHERE name = ?;
+
 -- name: hold_remove
 DELETE FROM meta WHERE name = ?;
 
