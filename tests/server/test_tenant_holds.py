@@ -75,10 +75,12 @@ async def test_a_tenant_with_a_slash_can_be_held(idle: Served) -> None:
     assert wrong.status_code == 422
 
 
-async def test_stats_and_metrics_have_the_tenants_that_are_held(idle: Served) -> None:
-    client = idle.client()
+async def test_stats_and_metrics_have_the_tenants_that_are_held(still: Served) -> None:
+    client, clock = still.client(), still.app.clock
+    assert isinstance(clock, ManualClock)
+    await still.service.monitor.snapshot()
     await client.post("/internal/tenants/t-1/hold", json={"reason": "moving", "seconds": 3600})
-    idle.service.monitor._seen = None  # one look serves all for two seconds
+    clock.advance(3)  # one look serves all for two seconds
     told = await get(client, "/internal/tasks/stats")
     assert told["tenantsHeld"] == 1
     assert told["holds"] == (await get(client, "/internal/holds"))["holds"]

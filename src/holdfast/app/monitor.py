@@ -90,13 +90,14 @@ class Monitor:
         """At most two seconds old; those who ask meanwhile wait for one look together."""
         if self._seen is not None and self._clock.steady() - self._seen_at < FRESH_SECONDS:
             return self._seen
-        if self._look is None:
+        if self._look is None or self._look.done():
             self._look = asyncio.create_task(self._take())
             self._look.add_done_callback(self._looked)
         return await asyncio.shield(self._look)  # one who gives up takes it from no other
 
     def _looked(self, look: asyncio.Task[Snapshot]) -> None:
-        self._look = None
+        if self._look is look:
+            self._look = None
         if look.cancelled() or look.exception() is not None:
             return
         self._seen, self._seen_at = look.result(), self._clock.steady()
