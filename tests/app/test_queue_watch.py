@@ -42,6 +42,18 @@ async def test_it_is_said_once_for_each_queue(
     assert said(caplog) == [NOBODY.format("mial", "none")]
 
 
+async def test_it_is_said_of_many_tasks_submitted_at_once(
+    app: Holdfast, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    declared = app.registry.find("mail.send")
+    assert declared is not None
+    async with app:
+        await app.submit_many(declared, ["ann", "bob"])
+        await app.submit_many(declared, ["eve"], queue="fast")
+    assert said(caplog) == [NOBODY.format(queue, "none") for queue in ("mial", "fast")]
+
+
 async def test_the_queues_that_are_served_are_named(
     app: Holdfast, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import Context, Handle, Holdfast, Retry, Status
+from holdfast import Context, Handle, Holdfast, PlanStatus, Retry, Status
 from holdfast.app.declare import Workflow
 from holdfast.domain import decide
 from holdfast.domain.task import Kind, StageRecord, Task
@@ -107,6 +107,23 @@ async def test_a_half_done_task_goes_on_and_back_by_what_ran(deploys: Deploys, n
     await deploys.handle(half_done).rollback()
     assert await deploys.drain(half_done) is Status.ROLLED_BACK
     assert deploys.did == [f"-{name}" for name in reversed(names[:3])]
+
+
+async def test_a_plan_whose_tasks_waited_over_a_deploy_is_rolled_back_by_what_ran(
+    deploys: Deploys,
+) -> None:
+    flow = await deploys.deploy("abc")
+    assert deploys.engine is not None
+    await deploys.engine.app.plan("up", [flow.on(None, tenant="t-001")])
+    await deploys.deploy("axbc")
+    await deploys.engine.advance("1m")
+    plan = deploys.engine.app.plan.get("up")
+    assert (await plan.info()).status is PlanStatus.COMPLETED
+    deploys.did.clear()
+    await plan.rollback()
+    await deploys.engine.advance("1m")
+    assert (await plan.info()).status is PlanStatus.ROLLED_BACK
+    assert deploys.did == ["-c", "-b", "-x", "-a"]
 
 
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)

@@ -85,6 +85,17 @@ class Remembering(Contract):
         assert (again.status, again.ran_by) == (Status.COMPLETED, "w-2")
         assert (await hands.detail(again)).events[: len(events)] == events
 
+    async def test_a_checkpoint_has_the_duration_of_its_stage_as_soon_as_it_is_written(
+        self, hands: Hands
+    ) -> None:
+        task = await hands.start("w-1", stages=("one", "two", "three"))
+        for names in (("one",), ("one", "two")):
+            task = await hands.finish_stage(task)
+            body = (await hands.detail(task)).checkpoint
+            assert body is not None
+            written = msgspec.json.decode(body)
+            assert written["stageDurations"] == dict.fromkeys(names, 1500)
+
     async def test_the_checkpoint_is_written_as_the_document_shows_it(self, hands: Hands) -> None:
         task = await hands.finish_stage(await hands.start("w-1", stages=("one", "two", "three")))
         task = await hands.finish_stage(task)
