@@ -24,11 +24,11 @@ from holdfast.cli.plan_create import halt_rule
 from holdfast.cli.plan_view import percent
 from holdfast.cli.session import Session
 from holdfast.domain.errors import InvalidInput
-from holdfast.domain.plan import FailureCount, FailureRate, Plan, PlanStatus
+from holdfast.domain.plan import FailureCount, FailureRate, MemberState, Plan, PlanStatus
 from holdfast.domain.state import Status
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.hands import beat
-from tests.cli.world import BROKEN, FINE, LONG_WINDED, World
+from tests.cli.world import BROKEN, FINE, LONG_WINDED, App, World
 
 TENANTS = [f"t-{number}" for number in range(10)]
 AT_A_TERMINAL = """  # whoever runs the tests in the background ignores Ctrl-C
@@ -187,6 +187,29 @@ def test_what_the_state_forbids_is_refused_and_audited(world: World) -> None:
     assert f"rollback is not legal in {PlanStatus.READY}" in result.stderr
     [entry] = world.json("audit")["entries"]
     assert (entry["taskId"], entry["refused"]) == ("plan:up-7", "illegal-transition")
+
+
+def test_a_running_plan_is_rolled_back_with_one_command(world: World) -> None:
+    """One that waits for a tenant which a person holds."""
+    world.plan("up-7", {"t-1": FINE, "t-2": FINE})
+    world.cli("tenants", "hold", "t-2")
+
+    async def work_until_half_done() -> None:
+        app = App(world.url).app
+
+        async def half_done(_: str) -> bool | None:
+            info = await app.plan.get("up-7").info()
+            return info.count(MemberState.COMPLETED) == 1 or None
+
+        async with asyncio.timeout(60), app.running():
+            await app.waiters.plan_rested("up-7", half_done)
+
+    asyncio.run(work_until_half_done())
+    assert world.json("plans", "show", "up-7")["status"] == PlanStatus.RUNNING
+    rolling = world.json("plans", "rollback", "up-7", "--reason", "7 is broken")
+    assert rolling["status"] == PlanStatus.ROLLING_BACK
+    world.work_until_plan_rests("up-7")
+    assert world.json("plans", "show", "up-7")["status"] == PlanStatus.ROLLED_BACK
 
 
 def test_a_halted_plan_is_rolled_back_by_wave(world: World) -> None:

@@ -1,10 +1,13 @@
 """Plans over HTTP: made once, looked at, asked, and nobody else's."""
 
+import asyncio
 from typing import Any
 
 import httpx
 import pytest
 
+from holdfast.domain.plan import MemberState, PlanStatus
+from holdfast.ports import Filter
 from tests.server.conftest import Served
 
 
@@ -98,6 +101,26 @@ async def test_a_plan_can_be_paused_resumed_and_cancelled_and_no_more(idle: Serv
         ("resume", True),
         ("cancel", True),
     ]
+
+
+async def test_a_running_plan_is_rolled_back_with_one_command(served: Served) -> None:
+    """One that waits for a tenant which a person holds."""
+    await served.app.tenants.hold("t-3")
+    client, handle = served.client(), served.app.plan.get("p-1")
+    await make(client)
+
+    async def half_done(_: str) -> bool | None:
+        return (await handle.info()).count(MemberState.COMPLETED) == 2 or None
+
+    async with asyncio.timeout(60):
+        await served.app.waiters.plan_rested("p-1", half_done)
+    assert (await client.get("/api/plans/p-1")).json()["status"] == "RUNNING"
+    asked = await client.post("/api/plans/p-1/rollback", json={"reason": "7 is broken"})
+    assert asked.status_code == 200, asked.text
+    assert (await handle.rested(timeout=60)).status is PlanStatus.ROLLED_BACK
+    found = await served.app.store.find(Filter(plan="p-1"), limit=10)
+    states = {task.tenant: task.status for task in found.tasks}
+    assert states == {"t-1": "ROLLED_BACK", "t-2": "ROLLED_BACK", "t-3": "CANCELLED"}
 
 
 async def test_a_list_of_plans_has_pages_and_filters(idle: Served) -> None:
