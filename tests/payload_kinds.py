@@ -2,6 +2,7 @@
 
 import enum
 import uuid
+from collections import deque
 from dataclasses import InitVar, dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -177,6 +178,15 @@ class Page(BaseModel, Generic[T]):
     items: list[T]
 
 
+class Tags(BaseModel):
+    names: dict[str, str]
+
+
+@dataclass
+class Labels:
+    names: dict[str, str]
+
+
 class Names(RootModel[list[str]]):
     pass
 
@@ -343,6 +353,9 @@ SAME: list[tuple[Any, Any]] = [
     (Free, Free({"a": [1, 2.5, None, "x"]})),
     (Free2, Free2(anything={"a": [1, 2.5, None, "x", -0.0]})),
     (list[Any], [1, {"a": None}]),
+    (dict[str, str], {"\ufffd": "\ufffd"}),
+    (Tags, Tags(names={"\ufffd": "a"})),
+    (deque[int], deque([1, 2])),
 ]
 
 CHANGED: list[tuple[Any, Any, str]] = [
@@ -382,4 +395,10 @@ CHANGED: list[tuple[Any, Any, str]] = [
     (bytes | str, "a", "payload"),
     (datetime, NAIVE.replace(fold=1), "payload"),
     (set[Charge | int] | tuple[int, ...], (1, 2), "payload"),
+    (dict[str, str], {"\ud800": "a"}, "payload"),
+    (list[dict[str, int]], [{"a": 1, "\udfff": 2}], "payload.0"),
+    (dict[str, dict[str, str]], {"a": {"\ud83d": "b"}}, "payload.a"),
+    (Tags, Tags(names={"\ud800": "a"}), "payload.names"),
+    (Labels, Labels({"\ud800": "a"}), "payload.names"),
+    (deque[int], deque([1, 2], maxlen=2), "payload"),
 ]

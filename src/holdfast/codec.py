@@ -41,6 +41,7 @@ T = TypeVar("T")
 DEPTH_LIMIT = 64
 MESSAGE_LIMIT_CHARS = 2_000  # of an error of the type's own code
 _INT_LIMIT = 2**63
+_REPLACEMENT = "\ufffd".encode()  # what pydantic writes for a lone surrogate in a key
 _SAID_BY_PYDANTIC = frozenset(get_args(ErrorType)) - {"value_error", "assertion_error"}
 
 
@@ -203,7 +204,8 @@ class Codec(Generic[T]):
 
     def _compare(self, valid: Any, body: bytes, what: str, *, trust: Trust) -> None:
         copy = self._read(body)
-        if trust is Trust.NOTHING or (trust is Trust.FIELDS and type(valid) is dict):
+        is_trusted = trust is Trust.NOTHING or (trust is Trust.FIELDS and type(valid) is dict)
+        if is_trusted and _REPLACEMENT not in body:
             return
         if (found := self._comparison.difference(valid, copy)) is not None:
             kind = NotJson if found.not_json else InvalidPayload

@@ -86,6 +86,8 @@ class Comparison:
         for index, (item, again) in enumerate(zip(value, copy, strict=False)):
             if (found := self.difference(item, again, depth + 1)) is not None:
                 return found.below(index)
+        if isinstance(value, deque) and value.maxlen != copy.maxlen:
+            return Difference((), "the maxlen of a deque is not stored")
         return _of_lengths(value, copy)
 
     def _of_sets(self, value: Any, copy: Any, depth: int) -> Difference | None:
