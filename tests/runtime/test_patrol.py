@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast import BackupRefused, Context, Holdfast
+from holdfast.runtime.patrol import EVERY_SECONDS, PAGE
 from holdfast.testing.servers import RedisServer
 from tests.runtime.scheduling import START, Say, World, every_minute
 from tests.sqlite_files import PATIENCE_SECONDS
@@ -106,3 +107,21 @@ async def test_a_cron_and_what_was_put_off_come_back_with_the_clock(
     await world.clock.elapse("10m")
     assert await world.minutes("five") != []
     assert await world.minutes("then") == [pytest.approx(400 / 60)]
+
+
+async def test_many_triggers_that_were_sent_away_come_back_page_by_page(
+    world: World, apped: tuple[Holdfast, Say]
+) -> None:
+    """Nothing is due, so that only the walk itself keeps the scheduler from a long rest."""
+    app, say = apped
+    with app.on(world.memory, clock=world.clock, chance=world.chance):
+        for number in range(3 * PAGE):
+            await app.schedule.every("1h", say, "x", name=f"n-{number:03d}")
+        ahead = world.clock.now() + 86_400
+        for trigger in (await world.memory.triggers.find_all_pending(limit=1_000)).triggers:
+            sent = replace(trigger, fire_time=ahead, trigger_at=ahead)
+            await world.memory.triggers.save(sent)
+    world.process(app)
+    await world.clock.elapse(2 * EVERY_SECONDS, turns=100 * PAGE)
+    found = (await world.memory.triggers.find_all_pending(limit=1_000)).triggers
+    assert [t.id for t in found if t.fire_time is None or t.fire_time >= ahead] == []

@@ -34,6 +34,13 @@ class Patrol:
         self._next_at = float("-inf")  # by the steady clock
         self._right: dict[str, float | None] = {}  # by id, the fire time that the store calls right
 
+    @property
+    def rest_seconds(self) -> float:
+        """How long the next page may wait; between two walks there is no haste."""
+        if self._cursor is None:
+            return float("inf")
+        return max(0.0, self._next_at - self._clock.steady())
+
     async def step(self) -> None:
         """Look at the next page, if it is time."""
         if self._clock.steady() < self._next_at:

@@ -109,6 +109,7 @@ class Scheduler:
             if self._leaves_some:
                 await self._let_others_look()
             else:
+                rest_seconds = min(rest_seconds, self._patrol.rest_seconds)
                 await self._store.wait(Topic.DUE, ticket, timeout=rest_seconds)
 
     async def stop(self) -> None:
