@@ -37,6 +37,20 @@ def test_a_preview_says_what_it_would_touch(world: World) -> None:
     assert world.json("bulk", "list") == {"bulks": [], "cursor": None}
 
 
+def test_which_tasks_would_start_over_is_told_beforehand(world: World) -> None:
+    old = world.failed(tenant="t-1")
+    world.outlive_checkpoints()
+    world.failed(tenant="t-2")
+    filtered = ("--type", "tenant.upgrade")
+    words = f"1 task would start over, with new effect keys: {old}"
+    assert words in world.cli("bulk", "preview", "retry", *filtered, columns=500).stderr
+    begun = world.cli("bulk", "start", "retry", *filtered, columns=500)
+    assert begun.stderr.startswith(f"warning: {words}")
+    told = world.json("bulk", "preview", "retry", *filtered)
+    assert (told["startsOver"], told["startingOver"]) == (1, [old])
+    assert "start over" not in world.cli("bulk", "preview", "discard", *filtered).output
+
+
 def test_it_is_started_carried_out_by_a_worker_and_shown(world: World) -> None:
     ids = world.failed_mails(3)
     other = world.failed(BROKEN)

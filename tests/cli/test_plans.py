@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -187,6 +188,17 @@ def test_what_the_state_forbids_is_refused_and_audited(world: World) -> None:
     assert f"rollback is not legal in {PlanStatus.READY}" in result.stderr
     [entry] = world.json("audit")["entries"]
     assert (entry["taskId"], entry["refused"]) == ("plan:up-7", "illegal-transition")
+
+
+def test_which_tasks_of_a_plan_would_start_over_is_told_before_it_is_retried(
+    world: World,
+) -> None:
+    halted(world)
+    world.outlive_checkpoints()
+    told = world.cli("plans", "retry", "up-7", columns=500)
+    assert told.exit_code == Exit.OK
+    words = r"warning: 1 task would start over, with new effect keys: \S+\n"
+    assert re.match(words, told.stderr), told.stderr
 
 
 def test_a_running_plan_is_rolled_back_with_one_command(world: World) -> None:

@@ -1,11 +1,15 @@
 """Plans over HTTP: made once, looked at, asked, and nobody else's."""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
+from holdfast import Context, Permanent
+from holdfast.domain import checkpoint
 from holdfast.domain.plan import MemberState, PlanStatus
 from holdfast.ports import Filter
 from tests.server.conftest import Served
@@ -121,6 +125,38 @@ async def test_a_running_plan_is_rolled_back_with_one_command(served: Served) ->
     found = await served.app.store.find(Filter(plan="p-1"), limit=10)
     states = {task.tenant: task.status for task in found.tasks}
     assert states == {"t-1": "ROLLED_BACK", "t-2": "ROLLED_BACK", "t-3": "CANCELLED"}
+
+
+async def test_which_tasks_would_start_over_is_told_beforehand(served: Served) -> None:
+    """By the plan, by the dry run of a bulk action and by the task itself."""
+    flow = served.app.workflow("half", payload=str, on_invalid="restart", checkpoint_max_age="7d")
+
+    @flow.stage
+    async def first(ctx: Context, word: str) -> None: ...
+
+    @flow.stage
+    async def second(ctx: Context, word: str) -> None:
+        raise Permanent("no")
+
+    client = served.client()
+    await make(client, type="half", payload="x", tenants=["t-1"])
+    await served.app.plan.get("p-1").rested(timeout=60)
+    [task] = (await served.app.store.find(Filter(plan="p-1"), limit=10)).tasks
+
+    async def told() -> list[Any]:
+        retry = {"command": "retry", "filter": {"type": "half"}, "dryRun": True}
+        bulk = (await client.post("/internal/bulk", json=retry)).json()
+        shown = (await client.get("/api/plans/p-1")).json()["startingOver"]
+        one = (await client.get(f"/api/tasks/{task.id}")).json()["startsOver"]
+        return [shown, bulk["startsOver"], bulk["startingOver"], one]
+
+    assert await told() == [[], 0, [], False]
+    bodies = served.app._unwrapped()._bodies[task.id]  # type: ignore[attr-defined]
+    found = checkpoint.decode(bodies.checkpoint)
+    bodies.checkpoint = checkpoint.encode(
+        replace(found, timestamp=datetime(2001, 1, 1, tzinfo=UTC))
+    )
+    assert await told() == [[task.id], 1, [task.id], True]
 
 
 async def test_a_list_of_plans_has_pages_and_filters(idle: Served) -> None:
