@@ -61,7 +61,9 @@ async def returns(ctx: Context) -> int:
 @app.task("async.awaits")
 async def awaits(ctx: Context) -> int:
     code = fork(ctx)
-    await asyncio.sleep(0.01)
+    woken = asyncio.Event()
+    asyncio.get_running_loop().call_soon(woken.set)
+    await woken.wait()
     return code
 
 

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Filter, Handle, Holdfast, Permanent, Status
+from holdfast.app import starting_over
+from holdfast.app.bulk_shapes import preview_shape
 from holdfast.app.shapes import detail_shape
 from holdfast.domain.redaction import Redactor
 from holdfast.testing import Engine
@@ -53,6 +55,7 @@ async def test_a_preview_names_those_that_would_start_over(bench: Bench) -> None
     for command in ("resume", "retry"):
         found = await bench.app.bulk.preview(command, Filter(), everything=True)
         assert (found.matching, found.starts_over, found.starting_over) == (3, 1, (old.id,))
+        assert (found.checkpoints_judged, found.checkpoints_to_judge) == (3, 3)
     scratch = await bench.app.bulk.preview(
         "retry", Filter(), everything=True, from_checkpoint=False
     )
@@ -100,3 +103,21 @@ async def test_a_preview_judges_by_the_stages_of_the_present_code(bench: Bench) 
     declared.stages[0].name, declared.stage_names = "anew", ("anew", "second")
     found = await bench.app.bulk.preview("retry", Filter(), everything=True)
     assert found.starting_over == (renamed.id,)
+
+
+async def test_who_was_not_looked_at_is_said_to_be_so(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starting_over, "LOOKED_AT", 2)
+    flow = bench.flows["restart"]
+    plan = await bench.app.plan("p-1", [flow.on(None, tenant=f"t-{n}") for n in range(3)])
+    await bench.engine.advance("8d")
+    ahead = await plan.forecast()
+    assert (len(ahead.ids), ahead.judged, ahead.total) == (2, 2, 3)
+    assert ahead.says == "only the first 2 of 3 tasks were looked at"
+    found = await bench.app.bulk.preview("retry", Filter(), everything=True)
+    assert (found.starts_over, found.checkpoints_judged, found.checkpoints_to_judge) == (2, 2, 3)
+    told = preview_shape(found)
+    assert (told["checkpointsJudged"], told["checkpointsToJudge"]) == (2, 3)
+    monkeypatch.setattr(starting_over, "LOOKED_AT", 3)
+    assert (await plan.forecast()).says == ""

@@ -1,8 +1,9 @@
 import pytest
 
+from holdfast.app import starting_over
 from holdfast.cli.exits import Exit
 from holdfast.domain.state import Status
-from tests.cli.world import FINE, LONG_WINDED, STUCK, World
+from tests.cli.world import BROKEN, FINE, LONG_WINDED, STUCK, World
 
 
 def test_only_suspended_tasks_are_listed(world: World) -> None:
@@ -205,3 +206,22 @@ def test_one_is_amended_and_goes_on(world: World) -> None:
     assert (shown["status"], shown["payload"]) == (Status.COMPLETED, FINE)
     assert shown["data"] == {"taken": 2}
     assert world.cli("suspended", "amend", task_id, "--payload", "1").exit_code == Exit.REFUSED
+
+
+def test_it_is_said_when_not_all_that_may_start_over_were_looked_at(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.plan("p-1", {f"t-{n}": BROKEN for n in range(3)})
+    world.work_until_plan_rests("p-1")
+    world.outlive_checkpoints()
+    everything = ("bulk", "preview", "retry", "--type", "tenant.upgrade")
+    told = " ".join(world.cli(*everything).output.split())
+    assert "3 tasks would start over" in told
+    assert "were looked at" not in told
+    monkeypatch.setattr(starting_over, "LOOKED_AT", 2)
+    told = " ".join(world.cli(*everything).output.split())
+    assert "2 tasks would start over" in told
+    assert "only the first 2 of 3 tasks were looked at" in told
+    retried = " ".join(world.cli("plans", "retry", "p-1").output.split())
+    assert "2 tasks would start over" in retried
+    assert "only the first 2 of 3 tasks were looked at" in retried

@@ -251,7 +251,7 @@ async def test_suspended(scene: Scene) -> None:
 STARTS_OVER = "older than checkpoint_max_age (7d); set going, it starts over from its first"
 
 
-async def test_suspended_past_the_time_to_live_of_its_checkpoint_it_would_start_over(
+async def test_suspended_past_the_age_limit_of_its_checkpoint_it_would_start_over(
     scene: Scene,
 ) -> None:
     task_id = await scene.submit()
@@ -262,7 +262,7 @@ async def test_suspended_past_the_time_to_live_of_its_checkpoint_it_would_start_
     assert STARTS_OVER in await scene.why(task_id)
 
 
-async def test_paused_past_the_time_to_live_of_its_checkpoint_it_would_start_over(
+async def test_paused_past_the_age_limit_of_its_checkpoint_it_would_start_over(
     scene: Scene,
 ) -> None:
     task_id = await scene.submit()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from holdfast.app.blocking import Blocking, BlockingHandle
 from holdfast.app.plan_handle import EVENTS, PlanHandle, PlanInfo
 from holdfast.app.plans import Planned, Plans, PlanTerms, Preview
+from holdfast.app.starting_over import Forecast
 
 if TYPE_CHECKING:
     from holdfast.domain.plan import PlanStatus
@@ -77,6 +78,9 @@ class BlockingPlanHandle:
 
     def starting_over(self) -> list[str]:
         return self._face.call(self._handle.starting_over())
+
+    def forecast(self) -> Forecast:
+        return self._face.call(self._handle.forecast())
 
     def rollback(
         self, reason: str = "", *, wave: int | None = None, force: bool = False

@@ -18,7 +18,7 @@ from holdfast.app.bulk_order import (
     info_of,
 )
 from holdfast.app.handle import info_of as task_info_of
-from holdfast.app.starting_over import goes_on, starting_over
+from holdfast.app.starting_over import Forecast, forecast, goes_on
 from holdfast.domain import bulk, names
 from holdfast.domain.bulk import BulkCommand, Canary
 from holdfast.domain.durations import seconds
@@ -73,24 +73,27 @@ class Bulks:
                 return True
             return False
 
-        over = await self._starting_over(asked, tasks, from_checkpoint=from_checkpoint)
+        ahead = await self._forecast(asked, tasks, from_checkpoint=from_checkpoint)
         return BulkPreview(
             matching=matching,
             more=more,
             sample=tuple(task_info_of(task, None) for task in tasks[:SAMPLE]),
             refused_now=sum(map(is_refused, tasks)),
-            starts_over=len(over),
-            starting_over=tuple(over[:SAMPLE]),
+            starts_over=len(ahead.ids),
+            starting_over=ahead.ids[:SAMPLE],
+            checkpoints_judged=ahead.judged,
+            checkpoints_to_judge=ahead.total,
         )
 
-    async def _starting_over(
+    async def _forecast(
         self, command: BulkCommand, tasks: list[Task], *, from_checkpoint: bool
-    ) -> list[str]:
+    ) -> Forecast:
         if command not in ONWARD:
-            return []
+            return Forecast()
         if command is BulkCommand.RETRY and not from_checkpoint:
-            return [task.id for task in tasks if goes_on(task)]
-        return await starting_over(
+            ids = tuple(task.id for task in tasks if goes_on(task))
+            return Forecast(ids=ids, judged=len(ids), total=len(ids))
+        return await forecast(
             self._app.store, tasks, now=self._app.clock.now(), find=self._app.registry.find
         )
 

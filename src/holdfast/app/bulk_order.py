@@ -54,6 +54,8 @@ class BulkPreview(msgspec.Struct, frozen=True, kw_only=True):
     refused_now: int  # of those looked at: they could not take the command now
     starts_over: int = 0  # of those looked at: from their first stage, with new effect keys
     starting_over: tuple[str, ...] = ()  # the first of them
+    checkpoints_judged: int = 0  # so many were looked at to tell who starts over
+    checkpoints_to_judge: int = 0  # of so many tasks that would go on from one
 
 
 class BulkInfo(msgspec.Struct, frozen=True, kw_only=True):

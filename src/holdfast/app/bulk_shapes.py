@@ -70,6 +70,8 @@ def preview_shape(preview: BulkPreview) -> dict[str, Any]:
         "refusedNow": preview.refused_now,
         "startsOver": preview.starts_over,
         "startingOver": list(preview.starting_over),
+        "checkpointsJudged": preview.checkpoints_judged,
+        "checkpointsToJudge": preview.checkpoints_to_judge,
         "sample": [_sample_shape(one) for one in preview.sample],
     }
 

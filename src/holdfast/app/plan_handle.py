@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.app.plan_control import PlanControl
-from holdfast.app.starting_over import starting_over_in_plan
+from holdfast.app.starting_over import Forecast, forecast_of_plan
 from holdfast.codec import UntypedCodec
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import PlanNotFound, ResultTimeout
@@ -95,8 +95,13 @@ class PlanHandle:
         return (await self._control.retry(self.id, reason=reason)).status
 
     async def starting_over(self) -> list[str]:
-        """The failed tasks that a retry would start over, for their checkpoint is no good."""
-        return await starting_over(self._app, await self._plan())
+        """The failed tasks that a retry would start over, for their checkpoint is no good. The
+        first 1 000 that failed are looked at: `forecast` says of how many."""
+        return list((await self.forecast()).ids)
+
+    async def forecast(self) -> Forecast:
+        """Which failed tasks a retry would start over, how many were looked at, and of how many."""
+        return await forecast(self._app, await self._plan())
 
     async def rollback(
         self, reason: str = "", *, wave: int | None = None, force: bool = False
@@ -130,12 +135,11 @@ class PlanHandle:
         return plan
 
 
-async def starting_over(app: Holdfast, plan: Plan) -> list[str]:
+async def forecast(app: Holdfast, plan: Plan) -> Forecast:
+    """Return which failed tasks of a plan would start over; only failed ones are looked at."""
     if not plan.count(MemberState.FAILED):
-        return []
-    return await starting_over_in_plan(
-        app.store, plan.id, now=app.clock.now(), find=app.registry.find
-    )
+        return Forecast()
+    return await forecast_of_plan(app.store, plan.id, now=app.clock.now(), find=app.registry.find)
 
 
 def info(plan: Plan, *, now: float) -> PlanInfo:

@@ -94,11 +94,33 @@ async def look_ahead(
     return outlook(task, found, now=now, declared=find(task.type))
 
 
-async def starting_over(
+class Forecast(msgspec.Struct, frozen=True, kw_only=True):
+    """Which of many tasks would start over: the checkpoints of the first of them were judged."""
+
+    ids: tuple[str, ...] = ()  # of those that would
+    judged: int = 0  # tasks whose checkpoint was looked at
+    total: int = 0  # tasks that would go on from one
+
+    @property
+    def says(self) -> str:
+        """Return how far it was looked, if not at all of them."""
+        if self.judged >= self.total:
+            return ""
+        return f"only the first {self.judged} of {self.total} tasks were looked at"
+
+
+async def forecast(
     store: Store, tasks: Iterable[Task], *, now: float, find: Find = _not_known
+) -> Forecast:
+    """Return which tasks would start over, judged by the first ``LOOKED_AT`` that go on."""
+    going = [task for task in tasks if goes_on(task)]
+    over = await _starting_over(store, going[:LOOKED_AT], now=now, find=find)
+    return Forecast(ids=tuple(over), judged=min(len(going), LOOKED_AT), total=len(going))
+
+
+async def _starting_over(
+    store: Store, asked: Sequence[Task], *, now: float, find: Find
 ) -> list[str]:
-    """Return the ids of those that would start over, of the first ``LOOKED_AT`` that go on."""
-    asked = [task for task in tasks if goes_on(task)][:LOOKED_AT]
     found: list[str] = []
     for start in range(0, len(asked), AT_ONCE):
         page = asked[start : start + AT_ONCE]
@@ -118,21 +140,22 @@ async def looks_ahead(store: Store, ids: Sequence[str], *, now: float) -> list[O
     return found
 
 
-async def starting_over_in_plan(
+async def forecast_of_plan(
     store: Store, plan_id: str, *, now: float, find: Find = _not_known
-) -> list[str]:
-    """Return the ids of the failed tasks of a plan that would start over if it were retried."""
+) -> Forecast:
+    """Return which failed tasks of a plan would start over if it were retried, judged by the first
+    ``LOOKED_AT`` that failed."""
     members = await store.plans.members(plan_id)
     tasks = await store.plans.tasks(plan_id)
     if tasks is None:
-        return []
+        return Forecast()
     failed = sorted(index for index, one in members.items() if one.state is MemberState.FAILED)
-    found: list[str] = []
-    for start in range(0, min(len(failed), LOOKED_AT), AT_ONCE):
-        ids = [tasks.ids[index] for index in failed[start : start + AT_ONCE]]
-        loaded = [task for task in await store.load(ids) if task is not None]
-        found += await starting_over(store, loaded, now=now, find=find)
-    return found
+    judged, found = [tasks.ids[index] for index in failed[:LOOKED_AT]], list[str]()
+    for start in range(0, len(judged), AT_ONCE):
+        ids = judged[start : start + AT_ONCE]
+        loaded = [task for task in await store.load(ids) if task is not None and goes_on(task)]
+        found += await _starting_over(store, loaded, now=now, find=find)
+    return Forecast(ids=tuple(found), judged=len(judged), total=len(failed))
 
 
 async def check_checkpoint(store: Store, task: Task) -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from rich.text import Text
 
-from holdfast.app.phrases import acts
-from holdfast.app.starting_over import Outlook, looks_ahead
+from holdfast.app.phrases import acts, count
+from holdfast.app.starting_over import Forecast, Outlook, looks_ahead
 from holdfast.cli.exits import Exit, complain, exit_code
 from holdfast.cli.session import Session
 from holdfast.cli.shapes import asked_shape
@@ -65,6 +65,15 @@ def warn_of(ahead: Sequence[Outlook]) -> None:
     if len(ahead) > NAMED:
         over = sum(one.starts_over for one in ahead)
         warn(f"so for {len(ahead)} tasks in all, of which {over} start over")
+
+
+def warn_of_starting_over(ahead: Forecast, number: int) -> None:
+    """Say how many tasks would start over, which, and if not all of them were looked at."""
+    if number:
+        named = ", ".join(ahead.ids[:NAMED]) + (", …" if number > len(ahead.ids[:NAMED]) else "")
+        warn(f"{count(number, 'task')} would start over, with new effect keys: {named}")
+    if ahead.says:
+        warn(f"who would start over is not known of all: {ahead.says}")
 
 
 async def _one(task_id: str, ask: Callable[[str], Awaitable[Task]]) -> Task | Refused:

@@ -11,7 +11,9 @@ from holdfast.app.bulk import BulkPage, Bulks
 from holdfast.app.bulk_acting import ONWARD
 from holdfast.app.bulk_order import BulkInfo, BulkPreview
 from holdfast.app.phrases import count, span
+from holdfast.app.starting_over import Forecast
 from holdfast.cli import options as opt
+from holdfast.cli.acting import warn_of_starting_over
 from holdfast.cli.alive import nobody
 from holdfast.cli.bulk_view import (
     BULK_KEYS,
@@ -25,7 +27,7 @@ from holdfast.cli.bulk_view import (
 )
 from holdfast.cli.bulk_watch import WATCH_HELP, watch
 from holdfast.cli.session import Session, person, run
-from holdfast.cli.show import Row, hint, print_json, print_table, say, status_text, warn
+from holdfast.cli.show import Row, hint, print_json, print_table, say, status_text
 from holdfast.domain.bulk import BulkCommand, Canary
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import InvalidInput
@@ -250,8 +252,7 @@ def _preview(
     say(f"{command} would touch {least}{count(found.matching, 'task')}")
     if found.refused_now:
         say(f"{found.refused_now} of them could not take it now and would be refused")
-    if found.starts_over:
-        warn(over_words(found))
+    _warn_of(found)
     rows: list[Row] = [
         {
             "ID": one.id,
@@ -285,15 +286,17 @@ async def _say_beforehand(
         everything=everything,
         from_checkpoint=not from_scratch,
     )
-    if found.starts_over:
-        warn(over_words(found))
+    _warn_of(found)
 
 
-def over_words(found: BulkPreview) -> str:
-    named = ", ".join(found.starting_over)
-    more = ", …" if found.starts_over > len(found.starting_over) else ""
-    return (
-        f"{count(found.starts_over, 'task')} would start over, with new effect keys: {named}{more}"
+def _warn_of(found: BulkPreview) -> None:
+    warn_of_starting_over(
+        Forecast(
+            ids=found.starting_over,
+            judged=found.checkpoints_judged,
+            total=found.checkpoints_to_judge,
+        ),
+        found.starts_over,
     )
 
 

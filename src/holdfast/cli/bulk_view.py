@@ -24,6 +24,7 @@ BULK_KEYS = (
 )
 PREVIEW_KEYS = (
     "matching, more, refusedNow, startsOver, startingOver (ids), "
+    "checkpointsJudged, checkpointsToJudge, "
     "sample (each: taskId, type, tenantId, status, stage, updatedAt)"
 )
 preview_shape = shapes.preview_shape

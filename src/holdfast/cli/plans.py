@@ -8,19 +8,20 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from holdfast.app.phrases import count, span
+from holdfast.app.phrases import span
 from holdfast.app.plan_control import PlanControl
 from holdfast.app.plan_handle import info
-from holdfast.app.starting_over import starting_over_in_plan
+from holdfast.app.starting_over import forecast_of_plan
 from holdfast.cli import hiding
 from holdfast.cli import options as opt
+from holdfast.cli.acting import warn_of_starting_over
 from holdfast.cli.alive import undriven
 from holdfast.cli.plan_create import CREATE_HELP, create
 from holdfast.cli.plan_shapes import ASKED_KEYS, PLAN_KEYS, asked_shape, plan_shape, shown_shape
 from holdfast.cli.plan_view import FailedTask, Shown, percent, print_plan, status_text
 from holdfast.cli.plan_watch import WATCH_HELP, watch
 from holdfast.cli.session import Session, run
-from holdfast.cli.show import Row, hint, print_json, print_table, say, warn
+from holdfast.cli.show import Row, hint, print_json, print_table, say
 from holdfast.domain import names
 from holdfast.domain.errors import PlanNotFound
 from holdfast.domain.plan import MemberState, Plan, PlanStatus
@@ -33,7 +34,6 @@ FAILED_READ = 1000
 PAGE = 200  # tasks in one look
 EVENTS_PAGE = 1000
 EVENTS_READ = 100_000
-NAMED = 10  # of those that start over
 
 plans = typer.Typer(help="Work over many tenants: list, look, watch, ask, create.")
 
@@ -252,7 +252,5 @@ plans.command(epilog=CREATE_HELP)(create)
 
 async def _say_beforehand(session: Session, plan_id: str) -> None:
     """Which of its failed tasks start over when they are tried again."""
-    over = await starting_over_in_plan(session.store, plan_id, now=session.now)
-    if over:
-        named = ", ".join(over[:NAMED]) + (", …" if len(over) > NAMED else "")
-        warn(f"{count(len(over), 'task')} would start over, with new effect keys: {named}")
+    ahead = await forecast_of_plan(session.store, plan_id, now=session.now)
+    warn_of_starting_over(ahead, len(ahead.ids))

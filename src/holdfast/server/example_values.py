@@ -158,7 +158,7 @@ IN: dict[str, dict[str, Any]] = {
         "payload": {"type": "object", "properties": {"version": {"type": "integer"}}},
     },
     "PlanView": _PLAN,
-    "PlanDetail": _PLAN | {"startingOver": []},
+    "PlanDetail": _PLAN | {"startingOver": [], "checkpointsJudged": 0, "checkpointsToJudge": 0},
     "PreviewView": {
         "total": 4,
         "waves": [
@@ -216,6 +216,8 @@ IN: dict[str, dict[str, Any]] = {
         "refusedNow": 1,
         "startsOver": 0,
         "startingOver": [],
+        "checkpointsJudged": 250,
+        "checkpointsToJudge": 250,
     },
     "WorkerView": {"host": "host-1", "live": True, "seenSecondsAgo": 1.5, "slots": 128},
     "PoolView": {"wanted": 1, "limit": 32},

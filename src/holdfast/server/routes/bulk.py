@@ -132,6 +132,8 @@ class BulkPreviewView(sc.Answer):
     refused_now: int = Field(description="Of those looked at: they could not take the command")
     starts_over: int = Field(description="Of those looked at: from their first stage on")
     starting_over: list[str] = Field(description="Ids of the first of them")
+    checkpoints_judged: int = Field(description="So many were looked at to tell who starts over")
+    checkpoints_to_judge: int = Field(description="Tasks that would go on from a checkpoint")
     sample: list[SampleView]
 
 

@@ -14,7 +14,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import Field, StringConstraints
 
 from holdfast.app import plan_shapes as shapes
-from holdfast.app.plan_handle import info, starting_over
+from holdfast.app.plan_handle import forecast, info
 from holdfast.app.plans import Planned, PlanTerms
 from holdfast.app.sight import Sight
 from holdfast.domain.errors import InvalidPlan, PlanNotFound, StoreError
@@ -274,6 +274,8 @@ class PlanDetail(PlanView):
     starting_over: list[str] = Field(
         description="Failed tasks that start at their first stage, with new keys, when retried"
     )
+    checkpoints_judged: int = Field(description="So many were looked at to tell who starts over")
+    checkpoints_to_judge: int = Field(description="Tasks that failed")
 
 
 @router.get("/api/plans/{plan_id}", response_model=PlanDetail, **needs(Role.VIEWER, 404))
@@ -281,11 +283,15 @@ async def show_plan(plan_id: PlanInPath, service: ServiceOf, caller: CallerOf) -
     """How far each wave has got, and on which terms it runs."""
     plan = await visible_plan(service, caller, plan_id)
     told = info(plan, now=service.app.clock.now())
-    over = await starting_over(service.app, plan)
+    ahead = await forecast(service.app, plan)
     return msgspec.to_builtins(
         shapes.plan_shape(told, service.app.redactor)
         | shapes.terms_shape(plan)
-        | {"startingOver": over}
+        | {
+            "startingOver": ahead.ids,
+            "checkpointsJudged": ahead.judged,
+            "checkpointsToJudge": ahead.total,
+        }
     )
 
 
