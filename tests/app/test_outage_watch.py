@@ -6,6 +6,7 @@ from holdfast.app.timeline import timeline
 from holdfast.app.why import explain
 from holdfast.observe.metrics import Metrics
 from holdfast.observe.snapshot import Alert
+from holdfast.settings import load
 from holdfast.testing import Engine
 from holdfast.testing.plugin import MakeEngine
 from tests.runtime.helpers import detail_of
@@ -115,12 +116,7 @@ async def test_why_and_the_timeline_tell_an_outage_apart(
     detail = await detail_of(engine, handle)
 
     async def said() -> str:
-        return await explain(
-            engine.store,
-            handle.id,
-            lease_seconds=30,
-            now=engine.clock.now(),
-        )
+        return await explain(engine.store, handle.id, load(), now=engine.clock.now())
 
     told = await said()
     assert f"no failure of the task: {detail.task.outages} outages in a row, the first 10s" in told

@@ -14,8 +14,7 @@ from holdfast.domain.rollout import Seen
 from holdfast.domain.state import Status
 from holdfast.domain.task import Failure, Kind, Task
 from holdfast.domain.transition import Applied, Transition
-from holdfast.ports import Beat, Renewal
-from holdfast.stores.sqlite import SqliteStore
+from holdfast.ports import Beat, Renewal, Store
 from holdfast.testing.clock import ManualClock
 
 LEASE_SECONDS = 30.0
@@ -24,7 +23,7 @@ LEASE_SECONDS = 30.0
 class Scene:
     """A store whose every move the test makes itself."""
 
-    def __init__(self, store: SqliteStore, clock: ManualClock) -> None:
+    def __init__(self, store: Store, clock: ManualClock) -> None:
         self.clock = clock
         self.store = store
         self._requests = count()

@@ -13,6 +13,7 @@ from holdfast.domain.retry import Retry
 from holdfast.domain.state import Status
 from holdfast.domain.task import Failure, Kind, Progress
 from holdfast.ports import Kept, Renewal
+from holdfast.settings import load
 from tests.cli.scene import LEASE_SECONDS, Scene
 from tests.cli.world import World
 
@@ -128,6 +129,7 @@ async def test_a_lease_whose_end_the_store_does_not_know(scene: Scene) -> None:
         scene.store,
         replace(detail, task=task, progress=progress),
         lease_seconds=LEASE_SECONDS,
+        crash_limit=3,
         now=scene.clock.now(),
     ).tell()
     assert "the store does not know until when its lease holds" in answer
@@ -373,7 +375,7 @@ async def test_the_answer_is_the_same_for_a_lease_of_another_length(scene: Scene
     task_id = await scene.submit()
     await scene.beat("w-1")
     scene.clock.advance("5m")
-    answer = await explain(scene.store, task_id, lease_seconds=600, now=scene.clock.now())
+    answer = await explain(scene.store, task_id, load(lease=600), now=scene.clock.now())
     assert "w-1 (last seen 5m ago) can run it" in answer
 
 

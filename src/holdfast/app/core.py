@@ -445,13 +445,8 @@ class Holdfast:
 
     async def why(self, task_id: str, *, sight: Sight = WHOLE) -> str:
         """Say why a task does not move, as far as a reader may see it."""
-        return await explain(
-            self.store,
-            task_id,
-            sight=sight,
-            lease_seconds=self.settings.lease,
-            now=self.clock.now(),
-        )
+        now = self.clock.now()
+        return await explain(self.store, task_id, self.settings, now=now, sight=sight)
 
     async def backup(self, target: str | os.PathLike[str]) -> Copy:
         """Copy an SQLite store into a new file, as it is now, while everything goes on."""

@@ -10,6 +10,7 @@ from holdfast.app import switching
 from holdfast.app.phrases import acts, ago, count, some, span
 from holdfast.app.sight import WHOLE, Sight
 from holdfast.app.starting_over import look_ahead
+from holdfast.app.why_crashes import told_of_crashes
 from holdfast.app.why_plan import awaited, is_driven
 from holdfast.domain import events as ev
 from holdfast.domain import telling
@@ -19,17 +20,13 @@ from holdfast.domain.plan import Plan
 from holdfast.domain.state import Status
 from holdfast.domain.task import By, Kind, Place
 from holdfast.ports import LIVE_LEASES, Detail, Store, Switch, Thrown, WorkerInfo
+from holdfast.settings import Settings
 
 LINE_LOOKED_AT = 1000
 
 
 async def explain(
-    store: Store,
-    task_id: str,
-    *,
-    lease_seconds: float,
-    now: float,
-    sight: Sight = WHOLE,
+    store: Store, task_id: str, settings: Settings, *, now: float, sight: Sight = WHOLE
 ) -> str:
     detail = await store.detail(task_id)
     if detail is None:
@@ -37,7 +34,8 @@ async def explain(
     return await Explanation(
         store,
         detail,
-        lease_seconds=lease_seconds,
+        lease_seconds=settings.lease,
+        crash_limit=settings.crash_limit,
         now=now,
         sight=sight,
     ).tell()
@@ -57,6 +55,7 @@ class Explanation:
         detail: Detail,
         *,
         lease_seconds: float,
+        crash_limit: int,
         now: float,
         sight: Sight = WHOLE,
     ) -> None:
@@ -65,7 +64,9 @@ class Explanation:
         self._detail = detail = sight.detail(detail)
         self._task = detail.task
         self._lease_seconds = lease_seconds
+        self._crash_limit = crash_limit
         self._now = now
+        self._switches: Sequence[Thrown] = ()
 
     async def tell(self) -> str:
         telling: dict[Place, Callable[[], Awaitable[str]]] = {
@@ -77,17 +78,24 @@ class Explanation:
             Place.PARKED: self._parked,
             Place.SETTLED: self._settled,
         }
-        told = await telling[self._task.place]()
-        return told if self._task.settled else f"{told}{await self._tenant_hold()}"
+        self._switches = await switching.standing(self._store, self._now)
+        return await telling[self._task.place]()
 
-    async def _tenant_hold(self) -> str:
+    @property
+    def _hold(self) -> str:
+        """Who holds the tenant of the task, as the reader may know it; empty: nobody does."""
         tenant = self._task.tenant
-        if tenant is None:
-            return ""
-        for off in await switching.standing(self._store, self._now):
-            if (off.switch, off.name) == (Switch.HOLD, tenant):
-                return f" But {self._held_by(off)}."
+        for off in self._switches:
+            if tenant is not None and (off.switch, off.name) == (Switch.HOLD, tenant):
+                return self._held_by(off)
         return ""
+
+    def _after_release(self) -> str:
+        return (
+            f" It does not run before its tenant is released: {hold}."
+            if (hold := self._hold)
+            else ""
+        )
 
     def _held_by(self, hold: Thrown) -> str:
         if self._sight.limited:
@@ -99,7 +107,7 @@ class Explanation:
     async def _held(self) -> str:
         task, accepted = self._task, f"It was accepted {self._since()}"
         if task.plan is None:
-            return f"{accepted} and is held back: it waits to be released."
+            return f"{accepted} and is held back: it waits to be released.{self._after_release()}"
         [plan] = await self._store.plans.find([task.plan])
         if plan is None:
             return (
@@ -108,7 +116,8 @@ class Explanation:
             )
         plan = replace(plan, reason=None) if self._sight.limited else plan
         awaits = await awaited(self._store, task, plan, self._now)
-        return f"{accepted} and waits for plan {plan.id}, {awaits}{await self._undriven(plan)}"
+        driver = await self._undriven(plan)
+        return f"{accepted} and waits for plan {plan.id}, {awaits}{driver}{self._after_release()}"
 
     async def _undriven(self, plan: Plan) -> str:
         workers = await self._workers() if is_driven(plan) else ()
@@ -119,32 +128,52 @@ class Explanation:
     async def _ready(self) -> str:
         task = self._task
         here = f"It is ready in queue {task.queue!r} since {span(self._dwelt)}"
-        for off in await self._store.switches():
-            if (off.switch, off.name) == (Switch.CLAIMING, task.queue):
-                return f"{here}, but {self._switched_off(off)}."
+        crashes = told_of_crashes(task, self._crash_limit)
         workers = await self._workers()
+        obstacle = self._obstacle(workers)
+        if self._hold:
+            more = f" Once released, it still waits: {obstacle}" if obstacle else ""
+            return f"{here}, but {self._hold}.{more}{crashes}"
+        if obstacle:
+            return f"{here}, but {obstacle}{crashes}"
+        return f"{here}; {self._takers(workers)}{crashes}"
+
+    def _obstacle(self, workers: Sequence[WorkerInfo]) -> str:
+        """Why no worker can take it, and what to do; empty: some can."""
+        task = self._task
+        for off in self._switches:
+            if (off.switch, off.name) == (Switch.CLAIMING, task.queue):
+                return f"{self._switched_off(off)}."
         live = [worker for worker in workers if worker.live]
-        serving = [worker for worker in live if task.queue in worker.beat.queues]
-        knowing = [worker for worker in serving if task.type in worker.beat.types]
-        free = [worker for worker in knowing if worker.beat.running < worker.beat.slots]
         if not live:
-            return f"{here}, but {_nobody(workers)} Start one: `holdfast worker APP`."
+            return f"{_nobody(workers)} Start one: `holdfast worker APP`."
+        serving = [worker for worker in live if task.queue in worker.beat.queues]
         if not serving:
             known = some([seen(w, f"queues {', '.join(w.beat.queues)}") for w in live])
             return (
-                f"{here}, but no live worker serves that queue. Alive: {known}. "
+                f"no live worker serves that queue. Alive: {known}. "
                 f"Start one with `--queues {task.queue}`."
             )
-        if not knowing:
-            return f"{here}, but {self._unknown_type(serving)}"
+        if not any(task.type in worker.beat.types for worker in serving):
+            return self._unknown_type(serving)
+        return ""
+
+    def _takers(self, workers: Sequence[WorkerInfo]) -> str:
+        task = self._task
+        knowing = [
+            worker
+            for worker in workers
+            if worker.live and task.queue in worker.beat.queues and task.type in worker.beat.types
+        ]
+        free = [worker for worker in knowing if worker.beat.running < worker.beat.slots]
         if not free:
             busy = some([seen(w, f"{w.beat.running}/{w.beat.slots}") for w in knowing])
             return (
-                f"{here}; all slots of the workers that could run it are busy: {busy}. "
+                f"all slots of the workers that could run it are busy: {busy}. "
                 "It runs when one is free; more workers or slots make it sooner."
             )
         names = some([seen(worker) for worker in free])
-        return f"{here}; {names} can run it and will take it with one of the next claims."
+        return f"{names} can run it and will take it with one of the next claims."
 
     def _switched_off(self, off: Thrown) -> str:
         if self._sight.limited:
@@ -167,7 +196,7 @@ class Explanation:
         if active is None or active.task.id == task.id:
             return (
                 f"It is in the line of tenant {task.tenant}, and nobody is before it: the line "
-                "should have moved. `holdfast doctor --fix` mends that."
+                f"should have moved. `holdfast doctor --fix` mends that.{self._after_release()}"
             )
         line = list(await self._store.line(task.tenant or "", limit=LINE_LOOKED_AT))
         number = line.index(task.id) + 1 if task.id in line else f"over {len(line)}"
@@ -175,6 +204,7 @@ class Explanation:
             self._store,
             active,
             lease_seconds=self._lease_seconds,
+            crash_limit=self._crash_limit,
             now=self._now,
             sight=self._sight,
         ).tell()
@@ -191,9 +221,10 @@ class Explanation:
         wait = due - now
         when = f"is due in {span(wait)} ({iso(due)})" if wait > 0 else f"was due {ago(-wait)}"
         late = ""
-        if wait <= 0:
+        if wait <= 0 and not self._hold:
             late = await self._mover("moves it within a second", "puts it back in its queue")
-        return f"It {when}{late}: {self._what_comes()}"
+        crashes = told_of_crashes(self._task, self._crash_limit)
+        return f"It {when}{late}: {self._what_comes()}{crashes}{self._after_release()}"
 
     def _what_comes(self) -> str:
         task = self._task
@@ -214,10 +245,7 @@ class Explanation:
             return f"then a worker {self._undoes()}, attempt {task.attempt}.{error}"
         # Only of a stage that has failed does the record know how often it may.
         tried = f"{task.failures + 1} of {task.retry_max}" if task.failures else f"{task.attempt}"
-        return (
-            f"then stage {task.at_stage!r} runs, attempt {tried}.{error}"
-            f" `holdfast tasks retry {task.id}` does not wait."
-        )
+        return f"then stage {task.at_stage!r} runs, attempt {tried}.{error}{self._at_once()}"
 
     def _waits_out(self, since: float) -> str:
         task = self._task
@@ -227,7 +255,11 @@ class Explanation:
             f"then {what} again. It waits for the end of an outage, which is no failure of the "
             f"task: {count(task.outages, 'outage')} in a row, the first {self._back(since)}."
         )
-        return told if back else f"{told} `holdfast tasks retry {task.id}` does not wait."
+        return told if back else f"{told}{self._at_once()}"
+
+    def _at_once(self) -> str:
+        """How not to wait for the time; a tenant that is held waits all the same."""
+        return "" if self._hold else f" `holdfast tasks retry {self._task.id}` does not wait."
 
     def _snoozed(self) -> ev.TaskSnoozed | None:
         last = self._detail.events[-1] if self._detail.events else None
@@ -252,12 +284,19 @@ class Explanation:
             )
             return (
                 f"Worker {lease.owner} {doing}, but has not renewed its lease: it lapsed "
-                f"{ago(-left)}{late}."
+                f"{ago(-left)}{late}.{self._after_release()}"
             )
         return (
             f"Worker {lease.owner} {doing}, since {self._started()}; its lease holds for "
             f"{span(left)} more and is renewed while it lives.{self._progress()}{self._requests()}"
+            f"{told_of_crashes(self._task, self._crash_limit)}{self._given_back()}"
         )
+
+    def _given_back(self) -> str:
+        if not self._hold:
+            return ""
+        part = "undo" if self._task.status is Status.ROLLING_BACK else "stage"
+        return f" After this {part} it is given back, unless it ends with it: {self._hold}."
 
     def _runs(self) -> str:
         task = self._task
@@ -300,13 +339,17 @@ class Explanation:
             return (
                 f"It is {task.status} since {span(self._dwelt)}{by}.{line} "
                 f"`holdfast {whole or f'tasks resume {task.id}` sets it'} going.{over}"
+                f"{self._after_release()}"
             )
         failure = task.failure
         told = f"{failure.summary} (at stage {failure.stage!r})" if failure else "no error is kept"
         if failure is not None and failure.kind is Kind.OUTAGE:
             told = f"an outage did not end, first met {self._back(task.outage_since)}: {told}"
         since = f"{task.status} since {span(self._dwelt)}"
-        return f"It is {since} and waits for a person: {told}.{line} {self._ways_out()}{over}"
+        return (
+            f"It is {since} and waits for a person: {told}.{line} {self._ways_out()}{over}"
+            f"{self._after_release()}"
+        )
 
     def _ways_out(self) -> str:
         task = self._task
