@@ -134,3 +134,23 @@ async def test_an_outage_hides_an_order_only_while_it_lasts(
     await engine.clock.elapse(LATER)
     await within_bounds(owner.told.wait())
     assert store.looks == 3
+
+
+async def test_what_is_handed_out_after_a_release_is_not_given_back_by_an_older_look(
+    app: Holdfast, engine: Engine
+) -> None:
+    """The worker has seen the hold, and looks again only in a while."""
+
+    @app.task("quick")
+    async def quick(ctx: Context) -> str:
+        return "done"
+
+    await engine.start()
+    await app.tenants.hold("t-1")
+    await engine.clock.elapse(LATER)
+    handle = await quick.submit(tenant="t-1")
+    await app.tenants.release("t-1")
+    assert await handle.result() == "done"
+    detail = await engine.store.detail(handle.id)
+    assert detail is not None
+    assert [type(event).__name__ for event in detail.events].count("TaskStarted") == 1
