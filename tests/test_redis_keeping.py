@@ -126,6 +126,25 @@ async def test_what_the_stages_kept_outlives_the_checkpoints_time_to_live(bench:
     assert (await bench.hands.detail(task)).data == b'{"order":"o-1"}'
 
 
+async def test_nothing_of_an_unsettled_task_has_a_time_to_live(bench: Bench) -> None:
+    """Also when it was settled before; only the checkpoint of a settled task goes by itself."""
+    hands = bench.hands
+    half = {"tenant": "a", "key": "k-1"}
+    suspended = await hands.suspend(await hands.finish_stage(await hands.start(**half)))
+    waits = await hands.fail(await hands.finish_stage(await hands.start(key="k-2")))
+    again = await hands.suspend(await hands.finish_stage(await hands.start(key="k-3")))
+    again = await hands.ask(Command.DISCARD, again)
+    for name in ("ckpt", "ckpt:meta", "task"):
+        assert bench.ask("PTTL", f"{name}:{again.id}") > 0
+    await hands.ask(Command.ROLLBACK, again)
+    for task in (suspended, waits, again):
+        names = [name for name in bench.names() if task.id in name]
+        assert {f"task:{task.id}", f"ckpt:{task.id}", f"ckpt:meta:{task.id}"} <= set(names)
+        assert {name: bench.ask("PTTL", name) for name in names} == dict.fromkeys(names, -1)
+    keys = [name for name in bench.names() if name.startswith("key:")]
+    assert [bench.ask("PTTL", name) for name in keys] == [-1] * 3
+
+
 async def test_a_rollback_before_the_clean_up_finds_it_too(bench: Bench) -> None:
     task = await discarded(bench)
     await bench.hands.ask(Command.ROLLBACK, task)
