@@ -34,7 +34,7 @@ from typing import TypeVar
 from holdfast.app import Holdfast
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import InvalidInput
-from holdfast.domain.plan import Plan, PlanStatus
+from holdfast.domain.plan import Plan
 from holdfast.domain.rollout import DRIVEN, soaks_seconds
 from holdfast.domain.state import Status
 from holdfast.domain.task import Place
@@ -58,7 +58,6 @@ PATIENCE_SECONDS = 2.0  # with who waits while nothing goes on
 BUSY_SECONDS = 60.0  # with who waits while something does
 SWEEP = 500
 BUSY = (Place.READY, Place.LEASED)
-MOVED = (*DRIVEN, PlanStatus.HALTED, PlanStatus.PAUSED)  # plans that may have a driver
 MOVING = (Status.PENDING, Status.RUNNING, Status.ROLLING_BACK)
 
 
