@@ -1,10 +1,12 @@
 """Errors are one line with a code, and the exit code says which kind."""
 
+import asyncio
 import os
 import subprocess
 import sys
 
 import pytest
+from typer.core import TyperGroup
 
 from holdfast import __version__
 from holdfast.cli import exits
@@ -34,6 +36,23 @@ from tests.cli.world import World
 )
 def test_each_kind_of_error_has_its_exit_code(error: HoldfastError, code: Exit) -> None:
     assert exit_code(error) is code
+
+
+@pytest.mark.parametrize("error", [RuntimeError("odd"), asyncio.CancelledError()])
+def test_whatever_a_command_raises_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException
+) -> None:
+    """A stage that cancels all tasks of its loop ends its worker, too."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(TyperGroup, "main", fail)
+    assert exits.Root(name="holdfast").main(["stats"], standalone_mode=False) is Exit.FAILED
+    told = capsys.readouterr().err
+    assert told.startswith(f"error: {type(error).__name__}")
+    assert told.endswith("(HOLDFAST_DEBUG=1 shows where) [internal]\n")
+    assert told.count("\n") == 1
 
 
 def test_the_help_names_every_exit_code(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import sys
@@ -119,14 +120,14 @@ class Root(TyperGroup):
                 **extra,
             )
             sys.stdout.flush()
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:  # a stage can cancel its worker
             code = _ended_by(error)
         if standalone_mode:
             sys.exit(code or Exit.OK)
         return code
 
 
-def _ended_by(error: Exception) -> Exit:
+def _ended_by(error: BaseException) -> Exit:
     if isinstance(error, HoldfastError):
         code = complain(error)
         return Exit.USAGE if error.code == USAGE else code
@@ -144,7 +145,8 @@ def _ended_by(error: Exception) -> Exit:
         return Exit.USAGE
     if os.environ.get(DEBUG):
         traceback.print_exception(error)
-    _say(f"{type(error).__name__}: {error} ({DEBUG}=1 shows where)", "internal")
+    said = f"{type(error).__name__}: {error}".removesuffix(": ")
+    _say(f"{said} ({DEBUG}=1 shows where)", "internal")
     return Exit.FAILED
 
 
