@@ -24,6 +24,26 @@ class Finder:
 
 sys.meta_path.insert(0, Finder())
 """
+WHILE_IT_IS_BUILT = """
+import typer.main
+build = typer.main.get_group
+
+def get_group(*args, **options):
+    press_ctrl_c()
+    return build(*args, **options)
+
+typer.main.get_group = get_group
+"""
+BEFORE_IT_RUNS = """
+from holdfast.cli.exits import Root
+begin = Root.main
+
+def start(self, *args, **options):
+    press_ctrl_c()
+    return begin(self, *args, **options)
+
+Root.main = start
+"""
 WHILE_IT_RUNS = """
 import holdfast.stores.sqlite.store as store
 look = store.SqliteStore.find
@@ -48,10 +68,12 @@ main()
     ("moment", "code"),
     [
         (WHILE_IMPORTING, -signal.SIGINT),
+        (WHILE_IT_IS_BUILT, -signal.SIGINT),
+        (BEFORE_IT_RUNS, -signal.SIGINT),
         (WHILE_IT_RUNS, 130),
         (AT_THE_END, -signal.SIGINT),
     ],
-    ids=["importing", "running", "ending"],
+    ids=["importing", "building", "beginning", "running", "ending"],
 )
 def test_ctrl_c_prints_no_traceback(world: World, moment: str, code: int) -> None:
     world.upgrade(tenant="t-1")
