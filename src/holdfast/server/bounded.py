@@ -33,9 +33,11 @@ from holdfast.server.serve import (
 )
 
 TOO_LONG = "the head of the request is too long"
+OTHER_CODING = "the body is in a transfer coding other than chunked"
+HEADER_BYTES = 32  # that each header counts for beside its name and value
 
 
-class _TooLong(Exception):
+class _Refused(Exception):
     """Raised within the parser, which stops at it."""
 
 
@@ -63,6 +65,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._late: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
         self._answered: RequestResponseCycle | None = None  # the request being answered
+        self._refusal: str | None = None  # why a request was refused; nothing is read after it
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -97,6 +100,8 @@ class BoundedHttp(HttpToolsProtocol):
     # -- what comes
 
     def data_received(self, data: bytes) -> None:
+        if self._refusal is not None:
+            return
         self._bare_bytes += len(data)
         self._unset_keepalive_if_required()
         try:
@@ -112,13 +117,36 @@ class BoundedHttp(HttpToolsProtocol):
         self._watch_arrival()
 
     def _refuse(self, reason: str, error: Exception | None = None) -> None:
-        """Answer with a problem document; where an answer has begun there is no other."""
-        if self.transport.is_closing():
+        """Answer with a problem document, behind the answers to the requests that came before it;
+        where its own answer has begun there is no other."""
+        if self._refusal is not None or self.transport.is_closing():
             return
         self._note(reason, error)
-        if not self._is_in_head:
+        self._refusal, self._waits_for = reason, None
+        broken = None if self._is_in_head else self.cycle
+        if self._is_behind(broken):
+            return
+        if broken is not None and broken.response_started:
             self.transport.abort()
             return
+        if broken is not None:
+            broken.disconnected = True  # whoever reads its body reads no further
+            broken.message_event.set()
+        self._answer_refusal(reason)
+
+    def _is_behind(self, broken: RequestResponseCycle | None) -> bool:
+        """Whether an earlier request is not answered yet; the broken one is dropped then."""
+        answered = self._answered
+        if answered is None or answered.response_complete or answered is broken:
+            return False
+        if broken is not None:
+            waiting = [one for one in self.pipeline if one[0] is not broken]
+            self.pipeline.clear()
+            self.pipeline.extend(waiting)
+            self.cycle = waiting[0][0] if waiting else answered
+        return True
+
+    def _answer_refusal(self, reason: str) -> None:
         answer = problems.bad_request(reason)
         headers = [*self.server_state.default_headers, *answer.raw_headers, *HEADERS]
         lines = [b"%s: %s\r\n" % header for header in headers]
@@ -150,22 +178,26 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """What stands behind a body is counted, and is no header."""
-        self._count(len(name) + len(value))
-        if self._is_in_head:
-            super().on_header(name, value)
+        self._count(len(name) + len(value) + HEADER_BYTES)
+        if not self._is_in_head:
+            return
+        if name.lower() == b"transfer-encoding" and value.strip().lower() != b"chunked":
+            self._refuse(OTHER_CODING)
+            raise _Refused
+        super().on_header(name, value)
 
     def _count(self, size: int) -> None:
         self._named_bytes += size
         if self._named_bytes > HEAD_MAX_BYTES:
             self._refuse(TOO_LONG)
-            raise _TooLong
+            raise _Refused
 
     def on_headers_complete(self) -> None:
-        self._is_in_head, self._bare_bytes = False, 0
         self._waits_for = ARRIVE_SECONDS
         if not self.url.startswith(b"/"):
             self.scope[TARGET] = _authority(self.url)  # type: ignore[literal-required]
-        super().on_headers_complete()
+        super().on_headers_complete()  # raises for a target that it cannot read
+        self._is_in_head, self._bare_bytes = False, 0
         self._place.begin()
         is_reserved = self._place.refusal is not None
         if is_reserved or self._leaving.is_set() or self.parser.should_upgrade():
@@ -181,6 +213,8 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
+        if self._refusal is not None and not self.pipeline and not self.transport.is_closing():
+            self._answer_refusal(self._refusal)
         super().on_response_complete()
         if not self._is_answering:
             self._place.rest()
