@@ -159,6 +159,15 @@ async def test_running_with_progress(scene: Scene) -> None:
     assert "It says 40%: copying (20s ago)." in answer
 
 
+async def test_progress_of_a_time_that_nobody_noted_is_told_without_it(scene: Scene) -> None:
+    task_id = await scene.submit()
+    task = await scene.claim("w-1")
+    said = Progress(fraction=0.4, message="copying", stage="snapshot", at=0.0)
+    renewal = Renewal(task_id=task_id, lease_id=decide.lease_of(task).id, progress=said)
+    await scene.beat("w-1", renewals=(renewal,))
+    assert "It says 40%: copying." in await scene.why(task_id)
+
+
 async def test_running_with_a_request_that_waits_for_the_stage(scene: Scene) -> None:
     task_id = await scene.submit()
     await scene.claim()

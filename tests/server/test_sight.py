@@ -97,6 +97,20 @@ async def test_of_an_act_on_many_tenants_one_sees_neither_address_nor_reason(
     assert OF_ALL in await all_views(served, task_id, "operator")
 
 
+async def test_why_a_task_waits_for_a_plan_of_many_tenants_is_told_without_its_reason(
+    idle: Served,
+) -> None:
+    order = {"planId": "p-1", "type": "mail.send", "payload": "ann", "tenants": ["t-1", "t-2"]}
+    assert (await idle.client().post("/api/plans", json=order)).status_code == 201
+    await idle.app.plan.acting_as("api:admin", ADDRESS).control.pause("p-1", reason=OF_ALL)
+    page = await idle.app.store.find(Filter(tenant="t-1"), limit=1)
+    told = await all_views(idle, page.tasks[0].id)
+    assert "p-1" in told
+    assert OF_ALL not in told
+    assert ADDRESS not in told
+    assert OF_ALL in await all_views(idle, page.tasks[0].id, "operator")
+
+
 @pytest.mark.parametrize("name", ["of-t-1", "viewer"])
 async def test_of_an_act_on_its_own_task_a_tenant_sees_who_and_why_and_not_from_where(
     idle: Served, name: str

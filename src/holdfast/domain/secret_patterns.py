@@ -125,7 +125,6 @@ _URLS = (
         rf"\1{HIDDEN}",
     ),
     _rule("signature", r"(\bsignature ?[=:] ?)[0-9a-f]{32,}+", rf"\1{HIDDEN}"),
-    _rule("awsaccesskeyid", r"(\bawsaccesskeyid(?:=|%3d))[\w%-]++", rf"\1{HIDDEN}"),
     _rule(
         "hooks.slack.com", r"(\bhooks\.slack\.com/(?:services|workflows)/)[\w/+-]++", rf"\1{HIDDEN}"
     ),
