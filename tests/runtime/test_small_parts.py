@@ -74,6 +74,13 @@ def test_an_outage_is_said_once_in_ten_seconds(caplog: pytest.LogCaptureFixture)
     assert len(caplog.messages) == 3
 
 
+def test_an_outage_has_a_reason_also_where_only_time_ran_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    Outages(ManualClock()).note(TimeoutError())
+    assert caplog.messages == ["the store is out of reach: it did not answer in time"]
+
+
 def test_who_was_told_of_an_outage_is_told_of_its_end_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

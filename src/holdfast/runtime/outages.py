@@ -30,7 +30,7 @@ class Outages:
         self._said[is_outage] = now
         if is_outage:
             self._is_told = True
-            log.error("the store is out of reach: %s", error)
+            log.error("the store is out of reach: %s", str(error) or "it did not answer in time")
         else:
             log.error("%s", error)
 
