@@ -105,6 +105,8 @@ async def test_the_audit_has_before_and_after_without_secrets(bench: Bench) -> N
         ({"payload": {"amount": "seven"}}, InvalidPayload),
         ({"payload": None}, InvalidPayload),
         ({"data": {"x": object()}}, NotJson),
+        ({"data": "x"}, InvalidInput),
+        ({"data": 7}, InvalidInput),
         ({"data": {"x": "y" * 70_000}}, CheckpointTooLarge),
     ],
 )
@@ -114,6 +116,9 @@ async def test_what_does_not_fit_is_refused_and_nothing_changes(
     handle = await bench.suspended()
     with pytest.raises(error):
         await handle.amend(**given)
+    for checkpoint in ("x", ["y"], 7):
+        with pytest.raises(InvalidInput):
+            await bench.app.checkpoints.put(handle.id, checkpoint)  # type: ignore[arg-type]
     assert (await handle.info()).status is Status.FAILED
     await handle.amend(payload=Charge(7))
     await bench.engine.drain()

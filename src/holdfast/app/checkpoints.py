@@ -228,6 +228,8 @@ def _stored(detail: Detail) -> Checkpoint | None:
 
 
 def _read(given: Mapping[str, Any]) -> Checkpoint:
+    if not isinstance(given, Mapping):
+        raise InvalidInput("a checkpoint is a Checkpoint, or a mapping of its fields")
     try:
         return ckpt.decode(msgspec.json.encode(dict(given)))
     except (SerialisationError, TypeError) as error:
@@ -235,6 +237,8 @@ def _read(given: Mapping[str, Any]) -> Checkpoint:
 
 
 def _data(data: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(data, Mapping):
+        raise InvalidInput("data is a mapping of names to values")
     kept = dict(data)
     check_json(kept, "data")
     size = len(msgspec.json.encode(kept))

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.app import switching
 from holdfast.domain import names
-from holdfast.domain.durations import seconds
+from holdfast.domain.durations import LONGEST_SECONDS, seconds
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.task import By
 from holdfast.ports import Switch, Thrown
@@ -98,6 +98,8 @@ def _end(until: datetime | float | str | None, now: float) -> float | None:
         if until.utcoffset() is None:
             raise InvalidInput("until: say which zone: the datetime has none")
         until = until.timestamp()
-    if not until > now:
-        raise InvalidInput("until: the end of a hold lies in the future")
+    if isinstance(until, bool) or not isinstance(until, int | float):
+        raise InvalidInput("until: give a datetime with a zone, seconds since the epoch, or '2h'")
+    if not now < until <= now + LONGEST_SECONDS:
+        raise InvalidInput("until: the end of a hold lies in the future, within 100 years")
     return float(until)

@@ -9,7 +9,7 @@ from holdfast.domain.errors import InvalidInput
 
 _UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _WRITTEN = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
-_LONGEST_SECONDS = 100 * 365 * 86_400
+LONGEST_SECONDS = 100 * 365 * 86_400
 
 
 def seconds(value: float | str) -> float:
@@ -19,7 +19,7 @@ def seconds(value: float | str) -> float:
         raise InvalidInput(f"{value!r} is not a duration")
     else:
         found = float(value)
-    if not math.isfinite(found) or not 0 <= found <= _LONGEST_SECONDS:
+    if not math.isfinite(found) or not 0 <= found <= LONGEST_SECONDS:
         raise InvalidInput(f"{value!r} is not a duration between 0 and 100 years")
     return found
 
