@@ -9,6 +9,7 @@ UV      ?= uv==0.13.7
 VENV  := .venv
 BIN   := $(VENV)/bin
 PIP   := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
+PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 LOCK  := .venv-lock
 LOCKS := requirements/build.txt requirements/core.txt
 
@@ -28,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE PYTHONPATH PYTHONHOME VIRTUAL_ENV PIP_USER PIP_
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-full test-wheel-redis lint types format lock sim mutants chaos chaos-long bench check-bench bench-redis clean
+.PHONY: help venv demo test test-full test-wheel-redis checked collected lint types format lock sim mutants chaos chaos-long bench check-bench bench-redis clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -36,16 +37,23 @@ help: ## show this list
 demo: $(CORE_READY) ## watch tasks survive a killed worker
 	@$(BIN)/holdfast demo
 
-test: lint types $(REDIS_READY) $(POSTGRES_READY) ## lint, types and the quick tests
-	@$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow"
+test: checked $(REDIS_READY) $(POSTGRES_READY) ## lint, types and the quick tests
+	@$(PYTEST) -m "not slow"
 
-test-full: lint types $(REDIS_READY) $(POSTGRES_READY) ## the same, with the slow tests, on each Redis that is there
-	@$(BIN)/python -m pytest -q -n $(WORKERS)
+test-full: checked $(REDIS_READY) $(POSTGRES_READY) ## the same, with the slow tests, on each Redis that is there
+	@$(PYTEST)
 	@$(if $(REDIS_READY),,$(MAKE) --no-print-directory test-wheel-redis)
 
 # The machine's own Redis was used above; these are the quick tests on the older one out of the wheel.
 test-wheel-redis: $(WHEEL_SERVER)
-	@HOLDFAST_REDIS_SERVER=$(abspath $(WHEEL_SERVER)) $(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow"
+	@HOLDFAST_REDIS_SERVER=$(abspath $(WHEEL_SERVER)) $(PYTEST) -m "not slow"
+
+# Collecting once, beside the types, leaves the compiled tests for all processes that run them.
+checked: lint
+	@$(MAKE) --no-print-directory -j 2 types collected
+
+collected: $(DEV_READY)
+	@$(BIN)/python -m pytest -qq --collect-only >$(VENV)/.collected || { cat $(VENV)/.collected; exit 1; }
 
 lint: $(DEV_READY) ## check rules and formatting
 	@$(BIN)/ruff check --quiet .

@@ -55,17 +55,17 @@ def counted_in_rounds(program: str, folder: Path) -> Iterator[list[int]]:
         yield [int(count) for count in done.stdout.split()]
 
 
-def said_by_mypy(program: Path, *options: str, cache: str) -> str:
-    """As it is for a user who has none of our settings."""
+def said_by_mypy(*programs: Path, beside: Path) -> str:
+    """As it is for a user who has none of our settings; programs may lie in a folder beside."""
     done = subprocess.run(
         [
             *(sys.executable, "-m", "mypy", "--strict", "--no-error-summary"),
-            *("--config-file", "", "--cache-dir", str(ROOT / ".mypy_cache" / cache)),
-            *options,
-            str(program),
+            *("--config-file", "", "--cache-dir", str(ROOT / ".mypy_cache" / "user")),
+            "--explicit-package-bases",
+            *map(str, programs),
         ],
         cwd=ROOT,
-        env={"MYPYPATH": str(ROOT / "src"), "PATH": ""},
+        env={"MYPYPATH": f"{ROOT / 'src'}:{beside}", "PATH": ""},
         capture_output=True,
         text=True,
         check=False,

@@ -8,8 +8,8 @@ import pytest
 
 from tests.programs import counted_in_rounds
 
-SQLITE = "--only tasks --kills 20 --zombies 4 --tenants 5,400 --seconds 600 --seed 7"
-REDIS = "--kills 14 --zombies 3 --server-kills 2 --lost-replies 30 --tenants 5,400 --seconds 600"
+SQLITE = "--only tasks --kills 12 --zombies 3 --tenants 5,400 --seconds 600 --seed 7"
+REDIS = "--kills 8 --zombies 2 --server-kills 2 --lost-replies 30 --tenants 5,400 --seconds 600"
 
 
 def chaos(arguments: str) -> subprocess.CompletedProcess[str]:

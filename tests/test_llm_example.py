@@ -9,7 +9,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.programs import said_by_mypy
 from tests.scenario_world import KEY, QUESTION, StartWorld
 
 ROOT = Path(__file__).parent.parent
@@ -135,7 +134,6 @@ def test_the_endpoint_answers_alike_for_the_same_prompt(start_world: StartWorld)
 
 
 @pytest.mark.parametrize("name", ["llm", "rollout"])
-def test_the_users_code_is_short_and_fully_typed(name: str) -> None:
+def test_the_users_code_is_short(name: str) -> None:
     code = ROOT / "examples" / name / "app.py"
     assert len(code.read_text().splitlines()) < USER_LINES_MAX
-    assert said_by_mypy(code, cache=f"example-{name}") == ""

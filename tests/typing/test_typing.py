@@ -3,18 +3,34 @@
 import re
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
 
 from tests.programs import said_by_mypy
+from tests.source_tree import ROOT
+from tests.test_fastapi_integration import example
 
 USER_FILE = Path(__file__).with_name("user_file.py")
+EXAMPLES = ("examples/llm/app.py", "examples/rollout/app.py")
+SHOP = "shop.py"  # that of docs/service.md
 
 SAID = re.compile(r"user_file\.py:(?P<line>\d+): (?P<kind>error|note): (?P<text>.*)")
 REVEALED = re.compile(r'Revealed type is "(?P<type>.*)"')
 
 
 @cache
+def all_said() -> str:
+    """One run for all programs: most of its time is ours."""
+    with TemporaryDirectory() as beside:
+        shop = Path(beside, SHOP)
+        shop.write_text(example())
+        programs = (USER_FILE, *(ROOT / name for name in EXAMPLES), shop)
+        return said_by_mypy(*programs, beside=Path(beside))
+
+
 def said() -> tuple[tuple[int, str, str], ...]:
-    text = said_by_mypy(USER_FILE, "--explicit-package-bases", cache="user")
+    text = all_said()
     found = [SAID.search(line) for line in text.splitlines()]
     lines = tuple((int(m["line"]), m["kind"], m["text"]) for m in found if m is not None)
     assert lines, text
@@ -44,3 +60,8 @@ def test_wrong_types_are_errors_and_right_ones_are_not() -> None:
     errors = {line for line, kind, _ in said() if kind == "error"}
     assert errors == set(marked(r"(# ✗)$"))
     assert len(errors) > 8
+
+
+@pytest.mark.parametrize("name", [*EXAMPLES, SHOP])
+def test_an_example_is_fully_typed(name: str) -> None:
+    assert [line for line in all_said().splitlines() if name in line] == []
