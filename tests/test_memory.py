@@ -2,6 +2,8 @@
 
 import asyncio
 
+from msgspec.structs import replace
+
 from holdfast.ports import Clock, Store, Topic
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.signals import Signals
@@ -29,6 +31,19 @@ async def test_a_tenant_is_forgotten_with_its_last_task_only() -> None:
     assert (await hands.tenant("t")).active == second.id
     await hands.complete(await hands.take())
     assert store._tenants == {}
+
+
+async def test_the_doctor_finds_a_record_that_names_other_stages_than_ran() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    hands = Hands(store, clock)
+    task = await hands.finish_stage(await hands.start(stages=("one", "two")))
+    for stages in (("odd", "two"), ()):
+        store._tasks[task.id] = replace(task, stages=stages)
+        [found] = await store.doctor(fix=False, limit=10)
+        assert (found.invariant, found.task_id) == ("I7", task.id)
+    store._tasks[task.id] = task
+    assert await store.doctor(fix=False, limit=10) == []
 
 
 async def test_a_signal_reaches_the_others_when_a_loop_was_closed() -> None:
