@@ -7,6 +7,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any, Generic, Literal, NoReturn, TypeVar, cast, get_args, get_origin
+from weakref import WeakKeyDictionary
 
 import msgspec
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -45,6 +46,23 @@ _REPLACEMENT = "\ufffd".encode()  # what pydantic writes for a lone surrogate in
 _SAID_BY_PYDANTIC = frozenset(get_args(ErrorType)) - {"value_error", "assertion_error"}
 
 
+# What was found of classes of Structs, which are often declared again: with each stage that
+# returns one, with each app of a process.
+_known_structs = WeakKeyDictionary[Any, tuple[Trust, bool]]()
+
+
+def _look_at(declared: Any) -> tuple[Trust, bool]:
+    """Return what of these Structs has to be compared, and whether leniently."""
+    is_class = isinstance(declared, msgspec.StructMeta)
+    if is_class and declared in _known_structs:
+        return _known_structs[declared]
+    msgspec.json.schema(declared)  # refuses what msgspec cannot read, deep inside too
+    found = trust_in_structs(declared), not holds_any(declared)
+    if is_class:
+        _known_structs[declared] = found
+    return found
+
+
 class Codec(Generic[T]):
     """For one declared type: pydantic model, dataclass, msgspec Struct, plain JSON types, or
     lists, mappings and unions of these; only of Structs and pydantic models not both.
@@ -71,9 +89,7 @@ class Codec(Generic[T]):
         """What the type is read by, and what has to be compared of its values."""
         self._has_floats, self._has_secrets, lenient = True, False, False
         if _of_structs(self.declared):
-            msgspec.json.schema(self.declared)  # refuses what msgspec cannot read, deep inside too
-            self._trust = trust_in_structs(self.declared)
-            lenient = not holds_any(self.declared)
+            self._trust, lenient = _look_at(self.declared)
         else:
             self._adapter = TypeAdapter(self.declared)
             schema = self._adapter.core_schema

@@ -370,8 +370,9 @@ def define_stage(
     result_limit_bytes: int,
 ) -> StageDef:
     takes_payload = _takes_payload(call)
-    signatures.check_context(call, _hints(call))
-    returned = _hints(call).get("return", Any)
+    hints = _hints(call)
+    signatures.check_context(call, hints)
+    returned = hints.get("return", Any)
     name = name or _name_of(call)
     result: Codec[Any] = Codec(
         type(None) if returned is None else returned,

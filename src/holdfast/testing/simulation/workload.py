@@ -70,6 +70,7 @@ SHAPES = (
     Shape(name="flow.gone", stages=2, keep="0"),
 )
 QUEUES = ("default", "bulk")
+OF_A_STAGE = {"ctx": Context, "order": Order, "return": Made}  # read: each process declares anew
 
 
 @dataclass(slots=True, kw_only=True)
@@ -161,6 +162,7 @@ class Code:
             finally:
                 self._ledger.ended(run)
 
+        stage.__annotations__ = OF_A_STAGE
         return stage
 
     def _plain(self, *, undo: bool) -> Callable[..., Any]:
@@ -180,6 +182,7 @@ class Code:
             finally:
                 self._ledger.ended(run)
 
+        stage.__annotations__ = OF_A_STAGE
         return stage
 
     def _find_results(self, ctx: Context, before: list[Stage[Order, Made]]) -> None:
