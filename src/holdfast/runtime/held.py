@@ -61,6 +61,10 @@ class Held:
         if self.in_stage and now >= self._overdue_at and not self.is_alone:
             self.is_alone = self.progress_is_new = True
 
+    def note_company(self) -> None:
+        """It is no longer alone; the next renewal tells the store."""
+        self.is_alone, self.progress_is_new = False, True
+
     def wait_without_end(self) -> None:
         """No stage runs: the time of the last one does not end the lease."""
         self.renew_until = inf

@@ -108,7 +108,7 @@ class Suspects:
     async def _open_after_a_while(self, held: Held) -> None:
         """The store knows that it is no longer alone before anything begins beside it."""
         await sleep(self._clock, GATE_SECONDS)
-        held.is_alone = False
+        held.note_company()
         with suppress(Exception):  # its run ends by the same reason
             await self._note(held)
         self._company.release(held)
