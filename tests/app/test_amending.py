@@ -135,6 +135,16 @@ async def test_of_a_type_that_is_not_known_here_any_json_is_taken(
     assert await handle.result() == 8
 
 
+@pytest.mark.parametrize("task_id", ["\ud800", None, 7, [], "x" * 1_001])
+async def test_what_cannot_be_an_id_is_refused(bench: Bench, task_id: Any) -> None:
+    app = bench.app
+    with pytest.raises(InvalidInput):
+        app.handle(task_id)
+    for ask in (app.why, app.checkpoints.get, app.checkpoints.remove):
+        with pytest.raises(InvalidInput):
+            await ask(task_id)
+
+
 async def test_only_a_suspended_task_is_amended(bench: Bench) -> None:
     waiting = await bench.flow.submit(Charge(1))
     with pytest.raises(NotSuspended):

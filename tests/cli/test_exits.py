@@ -55,6 +55,16 @@ def test_whatever_a_command_raises_is_one_line(
     assert told.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "args",
+    [["why", "\udcff"], ["tasks", "show", "a\udc80"], ["tasks", "list", "--cursor", "\ud800"]],
+)
+def test_an_argument_that_is_no_text_is_refused(world: World, args: list[str]) -> None:
+    told = world.cli(*args)
+    assert told.exit_code == Exit.INVALID
+    assert told.stderr.endswith("is not text in the encoding of this terminal [invalid-input]\n")
+
+
 def test_the_help_names_every_exit_code(world: World) -> None:
     told = world.cli("--help").stdout
     for code in Exit:

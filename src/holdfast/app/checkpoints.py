@@ -58,7 +58,7 @@ class Checkpoints:
 
     async def get(self, task_id: str) -> Checkpoint | None:
         """None: the task has none."""
-        return await self._app.store.checkpoint(task_id)
+        return await self._app.store.checkpoint(names.check_text("task id", task_id))
 
     async def put(
         self,
@@ -184,7 +184,7 @@ class Checkpoints:
         onward: bool = False,
     ) -> Transition:
         """Look, decide, compare and swap, and write down who asked."""
-        app, store = self._app, self._app.store
+        app, store, task_id = self._app, self._app.store, names.check_text("task id", task_id)
         by = msgspec.structs.replace(self._by, reason=names.check_text("reason", reason))
         ask = Ask(by=by, now=app.clock.now(), request=new_id(app.clock, app.chance))
         for _ in range(TRIES):

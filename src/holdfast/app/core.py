@@ -441,11 +441,11 @@ class Holdfast:
 
     def handle(self, task_id: str) -> Handle[Any]:
         """A handle for a task that was submitted elsewhere; its result is plain JSON."""
-        return Handle(self, task_id, UntypedCodec())
+        return Handle(self, names.check_text("task id", task_id), UntypedCodec())
 
     async def why(self, task_id: str, *, sight: Sight = WHOLE) -> str:
         """Say why a task does not move, as far as a reader may see it."""
-        now = self.clock.now()
+        now, task_id = self.clock.now(), names.check_text("task id", task_id)
         return await explain(self.store, task_id, self.settings, now=now, sight=sight)
 
     async def backup(self, target: str | os.PathLike[str]) -> Copy:

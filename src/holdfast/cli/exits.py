@@ -111,6 +111,7 @@ class Root(TyperGroup):
         _never_fail_to_print()
         given = list(sys.argv[1:] if args is None else args)
         try:
+            _check_text(given)
             code = super().main(
                 store_first(given) or ["--help"],
                 prog_name or "holdfast",
@@ -155,6 +156,13 @@ def _never_fail_to_print() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _check_text(args: list[str]) -> None:
+    """Refuse what the shell has handed over and the terminal's encoding cannot read."""
+    for number, word in enumerate(args, 1):
+        if any("\ud800" <= char <= "\udfff" for char in word):
+            raise InvalidInput(f"argument {number} is not text in the encoding of this terminal")
 
 
 def store_first(args: list[str]) -> list[str]:

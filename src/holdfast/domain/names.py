@@ -117,7 +117,7 @@ _RULES = {
     "token": _TOKEN,
 }
 _IN_ASCII = {kind: alphabet.pattern() for kind, alphabet in _RULES.items()}
-_LENGTHS = {"trace_id": 200, "actor": 200, "origin": 200, "reason": 2_000}
+_LENGTHS = {"trace_id": 200, "actor": 200, "origin": 200, "reason": 2_000, "task id": 1_000}
 
 
 def check(kind: str, value: object) -> str:
