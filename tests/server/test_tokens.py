@@ -1,6 +1,7 @@
 """`holdfast tokens`: made once, kept as hashes, revoked."""
 
 import json
+import os
 import stat
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typer.testing import CliRunner, Result
 from holdfast.cli import tokens as cli_tokens
 from holdfast.cli.exits import Exit
 from holdfast.cli.root import cli
+from holdfast.domain.errors import InvalidSetting
 from holdfast.server import tokens as tk
 
 
@@ -217,6 +219,24 @@ def test_a_file_that_breaks_leaves_the_former_tokens_in_force(
     else:
         path.write_bytes(broken)
     assert file.current(steady=5.0).check(text, now=0.0) == ann
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "nested", "long"])
+def test_what_is_no_file_of_tokens_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+    """A pipe without a writer would keep everybody waiting, and a device has no end."""
+    path = tmp_path / "tokens.json"
+    if kind == "pipe":
+        os.mkfifo(path, 0o600)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "folder":
+        path.mkdir(0o700)
+    else:
+        path.write_bytes(b'{"x":' + b"[" * 100_000 if kind == "nested" else b" " * 20_000_000)
+        path.chmod(0o600)
+    says = {"nested": "cannot be read", "long": "bytes"}.get(kind, "no file|directory")
+    with pytest.raises(InvalidSetting, match=says):
+        tk.read(path)
 
 
 @pytest.mark.parametrize("mode", [0o604, 0o602, 0o601, 0o644, 0o660, 0o650, 0o777])

@@ -23,6 +23,7 @@ from holdfast.domain.errors import InvalidInput, InvalidSetting
 log = logging.getLogger("holdfast.server")
 
 TOKENS_MAX = 10_000
+FILE_MAX_BYTES = 16 * 1024 * 1024
 TEXT_MAX_CHARS = 200
 LOOK_SECONDS = 1.0  # how soon a changed file counts
 SETTING = "HOLDFAST_TOKENS"
@@ -159,14 +160,20 @@ class TokenFile:
 def read(path: Path) -> tuple[Token, ...]:
     """Return the tokens of a file that is closed to others; any other file is refused."""
     try:
-        with path.open("rb") as file:
-            check_mode(path, os.fstat(file.fileno()).st_mode)
-            tokens = msgspec.json.decode(file.read(), type=_Book).tokens
+        with os.fdopen(_opened_at_once(path), "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if not stat.S_ISREG(mode):
+                raise InvalidSetting(SETTING, str(path), "it is no file, but a pipe or a device")
+            check_mode(path, mode)
+            body = file.read(FILE_MAX_BYTES + 1)
+        if len(body) > FILE_MAX_BYTES:
+            raise InvalidSetting(SETTING, str(path), f"it has more than {FILE_MAX_BYTES} bytes")
+        tokens = msgspec.json.decode(body, type=_Book).tokens
     except FileNotFoundError:
         raise InvalidSetting(SETTING, str(path), "there is no such file") from None
     except OSError as error:
         raise InvalidSetting(SETTING, str(path), error.strerror or str(error)) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidSetting(SETTING, str(path), f"it cannot be read: {error}") from error
     if len(tokens) > TOKENS_MAX:
         raise InvalidSetting(SETTING, str(path), f"it has more than {TOKENS_MAX} tokens")
@@ -174,6 +181,11 @@ def read(path: Path) -> tuple[Token, ...]:
         msgspec.structs.replace(one, tenants=tuple(map(names.normalised, one.tenants)))
         for one in tokens
     )
+
+
+def _opened_at_once(path: Path) -> int:
+    """A pipe without a writer is opened, too: the service would wait for one, and answer nobody."""
+    return os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
 
 
 def check_mode(path: Path, mode: int) -> None:
