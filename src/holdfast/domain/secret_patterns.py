@@ -87,7 +87,14 @@ _GIVEN = (  # a name and its value, however they are put side by side
     ),
     _rule(
         "mysql mariadb sshpass",
-        rf"""(\b{_MYSQL}\b[^\n;|&]{{0,200}}?["' \t]-p)(?![ \t"'-])[^\s"',]++""",
+        rf"""(\b{_MYSQL}\b[^\n;|&]{{0,200}}?["' \t]-p)"""
+        r"""(?:(?![ \t"'-])[^\s"',]++|"[^\s"',][^"\n]*+"?|'[^\s"',][^'\n]*+'?)""",
+        rf"\1{HIDDEN}",
+    ),
+    _rule(
+        "redis-cli",
+        rf"""(\bredis-cli\b[^\n;|&]{{0,200}}?["' \t]-a(?:["'],[ ]{{0,4}}|[ \t]{{1,8}}))"""
+        rf"""(?:{_QUOTED}|{_SHOWN}[^\s"']++)""",
         rf"\1{HIDDEN}",
     ),
     _rule(
@@ -105,6 +112,12 @@ _GIVEN = (  # a name and its value, however they are put side by side
     _rule(
         f"{_WORD_HINTS} pass",  # the same, escaped
         rf"({_WORDS}[\w:.-]{{0,40}}+&gt;)[^&<\s][^&<]*+",
+        rf"\1{HIDDEN}",
+    ),
+    _rule(
+        _WORD_HINTS,  # <db.password value="x"/>
+        rf"""(<[\w:.-]{{0,40}}?{_WORDS}[\w:.-]{{0,40}}\s[^<>]{{0,200}}?\bvalue\s{{0,4}}=\s{{0,4}})"""
+        rf"""{_QUOTED}""",
         rf"\1{HIDDEN}",
     ),
     _rule(
