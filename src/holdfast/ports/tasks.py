@@ -279,8 +279,8 @@ class Store(Protocol):
 
         While a tenant's HOLD is off, ``claim`` passes its task over, wherever it would come from.
         ``until`` ends a hold: from then on it forbids nothing, another may take its place, and to
-        set it back answers False. With ``on`` only the hold that ends then is set back, and if it
-        is another one nothing is done or written down.
+        set it back answers False. With ``on`` only a hold that ended then is set back; if it is
+        another one, or not over by the store's clock, nothing is done or written down.
 
         While the INTAKE of a queue is off, ``insert`` answers Shut, unless the key is known, and a
         trigger's ``apply`` NoRoom. While its CLAIMING is off, ``claim`` passes it by; switched on

@@ -20,7 +20,7 @@ class Company:
     def __init__(self) -> None:
         self.suspect: Held | None = None  # it keeps the others out
         self._running: set[str] = set()  # the leases of the stages that run
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiting: dict[asyncio.Future[None], None] = {}  # in the order in which they came
 
     def begin(self, held: Held, task: Task) -> None:
         alone = held is self.suspect and not self._running
@@ -55,11 +55,11 @@ class Company:
         """Wait until a stage or a suspect has ended here, or for a moment."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         timer = clock.call_later(LOOK_SECONDS, lambda: _finish(future))
-        self._waiting.add(future)
+        self._waiting[future] = None
         try:
             await future
         finally:
-            self._waiting.discard(future)
+            self._waiting.pop(future, None)
             timer.cancel()
 
     def wake(self) -> None:

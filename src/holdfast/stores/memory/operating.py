@@ -15,10 +15,10 @@ class Operating(Shelves):
     ) -> bool:
         with self._lock:
             stored = self._thrown.get((switch, name))
-            if on and until is not None and (stored is None or stored.until != until):
+            was_off = self._is_off(switch, name)
+            if on and until is not None and (stored is None or stored.until != until or was_off):
                 return False
             self._note(audit)
-            was_off = self._is_off(switch, name)
             if on:
                 self._set_back(switch, name)
             elif not was_off:

@@ -20,7 +20,7 @@ def throw(
 ) -> bool:
     if switch is Switch.HOLD:
         stored = _stored(txn, name)
-        if on and until is not None and (stored is None or stored.until != until):
+        if on and until is not None and not _ended(stored, until, txn.wall):
             return False
         changed = _hold(txn, stored, name, audit, until, on=on)
     else:
@@ -51,6 +51,10 @@ def _hold(
         thrown = Thrown(switch=Switch.HOLD, name=tenant, by=audit.by, at=audit.at, until=until)
         txn.run("hold_put", f"{HOLD_PREFIX}{tenant}", codec.encode(thrown).decode())
     return was_held is on
+
+
+def _ended(hold: Thrown | None, until: float, now: float) -> bool:
+    return hold is not None and hold.until == until and not hold.stands(now)
 
 
 def _stored(txn: Txn, tenant: str) -> Thrown | None:

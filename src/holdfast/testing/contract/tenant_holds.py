@@ -170,6 +170,10 @@ class TenantHolds(OperatingContract):
         hands.clock.advance(59)
         (thrown,) = await switches.all()
         assert thrown.stands(hands.clock.now())
+        assert not await switches.release_over(T, end), "a worker whose clock is ahead"
+        assert await hands.claim_ids("w-2") == []
+        await switches.on(HOLD, T)
+        end = await switches.hold(T, seconds=1)
         hands.clock.advance(1)
         (thrown,) = await switches.all()
         assert not thrown.stands(hands.clock.now())

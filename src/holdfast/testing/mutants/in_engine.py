@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,12 +14,14 @@ from holdfast.domain import decide, operate, outage
 from holdfast.domain.decide import Done, Failed
 from holdfast.domain.task import Failure, Task
 from holdfast.domain.transition import Applied, Next, Outcome, Transition
-from holdfast.ports import Store
+from holdfast.ports import Store, Thrown
 from holdfast.registry import StageDef
 from holdfast.runtime.executor import Holding, Run
 from holdfast.runtime.heartbeat import Heartbeat
 from holdfast.runtime.held import Held, Stop
 from holdfast.runtime.notes import Notes
+from holdfast.runtime.orders import Orders
+from holdfast.runtime.tenant_holds import TenantHolds
 from holdfast.runtime.timers import Timers
 from holdfast.runtime.worker import Worker
 from holdfast.stores.memory import store as memory_store
@@ -281,3 +283,16 @@ def crash_blames_all(*_: Any, **__: Any) -> bool:
 @mutant(Notes, "write")
 async def begun_is_not_noted(*_: Any) -> None:
     """What may kill its worker at once is begun before the store knows of it."""
+
+
+@mutant(TenantHolds, "is_held", seed=1)
+def stages_begin_under_a_hold(_: Real, holds: TenantHolds, tenant: str | None) -> bool:
+    """A worker that has seen the hold of a tenant goes on with its task."""
+    del holds, tenant
+    return False
+
+
+@mutant(Orders, "_mind_holds", seed=26)
+async def holds_not_looked_at(_: Real, orders: Orders, holds: Sequence[Thrown]) -> None:
+    """A worker does not learn that a tenant is held, nor that the time of a hold is up."""
+    del orders, holds

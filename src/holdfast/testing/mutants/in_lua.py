@@ -362,7 +362,7 @@ LUA_MUTANTS = [
         (
             "new-hold-taken-for-the-old",
             "a hold that took the place of one that is over is set back with it",
-            "if only ~= '' and ends ~= tonumber(only) then return 0 end",
+            "if only ~= '' and (ends ~= tonumber(only) or ends > wall) then return 0 end",
             "",
         ),
         (

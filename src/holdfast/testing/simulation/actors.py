@@ -29,7 +29,7 @@ from holdfast.runtime.timing import sleep
 from holdfast.runtime.upkeep import WorkerOptions
 from holdfast.runtime.worker import Worker
 from holdfast.testing.faults import Fault, FaultyLine, FaultyStore
-from holdfast.testing.simulation import planning, timekeeping
+from holdfast.testing.simulation import planning, tenant_holds, timekeeping
 from holdfast.testing.simulation.loop import Process
 from holdfast.testing.simulation.watched import GRACE_SECONDS
 from holdfast.testing.simulation.workload import (
@@ -55,7 +55,6 @@ class Actor(Process, ABC):
     def __init__(self, name: str, world: World, shapes: tuple[Shape, ...] = SHAPES) -> None:
         super().__init__(name, world.loop)
         self.world = world
-        self.trouble_until = float("-inf")
         self.silent = False  # what it has sent and is still on its way never arrives
         self.chance = random.Random(f"{world.seed}/{name}")
         self.line = FaultyLine(
@@ -308,6 +307,11 @@ class Timekeeper(Actor):
 class Planner(Actor):
     async def main(self) -> None:
         await planning.Hand(self).main()
+
+
+class Holder(Actor):
+    async def main(self) -> None:
+        await tenant_holds.Hand(self).main()
 
 
 def queues_of(chance: random.Random) -> tuple[str, ...]:

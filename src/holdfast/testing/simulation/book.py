@@ -63,6 +63,14 @@ class Invocation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """A tenant that a person holds."""
+
+    since_steady: float
+    until: float | None  # by the wall clock of the store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
     """One record, before and after a step; None: it was not there, or is gone."""
 
@@ -100,9 +108,16 @@ class Book:
     holders: dict[int, Invocation] = field(default_factory=dict)  # per fence, its last call
     begun: dict[tuple[str, int], set[str]] = field(default_factory=lambda: defaultdict(set))
     asked_at: dict[str, int] = field(default_factory=dict)  # version at which a request was left
+    holds: dict[str, Hold] = field(default_factory=dict)  # by tenant
     held_at: dict[int, int] = field(default_factory=dict)  # per fence, its holder's last write
     trace: hashlib.blake2b = field(default_factory=lambda: hashlib.blake2b(digest_size=16))
     recent: deque[str] = field(default_factory=lambda: deque(maxlen=LAST_STEPS))
+
+    def hold_of(self, tenant: str | None, wall: float) -> Hold | None:
+        """Return the hold of a tenant that is not over."""
+        hold = self.holds.get(tenant or "")
+        over = hold is None or (hold.until is not None and hold.until <= wall)
+        return None if over else hold
 
     def beside(self, run: Invocation) -> list[Invocation]:
         """Return the calls that ran in the same process at the same time."""

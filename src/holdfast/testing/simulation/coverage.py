@@ -64,6 +64,10 @@ ALSO = (
     "suspended definition-changed",
     "deploy",
     "suspended outage",
+    "hold",
+    "release",
+    "hold over",
+    "given back for a hold",
 )
 OF_TRIGGERS = (
     "taken over",

@@ -8,6 +8,7 @@ from holdfast.domain import events as ev
 from holdfast.domain.state import Status
 from holdfast.domain.task import Task
 from holdfast.runtime.context import Context
+from holdfast.testing.simulation import tenant_holds
 from holdfast.testing.simulation.book import Book, Breach, Invocation
 from holdfast.testing.simulation.deploys import CHANGING
 from holdfast.testing.simulation.loop import Process
@@ -65,6 +66,7 @@ class Ledger:
             yield "S7", f"one holder calls {run.stage} a second time"
         if task.crashes >= CRASH_LIMIT:
             yield "I16", f"{run.stage} starts after {task.crashes} crashes in a row"
+        yield from tenant_holds.may_begin(self._store, run, task)
         asked = self._book.asked_at.get(task.id)
         if asked is not None and asked < self._book.held_at.get(run.fence, 0) and not run.undo:
             yield "S7", f"{run.stage} starts; its holder knows since v{asked} that it must not"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from holdfast.domain.task import Place, Task
+from holdfast.runtime.orders import LOOK_SECONDS as LOOK_AT_ORDERS_SECONDS
 from holdfast.testing.simulation.book import Breach
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 0.25
 TAKE_OVER_SECONDS = 2.0  # L1
 DUE_SECONDS = 1.0  # L2
+HOLD_SECONDS = LOOK_AT_ORDERS_SECONDS + 1.0  # H4
 CLAIM_SECONDS = 6.5  # L3: a worker that heard no signal looks every 5 s
 
 
@@ -27,8 +29,11 @@ async def watch(world: World) -> None:
         for breach in timeliness.look():
             world.fail(*breach)
         _look_at_workers(world)
+        for breach in _holds_kept(world):
+            world.fail(*breach)
         for task in world.store._tasks.values():
-            if task.place is not Place.READY:
+            held = world.book.hold_of(task.tenant, world.store.wall) is not None
+            if task.place is not Place.READY or held:
                 ready_since.pop(task.id, None)
             else:
                 ready_since.setdefault(task.id, world.loop.time())
@@ -62,10 +67,24 @@ def _late(world: World, task: Task, ready_since: dict[str, float]) -> Iterator[t
         since = steady - (now - task.due)
         if any(healthy(world, since)):
             yield "L2", f"it was due {now - task.due:.2f} s ago"
-    if task.place is Place.READY and steady - ready_since[task.id] > CLAIM_SECONDS:
+    if task.place is Place.READY and steady - ready_since.get(task.id, steady) > CLAIM_SECONDS:
         since = ready_since[task.id]
         if any(w for w in healthy(world, since) if task.queue in w.queues and w.full_at < since):
             yield "L3", f"it is ready for {steady - since:.2f} s and nobody takes it"
+
+
+def _holds_kept(world: World) -> Iterator[Breach]:
+    """A hold that is over is removed by the next look of a worker whose clock is right."""
+    for tenant, hold in world.book.holds.items():
+        late = 0.0 if hold.until is None else world.store.wall - hold.until
+        since = world.loop.time() - late
+        right = (
+            worker
+            for worker in healthy(world, since)
+            if worker.clock.offset_seconds == world.clock.offset_seconds
+        )
+        if late > HOLD_SECONDS and world.reset_at < since and any(right):
+            yield "H4", f"the hold of {tenant} ended {late:.2f} s ago and is still there"
 
 
 def wrongly_lost(world: World, task: Task) -> Iterator[Breach]:

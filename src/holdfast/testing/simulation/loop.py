@@ -33,6 +33,7 @@ class Process:
         self.frozen = False
         self.thawed_at = float("-inf")
         self.died_at = float("inf")
+        self.trouble_until = float("-inf")
         self.clock = VirtualClock(loop)
         self._stalled: list[asyncio.Handle] = []
 

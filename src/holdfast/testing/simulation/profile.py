@@ -38,12 +38,15 @@ class Profile:
     triggers: int = 0  # that persons make, beside those in the code
     plans: int = 0
     person_every_seconds: float = 2.0  # asks something of a trigger or a plan
+    hold_every_seconds: float = 0.0  # a person holds a tenant that often; 0: never
     away: tuple[tuple[float, float], ...] = ()  # when what stages need does not answer
     outage_seconds: float = 86_400.0
 
 
 def draw(seed: int, tenants: str | None = None) -> Profile:
-    profile = replace(_drawn(seed, tenants), deploys=_deploys(seed))
+    profile = replace(
+        _drawn(seed, tenants), deploys=_deploys(seed), hold_every_seconds=_holds(seed)
+    )
     profile = _with_outages(profile, random.Random(f"away/{seed}"))
     chance = random.Random(f"kind/{seed}")
     match KINDS[seed % len(KINDS)]:
@@ -57,6 +60,11 @@ def draw(seed: int, tenants: str | None = None) -> Profile:
 def _deploys(seed: int) -> float:
     """Drawn apart, so that the worlds without deploys are what they were before there were any."""
     return random.Random(f"deploys/{seed}").choice((0.0, 0.0, 0.6))
+
+
+def _holds(seed: int) -> float:
+    """Drawn apart, as deploys are."""
+    return random.Random(f"holds/{seed}").choice((0.0, 0.0, 0.0, 0.0, 2.0, 6.0))
 
 
 def _with_outages(profile: Profile, chance: random.Random) -> Profile:

@@ -288,7 +288,7 @@ def renewed(
             done = "kept" if kept else "refused"
             yield "I3", f"the lease of {renewal.task_id} was {done} wrongly"
         run = book.holders.get(before.fence) if before and kept else None
-        if run is not None and run.began_at < started_after:
+        if run is not None and run.ended_at is None and run.began_at < started_after:
             yield "L1", f"the lease of {run.stage}, which hangs, was renewed"
     for move in moves.values():
         if move.before is None or move.after is None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from holdfast.domain import events as ev
+from holdfast.domain.audit import Audit
 from holdfast.domain.crashes import SUSPECT_FROM
 from holdfast.domain.task import Place, Task
 from holdfast.domain.transition import Insertion, Outcome, Submission, Transition
-from holdfast.ports import Beat, Claimed, Clock, Due, Kept, Renewal
+from holdfast.ports import Beat, Claimed, Clock, Due, Kept, Renewal, Switch
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.memory.doctor import examine
 from holdfast.testing.simulation import moves as of_moves
-from holdfast.testing.simulation import rollouts, verbs
+from holdfast.testing.simulation import rollouts, tenant_holds, verbs
 from holdfast.testing.simulation.book import Book, Breach, Move
 from holdfast.testing.simulation.watched_plans import WatchedPlans
 from holdfast.testing.simulation.watched_triggers import WatchedTriggers
@@ -41,6 +42,10 @@ class WatchedStore(MemoryStore):
         return self._now()
 
     @property
+    def steady(self) -> float:
+        return self._clock.steady()
+
+    @property
     def wall(self) -> float:
         """By which triggers are due and records are kept: it may be set."""
         return self._clock.now()
@@ -64,6 +69,7 @@ class WatchedStore(MemoryStore):
             self.book, self, worker=worker, request=request, answers=answers, moves=moves
         )
         self.judge(breaches, moves)
+        self.book.judge(tenant_holds.claimed(self, moves.values()), self.now)
         return answers
 
     async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
@@ -136,6 +142,17 @@ class WatchedStore(MemoryStore):
         self.judge(verbs.pruned(moves, self.wall), moves)
         return count
 
+    async def throw(
+        self, switch: Switch, name: str, *, on: bool, audit: Audit, until: float | None = None
+    ) -> bool:
+        changed = await super().throw(switch, name, on=on, audit=audit, until=until)
+        if switch is Switch.HOLD:
+            told = "release" if on else "hold"
+            self.book.note(self.now, f"{self.caller} {told} {name} {until} {changed}")
+            breaches = tenant_holds.thrown(self.book, self, name, on=on, until=until)
+            self.book.judge(breaches, self.now)
+        return changed
+
     # -- after a step
 
     def step(self, verb: str, tenants: set[str] | None = None) -> dict[str, Move]:
@@ -188,6 +205,7 @@ class WatchedStore(MemoryStore):
             if move.before is None or move.after is None or _has_new_version(move):
                 book.judge(of_moves.check(book, move), now, task_id)
                 book.judge(rollouts.task_moved(self.plans.book, move), now, task_id)
+                book.judge(tenant_holds.moved(self, move), now, task_id)
                 self._tally(move)
             if move.after is not None and not move.gone:
                 book.judge(self._in_place(move.after), now, task_id)

@@ -1,6 +1,6 @@
 -- throw: ARGV 2 the switch and the name, 3 what is kept of it (empty: it is set back), 4 the entry to
--- write down (empty: another partition does), 5 the end that it must have to be set back (empty:
--- any). Answers 1 if it stood otherwise; one that is over stood for nothing.
+-- write down (empty: another partition does), 5 the end that it must have passed to be set back
+-- (empty: any). Answers 1 if it stood otherwise; one that is over stood for nothing.
 
 local switch, thrown, entry, only = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local changed
@@ -18,7 +18,7 @@ call('HLEN', K.switches)  -- of another type, they raise before anything is writ
 call('LINDEX', K.audit, 0)
 local stored = call('HGET', K.switches, switch)
 local ends = stored and end_of(stored) or nil
-if only ~= '' and ends ~= tonumber(only) then return 0 end
+if only ~= '' and (ends ~= tonumber(only) or ends > wall) then return 0 end
 get_through()  -- to shut a queue is what helps a server that is full
 local stood = stored and not (ends and ends <= wall)
 if thrown == '' then
