@@ -221,6 +221,29 @@ async def test_a_submit_to_a_store_that_is_away_is_an_error_at_once_and_critical
     assert memory._tasks == {}, "nothing was accepted"
 
 
+async def test_refused_submits_are_told_of_now_and_then(
+    app: Holdfast,
+    echo: Echo,
+    holdfast_engine: MakeEngine,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The log may be on the disk that is full."""
+    clock = ManualClock()
+    store = FlakyStore(MemoryStore(clock))
+    holdfast_engine(app, store=store.as_store, clock=clock)
+    store.down = {"*"}
+    for _ in range(50):
+        with pytest.raises(StoreUnavailable):
+            await within_bounds(echo.submit("hello"))
+    assert len(caplog.records) == 1
+    clock.advance(11)
+    with pytest.raises(StoreUnavailable):
+        await within_bounds(echo.submit("hello"))
+    assert len(caplog.records) == 2
+    assert "49 more refusals since" in caplog.records[-1].getMessage()
+    store.down = set()
+
+
 async def test_an_app_that_is_not_open_says_so(app: Holdfast, echo: Echo) -> None:
     for _ in range(2):
         with pytest.raises(HoldfastError, match="not open"):

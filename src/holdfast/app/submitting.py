@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,6 +36,7 @@ from holdfast.runtime.ids import new_ids
 log = logging.getLogger("holdfast")
 
 PART = 200  # tasks of a bulk in one insert
+SAY_AGAIN_SECONDS = 10.0  # between two lines of the log about refused submits
 
 
 class Terms(TypedDict, total=False):
@@ -63,6 +65,7 @@ class Submitter:
         self._queue_limit = queue_limit
         self._tracer = tracer
         self._put = Gather[Submission, Insertion](self._insert)
+        self._said = dict[str, tuple[float, int]]()  # when, and how many were left out since
 
     async def one(
         self, declared: TaskType, payload: Any, key: str | None, **terms: Unpack[Terms]
@@ -160,9 +163,18 @@ class Submitter:
         try:
             return await self._store.insert(batch, depth_limit=self._queue_limit)
         except StoreUnavailable as error:
-            why = "full" if isinstance(error, StoreFull) else "out of reach"
-            log.critical("submits were refused, the store is %s: %s", why, error)
+            self._say_refused("full" if isinstance(error, StoreFull) else "out of reach", error)
             raise
+
+    def _say_refused(self, why: str, error: StoreUnavailable) -> None:
+        """Now and then: the log may be on the disk that is full."""
+        now, (said_at, left_out) = self._clock.steady(), self._said.get(why, (-math.inf, 0))
+        if now - said_at < SAY_AGAIN_SECONDS:
+            self._said[why] = said_at, left_out + 1
+            return
+        self._said[why] = now, 0
+        more = f" ({left_out} more refusals since the last such line)" if left_out else ""
+        log.critical("submits were refused, the store is %s: %s%s", why, error, more)
 
     def _accepted(self, submission: Submission, answer: Insertion) -> str:
         if isinstance(answer, Conflict):
