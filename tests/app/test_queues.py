@@ -5,6 +5,7 @@ import pytest
 from holdfast import Context, Holdfast
 from holdfast.domain.errors import InvalidName, UnknownQueue
 from holdfast.ports import Switch
+from holdfast.testing.contract.hands import beat
 
 
 def declared(app: Holdfast) -> None:
@@ -37,3 +38,14 @@ async def test_a_queue_that_nobody_has_is_paused_with_force_only(app: Holdfast) 
         await app.queues.resume("mial")
         with pytest.raises(InvalidName):
             await app.queues.pause("no good", force=True)
+
+
+async def test_a_queue_that_a_live_worker_serves_or_that_has_tasks_is_known(app: Holdfast) -> None:
+    declared(app)
+    mail = app.registry.find("mail.send")
+    assert mail is not None
+    async with app:
+        await app.store.renew(beat(queues=("elsewhere",)), [], lease_seconds=30)
+        await app.submit(mail, "ann", queue="odd")
+        for queue in ("elsewhere", "odd"):
+            assert await app.queues.pause(queue, claiming=True) == {Switch.CLAIMING: True}
