@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel, field_serializer, field_validator
 
 from holdfast import Context, Holdfast, Permanent, Retry, RetryAfter, Snooze, Status
+from holdfast.domain.error_text import text_of
 from holdfast.domain.events import StageFailed, StageUndoFailed
 from holdfast.domain.task import Failure, Kind
 from holdfast.runtime.failures import describe, summary
@@ -334,3 +335,10 @@ def test_a_traceback_that_cannot_be_made_leaves_the_frames() -> None:
     except Weird as error:
         failure = describe(error, make_task(), "a", now=1.0)
     assert "in test_a_traceback_that_cannot_be_made" in (failure.traceback or "")
+
+
+@pytest.mark.parametrize(("error", "raised"), [(NoText(), "SystemExit"), (NoTextAtAll(), "Own")])
+def test_of_an_error_without_a_text_it_is_said_what_reading_it_raised(
+    error: BaseException, raised: str
+) -> None:
+    assert text_of(error, 100) == f"its text cannot be read: {raised}"
