@@ -337,8 +337,9 @@ def test_a_traceback_that_cannot_be_made_leaves_the_frames() -> None:
     assert "in test_a_traceback_that_cannot_be_made" in (failure.traceback or "")
 
 
-@pytest.mark.parametrize(("error", "raised"), [(NoText(), "SystemExit"), (NoTextAtAll(), "Own")])
+@pytest.mark.parametrize(("kind", "raised"), [(NoText, "SystemExit"), (NoTextAtAll, "Own")])
 def test_of_an_error_without_a_text_it_is_said_what_reading_it_raised(
-    error: BaseException, raised: str
+    kind: type[BaseException], raised: str
 ) -> None:
-    assert text_of(error, 100) == f"its text cannot be read: {raised}"
+    said = text_of(kind(), 100)
+    assert said == f"its text cannot be read: {raised}"
