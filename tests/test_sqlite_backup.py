@@ -138,6 +138,23 @@ async def test_a_missing_folder_is_named(store: SqliteStore, tmp_path: Path) -> 
         await store.backup(tmp_path / "nowhere" / "copy.db")
 
 
+@pytest.mark.parametrize("name", ["x" * 300, "a\0b", "\ud800"])
+async def test_a_name_that_no_file_can_have_is_refused(
+    store: SqliteStore, tmp_path: Path, name: str
+) -> None:
+    before = sorted(os.listdir(tmp_path))
+    with pytest.raises(BackupRefused, match="cannot be written"):
+        await store.backup(tmp_path / name)
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+async def test_a_name_may_be_as_long_as_the_file_system_lets_it(
+    store: SqliteStore, tmp_path: Path
+) -> None:
+    name = "x" * 245  # with `-journal` behind it, still a name
+    assert (await store.backup(tmp_path / name)).path == str(tmp_path / name)
+
+
 async def test_no_room_is_told_and_leaves_nothing(
     store: SqliteStore, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

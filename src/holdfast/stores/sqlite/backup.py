@@ -34,7 +34,8 @@ class Copying:
     def __init__(self, source: Path, target: Path, *, namespace: str) -> None:
         self._source, self._namespace = source, namespace
         self._target = target = target.absolute()
-        self._part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+        # Not longer than the target's name may be: that would then refuse a good one.
+        self._part = target.parent / f".holdfast-{secrets.token_hex(4)}.part"
         self._unwanted = threading.Event()
 
     async def run(self) -> Copy:
@@ -58,11 +59,12 @@ class Copying:
             self._name()
         except apsw.Error as error:
             raise faults.translated(error, self._part) from error
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a name that no file can have is a ValueError
             raise _unwritable(self._target, error) from error
         finally:
             for suffix in OWN_FILES:
-                Path(f"{self._part}{suffix}").unlink(missing_ok=True)
+                with suppress(OSError, ValueError):  # the first error is the one to tell
+                    Path(f"{self._part}{suffix}").unlink(missing_ok=True)
         return Copy(path=str(self._target), size_bytes=self._target.stat().st_size)
 
     def _check_target(self) -> None:
@@ -125,7 +127,7 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _unwritable(target: Path, error: OSError) -> Exception:
-    if error.errno in faults.NO_ROOM:
+def _unwritable(target: Path, error: OSError | ValueError) -> Exception:
+    if isinstance(error, OSError) and error.errno in faults.NO_ROOM:
         return faults.full(target)
     return BackupRefused(f"{target} cannot be written: {error}")
