@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
-from fastapi import Path, Request
+from fastapi import Path, Request, Response
 from starlette.requests import ClientDisconnect
 
+from holdfast.app import shapes
 from holdfast.domain.errors import InvalidInput, TaskNotFound
 from holdfast.domain.task import Task
 from holdfast.ports import Detail, Peek
 from holdfast.server.access import Caller, Unauthenticated, foreign
+from holdfast.server.large_views import size_of
 from holdfast.server.service import Service
 
 TaskId = Annotated[
@@ -31,12 +34,21 @@ async def visible(service: Service, caller: Caller, task_id: str) -> Task:
 
 
 async def visible_detail(service: Service, caller: Caller, task_id: str) -> Detail:
-    detail = await service.app.store.detail(_sound(task_id))
+    async with service.large_views.read():
+        detail = await service.app.store.detail(_sound(task_id))
     if detail is None:
         raise TaskNotFound(task_id)
     if not caller.sees(detail.task.tenant):
         raise foreign(TaskNotFound(task_id))
     return caller.sight.detail(detail)
+
+
+async def detail_answer(
+    service: Service, caller: Caller, detail: Detail
+) -> dict[str, Any] | Response:
+    """Return all that is kept of a task, with its secrets hidden."""
+    view = partial(shapes.detail_shape, detail, service.app.redactor, now=service.app.clock.now())
+    return await service.large_views.answer(caller, size_of(detail), view)
 
 
 def _sound(task_id: str) -> str:

@@ -30,6 +30,10 @@ class Quota:
     def taken(self) -> int:
         return self._taken
 
+    def taken_by(self, token_id: str) -> int:
+        """Return how many places a token has."""
+        return self._by_token.get(token_id, 0)
+
     @contextmanager
     def place(self, token_id: str) -> Iterator[None]:
         """Take a place for one request, and give it back at its end."""

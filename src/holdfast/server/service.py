@@ -54,6 +54,7 @@ from holdfast.server.connections import (
     Refusal,
     limit_within_files,
 )
+from holdfast.server.large_views import LargeViews
 from holdfast.server.limits import Rates
 from holdfast.server.lines import Lines
 from holdfast.server.pool import NoPool, Pool
@@ -115,6 +116,7 @@ class Service:
         self.arrivals = Arrivals(
             connections=self.connection_limit, of_token=max(1, self.connection_limit // 4)
         )
+        self.large_views = LargeViews()
         self.looks = Looks(app.clock.steady)
         self.lines = Lines(app.clock.steady)
         self.connections = Connections(

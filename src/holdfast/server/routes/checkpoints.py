@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Body
+from fastapi import Body, Response
 from pydantic import Field
 
 from holdfast.app import shapes
@@ -35,11 +35,17 @@ class CheckpointView(sc.Answer):
 @router.get(
     "/internal/checkpoints/{task_id}", response_model=CheckpointView, **needs(Role.VIEWER, 404)
 )
-async def show_checkpoint(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
+async def show_checkpoint(
+    task_id: TaskId, service: ServiceOf, caller: CallerOf
+) -> dict[str, Any] | Response:
     """The checkpoint that a task goes on from, with its version."""
     detail = await visible_detail(service, caller, task_id)
-    body = shapes.body_or_none(detail.checkpoint, service.app.redactor)
-    return {"taskId": task_id, "checkpoint": body}
+    stored, hide = detail.checkpoint, service.app.redactor
+
+    def view() -> dict[str, Any]:
+        return {"taskId": task_id, "checkpoint": shapes.body_or_none(stored, hide)}
+
+    return await service.large_views.answer(caller, len(stored or b""), view)
 
 
 class CheckpointToPut(sc.Sent):

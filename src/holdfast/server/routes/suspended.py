@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Body, Query
+from fastapi import Body, Query, Response
 from pydantic import Field
 
 from holdfast.app import shapes
@@ -13,7 +13,7 @@ from holdfast.domain.errors import IllegalTransition, NotSuspended
 from holdfast.domain.state import SUSPENDED
 from holdfast.server import schemas as sc
 from holdfast.server.access import CallerOf
-from holdfast.server.looking import TaskId, visible, visible_detail
+from holdfast.server.looking import TaskId, detail_answer, visible, visible_detail
 from holdfast.server.routes.tasks import Facts, page_of, seen_by
 from holdfast.server.routing import Routes, needs
 from holdfast.server.service import ServiceOf
@@ -88,13 +88,15 @@ async def suspended_groups(
     response_model=sc.TaskDetail,
     **needs(Role.VIEWER, 404, 409),
 )
-async def show_suspended(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
+async def show_suspended(
+    task_id: TaskId, service: ServiceOf, caller: CallerOf
+) -> dict[str, Any] | Response:
     """Payload, error, every attempt; 409 when it is not suspended. The traceback is for operators
     of all tenants."""
     detail = await visible_detail(service, caller, task_id)
     if not detail.task.suspended:
         raise NotSuspended(task_id, detail.task.status)
-    return shapes.detail_shape(detail, service.app.redactor, now=service.app.clock.now())
+    return await detail_answer(service, caller, detail)
 
 
 class Resuming(sc.Sent):

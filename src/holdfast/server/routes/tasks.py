@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -17,10 +18,11 @@ from holdfast.domain.effects import key_required
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.redaction import Redactor
 from holdfast.domain.state import Command, Status
-from holdfast.ports import Filter
+from holdfast.ports import Detail, Filter
 from holdfast.server import schemas as sc
 from holdfast.server.access import CallerOf, caller_of
-from holdfast.server.looking import TaskId, moment, visible, visible_detail
+from holdfast.server.large_views import size_of
+from holdfast.server.looking import TaskId, detail_answer, moment, visible, visible_detail
 from holdfast.server.problems import UnknownType, status_of
 from holdfast.server.routing import Routes, needs
 from holdfast.server.service import Service, ServiceOf, service_of
@@ -192,10 +194,12 @@ async def page_of(
 
 
 @router.get("/api/tasks/{task_id}", response_model=sc.TaskDetail, **needs(Role.VIEWER, 404))
-async def show_task(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
+async def show_task(
+    task_id: TaskId, service: ServiceOf, caller: CallerOf
+) -> dict[str, Any] | Response:
     """All that is kept of a task. Secrets are hidden."""
     detail = await visible_detail(service, caller, task_id)
-    return shapes.detail_shape(detail, service.app.redactor, now=service.app.clock.now())
+    return await detail_answer(service, caller, detail)
 
 
 class Why(sc.Answer):
@@ -266,12 +270,18 @@ class Timeline(sc.Answer):
 
 
 @router.get("/api/tasks/{task_id}/timeline", response_model=Timeline, **needs(Role.VIEWER, 404))
-async def task_timeline(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
+async def task_timeline(
+    task_id: TaskId, service: ServiceOf, caller: CallerOf
+) -> dict[str, Any] | Response:
     """Every run, attempt and stage, with times, results, errors, and the checkpoint."""
     detail = await visible_detail(service, caller, task_id)
-    hide = service.app.redactor
+    view = partial(_timeline_shape, detail, service.app.redactor)
+    return await service.large_views.answer(caller, size_of(detail), view)
+
+
+def _timeline_shape(detail: Detail, hide: Redactor) -> dict[str, Any]:
     return {
-        "taskId": task_id,
+        "taskId": detail.task.id,
         "status": detail.task.status,
         "checkpoint": shapes.body_or_none(detail.checkpoint, hide),
         "progress": shapes.progress_shape(detail.progress, hide),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any
 
-from fastapi import Body, Path, Query
+from fastapi import Body, Path, Query, Response
 from pydantic import Field, StringConstraints
 
 from holdfast.app.declare import Submittable
@@ -136,7 +139,7 @@ async def create_trigger(new: NewTrigger, service: ServiceOf, caller: CallerOf) 
     name = await _name_for(service, caller, new.trigger_id, tenant)
     async with service.noting(caller, "create", f"trigger:{name}", new.reason):
         handle = await _made(new, service, caller, name, tenant)
-    return await _detail(service, handle)
+    return await asyncio.to_thread(await _detail(service, handle))
 
 
 async def _name_for(service: Service, caller: Caller, given: str, tenant: str | None) -> str:
@@ -221,15 +224,17 @@ async def visible_trigger(service: Service, caller: Caller, trigger_id: str) -> 
 @router.get("/api/triggers/{trigger_id}", response_model=TriggerDetail, **needs(Role.VIEWER, 404))
 async def show_trigger(
     trigger_id: TriggerInPath, service: ServiceOf, caller: CallerOf
-) -> dict[str, Any]:
+) -> dict[str, Any] | Response:
     """With its next fire times, in its own zone."""
     trigger = await visible_trigger(service, caller, trigger_id)
-    return await _detail(service, await service.app.schedule.get(trigger.id))
+    view = await _detail(service, await service.app.schedule.get(trigger.id))
+    return await service.large_views.answer(caller, len(trigger.payload), view)
 
 
-async def _detail(service: Service, handle: TriggerHandle[Any]) -> dict[str, Any]:
+async def _detail(service: Service, handle: TriggerHandle[Any]) -> Callable[[], dict[str, Any]]:
+    """Return what makes the view of a trigger, which takes long for a large payload."""
     upcoming = await handle.next(NEXT_SHOWN)
-    return trigger_detail_shape(await handle.info(), upcoming, service.app.redactor)
+    return partial(trigger_detail_shape, await handle.info(), upcoming, service.app.redactor)
 
 
 class NextTimes(sc.Answer):

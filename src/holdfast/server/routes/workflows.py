@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -16,9 +17,10 @@ from holdfast.domain.envelope import ENVELOPE_STATUS, envelope, iso
 from holdfast.domain.errors import StoreError, TaskCancelled, TaskNotFound, TaskRolledBack
 from holdfast.domain.redaction import Redactor
 from holdfast.domain.state import SETTLED, Status
-from holdfast.ports import Peek
+from holdfast.ports import Detail, Peek
 from holdfast.server import schemas as sc
 from holdfast.server.access import Caller, CallerOf, caller_of
+from holdfast.server.large_views import size_of
 from holdfast.server.looking import TaskId, rested, visible_detail
 from holdfast.server.routing import Deferred, Routes, needs
 from holdfast.server.service import Service, ServiceOf, service_of
@@ -142,8 +144,14 @@ async def workflow_task(task_id: TaskId, service: ServiceOf, caller: CallerOf) -
         detail = await visible_detail(service, caller, task_id)
     except TaskNotFound:
         return sc.answer(200, await _remembered(service, caller, task_id))
+    view = partial(_envelope_of, service, caller, detail)
+    answer = await service.large_views.answer(caller, size_of(detail), view)
+    return answer if isinstance(answer, Response) else sc.answer(200, answer)
+
+
+def _envelope_of(service: Service, caller: Caller, detail: Detail) -> dict[str, Any]:
     task, hide = detail.task, service.app.redactor
-    told = msgspec.json.decode(msgspec.json.encode(envelope(task, b"null")))
+    told: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(envelope(task, b"null")))
     told["payload"] = hide.body(detail.payload)
     told["context"]["user"] = hide.value(told["context"]["user"])
     told["reason"] = text_or_none(task.reason, hide)
@@ -151,7 +159,7 @@ async def workflow_task(task_id: TaskId, service: ServiceOf, caller: CallerOf) -
         told["result"] = _for(service, caller).body(detail.result)
     if task.failure is not None:
         told["error"] = failure_shape(task.failure, hide)
-    return sc.answer(200, told)
+    return told
 
 
 def _for(service: Service, caller: Caller) -> Redactor:

@@ -1,0 +1,127 @@
+"""Views of large tasks: to hide their secrets takes long, and others are answered meanwhile."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from holdfast import Holdfast
+from holdfast.server import large_views
+from holdfast.testing.servers.waiting import until
+from tests.server.listening import BOUND_SECONDS, Listening, listening
+from tests.server.wire import APPLY, Told, ask, free, head, send
+
+LARGE = "x" * 100_000
+PATHS = ("/api/tasks/{}", "/api/tasks/{}/timeline", "/api/workflows/tasks/{}")
+
+
+@pytest.fixture
+def server() -> Iterator[Listening]:
+    with listening(free(), workers=1) as served:
+        yield served
+
+
+def submitted(served: Listening, payload: str) -> str:
+    body = f'{{"type": "mail.send", "payload": "{payload}"}}'.encode()
+    told = ask(served, "POST", APPLY, body)
+    assert told.status == 200, told.raw[:500]
+    return told.body.partition(b'"taskId":"')[2].partition(b'"')[0].decode()
+
+
+@contextmanager
+def slow_views(app: Holdfast, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Let every view wait until the block ends; which threads have begun one."""
+    go, begun, body = threading.Event(), list[int](), app.redactor.body
+
+    def wait(given: bytes) -> Any:
+        begun.append(threading.get_ident())
+        go.wait(BOUND_SECONDS)
+        return body(given)
+
+    monkeypatch.setattr(app.redactor, "body", wait)
+    try:
+        yield begun
+    finally:
+        go.set()
+
+
+def look(served: Listening, path: str, token: str = "viewer") -> Told:
+    ours, theirs = served.tokens["admin"].encode(), served.tokens[token].encode()
+    return send(served, head(served, "GET", path).replace(ours, theirs))
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_others_are_answered_while_a_large_task_is_shown(
+    server: Listening, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    task_id = submitted(server, LARGE)
+    with ThreadPoolExecutor(1) as threads:
+        with slow_views(server.app, monkeypatch) as begun:
+            shown = threads.submit(look, server, path.format(task_id))
+            until(lambda: len(begun) == 1, "the view has begun")
+            assert ask(server, "GET", "/livez").status == 200
+            assert ask(server, "GET", "/api/tasks").status == 200
+            assert not shown.done(), "it was not made before these"
+        told = shown.result(BOUND_SECONDS)
+    assert told.status == 200
+    assert LARGE.encode() in told.body
+
+
+def test_a_small_task_is_shown_at_once(server: Listening) -> None:
+    task_id = submitted(server, "ann")
+    server.service.large_views._quota._total = 0
+    assert [look(server, path.format(task_id)).status for path in PATHS] == [200] * 3
+
+
+def test_large_and_small_tasks_look_the_same(server: Listening) -> None:
+    ids = [submitted(server, payload) for payload in ("ann", LARGE)]
+    for path in PATHS:
+        small, large = (look(server, path.format(task_id)) for task_id in ids)
+        assert small.headers["content-type"] == large.headers["content-type"]
+        assert small.body.count(b":") == large.body.count(b":")
+
+
+def test_one_token_has_one_large_view_made_at_a_time_and_few_waiting(
+    server: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, views = f"/api/tasks/{submitted(server, LARGE)}", server.service.large_views
+    with ThreadPoolExecutor(8) as threads:
+        asked = list[Future[Told]]()
+        with slow_views(server.app, monkeypatch) as begun:
+            asked += [threads.submit(look, server, path) for _ in range(4)]
+            until(lambda: views._quota.taken == 4, "four are asked for")
+            refused = look(server, path)
+            assert (refused.status, refused.code) == (429, "too-many-requests")
+            asked.append(threads.submit(look, server, path, "operator"))
+            until(lambda: len(set(begun)) == 2, "another token has its own turn")
+        assert [one.result(BOUND_SECONDS).status for one in asked] == [200] * 5
+    until(lambda: not views._turns, "nothing is left of them")
+    assert views._quota.taken == 0
+
+
+def test_few_tasks_are_read_at_once(server: Listening, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may have megabytes, whether or not it can be shown then."""
+    path, go = f"/api/tasks/{submitted(server, LARGE)}", asyncio.Event()
+    read, begun = server.app.store.detail, list[str]()
+
+    async def read_late(task_id: str) -> Any:
+        begun.append(task_id)
+        await go.wait()
+        return await read(task_id)
+
+    monkeypatch.setattr(server.app.store, "detail", read_late)
+    monkeypatch.setattr(server.service.large_views, "_reads", asyncio.Semaphore(2))
+    monkeypatch.setattr(large_views, "READ_WAIT_SECONDS", 0.01)
+    with ThreadPoolExecutor(2) as threads:
+        first = [threads.submit(look, server, path) for _ in range(2)]
+        until(lambda: len(begun) == 2, "two are read")
+        refused = look(server, path)
+        assert (refused.status, refused.code) == (503, "overloaded")
+        assert len(begun) == 2
+        server.loop.call_soon_threadsafe(go.set)
+        assert [one.result(BOUND_SECONDS).status for one in first] == [200, 200]
+    assert look(server, path).status == 200
