@@ -98,12 +98,7 @@ class StrictRoute(APIRoute):
                     del strict
                     response = await response.finish(request)
             except Exception as error:
-                raised = _unwrapped(error)
-                if isinstance(raised, ClientDisconnect):
-                    response = Response(status_code=499)  # nobody reads it
-                else:
-                    await service.heard(request, raised)
-                    response = problems.problem(raised, request)
+                response = await _problem(request, error)
             response.raw_headers.extend(STYLED if response.media_type == SVG else HEADERS)
             service.metrics.http(
                 request.method, path, response.status_code, time.perf_counter() - started
@@ -130,6 +125,27 @@ def _straight(
         return await endpoint(request, body)
 
     return handle
+
+
+async def _problem(request: Request, error: Exception) -> Response:
+    """Answer what a route has raised."""
+    raised = _unwrapped(error)
+    try:
+        if isinstance(raised, ClientDisconnect):
+            return Response(status_code=499)  # nobody reads it
+        await service_of(request).heard(request, raised)
+        return problems.problem(raised, request)
+    finally:
+        _forget_frames(error)
+
+
+def _forget_frames(error: BaseException) -> None:
+    """Part an error from the frames that it went through. Where one of them has a name for it, all
+    of them, and the body of the request, would be kept until garbage is collected."""
+    one: BaseException | None = error
+    while one is not None:
+        one.__traceback__ = None
+        one = one.__cause__ or one.__context__
 
 
 def _unwrapped(error: Exception) -> Exception:
