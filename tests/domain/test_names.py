@@ -65,6 +65,12 @@ def test_a_declared_name_may_be(kind: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", DECLARED)
+@pytest.mark.parametrize("name", ["x" * 200, "租" * 200])
+def test_a_declared_name_may_be_long(kind: str, name: str) -> None:
+    assert check(kind, name) == name
+
+
+@pytest.mark.parametrize("kind", DECLARED)
 @pytest.mark.parametrize(
     "name",
     [
@@ -77,7 +83,8 @@ def test_a_declared_name_may_be(kind: str, name: str) -> None:
         "（a",
         "a·b",
         "a|b",
-        "x" * 101,
+        "x" * 201,
+        "租" * 201,
         "a\n",
         "a\0",
         None,

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
+from urllib.parse import quote
 
 import pytest
 
@@ -253,7 +254,13 @@ class SinkContract:
             await world.forget(fence=1)
         assert await world.kept() == {KEY: 1}
 
-    @pytest.mark.parametrize("key", ["", None, 7, b"k", "a\0b", "a\nb", "\ud800", "k" * 1_001])
+    async def test_the_longest_key_that_a_stage_has_is_taken(self, world: World) -> None:
+        key = f"{'0' * 36}/12/{quote('租' * 200)}"
+        await world.write(1, key=key, fence=1)
+        await world.write(2, key=key, fence=2)
+        assert list(await world.kept()) == [key]
+
+    @pytest.mark.parametrize("key", ["", None, 7, b"k", "a\0b", "a\nb", "\ud800", "k" * 2_001])
     async def test_a_key_that_is_none_is_refused(self, world: World, key: Any) -> None:
         with pytest.raises(InvalidInput, match="key"):
             await world.write(key=key)

@@ -69,8 +69,8 @@ def _is_one(char: str, of_ascii: re.Pattern[str], categories: str) -> bool:
 _DECLARED = _Alphabet(
     first="A-Za-z",
     more="A-Za-z0-9._-",
-    limit=100,
-    rule="a letter, then letters, digits and . _ - (100 characters and 300 bytes at most)",
+    limit=200,
+    rule="a letter, then letters, digits and . _ - (200 characters and 600 bytes at most)",
     others_first=_LETTER,
     others=_LETTER + _MARK + _NUMBER,
 )

@@ -46,7 +46,7 @@ NUMBER = BeforeValidator(_number)  # behind the bounds, or the document does not
 NAME_FORMAT: dict[str, Any] = {"format": "name"}
 _OTHERS = r"[^\x00-\xa0]"
 GIVEN = rf"^([A-Za-z0-9]|{_OTHERS})([A-Za-z0-9._:@+=/-]|{_OTHERS}){{0,199}}$"
-DECLARED = rf"^([A-Za-z]|{_OTHERS})([A-Za-z0-9._-]|{_OTHERS}){{0,99}}$"
+DECLARED = rf"^([A-Za-z]|{_OTHERS})([A-Za-z0-9._-]|{_OTHERS}){{0,199}}$"
 GIVEN_NAME = rf"^([A-Za-z0-9]|{_OTHERS})([A-Za-z0-9._-]|{_OTHERS}){{0,99}}$"
 
 

@@ -9,7 +9,7 @@ import msgspec
 from holdfast.domain.errors import InvalidInput
 
 FENCES = "holdfast_fences"  # the table or collection with the highest fence of each scope
-TEXT_LIMIT_CHARS = 1_000  # ASCII: less than an index takes; a stage's name may be encoded in it
+TEXT_LIMIT_CHARS = 2_000  # ASCII: less than an index takes; 600 bytes of a stage, encoded, fit
 FENCE_MAX = 2**63 - 1
 SAID_LIMIT_CHARS = 300  # of what a driver says
 
