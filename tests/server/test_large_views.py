@@ -125,3 +125,22 @@ def test_few_tasks_are_read_at_once(server: Listening, monkeypatch: pytest.Monke
         server.loop.call_soon_threadsafe(go.set)
         assert [one.result(BOUND_SECONDS).status for one in first] == [200, 200]
     assert look(server, path).status == 200
+
+
+def test_others_are_answered_while_a_large_result_is_made_ready(
+    server: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    went, body = list[int](), server.service.hide_declared.body
+
+    def note(given: bytes) -> Any:
+        went.append(threading.get_ident())
+        return body(given)
+
+    async def loop_thread() -> int:
+        return threading.get_ident()
+
+    monkeypatch.setattr(server.service.hide_declared, "body", note)
+    submitted(server, "ann")
+    submitted(server, LARGE)
+    of_loop = server.do(loop_thread)
+    assert [one == of_loop for one in went] == [True, False]

@@ -20,7 +20,7 @@ from holdfast.domain.state import SETTLED, Status
 from holdfast.ports import Detail, Peek
 from holdfast.server import schemas as sc
 from holdfast.server.access import Caller, CallerOf, caller_of
-from holdfast.server.large_views import size_of
+from holdfast.server.large_views import ASIDE_BYTES, size_of
 from holdfast.server.looking import TaskId, rested, visible_detail
 from holdfast.server.routing import Deferred, Routes, needs
 from holdfast.server.service import Service, ServiceOf, service_of
@@ -108,7 +108,10 @@ async def _now(
     peek = peek or await _look(service, task_id)
     if peek is None:
         return sc.answer(202, {"taskId": task_id, "status": "pending", "taskStatus": None})
-    return _as_it_stands(service, caller.sight.peek(peek))
+    peek = caller.sight.peek(peek)
+    if len(peek.result or b"") <= ASIDE_BYTES:
+        return _as_it_stands(service, peek)
+    return await asyncio.to_thread(_as_it_stands, service, peek)  # others are answered meanwhile
 
 
 async def _look(service: Service, task_id: str) -> Peek | None:
