@@ -1,4 +1,15 @@
-"""A round of triggers: many that fire often, under every policy, by clocks that jump."""
+"""A round of triggers: many that fire often, under every policy, by clocks that jump.
+
+The workers of this round do not bring triggers back that wait for a time of a clock that was ahead
+(`runtime/patrol.py`). Each process has a clock of its own here, up to 90 s off, which never comes
+right, and the patrol takes a trigger for ahead from 5 s on: at each of its looks it would set every
+trigger back to times that it has answered for. Such a time makes no second task, as its key is
+known, but the record counts it again, as fired or as missed. The judge compares these counts with
+the tasks and with the schedule, to the last fire time, and that is what finds a time that was lost;
+beside the patrol it could only say that there are at least as many. So the patrol has tests of its
+own with clocks that do come right (`tests/runtime/test_patrol.py`, on each store), and the worlds
+of the simulation with triggers run it under clocks that are set.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +48,7 @@ from holdfast.testing.chaos.witness import witnessed
 
 
 async def _leave_alone(_: Patrol) -> None:
-    """Bring no trigger back: the judge could not tell a time that comes again from a miscount."""
+    """Bring no trigger back."""
 
 
 LEAST_TRIGGERS = 72
