@@ -68,7 +68,7 @@ def one_retry_too_many(
     )
 
 
-@mutant(Run, "backward", seed=8)
+@mutant(Run, "backward", seed=1)
 async def rollback_forward(_: Real, run: Run) -> None:
     """Stages are undone in the order in which they ran."""
     run.align()
@@ -113,13 +113,13 @@ async def pause_runs_the_stage_again(_: Real, run: Run, stage: StageDef, done: D
     return None
 
 
-@mutant(Holding, "rested_as_asked")
+@mutant(Holding, "rested_as_asked", seed=5)
 async def cancel_ignored(real: Real, holding: Holding) -> bool:
     """A cancel that was asked for is not applied at the boundary."""
     return not holding.task.cancel_requested and bool(await real(holding))
 
 
-@mutant(Holding, "rested_as_asked", seed=125)
+@mutant(Holding, "rested_as_asked", seed=14)
 async def withdrawn_pause_applied(_: Real, holding: Holding) -> bool:
     """A pause that was taken back at the last moment is applied all the same."""
     if not (holding.task.pause_requested or holding.task.cancel_requested):
@@ -134,30 +134,30 @@ def never_renewed(*_: Any) -> bool:
     return False
 
 
-@mutant(Held, "may_renew", seed=6)
+@mutant(Held, "may_renew", seed=9)
 def hung_stage_renewed(_: Real, held: Held, __: float) -> bool:
     """A lease is renewed past its stage's deadline."""
     return held.stop is None
 
 
-@mutant(Heartbeat, "_lost", seed=20)
+@mutant(Heartbeat, "_lost", seed=62)
 def lost_lease_unnoticed(*_: Any) -> None:
     """A run goes on when its lease is lost."""
 
 
-@mutant(Heartbeat, "safe_until", seed=20)
+@mutant(Heartbeat, "safe_until", seed=53)
 def stopped_too_late(_: Real, beat: Heartbeat, asked_at: float) -> float:
     """A run that cannot renew is stopped after its lease has ended."""
     return asked_at + beat._lease_seconds * 1.4
 
 
-@mutant(Heartbeat, "_patience_seconds", seed=216)
+@mutant(Heartbeat, "_patience_seconds", seed=24)
 def beat_waits_too_long(_: Real, beat: Heartbeat, __: float) -> float:
     """A beat that hangs hides that a lease ends meanwhile."""
     return beat._lease_seconds
 
 
-@mutant(Worker, "_type_is_served")
+@mutant(Worker, "_type_is_served", seed=7)
 async def outage_fails_the_run(_: Real, worker: Worker, name: str) -> bool:
     """A look at the other workers that fails is taken for a defect of the task."""
     live = await worker._store.workers(live_within_seconds=60)
@@ -171,12 +171,12 @@ def poison_never_stops(real: Real, run: Run) -> Failure | None:
     return real(run)  # type: ignore[no-any-return]
 
 
-@mutant(Run, "give_back", seed=23)
+@mutant(Run, "give_back", seed=27)
 async def drain_loses_the_task(*_: Any, **__: Any) -> None:
     """A worker that stops keeps what it has not finished."""
 
 
-@mutant(Held, "_stop", seed=72)
+@mutant(Held, "_stop", seed=92)
 def drain_interrupts_commits(_: Real, held: Held) -> None:
     """A worker that stops cancels a run in the middle of its write."""
     if held.stop in (Stop.LEASE_LOST, Stop.DRAIN):
@@ -212,7 +212,7 @@ def given_back_to_nobody(real: Real, *arguments: Any, **options: Any) -> Transit
     return msgspec.structs.replace(asked, next=Next.PARKED)
 
 
-@mutant(decide, "snooze", seed=29)
+@mutant(decide, "snooze", seed=32)
 def snoozed_stage_not_undone(real: Real, *arguments: Any, **options: Any) -> Transition:
     """A stage that has snoozed is taken for one that was not begun."""
     asked: Transition = real(*arguments, **options)
@@ -227,7 +227,7 @@ def snooze_without_its_data(real: Real, *arguments: Any, **options: Any) -> Tran
     return msgspec.structs.replace(asked, checkpoint=None, data=None)
 
 
-@mutant(decide, "snooze", seed=46)
+@mutant(decide, "snooze", seed=7)
 def snooze_over_a_request(real: Real, task: Task, *rest: Any, **options: Any) -> Transition:
     """A cancel or pause that waits is forgotten when the stage snoozes."""
     flags = {"cancel_requested": False, "pause_requested": False}
@@ -241,7 +241,7 @@ def writes_over_the_record_in_hand(_: Real, __: Holding, transition: Transition)
     return transition
 
 
-@mutant(outage, "row_with")
+@mutant(outage, "row_with", seed=10)
 def row_of_outages_never_ends(real: Real, task: Task, *rest: Any, **options: Any) -> Any:
     """A row of outages goes on over failures and crashes."""
     row = real(task, *rest, **options)
@@ -249,16 +249,21 @@ def row_of_outages_never_ends(real: Real, task: Task, *rest: Any, **options: Any
     return outage.Row(count=task.outages + 1, since=min(row.since, began))
 
 
-@mutant(outage, "row_with")
+@mutant(outage, "row_with", seed=10)
 def row_of_outages_begins_anew(_: Real, *__: Any, now: float) -> Any:
     """Each outage is the first one of a row, so that it never lasts too long."""
     return outage.Row(count=1, since=now)
 
 
-@mutant(outage, "are_outages")
+@mutant(outage, "are_outages", seed=10)
 def outages_are_failures(_: Real, __: Any) -> bool:
     """An outage uses up the tries of its stage."""
     return False
+
+
+@mutant(Run, "missing_undo", seed=111)
+def vanished_undo_passed_over(*_: Any, **__: Any) -> None:
+    """A rollback passes over a stage whose undo is gone from the code."""
 
 
 @mutant(Run, "restored")

@@ -63,7 +63,7 @@ def hold_ignored(_: Real, store: MemoryStore, tenant: Tenant) -> bool:
     return tenant.active is None or store._tasks[tenant.active].place in RESTING
 
 
-@mutant(Shelves, "_moved_on")
+@mutant(Shelves, "_moved_on", seed=8)
 def moved_on_ignored(*_: Any) -> bool:
     """A retry goes over newer work of its tenant."""
     return False
@@ -92,7 +92,7 @@ def fence_kept(real: Real, store: MemoryStore, task: Task, *rest: Any) -> Claime
     return real(store, task, *rest)  # type: ignore[no-any-return]
 
 
-@mutant(MemoryStore, "_lose")
+@mutant(MemoryStore, "_lose", seed=35)
 def crashes_not_counted(real: Real, store: MemoryStore, task: Task, _: bool) -> None:
     """A lapsed lease is never a crash: poison never stops."""
     real(store, task, False)
@@ -108,7 +108,7 @@ async def expires_early(real: Real, store: MemoryStore, **options: Any) -> int:
     return await real(store, **options)  # type: ignore[no-any-return]
 
 
-@mutant(MemoryStore, "_renew", seed=14)
+@mutant(MemoryStore, "_renew", seed=21)
 def renews_any_lease(real: Real, store: MemoryStore, renewal: Renewal, until: float) -> bool:
     """A zombie's heartbeat keeps alive a lease that is another's."""
     task = store._tasks.get(renewal.task_id)

@@ -45,7 +45,7 @@ def misfire_skip_as_once(real: Real, trigger: Trigger, found: list[float], now: 
     return real(trigger, found, now)
 
 
-@mutant(firing, "_wanted", seed=28)
+@mutant(firing, "_wanted", seed=64)
 def catches_up_with_the_oldest(real: Real, trigger: Trigger, found: list[float], now: float) -> Any:
     """Of too many missed times the oldest are made up for."""
     if trigger.misfire is Misfire.CATCH_UP:
@@ -68,7 +68,7 @@ def paused_trigger_keeps_its_time(real: Real, trigger: Trigger, *rest: Any) -> A
     return replace(change, after=replace(change.after, trigger_at=trigger.trigger_at))
 
 
-@mutant(firing, "resume", seed=28)
+@mutant(firing, "resume", seed=40)
 def resume_forgets_what_passed(real: Real, trigger: Trigger, ask: Any) -> Any:
     """The times that passed during a pause are neither made up for nor counted."""
     change: TriggerChange = real(trigger, ask)

@@ -5,7 +5,8 @@ from __future__ import annotations
 CHANGING = frozenset({"flow.3", "flow.4"})  # whose stages a deploy may change
 RESTARTING = frozenset({"flow.4", "flow.5", "flow.open"})  # where their checkpoint is no good
 DEPLOYS = 6
-LOST_UNDO = (1, 4)  # deploys whose first stage has no undo any more
+LOSING = CHANGING | {"flow.5", "flow.6", "flow.open"}  # whose first stage may lose its undo
+LOST_UNDO = (1, 2, 4, 5)  # deploys in which it has none any more
 
 
 def stage_names(workflow: str, stages: int, deploy: int) -> tuple[str, ...]:
@@ -26,6 +27,6 @@ def stage_names(workflow: str, stages: int, deploy: int) -> tuple[str, ...]:
 
 def has_undo(workflow: str, stage: str, deploy: int) -> bool:
     """Whether the code of one deploy has an undo for the stage: some have lost it."""
-    if workflow in CHANGING and stage == "s0" and deploy in LOST_UNDO:
+    if workflow in LOSING and stage == "s0" and deploy in LOST_UNDO:
         return False
     return stage != "s3"

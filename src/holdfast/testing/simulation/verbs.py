@@ -280,7 +280,8 @@ def renewed(
     *,
     started_after: float,
 ) -> Iterator[Breach]:
-    """What began before ``started_after`` hangs: its lease must be left to lapse."""
+    """What began before ``started_after`` hangs: its lease must be left to lapse. Not so that of a
+    task whose stage is committed, and which waits for a suspect before its next one."""
     for renewal, kept in zip(batch, answers, strict=True):
         before = book.tasks.get(renewal.task_id)
         holds = before is not None and before.lease and before.lease.id == renewal.lease_id
@@ -288,7 +289,7 @@ def renewed(
             done = "kept" if kept else "refused"
             yield "I3", f"the lease of {renewal.task_id} was {done} wrongly"
         run = book.holders.get(before.fence) if before and kept else None
-        if run is not None and run.ended_at is None and run.began_at < started_after:
+        if run and before and run.is_of(before) and run.began_at < started_after:
             yield "L1", f"the lease of {run.stage}, which hangs, was renewed"
     for move in moves.values():
         if move.before is None or move.after is None:
