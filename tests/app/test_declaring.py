@@ -294,7 +294,7 @@ def test_a_retry_that_makes_no_sense_is_refused(options: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize(
-    "name", ["", "1st", "-x", "a b", "a/b", "ä b", "ä/b", "a" * 101, "a\n", None, 7]
+    "name", ["", "1st", "-x", "a b", "a/b", "ä b", "ä/b", "a" * 201, "a\n", None, 7]
 )
 def test_names_of_types_stages_and_queues_keep_to_their_alphabet(app: Holdfast, name: Any) -> None:
     async def function(ctx: Context, _: None) -> None: ...
@@ -310,7 +310,7 @@ def test_names_of_types_stages_and_queues_keep_to_their_alphabet(app: Holdfast, 
             app.workflow("flow").stage(name=name)(function)
 
 
-@pytest.mark.parametrize("name", ["a", "Mail.send-now_2", "a" * 100, "邮件.发送_2", "ä"])
+@pytest.mark.parametrize("name", ["a", "Mail.send-now_2", "a" * 200, "邮件.发送_2", "ä"])
 def test_names_of_types_may_have_letters_digits_and_three_marks(app: Holdfast, name: str) -> None:
     @app.task(name, queue=name)
     async def function(ctx: Context) -> None: ...

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import Context, Handle, Holdfast, PlanStatus, Retry, Status
+from holdfast import Context, Handle, Holdfast, PlanHandle, PlanStatus, Retry, Status
 from holdfast.app.declare import Workflow
 from holdfast.domain import decide
+from holdfast.domain.rollout import DRIVEN
 from holdfast.domain.task import Kind, StageRecord, Task
 from holdfast.testing import Engine
 from holdfast.testing.plugin import MakeEngine
@@ -109,6 +110,15 @@ async def test_a_half_done_task_goes_on_and_back_by_what_ran(deploys: Deploys, n
     assert deploys.did == [f"-{name}" for name in reversed(names[:3])]
 
 
+async def at_rest(engine: Engine, plan: PlanHandle) -> PlanStatus:
+    """A store on a disk or in another process takes its time, whatever the engine's clock says."""
+    for _ in range(20):
+        await engine.advance("1m")
+        if (await plan.info()).status not in DRIVEN:
+            break
+    return (await plan.info()).status
+
+
 async def test_a_plan_whose_tasks_waited_over_a_deploy_is_rolled_back_by_what_ran(
     deploys: Deploys,
 ) -> None:
@@ -116,13 +126,11 @@ async def test_a_plan_whose_tasks_waited_over_a_deploy_is_rolled_back_by_what_ra
     assert deploys.engine is not None
     await deploys.engine.app.plan("up", [flow.on(None, tenant="t-001")])
     await deploys.deploy("axbc")
-    await deploys.engine.advance("1m")
     plan = deploys.engine.app.plan.get("up")
-    assert (await plan.info()).status is PlanStatus.COMPLETED
+    assert await at_rest(deploys.engine, plan) is PlanStatus.COMPLETED
     deploys.did.clear()
     await plan.rollback()
-    await deploys.engine.advance("1m")
-    assert (await plan.info()).status is PlanStatus.ROLLED_BACK
+    assert await at_rest(deploys.engine, plan) is PlanStatus.ROLLED_BACK
     assert deploys.did == ["-c", "-b", "-x", "-a"]
 
 
