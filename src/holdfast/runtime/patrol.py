@@ -31,13 +31,14 @@ class Patrol:
     ) -> None:
         self._triggers, self._clock, self._chance, self._owner = triggers, clock, chance, owner
         self._cursor: str | None = None
+        self._found_some = False  # in this walk: where one was sent away, more may have been
         self._next_at = float("-inf")  # by the steady clock
         self._right: dict[str, float | None] = {}  # by id, the fire time that the store calls right
 
     @property
     def rest_seconds(self) -> float:
-        """How long the next page may wait; between two walks there is no haste."""
-        if self._cursor is None:
+        """How long the next page may wait: there is haste in a walk that has found some."""
+        if self._cursor is None or not self._found_some:
             return float("inf")
         return max(0.0, self._next_at - self._clock.steady())
 
@@ -46,6 +47,8 @@ class Patrol:
         if self._clock.steady() < self._next_at:
             return
         self._next_at = self._clock.steady() + EVERY_SECONDS
+        if self._cursor is None:
+            self._found_some = False
         page = await self._triggers.find_all_pending(limit=PAGE, cursor=self._cursor)
         self._cursor = page.cursor
         for trigger in self._ahead(page.triggers):
@@ -71,6 +74,7 @@ class Patrol:
         now = trigger.updated_at  # when it was handed out, by the store's clock
         if firing.is_ahead(trigger, now=now):
             log.warning("trigger %s waited for a time of a clock that was ahead", trigger.id)
+            self._found_some = True
             change = firing.bring_back(trigger, now=now, chance=self._chance.random())
         else:
             if len(self._right) >= REMEMBERED:
