@@ -10,7 +10,7 @@ from holdfast import Context, Handle, Holdfast, Status
 from holdfast.domain import decide
 from holdfast.domain.crashes import SUSPECT_FROM, position
 from holdfast.domain.task import Progress
-from holdfast.ports import Renewal
+from holdfast.ports import Claimed, Renewal
 from holdfast.runtime.company import OF_THIS_PROCESS
 from holdfast.testing import Engine
 from holdfast.testing.contract.hands import beat
@@ -114,6 +114,38 @@ async def test_a_suspect_that_waits_in_line_for_too_long_is_put_off(
     gate.open()
     await engine.advance("2s")
     assert sorted(ran) == sorted(handle.id for handle in handles)
+
+
+async def test_beside_an_isolated_suspect_half_of_the_slots_are_for_others(
+    app: Holdfast, holdfast_engine: MakeEngine
+) -> None:
+    gate, others = Gate(), Gate()
+    isolated = list[str]()
+
+    async def isolate(claimed: Claimed, safe_until: float) -> None:
+        isolated.append(claimed.task.id)
+        await gate.stand()
+
+    @app.task("suspect")
+    async def suspect(ctx: Context) -> None: ...
+
+    @app.task("other")
+    async def other(ctx: Context) -> None:
+        await others.stand()
+
+    engine = holdfast_engine(app)
+    handles = [await suspect.submit() for _ in range(6)]
+    await crash_with_all(engine, handles)
+    worker = app.worker(slots=6, heartbeat_thread=False, isolate=isolate)
+    await worker.start()
+    await gate.wait_until_reached()
+    await other.submit()
+    await others.wait_until_reached()
+    waiting = [h for h in handles if (await h.info()).status is Status.RUNNING]
+    assert (len(isolated), len(waiting)) == (1, 1 + 3), "one runs, half of the slots wait for it"
+    gate.open()
+    others.open()
+    worker.abandon()
 
 
 async def test_a_worker_that_drains_gives_back_the_suspects_that_wait_in_line(

@@ -34,12 +34,14 @@ class Suspects:
         chance: random.Random,
         company: Company,
         isolate: Isolate | None,
+        line_limit: int,
         hand_over: Callable[[Held], None],
         run: Callable[[Claimed, Held], Awaitable[None]],
         put_off: Callable[[Claimed, Held, float], Awaitable[None]],
         note: Callable[[Held], Awaitable[None]],
     ) -> None:
-        """``hand_over``: another process renews the lease; ``note``: the store is told at once."""
+        """``line_limit``: so many may wait for an isolated one, each in a slot of others.
+        ``hand_over``: another process renews the lease; ``note``: the store is told at once."""
         self._clock, self._chance = clock, chance
         self._company = company
         self._isolate = isolate
@@ -48,6 +50,8 @@ class Suspects:
         self._put_off = put_off
         self._note = note
         self._isolated: Held | None = None
+        self._line_limit = line_limit
+        self._in_line = 0
         self._put_offs: OrderedDict[str, int] = OrderedDict()
 
     async def run(self, claimed: Claimed, held: Held) -> None:
@@ -68,9 +72,15 @@ class Suspects:
 
     async def _comes_to_turn(self, held: Held) -> bool:
         """Wait for the suspect that runs, but not for long: a slot and a tenant wait with it."""
+        if self._isolated is not None and self._in_line >= self._line_limit:
+            return False
         ends = self._clock.steady() + IN_LINE_SECONDS
-        while self._one_runs and held.stop is None and self._clock.steady() < ends:
-            await self._company.wait(self._clock)
+        self._in_line += 1
+        try:
+            while self._one_runs and held.stop is None and self._clock.steady() < ends:
+                await self._company.wait(self._clock)
+        finally:
+            self._in_line -= 1
         return not self._one_runs and held.stop is None
 
     async def _run_isolated(self, isolate: Isolate, claimed: Claimed, held: Held) -> None:

@@ -83,8 +83,7 @@ class Worker:
         self._running: dict[str, Held] = {}
         self._lanes = Lanes(options.queues, options.slots, clock)
         self._company = company
-        self._slot_freed = asyncio.Event()
-        self._drain_asked = asyncio.Event()
+        self._slot_freed, self._drain_asked = asyncio.Event(), asyncio.Event()
         self._drained: asyncio.Event | None = None  # once a drain has begun
         self._services: list[asyncio.Task[None]] = []
         self._scheduler: Scheduler | None = None
@@ -168,6 +167,7 @@ class Worker:
             chance=chance,
             company=company,
             isolate=isolate,
+            line_limit=options.slots // 2,
             hand_over=self._heartbeat.remove,
             run=self._executor.run,
             put_off=self._executor.put_off,
