@@ -40,7 +40,14 @@ class Bench:
 
     async def shape(self, handle: Handle[Any]) -> dict[str, Any]:
         detail = await detail_of(self.engine, handle)
-        return detail_shape(detail, Redactor(), now=self.engine.clock.now())
+        now, find = self.engine.clock.now(), self.app.registry.find
+        return detail_shape(detail, Redactor(), now=now, find=find)
+
+    def rename_first_stage(self, name: str) -> None:
+        """As a deploy does."""
+        declared = self.app.registry.find(name)
+        assert declared is not None
+        declared.stages[0].name, declared.stage_names = "anew", ("anew", "second")
 
 
 @pytest.fixture
@@ -98,11 +105,25 @@ async def test_a_bulk_retry_refuses_those_whose_checkpoint_is_gone(bench: Bench)
 
 async def test_a_preview_judges_by_the_stages_of_the_present_code(bench: Bench) -> None:
     renamed = await bench.failed("restart")
-    declared = bench.app.registry.find("restart")
-    assert declared is not None
-    declared.stages[0].name, declared.stage_names = "anew", ("anew", "second")
+    bench.rename_first_stage("restart")
     found = await bench.app.bulk.preview("retry", Filter(), everything=True)
     assert found.starting_over == (renamed.id,)
+
+
+async def test_a_view_and_why_judge_by_the_stages_of_the_present_code(bench: Bench) -> None:
+    renamed, waits = await bench.failed("restart"), await bench.failed("suspend")
+    behind = await bench.flows["restart"].submit(None, tenant="t-1")
+    await bench.engine.drain()
+    waiting = await bench.flows["restart"].submit(None, tenant="t-1")
+    for name in bench.flows:
+        bench.rename_first_stage(name)
+    told = [(await bench.shape(one)) for one in (renamed, waits)]
+    assert [one["startsOver"] for one in told] == [True, False]
+    assert all("stage 'first' is unknown" in one["checkpointInvalid"] for one in told)
+    assert "starts over from its first stage" in await renamed.why()
+    assert "is suspended again (invalid-checkpoint)" in await waits.why()
+    assert f"behind task {behind.id}" in await waiting.why()
+    assert "starts over from its first stage" in await waiting.why(), "so with the one before it"
 
 
 async def test_who_was_not_looked_at_is_said_to_be_so(

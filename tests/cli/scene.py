@@ -28,7 +28,8 @@ class Scene:
         self.store = store
         self._requests = count()
         self.app = Holdfast(store, clock=clock)
-        self.flow = self.app.workflow("tenant.upgrade", payload=int, keep="1h")
+        checkpoints: dict[str, Any] = {"on_invalid": "restart", "checkpoint_max_age": "7d"}
+        self.flow = self.app.workflow("tenant.upgrade", payload=int, keep="1h", **checkpoints)
 
         @self.flow.stage
         async def snapshot(ctx: Context, order: int) -> None: ...

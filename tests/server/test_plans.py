@@ -157,6 +157,14 @@ async def test_which_tasks_would_start_over_is_told_beforehand(served: Served) -
         replace(found, timestamp=datetime(2001, 1, 1, tzinfo=UTC))
     )
     assert await told() == [[task.id], 1, [task.id], True]
+    bodies.checkpoint = checkpoint.encode(found)
+    declared = served.app.registry.find("half")
+    assert declared is not None
+    declared.stages[0].name, declared.stage_names = "anew", ("anew", "second")
+    assert await told() == [[task.id], 1, [task.id], True], "a deploy has renamed its stage"
+    suspended = (await client.get(f"/internal/tasks/suspended/{task.id}")).json()
+    assert (suspended["startsOver"], "'first'" in suspended["checkpointInvalid"]) == (True, True)
+    assert "starts over" in (await client.get(f"/api/tasks/{task.id}/why")).text
 
 
 async def test_a_list_of_plans_has_pages_and_filters(idle: Served) -> None:

@@ -446,7 +446,8 @@ class Holdfast:
     async def why(self, task_id: str, *, sight: Sight = WHOLE) -> str:
         """Say why a task does not move, as far as a reader may see it."""
         now, task_id = self.clock.now(), names.check_text("task id", task_id)
-        return await explain(self.store, task_id, self.settings, now=now, sight=sight)
+        find = self.registry.find
+        return await explain(self.store, task_id, self.settings, now=now, sight=sight, find=find)
 
     async def backup(self, target: str | os.PathLike[str]) -> Copy:
         """Copy an SQLite store into a new file, as it is now, while everything goes on."""

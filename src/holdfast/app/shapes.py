@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from holdfast.app.handle import info
-from holdfast.app.starting_over import outlook_of
+from holdfast.app.starting_over import Find, not_known, outlook_of
 from holdfast.domain import events as ev
 from holdfast.domain.audit import Audit
 from holdfast.domain.envelope import iso
@@ -67,9 +67,12 @@ def failure_shape(failure: Failure, hide: Redactor) -> dict[str, Any]:
     }
 
 
-def detail_shape(detail: Detail, hide: Redactor, *, now: float) -> dict[str, Any]:
+def detail_shape(
+    detail: Detail, hide: Redactor, *, now: float, find: Find = not_known
+) -> dict[str, Any]:
+    """Return all that is kept of a task; ``find`` knows the code that judges its checkpoint."""
     task, lease = detail.task, detail.task.lease
-    ahead = outlook_of(detail, now=now)
+    ahead = outlook_of(detail, now=now, find=find)
     return task_shape(task, hide) | {
         "error": failure_shape(task.failure, hide) if task.failure else None,
         "key": task.key,

@@ -29,7 +29,7 @@ SUSPENDED_AGAIN = "is suspended again (invalid-checkpoint)"
 Find: TypeAlias = Callable[[str], TaskType | None]  # the declared type of this name
 
 
-def _not_known(_: str) -> None:
+def not_known(_: str) -> None:
     """Find no type: the command line does not know the user's code."""
 
 
@@ -73,17 +73,17 @@ def goes_on(task: Task) -> bool:
     return task.status not in BACKWARD
 
 
-def outlook_of(detail: Detail, *, now: float) -> Outlook | None:
+def outlook_of(detail: Detail, *, now: float, find: Find = not_known) -> Outlook | None:
     """The same of all that is kept of a task."""
     try:
         found = None if detail.checkpoint is None else ckpt.decode(detail.checkpoint)
     except SerialisationError:
         return None
-    return outlook(detail.task, found, now=now)
+    return outlook(detail.task, found, now=now, declared=find(detail.task.type))
 
 
 async def look_ahead(
-    store: Store, task: Task, *, now: float, find: Find = _not_known
+    store: Store, task: Task, *, now: float, find: Find = not_known
 ) -> Outlook | None:
     if not goes_on(task):
         return None
@@ -110,7 +110,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def forecast(
-    store: Store, tasks: Iterable[Task], *, now: float, find: Find = _not_known
+    store: Store, tasks: Iterable[Task], *, now: float, find: Find = not_known
 ) -> Forecast:
     """Return which tasks would start over, judged by the first ``LOOKED_AT`` that go on."""
     going = [task for task in tasks if goes_on(task)]
@@ -130,18 +130,21 @@ async def _starting_over(
     return found
 
 
-async def looks_ahead(store: Store, ids: Sequence[str], *, now: float) -> list[Outlook]:
+async def looks_ahead(
+    store: Store, ids: Sequence[str], *, now: float, find: Find = not_known
+) -> list[Outlook]:
     """Return what is to be told of those of the tasks whose checkpoint is no good."""
     found: list[Outlook] = []
     for start in range(0, len(ids), AT_ONCE):
         tasks = [one for one in await store.load(ids[start : start + AT_ONCE]) if one is not None]
-        ahead = await asyncio.gather(*(look_ahead(store, task, now=now) for task in tasks))
+        looks = (look_ahead(store, task, now=now, find=find) for task in tasks)
+        ahead = await asyncio.gather(*looks)
         found += [one for one in ahead if one is not None]
     return found
 
 
 async def forecast_of_plan(
-    store: Store, plan_id: str, *, now: float, find: Find = _not_known
+    store: Store, plan_id: str, *, now: float, find: Find = not_known
 ) -> Forecast:
     """Return which failed tasks of a plan would start over if it were retried, judged by the first
     ``LOOKED_AT`` that failed."""

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from holdfast.app import switching
 from holdfast.app.phrases import acts, ago, count, some, span
 from holdfast.app.sight import WHOLE, Sight
-from holdfast.app.starting_over import look_ahead
+from holdfast.app.starting_over import Find, look_ahead, not_known
 from holdfast.app.why_crashes import told_of_crashes
 from holdfast.app.why_plan import awaited, is_driven
 from holdfast.domain import events as ev
@@ -26,8 +26,15 @@ LINE_LOOKED_AT = 1000
 
 
 async def explain(
-    store: Store, task_id: str, settings: Settings, *, now: float, sight: Sight = WHOLE
+    store: Store,
+    task_id: str,
+    settings: Settings,
+    *,
+    now: float,
+    sight: Sight = WHOLE,
+    find: Find = not_known,
 ) -> str:
+    """Say why a task does not move; ``find`` knows the code that judges its checkpoint."""
     detail = await store.detail(task_id)
     if detail is None:
         return await _buried(store, task_id)
@@ -38,6 +45,7 @@ async def explain(
         crash_limit=settings.crash_limit,
         now=now,
         sight=sight,
+        find=find,
     ).tell()
 
 
@@ -58,8 +66,10 @@ class Explanation:
         crash_limit: int,
         now: float,
         sight: Sight = WHOLE,
+        find: Find = not_known,
     ) -> None:
         self._store = store
+        self._find = find
         self._sight = sight
         self._detail = detail = sight.detail(detail)
         self._task = detail.task
@@ -207,6 +217,7 @@ class Explanation:
             crash_limit=self._crash_limit,
             now=self._now,
             sight=self._sight,
+            find=self._find,
         ).tell()
         parked = active.task.place is Place.PARKED
         closed = "That task keeps the line closed" if parked else "Of that task"
@@ -363,7 +374,7 @@ class Explanation:
         )
 
     async def _starts_over(self) -> str:
-        ahead = await look_ahead(self._store, self._task, now=self._now)
+        ahead = await look_ahead(self._store, self._task, now=self._now, find=self._find)
         return f" It does not go on: {ahead.why}; set going, it {ahead.says}." if ahead else ""
 
     async def _who_waits(self) -> str:

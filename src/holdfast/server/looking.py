@@ -47,7 +47,9 @@ async def detail_answer(
     service: Service, caller: Caller, detail: Detail
 ) -> dict[str, Any] | Response:
     """Return all that is kept of a task, with its secrets hidden."""
-    view = partial(shapes.detail_shape, detail, service.app.redactor, now=service.app.clock.now())
+    app = service.app
+    now, find = app.clock.now(), app.registry.find
+    view = partial(shapes.detail_shape, detail, app.redactor, now=now, find=find)
     return await service.large_views.answer(caller, size_of(detail), view)
 
 
