@@ -142,10 +142,14 @@ async def _problem(request: Request, error: Exception) -> Response:
 def _forget_frames(error: BaseException) -> None:
     """Part an error from the frames that it went through. Where one of them has a name for it, all
     of them, and the body of the request, would be kept until garbage is collected."""
-    one: BaseException | None = error
-    while one is not None:
-        one.__traceback__ = None
-        one = one.__cause__ or one.__context__
+    seen, left = set[int](), [error]  # whoever raises may have made the chain a ring
+    while left:
+        found = left.pop()
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        found.__traceback__ = None
+        left += [one for one in (found.__cause__, found.__context__) if one is not None]
 
 
 def _unwrapped(error: Exception) -> Exception:
