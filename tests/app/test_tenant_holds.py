@@ -169,7 +169,18 @@ async def test_a_plan_sees_a_held_tenant_as_busy(app: Holdfast) -> None:
 async def test_bad_input_is_refused_and_nothing_is_held(app: Holdfast) -> None:
     with pytest.raises(InvalidName):
         await app.tenants.hold("a|b")
-    wrong: list[Any] = [1.0, float("nan"), float("inf"), 1e30, 253_402_300_800.0, True, b"x", []]
+    wrong: list[Any] = [
+        "0s",
+        "0.0h",
+        1.0,
+        float("nan"),
+        float("inf"),
+        1e30,
+        253_402_300_800.0,
+        True,
+        b"x",
+        [],
+    ]
     for until in wrong:
         with pytest.raises(InvalidInput):
             await app.tenants.hold(T, until=until)

@@ -93,7 +93,7 @@ def _end(until: datetime | float | str | None, now: float) -> float | None:
     if until is None:
         return None
     if isinstance(until, str):
-        return now + seconds(until)
+        until = now + seconds(until)
     if isinstance(until, datetime):
         if until.utcoffset() is None:
             raise InvalidInput("until: say which zone: the datetime has none")
