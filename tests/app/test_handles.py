@@ -244,6 +244,43 @@ async def test_refused_submits_are_told_of_now_and_then(
     store.down = set()
 
 
+async def test_refusals_that_were_left_out_are_told_when_the_store_is_back(
+    app: Holdfast,
+    echo: Echo,
+    holdfast_engine: MakeEngine,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = ManualClock()
+    store = FlakyStore(MemoryStore(clock))
+    holdfast_engine(app, store=store.as_store, clock=clock)
+    store.down = {"*"}
+    for _ in range(50):
+        with pytest.raises(StoreUnavailable):
+            await within_bounds(echo.submit("hello"))
+    store.down = set()
+    await within_bounds(echo.submit("hello"))
+    assert len(caplog.records) == 1, "a store that comes and goes does not fill the log"
+    clock.advance(11)
+    for _ in range(3):
+        await within_bounds(echo.submit("hello"))
+    assert len(caplog.records) == 2
+    assert "49 more submits were refused" in caplog.records[-1].getMessage()
+
+
+async def test_refusals_that_were_left_out_are_told_at_the_close(
+    app: Holdfast, echo: Echo, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = FlakyStore(MemoryStore(app.clock))
+    with app.on(store.as_store, clock=app.clock, chance=app.chance):
+        store.down = {"insert"}
+        for _ in range(5):
+            with pytest.raises(StoreUnavailable):
+                await within_bounds(echo.submit("hello"))
+        told = len(caplog.records)
+    assert told == 1
+    assert "4 more submits were refused" in caplog.records[-1].getMessage()
+
+
 async def test_an_app_that_is_not_open_says_so(app: Holdfast, echo: Echo) -> None:
     for _ in range(2):
         with pytest.raises(HoldfastError, match="not open"):

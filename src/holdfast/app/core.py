@@ -256,6 +256,8 @@ class Holdfast:
         )
 
     def _detach(self) -> None:
+        if self._submitter is not None:
+            self._submitter.close()
         self._store = self._behind = self._waiters = self._submitter = self._queue_watch = None
 
     async def __aexit__(self, *_: object) -> None:

@@ -161,13 +161,16 @@ class Submitter:
 
     async def _insert(self, batch: Sequence[Submission]) -> Sequence[Insertion]:
         try:
-            return await self._store.insert(batch, depth_limit=self._queue_limit)
+            inserted = await self._store.insert(batch, depth_limit=self._queue_limit)
         except StoreUnavailable as error:
             self._say_refused("full" if isinstance(error, StoreFull) else "out of reach", error)
             raise
+        if self._said:
+            self._say_left_out(SAY_AGAIN_SECONDS)
+        return inserted
 
     def _say_refused(self, why: str, error: StoreUnavailable) -> None:
-        """Now and then: the log may be on the disk that is full."""
+        """Log a refusal, but seldom: the log may be on the disk that is full."""
         now, (said_at, left_out) = self._clock.steady(), self._said.get(why, (-math.inf, 0))
         if now - said_at < SAY_AGAIN_SECONDS:
             self._said[why] = said_at, left_out + 1
@@ -175,6 +178,23 @@ class Submitter:
         self._said[why] = now, 0
         more = f" ({left_out} more refusals since the last such line)" if left_out else ""
         log.critical("submits were refused, the store is %s: %s%s", why, error, more)
+
+    def close(self) -> None:
+        """Tell of the refusals that no line has told of yet."""
+        self._say_left_out(0.0)
+
+    def _say_left_out(self, after_seconds: float) -> None:
+        """Tell of the refusals since the last line, where that line is so old."""
+        now = self._clock.steady()
+        for why, (said_at, left_out) in tuple(self._said.items()):
+            if now - said_at < after_seconds:
+                continue
+            if not left_out:
+                del self._said[why]
+                continue
+            self._said[why] = now, 0
+            says = "%d more submits were refused since the last such line, the store was %s"
+            log.critical(says, left_out, why)
 
     def _accepted(self, submission: Submission, answer: Insertion) -> str:
         if isinstance(answer, Conflict):
