@@ -410,6 +410,43 @@ async def test_what_was_left_out_is_told_with_the_next(caplog: pytest.LogCapture
     ]
 
 
+async def test_many_addresses_cannot_fill_the_log_or_the_memory(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    from holdfast.server import lines as module
+
+    clock = ManualClock()
+    lines = module.Lines(clock.steady)
+    for number in range(3_000):
+        host = f"10.0.{number // 250}.{number % 250}"
+        lines.say(logging.WARNING, "a request from %s", host, of=host)
+    written = len(lines_of(caplog))
+    assert written <= 2 * module.ALL_LINES_RATE
+    assert len(lines._left_out) <= module.SOURCES_MAX
+    clock.advance(1.0)
+    lines.say(logging.WARNING, "a request from %s", "10.9.9.9", of="10.9.9.9")
+    lost = 3_000 - written - module.SOURCES_MAX
+    assert lines_of(caplog)[-2:] == [
+        f"{lost} more lines about other addresses were left out",
+        "a request from 10.9.9.9",
+    ]
+    lines.say(logging.ERROR, "a fault of our own")
+    assert lines_of(caplog)[-1] == "a fault of our own", "strangers do not use up its rate"
+
+
+async def test_the_addresses_of_one_ipv6_network_share_a_rate_of_lines(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    from holdfast.server.lines import LINES_RATE, Lines
+
+    lines = Lines(ManualClock().steady)
+    for number in range(30):
+        host = f"2001:db8::{number:x}"
+        lines.say(logging.WARNING, "a request from %s", host, of=host)
+    assert len(lines_of(caplog)) == 2 * LINES_RATE
+    assert len(lines._left_out) == 1
+
+
 async def test_what_nobody_foresaw_does_not_fill_the_log_either(
     idle: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

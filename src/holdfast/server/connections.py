@@ -149,9 +149,7 @@ class Connections:
         found = plain_address(host)
         if any(found in network for network in self._exempt):
             return None
-        if found.version == 6:
-            return str(ipaddress.IPv6Network((int(found), 64), strict=False))
-        return str(found)
+        return counted_address(host)
 
 
 def plain_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
@@ -160,6 +158,14 @@ def plain_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
         return found.ipv4_mapped
     return found
+
+
+def counted_address(host: str) -> str:
+    """Return the address, or the /64 network of an IPv6 address: one customer has all of it."""
+    found = plain_address(host)
+    if found.version == 6:
+        return str(ipaddress.IPv6Network((int(found), 64), strict=False))
+    return str(found)
 
 
 def networks(
