@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import msgspec
+import pydantic
 import pytest
 
 from holdfast import (
@@ -133,6 +134,36 @@ async def test_of_a_type_that_is_not_known_here_any_json_is_taken(
         await other.handle(handle.id).amend(payload={"amount": 8})
     await bench.engine.drain()
     assert await handle.result() == 8
+
+
+class Payment(pydantic.BaseModel):
+    card: pydantic.SecretStr
+
+
+async def test_a_secret_stays_one_where_its_type_is_not_known(
+    place: Place, holdfast_engine: MakeEngine
+) -> None:
+    app, seen = Holdfast("memory://"), list[str]()
+
+    @app.task("pay")
+    async def pay(ctx: Context, payment: Payment) -> None:
+        seen.append(payment.card.get_secret_value())
+        if len(seen) == 1:
+            raise Permanent("no such card")
+
+    engine = holdfast_engine(app, store=place.store, clock=place.clock)
+    handle = await pay.submit(Payment(card=pydantic.SecretStr("4111-old")))
+    await engine.drain()
+    async with Holdfast(place.store, clock=place.clock) as other:
+        given = {"card": "4111-NEW"}
+        await other.checkpoints.amend(handle.id, payload=given, from_view=True)
+        detail = await other.store.detail(handle.id)
+        assert detail is not None
+        assert other.redactor.body(detail.payload) == {"card": "***"}
+    [entry] = await engine.store.audits(limit=10)
+    assert "4111" not in entry.before + entry.after
+    await engine.drain()
+    assert seen == ["4111-old", "4111-NEW"]
 
 
 @pytest.mark.parametrize("task_id", ["\ud800", None, 7, [], "x" * 1_001])

@@ -24,8 +24,8 @@ from holdfast.domain.errors import (
     TaskNotFound,
     TenantMovedOn,
 )
+from holdfast.domain.hidden_values import keep_hidden
 from holdfast.domain.operate import Ask
-from holdfast.domain.redaction import keep_hidden
 from holdfast.domain.state import Command
 from holdfast.domain.task import By, Task
 from holdfast.domain.transition import Applied, MovedOn, Transition

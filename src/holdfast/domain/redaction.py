@@ -16,7 +16,6 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.domain import secret_patterns
-from holdfast.domain.errors import InvalidInput
 from holdfast.domain.lookalikes import folded as without_lookalikes
 from holdfast.domain.secret_patterns import BETWEEN, HIDDEN, VALUE
 from holdfast.domain.task import Failure
@@ -167,43 +166,6 @@ def _pairs_of(folded: Iterable[str]) -> re.Pattern[str] | None:
 
 def _letter(mark: str) -> str:
     return r"[\w-]{0,40}" if mark == "*" else re.escape(mark)
-
-
-def keep_hidden(given: Any, stored: Any, hide: Redactor) -> Any:
-    """Return a JSON value that was made from a view of ``stored``, with what the view hid put back.
-
-    InvalidInput where it says that something is hidden, and nothing is stored in that place.
-    """
-    return _kept(given, hide.value(stored), stored)
-
-
-def _kept(given: Any, shown: Any, stored: Any) -> Any:
-    if isinstance(given, dict):
-        known = _by_shown_name(shown, stored)
-        return {
-            known.get(name, (name,))[0]: _kept(item, *known.get(name, _NOTHING)[1:])
-            for name, item in given.items()
-        }
-    if isinstance(given, list):
-        alike = isinstance(shown, list) and len(shown) == len(given)
-        beside = zip(shown, stored, strict=True) if alike else [(None, None)] * len(given)
-        return [_kept(item, *pair) for item, pair in zip(given, beside, strict=True)]
-    if type(given) is type(shown) and given == shown:
-        return stored
-    if given == HIDDEN:
-        raise InvalidInput(f"{HIDDEN!r} stands for a secret in a view: say what is to be stored")
-    return given
-
-
-_NOTHING = ("", None, None)
-
-
-def _by_shown_name(shown: Any, stored: Any) -> dict[str, tuple[str, Any, Any]]:
-    """Return the fields of an object by the names that a view shows for them."""
-    if not isinstance(shown, dict) or not isinstance(stored, dict) or len(shown) != len(stored):
-        return {}
-    pairs = zip(shown.items(), stored.items(), strict=True)
-    return {name: (own, item, kept) for (name, item), (own, kept) in pairs}
 
 
 USUAL = Redactor()

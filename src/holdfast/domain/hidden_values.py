@@ -1,0 +1,98 @@
+"""Puts back what a view of a stored value hid, in a value that a person has made from the view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.domain.errors import InvalidInput
+from holdfast.domain.redaction import SECRET_MARK, Redactor
+from holdfast.domain.secret_patterns import HIDDEN
+
+_SAID = f"{HIDDEN!r} stands for a secret in a view"
+
+
+def keep_hidden(given: Any, stored: Any, hide: Redactor) -> Any:
+    """Return a JSON value that was made from a view of ``stored``, with what the view hid put back.
+
+    A new value in the place of a marked secret is marked, too. InvalidInput where a text says that
+    something is hidden and is not the one shown in that place, or is in another item of a list.
+    """
+    return _kept(given, hide.value(stored), stored, in_list=False)
+
+
+def _kept(given: Any, shown: Any, stored: Any, *, in_list: bool) -> Any:
+    if isinstance(stored, Mapping) and SECRET_MARK in stored:
+        return _marked(given, shown, stored)
+    if isinstance(given, dict):
+        return _fields_kept(given, shown, stored, in_list=in_list)
+    if isinstance(given, list):
+        return _items_kept(given, shown, stored, in_list=in_list)
+    if type(given) is type(shown) and given == shown:
+        return stored
+    _check_text(given)
+    return given
+
+
+def _marked(given: Any, shown: Any, stored: Mapping[str, Any]) -> Any:
+    if given is None:
+        return None  # no secret is there any more
+    if isinstance(given, str) and given == shown:
+        return stored
+    if _says_hidden(given):
+        raise InvalidInput(f"{_SAID}: say what is to be stored")
+    return given if isinstance(given, Mapping) and SECRET_MARK in given else {SECRET_MARK: given}
+
+
+def _fields_kept(given: dict[str, Any], shown: Any, stored: Any, *, in_list: bool) -> Any:
+    known, kept = _by_shown_name(shown, stored), dict[str, Any]()
+    for name, item in given.items():
+        if name not in known:
+            _check_text(name)
+        own, *pair = known.get(name, (name, None, None))
+        kept[own] = _kept(item, *pair, in_list=in_list)
+    return kept
+
+
+def _items_kept(given: list[Any], shown: Any, stored: Any, *, in_list: bool) -> list[Any]:
+    """Return the items of a list; ``in_list``: it is in an item of another, which was compared."""
+    if not isinstance(shown, list) or len(shown) != len(given):
+        return [_kept(item, None, None, in_list=True) for item in given]
+    for index, item in enumerate(given):
+        hides = shown[index] != stored[index] and _says_hidden(item)
+        moved = item != shown[index] or _is_of_other_option(index, given, shown)
+        if not in_list and hides and moved:
+            raise InvalidInput(
+                f"{_SAID}: item {index} of a list is not the one that was shown there, and nobody "
+                "knows which secret it has: leave the item as it was shown, or say its secrets"
+            )
+    beside = zip(given, shown, stored, strict=True)
+    return [_kept(*three, in_list=True) for three in beside]
+
+
+def _is_of_other_option(index: int, given: list[Any], shown: list[Any]) -> bool:
+    """Say whether a hidden item was shown behind an option, and is given behind another item."""
+    before = shown[index - 1] if index else None
+    is_value = isinstance(before, str) and before.startswith("--") and given[index] == HIDDEN
+    return is_value and given[index - 1] != before
+
+
+def _by_shown_name(shown: Any, stored: Any) -> dict[str, tuple[str, Any, Any]]:
+    """Return the fields of an object by the names that a view shows for them."""
+    if not isinstance(shown, dict) or not isinstance(stored, dict) or len(shown) != len(stored):
+        return {}
+    pairs = zip(shown.items(), stored.items(), strict=True)
+    return {name: (own, item, kept) for (name, item), (own, kept) in pairs}
+
+
+def _check_text(given: Any) -> None:
+    if isinstance(given, str) and HIDDEN in given:
+        raise InvalidInput(f"{_SAID}: say what is to be stored, the whole text")
+
+
+def _says_hidden(given: Any) -> bool:
+    if isinstance(given, str):
+        return HIDDEN in given
+    if isinstance(given, dict):
+        return any(HIDDEN in name or _says_hidden(item) for name, item in given.items())
+    return isinstance(given, list) and any(map(_says_hidden, given))
