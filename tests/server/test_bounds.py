@@ -329,6 +329,17 @@ async def test_a_look_serves_for_a_while_and_no_longer() -> None:
     assert await watched.at() == 2
 
 
+async def test_looks_that_serve_nobody_any_more_are_not_kept() -> None:
+    from holdfast.server.shared import KEPT
+
+    watched = Watched()
+    for number in range(5_000):
+        await watched.looks.at(f"plan-{number}", watched.look, fresh_seconds=2.0)
+        watched.clock.advance(0.0 if number % 2 else 0.001)
+    assert watched.looks.kept <= KEPT
+    assert await watched.looks.at("plan-4999", watched.look, fresh_seconds=2.0) == 5_000
+
+
 async def test_a_look_that_took_long_serves_for_as_long() -> None:
     watched = Watched()
     watched.lasts_seconds = 60.0

@@ -9,9 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast import Context, Permanent
+from holdfast.app import plan_handle
+from holdfast.app.starting_over import Forecast, forecast_of_plan
 from holdfast.domain import checkpoint
 from holdfast.domain.plan import MemberState, PlanStatus
-from holdfast.ports import Filter
+from holdfast.ports import Filter, Store
 from tests.server.conftest import Served
 
 
@@ -156,6 +158,7 @@ async def test_which_tasks_would_start_over_is_told_beforehand(served: Served) -
     bodies.checkpoint = checkpoint.encode(
         replace(found, timestamp=datetime(2001, 1, 1, tzinfo=UTC))
     )
+    served.service.looks.forget("startingOver:p-1")
     assert await told() == [[task.id], 1, [task.id], True]
     bodies.checkpoint = checkpoint.encode(found)
     declared = served.app.registry.find("half")
@@ -165,6 +168,32 @@ async def test_which_tasks_would_start_over_is_told_beforehand(served: Served) -
     suspended = (await client.get(f"/internal/tasks/suspended/{task.id}")).json()
     assert (suspended["startsOver"], "'first'" in suspended["checkpointInvalid"]) == (True, True)
     assert "starts over" in (await client.get(f"/api/tasks/{task.id}/why")).text
+
+
+async def test_whoever_polls_a_plan_shares_one_look_at_its_checkpoints(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @served.app.task("broken")
+    async def broken(ctx: Context, word: str) -> None:
+        raise Permanent("no")
+
+    looked = list[str]()
+
+    async def counted(store: Store, plan_id: str, **terms: Any) -> Forecast:
+        looked.append(plan_id)
+        return await forecast_of_plan(store, plan_id, **terms)
+
+    monkeypatch.setattr(plan_handle, "forecast_of_plan", counted)
+    monkeypatch.setattr(served.service.looks, "_steady", lambda: 0.0)  # no time passes
+    client = served.client()
+    for plan_id, tenant in (("p-1", "t-1"), ("p-2", "t-2")):
+        await make(client, plan_id=plan_id, type="broken", payload="x", tenants=[tenant])
+        await served.app.plan.get(plan_id).rested(timeout=60)
+        polls = (client.get(f"/api/plans/{plan_id}") for _ in range(5))
+        told = [one.json() for one in await asyncio.gather(*polls)]
+        told.append((await client.get(f"/api/plans/{plan_id}")).json())
+        assert [one["checkpointsToJudge"] for one in told] == [1] * 6
+    assert looked == ["p-1", "p-2"]
 
 
 async def test_a_list_of_plans_has_pages_and_filters(idle: Served) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+KEPT = 256  # looks that have ended; those under way are as many as there are requests
 
 
 class _Look:
@@ -20,7 +21,7 @@ class _Look:
 
 
 class Looks:
-    """Of one process. The names are ours, so they are few."""
+    """Of one process. There may be one of each plan, so old ones make room for new ones."""
 
     def __init__(self, steady: Callable[[], float]) -> None:
         self._steady = steady
@@ -39,6 +40,19 @@ class Looks:
         """Something was changed; who asks now looks anew."""
         self._by_name.pop(name, None)
 
+    @property
+    def kept(self) -> int:
+        return len(self._by_name)
+
+    def _make_room(self) -> None:
+        """Drop the oldest looks that have ended, so that at most ``KEPT`` of them stay."""
+        excess = len(self._by_name) - KEPT + 1
+        if excess <= 0:
+            return
+        ended = [name for name, look in self._by_name.items() if look.until is not None]
+        for name in ended[:excess]:
+            del self._by_name[name]
+
     def _begin(self, name: str, look: Callable[[], Awaitable[Any]], fresh_seconds: float) -> _Look:
         made = _Look(asyncio.create_task(_await(look)), self._steady())
 
@@ -48,6 +62,8 @@ class Looks:
             made.until = now if failed else now + max(fresh_seconds, now - made.began)
 
         made.task.add_done_callback(ended)
+        self._by_name.pop(name, None)  # the new one is the youngest
+        self._make_room()
         self._by_name[name] = made
         return made
 

@@ -17,6 +17,7 @@ from holdfast.app import plan_shapes as shapes
 from holdfast.app.plan_handle import forecast, info
 from holdfast.app.plans import Planned, PlanTerms
 from holdfast.app.sight import Sight
+from holdfast.app.starting_over import Forecast
 from holdfast.domain.errors import InvalidPlan, PlanNotFound, StoreError
 from holdfast.domain.plan import (
     Conflict,
@@ -44,6 +45,7 @@ router = Routes("plans")
 
 TASKS_MAX = 10_000  # in one request; from Python a plan may have ten times as many
 EVENTS_AT_ONCE = 1000
+FRESH_SECONDS = 5.0  # so long one look at the checkpoints of a plan serves all
 
 PlanInPath = Annotated[
     str,
@@ -283,7 +285,7 @@ async def show_plan(plan_id: PlanInPath, service: ServiceOf, caller: CallerOf) -
     """How far each wave has got, and on which terms it runs."""
     plan = await visible_plan(service, caller, plan_id)
     told = info(plan, now=service.app.clock.now())
-    ahead = await forecast(service.app, plan)
+    ahead = await _foretold(service, plan)
     return msgspec.to_builtins(
         shapes.plan_shape(told, service.app.redactor)
         | shapes.terms_shape(plan)
@@ -292,6 +294,18 @@ async def show_plan(plan_id: PlanInPath, service: ServiceOf, caller: CallerOf) -
             "checkpointsJudged": ahead.judged,
             "checkpointsToJudge": ahead.total,
         }
+    )
+
+
+async def _foretold(service: Service, plan: Plan) -> Forecast:
+    """Return who would start over; it reads up to 1 000 tasks and their checkpoints, so whoever
+    asks meanwhile, or soon after, is told what one look has found."""
+    if not plan.count(MemberState.FAILED):
+        return Forecast()
+    return await service.looks.at(
+        f"startingOver:{plan.id}",
+        lambda: forecast(service.app, plan),
+        fresh_seconds=FRESH_SECONDS,
     )
 
 
