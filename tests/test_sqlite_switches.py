@@ -9,6 +9,7 @@ import pytest
 from holdfast.domain.audit import Audit
 from holdfast.domain.transition import Inserted, Shut
 from holdfast.ports import Switch, Topic
+from holdfast.stores import codec
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.sqlite.txn import Txn
 from holdfast.testing.clock import ManualClock
@@ -118,3 +119,31 @@ async def test_a_throw_holds_for_what_is_written_with_it(path: Path) -> None:
         )
         assert [gathered[2], gathered[4]] == [[Shut("default")], [Inserted(submission.task.id)]]
     assert ask(path, "SELECT count(*) FROM switches") == [(0,)]
+
+
+async def test_a_claim_decodes_no_holds_however_many_there_are(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    async with opened(path, clock) as store:
+        hands = Hands(store, clock)
+        for number in range(5):
+            await throw(store, Switch.HOLD, on=False, name=f"t-{number}")
+        await hands.submit(tenant="t-3")
+        free = [await hands.submit(tenant="u"), await hands.submit()]
+        decoded = list[bytes]()
+        monkeypatch.setattr(codec, "decode_thrown", decoded.append)
+        assert await hands.claim_ids(limit=5) == [task.id for task in free]
+        assert decoded == []
+
+
+@pytest.mark.parametrize("body", ["", "{", "[]", '"x"', "{}", '{"until": "x"}', '{"until": null}'])
+async def test_a_hold_that_cannot_be_read_has_no_end(path: Path, body: str) -> None:
+    clock = ManualClock()
+    async with opened(path, clock) as store:
+        hands = Hands(store, clock)
+        await hands.submit(tenant="t")
+        ask(path, "INSERT INTO meta VALUES ('hold:tenant:t', ?)", body)
+        assert await hands.claim_ids() == []
+        free = await hands.submit(tenant="u")
+        assert await hands.claim_ids() == [free.id]

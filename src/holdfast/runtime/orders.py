@@ -86,7 +86,7 @@ class Orders:
         """Know who is held, and remove the holds that are over, unless others took their place."""
         now = self._clock.now()
         over = [one for one in holds if not one.stands(now)]
-        self._holds.replace(one.name for one in holds if one not in over)
+        self._holds.replace(one.name for one in holds if one.stands(now))
         for one in over:
             entry = Audit(
                 task_id=f"tenant:{one.name}",

@@ -66,9 +66,9 @@ def _take(txn: Txn, asked: Claim) -> list[Claimed]:
 def _ready(txn: Txn, queue: str, limit: int) -> list[Any]:
     """The first in the queue, without those of tenants that are held. Of a tenant there is one at
     most, so no more are passed over than tenants are held."""
-    if not txn.held:
+    if not txn.some_held:
         return txn.rows("ready_of_queue", queue, limit)
-    return txn.rows("ready_of_queue_unheld", queue, listed(txn.held), limit)
+    return txn.rows("ready_of_queue_unheld", queue, txn.wall, limit)
 
 
 def _hand_out_all(txn: Txn, queue: str, rows: Sequence[Any], asked: Claim) -> list[Claimed]:
@@ -104,7 +104,7 @@ def _hand_out_all(txn: Txn, queue: str, rows: Sequence[Any], asked: Claim) -> li
         claimed.append(_claimed(txn, task, payload, ran))
         txn.gave_fence(task.tenant, fence)
         waited[task.type, status].append(now - since)
-    if txn.held:
+    if txn.some_held:
         for number, *_ in rows:
             txn.add("ready_delete", (queue, number))
     else:

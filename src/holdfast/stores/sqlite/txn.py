@@ -92,7 +92,6 @@ class Txn:
         self._off: dict[Switch, frozenset[str]] = {}
         self._head: Anchor | None = None  # of the chain of audits
         self._linked = False
-        self._held: frozenset[str] | None = None
         task, ready, fence, self._some_off, self._some_held = self.row("sequences_and_switches")
         self._numbers: tuple[int, int, int] = task, ready, fence
         self._task, self._ready, self._fence = self._numbers
@@ -304,27 +303,14 @@ class Txn:
         return found
 
     @property
-    def held(self) -> frozenset[str]:
-        """The tenants that are held. Seldom any: then nothing is read."""
-        if not self._some_held:
-            return NONE
-        if self._held is None:
-            rows = self.rows("holds_all")
-            self._held = frozenset(
-                name.removeprefix(HOLD_PREFIX) for name, body in rows if self._stands(body)
-            )
-        return self._held
-
-    def _stands(self, hold: Any) -> bool:
-        """A hold that cannot be read has no end."""
-        thrown = codec.or_none(codec.decode_thrown, hold)
-        return thrown is None or thrown.stands(self.wall)
+    def some_held(self) -> bool:
+        """Return whether any tenant has a hold, be it over; seldom, so little else is asked."""
+        return bool(self._some_held)
 
     def forget_switches(self) -> None:
         """They were changed: who asks again must see it."""
         self._some_off = self._some_held = True
         self._off.clear()
-        self._held = None
 
     def head(self) -> Anchor:
         if self._head is None:

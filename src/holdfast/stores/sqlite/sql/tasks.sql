@@ -114,7 +114,12 @@ LIMIT ?;
 SELECT q.number, s.n, s.version, s.status, s.since, s.fence, s.rest, t.head, t.payload
 FROM ready AS q JOIN states AS s ON s.n = q.n JOIN tasks AS t ON t.n = q.n
 WHERE q.queue = ? AND NOT EXISTS (SELECT 1 FROM leases AS l WHERE l.n = q.n)
-    AND NOT EXISTS (SELECT 1 FROM json_each(?) AS e WHERE e.value = s.tenant)
+    AND NOT EXISTS (
+        SELECT 1 FROM meta AS h
+        WHERE h.name = 'hold:tenant:' || s.tenant AND ifnull(  -- one that cannot be read has no end
+            CASE WHEN json_valid(h.value) THEN json_extract(h.value, '$.until') END > ?, TRUE
+        )
+    )
 ORDER BY q.number
 LIMIT ?;
 
