@@ -1,6 +1,7 @@
 """Views of large tasks: to hide their secrets takes long, and others are answered meanwhile."""
 
 import asyncio
+import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -144,3 +145,53 @@ def test_others_are_answered_while_a_large_result_is_made_ready(
     submitted(server, LARGE)
     of_loop = server.do(loop_thread)
     assert [one == of_loop for one in went] == [True, False]
+
+
+def test_a_large_result_that_finds_no_place_is_left_for_later(server: Listening) -> None:
+    """The task is accepted, so that its id is told in any case."""
+    server.service.large_views._quota._total = 0
+    body = f'{{"type": "mail.send", "payload": "{LARGE}"}}'.encode()
+    told = ask(server, "POST", APPLY, body)
+    assert told.status == 202
+    answer = json.loads(told.body)
+    assert (answer["status"], answer["taskStatus"]) == ("completed", "COMPLETED")
+    assert "result" not in answer
+    server.service.large_views._quota._total = 1
+    assert look(server, f"/api/workflows/tasks/{answer['taskId']}").status == 200
+
+
+def test_few_large_results_are_made_ready_at_once(
+    server: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body, go, begun = server.service.hide_declared.body, threading.Event(), list[int]()
+
+    def wait(given: bytes) -> Any:
+        begun.append(len(given))
+        go.wait(BOUND_SECONDS)
+        return body(given)
+
+    monkeypatch.setattr(server.service.hide_declared, "body", wait)
+    views = server.service.large_views
+    with ThreadPoolExecutor(4) as threads:
+        asked = [threads.submit(submitted, server, LARGE) for _ in range(4)]
+        until(lambda: views._quota.taken == 4, "four are asked for")
+        assert len(begun) <= 1, "one token has one made at a time"
+        go.set()
+        assert all(one.result(BOUND_SECONDS) for one in asked)
+
+
+def test_the_answer_to_a_new_trigger_with_a_large_payload_needs_a_place(
+    server: Listening,
+) -> None:
+    def created(name: str, payload: str) -> Told:
+        new = {"triggerId": name, "type": "mail.send", "payload": payload, "every": "1h"}
+        return ask(server, "POST", "/api/triggers", json.dumps(new).encode())
+
+    total, server.service.large_views._quota._total = server.service.large_views._quota._total, 0
+    assert created("small", "ann").status == 201
+    refused = created("large", LARGE)
+    assert (refused.status, refused.code) == (503, "overloaded")
+    server.service.large_views._quota._total = total
+    again = created("large", LARGE)
+    assert again.status == 201, "sent again, it answers with the trigger that is there"
+    assert LARGE.encode() in again.body

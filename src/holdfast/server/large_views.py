@@ -55,14 +55,22 @@ class LargeViews:
         finally:
             self._reads.release()
 
-    async def answer(self, caller: Caller, size: int, view: View) -> dict[str, Any] | Response:
+    async def answer(
+        self, caller: Caller, size: int, view: View, status: int = 200
+    ) -> dict[str, Any] | Response:
         """Return what ``view`` makes out of so many stored bytes, or an answer with it."""
         if size <= ASIDE_BYTES:
             return view()
+        return await self.respond(caller, size, lambda: sc.answer(status, view()))
+
+    async def respond(self, caller: Caller, size: int, make: Callable[[], Response]) -> Response:
+        """Return the response that ``make`` makes out of so many stored bytes."""
+        if size <= ASIDE_BYTES:
+            return make()
         try:
             with self._quota.place(caller.token_id):
                 async with self._turn(caller.token_id), self._threads:
-                    return await asyncio.to_thread(_answered, view)
+                    return await asyncio.to_thread(make)
         finally:
             if not self._quota.taken_by(caller.token_id):
                 self._turns.pop(caller.token_id, None)
@@ -76,7 +84,3 @@ def size_of(detail: Detail) -> int:
     bodies = [detail.payload, detail.result, detail.data, detail.checkpoint]
     bodies += [stage.result for stage in detail.stages]
     return sum(len(body) for body in bodies if body is not None)
-
-
-def _answered(view: View) -> Response:
-    return sc.answer(200, view())

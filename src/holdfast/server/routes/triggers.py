@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -130,7 +128,9 @@ class TriggerPageView(sc.Answer):
     response_model=TriggerDetail,
     **needs(Role.OPERATOR, 404, 409, large=NewTrigger),
 )
-async def create_trigger(new: NewTrigger, service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
+async def create_trigger(
+    new: NewTrigger, service: ServiceOf, caller: CallerOf
+) -> dict[str, Any] | Response:
     """Sent again with the same definition, it answers with the trigger that is there. The id that
     a token of some tenants gives gets a suffix: `triggerId` of the answer has it."""
     if [new.at, new.every, new.cron].count(None) != 2:
@@ -139,7 +139,7 @@ async def create_trigger(new: NewTrigger, service: ServiceOf, caller: CallerOf) 
     name = await _name_for(service, caller, new.trigger_id, tenant)
     async with service.noting(caller, "create", f"trigger:{name}", new.reason):
         handle = await _made(new, service, caller, name, tenant)
-    return await asyncio.to_thread(await _detail(service, handle))
+    return await _answer(service, caller, handle, status=201)
 
 
 async def _name_for(service: Service, caller: Caller, given: str, tenant: str | None) -> str:
@@ -227,14 +227,17 @@ async def show_trigger(
 ) -> dict[str, Any] | Response:
     """With its next fire times, in its own zone."""
     trigger = await visible_trigger(service, caller, trigger_id)
-    view = await _detail(service, await service.app.schedule.get(trigger.id))
-    return await service.large_views.answer(caller, len(trigger.payload), view)
+    return await _answer(service, caller, await service.app.schedule.get(trigger.id))
 
 
-async def _detail(service: Service, handle: TriggerHandle[Any]) -> Callable[[], dict[str, Any]]:
-    """Return what makes the view of a trigger, which takes long for a large payload."""
+async def _answer(
+    service: Service, caller: Caller, handle: TriggerHandle[Any], status: int = 200
+) -> dict[str, Any] | Response:
+    """Return the view of a trigger, which takes long for a large payload."""
     upcoming = await handle.next(NEXT_SHOWN)
-    return partial(trigger_detail_shape, await handle.info(), upcoming, service.app.redactor)
+    trigger = await handle.info()
+    view = partial(trigger_detail_shape, trigger, upcoming, service.app.redactor)
+    return await service.large_views.answer(caller, len(trigger.payload), view, status)
 
 
 class NextTimes(sc.Answer):

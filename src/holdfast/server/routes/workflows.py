@@ -19,9 +19,10 @@ from holdfast.domain.redaction import Redactor
 from holdfast.domain.state import SETTLED, Status
 from holdfast.ports import Detail, Peek
 from holdfast.server import schemas as sc
-from holdfast.server.access import Caller, CallerOf, caller_of
-from holdfast.server.large_views import ASIDE_BYTES, size_of
+from holdfast.server.access import Caller, CallerOf, TooManyRequests, caller_of
+from holdfast.server.large_views import size_of
 from holdfast.server.looking import TaskId, rested, visible_detail
+from holdfast.server.problems import Overloaded
 from holdfast.server.routing import Deferred, Routes, needs
 from holdfast.server.service import Service, ServiceOf, service_of
 from holdfast.server.submitting import IdempotencyKey, Traceparent, Work, submit
@@ -70,8 +71,9 @@ async def apply(
     idempotency_key: IdempotencyKey = None,
     traceparent: Traceparent = None,
 ) -> Response:
-    """200 with the result when it is there in time; 202 with the id when it is not, or when the
-    task waits for a person; 409 when it was cancelled or rolled back. In each case it is kept."""
+    """200 with the result when it is there in time; 202 with the id when it is not, when the task
+    waits for a person, or when too many large results are asked for at once; 409 when it was
+    cancelled or rolled back. In each case it is kept."""
     service, caller, seconds = service_of(request), caller_of(request), work.wait_seconds
     with ExitStack() as places:
         revoked: asyncio.Event | None = None
@@ -109,9 +111,11 @@ async def _now(
     if peek is None:
         return sc.answer(202, {"taskId": task_id, "status": "pending", "taskStatus": None})
     peek = caller.sight.peek(peek)
-    if len(peek.result or b"") <= ASIDE_BYTES:
-        return _as_it_stands(service, peek)
-    return await asyncio.to_thread(_as_it_stands, service, peek)  # others are answered meanwhile
+    make = partial(_as_it_stands, service, peek)
+    try:
+        return await service.large_views.respond(caller, len(peek.result or b""), make)
+    except (Overloaded, TooManyRequests):  # a refusal would hide the id of what was accepted
+        return sc.answer(202, _status_of(peek))
 
 
 async def _look(service: Service, task_id: str) -> Peek | None:
@@ -123,12 +127,16 @@ async def _look(service: Service, task_id: str) -> Peek | None:
     return peek
 
 
-def _as_it_stands(service: Service, peek: Peek) -> Response:
-    told: dict[str, Any] = {
+def _status_of(peek: Peek) -> dict[str, Any]:
+    return {
         "taskId": peek.task_id,
         "status": ENVELOPE_STATUS[peek.status],
         "taskStatus": peek.status,
     }
+
+
+def _as_it_stands(service: Service, peek: Peek) -> Response:
+    told = _status_of(peek)
     if peek.status is Status.COMPLETED:
         result = service.hide_declared.body(peek.result) if peek.result is not None else None
         return sc.answer(200, told | {"result": result})
