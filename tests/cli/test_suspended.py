@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from holdfast.app import starting_over
@@ -225,3 +227,37 @@ def test_it_is_said_when_not_all_that_may_start_over_were_looked_at(
     retried = " ".join(world.cli("plans", "retry", "p-1").output.split())
     assert "2 tasks would start over" in retried
     assert "only the first 2 of 3 tasks were looked at" in retried
+
+
+UNKNOWN_CODE = "the code of tenant.upgrade is not known here"
+
+
+def test_it_is_said_that_the_code_which_judges_a_checkpoint_is_not_known_here(world: World) -> None:
+    """The service says whether such a task starts over; silence would read as: it goes on."""
+    ids = [world.failed(tenant=f"t-{n}") for n in range(4)]
+    [mail] = world.failed_mails(1)
+    assert UNKNOWN_CODE in world.cli("suspended", "resume", ids[0], mail, columns=500).stderr
+    assert UNKNOWN_CODE in world.cli("tasks", "retry", ids[1], columns=500).stderr
+    asked = world.cli("suspended", "resume", "--all-matching", answer="n\n", columns=500)
+    assert UNKNOWN_CODE in asked.stderr.splitlines()[0]
+    preview = ("bulk", "preview", "retry", "--type", "tenant.upgrade")
+    assert UNKNOWN_CODE in world.cli(*preview, columns=500).stderr
+    told = world.cli("suspended", "resume", ids[2], "--json")
+    assert (json.loads(told.stdout)["codeUnknown"], told.stderr) == (["tenant.upgrade"], "")
+    told = world.cli("tasks", "retry", ids[3], "--json", "--from-scratch")
+    assert json.loads(told.stdout)["codeUnknown"] == [], "it starts over as it was asked to"
+
+
+def test_no_code_judges_a_task_that_has_completed_no_stage(world: World) -> None:
+    [mail] = world.failed_mails(1)
+    assert world.cli("suspended", "resume", mail).stderr == ""
+
+
+def test_a_retry_of_a_plan_says_that_the_code_is_not_known_here(world: World) -> None:
+    world.plan("p-1", {"t-1": BROKEN})
+    world.work_until_plan_rests("p-1")
+    assert UNKNOWN_CODE in world.cli("plans", "retry", "p-1", columns=500).stderr
+    world.work_until_plan_rests("p-1")
+    told = world.cli("plans", "retry", "p-1", "--json")
+    assert json.loads(told.stdout)["codeUnknown"] == ["tenant.upgrade"]
+    assert UNKNOWN_CODE not in told.stderr

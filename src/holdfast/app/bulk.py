@@ -83,6 +83,7 @@ class Bulks:
             starting_over=ahead.ids[:SAMPLE],
             checkpoints_judged=ahead.judged,
             checkpoints_to_judge=ahead.total,
+            code_unknown=ahead.code_unknown,
         )
 
     async def _forecast(

@@ -56,6 +56,7 @@ class BulkPreview(msgspec.Struct, frozen=True, kw_only=True):
     starting_over: tuple[str, ...] = ()  # the first of them
     checkpoints_judged: int = 0  # so many were looked at to tell who starts over
     checkpoints_to_judge: int = 0  # of so many tasks that would go on from one
+    code_unknown: tuple[str, ...] = ()  # their types that the process that looked does not declare
 
 
 class BulkInfo(msgspec.Struct, frozen=True, kw_only=True):

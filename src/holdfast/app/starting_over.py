@@ -100,6 +100,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     ids: tuple[str, ...] = ()  # of those that would
     judged: int = 0  # tasks whose checkpoint was looked at
     total: int = 0  # tasks that would go on from one
+    code_unknown: tuple[str, ...] = ()  # their types that the process that judged does not declare
 
     @property
     def says(self) -> str:
@@ -115,7 +116,18 @@ async def forecast(
     """Return which tasks would start over, judged by the first ``LOOKED_AT`` that go on."""
     going = [task for task in tasks if goes_on(task)]
     over = await _starting_over(store, going[:LOOKED_AT], now=now, find=find)
-    return Forecast(ids=tuple(over), judged=min(len(going), LOOKED_AT), total=len(going))
+    return Forecast(
+        ids=tuple(over),
+        judged=min(len(going), LOOKED_AT),
+        total=len(going),
+        code_unknown=unknown_types(going[:LOOKED_AT], find),
+    )
+
+
+def unknown_types(tasks: Iterable[Task], find: Find) -> tuple[str, ...]:
+    """Return the types of the tasks that this process does not declare: their checkpoints were
+    judged by what the code said that saved them."""
+    return tuple(sorted(one for one in {task.type for task in tasks} if find(one) is None))
 
 
 async def _starting_over(
@@ -130,16 +142,24 @@ async def _starting_over(
     return found
 
 
+class Judged(msgspec.Struct, frozen=True):
+    """Tasks that go on from a checkpoint, and what is to be told of those where it is no good."""
+
+    tasks: list[Task]
+    outlooks: list[Outlook]
+
+
 async def looks_ahead(
     store: Store, ids: Sequence[str], *, now: float, find: Find = not_known
-) -> list[Outlook]:
-    """Return what is to be told of those of the tasks whose checkpoint is no good."""
-    found: list[Outlook] = []
+) -> Judged:
+    found = Judged([], [])
     for start in range(0, len(ids), AT_ONCE):
-        tasks = [one for one in await store.load(ids[start : start + AT_ONCE]) if one is not None]
+        loaded = await store.load(ids[start : start + AT_ONCE])
+        tasks = [one for one in loaded if one is not None and goes_on(one)]
         looks = (look_ahead(store, task, now=now, find=find) for task in tasks)
         ahead = await asyncio.gather(*looks)
-        found += [one for one in ahead if one is not None]
+        found.tasks.extend(tasks)
+        found.outlooks.extend(one for one in ahead if one is not None)
     return found
 
 
@@ -154,11 +174,18 @@ async def forecast_of_plan(
         return Forecast()
     failed = sorted(index for index, one in members.items() if one.state is MemberState.FAILED)
     judged, found = [tasks.ids[index] for index in failed[:LOOKED_AT]], list[str]()
+    unknown = set[str]()
     for start in range(0, len(judged), AT_ONCE):
         ids = judged[start : start + AT_ONCE]
         loaded = [task for task in await store.load(ids) if task is not None and goes_on(task)]
         found += await _starting_over(store, loaded, now=now, find=find)
-    return Forecast(ids=tuple(found), judged=len(judged), total=len(failed))
+        unknown.update(unknown_types(loaded, find))
+    return Forecast(
+        ids=tuple(found),
+        judged=len(judged),
+        total=len(failed),
+        code_unknown=tuple(sorted(unknown)),
+    )
 
 
 async def check_checkpoint(store: Store, task: Task) -> None:

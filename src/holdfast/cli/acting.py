@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from rich.text import Text
 
 from holdfast.app.phrases import acts, count
-from holdfast.app.starting_over import Forecast, Outlook, looks_ahead
+from holdfast.app.starting_over import Forecast, Judged, Outlook, looks_ahead, unknown_types
 from holdfast.cli.exits import Exit, complain, exit_code
 from holdfast.cli.session import Session
 from holdfast.cli.shapes import asked_shape
-from holdfast.cli.show import print_json, say, status_text, warn
+from holdfast.cli.show import hint, print_json, say, status_text, warn
 from holdfast.domain.errors import Refused
 from holdfast.domain.task import Task
 
@@ -25,6 +25,7 @@ NAMED = 10  # of thousands, the first
 class Report:
     done: list[Task] = field(default_factory=list)
     refused: list[tuple[str, Refused]] = field(default_factory=list)
+    code_unknown: tuple[str, ...] = ()  # types whose code judges a checkpoint, and is not here
 
     @property
     def code(self) -> Exit:
@@ -51,12 +52,25 @@ async def act_onward(
     ahead = await look_at(session, ids)  # before a worker discards the checkpoint
     report = await act(ids, ask)
     going = {task.id for task in report.done}
-    warn_of([one for one in ahead if one.task_id in going])
+    warn_of([one for one in ahead.outlooks if one.task_id in going])
+    report.code_unknown = code_unknown(session, [one for one in ahead.tasks if one.id in going])
     return report
 
 
-async def look_at(session: Session, ids: Sequence[str]) -> list[Outlook]:
-    return await looks_ahead(session.store, ids, now=session.now)
+async def look_at(session: Session, ids: Sequence[str]) -> Judged:
+    find = session.app.registry.find
+    return await looks_ahead(session.store, ids, now=session.now, find=find)
+
+
+def code_unknown(session: Session, tasks: Iterable[Task]) -> tuple[str, ...]:
+    return unknown_types(tasks, session.app.registry.find)
+
+
+def hint_of_code(types: Sequence[str]) -> None:
+    """Say that checkpoints of these types were judged without the code that decides."""
+    if types:
+        named = ", ".join(types[:NAMED]) + (", …" if len(types) > NAMED else "")
+        hint(f"the code of {named} is not known here: the service says whether a task starts over")
 
 
 def warn_of(ahead: Sequence[Outlook]) -> None:
@@ -96,6 +110,7 @@ def tell(report: Report, *, json: bool, brief: bool = False) -> Exit:
         say(_line(task))
     for task_id, error in report.refused[: NAMED if brief else None]:
         complain(error, about=task_id)
+    hint_of_code(report.code_unknown)
     if brief or len(report.done) + len(report.refused) > 1:
         say(f"{len(report.done)} done, {len(report.refused)} refused")
     return report.code
@@ -117,4 +132,5 @@ def _shape(report: Report) -> dict[str, object]:
             {"taskId": task_id, "code": error.code, "message": str(error)}
             for task_id, error in report.refused
         ],
+        "codeUnknown": list(report.code_unknown),
     }

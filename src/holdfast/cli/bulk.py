@@ -13,7 +13,7 @@ from holdfast.app.bulk_order import BulkInfo, BulkPreview
 from holdfast.app.phrases import count, span
 from holdfast.app.starting_over import Forecast
 from holdfast.cli import options as opt
-from holdfast.cli.acting import warn_of_starting_over
+from holdfast.cli.acting import hint_of_code, warn_of_starting_over
 from holdfast.cli.alive import nobody
 from holdfast.cli.bulk_view import (
     BULK_KEYS,
@@ -142,7 +142,10 @@ def start(
     ahead = _canary(steps, stop_at, wait) if canary or steps else None
 
     async def begin(session: Session) -> tuple[BulkInfo, str]:
-        await _say_beforehand(session, command, filters, everything, from_scratch=from_scratch)
+        unknown = await _say_beforehand(
+            session, command, filters, everything, from_scratch=from_scratch
+        )
+        hint_of_code(() if json else unknown)
         begun = await bulks_of(session).start(
             command,
             opt.filtered(session.now, **filters),
@@ -253,6 +256,7 @@ def _preview(
     if found.refused_now:
         say(f"{found.refused_now} of them could not take it now and would be refused")
     _warn_of(found)
+    hint_of_code(found.code_unknown)
     rows: list[Row] = [
         {
             "ID": one.id,
@@ -276,10 +280,11 @@ async def _say_beforehand(
     everything: bool,
     *,
     from_scratch: bool,
-) -> None:
-    """Which tasks would start over: a worker may do it as soon as the action has begun."""
+) -> tuple[str, ...]:
+    """Say which tasks would start over: a worker may do it as soon as the action has begun.
+    Return the types whose code is not known here."""
     if command not in ONWARD:
-        return
+        return ()
     found = await bulks_of(session).preview(
         command,
         opt.filtered(session.now, **filters),
@@ -287,6 +292,7 @@ async def _say_beforehand(
         from_checkpoint=not from_scratch,
     )
     _warn_of(found)
+    return found.code_unknown
 
 
 def _warn_of(found: BulkPreview) -> None:

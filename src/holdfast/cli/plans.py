@@ -14,7 +14,7 @@ from holdfast.app.plan_handle import info
 from holdfast.app.starting_over import forecast_of_plan
 from holdfast.cli import hiding
 from holdfast.cli import options as opt
-from holdfast.cli.acting import warn_of_starting_over
+from holdfast.cli.acting import hint_of_code, warn_of_starting_over
 from holdfast.cli.alive import undriven
 from holdfast.cli.plan_create import CREATE_HELP, create
 from holdfast.cli.plan_shapes import ASKED_KEYS, PLAN_KEYS, asked_shape, plan_shape, shown_shape
@@ -194,7 +194,7 @@ def cancel(context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Js
     _ask(context, id, lambda control: control.cancel(id, reason=reason), json=json)
 
 
-@plans.command(epilog=ASKED)
+@plans.command(epilog=f"JSON: {ASKED_KEYS}, codeUnknown.")
 def retry(context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Json = False) -> None:
     """Set what failed or was rolled back going again; then go on."""
     _ask(context, id, lambda control: control.retry(id, reason=reason), json=json, onward=True)
@@ -230,18 +230,18 @@ def _ask(
 ) -> None:
     plan_id = names.check("plan", plan_id)
 
-    async def whole(session: Session) -> tuple[Plan, str]:
-        if onward:
-            await _say_beforehand(session, plan_id)
+    async def whole(session: Session) -> tuple[Plan, str, tuple[str, ...]]:
+        unknown = await _say_beforehand(session, plan_id) if onward else ()
         plan = await ask(session.plans.control)
-        return plan, await undriven(session, plan)
+        return plan, await undriven(session, plan), unknown
 
-    plan, missing = run(context, whole)
+    plan, missing, unknown = run(context, whole)
     if json:
-        print_json(asked_shape(plan))
+        print_json(asked_shape(plan) | ({"codeUnknown": list(unknown)} if onward else {}))
         return
     asked = "  cancel asked for: its tasks are cancelled first" if plan.cancel_requested else ""
     say(Text(f"{plan.id}  ") + status_text(plan.status) + Text(asked))
+    hint_of_code(unknown)
     if missing:
         hint(missing)
 
@@ -250,7 +250,10 @@ plans.command(epilog=WATCH_HELP)(watch)
 plans.command(epilog=CREATE_HELP)(create)
 
 
-async def _say_beforehand(session: Session, plan_id: str) -> None:
-    """Which of its failed tasks start over when they are tried again."""
-    ahead = await forecast_of_plan(session.store, plan_id, now=session.now)
+async def _say_beforehand(session: Session, plan_id: str) -> tuple[str, ...]:
+    """Say which of its failed tasks start over when they are tried again, and return the types
+    whose code is not known here."""
+    find = session.app.registry.find
+    ahead = await forecast_of_plan(session.store, plan_id, now=session.now, find=find)
     warn_of_starting_over(ahead, len(ahead.ids))
+    return ahead.code_unknown

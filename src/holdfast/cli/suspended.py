@@ -9,7 +9,16 @@ import typer
 
 from holdfast.app.phrases import count, span
 from holdfast.cli import options as opt
-from holdfast.cli.acting import Report, act, act_onward, look_at, tell, warn_of
+from holdfast.cli.acting import (
+    Report,
+    act,
+    act_onward,
+    code_unknown,
+    hint_of_code,
+    look_at,
+    tell,
+    warn_of,
+)
 from holdfast.cli.grouping import Group, grouped
 from holdfast.cli.json_input import parsed, parsed_object
 from holdfast.cli.session import Session, person, run
@@ -224,10 +233,17 @@ def _each(
         if ids and onward:
             return await act_onward(session, ids, lambda task_id: one(session, task_id))
         chosen = ids or await _matching(session, _where(session, filters))
+        unknown: tuple[str, ...] = ()
         if not ids and chosen:
-            warn_of(await look_at(session, chosen) if onward else [])
+            if onward:
+                ahead = await look_at(session, chosen)
+                warn_of(ahead.outlooks)
+                unknown = code_unknown(session, ahead.tasks)
+                hint_of_code(() if json else unknown)
             _announce(verb, len(chosen), yes=yes)
-        return await act(chosen, lambda task_id: one(session, task_id))
+        report = await act(chosen, lambda task_id: one(session, task_id))
+        report.code_unknown = unknown if json else ()  # a person was told before
+        return report
 
     return tell(run(context, whole), json=json, brief=not ids)
 
