@@ -23,9 +23,11 @@ from holdfast import (
 )
 from holdfast.app.declare import Workflow
 from holdfast.domain.errors import CheckpointTooLarge, NotJson
+from holdfast.domain.task import Failure, Kind
 from holdfast.testing import Engine
 from holdfast.testing.plugin import MakeEngine
 from tests.every_store import Place
+from tests.runtime.helpers import task_of
 
 
 class Charge(msgspec.Struct, frozen=True):
@@ -194,7 +196,7 @@ async def test_a_checkpoint_is_read_changed_and_put(bench: Bench) -> None:
     changed = msgspec.structs.replace(read, custom_data={"limit": 900})
     put = await checkpoints.put(handle.id, changed, reason="a higher limit")
     assert put.version == read.version + 1
-    with pytest.raises(CheckpointConflict, match=f"has version {put.version}, not {read.version}"):
+    with pytest.raises(CheckpointConflict, match=f"of version {put.version}, not {read.version}"):
         await checkpoints.put(handle.id, changed)
     with pytest.raises(InvalidInput, match="does not fit"):
         await checkpoints.put(handle.id, msgspec.structs.replace(put, last_completed_stage_index=1))
@@ -242,3 +244,63 @@ async def test_a_removed_checkpoint_leaves_rollback_and_a_new_start(bench: Bench
     with pytest.raises(IllegalTransition):
         await bench.app.checkpoints.remove(handle.id)
     bench.may_run.set()
+
+
+async def test_a_view_that_is_put_unchanged_changes_nothing_but_the_version(
+    place: Place, holdfast_engine: MakeEngine
+) -> None:
+    app = Holdfast("memory://")
+    flow = app.workflow("rotate", payload=str)
+
+    @flow.stage
+    async def rotate_secret(ctx: Context, _: str) -> None:
+        ctx.data.update(api_token="s3cret", n=1)
+
+    @flow.stage
+    async def book(ctx: Context, _: str) -> None:
+        raise Permanent("no")
+
+    engine = holdfast_engine(app, store=place.store, clock=place.clock)
+    handle = await flow.submit("x")
+    await engine.drain()
+    first = await app.checkpoints.get(handle.id)
+    assert first is not None
+    failure = Failure(
+        kind=Kind.PERMANENT, error="E", message="password=hunter2", stage="a", attempt=1, at=1.0
+    )
+    await app.checkpoints.put(handle.id, msgspec.structs.replace(first, failure_history=(failure,)))
+    before = await app.checkpoints.get(handle.id)
+    assert before is not None
+    assert "rotate_secret" in before.stage_durations
+    detail = await app.store.detail(handle.id)
+    assert detail is not None
+    assert detail.checkpoint is not None
+    view = app.redactor.body(detail.checkpoint)
+    assert "hunter2" not in str(view)
+    put = await app.checkpoints.put(handle.id, view, from_view=True)
+    assert put == msgspec.structs.replace(before, version=before.version + 1)
+    assert await app.checkpoints.get(handle.id) == put
+    with pytest.raises(CheckpointConflict):
+        await app.checkpoints.put(handle.id, view | {"failureHistory": []}, from_view=True)
+
+
+async def test_where_no_checkpoint_is_none_is_removed_and_one_is_put_as_the_first(
+    bench: Bench,
+) -> None:
+    handle, checkpoints = await bench.suspended(), bench.app.checkpoints
+    read = await checkpoints.get(handle.id)
+    assert read is not None
+    await checkpoints.remove(handle.id)
+    version = (await task_of(bench.engine, handle)).version
+    with pytest.raises(CheckpointGone):
+        await checkpoints.remove(handle.id)
+    for ask in (checkpoints.remove(handle.id, version=9), checkpoints.put(handle.id, read)):
+        with pytest.raises(CheckpointConflict, match="has no checkpoint"):
+            await ask
+    assert (await task_of(bench.engine, handle)).version == version
+    fields = msgspec.to_builtins(read)
+    del fields["version"]
+    assert (await checkpoints.put(handle.id, fields)).version == 1
+    await checkpoints.remove(handle.id, version=1)
+    put = await checkpoints.put(handle.id, msgspec.structs.replace(read, version=0))
+    assert put.version == 1

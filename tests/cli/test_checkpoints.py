@@ -20,7 +20,7 @@ def test_a_checkpoint_is_shown_changed_and_put(world: World) -> None:
     assert json.loads(put.stdout) == {"taskId": task_id, "version": read["version"] + 1}
     again = world.cli("checkpoints", "put", task_id, json.dumps(read))
     assert again.exit_code == Exit.REFUSED
-    assert "has version 3, not 2" in " ".join(again.stderr.split())
+    assert "of version 3, not 2" in " ".join(again.stderr.split())
     assert world.json("checkpoints", "get", task_id)["customData"] == {"taken": 7}
     assert world.json("tasks", "show", task_id)["status"] == Status.FAILED
     entries = world.json("audit")["entries"]
@@ -39,13 +39,20 @@ def test_a_checkpoint_is_removed_if_it_has_that_version(world: World) -> None:
     assert gone == {"taskId": task_id, "version": None}
     assert world.json("checkpoints", "get", task_id, code=Exit.NOT_FOUND) is None
     assert "has no checkpoint" in world.cli("checkpoints", "get", task_id).stderr
-    assert "no checkpoint is stored" in world.cli("checkpoints", "remove", task_id).stdout
+    again = world.cli("checkpoints", "remove", task_id)
+    assert again.exit_code == Exit.REFUSED
+    assert "[checkpoint-gone]" in again.stderr
 
 
 def test_bad_input_is_refused(world: World) -> None:
     task_id, waiting = world.failed(), world.upgrade()
     for wrong in ("{", "[]", "{}", '{"lastCompletedStageIndex": 0}'):
         assert world.cli("checkpoints", "put", task_id, wrong).exit_code == Exit.INVALID, wrong
+    for text in (b'{"x": "\xff"}', b"\xff"):
+        told = world.cli("checkpoints", "put", task_id, "-", answer=text)
+        assert told.exit_code == Exit.INVALID
+        assert "no JSON" in told.stderr
+    assert "it must be an object" in world.cli("checkpoints", "put", task_id, "[]").stderr
     assert world.cli("checkpoints", "remove", waiting).exit_code == Exit.REFUSED
     for verb in (["get", "nobody"], ["put", "nobody", "{}"], ["remove", "nobody"]):
         code = world.cli("checkpoints", *verb).exit_code

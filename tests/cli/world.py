@@ -66,7 +66,7 @@ class World:
         self.path = path
         self.url = f"sqlite:///{path}"
 
-    def cli(self, *args: str, answer: str | None = None, columns: int = 80) -> Result:
+    def cli(self, *args: str, answer: str | bytes | None = None, columns: int = 80) -> Result:
         env = {"HOLDFAST_STORE": self.url, "COLUMNS": str(columns), "NO_COLOR": "1"}
         return CliRunner().invoke(cli, list(args), input=answer, env=env)
 

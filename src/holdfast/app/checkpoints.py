@@ -12,7 +12,7 @@ from holdfast.app.starting_over import check_checkpoint
 from holdfast.codec import check_json, encode_plain
 from holdfast.domain import amend, names, operate
 from holdfast.domain import checkpoint as ckpt
-from holdfast.domain.amend import AMEND, Amendment
+from holdfast.domain.amend import AMEND, UNREADABLE, Amendment, Stored
 from holdfast.domain.audit import Audit
 from holdfast.domain.checkpoint import DATA_LIMIT_BYTES, Checkpoint
 from holdfast.domain.errors import (
@@ -70,21 +70,26 @@ class Checkpoints:
     ) -> Checkpoint:
         """Write a checkpoint in place of the version that `get` gave; one version on, it is stored.
 
-        CheckpointConflict when another version is stored, IllegalTransition unless the task is
-        paused or suspended, InvalidInput when it does not fit the stages that the task completed.
+        CheckpointConflict when another version is stored, or none (then its version is 0, or left
+        out of a mapping), IllegalTransition unless the task is paused or suspended, InvalidInput
+        when it does not fit the stages that the task completed.
         ``from_view``: it was made from a view that hides secrets, and these stay as stored.
         """
-        given = checkpoint if isinstance(checkpoint, Checkpoint) else _read(checkpoint)
+        fields = _fields(checkpoint)
+        given = None if from_view else _read(fields)
 
         def decide(detail: Detail, ask: Ask) -> Transition:
             stored = _stored(detail)
-            was = None if stored is None else stored.custom_data
-            data = given.custom_data
-            if from_view:
-                data = keep_hidden(data, was, self._app.redactor)
-            put = msgspec.structs.replace(given, custom_data=data)
+            if type(version := fields.get("version")) is int:
+                amend.check_put(detail.task, ask, version, stored)  # what a view hid is of this one
+            put = given or _read(
+                keep_hidden(fields, _plain_or_none(detail.checkpoint), self._app.redactor)
+            )
+            if version is None and stored is None:
+                put = msgspec.structs.replace(put, version=0)
             transition = amend.put_checkpoint(detail.task, ask, put, stored)
-            return self._told(transition, {"customData": (was, data)})
+            was = stored.custom_data if isinstance(stored, Checkpoint) else None
+            return self._told(transition, {"customData": (was, put.custom_data)})
 
         written = await self._swap(task_id, Command.PUT_CHECKPOINT, decide, reason)
         assert written.checkpoint is not None
@@ -92,7 +97,8 @@ class Checkpoints:
 
     async def remove(self, task_id: str, *, version: int | None = None, reason: str = "") -> None:
         """Delete the checkpoint of a paused or suspended task. It can then be rolled back, or start
-        over; it cannot go on. ``version``: CheckpointConflict when another one is stored."""
+        over; it cannot go on. CheckpointGone when it has none; ``version``: CheckpointConflict when
+        another one is stored, or none."""
 
         def decide(detail: Detail, ask: Ask) -> Transition:
             return amend.remove_checkpoint(detail.task, ask, _stored(detail), version)
@@ -219,19 +225,25 @@ def _checkpoint_of(detail: Detail) -> Checkpoint | None:
     return ckpt.decode(detail.checkpoint)
 
 
-def _stored(detail: Detail) -> Checkpoint | None:
-    """None: there is none, or one that cannot be read, and may be replaced."""
+def _stored(detail: Detail) -> Stored:
+    """Return the checkpoint; one that cannot be read may be replaced, and removed."""
     try:
         return _checkpoint_of(detail)
     except SerialisationError:
-        return None
+        return UNREADABLE
 
 
-def _read(given: Mapping[str, Any]) -> Checkpoint:
+def _fields(given: Checkpoint | Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(given, Checkpoint):
+        given = msgspec.json.decode(ckpt.encode(given))
     if not isinstance(given, Mapping):
         raise InvalidInput("a checkpoint is a Checkpoint, or a mapping of its fields")
+    return dict(given)
+
+
+def _read(fields: Mapping[str, Any]) -> Checkpoint:
     try:
-        return ckpt.decode(msgspec.json.encode(dict(given)))
+        return ckpt.decode(msgspec.json.encode(fields))
     except (SerialisationError, TypeError) as error:
         raise InvalidInput(str(error)) from None
 
@@ -249,3 +261,11 @@ def _data(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plain(body: bytes | None) -> Any:
     return None if body is None else msgspec.json.decode(body)
+
+
+def _plain_or_none(body: bytes | None) -> Any:
+    """Return the stored JSON value, or None where it is none."""
+    try:
+        return _plain(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None

@@ -66,7 +66,7 @@ def put(
 
     It is refused when another version is stored. What `get` hides as *** stays as it is stored.
     """
-    text = typer.get_text_stream("stdin").read() if checkpoint == STDIN else checkpoint
+    text = typer.get_binary_stream("stdin").read() if checkpoint == STDIN else checkpoint
     given = parsed_object("the checkpoint", text, EXAMPLE)
 
     async def ask(session: Session) -> int:

@@ -9,16 +9,16 @@ import msgspec
 from holdfast.domain.errors import InvalidInput
 
 
-def parsed(what: str, text: str) -> Any:
+def parsed(what: str, text: str | bytes) -> Any:
     """Return the JSON value in a text; InvalidInput names ``what`` if it is none."""
     try:
         return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise InvalidInput(f"{what}: no JSON: {error}") from None
 
 
-def parsed_object(what: str, text: str, example: str) -> dict[str, Any]:
+def parsed_object(what: str, text: str | bytes, example: str) -> dict[str, Any]:
     found = parsed(what, text)
     if not isinstance(found, dict):
-        raise InvalidInput(f"{what}: an object, as {example}")
+        raise InvalidInput(f"{what}: it must be an object, as {example}")
     return found

@@ -6,7 +6,7 @@ its task.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -16,13 +16,22 @@ from holdfast.domain import events as ev
 from holdfast.domain.audit import Audit
 from holdfast.domain.checkpoint import Checkpoint
 from holdfast.domain.decide import fact, moved
-from holdfast.domain.errors import CheckpointConflict, InvalidInput
+from holdfast.domain.errors import CheckpointConflict, CheckpointGone, InvalidInput
 from holdfast.domain.operate import Ask, resume_suspended
 from holdfast.domain.state import Command
 from holdfast.domain.task import Task
 from holdfast.domain.transition import Next, Transition
 
 AMEND = "amend"  # what the audit calls it: a retry, or a rollback that goes on, with a correction
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """A checkpoint that is stored and cannot be read."""
+
+
+UNREADABLE = Unreadable()
+NONE, NO_VERSION = "no checkpoint (version 0)", "a checkpoint whose version cannot be read"
+Stored: TypeAlias = Checkpoint | Unreadable | None  # None: no checkpoint is stored
 
 
 class Amendment(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,13 +70,21 @@ def amend(
     )
 
 
-def put_checkpoint(
-    task: Task, ask: Ask, checkpoint: Checkpoint, stored: Checkpoint | None
-) -> Transition:
-    """Write a checkpoint in place of the version that it was made of."""
+def check_put(task: Task, ask: Ask, version: int, stored: Stored) -> Task:
+    """Return the task with a checkpoint put in place of this version; 0: where none is stored.
+
+    One that cannot be read has no version to compare."""
     after = moved(task, Command.PUT_CHECKPOINT, now=ask.now)
-    if stored is not None and stored.version != checkpoint.version:
-        raise CheckpointConflict(task.id, stored.version, checkpoint.version)
+    if stored is None and version != 0:
+        raise CheckpointConflict(task.id, NONE, version)
+    if isinstance(stored, Checkpoint) and stored.version != version:
+        raise CheckpointConflict(task.id, stored.version, version)
+    return after
+
+
+def put_checkpoint(task: Task, ask: Ask, checkpoint: Checkpoint, stored: Stored) -> Transition:
+    """Write a checkpoint in place of the version that it was made of."""
+    after = check_put(task, ask, checkpoint.version, stored)
     _check(task, checkpoint)
     saved = replace(checkpoint, version=checkpoint.version + 1)
     event = fact(ev.CheckpointPut, task, ask.now, by=ask.by, checkpoint=saved.version)
@@ -77,12 +94,15 @@ def put_checkpoint(
 
 
 def remove_checkpoint(
-    task: Task, ask: Ask, stored: Checkpoint | None = None, version: int | None = None
+    task: Task, ask: Ask, stored: Stored, version: int | None = None
 ) -> Transition:
     """Delete the checkpoint. ``version``: only this one; None: whichever is stored."""
     after = moved(task, Command.REMOVE_CHECKPOINT, now=ask.now)
-    if version is not None and (stored is None or stored.version != version):
-        raise CheckpointConflict(task.id, stored.version if stored else None, version)
+    if version is None and stored is None:
+        raise CheckpointGone(task.id, task.last_completed + 1)
+    found = stored.version if isinstance(stored, Checkpoint) else NO_VERSION if stored else NONE
+    if version is not None and found != version:
+        raise CheckpointConflict(task.id, found, version)
     event = fact(ev.CheckpointRemoved, task, ask.now, by=ask.by)
     kept = _kept(task, after, ask, event, Command.REMOVE_CHECKPOINT)
     return replace(kept, drop_checkpoint=True)

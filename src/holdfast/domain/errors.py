@@ -193,9 +193,9 @@ class CheckpointGone(Refused):
 class CheckpointConflict(Refused):
     code = "checkpoint-conflict"
 
-    def __init__(self, task_id: str, stored: int | None, given: int) -> None:
-        has = "no version that can be read" if stored is None else f"version {stored}"
-        super().__init__(f"the checkpoint of task {task_id} has {has}, not {given}")
+    def __init__(self, task_id: str, stored: int | str, given: int) -> None:
+        has = f"a checkpoint of version {stored}" if isinstance(stored, int) else stored
+        super().__init__(f"task {task_id} has {has}, not {given}")
 
 
 class TenantMovedOn(Refused):

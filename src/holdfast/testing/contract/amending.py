@@ -8,7 +8,12 @@ import pytest
 from holdfast.domain import amend
 from holdfast.domain.amend import Amendment
 from holdfast.domain.checkpoint import Checkpoint
-from holdfast.domain.errors import IllegalTransition, NotSuspended
+from holdfast.domain.errors import (
+    CheckpointConflict,
+    CheckpointGone,
+    IllegalTransition,
+    NotSuspended,
+)
 from holdfast.domain.operate import Ask
 from holdfast.domain.state import Command, Status
 from holdfast.domain.task import By, Place, Task
@@ -114,11 +119,17 @@ class PuttingCheckpoints(Contract):
     async def test_a_checkpoint_is_removed_and_put_back(self, hands: Hands) -> None:
         task = await hands.suspend(await hands.finish_stage(await hands.start(), cursor=1))
         read = await checkpoint_of(hands, task)
-        after = await hands.commit(amend.remove_checkpoint(task, ask(hands)))
+        after = await hands.commit(amend.remove_checkpoint(task, ask(hands), read))
         assert await hands.store.checkpoint(task.id) is None
         assert (await hands.events(after))[-1] == "CheckpointRemoved"
-        after = await hands.commit(amend.put_checkpoint(after, ask(hands, "ask-2"), read, None))
-        assert (await checkpoint_of(hands, task)).custom_data == {"cursor": 1}
+        with pytest.raises(CheckpointGone):
+            amend.remove_checkpoint(after, ask(hands), None)
+        with pytest.raises(CheckpointConflict, match="has no checkpoint"):
+            amend.put_checkpoint(after, ask(hands, "ask-2"), read, None)
+        first = msgspec.structs.replace(read, version=0)
+        after = await hands.commit(amend.put_checkpoint(after, ask(hands, "ask-2"), first, None))
+        saved = await checkpoint_of(hands, task)
+        assert (saved.custom_data, saved.version) == ({"cursor": 1}, 1)
         assert await hands.store.doctor(fix=False, limit=10) == []
         assert len(await hands.store.audits(limit=10)) == 2
 
@@ -128,9 +139,9 @@ class PuttingCheckpoints(Contract):
         with pytest.raises(IllegalTransition):
             amend.put_checkpoint(task, ask(hands), read, read)
         with pytest.raises(IllegalTransition):
-            amend.remove_checkpoint(task, ask(hands))
+            amend.remove_checkpoint(task, ask(hands), read)
         resting = msgspec.structs.replace(task, status=Status.FAILED, lease=None)
-        late = amend.remove_checkpoint(resting, ask(hands))
+        late = amend.remove_checkpoint(resting, ask(hands), read)
         late = msgspec.structs.replace(late, before=msgspec.structs.replace(resting, version=1))
         assert isinstance(await hands.apply(late), Stale)
         assert await checkpoint_of(hands, task) == read
