@@ -282,10 +282,12 @@ async def test_a_stage_added_behind_the_checkpoint_runs(bench: Bench) -> None:
     assert (await task_of(bench.engine, handle)).stages == tuple("abxcd")
 
 
+@pytest.mark.parametrize("on_invalid", ["suspend", "restart"])
 @pytest.mark.parametrize("body", [b"{", b"[]", b"\xff\xff", b'{"lastCompletedStageIndex": "two"}'])
 async def test_an_undecodable_checkpoint_suspends_and_deletes_nothing(
-    bench: Bench, body: bytes
+    holdfast_engine: MakeEngine, body: bytes, on_invalid: str
 ) -> None:
+    bench = Bench(holdfast_engine, on_invalid=on_invalid)
     handle = await bench.failed_at_c()
     bench.memory._bodies[handle.id].checkpoint = body
     assert await bench.again(handle) is Status.FAILED
