@@ -1,5 +1,6 @@
 """Checkpoints over HTTP: read, changed and put, removed; by operators, each within his tenants."""
 
+import threading
 from typing import Any
 
 import httpx
@@ -154,3 +155,29 @@ async def test_an_amended_payload_keeps_what_a_view_hides(served: Served) -> Non
     await client.post(amend, json={"payload": seen | {"to": "ann"}})
     await served.app.waiters.rested(handle.id)
     assert await handle.result() == "s3cret"
+
+
+async def test_secrets_of_a_large_amendment_are_hidden_in_a_bounded_number_of_threads(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task_id, client = await suspended(served), served.client("operator")
+    amend = f"/internal/tasks/suspended/{task_id}/amend"
+    went, value, views = set[bool](), served.app.redactor.value, served.service.large_views
+    here = threading.get_ident()
+
+    def note(given: Any) -> Any:
+        went.add(threading.get_ident() == here)
+        return value(given)
+
+    monkeypatch.setattr(served.app.redactor, "value", note)
+    with monkeypatch.context() as full:
+        full.setattr(views._quota, "_total", 0)
+        refused = await client.post(amend, json={"payload": "x" * 20_000})
+        assert (refused.status_code, refused.json()["code"]) == (503, "overloaded")
+        assert not went
+        assert (await client.post(amend, json={"payload": "small"})).status_code == 200
+        assert went == {True}
+    await served.app.waiters.rested(task_id)
+    went.clear()
+    assert (await client.post(amend, json={"payload": "x" * 20_000})).status_code == 200
+    assert went == {False}

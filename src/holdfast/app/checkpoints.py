@@ -3,7 +3,9 @@ its payload or data, and set it going."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -38,7 +40,15 @@ if TYPE_CHECKING:
 TRIES = 20
 SHOWN_CHARS = 2_000  # of a value, in the audit
 
+ASIDE_BYTES = 16 * 1024  # to hide the secrets in more takes long, and is done in a thread
+
 Decision = Callable[[Detail, Ask], Transition]
+Aside = Callable[[int, Callable[[], Transition]], Awaitable[Transition]]
+
+
+async def in_thread(size: int, make: Callable[[], Transition]) -> Transition:
+    """Return what is made out of so many bytes: at once, or in a thread if these are many."""
+    return make() if size <= ASIDE_BYTES else await asyncio.to_thread(make)
 
 
 class Given:
@@ -49,12 +59,12 @@ NOT_GIVEN: Any = Given()
 
 
 class Checkpoints:
-    def __init__(self, app: Holdfast, by: By) -> None:
-        self._app, self._by = app, by
+    def __init__(self, app: Holdfast, by: By, aside: Aside = in_thread) -> None:
+        self._app, self._by, self._aside = app, by, aside
 
-    def acting_as(self, actor: str, origin: str = "") -> Checkpoints:
+    def acting_as(self, actor: str, origin: str = "", aside: Aside = in_thread) -> Checkpoints:
         by = By(actor=names.check_text("actor", actor), origin=names.check_text("origin", origin))
-        return Checkpoints(self._app, by)
+        return Checkpoints(self._app, by, aside)
 
     async def get(self, task_id: str) -> Checkpoint | None:
         """None: the task has none."""
@@ -91,7 +101,9 @@ class Checkpoints:
             was = stored.custom_data if isinstance(stored, Checkpoint) else None
             return self._told(transition, {"customData": (was, put.custom_data)})
 
-        written = await self._swap(task_id, Command.PUT_CHECKPOINT, decide, reason)
+        written = await self._swap(
+            task_id, Command.PUT_CHECKPOINT, decide, reason, size=_size_of(fields)
+        )
         assert written.checkpoint is not None
         return written.checkpoint
 
@@ -144,7 +156,8 @@ class Checkpoints:
                 changes["data"] = had, kept
             return self._told(transition, changes, command=AMEND)
 
-        written = await self._swap(task_id, Command.RETRY, decide, reason, onward=True)
+        size = _size_of(payload) + _size_of(sent)
+        written = await self._swap(task_id, Command.RETRY, decide, reason, size=size, onward=True)
         return written.after
 
     # -- how
@@ -187,6 +200,7 @@ class Checkpoints:
         decide: Decision,
         reason: str,
         *,
+        size: int = 0,
         onward: bool = False,
     ) -> Transition:
         """Look, decide, compare and swap, and write down who asked."""
@@ -198,7 +212,9 @@ class Checkpoints:
             if detail is None:
                 raise TaskNotFound(task_id)
             try:
-                transition = decide(detail, ask)
+                bodies = detail.payload, detail.data, detail.checkpoint
+                whole = size + sum(len(body) for body in bodies if body is not None)
+                transition = await self._aside(whole, partial(decide, detail, ask))
                 if onward:
                     await check_checkpoint(store, detail.task)
                 [outcome] = await store.apply([transition])
@@ -269,3 +285,11 @@ def _plain_or_none(body: bytes | None) -> Any:
         return _plain(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def _size_of(given: Any) -> int:
+    """Return how many bytes of JSON a value has; 0 where only its type's codec knows."""
+    try:
+        return len(msgspec.json.encode(given))
+    except Exception:  # whatever was given: it is checked where it is encoded
+        return 0

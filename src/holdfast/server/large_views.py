@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import Response
 
@@ -23,6 +23,7 @@ ASKED_FOR_OF_TOKEN = 4
 READS_AT_ONCE = 64  # tasks that are read whole out of the store, at some megabytes each
 READ_WAIT_SECONDS = 5.0  # for one of these places: a store that is away gives none back for long
 
+T = TypeVar("T")
 View = Callable[[], dict[str, Any]]
 
 
@@ -63,8 +64,8 @@ class LargeViews:
             return view()
         return await self.respond(caller, size, lambda: sc.answer(status, view()))
 
-    async def respond(self, caller: Caller, size: int, make: Callable[[], Response]) -> Response:
-        """Return the response that ``make`` makes out of so many stored bytes."""
+    async def respond(self, caller: Caller, size: int, make: Callable[[], T]) -> T:
+        """Return the response, or what else ``make`` makes out of so many stored bytes."""
         if size <= ASIDE_BYTES:
             return make()
         try:

@@ -333,7 +333,11 @@ class Service:
         return self.app.bulk.acting_as(caller.actor, caller.origin)
 
     def checkpoints(self, caller: Caller) -> Checkpoints:
-        return self.app.checkpoints.acting_as(caller.actor, caller.origin)
+        return self.app.checkpoints.acting_as(
+            caller.actor,
+            caller.origin,
+            lambda size, make: self.large_views.respond(caller, size, make),
+        )
 
     def tenants(self, caller: Caller) -> Tenants:
         return self.app.tenants.acting_as(caller.actor, caller.origin)
