@@ -8,6 +8,7 @@ from typing import TypeAlias, TypedDict
 
 import msgspec
 
+from holdfast.app.audit_gaps import before_prune
 from holdfast.domain.audit import Audit
 from holdfast.domain.durations import seconds, written
 from holdfast.domain.errors import InvalidInput, StoreFull
@@ -59,8 +60,12 @@ class Pruning(msgspec.Struct, frozen=True, kw_only=True):
             ignore_keep=self.ignore_keep,
         )
 
-    def entry(self, pruned: dict[Kept, int], *, at: float) -> Audit:
-        counts = ", ".join(f"{kind} {number}" for kind, number in pruned.items())
+    def entry(self, pruned: dict[Kept, int], *, at: float, audit_before: str = "") -> Audit:
+        """Return what is written down; ``audit_before``: what of the audit was gone before."""
+        notes = {Kept.AUDIT: audit_before if pruned.get(Kept.AUDIT) else ""}
+        counts = ", ".join(
+            f"{kind} {number}{notes.get(kind, '')}" for kind, number in pruned.items()
+        )
         kept = ", ignoring keep" if self.ignore_keep else ""
         outcome = f"older than {written(self.older_than_seconds)}{kept}: {counts}"
         return Audit(task_id="store", command="prune", by=self.by, at=at, before="", after=outcome)
@@ -103,11 +108,12 @@ async def delete(store: Store, clock: Clock, asked: Pruning, show: Show | None =
     """Delete it. It is written down afterwards, as a store that is full takes nothing before; and
     also when it breaks off."""
     pruned: dict[Kept, int] = {}
+    audit_before = await before_prune(store) if Kept.AUDIT in asked.kinds else ""
     try:
         for kind in asked.kinds:
             await _delete_all(store, asked, kind, pruned, show)
     finally:
-        await _note(store, asked.entry(pruned, at=clock.now()))
+        await _note(store, asked.entry(pruned, at=clock.now(), audit_before=audit_before))
     return Pruned(counts=pruned, complete=_all_below(pruned.values(), BATCH * BATCHES))
 
 
