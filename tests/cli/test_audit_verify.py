@@ -469,31 +469,6 @@ def test_what_was_cleaned_up_before_its_time_is_missing_unless_a_prune_says_so(
     assert "account for 2 of 5" in told["missing"]["says"]
 
 
-def test_prunes_explain_what_they_took_also_when_later_ones_take_their_entries(
-    place: Place,
-) -> None:
-    place.write(3, at=time.time() - 86_400)
-    place.cli("prune", "--kind", "audit", "--older-than", "1h")
-    told = place.verify()
-    assert (told["holds"], told["missing"]["count"]) == (True, 3)
-    assert "pruned the audit at" in told["missing"]["says"]
-    for _ in range(2):
-        place.links()
-        place.cli("prune", "--kind", "audit", "--older-than", "0s")
-    told = place.verify()
-    assert (told["holds"], told["missing"]["count"]) == (True, 5)
-
-
-def test_a_prune_after_the_retention_explains_the_rest(place: Place) -> None:
-    place.write(4, at=time.time() - 400 * 86_400)
-    place.write(2, start=4, at=time.time() - 86_400)
-    place.links()
-    place.prune(4)
-    place.cli("prune", "--kind", "audit", "--older-than", "1h")
-    told = place.verify()
-    assert (told["holds"], told["missing"]["count"]) == (True, 6)
-
-
 def test_what_the_retention_took_is_told_and_good(place: Place) -> None:
     place.write(4, at=time.time() - 400 * 86_400)
     place.write(2, start=4, at=time.time() - 60)
