@@ -22,7 +22,7 @@ LIMIT = 50  # groups
 
 
 class OutageWatch:
-    """For one process that looks again and again."""
+    """The watch of one process that looks again and again."""
 
     def __init__(self) -> None:
         self._known: dict[str, OutageGroup] | None = None  # None: nobody has looked yet

@@ -93,7 +93,7 @@ class Explanation:
 
     @property
     def _hold(self) -> str:
-        """Who holds the tenant of the task, as the reader may know it; empty: nobody does."""
+        """Return who holds the tenant of the task, as the reader may know it; empty: nobody."""
         tenant = self._task.tenant
         for off in self._switches:
             if tenant is not None and (off.switch, off.name) == (Switch.HOLD, tenant):

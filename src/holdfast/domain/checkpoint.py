@@ -52,7 +52,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=F
 
     @property
     def restarts(self) -> bool:
-        """Its type starts over where this is no good."""
+        """Return whether the type starts over where the checkpoint is no good."""
         return self.on_invalid == RESTART
 
 

@@ -53,7 +53,7 @@ class Held:
         self.renew_until = renew_until
 
     def note_begun(self, position: str, *, alone: bool) -> None:
-        """Its next beat tells the store: a crash counts only where a stage had begun."""
+        """Note that a stage has begun, for the next beat: a crash counts only then."""
         self._begun_at, self.is_alone = position, alone
 
     def note_overdue(self, now: float) -> None:
@@ -62,7 +62,7 @@ class Held:
             self.is_alone = self.progress_is_new = True
 
     def note_company(self) -> None:
-        """It is no longer alone; the next renewal tells the store."""
+        """Note that the task no longer runs alone; the next renewal tells the store."""
         self.is_alone, self.progress_is_new = False, True
 
     def wait_without_end(self) -> None:

@@ -1,4 +1,4 @@
-"""Who may have a connection: so many of one process and of one address, and room for health checks.
+"""Connections are bounded for the process and for each address, with room for health checks.
 
 At the bound of the process, the connection that has had no request under way for longest gives way
 to a new one. Where none gives way, and at the bound of an address, a few reserved places are left.
@@ -145,7 +145,7 @@ class Connections:
                 del self._by_address[place.address]
 
     def _counted(self, host: str) -> str | None:
-        """By what an address is counted; None: not at all."""
+        """Return by what an address is counted; None: not at all."""
         found = plain_address(host)
         if any(found in network for network in self._exempt):
             return None

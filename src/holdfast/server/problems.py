@@ -44,19 +44,19 @@ class Stopping(HoldfastError):
 
 
 class TooManyStreams(HoldfastError):
-    """Of this process."""
+    """The process has as many streams as it may have."""
 
     code = "too-many-streams"
 
 
 class TooManyOfToken(TooManyStreams):
-    """Of one token: another may still have room."""
+    """The token has as many streams as it may have; another may have room."""
 
     code = "too-many-streams-of-token"
 
 
 class TooManyWaits(HoldfastError):
-    """Of this process."""
+    """As many requests wait for a result in the process as may."""
 
     code = "too-many-waits"
 
@@ -65,7 +65,7 @@ class TooManyWaits(HoldfastError):
 
 
 class TooManyWaitsOfToken(TooManyWaits):
-    """Of one token: another may still have room."""
+    """As many requests of the token wait for a result as may; another may have room."""
 
     code = "too-many-waits-of-token"
 
@@ -74,7 +74,7 @@ class TooManyWaitsOfToken(TooManyWaits):
 
 
 class Overloaded(HoldfastError):
-    """Of this process."""
+    """The process has as much under way as it may have."""
 
     code = "overloaded"
 
@@ -83,7 +83,7 @@ class Overloaded(HoldfastError):
 
 
 class TooManyConnections(HoldfastError):
-    """Of one address: another may still have room."""
+    """The address has as many connections as it may have; another may have room."""
 
     code = "too-many-connections"
 

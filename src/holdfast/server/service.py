@@ -265,7 +265,7 @@ class Service:
         await self._refused(request, caller.by(), forbidden, written=self._some(caller))
 
     def _some(self, caller: Caller) -> bool:
-        """Of a token that is refused again and again, some are written down."""
+        """Return whether to write this refusal down: of a token that has many, some are."""
         return not self._wait(f"refused {caller.token_id}", REFUSALS_RATE)
 
     def stream(self, caller: Caller, source: AsyncIterator[bytes]) -> StreamingResponse:
@@ -304,7 +304,7 @@ class Service:
         return token
 
     def _limit_of_address(self) -> int:
-        """In proportion, where the limit on open files leaves fewer connections than were set."""
+        """Return an address's share of the connections that the limit on open files leaves."""
         limit = self.settings.connection_limit
         of_address = self.settings.address_limit or limit // 4
         return max(1, of_address * self.connection_limit // limit)

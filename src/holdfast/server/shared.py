@@ -21,7 +21,7 @@ class _Look:
 
 
 class Looks:
-    """Of one process. There may be one of each plan, so old ones make room for new ones."""
+    """The looks that one process shares: at most a few, old ones make room for new ones."""
 
     def __init__(self, steady: Callable[[], float]) -> None:
         self._steady = steady

@@ -1,4 +1,4 @@
-"""Those who wait for results in a test: they run the engine, and never wait for ever."""
+"""Waiters for results in a test run the engine, and never wait for ever."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def _lock(part: Partition, token: str) -> tuple[str | int, ...]:
 
 
 async def _is_locked(part: Partition, token: str) -> bool:
-    """Told by the token: what is sent again finds its own lock."""
+    """Return whether the lock is ours, by its token: what is sent again finds its own lock."""
     asked = [("SET", *_lock(part, token), "NX"), ("GET", part.keys("mending"))]
     _, holder = await part.link.many(part.keys, asked)
     return bool(holder == token.encode())

@@ -113,7 +113,7 @@ class Copying:
 
 
 def _new(path: Path) -> apsw.Connection:
-    """Nothing of it is needed after a crash, so it keeps no journal and syncs once, at the end."""
+    """A copy is not needed after a crash, so it keeps no journal and syncs once, at the end."""
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     db.execute(SQL["copying"]).fetchall()
     return db

@@ -324,7 +324,7 @@ def expired(
 def _blamed(
     book: Book, before: Task, after: Task, *, excused: bool, overdue_seconds: float
 ) -> Iterator[Breach]:
-    """Who was in a crash, by what has really run; the store knows it from the beats only."""
+    """Return who was in a crash, by what has really run; the store knows it from the beats only."""
     run = book.holders.get(before.fence)
     if run is not None and not run.is_of(before):
         run = None
