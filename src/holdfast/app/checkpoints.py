@@ -60,11 +60,12 @@ NOT_GIVEN: Any = Given()
 
 class Checkpoints:
     def __init__(self, app: Holdfast, by: By, aside: Aside = in_thread) -> None:
+        """``aside``: how what is made out of many bytes is made."""
         self._app, self._by, self._aside = app, by, aside
 
-    def acting_as(self, actor: str, origin: str = "", aside: Aside = in_thread) -> Checkpoints:
+    def acting_as(self, actor: str, origin: str = "") -> Checkpoints:
         by = By(actor=names.check_text("actor", actor), origin=names.check_text("origin", origin))
-        return Checkpoints(self._app, by, aside)
+        return Checkpoints(self._app, by, self._aside)
 
     async def get(self, task_id: str) -> Checkpoint | None:
         """None: the task has none."""

@@ -7,6 +7,7 @@ import dataclasses
 import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
@@ -333,11 +334,8 @@ class Service:
         return self.app.bulk.acting_as(caller.actor, caller.origin)
 
     def checkpoints(self, caller: Caller) -> Checkpoints:
-        return self.app.checkpoints.acting_as(
-            caller.actor,
-            caller.origin,
-            lambda size, make: self.large_views.respond(caller, size, make),
-        )
+        by = By(actor=caller.actor, origin=caller.origin)
+        return Checkpoints(self.app, by, partial(self.large_views.respond, caller))
 
     def tenants(self, caller: Caller) -> Tenants:
         return self.app.tenants.acting_as(caller.actor, caller.origin)
