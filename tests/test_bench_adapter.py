@@ -105,7 +105,7 @@ def test_stages_run_to_their_end(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("store", ["redis", "sqlite"])
-@pytest.mark.parametrize("what", ["drain", "stages"])
+@pytest.mark.parametrize("what", ["drain", pytest.param("stages", marks=pytest.mark.slow)])
 def test_the_floor_leaves_the_store_as_the_engine_does(
     bench: Bench, tmp_path: Path, what: str, store: str
 ) -> None:

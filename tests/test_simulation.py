@@ -25,7 +25,7 @@ from holdfast.testing.simulation.loop import Process, VirtualClock, VirtualLoop
 from holdfast.testing.simulation.profile import draw
 from holdfast.testing.simulation.report import Totals, failure
 
-CHUNK = 15
+CHUNK = 10
 CHUNKS = 8
 COVERING_SEEDS = range(2_529, 2_769)  # the first few dozen meet all of it
 TIMED_SEEDS = range(2_483, 2_783)

@@ -93,7 +93,10 @@ def operations(served: Listening) -> int:
     return sum(len(methods) for path, methods in paths.items() if path != "/openapi.json")
 
 
-@pytest.mark.parametrize(("token", "phases"), [("admin", PHASES), (None, "examples,coverage")])
+@pytest.mark.parametrize(
+    ("token", "phases"),
+    [("admin", PHASES), pytest.param(None, "examples,coverage", marks=pytest.mark.slow)],
+)
 def test_every_answer_is_as_the_document_says(
     listens: Listening, token: str | None, phases: str
 ) -> None:
