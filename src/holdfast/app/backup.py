@@ -19,7 +19,7 @@ ON_SERVER = (
     "runs (docs/runbook/codes-store.md, Backup and restore)"
 )
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("holdfast.app.backup")
 
 
 async def back_up(store: Store, target: str | os.PathLike[str], *, by: By, now: float) -> Copy:

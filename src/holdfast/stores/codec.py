@@ -20,7 +20,7 @@ from holdfast.ports import Beat, Peek, Thrown
 S = TypeVar("S")
 T = TypeVar("T")
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("holdfast.stores.codec")
 
 encode = msgspec.json.Encoder().encode
 

@@ -19,7 +19,7 @@ from holdfast.stores.redis.reads import unless_foreign
 BLOCK_SECONDS = 5.0
 RETRY_SECONDS = 0.5
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("holdfast.stores.redis.bell")
 
 
 class Bells:

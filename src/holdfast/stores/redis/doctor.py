@@ -64,7 +64,7 @@ OF_A_TENANT = frozenset({"active", "lock", "line", "resting"})
 OTHERS = OF_A_TENANT | SETS.keys() | STREAMS.keys()
 _LOSES = msgspec.msgpack.encode({**LOSE.to})
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("holdfast.stores.redis.doctor")
 
 Said = Iterator[tuple[str, str]]
 

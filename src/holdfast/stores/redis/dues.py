@@ -17,7 +17,7 @@ from holdfast.stores.redis.partitions import Partitions, tried
 AWAY_SECONDS = 5.0  # what a partition that is away has is looked for that often
 ROUNDS = 10  # others may be faster than we
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("holdfast.stores.redis.dues")
 
 T = TypeVar("T")
 

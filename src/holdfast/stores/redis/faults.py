@@ -20,7 +20,7 @@ from holdfast.domain.errors import (
 from holdfast.stores.redis.address import Address
 from holdfast.stores.redis.wires import CONNECT_SECONDS_MAX
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("holdfast.stores.redis.faults")
 
 ACL_HELP = "docs/redis.md has the ACL line that Holdfast needs"
 

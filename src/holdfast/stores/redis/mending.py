@@ -19,7 +19,7 @@ from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.reads import unless_foreign
 from holdfast.stores.redis.walks import Pace
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("holdfast.stores.redis.mending")
 
 AGAIN_SECONDS = 1.0  # after one that was refused, or that another process makes
 LOCK_SECONDS = 10.0  # renewed while it is needed; one that has died holds up the others no longer

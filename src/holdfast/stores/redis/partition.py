@@ -31,7 +31,7 @@ BATCH = 50  # submits, or looks
 CLAIMS = 64
 MOVES = 24  # those that finish or take back, with a tenant's line behind each
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("holdfast.stores.redis.partition")
 
 Time = Callable[[], tuple[float, float]]  # for leases and due times; for everything else
 

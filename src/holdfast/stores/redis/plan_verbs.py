@@ -36,7 +36,7 @@ from holdfast.stores.redis.trigger_verbs import seconds_of
 CLAIMS = 50  # of one script
 VERSIONS = 100  # of one read of the events
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("holdfast.stores.redis.plan_verbs")
 
 NAMES = messages.pack(flat.PLAN_NAMES)
 decode_member = msgspec.json.Decoder(Member).decode

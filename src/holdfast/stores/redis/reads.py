@@ -25,7 +25,7 @@ from holdfast.stores.redis.partition import BATCH, Partition
 
 T = TypeVar("T")
 U = TypeVar("U")
-log = logging.getLogger(__name__)
+log = logging.getLogger("holdfast.stores.redis.reads")
 
 
 def readable(task_id: str, found: list[bytes] | bytes, until: bytes | None = None) -> Task | None:

@@ -41,7 +41,7 @@ STATUSES_IN: Mapping[Place, frozenset[Status]] = {
 }
 AT_REST = frozenset({Place.PARKED, Place.SETTLED})
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("holdfast.stores.redis.salvage")
 
 replace = msgspec.structs.replace
 _pack = msgspec.msgpack.Encoder().encode

@@ -70,7 +70,7 @@ from holdfast.stores.redis.plans import RedisPlans
 from holdfast.stores.redis.triggers import RedisTriggers
 from holdfast.stores.signals import Signals
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("holdfast.stores.redis.store")
 
 BEAT_SHARE = 0.15  # of a lease: a worker beats at least every third of it
 

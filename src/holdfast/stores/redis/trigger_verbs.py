@@ -33,7 +33,7 @@ CHANGES = 16  # of one script
 SUBMITS = 50  # of one script, but for a change that alone has more
 LEASES = 50  # of one script
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("holdfast.stores.redis.trigger_verbs")
 
 WAITS = messages.pack({**LEASE})
 

@@ -35,7 +35,7 @@ from holdfast.stores.redis.salvage import set_aside
 INSERT_TRIES = 2
 RENEWALS = 100  # of one script
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("holdfast.stores.redis.verbs")
 
 T = TypeVar("T")
 

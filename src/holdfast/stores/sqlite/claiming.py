@@ -21,7 +21,7 @@ from holdfast.stores.sqlite.txn import Txn, listed
 
 LEASED = Place.LEASED
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("holdfast.stores.sqlite.claiming")
 replace = msgspec.structs.replace
 
 _decode_handed_out = msgspec.json.Decoder(list[tuple[int, int, bool]]).decode

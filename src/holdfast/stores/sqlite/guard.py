@@ -28,7 +28,7 @@ Inode: TypeAlias = tuple[int, int]
 
 URI = "file:"
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("holdfast.stores.sqlite.guard")
 
 
 class Guard:

@@ -19,7 +19,7 @@ from holdfast.domain.task import Lease
 from holdfast.stores import codec
 
 replace = msgspec.structs.replace
-log = logging.getLogger(__name__)
+log = logging.getLogger("holdfast.stores.sqlite.plan_rows")
 
 _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 

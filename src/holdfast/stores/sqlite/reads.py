@@ -30,7 +30,7 @@ from holdfast.stores.sqlite.txn import listed
 NOBODY = (None, False, 0, 0)
 
 T = TypeVar("T")
-log = logging.getLogger(__name__)
+log = logging.getLogger("holdfast.stores.sqlite.reads")
 
 
 def readable(row: Row) -> Task | None:

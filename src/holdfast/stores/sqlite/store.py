@@ -69,7 +69,7 @@ from holdfast.stores.sqlite.writer import Writer
 
 CLOSE_SECONDS = 30.0
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("holdfast.stores.sqlite.store")
 
 
 class SqliteStore:

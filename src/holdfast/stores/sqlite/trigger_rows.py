@@ -11,7 +11,7 @@ from holdfast.domain.errors import SerialisationError
 from holdfast.domain.trigger import LEASE, Trigger
 from holdfast.stores import codec
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("holdfast.stores.sqlite.trigger_rows")
 
 
 class Columns(NamedTuple):

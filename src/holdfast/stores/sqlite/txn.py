@@ -47,7 +47,7 @@ WRITES = """
 Shift = tuple[str, str, Place, Status, Place, Status]
 Move = tuple[str, str, Status, Status]  # queue, type, status left, status taken
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("holdfast.stores.sqlite.txn")
 
 
 class Tenant(msgspec.Struct, kw_only=True):

@@ -43,7 +43,7 @@ BUSY_LOOK_SECONDS = 0.002  # while another process
 BUSY_SECONDS = 10.0  # has committed within this time
 
 T = TypeVar("T")
-log = logging.getLogger(__name__)
+log = logging.getLogger("holdfast.stores.sqlite.writer")
 
 
 class Operation(msgspec.Struct, eq=False):
