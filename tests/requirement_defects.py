@@ -1,7 +1,8 @@
-"""One deliberate defect for each requirement of docs/requirements.md, and the test that finds it.
+"""Deliberate defects: one for each requirement, with the test that finds it.
 
 A defect replaces a piece of the source by another. The test beside it is one of those that
-docs/requirements.md names for the requirement, and it fails in a copy of the tree with the defect.
+docs/internals/requirements.md names for the requirement. It fails in a copy of the tree with the
+defect.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ class Defect(NamedTuple):
     path: str  # below the root of the tree
     old: str  # stands there once
     new: str
-    test: str  # as docs/requirements.md names it
+    test: str  # as docs/internals/requirements.md names it
 
 
 DECIDE = "src/holdfast/domain/decide.py"

@@ -167,7 +167,7 @@ TYPES: dict[str, tuple[str, str]] = {  # the key → its type, and a state in wh
     "queue:tasks": ("stream", "waiting"),
     "queue:retry": ("zset", "retrying"),
     "queue:suspended": ("zset", "failed"),
-    # The documents have sets here. Ours are sorted, for their pages: docs/decisions/0008.
+    # The documents have sets here. Ours are sorted, for their pages: docs/internals/decisions/0008.
     "index:plan:p": ("zset", "waiting"),
     "index:status:RUNNING": ("zset", "running"),
     # This is a set, as there.

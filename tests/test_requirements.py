@@ -1,4 +1,4 @@
-"""docs/requirements.md: each requirement once, and whatever the page names is there."""
+"""docs/internals/requirements.md: each requirement once, and whatever the page names is there."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ from typer.main import get_command
 from holdfast.cli.root import cli
 from tests.source_tree import PACKAGE, ROOT, tree_of
 
-PAGE = ROOT / "docs" / "requirements.md"
+PAGE = ROOT / "docs" / "internals" / "requirements.md"
 NUMBER_OF = {"P": 16, "C": 6, "S": 12, "T": 8, "Q": 15}
 IDS = [f"{part}{n}" for part, number in NUMBER_OF.items() for n in range(1, number + 1)]
 

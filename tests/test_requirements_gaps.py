@@ -1,4 +1,4 @@
-"""Small parts of requirements that no other test showed: see docs/requirements.md."""
+"""Small parts of requirements that no other test showed: see docs/internals/requirements.md."""
 
 import tempfile
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What docs/requirements.md says to type, typed in its order into a system that runs."""
+"""What docs/internals/requirements.md says to type, typed in its order into a system that runs."""
 
 import os
 import re

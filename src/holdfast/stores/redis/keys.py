@@ -14,7 +14,7 @@ DENIED = "NOPERM"  # what a script tells among the names of strange keys: it was
 TORN = "TORN"  # the same, of a process that may not live to mend it: see mending.py
 
 # What the documents name, with the types that they name but for two: their indexes by plan and by
-# status are sets, ours are sorted sets (docs/decisions/0008 says why).
+# status are sets, ours are sorted sets (docs/internals/decisions/0008 says why).
 TEMPLATES = {
     "task": "task:{}",  # hash: the record
     "ckpt": "ckpt:{}",  # string: the checkpoint's JSON
