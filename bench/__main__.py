@@ -4,7 +4,7 @@ It asks all questions (or those named with --only). A full run (everything, at l
 writes bench/results/latest.json, latest.md and docs/performance.md. With --only, and otherwise
 full, the answers take their places in what is there, and nothing else of it changes. Any other run
 writes quick.json and quick.md. Meanwhile what is there so far stands in unfinished.json. With
---write-docs it only writes the document anew.
+--write-docs it only renders the pages anew.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     command.add_options(parser)
     parser.add_argument("--only", help=f"comma-separated, of {', '.join(command.QUESTIONS)}")
     parser.add_argument(
-        "--write-docs", action="store_true", help="only write docs/performance.md from the report"
+        "--write-docs",
+        action="store_true",
+        help="only render docs/performance.md and the goals from the report",
     )
     given = parser.parse_args(arguments)
     if given.write_docs:

@@ -11,7 +11,7 @@ from bench.harness.bench import Bench, Case, Result, alternating
 from bench.harness.command import FULL_SECONDS, QUESTIONS, Asked
 from bench.harness.engines import Engine
 from bench.harness.figures import OURS
-from bench.harness.paths import peer_names
+from bench.harness.paths import DOCS, RESULTS, peer_names
 from bench.harness.places import Places
 from bench.harness.plan import Part, allotted, planned
 from bench.harness.plots import plots
@@ -42,11 +42,22 @@ def test_the_document_has_every_part_and_no_open_place(tmp_path: Path) -> None:
     document.write(full_report(), tmp_path)
 
     said = (tmp_path / "performance.md").read_text()
-    assert "{{" not in said
+    goals = (tmp_path / "internals" / "benchmark-goals.md").read_text()
+    assert "{{" not in said + goals
+    assert "| `drain_redis_vs_fastest_peer` | 1.50 | ≥ 1.5 | yes |" in goals
+    assert "≥" not in said  # users read figures, makers read goals
     assert "Not measured in this run." in said  # the canned figures have no memory
     for name in ("drain", "latency", "stages", "growth"):
         assert f"performance/{name}.svg" in said
         assert (tmp_path / "performance" / f"{name}.svg").is_file()
+
+
+def test_the_pages_in_the_tree_are_rendered_from_the_report_in_the_tree() -> None:
+    latest = report.read(RESULTS / "latest.json")
+    pictures = set(plots(report.book_of(latest)))
+    assert (DOCS / "performance.md").read_text() == document.text(latest, pictures)
+    goals = DOCS / "internals" / "benchmark-goals.md"
+    assert goals.read_text() == document.goals(latest)
 
 
 def test_what_peers_do_better_is_told_from_the_figures() -> None:

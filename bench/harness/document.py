@@ -1,4 +1,4 @@
-"""`docs/performance.md` and its plots, from the report and from words that people wrote."""
+"""Renders `docs/performance.md`, its plots and the page of goals, from the report and templates."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from bench.harness.ratios import FEW
 from bench.harness.tables import number, shown, table
 
 TEMPLATE = Path(__file__).with_name("performance.md.tmpl")
+GOALS = Path(__file__).with_name("goals.md.tmpl")
 LIMITS = Path(__file__).with_name("limits.toml")
 _PLACE = re.compile(r"{{([a-z:]+)}}")
 _PICTURE = re.compile(r"!\[[^]]*]\(performance/([a-z]+\.svg)\)\n\n")
@@ -29,6 +30,9 @@ def write(report: dict[str, Any], docs: Path = DOCS) -> None:
     for name, picture in pictures.items():
         (folder / name).write_text(picture)
     (docs / "performance.md").write_text(text(report, set(pictures)))
+    internals = docs / "internals"
+    internals.mkdir(exist_ok=True)
+    (internals / "benchmark-goals.md").write_text(goals(report))
 
 
 def text(report: dict[str, Any], pictures: set[str]) -> str:
@@ -45,6 +49,16 @@ def text(report: dict[str, Any], pictures: set[str]) -> str:
     template = _PICTURE.sub(
         lambda found: found.group() if found.group(1) in pictures else "", TEMPLATE.read_text()
     )
+    return _filled(template, made)
+
+
+def goals(report: dict[str, Any]) -> str:
+    """Return the page that compares the ratios with their goals."""
+    made = {"facts": reporting.facts(report), "goals": reporting.goal_table(report)}
+    return _filled(GOALS.read_text(), made)
+
+
+def _filled(template: str, made: dict[str, list[str]]) -> str:
     return _PLACE.sub(lambda found: "\n".join(made[found.group(1)]), template)
 
 

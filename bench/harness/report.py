@@ -82,11 +82,11 @@ def markdown(report: dict[str, Any]) -> list[str]:
         "",
         *facts(report),
         "",
-        "Median of the runs, in brackets the least and the most.",
+        "Each figure is the median of its runs; the smallest and the largest follow in brackets.",
         "",
         "## Goals",
         "",
-        *ratio_table(report),
+        *goal_table(report),
         *sections,
         "",
         "## Settings, and what they guarantee",
@@ -98,15 +98,15 @@ def markdown(report: dict[str, Any]) -> list[str]:
 
 def facts(report: dict[str, Any]) -> list[str]:
     place, versions, servers = report["machine"], report["versions"], report["servers"]
-    kind = "A full run" if report["full"] else "A quick run" if report["quick"] else "Part of a run"
+    kind = "a full run" if report["full"] else "a quick run" if report["quick"] else "part of a run"
     postgres = "no PostgreSQL"
     if versions["postgresql"]:
         postgres = f"PostgreSQL {versions['postgresql']} ({servers['postgresql']})"
     text = (
-        f"{kind} of {report['seconds'] / 60:.0f} minutes, {report['taken_at'][:10]}, "
-        f"{_runs(report)} of each case, ours and the others in turn. "
-        f"{place['system']}, {place['cores']} cores ({place['processor']}). "
-        f"Python {versions['python']}, Redis {versions['redis']} ({servers['redis']}), "
+        f"The figures come from {kind} of {report['seconds'] / 60:.0f} minutes "
+        f"on {report['taken_at'][:10]}, with {_runs(report)} of each case. "
+        f"The machine has {place['system']} and {place['cores']} cores ({place['processor']}). "
+        f"Versions: Python {versions['python']}, Redis {versions['redis']} ({servers['redis']}), "
         f"{postgres}, SQLite {versions['sqlite']}."
     )
     return [text]
@@ -136,13 +136,23 @@ def _runs(report: dict[str, Any]) -> str:
 
 
 def ratio_table(report: dict[str, Any]) -> list[str]:
+    """Return what was compared with what, without the goals."""
+    rows = [
+        [f"`{name}`", _value(ratio), _side(ratio["ours"]), _side(ratio["other"]), ratio["note"]]
+        for name, ratio in report["ratios"].items()
+    ]
+    return grid(["ratio", "value", "ours", "compared with", "note"], rows)
+
+
+def goal_table(report: dict[str, Any]) -> list[str]:
+    """Return each ratio with its goal, and whether the run reached it."""
     rows = []
     for name, ratio in report["ratios"].items():
         then = f", then {ratio['then']:g}" if "then" in ratio else ""
         rows.append(
             [
                 f"`{name}`",
-                "–" if ratio["value"] is None else f"{ratio['value']:.2f}",
+                _value(ratio),
                 "–" if ratio["goal"] is None else f"≥ {ratio['goal']:g}{then}",
                 {True: "yes", False: "no", None: "–"}[ratio["met"]],
                 _side(ratio["ours"]),
@@ -151,6 +161,10 @@ def ratio_table(report: dict[str, Any]) -> list[str]:
             ]
         )
     return grid(["ratio", "value", "goal", "met", "ours", "compared with", "note"], rows)
+
+
+def _value(ratio: dict[str, Any]) -> str:
+    return "–" if ratio["value"] is None else f"{ratio['value']:.2f}"
 
 
 def _side(side: dict[str, Any] | None) -> str:
