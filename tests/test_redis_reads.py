@@ -10,6 +10,7 @@ import pytest_asyncio
 import redis
 
 from holdfast.domain import decide
+from holdfast.domain.events import name_of
 from holdfast.domain.state import SUSPENDED, Command, Status
 from holdfast.domain.transition import Next, Submission, Transition
 from holdfast.ports import Filter
@@ -115,7 +116,7 @@ async def test_a_detail_shows_what_is_left_when_a_part_of_it_is_damaged(
     found = await reads.detail(part, "a")
     assert found is not None
     assert (found.payload, found.stages, found.progress) == (b"null", (), None)
-    assert [type(event).__name__ for event in found.events] == ["TaskCreated"]
+    assert [name_of(event) for event in found.events] == ["TaskCreated"]
     assert len(warned(caplog)) == 4
 
 

@@ -17,7 +17,7 @@ from holdfast.app import chat
 from holdfast.app.chat import Reply
 from holdfast.domain import telling
 from holdfast.domain.errors import NotJson
-from holdfast.domain.events import TaskCompleted, TaskFailed
+from holdfast.domain.events import NAMES, TaskCompleted
 from holdfast.domain.telling import Delivery
 from holdfast.settings import Settings, load
 from tests.telegram_api import update
@@ -31,7 +31,7 @@ BOT: dict[str, Any] = {
 }
 
 
-def told(result: Any = None, *, event: str = TaskCompleted.__name__, **data: Any) -> Delivery:
+def told(result: Any = None, *, event: str = "TaskCompleted", **data: Any) -> Delivery:
     body = msgspec.json.encode({"taskId": "task-1", "result": result} | data)
     return Delivery(
         to=telling.TELEGRAM, url="telegram:-47/11", event=event, at=0.0, data=msgspec.Raw(body)
@@ -200,7 +200,7 @@ def test_a_result_that_was_too_long_to_bring_along_is_told_of() -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in telling.OUTCOMES if kind is not TaskCompleted])
 def test_every_other_end_is_a_sentence_with_the_task_and_without_the_cause(kind: type) -> None:
-    text = text_of(event=kind.__name__, error={"message": "hunter2"}, reason="hunter3")
+    text = text_of(event=NAMES[kind], error={"message": "hunter2"}, reason="hunter3")
     assert text.startswith("This ")
     assert text.endswith("(task task-1).")
     assert "hunter" not in text
@@ -384,4 +384,4 @@ def test_the_document_has_a_task_that_takes_messages_and_settings_that_exist() -
 
 
 def test_the_event_of_a_failure_has_its_sentence() -> None:
-    assert "waits for a person" in text_of(event=TaskFailed.__name__)
+    assert "waits for a person" in text_of(event="TaskFailed")

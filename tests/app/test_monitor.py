@@ -12,7 +12,7 @@ from holdfast.app.alerting import Change
 from holdfast.app.monitor import CHECK_SECONDS, EXAMINE_SECONDS, JUDGE_SECONDS, Monitor
 from holdfast.domain.audit import Audit
 from holdfast.domain.task import By
-from holdfast.observe.alerts import AlertCleared, AlertRaised
+from holdfast.observe.alerts import name_of
 from holdfast.ports import Check, Finding, Switch
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import Engine, ManualClock
@@ -39,13 +39,13 @@ class Bench:
         self.leave = self.monitor.subscribe(self.hear)
 
     def hear(self, change: Change) -> None:
-        self.told.append((type(change).__name__, change.alert.code, change.alert.queue))
+        self.told.append((name_of(change), change.alert.code, change.alert.queue))
 
     def looks(self) -> int:
         return self.store.calls.count("stats")
 
 
-RAISED, CLEARED = AlertRaised.__name__, AlertCleared.__name__
+RAISED, CLEARED = "AlertRaised", "AlertCleared"
 
 
 @pytest.fixture

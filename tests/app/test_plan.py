@@ -28,7 +28,7 @@ from holdfast.app.declare import Workflow
 from holdfast.app.plan_handle import ends_in
 from holdfast.app.plans import Planned
 from holdfast.domain.plan import MemberState
-from holdfast.domain.plan_events import PlanCancelRequested
+from holdfast.domain.plan_events import PlanCancelRequested, name_of
 from holdfast.ports import Filter
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import Engine, ManualClock
@@ -384,7 +384,7 @@ async def test_events_come_in_order_and_in_pages(bench: Bench) -> None:
     await bench.clock.elapse(5)
     events = await handle.events()
     assert [event.version for event in events] == sorted(event.version for event in events)
-    kinds = [type(event).__name__ for event in events]
+    kinds = [name_of(event) for event in events]
     assert kinds[:4] == ["PlanCreated", "PlanReady", "PlanStarted", "WaveStarted"]
     assert kinds[-1] == "PlanCompleted"
     assert await handle.events(after_version=events[-1].version) == []

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.domain import errors
+from holdfast.domain.error_text import qualified_name
 from holdfast.domain.errors import HoldfastError
 
 BRANCH = re.compile(r"^((?:[│ ] {3})*)(?:[├└]── )(\w+)")
@@ -62,3 +63,29 @@ def test_timeouts_and_lookups_are_what_python_calls_them() -> None:
     assert issubclass(errors.ResultTimeout, TimeoutError)
     assert issubclass(errors.StageTimeout, TimeoutError)
     assert issubclass(errors.NoResult, LookupError)
+
+
+@pytest.mark.parametrize("name", ["HoldfastError", *drawn()])
+def test_every_error_says_by_which_name_it_is_stored(name: str) -> None:
+    found = getattr(errors, name)
+    assert qualified_name(found) == f"holdfast.{vars(found)['stored_name']}"
+
+
+def test_no_two_errors_share_a_stored_name() -> None:
+    names = [getattr(errors, name).stored_name for name in real()]
+    assert len(names) == len(set(names))
+
+
+def test_an_error_of_ours_keeps_its_stored_name_when_its_class_is_renamed() -> None:
+    class Renamed(errors.Refused, stored_name="NoPlace"):
+        __module__ = "holdfast.elsewhere"
+
+    assert qualified_name(Renamed) == "holdfast.NoPlace"
+
+
+def test_a_users_error_is_stored_under_its_own_name() -> None:
+    class CardDeclined(errors.Permanent):
+        __module__ = "shop.billing"
+        __qualname__ = "CardDeclined"
+
+    assert qualified_name(CardDeclined) == "shop.billing.CardDeclined"

@@ -23,6 +23,7 @@ from holdfast.domain.plan import (
     PlanNext,
     PlanStatus,
 )
+from holdfast.domain.plan_events import name_of
 from tests.domain.making import ASK, NOW
 from tests.domain.planning import members, plan, with_members
 
@@ -152,7 +153,7 @@ def test_a_resume_after_a_pause_forgives_nothing() -> None:
 def test_a_plan_that_was_paused_before_it_began_begins_when_it_is_resumed() -> None:
     change = steer.resume(plan(S.PAUSED, started_at=None), ASK)
     assert change.after.started_at == ASK.now
-    told = [type(event).__name__ for event in change.events]
+    told = [name_of(event) for event in change.events]
     assert told == ["PlanResumed", "PlanStarted", "WaveStarted"]
 
 

@@ -57,7 +57,7 @@ def stays(of: Plan, there: Members, *, now: float = NOW + 60, **found: Any) -> b
 
 
 def names(change: PlanChange) -> list[str]:
-    return [type(event).__name__ for event in change.events]
+    return [ev.name_of(event) for event in change.events]
 
 
 def test_a_ready_plan_starts_with_its_first_wave() -> None:

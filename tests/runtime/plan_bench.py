@@ -9,6 +9,7 @@ from typing import Any, cast
 from holdfast import Context, Handle, Holdfast, Retry, Status, StoreUnavailable
 from holdfast.app.plan_handle import PlanHandle, PlanInfo
 from holdfast.app.plans import Planned
+from holdfast.domain import plan_events
 from holdfast.domain.errors import PartlyUnavailable
 from holdfast.domain.events import name_of
 from holdfast.domain.plan import SLOTTED, Plan, PlanApplied, PlanStatus
@@ -259,7 +260,7 @@ class Bench:
         return tasks.ids[tasks.tenants.index(tenant)]
 
     def told(self) -> list[str]:
-        return [type(event).__name__ for event in self.store.plans._shelves["p"].events]
+        return [plan_events.name_of(event) for event in self.store.plans._shelves["p"].events]
 
     def heard(self, tenant: str) -> Counter[str]:
         """The names of the task's events."""

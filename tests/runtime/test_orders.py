@@ -8,6 +8,7 @@ import pytest
 
 from holdfast import Context, Holdfast, Status, StoreUnavailable
 from holdfast.domain.audit import Audit
+from holdfast.domain.events import name_of
 from holdfast.domain.task import By
 from holdfast.ports import Store, Switch, Thrown
 from holdfast.runtime.orders import LOOK_SECONDS
@@ -153,4 +154,4 @@ async def test_what_is_handed_out_after_a_release_is_not_given_back_by_an_older_
     assert await handle.result() == "done"
     detail = await engine.store.detail(handle.id)
     assert detail is not None
-    assert [type(event).__name__ for event in detail.events].count("TaskStarted") == 1
+    assert [name_of(event) for event in detail.events].count("TaskStarted") == 1

@@ -20,6 +20,7 @@ from holdfast.app.shapes import at
 from holdfast.domain import telling
 from holdfast.domain.errors import StoreError
 from holdfast.domain.telling import Delivery, Hook
+from holdfast.observe import alerts
 from holdfast.observe.alerts import AlertCleared, AlertRaised, Name
 from holdfast.observe.snapshot import Alert
 
@@ -126,7 +127,7 @@ class AlertTelling:
         if number > NUMBERS_MAX:
             log.error("alert %s changes too often: %s is not told", alert.code, hook.name)
             return
-        event = type(change).__name__
+        event = alerts.name_of(change)
         to = f"{telling.HOOK}{hook.name}" if hook.wants(event) else telling.NOBODY
         data = msgspec.to_builtins(alert) | {"since": at(alert.since)}
         await self._app.teller.tell(

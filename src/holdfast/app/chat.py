@@ -12,7 +12,6 @@ from typing import Annotated, Any, NamedTuple, NoReturn
 
 import msgspec
 
-from holdfast.domain import events as ev
 from holdfast.domain.errors import InvalidInput, InvalidSetting, NotJson, Permanent
 from holdfast.domain.telling import TELEGRAM, Delivery
 from holdfast.registry import TaskType
@@ -38,11 +37,11 @@ _ESCAPES = re.compile(  # one after the other: a pair, what no store keeps, or a
 )
 
 _SENTENCES = {  # without the cause: that is for those who run it
-    ev.TaskFailed.__name__: "This could not be done yet, and waits for a person (task {id}).",
-    ev.TaskCancelled.__name__: "This was cancelled (task {id}).",
-    ev.TaskDiscarded.__name__: "This was given up (task {id}).",
-    ev.TaskRolledBack.__name__: "This was undone (task {id}).",
-    ev.TaskRollbackFailed.__name__: "This could not be undone, and waits for a person (task {id}).",
+    "TaskFailed": "This could not be done yet, and waits for a person (task {id}).",
+    "TaskCancelled": "This was cancelled (task {id}).",
+    "TaskDiscarded": "This was given up (task {id}).",
+    "TaskRolledBack": "This was undone (task {id}).",
+    "TaskRollbackFailed": "This could not be undone, and waits for a person (task {id}).",
 }
 _DONE = "Done (task {id})."
 _TOO_LONG = "Done; the result is too long to be shown here (task {id})."

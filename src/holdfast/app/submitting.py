@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, TypedDict, Unpack
 
 from holdfast.domain import names
+from holdfast.domain.error_text import bare_name
 from holdfast.domain.errors import (
     IntakePaused,
     InvalidInput,
@@ -113,7 +114,7 @@ class Submitter:
             try:
                 yield span
             except Exception as error:
-                span.fail(type(error).__qualname__, str(error))
+                span.fail(bare_name(type(error)), str(error))
                 raise
 
     async def _many(

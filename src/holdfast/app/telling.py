@@ -102,7 +102,7 @@ class Teller:
     def _follower(
         self, task_id: str, one: Telling, data: dict[str, Any], trace_id: str | None = None
     ) -> Submission:
-        event = type(one.event).__name__
+        event = telling.name_of(one.event)
         payload = self._payload(
             one.to, event, one.event.at, data, url=one.url, tenant=data.get("tenantId")
         )

@@ -9,7 +9,7 @@ from holdfast.domain.errors import HoldfastError
 OF_SERVER = ("fastapi", "prometheus_client", "uvicorn")
 
 
-class NotInstalled(HoldfastError):
+class NotInstalled(HoldfastError, stored_name="NotInstalled"):
     code = "not-installed"
 
 

@@ -14,7 +14,7 @@ from holdfast.app import Holdfast
 from holdfast.domain.errors import HoldfastError, InvalidInput
 
 
-class CannotLoad(InvalidInput):
+class CannotLoad(InvalidInput, stored_name="CannotLoad"):
     code = "cannot-load"
 
 

@@ -67,7 +67,7 @@ def filtered(
     )
 
 
-class WrongUsage(InvalidInput):
+class WrongUsage(InvalidInput, stored_name="WrongUsage"):
     """Options that contradict each other."""
 
     code = "usage"

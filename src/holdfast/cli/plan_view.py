@@ -25,6 +25,7 @@ from holdfast.cli.show import (
     since,
     table_of,
 )
+from holdfast.domain import plan_events
 from holdfast.domain.plain import plain_line
 from holdfast.domain.plan import SETTLED, SUSPENDED, MemberState, OnHalt, Plan, PlanStatus
 from holdfast.domain.plan_events import PlanEvent
@@ -164,7 +165,7 @@ def _print_events(events: Sequence[PlanEvent]) -> None:
         say(f"  … {len(events) - EVENTS_SHOWN} earlier; --json has all")
     for event in events[-EVENTS_SHOWN:]:
         told = ", ".join(_facts(msgspec.to_builtins(event)))
-        item(f"  {iso_seconds(event.at)}", f"{type(event).__name__}  {told}".rstrip())
+        item(f"  {iso_seconds(event.at)}", f"{plan_events.name_of(event)}  {told}".rstrip())
 
 
 def _facts(told: dict[str, Any]) -> Iterator[str]:

@@ -31,7 +31,7 @@ ROLES = ("viewer", "operator", "admin")
 File = Annotated[Path | None, typer.Option(metavar="PATH", help=f"Else {SETTING}.")]
 
 
-class NameTaken(Refused):
+class NameTaken(Refused, stored_name="NameTaken"):
     code = "name-taken"
 
     def __init__(self, name: str) -> None:

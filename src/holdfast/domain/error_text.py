@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 NAME_LIMIT_CHARS = 500
+
+
+class StoredName:
+    """A base of our errors: each class says by which name failures in a store call it.
+
+    The name stays when the class is renamed in Python. A user's subclass goes by its own name.
+    """
+
+    stored_name: ClassVar[str]
+
+    def __init_subclass__(cls, *, stored_name: str = "", **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if stored_name:
+            cls.stored_name = stored_name
 
 
 def text_of(error: BaseException, limit_chars: int) -> str:
@@ -13,7 +29,7 @@ def text_of(error: BaseException, limit_chars: int) -> str:
 def qualified_name(cls: type[BaseException]) -> str:
     """Return the name of an exception's type, with its module."""
     try:
-        module, name = type.__getattribute__(cls, "__module__"), _name_of(cls)
+        module, name = type.__getattribute__(cls, "__module__"), bare_name(cls)
         if not isinstance(module, str) or module == "builtins":
             return clean(name, NAME_LIMIT_CHARS)
         if module.startswith("holdfast."):
@@ -21,6 +37,16 @@ def qualified_name(cls: type[BaseException]) -> str:
         return clean(f"{module}.{name}", NAME_LIMIT_CHARS)
     except BaseException:
         return "an exception without a name"
+
+
+def bare_name(cls: type[BaseException]) -> str:
+    """Return the name of an exception's type without its module: of one of ours the stored one."""
+    module = type.__getattribute__(cls, "__module__")
+    if isinstance(module, str) and module.startswith("holdfast."):
+        own: str | None = type.__dict__["__dict__"].__get__(cls).get("stored_name")
+        if own is not None:
+            return own
+    return _name_of(cls)
 
 
 def leaves_of(error: BaseException, limit: int = 100) -> list[BaseException]:

@@ -61,12 +61,14 @@ HoldfastError
 ├── Unavailable                 raised by user code: a dependency does not answer; no failure
 └── Snooze                      raised by user code: no failure, call again then
 
-Each class has a stable ``code``: what the API, the CLI and the runbook call it.
+Each class has a stable ``code`` for API, CLI and runbook, and a ``stored_name`` for failures.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from holdfast.domain.error_text import StoredName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -76,19 +78,19 @@ if TYPE_CHECKING:
     from holdfast.domain.task import Failure
 
 
-class HoldfastError(Exception):
+class HoldfastError(Exception, StoredName, stored_name="HoldfastError"):
     code: ClassVar[str] = "error"
 
 
-class DeclarationError(HoldfastError):
+class DeclarationError(HoldfastError, stored_name="DeclarationError"):
     code = "declaration"
 
 
-class InvalidInput(HoldfastError):
+class InvalidInput(HoldfastError, stored_name="InvalidInput"):
     code = "invalid-input"
 
 
-class InvalidName(InvalidInput):
+class InvalidName(InvalidInput, stored_name="InvalidName"):
     code = "invalid-name"
 
     def __init__(self, kind: str, value: object, rule: str) -> None:
@@ -96,11 +98,11 @@ class InvalidName(InvalidInput):
         self.kind, self.value, self.rule = kind, value, rule
 
 
-class KeyRequired(InvalidInput):
+class KeyRequired(InvalidInput, stored_name="KeyRequired"):
     code = "key-required"
 
 
-class InvalidPayload(InvalidInput):
+class InvalidPayload(InvalidInput, stored_name="InvalidPayload"):
     code = "invalid-payload"
 
     def __init__(self, field: str, reason: str) -> None:
@@ -108,7 +110,7 @@ class InvalidPayload(InvalidInput):
         self.field, self.reason = field, reason
 
 
-class PayloadTooLarge(InvalidPayload):
+class PayloadTooLarge(InvalidPayload, stored_name="PayloadTooLarge"):
     code = "payload-too-large"
 
     def __init__(self, field: str, size_bytes: int, limit_bytes: int) -> None:
@@ -116,7 +118,7 @@ class PayloadTooLarge(InvalidPayload):
         self.size_bytes, self.limit_bytes = size_bytes, limit_bytes
 
 
-class PayloadTooDeep(InvalidPayload):
+class PayloadTooDeep(InvalidPayload, stored_name="PayloadTooDeep"):
     code = "payload-too-deep"
 
     def __init__(self, field: str, limit: int) -> None:
@@ -124,11 +126,11 @@ class PayloadTooDeep(InvalidPayload):
         self.limit = limit
 
 
-class NotJson(InvalidPayload):
+class NotJson(InvalidPayload, stored_name="NotJson"):
     code = "not-json"
 
 
-class InvalidSetting(InvalidInput):
+class InvalidSetting(InvalidInput, stored_name="InvalidSetting"):
     code = "invalid-setting"
 
     def __init__(self, name: str, value: object, reason: str) -> None:
@@ -136,7 +138,7 @@ class InvalidSetting(InvalidInput):
         self.name, self.value, self.reason = name, value, reason
 
 
-class InvalidSchedule(InvalidInput):
+class InvalidSchedule(InvalidInput, stored_name="InvalidSchedule"):
     code = "invalid-schedule"
 
     def __init__(self, given: object, reason: str) -> None:
@@ -144,11 +146,11 @@ class InvalidSchedule(InvalidInput):
         self.given, self.reason = given, reason
 
 
-class InvalidPlan(InvalidInput):
+class InvalidPlan(InvalidInput, stored_name="InvalidPlan"):
     code = "invalid-plan"
 
 
-class UnknownQueue(InvalidInput):
+class UnknownQueue(InvalidInput, stored_name="UnknownQueue"):
     code = "unknown-queue"
 
     def __init__(self, queue: str, *, paused: bool = False) -> None:
@@ -157,15 +159,15 @@ class UnknownQueue(InvalidInput):
         self.queue = queue
 
 
-class UrlRefused(InvalidInput):
+class UrlRefused(InvalidInput, stored_name="UrlRefused"):
     code = "url-refused"
 
 
-class Refused(HoldfastError):
+class Refused(HoldfastError, stored_name="Refused"):
     code = "refused"
 
 
-class IllegalTransition(Refused):
+class IllegalTransition(Refused, stored_name="IllegalTransition"):
     code = "illegal-transition"
 
     def __init__(self, status: StrEnum, command: StrEnum, legal: Iterable[StrEnum] = ()) -> None:
@@ -174,7 +176,7 @@ class IllegalTransition(Refused):
         self.status, self.command = status, command
 
 
-class NotSuspended(Refused):
+class NotSuspended(Refused, stored_name="NotSuspended"):
     code = "not-suspended"
 
     def __init__(self, task_id: str, status: Status) -> None:
@@ -182,7 +184,7 @@ class NotSuspended(Refused):
         self.task_id, self.status = task_id, status
 
 
-class CheckpointGone(Refused):
+class CheckpointGone(Refused, stored_name="CheckpointGone"):
     code = "checkpoint-gone"
 
     def __init__(self, task_id: str, completed: int) -> None:
@@ -190,7 +192,7 @@ class CheckpointGone(Refused):
         super().__init__(f"task {task_id} has completed {completed} stages and {said}")
 
 
-class CheckpointConflict(Refused):
+class CheckpointConflict(Refused, stored_name="CheckpointConflict"):
     code = "checkpoint-conflict"
 
     def __init__(self, task_id: str, stored: int | str, given: int) -> None:
@@ -198,7 +200,7 @@ class CheckpointConflict(Refused):
         super().__init__(f"task {task_id} has {has}, not {given}")
 
 
-class TenantMovedOn(Refused):
+class TenantMovedOn(Refused, stored_name="TenantMovedOn"):
     code = "tenant-moved-on"
 
     def __init__(self, task_id: str, tenant: str | None) -> None:
@@ -207,7 +209,7 @@ class TenantMovedOn(Refused):
         self.task_id, self.tenant = task_id, tenant
 
 
-class KeyConflict(Refused):
+class KeyConflict(Refused, stored_name="KeyConflict"):
     code = "key-conflict"
 
     def __init__(self, tenant: str | None, key: str, task_id: str) -> None:
@@ -216,7 +218,7 @@ class KeyConflict(Refused):
         self.tenant, self.key, self.task_id = tenant, key, task_id
 
 
-class QueueFull(Refused):
+class QueueFull(Refused, stored_name="QueueFull"):
     code = "queue-full"
 
     def __init__(self, queue: str, limit: int) -> None:
@@ -224,7 +226,7 @@ class QueueFull(Refused):
         self.queue, self.limit = queue, limit
 
 
-class IntakePaused(Refused):
+class IntakePaused(Refused, stored_name="IntakePaused"):
     code = "intake-paused"
 
     def __init__(self, queue: str) -> None:
@@ -232,7 +234,7 @@ class IntakePaused(Refused):
         self.queue = queue
 
 
-class Contended(Refused):
+class Contended(Refused, stored_name="Contended"):
     code = "contended"
 
     def __init__(self, subject: str, tries: int) -> None:
@@ -240,7 +242,7 @@ class Contended(Refused):
         self.subject, self.tries = subject, tries
 
 
-class TriggerConflict(Refused):
+class TriggerConflict(Refused, stored_name="TriggerConflict"):
     code = "trigger-conflict"
 
     def __init__(self, trigger_id: str) -> None:
@@ -249,7 +251,7 @@ class TriggerConflict(Refused):
         self.trigger_id = trigger_id
 
 
-class TriggerNotFound(Refused):
+class TriggerNotFound(Refused, stored_name="TriggerNotFound"):
     code = "trigger-not-found"
 
     def __init__(self, trigger_id: str) -> None:
@@ -257,7 +259,7 @@ class TriggerNotFound(Refused):
         self.trigger_id = trigger_id
 
 
-class TaskNotFound(Refused):
+class TaskNotFound(Refused, stored_name="TaskNotFound"):
     code = "task-not-found"
 
     def __init__(self, task_id: str, why: str = "") -> None:
@@ -265,7 +267,7 @@ class TaskNotFound(Refused):
         self.task_id = task_id
 
 
-class BulkNotFound(Refused):
+class BulkNotFound(Refused, stored_name="BulkNotFound"):
     code = "bulk-not-found"
 
     def __init__(self, bulk_id: str) -> None:
@@ -273,7 +275,7 @@ class BulkNotFound(Refused):
         self.bulk_id = bulk_id
 
 
-class PlanConflict(Refused):
+class PlanConflict(Refused, stored_name="PlanConflict"):
     code = "plan-conflict"
 
     def __init__(self, plan_id: str) -> None:
@@ -281,7 +283,7 @@ class PlanConflict(Refused):
         self.plan_id = plan_id
 
 
-class PlanNotFound(Refused):
+class PlanNotFound(Refused, stored_name="PlanNotFound"):
     code = "plan-not-found"
 
     def __init__(self, plan_id: str) -> None:
@@ -289,18 +291,16 @@ class PlanNotFound(Refused):
         self.plan_id = plan_id
 
 
-class TenantsBusy(Refused):
-    """``tenants`` has all of them."""
-
+class TenantsBusy(Refused, stored_name="TenantsBusy"):
     code = "tenants-busy"
 
     def __init__(self, plan_id: str, tenants: Sequence[str]) -> None:
         shown = ", ".join(tenants[:10]) + (", …" if len(tenants) > 10 else "")
         super().__init__(f"plan {plan_id}: {len(tenants)} tenants have other work: {shown}")
-        self.plan_id, self.tenants = plan_id, tuple(tenants)
+        self.plan_id, self.tenants = plan_id, tuple(tenants)  # all of them
 
 
-class WorkerNotFound(Refused):
+class WorkerNotFound(Refused, stored_name="WorkerNotFound"):
     code = "worker-not-found"
 
     def __init__(self, worker: str) -> None:
@@ -308,7 +308,7 @@ class WorkerNotFound(Refused):
         self.worker = worker
 
 
-class StoreFileInUse(Refused, OSError):
+class StoreFileInUse(Refused, OSError, stored_name="StoreFileInUse"):
     """Raised where this process opens its store's file past the store, by `sqlite3` or `open`."""
 
     code = "store-file-in-use"
@@ -322,22 +322,22 @@ class StoreFileInUse(Refused, OSError):
         self.name, self.path = name, path
 
 
-class BackupRefused(Refused):
+class BackupRefused(Refused, stored_name="BackupRefused"):
     code = "backup-refused"
 
 
-class StoreError(HoldfastError):
+class StoreError(HoldfastError, stored_name="StoreError"):
     code = "store"
 
 
-class StoreUnavailable(StoreError):
+class StoreUnavailable(StoreError, stored_name="StoreUnavailable"):
     """``unwritten``: surely nothing was. Else nobody can tell: an answer may have been lost."""
 
     code = "store-unavailable"
     unwritten = False
 
 
-class PartlyUnavailable(StoreUnavailable):
+class PartlyUnavailable(StoreUnavailable, stored_name="PartlyUnavailable"):
     """``answers``: what the rest of the store said. For a batch one for each of its elements, with
     the error in the place of those that got none; whoever does not look may ask again for all."""
 
@@ -348,40 +348,40 @@ class PartlyUnavailable(StoreUnavailable):
         self.answers = answers
 
 
-class StoreFull(StoreUnavailable):
+class StoreFull(StoreUnavailable, stored_name="StoreFull"):
     code = "store-full"
     unwritten = True
 
 
-class StoreUnusable(StoreError):
+class StoreUnusable(StoreError, stored_name="StoreUnusable"):
     code = "store-unusable"
 
 
-class StoreForeign(StoreUnusable):
+class StoreForeign(StoreUnusable, stored_name="StoreForeign"):
     code = "store-foreign"
 
 
-class StoreTooNew(StoreUnusable):
+class StoreTooNew(StoreUnusable, stored_name="StoreTooNew"):
     code = "store-too-new"
 
 
-class StoreNotWritable(StoreUnusable):
+class StoreNotWritable(StoreUnusable, stored_name="StoreNotWritable"):
     code = "store-not-writable"
 
 
-class SerialisationError(StoreError):
+class SerialisationError(StoreError, stored_name="SerialisationError"):
     code = "serialisation"
 
 
-class SinkError(HoldfastError):
+class SinkError(HoldfastError, stored_name="SinkError"):
     code = "sink"
 
 
-class SinkUnavailable(SinkError):
+class SinkUnavailable(SinkError, stored_name="SinkUnavailable"):
     code = "sink-unavailable"
 
 
-class StaleFence(SinkError):
+class StaleFence(SinkError, stored_name="StaleFence"):
     code = "stale-fence"
 
     def __init__(self, scope: str, fence: int, seen: int) -> None:
@@ -389,11 +389,11 @@ class StaleFence(SinkError):
         self.scope, self.fence, self.seen = scope, fence, seen
 
 
-class NotDelivered(HoldfastError):
+class NotDelivered(HoldfastError, stored_name="NotDelivered"):
     code = "not-delivered"
 
 
-class SubmittedInPart(HoldfastError):
+class SubmittedInPart(HoldfastError, stored_name="SubmittedInPart"):
     """By the number of the payload, from 0: ``accepted`` has the ids of the tasks that are kept,
     ``errors`` what was said of others. The rest was not sent. A StoreUnavailable among the errors
     may have been accepted all the same: with keys, submit all of them again."""
@@ -408,7 +408,7 @@ class SubmittedInPart(HoldfastError):
         self.total, self.accepted, self.errors = total, accepted, errors
 
 
-class TaskEnded(HoldfastError):
+class TaskEnded(HoldfastError, stored_name="TaskEnded"):
     code = "task-ended"
 
     def __init__(self, task_id: str, reason: str | None, failure: Failure | None = None) -> None:
@@ -417,19 +417,19 @@ class TaskEnded(HoldfastError):
         self.task_id, self.reason, self.failure = task_id, reason, failure
 
 
-class TaskFailed(TaskEnded):
+class TaskFailed(TaskEnded, stored_name="TaskFailed"):
     code = "task-failed"
 
 
-class TaskCancelled(TaskEnded):
+class TaskCancelled(TaskEnded, stored_name="TaskCancelled"):
     code = "task-cancelled"
 
 
-class TaskRolledBack(TaskEnded):
+class TaskRolledBack(TaskEnded, stored_name="TaskRolledBack"):
     code = "task-rolled-back"
 
 
-class ResultTimeout(HoldfastError, TimeoutError):
+class ResultTimeout(HoldfastError, TimeoutError, stored_name="ResultTimeout"):
     code = "result-timeout"
 
     def __init__(self, task_id: str, seconds: float) -> None:
@@ -437,7 +437,7 @@ class ResultTimeout(HoldfastError, TimeoutError):
         self.task_id, self.seconds = task_id, seconds
 
 
-class NoResult(HoldfastError, LookupError):
+class NoResult(HoldfastError, LookupError, stored_name="NoResult"):
     code = "no-result"
 
     def __init__(self, stage: str) -> None:
@@ -445,7 +445,7 @@ class NoResult(HoldfastError, LookupError):
         self.stage = stage
 
 
-class StageTimeout(HoldfastError, TimeoutError):
+class StageTimeout(HoldfastError, TimeoutError, stored_name="StageTimeout"):
     code = "stage-timeout"
 
     def __init__(self, stage: str, seconds: float) -> None:
@@ -453,7 +453,7 @@ class StageTimeout(HoldfastError, TimeoutError):
         self.stage, self.seconds = stage, seconds
 
 
-class CheckpointTooLarge(HoldfastError):
+class CheckpointTooLarge(HoldfastError, stored_name="CheckpointTooLarge"):
     code = "checkpoint-too-large"
 
     def __init__(self, size_bytes: int, limit_bytes: int) -> None:
@@ -461,13 +461,13 @@ class CheckpointTooLarge(HoldfastError):
         self.size_bytes, self.limit_bytes = size_bytes, limit_bytes
 
 
-class Permanent(HoldfastError):
+class Permanent(HoldfastError, stored_name="Permanent"):
     """Raise it in a stage: trying again cannot help, suspend the task for a person now."""
 
     code = "permanent"
 
 
-class RetryAfter(HoldfastError):
+class RetryAfter(HoldfastError, stored_name="RetryAfter"):
     """Raise it in a stage: try again after ``delay`` (seconds, or ``"5m"``)."""
 
     code = "retry-after"
@@ -479,7 +479,7 @@ class RetryAfter(HoldfastError):
         super().__init__(message or f"asked to be tried again in {delay}")
 
 
-class Unavailable(HoldfastError):
+class Unavailable(HoldfastError, stored_name="Unavailable"):
     """Raise it in a stage or an undo: something it needs does not answer at present. It is tried
     again until it does, and no failure is counted:
     ``raise Unavailable("billing does not answer") from error``."""
@@ -487,7 +487,7 @@ class Unavailable(HoldfastError):
     code = "unavailable"
 
 
-class Snooze(HoldfastError):
+class Snooze(HoldfastError, stored_name="Snooze"):
     """Raise it in a stage: nothing went wrong, call this stage again after ``delay``. What it has
     put into ``ctx.data`` is kept, no failure is counted, and meanwhile it takes no slot."""
 

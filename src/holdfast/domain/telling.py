@@ -30,8 +30,8 @@ _OF_THE_STORE = (ev.TaskCreated, ev.TaskStarted, ev.TaskDue, ev.LeaseLost, ev.Ta
 TASK_EVENTS = tuple(kind for kind in ev.KINDS.values() if kind not in _OF_THE_STORE)
 PLAN_EVENTS = tuple(kind for kind in pe.KINDS.values() if kind is not pe.PlanCreated)
 ALERT_EVENTS = ("AlertRaised", "AlertCleared")
-OF_NO_TASK = frozenset(kind.__name__ for kind in PLAN_EVENTS) | {*ALERT_EVENTS}
-TELLABLE = frozenset(kind.__name__ for kind in TASK_EVENTS) | OF_NO_TASK
+OF_NO_TASK = frozenset(pe.NAMES[kind] for kind in PLAN_EVENTS) | {*ALERT_EVENTS}
+TELLABLE = frozenset(ev.NAMES[kind] for kind in TASK_EVENTS) | OF_NO_TASK
 
 # What a request's callback is told of: the task has come to rest.
 OUTCOMES = (
@@ -89,6 +89,11 @@ class Telling(msgspec.Struct, frozen=True):
     result: bool = False
 
 
+def name_of(event: ev.Event | pe.PlanEvent) -> str:
+    """Return the name by which hooks and receivers know the event."""
+    return pe.name_of(event) if isinstance(event, pe.PlanEvent) else ev.name_of(event)
+
+
 def of_task(transition: Transition, hooks: Sequence[Hook]) -> Iterator[Telling]:
     task = transition.after
     if task.type.startswith(OWN):
@@ -109,5 +114,5 @@ def of_task(transition: Transition, hooks: Sequence[Hook]) -> Iterator[Telling]:
 def of_plan(change: PlanChange, hooks: Sequence[Hook]) -> Iterator[Telling]:
     for hook in hooks:
         for event in change.events:
-            if hook.wants(type(event).__name__):
+            if hook.wants(pe.name_of(event)):
                 yield Telling(f"{HOOK}{hook.name}", event)

@@ -60,14 +60,19 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     outage_seconds: float = 300.0
 
 
-class AlertRaised(msgspec.Struct, frozen=True, kw_only=True, tag=True, rename="camel"):
+class AlertRaised(msgspec.Struct, frozen=True, kw_only=True, tag="AlertRaised", rename="camel"):
     alert: Alert
     at: float
 
 
-class AlertCleared(msgspec.Struct, frozen=True, kw_only=True, tag=True, rename="camel"):
+class AlertCleared(msgspec.Struct, frozen=True, kw_only=True, tag="AlertCleared", rename="camel"):
     alert: Alert  # as it last was
     at: float
+
+
+def name_of(change: AlertRaised | AlertCleared) -> str:
+    """Return the name by which hooks and receivers know the change."""
+    return str(type(change).__struct_config__.tag)
 
 
 class Measure(msgspec.Struct, frozen=True):

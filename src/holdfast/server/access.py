@@ -39,22 +39,22 @@ ONE_VALUED = frozenset(  # of two of them one program would read the first, anot
 _FOREIGN = "another's"
 
 
-class Unauthenticated(HoldfastError):
+class Unauthenticated(HoldfastError, stored_name="Unauthenticated"):
     code = "unauthenticated"
 
 
-class Forbidden(HoldfastError):
+class Forbidden(HoldfastError, stored_name="Forbidden"):
     code = "forbidden"
 
 
-class RepeatedHeader(HoldfastError):
+class RepeatedHeader(HoldfastError, stored_name="RepeatedHeader"):
     code = "repeated-header"
 
     def __init__(self, name: str) -> None:
         super().__init__(f"the header {name} stands in the request more than once; send one")
 
 
-class TooManyRequests(HoldfastError):
+class TooManyRequests(HoldfastError, stored_name="TooManyRequests"):
     code = "too-many-requests"
 
     def __init__(

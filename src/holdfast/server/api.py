@@ -14,7 +14,7 @@ from starlette.routing import Match
 from holdfast.server import examples, problems
 from holdfast.server.access import SCHEME, TELEGRAM_HEADER, TELEGRAM_SCHEME
 from holdfast.server.routes import ALL
-from holdfast.server.routes.telegram import TelegramUpdate
+from holdfast.server.routes.telegram import TELEGRAM_UPDATE, TelegramUpdate
 from holdfast.server.routing import HEADERS, StrictRoute, set_apart
 from holdfast.server.service import Service
 from holdfast.version import __version__
@@ -98,7 +98,7 @@ def add_parts(document: dict[str, Any]) -> None:
     parts = document.setdefault("components", {})
     schemas = parts.setdefault("schemas", {})
     schemas["Problem"] = _problem_schema(schemas)
-    schemas[TelegramUpdate.__name__] = TelegramUpdate.model_json_schema()
+    schemas[TELEGRAM_UPDATE] = TelegramUpdate.model_json_schema()
     schemes = parts.setdefault("securitySchemes", {})
     schemes[SCHEME] = {
         "type": "http",

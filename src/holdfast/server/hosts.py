@@ -14,7 +14,7 @@ PORT_MAX = 65_535
 _HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
 
 
-class WrongHost(HoldfastError):
+class WrongHost(HoldfastError, stored_name="WrongHost"):
     code = "wrong-host"
 
 

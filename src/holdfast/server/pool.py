@@ -28,7 +28,7 @@ AGAIN_SECONDS = (0.5, 60.0)  # doubled from death to death
 STDERR = 2
 
 
-class NoPool(Refused):
+class NoPool(Refused, stored_name="NoPool"):
     code = "no-pool"
 
     def __init__(self, why: str = "") -> None:

@@ -24,38 +24,38 @@ TELLING_MAX = 20  # of what is wrong with a request
 SAYS_MAX_CHARS = 500
 
 
-class BodyTooLarge(HoldfastError):
+class BodyTooLarge(HoldfastError, stored_name="BodyTooLarge"):
     code = "body-too-large"
 
     def __init__(self, limit_bytes: int) -> None:
         super().__init__(f"the body has more than {limit_bytes} bytes")
 
 
-class BodyTooWide(InvalidInput):
+class BodyTooWide(InvalidInput, stored_name="BodyTooWide"):
     code = "body-too-wide"
 
 
-class UnsupportedBody(HoldfastError):
+class UnsupportedBody(HoldfastError, stored_name="UnsupportedBody"):
     code = "unsupported-body"
 
 
-class Stopping(HoldfastError):
+class Stopping(HoldfastError, stored_name="Stopping"):
     code = "stopping"
 
 
-class TooManyStreams(HoldfastError):
+class TooManyStreams(HoldfastError, stored_name="TooManyStreams"):
     """The process has as many streams as it may have."""
 
     code = "too-many-streams"
 
 
-class TooManyOfToken(TooManyStreams):
+class TooManyOfToken(TooManyStreams, stored_name="TooManyOfToken"):
     """The token has as many streams as it may have; another may have room."""
 
     code = "too-many-streams-of-token"
 
 
-class TooManyWaits(HoldfastError):
+class TooManyWaits(HoldfastError, stored_name="TooManyWaits"):
     """As many requests wait for a result in the process as may."""
 
     code = "too-many-waits"
@@ -64,7 +64,7 @@ class TooManyWaits(HoldfastError):
         super().__init__(f"{says.format(limit)} already; ask with waitSeconds 0, or try again")
 
 
-class TooManyWaitsOfToken(TooManyWaits):
+class TooManyWaitsOfToken(TooManyWaits, stored_name="TooManyWaitsOfToken"):
     """As many requests of the token wait for a result as may; another may have room."""
 
     code = "too-many-waits-of-token"
@@ -73,7 +73,7 @@ class TooManyWaitsOfToken(TooManyWaits):
         super().__init__(limit, "{} requests of this token wait for a result")
 
 
-class Overloaded(HoldfastError):
+class Overloaded(HoldfastError, stored_name="Overloaded"):
     """The process has as much under way as it may have."""
 
     code = "overloaded"
@@ -82,7 +82,7 @@ class Overloaded(HoldfastError):
         super().__init__(f"{says}; try again later")
 
 
-class TooManyConnections(HoldfastError):
+class TooManyConnections(HoldfastError, stored_name="TooManyConnections"):
     """The address has as many connections as it may have; another may have room."""
 
     code = "too-many-connections"
@@ -91,7 +91,7 @@ class TooManyConnections(HoldfastError):
         super().__init__("this address has as many connections as it may have; close some")
 
 
-class UnknownType(HoldfastError):
+class UnknownType(HoldfastError, stored_name="UnknownType"):
     code = "unknown-type"
 
     def __init__(self, name: str, where: str = "") -> None:
@@ -99,7 +99,7 @@ class UnknownType(HoldfastError):
         super().__init__(f"{at}no task type {name} is declared here")
 
 
-class NoSuchTenant(HoldfastError):
+class NoSuchTenant(HoldfastError, stored_name="NoSuchTenant"):
     code = "tenant-not-found"
 
     def __init__(self, tenant: str) -> None:

@@ -18,6 +18,7 @@ from holdfast.domain.errors import DeclarationError, HoldfastError
 from holdfast.server import problems
 from holdfast.server.access import Need, described
 from holdfast.server.bodies import SMALL_BYTES, StrictRequest
+from holdfast.server.operations import OPERATIONS
 from holdfast.server.service import service_of
 from holdfast.server.tokens import Role
 
@@ -58,6 +59,11 @@ class StrictRoute(APIRoute):
         if not isinstance(need, Need):
             raise DeclarationError(f"route {path} does not say what it needs of its caller")
         self.need = need
+        [method] = options["methods"]
+        named = options.get("name") or OPERATIONS.get(f"{method} {path}")
+        if named is None:
+            raise DeclarationError(f"route {method} {path} has no name in the table of operations")
+        options["name"] = named
         self.takes: type[BaseModel] | None = extra.pop(_TAKES, None)
         self.large: type[BaseModel] | None = extra.pop(_LARGE, None)
         super().__init__(path, endpoint, **options | {"openapi_extra": extra | described(need)})

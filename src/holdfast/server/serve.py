@@ -37,7 +37,7 @@ FINISH_SECONDS = 10  # for the requests under way, when the service stops
 ONE_TIME = "one-time"
 
 
-class NoTokens(InvalidInput):
+class NoTokens(InvalidInput, stored_name="NoTokens"):
     code = "no-tokens"
 
     def __init__(self, host: str) -> None:
@@ -48,7 +48,7 @@ class NoTokens(InvalidInput):
         )
 
 
-class CannotBind(InvalidInput):
+class CannotBind(InvalidInput, stored_name="CannotBind"):
     code = "cannot-bind"
 
     def __init__(self, host: str, port: int, reason: str) -> None:

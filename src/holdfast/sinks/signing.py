@@ -28,6 +28,8 @@ _TIMESTAMP = re.compile(r"[0-9]{1,12}")
 class BadSignature(ValueError):
     """Do not trust the message: it is another's, changed, or old."""
 
+    stored_name = "BadSignature"
+
 
 class Secret:
     """Shows itself to nobody: its repr has no key, and msgspec cannot write it."""

@@ -55,28 +55,28 @@ class _Named(msgspec.Struct, frozen=True):
     event: str
 
 
-def _reader(kind: type[T]) -> Callable[[bytes], T]:
+def _reader(kind: type[T], name: str) -> Callable[[bytes], T]:
     decode = msgspec.json.Decoder(kind).decode
 
     def read(body: bytes) -> T:
         try:
             return decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as error:
-            raise SerialisationError(f"{kind.__name__} cannot be read: {error}") from error
+            raise SerialisationError(f"{name} cannot be read: {error}") from error
 
     return read
 
 
-decode_task = _reader(Task)
-decode_beat = _reader(Beat)
-decode_audit = _reader(Audit)
-decode_thrown = _reader(Thrown)
-decode_progress = _reader(Progress)
-decode_trigger = _reader(Trigger)
-decode_plan = _reader(Plan)
-decode_plan_tasks = _reader(PlanTasks)
-_decode_list = _reader(list[msgspec.Raw])
-_decode_name = _reader(_Named)
+decode_task = _reader(Task, "Task")
+decode_beat = _reader(Beat, "Beat")
+decode_audit = _reader(Audit, "Audit")
+decode_thrown = _reader(Thrown, "Thrown")
+decode_progress = _reader(Progress, "Progress")
+decode_trigger = _reader(Trigger, "Trigger")
+decode_plan = _reader(Plan, "Plan")
+decode_plan_tasks = _reader(PlanTasks, "PlanTasks")
+_decode_list = _reader(list[msgspec.Raw], "list")
+_decode_name = _reader(_Named, "_Named")
 
 
 def decode_leased(body: bytes, until: float | None) -> Task:

@@ -49,7 +49,7 @@ class Model(Protocol):
         """Equal for models that will answer alike from now on."""
 
 
-class TooHard(HoldfastError):
+class TooHard(HoldfastError, stored_name="TooHard"):
     """The search was given up; the history is too concurrent for its limit."""
 
     code = "too-hard"

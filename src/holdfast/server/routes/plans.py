@@ -29,7 +29,7 @@ from holdfast.domain.plan import (
     PlanCommand,
     PlanStatus,
 )
-from holdfast.domain.plan_events import PlanEvent
+from holdfast.domain.plan_events import PlanEvent, name_of
 from holdfast.server import schemas as sc
 from holdfast.server import sse, watching
 from holdfast.server.access import Caller, CallerOf, foreign, only_visible
@@ -401,7 +401,7 @@ async def _told(service: Service, plan_id: str, at: Position, sight: Sight) -> A
             for place, event in numbered(await _found(service, plan_id, at)):
                 if place > at:
                     at = place
-                    name = type(event).__name__
+                    name = name_of(event)
                     yield sse.event(name, shapes.plan_event_shape(sight.event(event), hide), at)
             told = shapes.plan_shape(info(plan, now=service.app.clock.now()), hide)
             yield sse.event("progress", msgspec.to_builtins(told))

@@ -23,6 +23,7 @@ router = Routes("telegram")
 
 IGNORED = {"ok": True, "ignored": True}
 REFUSED = "update %s of Telegram is left out, task %s does not take it: %s"
+TELEGRAM_UPDATE = "TelegramUpdate"  # its name in the OpenAPI document
 
 
 class TelegramUpdate(RootModel[Any]):
@@ -56,7 +57,7 @@ class Heard(sc.Answer):
 
 
 _needs = needs(None, 400, 401, 404, 413, 415, 422, 429, 503, telegram=True, large=TelegramUpdate)
-_BODY = {"schema": {"$ref": f"#/components/schemas/{TelegramUpdate.__name__}"}}
+_BODY = {"schema": {"$ref": f"#/components/schemas/{TELEGRAM_UPDATE}"}}
 _needs["openapi_extra"]["requestBody"] = {"content": {"application/json": _BODY}, "required": True}
 
 

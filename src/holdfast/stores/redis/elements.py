@@ -39,15 +39,16 @@ _MADE_BY_STORE = {
 # An event in the list of its task, without what the list says already: its task and its version.
 _SHORT = {
     kind: msgspec.defstruct(
-        kind.__name__,
+        name,
         [(f.name, f.type, f.default) for f in msgspec.structs.fields(kind)[2:]],
         array_like=True,
         gc=False,
-        tag=kind.__name__,
+        tag=name,
         tag_field="event",
     )
-    for kind in ev.KINDS.values()
+    for name, kind in ev.KINDS.items()
 }
+_KIND_OF = {short: kind for kind, short in _SHORT.items()}
 _decode_short: Callable[[bytes], list[msgspec.Struct]] = msgspec.json.Decoder(
     list[Union[tuple(_SHORT.values())]]  # type: ignore[misc]  # noqa: UP007
 ).decode
@@ -99,7 +100,7 @@ def decode_events(task_id: str, element: bytes) -> list[ev.Event]:
             return _straight(task_id, int(version), body[4:].decode())
         if body.startswith(b"["):
             return [
-                ev.KINDS[type(short).__name__](
+                _KIND_OF[type(short)](
                     task_id=task_id, version=int(version), **msgspec.structs.asdict(short)
                 )
                 for short in _decode_short(body)

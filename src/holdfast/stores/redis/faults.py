@@ -121,7 +121,7 @@ def full(where: str, _: Address, error: Exception) -> StoreFull:
     )
 
 
-class CommandDenied(StoreUnusable):
+class CommandDenied(StoreUnusable, stored_name="CommandDenied"):
     """The user may not run a command. Inside a script, what came before it stays."""
 
 

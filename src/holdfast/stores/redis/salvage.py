@@ -238,7 +238,7 @@ def _failed(task: Task, bad: Sequence[str], now: float) -> Task:
     undoing = task.status in (Status.ROLLING_BACK, Status.ROLLBACK_FAILED)
     failure = Failure(
         kind=Kind.SERIALISATION,
-        error=SerialisationError.__name__,
+        error=SerialisationError.stored_name,
         message=_cannot_be_read(bad),
         stage=_stage(task),
         attempt=1,

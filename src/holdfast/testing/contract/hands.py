@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.domain import decide, operate
 from holdfast.domain.crashes import SUSPECT_FROM, position
-from holdfast.domain.events import Event
+from holdfast.domain.events import Event, name_of
 from holdfast.domain.retry import Retry
 from holdfast.domain.state import Command, Status
 from holdfast.domain.task import By, Failure, Kind, Progress, Task
@@ -288,7 +288,7 @@ class Hands:
         return found
 
     async def events(self, task: Task) -> list[str]:
-        return [type(event).__name__ for event in (await self.detail(task)).events]
+        return [name_of(event) for event in (await self.detail(task)).events]
 
     async def last_event(self, task: Task) -> Event:
         return (await self.detail(task)).events[-1]

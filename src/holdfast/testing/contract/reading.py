@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.domain.events import name_of
 from holdfast.domain.operate import Ask, refusal
 from holdfast.domain.state import Command, Status
 from holdfast.domain.task import Place
@@ -140,7 +141,7 @@ class Looking(Contract):
         assert detail.payload == b'{"n":1}'
         assert (detail.result, detail.progress) == (None, None)
         assert [stage.name for stage in detail.stages] == ["one"]
-        assert [type(event).__name__ for event in detail.events] == [
+        assert [name_of(event) for event in detail.events] == [
             "TaskCreated",
             "TaskStarted",
             "StageStarted",

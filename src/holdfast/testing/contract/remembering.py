@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from holdfast.domain import decide
-from holdfast.domain.events import TaskStarted
+from holdfast.domain.events import TaskStarted, name_of
 from holdfast.domain.state import SETTLED, Command, Status
 from holdfast.domain.task import Progress, Task
 from holdfast.testing.contract.base import Contract
@@ -59,7 +59,7 @@ class Remembering(Contract):
             assert found.fence >= task.fence
         detail = await hands.detail(task)
         assert detail.progress is None
-        told = [type(event).__name__ for event in detail.events]
+        told = [name_of(event) for event in detail.events]
         assert told[: len(before)] == before
         assert next(e.worker for e in detail.events if isinstance(e, TaskStarted)) == "w-1"
 

@@ -40,7 +40,7 @@ COMMANDS: Mapping[type[ev.Event], Command] = {
 }
 REQUESTS = (ev.PauseRequested, ev.CancelRequested, ev.PauseWithdrawn)
 CRASH_LIMIT = 3
-OUTAGE_NAMES = frozenset(f"holdfast.{kind.__name__}" for kind in OUTAGES)
+OUTAGE_NAMES = frozenset(f"holdfast.{kind.stored_name}" for kind in OUTAGES)
 
 
 def check(book: Book, move: Move) -> Iterator[Breach]:

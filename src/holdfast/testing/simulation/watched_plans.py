@@ -13,7 +13,7 @@ from holdfast.domain.plan import (
     PlanStatus,
     PlanTasks,
 )
-from holdfast.domain.plan_events import PlanEvent
+from holdfast.domain.plan_events import PlanEvent, name_of
 from holdfast.ports import DuePlans
 from holdfast.stores.memory.plans import MemoryPlans, Shelf, _faults
 from holdfast.testing.simulation import rollouts, verbs
@@ -132,7 +132,7 @@ class WatchedPlans(MemoryPlans):
 
     def _tally(self, before: Plan, change: PlanChange) -> None:
         for event in change.events:
-            self.book.count(f"event {type(event).__name__}")
+            self.book.count(f"event {name_of(event)}")
         if change.audit is not None:
             self.book.count(f"asked {change.audit.command}")
         self.book.count(f"status {change.after.status}")
