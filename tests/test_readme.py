@@ -1,4 +1,4 @@
-"""The README's example is a program: it runs."""
+"""The README's example is a program: it runs. The README and docs/overview.md name what exists."""
 
 import re
 import tomllib
@@ -16,6 +16,9 @@ from tests.programs import run_python
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+OVERVIEW = (ROOT / "docs" / "overview.md").read_text()
+BOTH = README + OVERVIEW
+LINES_MAX = 66  # of the README: one screen
 
 
 def example() -> str:
@@ -32,34 +35,41 @@ def test_the_example_runs_and_prints_its_result(tmp_path: Path) -> None:
     assert (tmp_path / "holdfast.db").exists()
 
 
-def test_every_make_target_it_names_exists() -> None:
+def test_it_fits_on_one_screen_and_shows_what_the_example_prints() -> None:
+    assert len(README.splitlines()) <= LINES_MAX
+    assert len([line for line in example().splitlines() if line.strip()]) <= 20
+    assert "```\nat 7, snapshot t-001-before-7, effect key " in README
+
+
+def test_every_make_target_they_name_exists() -> None:
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    named = set(re.findall(r"make ([a-z-]+)", README)) - {"are"}
+    named = set(re.findall(r"make ([a-z-]+)", BOTH)) - {"are"}
     assert {"demo", "test"} <= named
     assert named <= set(targets)
 
 
-def test_every_page_and_picture_it_names_exists() -> None:
-    for path in re.findall(r"\]\(([^)]+)\)", README):
-        assert (ROOT / path).exists(), path
+def test_every_page_and_picture_they_name_exists() -> None:
+    for page, folder in ((README, ROOT), (OVERVIEW, ROOT / "docs")):
+        for path in re.findall(r"\]\(([^)]+)\)", page):
+            assert (folder / path).exists(), path
 
 
-def test_every_extra_it_names_exists() -> None:
+def test_every_extra_they_name_exists() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    named = set(re.findall(r"holdfast-engine\[([a-z]+)\]", README))
+    named = set(re.findall(r"holdfast-engine\[([a-z]+)\]", BOTH))
     assert "redis" in named
     assert named <= set(project["optional-dependencies"])
 
 
-def test_every_store_it_names_can_be_opened() -> None:
-    urls = re.findall(r"\b(?:sqlite|memory|redis)://[^\s`|]*", README)
+def test_every_store_they_name_can_be_opened() -> None:
+    urls = re.findall(r"\b(?:sqlite|memory|redis)://[^\s`|]*", BOTH)
     assert {url.partition("://")[0] for url in urls} == {"sqlite", "memory", "redis"}
     for url in urls:
         store_from_url(url, SystemClock(), "executor")
 
 
-def test_every_command_it_names_exists() -> None:
-    named = set(re.findall(r"\bholdfast ([a-z]+)", README.replace(example(), "")))
+def test_every_command_they_name_exists() -> None:
+    named = set(re.findall(r"\bholdfast ([a-z]+)", BOTH.replace(example(), "")))
     assert {"worker", "doctor"} <= named
     command = get_command(cli)
     assert isinstance(command, TyperGroup)

@@ -1,4 +1,4 @@
-"""The README's walk through the service, line by line."""
+"""The walk through the service in docs/service.md, line by line."""
 
 import json
 import os
@@ -16,14 +16,14 @@ from holdfast.cli.demo_offer import WALK
 from holdfast.testing.servers.waiting import until
 from tests.stand_ins import path_with_curl
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
+PAGE = (Path(__file__).parent.parent / "docs" / "service.md").read_text()
 BOUND_SECONDS = 60.0
 TRIES = 5
 OVER = "completed"
 
 
 def walk() -> str:
-    found = re.search(r"```sh\n(.*?)```", README, re.DOTALL)
+    found = re.search(r"```sh\n(.*?)```", PAGE, re.DOTALL)
     assert found is not None
     return found[1]
 
@@ -36,12 +36,12 @@ def lines() -> Iterator[str]:
 
 
 def serve_line() -> str:
-    [line] = [line for line in README.splitlines() if "serve holdfast.cli.demo_service" in line]
+    [line] = [line for line in PAGE.splitlines() if "serve holdfast.cli.demo_service" in line]
     return line
 
 
 class Walker:
-    """At the service that the README's own line starts."""
+    """At the service that the page's own line starts."""
 
     def __init__(self, folder: Path) -> None:
         setting, _, *args = shlex.split(serve_line())
@@ -97,7 +97,7 @@ class Walker:
         return done.stdout
 
     def until(self, line: str, is_so: str) -> Any:
-        """The same line again, as the README says; to the end if that comes first."""
+        """The same line again, as the page says; to the end if that comes first."""
 
         def looked() -> Any:
             answer = self.do(line)
@@ -144,7 +144,7 @@ def killed_at_work(walker: Walker, lines: list[str]) -> Any:
     return done if "lost" in outcomes(walker) else None
 
 
-def test_the_walk_in_the_readme_goes_as_it_says(walker: Walker) -> None:
+def test_the_walk_on_the_page_goes_as_it_says(walker: Walker) -> None:
     told = lines()
     walker.do(next(told))
     first = [next(told) for _ in range(7)]

@@ -1,0 +1,102 @@
+"""The users' pages are written in short sentences, and their links lead somewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.prose import sentences, words
+from tests.source_tree import ROOT, files_under, text_of
+
+WORDS_MAX = 30
+DOCS = ROOT / "docs"
+PAGES = sorted(
+    page
+    for page in (ROOT / "README.md", *files_under(DOCS, ".md"))
+    if not page.is_relative_to(DOCS / "internals")
+)
+
+# Long sentences of pages that are still to be rewritten. These numbers only go down.
+STILL_LONG: dict[str, int] = {
+    "docs/api.md": 10,
+    "docs/architecture.md": 12,
+    "docs/audit.md": 5,
+    "docs/bulk.md": 2,
+    "docs/guarantees.md": 15,
+    "docs/logging.md": 5,
+    "docs/metrics.md": 2,
+    "docs/moving/from-dbos.md": 1,
+    "docs/performance.md": 22,
+    "docs/plans.md": 1,
+    "docs/redis.md": 7,
+    "docs/reliability.md": 1,
+    "docs/runbook/alerts.md": 4,
+    "docs/runbook/codes-input.md": 4,
+    "docs/runbook/codes-refused.md": 2,
+    "docs/runbook/codes-store.md": 3,
+    "docs/runbook/doctor.md": 1,
+    "docs/runbook/failures.md": 6,
+    "docs/runbook/parked.md": 5,
+    "docs/runbook/scenario-1-all-well.md": 1,
+    "docs/runbook/scenario-5-backlog.md": 1,
+    "docs/runbook.md": 2,
+    "docs/sinks.md": 3,
+    "docs/telegram.md": 3,
+    "docs/triggers.md": 4,
+    "docs/webhooks.md": 11,
+}
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+FENCED = re.compile(r"^( *)```\w*\n.*?^\1``` *$", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^#{1,6} +(.+)$", re.MULTILINE)
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of the page's headings, as GitHub makes them."""
+    headings = HEADING.findall(FENCED.sub("", text_of(page)))
+    return {re.sub(r"[^\w -]", "", head).lower().replace(" ", "-") for head in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_sentence_has_more_than_thirty_words(page: Path) -> None:
+    long = [one for one in sentences(text_of(page)) if words(one) > WORDS_MAX]
+    said = "\n".join(f"{words(one)} words: {one}" for one in long)
+    assert len(long) <= STILL_LONG.get(name_of(page), 0), f"\n{said}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_page_and_heading_that_a_page_links_to_exists(page: Path) -> None:
+    for link in LINK.findall(FENCED.sub("", text_of(page))):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_only_pages_that_exist_may_still_have_long_sentences() -> None:
+    assert set(STILL_LONG) <= set(map(name_of, PAGES))
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        ("One sentence. Another\nover two lines.", ["One sentence.", "Another over two lines."]),
+        ("- an item\n- another\n\n| a | table |\n", ["an item", "another"]),
+        ("```sh\nno prose\n```\nSee [that page](x.md) and `some code`.", ["See that page and X."]),
+        ("# Heading\n\n**Bold.** It is e.g. plain.", ["Bold.", "It is e.g. plain."]),
+    ],
+)
+def test_the_sentences_of_a_page_are_those_that_a_reader_sees(
+    page: str, expected: list[str]
+) -> None:
+    assert list(sentences(page)) == expected
+
+
+def test_a_span_of_code_and_a_number_with_its_unit_are_counted_as_words() -> None:
+    assert words("It waits `for a while`, 10 s at most.".replace("`for a while`", "X")) == 7
