@@ -1,0 +1,1 @@
+"""The laboratory: programs that check the engine from outside. Nothing here is in the wheel."""
