@@ -1,5 +1,7 @@
 """The OpenAPI document: whole, sound, and with an example of all that is sent and answered."""
 
+import copy
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,7 +10,7 @@ import jsonschema_rs
 import pytest
 import schemathesis
 
-from holdfast.server import Service, bare_api
+from holdfast.server import Service, bare_api, components
 from holdfast.server.examples import JSON, UNTOLD
 from tests.server.conftest import declared
 from tests.server.test_roles import OWN_WAYS, TABLE
@@ -170,3 +172,20 @@ def sent() -> set[str]:
     schemas = [body["application/json"]["schema"] for body in bodies]
     refs = [one["$ref"] for s in schemas for one in [s, *s.get("anyOf", [])] if "$ref" in one]
     return {ref.rsplit("/", 1)[1] for ref in refs}
+
+
+def test_a_schema_keeps_its_name_when_its_class_is_renamed() -> None:
+    given = made()
+    before = copy.deepcopy(given)
+    components.rename(given, {"TaskPage": "TasksShown"})
+    schemas = given["components"]["schemas"]
+    assert schemas["TasksShown"]["title"] == "TasksShown"
+    written = json.dumps(before).replace('schemas/TaskPage"', 'schemas/TasksShown"')
+    assert given["paths"] == json.loads(written)["paths"] != before["paths"]
+    assert 'schemas/TaskPage"' not in json.dumps(given)
+    assert schemas.keys() == before["components"]["schemas"].keys() - {"TaskPage"} | {"TasksShown"}
+
+
+def test_no_two_schemas_get_one_name() -> None:
+    with pytest.raises(ValueError, match="have the name TaskView"):
+        components.rename(made(), {"PlanView": "TaskView"})

@@ -11,7 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from holdfast.server import examples, problems
+from holdfast.server import components, examples, problems
 from holdfast.server.access import SCHEME, TELEGRAM_HEADER, TELEGRAM_SCHEME
 from holdfast.server.routes import ALL
 from holdfast.server.routes.telegram import TELEGRAM_UPDATE, TelegramUpdate
@@ -88,6 +88,7 @@ def _document(api: FastAPI) -> dict[str, Any]:
         add_parts(made)
         for name in ("HTTPValidationError", "ValidationError"):
             made["components"]["schemas"].pop(name, None)  # FastAPI's own; ours are problems
+        components.rename(made)
         examples.fill(made)
         api.openapi_schema = made
     return api.openapi_schema
