@@ -29,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE PYTHONPATH PYTHONHOME VIRTUAL_ENV PIP_USER PIP_
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-full test-wheel-redis checked collected lint types format lock sim mutants chaos chaos-long bench check-bench bench-redis clean
+.PHONY: snapshots help venv demo test test-full test-wheel-redis checked collected lint types format lock sim mutants chaos chaos-long bench check-bench bench-redis clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -68,6 +68,9 @@ format: $(DEV_READY) ## format the code and mend what can be mended
 
 sim: $(DEV_READY) $(if $(filter redis,$(STORE)),$(REDIS_READY)) ## simulate faults from seeds (SEEDS=200 STORE=redis)
 	@$(BIN)/python -m holdfast.testing.simulation --seeds $(SEEDS) --shadow $(or $(STORE),memory)
+
+snapshots: $(DEV_READY) $(REDIS_READY) ## write the surface that users see anew, and show what has changed
+	@$(BIN)/python -m tests.surface
 
 mutants: $(DEV_READY) $(REDIS_READY) ## break the rules on purpose: every break must be caught
 	@$(BIN)/python -m holdfast.testing.mutants $(if $(STORE),--store $(STORE))

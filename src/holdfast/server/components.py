@@ -27,8 +27,8 @@ def rename(document: dict[str, Any], names: Mapping[str, str] = NAMES) -> None:
 def _refer(value: Any, places: Mapping[str, str]) -> None:
     """Replace the references in a part of the document."""
     if isinstance(value, dict):
-        if (place := value.get("$ref")) in places:
-            value["$ref"] = places[place]
+        if "$ref" in value:
+            value["$ref"] = places.get(value["$ref"], value["$ref"])
         for inner in value.values():
             _refer(inner, places)
     elif isinstance(value, list):

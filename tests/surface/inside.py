@@ -1,0 +1,95 @@
+"""All that the snapshots read from inside the package, so that one file follows its modules."""
+
+import pkgutil
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from typer.main import get_command
+
+import holdfast
+from holdfast.cli.exits import exit_code
+from holdfast.cli.root import cli
+from holdfast.domain import bulk, events, plan_events, telling
+from holdfast.domain.bulk import BulkCommand
+from holdfast.domain.error_text import qualified_name
+from holdfast.domain.errors import HoldfastError
+from holdfast.domain.plan import Conflict, MemberState, OnHalt, PlanCommand, PlanStatus
+from holdfast.domain.state import Command, Status
+from holdfast.domain.task import Kind, Place
+from holdfast.domain.trigger import Misfire, Overlap, TriggerCommand, TriggerStatus
+from holdfast.observe.alerts import SEVERITIES
+from holdfast.observe.families import FAMILIES
+from holdfast.ports import Kept, Switch
+from holdfast.server import Service, bare_api
+from holdfast.server.problems import status_of
+from holdfast.server.tokens import Role
+from holdfast.stores.redis.keys import GROUP, TEMPLATES
+from holdfast.stores.redis.keys import TYPES as KEY_TYPES
+
+TOOLS = "holdfast.testing"
+
+COMMAND_LINE: Any = get_command(cli)
+METRICS = {name: (family.kind, family.labels) for name, family in FAMILIES.items()}
+EVENTS: Mapping[str, Any] = {**events.KINDS, **plan_events.KINDS}
+TOLD_TO_HOOKS = telling.TELLABLE
+OWN_NAMES = {
+    "type of deliveries": telling.TYPE,
+    "queue of deliveries": telling.QUEUE,
+    "stage of deliveries": telling.STAGE,
+    "type of bulk actions": bulk.TYPE,
+    "queue of bulk actions": bulk.QUEUE,
+    "stage of bulk actions": bulk.STAGE,
+    "event of a probe": telling.PROBE,
+    "group of consumers": GROUP,
+}
+VALUES: Mapping[str, type[StrEnum]] = {
+    "status of a task": Status,
+    "command of a task": Command,
+    "kind of a failure": Kind,
+    "place of a task": Place,
+    "status of a plan": PlanStatus,
+    "command of a plan": PlanCommand,
+    "state of a plan's task": MemberState,
+    "answer to a halt": OnHalt,
+    "conflict of a plan": Conflict,
+    "status of a trigger": TriggerStatus,
+    "command of a trigger": TriggerCommand,
+    "misfire of a trigger": Misfire,
+    "overlap of a trigger": Overlap,
+    "command of a bulk action": BulkCommand,
+    "kind that is pruned": Kept,
+    "switch": Switch,
+    "role": Role,
+}
+KEYS = {template: KEY_TYPES.get(name, "") for name, template in TEMPLATES.items()}
+
+
+ALERTS = SEVERITIES
+
+
+@cache
+def openapi() -> dict[str, Any]:
+    return bare_api(Service(holdfast.Holdfast("memory://")), None).openapi()
+
+
+def import_all() -> None:
+    """Import every module that is no tool for tests, so that each class is there to be found."""
+    for found in pkgutil.walk_packages(holdfast.__path__, "holdfast."):
+        if not found.name.endswith("__main__") and not found.name.startswith(TOOLS):
+            import_module(found.name)
+
+
+def errors() -> Iterator[str]:
+    """Yield the code, stored name, exit code and HTTP status of each error of the package."""
+    import_all()
+    waiting: list[type[HoldfastError]] = [HoldfastError]
+    while waiting:
+        kind = waiting.pop()
+        waiting.extend(kind.__subclasses__())
+        if kind.__module__.startswith("holdfast.") and not kind.__module__.startswith(TOOLS):
+            error = kind.__new__(kind)
+            ends = f"exit {exit_code(error):d}, status {status_of(error)}"
+            yield f"error {kind.code} stored as {qualified_name(kind)}, {ends}"
