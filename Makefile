@@ -67,20 +67,20 @@ format: $(DEV_READY) ## format the code and mend what can be mended
 	@$(BIN)/ruff format .
 
 sim: $(DEV_READY) $(if $(filter redis,$(STORE)),$(REDIS_READY)) ## simulate faults from seeds (SEEDS=200 STORE=redis)
-	@$(BIN)/python -m holdfast.testing.simulation --seeds $(SEEDS) --shadow $(or $(STORE),memory)
+	@$(BIN)/python -m verify.simulation --seeds $(SEEDS) --shadow $(or $(STORE),memory)
 
 snapshots: $(DEV_READY) $(REDIS_READY) ## write the surface that users see anew, and show what has changed
 	@$(BIN)/python -m tests.surface
 
 mutants: $(DEV_READY) $(REDIS_READY) ## break the rules on purpose: every break must be caught
-	@$(BIN)/python -m holdfast.testing.mutants $(if $(STORE),--store $(STORE))
+	@$(BIN)/python -m verify.mutants $(if $(STORE),--store $(STORE))
 
 chaos: $(DEV_READY) $(REDIS_READY) ## kill real workers and count what is lost (STORE=redis)
-	@$(BIN)/python -m holdfast.testing.chaos $(if $(STORE),--store $(STORE)) $(if $(ONLY),--only $(ONLY))
+	@$(BIN)/python -m verify.chaos $(if $(STORE),--store $(STORE)) $(if $(ONLY),--only $(ONLY))
 
 chaos-long: $(DEV_READY) $(REDIS_READY) ## 10 000 kills for each store; writes docs/reliability.md
 	@for store in $(or $(STORE),sqlite redis); do \
-		$(BIN)/python -m holdfast.testing.chaos --long --store $$store \
+		$(BIN)/python -m verify.chaos --long --store $$store \
 			--report docs/reliability.md || exit 1; done
 
 bench: $(DEV_READY) $(REDIS_READY) ## measure ourselves and our peers, 50 minutes (QUICK=1: five; ONLY=plans,triggers)

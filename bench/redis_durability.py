@@ -23,11 +23,11 @@ from bench.redis_load import NO_LIMIT, Hand, Load, opened
 from bench.redis_view import View
 from bench.slow_disk import SYNC_MILLIS, possible, slow_disk
 from holdfast.domain.errors import StoreError
-from holdfast.domain.transition import Inserted
+from holdfast.domain.task.transition import Inserted
 from holdfast.stores.redis.keys import Keys
 from holdfast.stores.redis.partition import BATCH
 from holdfast.stores.redis.store import RedisStore
-from holdfast.testing.servers import Config, RedisServer, Sentinels
+from verify.servers import Config, RedisServer, Sentinels
 
 SUBMITTERS = 8
 SUBMITTED_AT_ONCE = 5

@@ -23,7 +23,7 @@ from bench.redis_load import WORKER, Hand, Load, opened, prune_tombstones
 from bench.redis_view import Script, State, View
 from holdfast.stores.redis.keys import Keys
 from holdfast.stores.redis.partition import BATCH, MOVES
-from holdfast.testing.servers import RedisServer
+from verify.servers import RedisServer
 
 GOAL_BYTES = 1600
 GOAL_RATIO = 1.2

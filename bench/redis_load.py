@@ -11,10 +11,10 @@ from itertools import count
 import msgspec
 
 from holdfast.clock import SystemClock
-from holdfast.domain import decide
-from holdfast.domain.state import Status
-from holdfast.domain.task import Task
-from holdfast.domain.transition import Applied, Inserted, Submission
+from holdfast.domain.task import decide
+from holdfast.domain.task.state import Status
+from holdfast.domain.task.task import Task
+from holdfast.domain.task.transition import Applied, Inserted, Submission
 from holdfast.ports import Claimed, Kept
 from holdfast.runtime.ids import new_id
 from holdfast.stores.redis.partition import BATCH, MOVES, TOMBSTONE_SECONDS

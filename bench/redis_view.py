@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from holdfast.stores.redis.keys import GROUP, TEMPLATES, Keys
-from holdfast.testing.servers import RedisServer
+from verify.servers import RedisServer
 
 _SCRIPTS = re.compile(r"cmdstat_evalsha:calls=\d+,usec=(\d+)")
 CALM_SECONDS_MAX = 60.0  # the server shrinks its tables little by little

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from holdfast.testing.servers import SERVER_VARIABLE, find_server
+from verify.servers import SERVER_VARIABLE, find_server
 
 SYNC_MILLIS = 600
 

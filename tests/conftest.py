@@ -7,13 +7,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from holdfast import Holdfast
-from holdfast.testing.servers import SERVER_VARIABLE
-from tests import scratch
+from tests.support import scratch
+from verify.servers import SERVER_VARIABLE
 
 # What fails in a helper says its values, too.
-_IMPORTED = {"__init__", "conftest", "scratch"}
-_HERE = {path.stem for path in Path(__file__).parent.iterdir()} - _IMPORTED
-pytest.register_assert_rewrite(*(f"tests.{name}" for name in sorted(_HERE)))
+_TESTS = Path(__file__).parent
+_HELPERS = [path.relative_to(_TESTS.parent) for path in (_TESTS / "support").rglob("[a-z]*.py")]
+pytest.register_assert_rewrite(
+    *(".".join(path.with_suffix("").parts) for path in _HELPERS if path.stem != "scratch")
+)
 
 scratch.keep_in_memory()
 
@@ -22,12 +24,12 @@ settings.register_profile("unhurried", deadline=None, suppress_health_check=[Hea
 settings.load_profile("unhurried")
 
 pytest_plugins = [
-    "tests.redis_servers",
-    "tests.every_store",
-    "tests.mongo_servers",
-    "tests.postgres_servers",
-    "tests.telling",
-    "tests.scenario_world",
+    "tests.support.redis.redis_servers",
+    "tests.support.every_store",
+    "tests.support.mongo_servers",
+    "tests.support.postgres_servers",
+    "tests.support.notified_app",
+    "tests.support.scenario_world",
 ]
 
 

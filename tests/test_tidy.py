@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.source_tree import (
+from tests.support.source_tree import (
     PACKAGE,
     ROOT,
     Breach,

@@ -35,11 +35,11 @@ from holdfast import Context, Holdfast, Permanent, TaskFailed
 from holdfast.clock import SystemClock
 from holdfast.server import Service
 from holdfast.server import serve as serving
-from holdfast.server import tokens as tk
+from holdfast.server.auth import tokens as tk
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.link import Script
-from holdfast.testing.servers import RedisServer
+from holdfast.stores.redis.client.client import Script
 from verify.calls import PACKAGE, Call, Recorder
+from verify.servers import RedisServer
 
 STORES = ("sqlite", "redis")
 ROADS = ("submit", "stage", "resume", "request")

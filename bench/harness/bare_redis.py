@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import hiredis
 import msgspec
 
-from holdfast.testing.servers import RedisServer
+from verify.servers import RedisServer
 
 PIPELINE = 1000  # commands that are sent before the answers to those before them are read
 ANSWER_SECONDS = 60.0

@@ -8,12 +8,12 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from holdfast.app.opening import store_from_url
 from holdfast.clock import SystemClock
-from holdfast.domain import decide
-from holdfast.domain.state import Status
-from holdfast.domain.task import Task
-from holdfast.domain.transition import Applied, Inserted, Submission
+from holdfast.domain.task import decide
+from holdfast.domain.task.state import Status
+from holdfast.domain.task.task import Task
+from holdfast.domain.task.transition import Applied, Inserted, Submission
+from holdfast.engine.store_url import store_from_url
 from holdfast.ports import Claimed, Store
 from holdfast.runtime.ids import new_id
 

@@ -14,7 +14,7 @@ from bench.harness.bench import Bench
 from bench.harness.paths import ROOT
 from bench.harness.places import postgres_settings, redis_settings
 from bench.harness.processes import without_places
-from holdfast.testing.servers import find_server
+from verify.servers import find_server
 
 
 def described(bench: Bench) -> dict[str, Any]:

@@ -19,15 +19,15 @@ import msgspec
 from bench.harness import bare_redis
 from bench.harness.bare_redis import Commands
 from bench.harness.places import Place
-from holdfast.domain.schedule import Once
-from holdfast.domain.trigger import Trigger
+from holdfast.domain.trigger.schedule import Once
+from holdfast.domain.trigger.trigger import Trigger
 from holdfast.stores import codec
-from holdfast.stores.redis import flat
+from holdfast.stores.redis.encoding import plan_trigger_hash
+from holdfast.stores.redis.encoding.record import iso
 from holdfast.stores.redis.keys import Keys
-from holdfast.stores.redis.record import iso
-from holdfast.stores.sqlite.schema import open_reader, open_writer
+from holdfast.stores.sqlite.file.schema import open_reader, open_writer
 from holdfast.stores.sqlite.statements import SQL
-from holdfast.stores.sqlite.trigger_rows import columns_of
+from holdfast.stores.sqlite.triggers.rows import columns_of
 
 TARGET = "bench.noop"
 NAMESPACE = "executor"
@@ -117,7 +117,7 @@ def _redis_commands(triggers: Sequence[Trigger]) -> Iterator[tuple[bytes, ...]]:
     keys = Keys(NAMESPACE)
     pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
     every, due = keys("triggers"), keys("triggers_due")
-    _, written = flat.write_trigger(triggers[0])
+    _, written = plan_trigger_hash.write_trigger(triggers[0])
     places = {name: n + 1 for n, name in enumerate(written.fields) if n % 2 == 0}
     fields = list(written.fields)
     for one in triggers:

@@ -12,9 +12,9 @@ import msgspec
 
 from bench.harness.environments import python_for
 from bench.harness.paths import ENVIRONMENTS
-from holdfast.testing.servers import Config, RedisServer
-from holdfast.testing.servers.postgres import SETTINGS, PostgresServer
-from holdfast.testing.servers.postgres_programs import find_binaries, machine_binaries
+from verify.servers import Config, RedisServer
+from verify.servers.postgres import SETTINGS, PostgresServer
+from verify.servers.postgres_programs import find_binaries, machine_binaries
 
 REDIS_CONFIG: Config = {
     "appendonly": True,

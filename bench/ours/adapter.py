@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast import Context, Holdfast
-from holdfast.app.declare import AsyncTask, Workflow
+from holdfast.engine.declare import AsyncTask, Workflow
 from holdfast.version import __version__
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from bench.harness.processes import Failed
 from bench.questions.pages_filling import PLAN, QUEUES, TENANTS, TYPES, Filled, Filler
 from bench.questions.service import Serving, serving
 from bench.questions.service_load import share
-from holdfast.domain.state import SUSPENDED, Status
+from holdfast.domain.task.state import SUSPENDED, Status
 from holdfast.ports import Filter, Store
 
 NAME = "pages"

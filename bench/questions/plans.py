@@ -20,9 +20,9 @@ from bench.harness.loop import run
 from bench.harness.plan import Part
 from bench.harness.processes import Failed
 from holdfast import Context, Holdfast
-from holdfast.app.declare import AsyncTask
-from holdfast.domain.plan import PlanStatus
-from holdfast.runtime.plans.book import Book
+from holdfast.domain.plan.plan import PlanStatus
+from holdfast.engine.declare import AsyncTask
+from holdfast.runtime.plans.plan_view import Book
 
 NAME = "plans"
 TASKS = {True: 1_000, False: 10_000}  # quick or not

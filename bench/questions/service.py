@@ -28,8 +28,8 @@ from bench.harness.plan import Part
 from bench.harness.processes import Failed, Process
 from bench.questions.service_load import Felt, Load
 from holdfast import Holdfast
-from holdfast.server import tokens as tk
-from holdfast.testing.servers.waiting import NotInTime, until
+from holdfast.server.auth import tokens as tk
+from verify.servers.polling import NotInTime, until
 
 NAME = "service"
 STORE = "redis"

@@ -29,11 +29,11 @@ from bench.harness.places import Place
 from bench.harness.plan import Part
 from bench.harness.processes import Failed
 from holdfast import Context, Holdfast
-from holdfast.domain.trigger import Trigger
+from holdfast.domain.trigger.trigger import Trigger
 from holdfast.ports import Clock, Store, TriggerStore
-from holdfast.runtime.declared import Declared
-from holdfast.runtime.outages import Outages
-from holdfast.runtime.scheduler import Scheduler
+from holdfast.runtime.schedule.declared_triggers import Declared
+from holdfast.runtime.schedule.scheduler import Scheduler
+from holdfast.runtime.worker.outages import Outages
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import ManualClock
 

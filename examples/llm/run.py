@@ -21,7 +21,7 @@ from typing import Any
 import httpx
 import pymongo
 
-from holdfast.testing.servers.mongo import MongoServer
+from verify.servers.mongo import MongoServer
 
 HERE = Path(__file__).parent
 KEY = "sk-local-0123456789abcdef"  # any real one comes from the environment in the same way

@@ -1,11 +1,5 @@
 """Work that must not be lost: multi-stage, multi-tenant, through crashes, outages and restarts."""
 
-from holdfast.app import Holdfast
-from holdfast.app.bulk import BulkHandle, BulkInfo, BulkPreview
-from holdfast.app.chat import TelegramMessage
-from holdfast.app.handle import Handle, Info
-from holdfast.app.plan_handle import PlanHandle, PlanInfo
-from holdfast.app.triggers import TriggerHandle
 from holdfast.domain.bulk import BulkCommand, Canary
 from holdfast.domain.errors import (
     BackupRefused,
@@ -69,10 +63,22 @@ from holdfast.domain.errors import (
     UrlRefused,
     WorkerNotFound,
 )
-from holdfast.domain.plan import FailureCount, FailureRate, MemberState, PlanCommand, PlanStatus
-from holdfast.domain.retry import Retry
-from holdfast.domain.state import Command, Status
-from holdfast.domain.trigger import Misfire, Overlap, TriggerStatus
+from holdfast.domain.plan.plan import (
+    FailureCount,
+    FailureRate,
+    MemberState,
+    PlanCommand,
+    PlanStatus,
+)
+from holdfast.domain.task.retry import Retry
+from holdfast.domain.task.state import Command, Status
+from holdfast.domain.trigger.trigger import Misfire, Overlap, TriggerStatus
+from holdfast.engine import Holdfast
+from holdfast.engine.bulk.bulks import BulkHandle, BulkInfo, BulkPreview
+from holdfast.engine.handle import Handle, Info
+from holdfast.engine.plans.handle import PlanHandle, PlanInfo
+from holdfast.engine.triggers.control import TriggerHandle
+from holdfast.notify.telegram import TelegramMessage
 from holdfast.ports import Filter
 from holdfast.runtime.context import Context
 from holdfast.version import __version__ as __version__

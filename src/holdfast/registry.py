@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.codec import Codec
-from holdfast.domain import bulk, names, telling
-from holdfast.domain.checkpoint import DEFAULT, Policy
-from holdfast.domain.definition import Definition
+from holdfast.domain import bulk, names, notification
 from holdfast.domain.errors import DeclarationError
-from holdfast.domain.retry import Retry
+from holdfast.domain.task.checkpoint import DEFAULT, Policy
+from holdfast.domain.task.retry import Retry
+from holdfast.domain.trigger.definition import Definition
+from holdfast.encoding.codec import Codec
 
-INTERNAL = telling.OWN  # what the names of the engine's own task types begin with
-OWN_QUEUES = (bulk.QUEUE, telling.QUEUE)
+INTERNAL = notification.OWN  # what the names of the engine's own task types begin with
+OWN_QUEUES = (bulk.QUEUE, notification.QUEUE)
 
 
 @dataclass(slots=True)

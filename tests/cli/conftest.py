@@ -6,8 +6,8 @@ import pytest
 
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing.clock import ManualClock
-from tests.cli.scene import Scene
-from tests.cli.world import World
+from tests.support.cli.scene import Scene
+from tests.support.cli.world import World
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def world(tmp_path: Path) -> World:
 def app_name(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A module beside the one who calls, whose app is the world's."""
     name = f"shop_{tmp_path.name.replace('-', '_')}"
-    source = "import os\nfrom tests.cli.world import App\n"
+    source = "import os\nfrom tests.support.cli.world import App\n"
     source += "app = App(os.environ['HOLDFAST_STORE']).app\n"
     (tmp_path / f"{name}.py").write_text(source)
     monkeypatch.chdir(tmp_path)

@@ -11,9 +11,9 @@ from holdfast.cli.exits import Exit
 from holdfast.cli.root import cli
 from holdfast.stores.redis.store import RedisStore
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.hands import Hands
-from holdfast.testing.servers import RedisServer
-from tests.redis_servers import StartRedis
+from holdfast.testing.contract.drivers.store_driver import Hands
+from tests.support.redis.redis_servers import StartRedis
+from verify.servers import RedisServer
 
 
 @pytest.mark.parametrize("command", ["doctor", "alerts", "stats", "suspended list", "prune"])

@@ -19,8 +19,8 @@ from holdfast.domain.errors import (
     StoreUnavailable,
     TaskNotFound,
 )
-from holdfast.domain.state import Command, Status
-from tests.cli.world import World
+from holdfast.domain.task.state import Command, Status
+from tests.support.cli.world import World
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_wrong_setting_is_named(world: World, monkeypatch: pytest.MonkeyPatch)
 
 def test_an_internal_error_is_one_line_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.send()
-    monkeypatch.setattr("holdfast.cli.stats._shape", lambda _: 1 / 0)
+    monkeypatch.setattr("holdfast.cli.commands.stats._shape", lambda _: 1 / 0)
     result = world.cli("stats", "--json")
     assert result.exit_code == Exit.FAILED
     assert result.stderr.count("\n") == 1

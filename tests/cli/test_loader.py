@@ -5,7 +5,7 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.cli.loader import CannotLoad, load_app
-from tests.cli.world import World
+from tests.support.cli.world import World
 
 
 @pytest.fixture

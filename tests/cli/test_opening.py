@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.app.opening import store_from_url
 from holdfast.clock import SystemClock
 from holdfast.domain.errors import InvalidSetting
+from holdfast.engine.store_url import store_from_url
 
 
 @pytest.mark.parametrize("url", ["sqlite:///:memory:", "sqlite:///%3Amemory%3A"])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.prose import sentences, words
-from tests.source_tree import ROOT, files_under, text_of
+from tests.support.source_tree import ROOT, files_under, text_of
 
 WORDS_MAX = 30
 DOCS = ROOT / "docs"

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.domain.audit import START, Anchor, Audit, Link, digest, first_break, linked
-from holdfast.domain.task import By
+from holdfast.domain.task.task import By
 
 ENTRY = Audit(
     task_id="queue:slow",

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from holdfast.domain import bulk
 from holdfast.domain.bulk import BulkCommand, BulkState, Canary, Counts, Picked
 from holdfast.domain.errors import InvalidInput, Refused
-from holdfast.domain.plan import FailureCount
-from holdfast.domain.state import SETTLED, Command, Status
-from tests.domain.making import ASK, NOW, held, task
+from holdfast.domain.plan.plan import FailureCount
+from holdfast.domain.task.state import SETTLED, Command, Status
+from tests.support.task_records import ASK, NOW, held, task
 
 CANARY = Canary(steps=(1, 10))
 ON_THE_WAY = BulkState(matching=50)

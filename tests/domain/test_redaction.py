@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.domain.redaction import DEPTH_LIMIT, Redactor, redacted
 from holdfast.domain.secret_patterns import HIDDEN
-from holdfast.domain.task import Failure, Kind
+from holdfast.domain.task.task import Failure, Kind
 
 SECRET = [
     *("password", "Password", "db_password", "passwd", "passphrase", "pwd", "client-secret"),

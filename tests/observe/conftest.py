@@ -1,6 +1,6 @@
 import pytest
 
-from tests.observe.promtool import PROMTOOL
+from tests.support.observe.promtool import PROMTOOL
 
 
 @pytest.fixture

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.domain.state import Status
+from holdfast.domain.task.state import Status
 from holdfast.observe import alerts
 from holdfast.observe.alerts import AlertCleared, AlertRaised, Alerts, Thresholds, judge
 from holdfast.observe.snapshot import Severity, Snapshot
 from holdfast.ports import Awaited, OutageGroup, Switch
-from tests.domain.making import NOW
-from tests.observe.making import snapshot, thrown, waiting, worker
+from tests.support.observe.snapshots import snapshot, thrown, waiting, worker
+from tests.support.task_records import NOW
 
 LIMITS = Thresholds(backlog={"mail": 10, "*": 100})
 SERVED = {"workers": (worker("w-1", "mail", "other", "default"),)}

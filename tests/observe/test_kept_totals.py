@@ -6,9 +6,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast import Context, Holdfast, Permanent, TaskFailed
-from holdfast.app.monitor import Monitor
+from holdfast.insight.monitor import Monitor
 from holdfast.observe.metrics import Metrics
-from tests.runtime.helpers import within_bounds
+from tests.support.runtime.helpers import within_bounds
 
 
 def an_app(path: Path) -> Holdfast:

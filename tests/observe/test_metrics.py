@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from holdfast.domain.state import Status
-from holdfast.domain.task import Place
+from holdfast.domain.task.state import Status
+from holdfast.domain.task.task import Place
 from holdfast.observe import requests
 from holdfast.observe.families import FAMILIES, STORED
 from holdfast.observe.metrics import Metrics
 from holdfast.observe.snapshot import Alert, Severity, Snapshot
 from holdfast.ports import BUCKETS, Moves, OutageGroup, Switch, Timings
-from tests.domain.making import NOW
-from tests.observe.making import snapshot, thrown, waiting, worker
-from tests.observe.promtool import needs_promtool
+from tests.support.observe.promtool import needs_promtool
+from tests.support.observe.snapshots import snapshot, thrown, waiting, worker
+from tests.support.task_records import NOW
 
 DONE = Timings(
     type="mail",

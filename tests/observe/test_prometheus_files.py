@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]  # no stubs among the tools
 
-from holdfast.domain.task import Place
+from holdfast.domain.task.task import Place
 from holdfast.observe.alerts import SEVERITIES, Thresholds
 from holdfast.observe.families import FAMILIES, HISTOGRAM
 from holdfast.observe.snapshot import Severity
-from holdfast.runtime.meter import OUTCOMES
-from tests.observe.promtool import needs_promtool
-from tests.source_tree import ROOT
+from holdfast.runtime.worker.meter import OUTCOMES
+from tests.support.observe.promtool import needs_promtool
+from tests.support.source_tree import ROOT
 
 FOLDER = ROOT / "deploy" / "prometheus"
 RULES, TESTS = FOLDER / "holdfast.rules.yml", FOLDER / "holdfast.rules.test.yml"

@@ -15,10 +15,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from holdfast import Context, Holdfast, InvalidPayload, InvalidSetting, Retry, Snooze
-from holdfast.domain.trace import is_traceparent, shown_trace
+from holdfast.domain.task.trace import is_traceparent, shown_trace
 from holdfast.observe.tracing import OtelTracer
 from holdfast.ports import Detail
-from tests.runtime.helpers import BOUND_SECONDS, within_bounds
+from tests.support.runtime.helpers import BOUND_SECONDS, within_bounds
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"

@@ -10,8 +10,8 @@ from holdfast.stores.memory import MemoryStore
 from holdfast.stores.memory.doctor import examine
 from holdfast.testing import Engine
 from holdfast.testing.plugin import MakeEngine
-from tests.runtime.helpers import FlakyStore
-from tests.runtime.scheduling import Say, World, an_app
+from tests.support.runtime.helpers import FlakyStore
+from tests.support.runtime.schedules import Say, World, an_app
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing import Engine, ManualClock
 from holdfast.testing.plugin import MakeEngine
-from tests.runtime.helpers import Gate, detail_of, event_names, within_bounds
+from tests.support.runtime.helpers import Gate, detail_of, event_names, within_bounds
 
 T = TypeVar("T")
 

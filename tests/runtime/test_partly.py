@@ -8,12 +8,12 @@ import pytest
 
 from holdfast import Context, Handle, Holdfast, Status, StoreUnavailable
 from holdfast.domain.errors import SerialisationError, StoreForeign
-from holdfast.domain.events import LeaseLost
-from holdfast.domain.transition import Outcome, Transition
+from holdfast.domain.task.events import LeaseLost
+from holdfast.domain.task.transition import Outcome, Transition
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 from holdfast.testing.plugin import MakeEngine
-from tests.runtime.helpers import Gate, PartedStore, events_of, task_of, within_bounds
+from tests.support.runtime.helpers import Gate, PartedStore, events_of, task_of, within_bounds
 
 AWAY = StoreUnavailable("a part is away")
 UNREADABLE = SerialisationError("its record cannot be read")

@@ -17,13 +17,13 @@ from holdfast.domain.errors import (
     StoreForeign,
 )
 from holdfast.ports import Kept
+from holdfast.runtime.deadlines import deadline, sleep
 from holdfast.runtime.ids import new_id
-from holdfast.runtime.outages import Outages
-from holdfast.runtime.timing import deadline, sleep
+from holdfast.runtime.worker.outages import Outages
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 from holdfast.testing.plugin import MakeEngine
-from tests.runtime.helpers import FlakyStore, within_bounds
+from tests.support.runtime.helpers import FlakyStore, within_bounds
 
 
 def test_ids_sort_by_time_of_birth() -> None:

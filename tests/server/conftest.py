@@ -10,8 +10,8 @@ from fastapi import FastAPI
 
 from holdfast import Context, Holdfast, Permanent, Retry
 from holdfast.server import Service, create_api
-from holdfast.server import tokens as tk
-from holdfast.server.tokens import Role
+from holdfast.server.auth import tokens as tk
+from holdfast.server.auth.tokens import Role
 from holdfast.testing.clock import ManualClock
 
 BASE = "http://service"

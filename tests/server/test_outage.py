@@ -12,10 +12,10 @@ import pytest
 
 from holdfast import Status
 from holdfast.cli.exits import Exit
-from holdfast.testing.servers import RedisServer
-from holdfast.testing.servers.waiting import until
-from tests.redis_servers import StartRedis
-from tests.server.processes import BOUND_SECONDS, Answer, Line, Serving
+from tests.support.redis.redis_servers import StartRedis
+from tests.support.server.processes import BOUND_SECONDS, Answer, Line, Serving
+from verify.servers import RedisServer
+from verify.servers.polling import until
 
 CALLERS = 4
 SOME = 12  # answers, which show that it goes on

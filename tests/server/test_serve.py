@@ -16,20 +16,21 @@ import pytest
 from typer.testing import CliRunner
 
 from holdfast import Holdfast, Status
-from holdfast.cli import installed
+from holdfast.cli import extras
 from holdfast.cli.exits import Exit
 from holdfast.cli.root import cli
-from holdfast.domain import decide
 from holdfast.domain.errors import InvalidSetting
-from holdfast.domain.task import Task
-from holdfast.domain.transition import Applied
+from holdfast.domain.task import decide
+from holdfast.domain.task.task import Task
+from holdfast.domain.task.transition import Applied
 from holdfast.ports import Filter
-from holdfast.server import bounded, serve
-from holdfast.server import tokens as tk
+from holdfast.server import serve
+from holdfast.server.auth import tokens as tk
+from holdfast.server.http import protocol
 from holdfast.settings import load
-from holdfast.testing.servers.waiting import until
 from tests.server.conftest import Served
-from tests.server.processes import BOUND_SECONDS, Serving, is_there, token_file
+from tests.support.server.processes import BOUND_SECONDS, Serving, is_there, token_file
+from verify.servers.polling import until
 
 # -- all in one process
 
@@ -316,7 +317,7 @@ def test_what_only_this_process_sees_is_not_offered_to_others(tmp_path: Path) ->
 def test_without_the_extra_it_says_how_to_get_it(
     command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(installed, "find_spec", lambda _: None)
+    monkeypatch.setattr(extras, "find_spec", lambda _: None)
     result = CliRunner().invoke(cli, command)
     assert result.exit_code == Exit.FAILED
     assert "pip install 'holdfast-engine[server]' [not-installed]" in result.stderr
@@ -359,7 +360,7 @@ async def test_a_request_that_does_not_arrive_is_not_waited_for(
     idle: Served, monkeypatch: pytest.MonkeyPatch, begun: bytes, bound_by: str
 ) -> None:
     for name in ("FIRST_BYTE_SECONDS", "HEAD_SECONDS", "ARRIVE_SECONDS"):
-        monkeypatch.setattr(bounded, name, 0.05 if name == bound_by else 3600.0)
+        monkeypatch.setattr(protocol, name, 0.05 if name == bound_by else 3600.0)
     up, asked, urged = asyncio.Event(), asyncio.Event(), asyncio.Event()
     bound = serve.bind("127.0.0.1", 0)
     host, port = bound.getsockname()

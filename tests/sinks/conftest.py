@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from tests.sinks.sql_worlds import PostgresWorld, SqliteWorld, made
+from tests.support.sinks.sql_worlds import PostgresWorld, SqliteWorld, made
 
 
 @pytest_asyncio.fixture

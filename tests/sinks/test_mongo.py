@@ -18,9 +18,8 @@ from holdfast.domain.errors import SinkUnavailable, StaleFence
 from holdfast.sinks.fences import FENCES
 from holdfast.sinks.mongo import Mongo
 from holdfast.testing.plugin import MakeEngine
-from holdfast.testing.servers.mongo import MongoServer
-from tests.mongo_servers import Client, Database, StartMongo, mongo_client
-from tests.sinks.contract import (
+from tests.support.mongo_servers import Client, Database, StartMongo, mongo_client
+from tests.support.sinks.contract import (
     BOUND_SECONDS,
     KEY,
     PATIENT_SECONDS,
@@ -30,7 +29,8 @@ from tests.sinks.contract import (
     SinkContract,
     World,
 )
-from tests.sinks.documented import documented
+from tests.support.sinks.documented import documented
+from verify.servers.mongo import MongoServer
 
 
 class MongoWorld(World):

@@ -14,8 +14,8 @@ from pymongo.server_api import ServerApi
 
 from holdfast.domain.errors import SinkUnavailable
 from holdfast.sinks.mongo import Mongo
-from tests.mongo_servers import mongo_client
-from tests.sinks.contract import KEY, PATIENT_SECONDS, TABLE
+from tests.support.mongo_servers import mongo_client
+from tests.support.sinks.contract import KEY, PATIENT_SECONDS, TABLE
 
 HEADER = struct.Struct("<iiii")  # length, request, the request it answers, kind
 MESSAGE = 2013

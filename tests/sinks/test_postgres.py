@@ -16,9 +16,8 @@ import pytest_asyncio
 from holdfast import InvalidInput
 from holdfast.domain.errors import SinkUnavailable, StaleFence
 from holdfast.sinks.sql import Postgres
-from holdfast.testing.servers.postgres import PostgresServer
-from tests.postgres_servers import StartPostgres
-from tests.sinks.contract import (
+from tests.support.postgres_servers import StartPostgres
+from tests.support.sinks.contract import (
     BOUND_SECONDS,
     HASTE_SECONDS,
     KEY,
@@ -28,7 +27,8 @@ from tests.sinks.contract import (
     OutageContract,
     hasty,
 )
-from tests.sinks.sql_worlds import DDL, PostgresWorld, made
+from tests.support.sinks.sql_worlds import DDL, PostgresWorld, made
+from verify.servers.postgres import PostgresServer
 
 # Not those that come and go by themselves.
 SERVING = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend'"

@@ -13,8 +13,8 @@ import pytest
 from holdfast import InvalidInput
 from holdfast.domain.errors import SinkUnavailable
 from holdfast.sinks.sql import Postgres
-from tests.sinks.contract import KEY, PATIENT_SECONDS, TABLE
-from tests.sinks.sql_worlds import PostgresWorld
+from tests.support.sinks.contract import KEY, PATIENT_SECONDS, TABLE
+from tests.support.sinks.sql_worlds import PostgresWorld
 
 NOBODY = "postgresql://me@127.0.0.1:1/reports"
 

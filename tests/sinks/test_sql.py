@@ -16,10 +16,10 @@ from holdfast.domain.errors import StaleFence
 from holdfast.sinks import sql as public
 from holdfast.sinks.fences import FENCES
 from holdfast.sinks.sql import Sqlite
-from tests.sinks.contract import KEY, TABLE, SinkContract
-from tests.sinks.documented import documented
-from tests.sinks.sql_worlds import SqlWorld
-from tests.sqlite_files import ask
+from tests.support.sinks.contract import KEY, TABLE, SinkContract
+from tests.support.sinks.documented import documented
+from tests.support.sinks.sql_worlds import SqlWorld
+from tests.support.sqlite.sqlite_files import ask
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

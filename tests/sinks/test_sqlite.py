@@ -16,8 +16,8 @@ import pytest_asyncio
 from holdfast import InvalidInput
 from holdfast.domain.errors import SinkUnavailable
 from holdfast.sinks.sql import Sqlite
-from holdfast.testing.servers import until
-from tests.sinks.contract import (
+from tests.stores.sqlite.test_opening import no_privileges
+from tests.support.sinks.contract import (
     BOUND_SECONDS,
     HASTE_SECONDS,
     KEY,
@@ -27,8 +27,8 @@ from tests.sinks.contract import (
     OutageContract,
     hasty,
 )
-from tests.sinks.sql_worlds import DDL, SqliteWorld, made
-from tests.test_sqlite_opening import no_privileges
+from tests.support.sinks.sql_worlds import DDL, SqliteWorld, made
+from verify.servers import until
 
 
 class Locked(Outage):
@@ -310,7 +310,7 @@ HANGING = """
 import asyncio, threading
 from holdfast.domain.errors import SinkUnavailable
 from holdfast.sinks.sql import Sqlite
-from holdfast.testing.servers import until
+from verify.servers import until
 
 async def main():
     sink = Sqlite("reports.db", timeout_seconds=0.1)

@@ -10,8 +10,8 @@ from holdfast import InvalidInput, SinkUnavailable
 from holdfast.sinks.hosts import is_unknown_host
 from holdfast.sinks.mongo import Mongo
 from holdfast.sinks.sql import Postgres, Sqlite
-from tests.mongo_servers import mongo_client
-from tests.sinks.contract import KEY, PATIENT_SECONDS, TABLE
+from tests.support.mongo_servers import mongo_client
+from tests.support.sinks.contract import KEY, PATIENT_SECONDS, TABLE
 
 HOST = "nowhere.example"
 LASTS = [socket.EAI_NONAME, socket.EAI_FAIL]

@@ -12,20 +12,22 @@ from typer.main import get_command
 import holdfast
 from holdfast.cli.exits import exit_code
 from holdfast.cli.root import cli
-from holdfast.domain import bulk, events, plan_events, telling
+from holdfast.domain import bulk, notification
 from holdfast.domain.bulk import BulkCommand
 from holdfast.domain.error_text import qualified_name
 from holdfast.domain.errors import HoldfastError
-from holdfast.domain.plan import Conflict, MemberState, OnHalt, PlanCommand, PlanStatus
-from holdfast.domain.state import Command, Status
-from holdfast.domain.task import Kind, Place
-from holdfast.domain.trigger import Misfire, Overlap, TriggerCommand, TriggerStatus
+from holdfast.domain.plan import events as plan_events
+from holdfast.domain.plan.plan import Conflict, MemberState, OnHalt, PlanCommand, PlanStatus
+from holdfast.domain.task import events
+from holdfast.domain.task.state import Command, Status
+from holdfast.domain.task.task import Kind, Place
+from holdfast.domain.trigger.trigger import Misfire, Overlap, TriggerCommand, TriggerStatus
 from holdfast.observe.alerts import SEVERITIES
 from holdfast.observe.families import FAMILIES
 from holdfast.ports import Kept, Switch
 from holdfast.server import Service, bare_api
-from holdfast.server.problems import status_of
-from holdfast.server.tokens import Role
+from holdfast.server.auth.tokens import Role
+from holdfast.server.http.problems import status_of
 from holdfast.stores.redis.keys import GROUP, TEMPLATES
 from holdfast.stores.redis.keys import TYPES as KEY_TYPES
 
@@ -34,15 +36,15 @@ TOOLS = "holdfast.testing"
 COMMAND_LINE: Any = get_command(cli)
 METRICS = {name: (family.kind, family.labels) for name, family in FAMILIES.items()}
 EVENTS: Mapping[str, Any] = {**events.KINDS, **plan_events.KINDS}
-TOLD_TO_HOOKS = telling.TELLABLE
+TOLD_TO_HOOKS = notification.TELLABLE
 OWN_NAMES = {
-    "type of deliveries": telling.TYPE,
-    "queue of deliveries": telling.QUEUE,
-    "stage of deliveries": telling.STAGE,
+    "type of deliveries": notification.TYPE,
+    "queue of deliveries": notification.QUEUE,
+    "stage of deliveries": notification.STAGE,
     "type of bulk actions": bulk.TYPE,
     "queue of bulk actions": bulk.QUEUE,
     "stage of bulk actions": bulk.STAGE,
-    "event of a probe": telling.PROBE,
+    "event of a probe": notification.PROBE,
     "group of consumers": GROUP,
 }
 VALUES: Mapping[str, type[StrEnum]] = {

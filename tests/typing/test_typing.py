@@ -7,9 +7,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.programs import said_by_mypy
-from tests.source_tree import ROOT
-from tests.test_fastapi_integration import example
+from tests.integrations.test_fastapi import example
+from tests.support.programs import said_by_mypy
+from tests.support.source_tree import ROOT
 
 USER_FILE = Path(__file__).with_name("user_file.py")
 EXAMPLES = ("examples/llm/app.py", "examples/rollout/app.py")

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.source_tree import ROOT
+from tests.support.source_tree import ROOT
 
 
 @pytest.mark.parametrize("store", ["sqlite", "redis"])

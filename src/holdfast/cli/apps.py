@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 import msgspec
 import typer
 
-from holdfast.app import Holdfast
-from holdfast.app.declare import Submittable
-from holdfast.app.opening import store_from_url
 from holdfast.cli.loader import load_app_on
-from holdfast.cli.logs import log_warnings
+from holdfast.cli.process.logs import log_warnings
 from holdfast.cli.session import check_is_shared, given_store
 from holdfast.domain.errors import InvalidInput, NotJson, SerialisationError, StoreUnavailable
+from holdfast.engine import Holdfast
+from holdfast.engine.declare import Submittable
+from holdfast.engine.store_url import store_from_url
 
 T = TypeVar("T")
 

@@ -28,7 +28,7 @@ from holdfast.domain.errors import (
     WorkerNotFound,
 )
 from holdfast.domain.plain import plain_line
-from holdfast.domain.state import SUSPENDED, Status
+from holdfast.domain.task.state import SUSPENDED, Status
 
 DEBUG = "HOLDFAST_DEBUG"  # set: an internal error shows where it happened
 STORE_OPTION = "--store"

@@ -10,8 +10,8 @@ import os
 import sys
 from pathlib import Path
 
-from holdfast.app import Holdfast
 from holdfast.domain.errors import HoldfastError, InvalidInput
+from holdfast.engine import Holdfast
 
 
 class CannotLoad(InvalidInput, stored_name="CannotLoad"):

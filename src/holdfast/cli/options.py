@@ -9,7 +9,7 @@ import typer
 from holdfast.domain import names
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import InvalidInput
-from holdfast.domain.state import Status
+from holdfast.domain.task.state import Status
 from holdfast.ports import Filter
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON; this help names its keys.")]

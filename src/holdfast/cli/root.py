@@ -6,28 +6,28 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.alerts import alerts
-from holdfast.cli.audit import audit
-from holdfast.cli.backup import backup
-from holdfast.cli.bulk import bulk
-from holdfast.cli.checkpoints import checkpoints
-from holdfast.cli.doctor import doctor
+from holdfast.cli.commands.alerts import alerts
+from holdfast.cli.commands.audit import audit
+from holdfast.cli.commands.backup import backup
+from holdfast.cli.commands.bulk import bulk
+from holdfast.cli.commands.checkpoints import checkpoints
+from holdfast.cli.commands.doctor import doctor
+from holdfast.cli.commands.hooks import hooks
+from holdfast.cli.commands.plans import plans
+from holdfast.cli.commands.prune import prune
+from holdfast.cli.commands.queues import queues
+from holdfast.cli.commands.states import states
+from holdfast.cli.commands.stats import stats
+from holdfast.cli.commands.suspended import suspended
+from holdfast.cli.commands.tasks import tasks
+from holdfast.cli.commands.tenants import tenants
+from holdfast.cli.commands.tokens import tokens
+from holdfast.cli.commands.triggers import triggers
+from holdfast.cli.commands.why import why
+from holdfast.cli.commands.workers import workers
 from holdfast.cli.exits import EPILOG, Root
-from holdfast.cli.hooks import hooks
-from holdfast.cli.plans import plans
-from holdfast.cli.prune import prune
-from holdfast.cli.queues import queues
-from holdfast.cli.serve import serve
-from holdfast.cli.states import states
-from holdfast.cli.stats import stats
-from holdfast.cli.suspended import suspended
-from holdfast.cli.tasks import tasks
-from holdfast.cli.tenants import tenants
-from holdfast.cli.tokens import tokens
-from holdfast.cli.triggers import triggers
-from holdfast.cli.why import why
-from holdfast.cli.worker import worker
-from holdfast.cli.workers import workers
+from holdfast.cli.process.serve import serve
+from holdfast.cli.process.worker import worker
 from holdfast.version import __version__
 
 cli = typer.Typer(
@@ -91,6 +91,6 @@ cli.command()(backup)
 @cli.command()
 def demo() -> int:
     """Watch tasks survive a killed worker."""
-    from holdfast.cli.demo import run
+    from holdfast.cli.demo.story import run
 
     return run()

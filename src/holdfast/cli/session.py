@@ -12,17 +12,17 @@ from typing import TypeVar
 
 import typer
 
-from holdfast.app import Holdfast
-from holdfast.app.control import Control
-from holdfast.app.opening import store_from_url
-from holdfast.app.plans import Plans
-from holdfast.app.schedule import Schedules
-from holdfast.cli import hiding
-from holdfast.cli.logs import log_warnings, without_warnings
+from holdfast.cli.output import redaction
+from holdfast.cli.process.logs import log_warnings, without_warnings
 from holdfast.clock import SystemClock
 from holdfast.domain.audit import Audit
 from holdfast.domain.errors import InvalidSetting
-from holdfast.domain.task import By
+from holdfast.domain.task.task import By
+from holdfast.engine import Holdfast
+from holdfast.engine.operations.control import Control
+from holdfast.engine.plans.create import Plans
+from holdfast.engine.store_url import store_from_url
+from holdfast.engine.triggers.schedules import Schedules
 from holdfast.ports import Clock, Store
 from holdfast.settings import Settings, load
 from holdfast.stores.memory import MemoryStore
@@ -100,7 +100,7 @@ async def opened(url: str | None, *, shows_settings: bool = False) -> AsyncItera
         await store.open()
     try:
         app = Holdfast(store, clock=clock, fallback="none")
-        hiding.use(app.redactor)
+        redaction.use(app.redactor)
         async with app:
             yield Session(
                 app=app,

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from holdfast.domain.task import By
+from holdfast.domain.task.task import By
 
 START = "0" * 64  # the hash before the first link
 

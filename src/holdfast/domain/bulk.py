@@ -12,13 +12,13 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.domain import operate
 from holdfast.domain.errors import IllegalTransition, InvalidInput
-from holdfast.domain.operate import Ask
-from holdfast.domain.plan import FailureRate, HaltRule
-from holdfast.domain.state import SETTLED, SUSPENDED, Command, Status, can
-from holdfast.domain.task import Task
-from holdfast.domain.transition import Transition
+from holdfast.domain.plan.plan import FailureRate, HaltRule
+from holdfast.domain.task import operate
+from holdfast.domain.task.operate import Ask
+from holdfast.domain.task.state import SETTLED, SUSPENDED, Command, Status, can
+from holdfast.domain.task.task import Task
+from holdfast.domain.task.transition import Transition
 
 TYPE, QUEUE, STAGE = "holdfast.bulk", "holdfast", "act"
 

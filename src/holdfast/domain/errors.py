@@ -74,8 +74,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from enum import StrEnum
 
-    from holdfast.domain.state import Status
-    from holdfast.domain.task import Failure
+    from holdfast.domain.task.state import Status
+    from holdfast.domain.task.task import Failure
 
 
 class HoldfastError(Exception, StoredName, stored_name="HoldfastError"):

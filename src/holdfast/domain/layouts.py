@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from holdfast.domain import plan, state, trigger
 from holdfast.domain.diagram import Edge, Hand, Picture, Point, Route
-from holdfast.domain.plan import PlanCommand, PlanStatus
-from holdfast.domain.state import Command, Status
-from holdfast.domain.trigger import TriggerCommand, TriggerStatus
+from holdfast.domain.plan import plan
+from holdfast.domain.plan.plan import PlanCommand, PlanStatus
+from holdfast.domain.task import state
+from holdfast.domain.task.state import Command, Status
+from holdfast.domain.trigger import trigger
+from holdfast.domain.trigger.trigger import TriggerCommand, TriggerStatus
 
 S, P, T = Status, PlanStatus, TriggerStatus
 

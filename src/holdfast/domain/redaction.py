@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from holdfast.domain import secret_patterns
 from holdfast.domain.lookalikes import folded as without_lookalikes
 from holdfast.domain.secret_patterns import BETWEEN, HIDDEN, VALUE
-from holdfast.domain.task import Failure
+from holdfast.domain.task.task import Failure
 
 SECRET_MARK = "holdfast.secret"  # the one field of an object that stands for a stored secret
 DEPTH_LIMIT = 100  # what lies deeper is not shown at all

@@ -19,13 +19,13 @@ from typing import Annotated, Any, TypeAlias
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 
-from holdfast.app import Holdfast
 from holdfast.domain.errors import HoldfastError
+from holdfast.engine import Holdfast
 from holdfast.server.api import add_parts
+from holdfast.server.auth.tokens import Token
+from holdfast.server.http.routing import Routes
 from holdfast.server.routes import ALL, health
-from holdfast.server.routing import Routes
 from holdfast.server.service import Service
-from holdfast.server.tokens import Token
 
 __all__ = ["Engine", "engine", "lifespan", "router"]
 

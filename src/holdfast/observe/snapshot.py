@@ -7,8 +7,8 @@ from enum import StrEnum
 
 import msgspec
 
-from holdfast.domain.state import SUSPENDED
-from holdfast.domain.task import Place
+from holdfast.domain.task.state import SUSPENDED
+from holdfast.domain.task.task import Place
 from holdfast.ports import OF_QUEUES, OutageGroup, Stats, Switch, Thrown, WorkerInfo
 
 WAITING = (Place.READY, Place.LINE, Place.LATER)

@@ -15,8 +15,8 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from holdfast.domain.redaction import Redactor
-from holdfast.domain.task import Task
-from holdfast.domain.trace import is_traceparent
+from holdfast.domain.task.task import Task
+from holdfast.domain.task.trace import is_traceparent
 from holdfast.ports.tracing import Span
 
 TRACEPARENT = "traceparent"

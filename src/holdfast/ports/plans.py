@@ -8,8 +8,8 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.domain.plan import Member, Plan, PlanChange, PlanOutcome, PlanStatus, PlanTasks
-from holdfast.domain.plan_events import PlanEvent
+from holdfast.domain.plan.events import PlanEvent
+from holdfast.domain.plan.plan import Member, Plan, PlanChange, PlanOutcome, PlanStatus, PlanTasks
 
 
 class DuePlans(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,8 +9,8 @@ from contextvars import ContextVar
 
 import msgspec
 
-from holdfast.domain.task import Task
-from holdfast.domain.trace import shown_trace
+from holdfast.domain.task.task import Task
+from holdfast.domain.task.trace import shown_trace
 
 
 class Scope(msgspec.Struct, frozen=True, gc=False):

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-from holdfast.domain.task import By
+from holdfast.domain.task.task import By
 
 
 class Switch(StrEnum):

@@ -14,12 +14,12 @@ from typing import Protocol
 import msgspec
 
 from holdfast.domain.audit import Audit, Chain
-from holdfast.domain.checkpoint import Checkpoint
-from holdfast.domain.crashes import SUSPECT_FROM
-from holdfast.domain.events import Event
-from holdfast.domain.state import Status
-from holdfast.domain.task import Failure, Progress, StageRecord, Task
-from holdfast.domain.transition import Insertion, Outcome, Submission, Transition
+from holdfast.domain.task.checkpoint import Checkpoint
+from holdfast.domain.task.crashes import SUSPECT_FROM
+from holdfast.domain.task.events import Event
+from holdfast.domain.task.state import Status
+from holdfast.domain.task.task import Failure, Progress, StageRecord, Task
+from holdfast.domain.task.transition import Insertion, Outcome, Submission, Transition
 from holdfast.ports.measures import ErrorGroup, Stats, Timings
 from holdfast.ports.plans import PlanStore
 from holdfast.ports.switches import Switch, Thrown

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
-from holdfast.domain.task import Task
+from holdfast.domain.task.task import Task
 
 
 class Span(Protocol):

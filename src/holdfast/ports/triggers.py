@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.domain.trigger import Trigger, TriggerChange, TriggerOutcome, TriggerStatus
+from holdfast.domain.trigger.trigger import Trigger, TriggerChange, TriggerOutcome, TriggerStatus
 
 
 class DueTriggers(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Protocol, TypeVar
 
 from holdfast.domain.errors import InvalidInput, NoResult
-from holdfast.domain.task import Progress
-from holdfast.runtime.failures import clean
+from holdfast.domain.task.task import Progress
+from holdfast.runtime.worker.failures import clean
 
 R = TypeVar("R")
 MESSAGE_LIMIT_CHARS = 200

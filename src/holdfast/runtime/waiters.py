@@ -15,7 +15,7 @@ from holdfast.domain.errors import (
     StoreUnavailable,
     TaskNotFound,
 )
-from holdfast.domain.state import SETTLED, SUSPENDED
+from holdfast.domain.task.state import SETTLED, SUSPENDED
 from holdfast.ports import Peek, Store, Topic
 from holdfast.runtime.committer import Gather
 

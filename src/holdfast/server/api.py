@@ -11,11 +11,12 @@ from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from holdfast.server import components, examples, problems
-from holdfast.server.access import SCHEME, TELEGRAM_HEADER, TELEGRAM_SCHEME
+from holdfast.server.auth.access import SCHEME, TELEGRAM_HEADER, TELEGRAM_SCHEME
+from holdfast.server.http import problems
+from holdfast.server.http.routing import HEADERS, StrictRoute, set_apart
+from holdfast.server.openapi import components, examples
 from holdfast.server.routes import ALL
 from holdfast.server.routes.telegram import TELEGRAM_UPDATE, TelegramUpdate
-from holdfast.server.routing import HEADERS, StrictRoute, set_apart
 from holdfast.server.service import Service
 from holdfast.version import __version__
 

@@ -14,11 +14,11 @@ import uvicorn
 from uvicorn import Config
 
 from holdfast.domain.errors import InvalidInput
-from holdfast.server import tokens as tk
 from holdfast.server.api import bare_api
-from holdfast.server.connections import Place
-from holdfast.server.edge import Edge
-from holdfast.server.listener import Listener
+from holdfast.server.auth import tokens as tk
+from holdfast.server.http.connections import Place
+from holdfast.server.http.edge import Edge
+from holdfast.server.http.listener import Listener
 from holdfast.server.service import Service
 from holdfast.settings import Settings
 
@@ -185,7 +185,7 @@ def _config(service: Service) -> Config:
 
 def _protocol() -> Any | None:
     try:
-        from holdfast.server.bounded import BoundedHttp
+        from holdfast.server.http.protocol import BoundedHttp
     except ModuleNotFoundError:  # there is no httptools for this system
         return None
     return BoundedHttp

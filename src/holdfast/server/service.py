@@ -15,27 +15,27 @@ from fastapi.responses import StreamingResponse
 from msgspec.structs import replace
 from starlette.exceptions import HTTPException
 
-from holdfast.app import Holdfast, chat
-from holdfast.app.bulk import Bulks
-from holdfast.app.checkpoints import Checkpoints
-from holdfast.app.control import Control
-from holdfast.app.monitor import Monitor
-from holdfast.app.plans import Plans
-from holdfast.app.queues import Queues
-from holdfast.app.schedule import Schedules
-from holdfast.app.tenants import Tenants
 from holdfast.domain import names
-from holdfast.domain.amend import AMEND
 from holdfast.domain.audit import Audit
 from holdfast.domain.errors import HoldfastError, InvalidSetting, StoreError
 from holdfast.domain.redaction import Redactor
-from holdfast.domain.state import OPERATOR
-from holdfast.domain.task import By
-from holdfast.domain.trigger import TriggerCommand
+from holdfast.domain.task.amendment import AMEND
+from holdfast.domain.task.state import OPERATOR
+from holdfast.domain.task.task import By
+from holdfast.domain.trigger.trigger import TriggerCommand
+from holdfast.engine import Holdfast
+from holdfast.engine.bulk.bulks import Bulks
+from holdfast.engine.operations.checkpoints import Checkpoints
+from holdfast.engine.operations.control import Control
+from holdfast.engine.operations.queues import Queues
+from holdfast.engine.operations.tenants import Tenants
+from holdfast.engine.plans.create import Plans
+from holdfast.engine.triggers.schedules import Schedules
+from holdfast.insight.monitor import Monitor
+from holdfast.notify import telegram
 from holdfast.observe.metrics import Metrics
-from holdfast.server import sse
-from holdfast.server import tokens as tk
-from holdfast.server.access import (
+from holdfast.server.auth import tokens as tk
+from holdfast.server.auth.access import (
     Caller,
     Forbidden,
     Need,
@@ -47,23 +47,24 @@ from holdfast.server.access import (
     is_foreign,
     secret_of_telegram,
 )
-from holdfast.server.bodies import Arrivals
-from holdfast.server.connections import (
+from holdfast.server.auth.revocation import Revocations
+from holdfast.server.http import sse
+from holdfast.server.http.bodies import Arrivals
+from holdfast.server.http.connections import (
     GAVE_WAY,
     REASONS,
     Connections,
     Refusal,
     limit_within_files,
 )
-from holdfast.server.large_views import LargeViews
-from holdfast.server.limits import Rates
-from holdfast.server.lines import Lines
+from holdfast.server.http.log_lines import Lines
+from holdfast.server.http.problems import TooManyWaits, TooManyWaitsOfToken
+from holdfast.server.http.quotas import Quota
+from holdfast.server.http.rates import Rates
+from holdfast.server.live.large_views import LargeViews
+from holdfast.server.live.live_feed import Watch
+from holdfast.server.live.shared_reads import Looks
 from holdfast.server.pool import NoPool, Pool
-from holdfast.server.problems import TooManyWaits, TooManyWaitsOfToken
-from holdfast.server.quotas import Quota
-from holdfast.server.revocation import Revocations
-from holdfast.server.shared import Looks
-from holdfast.server.watching import Watch
 from holdfast.settings import Settings
 
 REFUSED = "refused: %s %s of %s from %s: %s"
@@ -156,10 +157,10 @@ class Service:
         if bot is None:
             return
         if bot.task not in registry.names():
-            raise InvalidSetting(chat.TASK, bot.task, "no such task type is declared here")
+            raise InvalidSetting(telegram.TASK, bot.task, "no such task type is declared here")
         declared = registry.find(bot.task)
-        if declared is not None and (problem := chat.refusal(declared)):
-            raise InvalidSetting(chat.TASK, bot.task, f"it takes no TelegramMessage: {problem}")
+        if declared is not None and (problem := telegram.refusal(declared)):
+            raise InvalidSetting(telegram.TASK, bot.task, f"it takes no TelegramMessage: {problem}")
 
     @property
     def has_tokens(self) -> bool:

@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast.domain import checkpoint as ckpt
-from holdfast.domain import events as ev
 from holdfast.domain.audit import Audit
 from holdfast.domain.errors import SerialisationError
-from holdfast.domain.plan import Plan, PlanTasks
-from holdfast.domain.task import Progress, Task
-from holdfast.domain.trigger import Trigger
+from holdfast.domain.plan.plan import Plan, PlanTasks
+from holdfast.domain.task import checkpoint as ckpt
+from holdfast.domain.task import events as ev
+from holdfast.domain.task.task import Progress, Task
+from holdfast.domain.trigger.trigger import Trigger
 from holdfast.ports import Beat, Peek, Thrown
 
 S = TypeVar("S")

@@ -31,19 +31,19 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TypeVar
 
-from holdfast.app import Holdfast
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import InvalidInput
-from holdfast.domain.plan import Plan
-from holdfast.domain.rollout import DRIVEN, soaks_seconds
-from holdfast.domain.state import Status
-from holdfast.domain.task import Place
+from holdfast.domain.plan.plan import Plan
+from holdfast.domain.plan.rollout import DRIVEN, soaks_seconds
+from holdfast.domain.task.state import Status
+from holdfast.domain.task.task import Place
+from holdfast.engine import Holdfast
 from holdfast.ports import Beat, Due, Filter, Renewal, Store
 from holdfast.runtime.waiters import Waiters
-from holdfast.runtime.worker import Worker
+from holdfast.runtime.worker.worker import Worker
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.crashing import Crash, When, crashing
+from holdfast.testing.crash import Crash, When, crashing
 from holdfast.testing.engine_waiters import EngineWaiters
 
 T = TypeVar("T")

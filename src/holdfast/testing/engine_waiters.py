@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast.domain.rollout import soaks_seconds
-from holdfast.domain.state import Status
-from holdfast.domain.task import Place, Task
+from holdfast.domain.plan.rollout import soaks_seconds
+from holdfast.domain.task.state import Status
+from holdfast.domain.task.task import Place, Task
 from holdfast.ports import Peek, Store
 from holdfast.runtime.waiters import Look, Waiters
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from holdfast.app import Holdfast
+from holdfast.engine import Holdfast
 from holdfast.testing.engine import Engine
 
 

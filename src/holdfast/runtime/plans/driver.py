@@ -13,11 +13,11 @@ import random
 from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 
-from holdfast.domain import members as mem
-from holdfast.domain import rollout
 from holdfast.domain.errors import StoreError
-from holdfast.domain.members import Look
-from holdfast.domain.plan import (
+from holdfast.domain.plan import members as mem
+from holdfast.domain.plan import rollout
+from holdfast.domain.plan.members import Look
+from holdfast.domain.plan.plan import (
     Conflict,
     Member,
     MemberState,
@@ -27,15 +27,15 @@ from holdfast.domain.plan import (
     PlanStale,
     PlanStatus,
 )
-from holdfast.domain.rollout import Seen
-from holdfast.domain.state import Command
-from holdfast.domain.task import Task
+from holdfast.domain.plan.rollout import Seen
+from holdfast.domain.task.state import Command
+from holdfast.domain.task.task import Task
 from holdfast.ports import Clock, Store, Topic
+from holdfast.runtime.deadlines import sleep
 from holdfast.runtime.ids import new_id
-from holdfast.runtime.outages import Outages
-from holdfast.runtime.plans.book import Book
-from holdfast.runtime.plans.reach import PAGE, Reach
-from holdfast.runtime.timing import sleep
+from holdfast.runtime.plans.plan_view import Book
+from holdfast.runtime.plans.task_gateway import PAGE, Reach
+from holdfast.runtime.worker.outages import Outages
 
 log = logging.getLogger("holdfast.plans")
 

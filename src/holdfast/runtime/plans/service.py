@@ -11,11 +11,11 @@ import logging
 import random
 
 from holdfast.domain.errors import StoreError
-from holdfast.domain.plan import Plan
+from holdfast.domain.plan.plan import Plan
 from holdfast.ports import Clock, Store, Topic
-from holdfast.runtime.outages import Outages
+from holdfast.runtime.deadlines import sleep
 from holdfast.runtime.plans.driver import Driver
-from holdfast.runtime.timing import sleep
+from holdfast.runtime.worker.outages import Outages
 
 log = logging.getLogger("holdfast.plans")
 

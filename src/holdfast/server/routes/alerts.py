@@ -9,17 +9,17 @@ from typing import Any
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
-from holdfast.app import shapes
-from holdfast.app.alerting import Change
-from holdfast.app.live_shapes import alert_shape
+from holdfast.insight.views import tasks
+from holdfast.insight.views.live import alert_shape
+from holdfast.notify.alerts import Change
 from holdfast.observe.alerts import AlertRaised
 from holdfast.observe.snapshot import Severity
-from holdfast.server import schemas as sc
-from holdfast.server import sse
-from holdfast.server.access import CallerOf
-from holdfast.server.routing import Routes, needs
+from holdfast.server.auth.access import CallerOf
+from holdfast.server.auth.tokens import Role
+from holdfast.server.http import sse
+from holdfast.server.http.routing import Routes, needs
+from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import Service, ServiceOf
-from holdfast.server.tokens import Role
 
 router = Routes("alerts")
 
@@ -74,6 +74,6 @@ async def _told(service: Service) -> AsyncIterator[bytes]:
         while True:
             change = await news.get()
             name = "raised" if isinstance(change, AlertRaised) else "cleared"
-            yield sse.event(name, alert_shape(change.alert) | {"at": shapes.at(change.at)})
+            yield sse.event(name, alert_shape(change.alert) | {"at": tasks.at(change.at)})
     finally:
         leave()

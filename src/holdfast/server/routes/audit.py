@@ -8,15 +8,16 @@ import msgspec
 from fastapi import Query
 from pydantic import Field, StringConstraints
 
-from holdfast.app import auditing, shapes
-from holdfast.domain.history import Maker
-from holdfast.domain.state import Status
+from holdfast.domain.task.history import Maker
+from holdfast.domain.task.state import Status
+from holdfast.engine.operations import audit
+from holdfast.insight.views import tasks
 from holdfast.ports import Filter
-from holdfast.server import schemas as sc
-from holdfast.server.looking import moment
-from holdfast.server.routing import Routes, needs
+from holdfast.server.auth.tokens import Role
+from holdfast.server.auth.visibility import moment
+from holdfast.server.http.routing import Routes, needs
+from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import ServiceOf
-from holdfast.server.tokens import Role
 
 router = Routes("audit")
 
@@ -49,12 +50,12 @@ class AuditQuery(sc.Sent):
 @router.get("/internal/audit", response_model=AuditPage, **needs(Role.VIEWER, everywhere=True))
 async def list_audit(query: Annotated[AuditQuery, Query()], service: ServiceOf) -> dict[str, Any]:
     """The newest first, done or refused."""
-    entries, more = await auditing.entries_from(
+    entries, more = await audit.entries_from(
         service.app.store, int(query.cursor or 0), query.limit, query.task
     )
     hide = service.app.redactor
     return {
-        "entries": [shapes.audit_shape(entry, hide) for entry in entries],
+        "entries": [tasks.audit_shape(entry, hide) for entry in entries],
         "cursor": None if more is None else str(more),
     }
 
@@ -121,7 +122,7 @@ async def list_transitions(
     )
     hide = service.app.redactor
     return {
-        "transitions": [shapes.step_shape(step, hide) for step in page.transitions],
+        "transitions": [tasks.step_shape(step, hide) for step in page.transitions],
         "cursor": page.cursor,
     }
 
@@ -160,7 +161,7 @@ async def verify_audit(query: Annotated[ChainQuery, Query()], service: ServiceOf
     store = service.app.store
     verdict = await service.looks.at(
         "audit",
-        lambda: auditing.verify(
+        lambda: audit.verify(
             store,
             seals=False,
             keep_seconds=service.settings.audit_keep,
@@ -169,12 +170,12 @@ async def verify_audit(query: Annotated[ChainQuery, Query()], service: ServiceOf
         fresh_seconds=FRESH_SECONDS,
     )
     if query.head:
-        verdict = await auditing.compared(store, verdict, auditing.anchor_from(query.head))
+        verdict = await audit.compared(store, verdict, audit.anchor_from(query.head))
     return {
         "holds": verdict.holds,
         "links": verdict.links,
-        "base": auditing.written(verdict.base),
-        "head": auditing.written(verdict.head),
+        "base": audit.written(verdict.base),
+        "head": audit.written(verdict.head),
         "loose": verdict.loose,
         "brokenAt": verdict.broken.seq if verdict.broken else None,
         "says": verdict.broken.says if verdict.broken else None,

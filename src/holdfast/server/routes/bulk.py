@@ -9,18 +9,18 @@ import msgspec
 from fastapi import Body, Path, Query
 from pydantic import Field
 
-from holdfast.app.bulk_order import BulkInfo
-from holdfast.app.bulk_shapes import bulk_shape, preview_shape
 from holdfast.domain.bulk import HIGHEST_RATE, LOWEST_RATE, STEPS_LIMIT, BulkCommand, Canary
 from holdfast.domain.errors import BulkNotFound
-from holdfast.domain.state import Status
-from holdfast.server import schemas as sc
-from holdfast.server.access import Caller, CallerOf, foreign
+from holdfast.domain.task.state import Status
+from holdfast.engine.bulk.order import BulkInfo
+from holdfast.insight.views.bulk import bulk_shape, preview_shape
+from holdfast.server.auth.access import Caller, CallerOf, foreign
+from holdfast.server.auth.tokens import Role
+from holdfast.server.http.routing import Routes, needs
+from holdfast.server.openapi import schemas as sc
 from holdfast.server.routes.plans import halt_rule
 from holdfast.server.routes.tasks import TaskQuery, seen_by
-from holdfast.server.routing import Routes, needs
 from holdfast.server.service import Service, ServiceOf
-from holdfast.server.tokens import Role
 
 router = Routes("bulk")
 

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 from fastapi import Body, Response
 from pydantic import Field
 
-from holdfast.app import shapes
-from holdfast.server import schemas as sc
-from holdfast.server.access import CallerOf
-from holdfast.server.looking import TaskId, visible, visible_detail
-from holdfast.server.routing import Routes, needs
+from holdfast.insight.views import tasks
+from holdfast.server.auth.access import CallerOf
+from holdfast.server.auth.tokens import Role
+from holdfast.server.auth.visibility import TaskId, visible, visible_detail
+from holdfast.server.http.routing import Routes, needs
+from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import ServiceOf
-from holdfast.server.tokens import Role
 
 router = Routes("checkpoints")
 
@@ -43,7 +43,7 @@ async def show_checkpoint(
     stored, hide = detail.checkpoint, service.app.redactor
 
     def view() -> dict[str, Any]:
-        return {"taskId": task_id, "checkpoint": shapes.body_or_none(stored, hide)}
+        return {"taskId": task_id, "checkpoint": tasks.body_or_none(stored, hide)}
 
     return await service.large_views.answer(caller, len(stored or b""), view)
 

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 from fastapi import Body
 from pydantic import Field
 
-from holdfast.app.health import Health, examine
-from holdfast.app.live_shapes import worker_shape
-from holdfast.server import schemas as sc
-from holdfast.server.access import CallerOf
+from holdfast.insight.health import Health, examine
+from holdfast.insight.views.live import worker_shape
+from holdfast.server.auth.access import CallerOf
+from holdfast.server.auth.tokens import Role
+from holdfast.server.http.routing import Routes, needs
+from holdfast.server.openapi import schemas as sc
 from holdfast.server.routes.workers import WorkerView
-from holdfast.server.routing import Routes, needs
 from holdfast.server.service import Service, ServiceOf
-from holdfast.server.tokens import Role
 
 router = Routes("doctor")
 

@@ -11,9 +11,9 @@ from pydantic import BaseModel, Field
 
 from holdfast.domain.errors import StoreError
 from holdfast.ports import LIVE_LEASES
-from holdfast.server.routing import Routes, needs
+from holdfast.server.auth.tokens import Role
+from holdfast.server.http.routing import Routes, needs
 from holdfast.server.service import ServiceOf
-from holdfast.server.tokens import Role
 
 router = Routes("service")
 

@@ -13,13 +13,9 @@ from fastapi import Body, Path, Query
 from fastapi.responses import StreamingResponse
 from pydantic import Field, StringConstraints
 
-from holdfast.app import plan_shapes as shapes
-from holdfast.app.plan_handle import forecast, info
-from holdfast.app.plans import Planned, PlanTerms
-from holdfast.app.sight import Sight
-from holdfast.app.starting_over import Forecast
 from holdfast.domain.errors import InvalidPlan, PlanNotFound, StoreError
-from holdfast.domain.plan import (
+from holdfast.domain.plan.events import PlanEvent, name_of
+from holdfast.domain.plan.plan import (
     Conflict,
     FailureCount,
     FailureRate,
@@ -29,17 +25,22 @@ from holdfast.domain.plan import (
     PlanCommand,
     PlanStatus,
 )
-from holdfast.domain.plan_events import PlanEvent, name_of
-from holdfast.server import schemas as sc
-from holdfast.server import sse, watching
-from holdfast.server.access import Caller, CallerOf, foreign, only_visible
-from holdfast.server.own_ids import own_id, plan_ids
+from holdfast.engine.operations.expired_checkpoints import Forecast
+from holdfast.engine.plans.create import Planned, PlanTerms
+from holdfast.engine.plans.handle import forecast, info
+from holdfast.engine.visibility import Sight
+from holdfast.insight.views import plans as shapes
+from holdfast.server.auth.access import Caller, CallerOf, foreign, only_visible
+from holdfast.server.auth.own_ids import own_id, plan_ids
+from holdfast.server.auth.tokens import Role
+from holdfast.server.http import sse
+from holdfast.server.http.routing import Routes, needs
+from holdfast.server.http.sse import Position
+from holdfast.server.live import live_feed
+from holdfast.server.openapi import schemas as sc
 from holdfast.server.routes.task_events import After, LastEventId, numbered
-from holdfast.server.routing import Routes, needs
 from holdfast.server.service import Service, ServiceOf
-from holdfast.server.sse import Position
-from holdfast.server.submitting import declared, known_queue
-from holdfast.server.tokens import Role
+from holdfast.server.submission import declared, known_queue
 
 router = Routes("plans")
 
@@ -416,7 +417,7 @@ async def _found(service: Service, plan_id: str, at: Position) -> list[PlanEvent
         try:
             return await _events(service, plan_id, at)
         except StoreError:
-            await asyncio.sleep(watching.LOOK_SECONDS)  # the watcher says so in the log
+            await asyncio.sleep(live_feed.LOOK_SECONDS)  # the watcher says so in the log
 
 
 async def _events(service: Service, plan_id: str, at: Position) -> list[PlanEvent]:

@@ -8,15 +8,15 @@ from typing import Annotated, Any
 from fastapi import Body, Path
 from pydantic import Field, StringConstraints
 
-from holdfast.app.queue_shapes import queue_shapes
-from holdfast.app.queues import named_here
-from holdfast.domain.task import Place
+from holdfast.domain.task.task import Place
+from holdfast.engine.operations.queues import named_here
+from holdfast.insight.views.queues import queue_shapes
 from holdfast.ports import Switch
-from holdfast.server import schemas as sc
-from holdfast.server.access import CallerOf
-from holdfast.server.routing import Routes, needs
+from holdfast.server.auth.access import CallerOf
+from holdfast.server.auth.tokens import Role
+from holdfast.server.http.routing import Routes, needs
+from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import ServiceOf
-from holdfast.server.tokens import Role
 
 router = Routes("queues")
 

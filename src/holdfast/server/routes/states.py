@@ -7,12 +7,12 @@ from typing import Annotated
 from fastapi import Query, Response
 from pydantic import Field
 
-from holdfast.app import pictures
-from holdfast.app.pictures import Format, Of
-from holdfast.server import schemas as sc
-from holdfast.server.routing import SVG, Routes, needs
+from holdfast.insight import diagrams
+from holdfast.insight.diagrams import Format, Of
+from holdfast.server.auth.tokens import Role
+from holdfast.server.http.routing import SVG, Routes, needs
+from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import ServiceOf
-from holdfast.server.tokens import Role
 
 router = Routes("states")
 
@@ -50,6 +50,6 @@ async def states(query: Annotated[StatesQuery, Query()], service: ServiceOf) -> 
     """Drawn from the table that all code obeys; `live`: with counts and dwell times."""
     live = None
     if query.live:
-        live = await pictures.live(query.of, service.app.store, now=service.app.clock.now())
-    body = pictures.drawn(query.of, query.format, live)
+        live = await diagrams.live(query.of, service.app.store, now=service.app.clock.now())
+    body = diagrams.drawn(query.of, query.format, live)
     return Response(body, media_type=_MEDIA[query.format])

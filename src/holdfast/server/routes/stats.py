@@ -8,17 +8,17 @@ from typing import Annotated, Any
 from fastapi import Query
 from pydantic import Field
 
-from holdfast.app import shapes
-from holdfast.app.standing import holds_shape
-from holdfast.domain.envelope import ENVELOPE_STATUS
-from holdfast.domain.state import Status
-from holdfast.domain.task import Place
+from holdfast.domain.task.envelope import ENVELOPE_STATUS
+from holdfast.domain.task.state import Status
+from holdfast.domain.task.task import Place
+from holdfast.insight.tenant_overview import holds_shape
+from holdfast.insight.views import tasks
 from holdfast.ports import Filter
-from holdfast.server import schemas as sc
+from holdfast.server.auth.tokens import Role
+from holdfast.server.http.routing import Routes, needs
+from holdfast.server.openapi import schemas as sc
 from holdfast.server.routes.tenants import HoldView
-from holdfast.server.routing import Routes, needs
 from holdfast.server.service import ServiceOf
-from holdfast.server.tokens import Role
 
 router = Routes("stats")
 
@@ -65,7 +65,7 @@ async def stats(query: Annotated[StatsQuery, Query()], service: ServiceOf) -> di
         counts[ENVELOPE_STATUS[status]] += count
     return {
         "counts": counts,
-        "latest": [shapes.task_shape(task, hide) for task in latest.tasks] if latest else [],
+        "latest": [tasks.task_shape(task, hide) for task in latest.tasks] if latest else [],
         "byStatus": {status: stats.by_status.get(status, 0) for status in Status},
         "byQueue": {
             queue: {place: places.get(place, 0) for place in Place}

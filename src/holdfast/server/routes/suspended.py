@@ -7,17 +7,17 @@ from typing import Annotated, Any
 from fastapi import Body, Query, Response
 from pydantic import Field
 
-from holdfast.app import shapes
-from holdfast.app.checkpoints import NOT_GIVEN
 from holdfast.domain.errors import IllegalTransition, NotSuspended
-from holdfast.domain.state import SUSPENDED
-from holdfast.server import schemas as sc
-from holdfast.server.access import CallerOf
-from holdfast.server.looking import TaskId, detail_answer, visible, visible_detail
+from holdfast.domain.task.state import SUSPENDED
+from holdfast.engine.operations.checkpoints import NOT_GIVEN
+from holdfast.insight.views import tasks
+from holdfast.server.auth.access import CallerOf
+from holdfast.server.auth.tokens import Role
+from holdfast.server.auth.visibility import TaskId, detail_answer, visible, visible_detail
+from holdfast.server.http.routing import Routes, needs
+from holdfast.server.openapi import schemas as sc
 from holdfast.server.routes.tasks import Facts, page_of, seen_by
-from holdfast.server.routing import Routes, needs
 from holdfast.server.service import ServiceOf
-from holdfast.server.tokens import Role
 
 router = Routes("suspended")
 
@@ -75,7 +75,7 @@ async def suspended_groups(
                 "error": failure.error,
                 "message": hide.text(failure.message),
                 "stage": failure.stage,
-                "example": shapes.task_shape(group.newest, hide),
+                "example": tasks.task_shape(group.newest, hide),
             }
             for group in found
             if (failure := group.newest.failure) is not None
@@ -129,7 +129,7 @@ async def resume_suspended(
     task = await service.control(caller).resume_suspended(
         task_id, reason=asked.reason, force=asked.force
     )
-    return shapes.asked_shape(task)
+    return tasks.asked_shape(task)
 
 
 class Amending(sc.Sent):
@@ -166,7 +166,7 @@ async def amend_suspended(
         force=asked.force,
         from_view=True,
     )
-    return shapes.asked_shape(task)
+    return tasks.asked_shape(task)
 
 
 @router.post(
@@ -183,6 +183,6 @@ async def discard_suspended(
     """Give it up: it is cancelled, with the reason."""
     task, reason = await visible(service, caller, task_id), asked.reason if asked else ""
     try:
-        return shapes.asked_shape(await service.control(caller).discard(task_id, reason=reason))
+        return tasks.asked_shape(await service.control(caller).discard(task_id, reason=reason))
     except IllegalTransition as error:
         raise NotSuspended(task_id, task.status) from error

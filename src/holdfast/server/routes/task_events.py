@@ -9,19 +9,19 @@ from typing import Annotated, TypeVar
 from fastapi import Header, Query
 from fastapi.responses import StreamingResponse
 
-from holdfast.app.shapes import event_shape, progress_shape
-from holdfast.app.sight import Sight
-from holdfast.domain import events as ev
-from holdfast.domain.plan_events import PlanEvent
-from holdfast.domain.task import Progress
-from holdfast.server import sse
-from holdfast.server.access import CallerOf
-from holdfast.server.looking import TaskId, visible
-from holdfast.server.routing import Routes, needs
-from holdfast.server.schemas import Absent, EventId
+from holdfast.domain.plan.events import PlanEvent
+from holdfast.domain.task import events as ev
+from holdfast.domain.task.task import Progress
+from holdfast.engine.visibility import Sight
+from holdfast.insight.views.tasks import event_shape, progress_shape
+from holdfast.server.auth.access import CallerOf
+from holdfast.server.auth.tokens import Role
+from holdfast.server.auth.visibility import TaskId, visible
+from holdfast.server.http import sse
+from holdfast.server.http.routing import Routes, needs
+from holdfast.server.http.sse import Position
+from holdfast.server.openapi.schemas import Absent, EventId
 from holdfast.server.service import Service, ServiceOf
-from holdfast.server.sse import Position
-from holdfast.server.tokens import Role
 
 router = Routes("tasks")
 

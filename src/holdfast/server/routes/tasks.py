@@ -12,22 +12,22 @@ import msgspec
 from fastapi import Body, Path, Query, Request, Response
 from pydantic import Field, field_validator
 
-from holdfast.app import shapes
-from holdfast.app.timeline import Call, Mark, Turn, timeline
-from holdfast.domain.effects import key_required
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.redaction import Redactor
-from holdfast.domain.state import Command, Status
+from holdfast.domain.task.effects import key_required
+from holdfast.domain.task.state import Command, Status
+from holdfast.insight.timeline import Call, Mark, Turn, timeline
+from holdfast.insight.views import tasks as shapes
 from holdfast.ports import Detail, Filter
-from holdfast.server import schemas as sc
-from holdfast.server.access import CallerOf, caller_of
-from holdfast.server.large_views import size_of
-from holdfast.server.looking import TaskId, detail_answer, moment, visible, visible_detail
-from holdfast.server.problems import UnknownType, status_of
-from holdfast.server.routing import Routes, needs
+from holdfast.server.auth.access import CallerOf, caller_of
+from holdfast.server.auth.tokens import Role
+from holdfast.server.auth.visibility import TaskId, detail_answer, moment, visible, visible_detail
+from holdfast.server.http.problems import UnknownType, status_of
+from holdfast.server.http.routing import Routes, needs
+from holdfast.server.live.large_views import size_of
+from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import Service, ServiceOf, service_of
-from holdfast.server.submitting import Work, declared, submit
-from holdfast.server.tokens import Role
+from holdfast.server.submission import Work, declared, submit
 
 router = Routes("tasks")
 

@@ -10,14 +10,14 @@ import msgspec
 from fastapi import Request, Response
 from pydantic import ConfigDict, Field, RootModel
 
-from holdfast.app import chat
-from holdfast.app.chat import TelegramMessage
 from holdfast.domain.errors import InvalidInput, KeyConflict
-from holdfast.server import schemas as sc
-from holdfast.server.bodies import ASIDE_BYTES
-from holdfast.server.routing import Routes, needs
+from holdfast.notify import telegram
+from holdfast.notify.telegram import TelegramMessage
+from holdfast.server.http.bodies import ASIDE_BYTES
+from holdfast.server.http.routing import Routes, needs
+from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import Service, ServiceOf
-from holdfast.server.submitting import declared
+from holdfast.server.submission import declared
 
 router = Routes("telegram")
 
@@ -81,8 +81,8 @@ async def _read(request: Request) -> TelegramMessage | None:
     """Not as any other body: that is refused for a name too many, or an odd character."""
     body = await request.body()
     if len(body) <= ASIDE_BYTES:
-        return chat.read(body)
-    return await asyncio.to_thread(chat.read, body)
+        return telegram.read(body)
+    return await asyncio.to_thread(telegram.read, body)
 
 
 async def _submitted(service: Service, task: str, message: TelegramMessage) -> str:

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 from fastapi import Body, Path
 from pydantic import Field, StringConstraints
 
-from holdfast.app import shapes
-from holdfast.app.standing import hold_shape, standings
-from holdfast.server import schemas as sc
-from holdfast.server.access import CallerOf
-from holdfast.server.problems import NoSuchTenant
-from holdfast.server.routing import Routes, needs
+from holdfast.insight.tenant_overview import hold_shape, standings
+from holdfast.insight.views import tasks
+from holdfast.server.auth.access import CallerOf
+from holdfast.server.auth.tokens import Role
+from holdfast.server.http.problems import NoSuchTenant
+from holdfast.server.http.routing import Routes, needs
+from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import ServiceOf
-from holdfast.server.tokens import Role
 
 router = Routes("tenants")
 
@@ -135,7 +135,7 @@ async def retry_tenant(
         from_checkpoint=asked.from_checkpoint,
         force=asked.force,
     )
-    return shapes.asked_shape(task)
+    return tasks.asked_shape(task)
 
 
 class HoldRequest(sc.Sent):

@@ -10,19 +10,19 @@ from typing import Annotated, Any
 from fastapi import Body, Path, Query, Response
 from pydantic import Field, StringConstraints
 
-from holdfast.app.declare import Submittable
-from holdfast.app.timed import TriggerTerms
-from holdfast.app.trigger_shapes import trigger_detail_shape, trigger_shape
-from holdfast.app.triggers import TriggerHandle
 from holdfast.domain.errors import InvalidInput, InvalidSchedule, TriggerNotFound
-from holdfast.domain.trigger import Misfire, Overlap, Trigger, TriggerCommand, TriggerStatus
-from holdfast.server import schemas as sc
-from holdfast.server.access import Caller, CallerOf, foreign
-from holdfast.server.own_ids import own_id, trigger_ids
-from holdfast.server.routing import Routes, needs
+from holdfast.domain.trigger.trigger import Misfire, Overlap, Trigger, TriggerCommand, TriggerStatus
+from holdfast.engine.declare import Submittable
+from holdfast.engine.triggers.control import TriggerHandle
+from holdfast.engine.triggers.declared_triggers import TriggerTerms
+from holdfast.insight.views.triggers import trigger_detail_shape, trigger_shape
+from holdfast.server.auth.access import Caller, CallerOf, foreign
+from holdfast.server.auth.own_ids import own_id, trigger_ids
+from holdfast.server.auth.tokens import Role
+from holdfast.server.http.routing import Routes, needs
+from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import Service, ServiceOf
-from holdfast.server.submitting import declared, known_queue
-from holdfast.server.tokens import Role
+from holdfast.server.submission import declared, known_queue
 
 router = Routes("triggers")
 

@@ -7,10 +7,10 @@ from typing import Any
 from pydantic import Field
 
 from holdfast.registry import TaskType
-from holdfast.server import schemas as sc
-from holdfast.server.routing import Routes, needs
+from holdfast.server.auth.tokens import Role
+from holdfast.server.http.routing import Routes, needs
+from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import ServiceOf
-from holdfast.server.tokens import Role
 
 router = Routes("types")
 

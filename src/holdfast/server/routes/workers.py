@@ -7,15 +7,16 @@ from typing import Annotated, Any
 from fastapi import Body, Path
 from pydantic import Field
 
-from holdfast.app import shapes, switching
-from holdfast.app.live_shapes import worker_shape
+from holdfast.engine.operations import switches
+from holdfast.insight.views import tasks
+from holdfast.insight.views.live import worker_shape
 from holdfast.ports import LIVE_LEASES
-from holdfast.server import schemas as sc
-from holdfast.server.access import CallerOf
+from holdfast.server.auth.access import CallerOf
+from holdfast.server.auth.tokens import Role
+from holdfast.server.http.routing import Routes, needs
+from holdfast.server.openapi import schemas as sc
 from holdfast.server.pool import LIMIT, PoolState, ProcessState
-from holdfast.server.routing import Routes, needs
 from holdfast.server.service import ServiceOf
-from holdfast.server.tokens import Role
 
 router = Routes("workers")
 
@@ -58,7 +59,7 @@ class WorkerList(sc.Answer):
 async def list_workers(service: ServiceOf) -> dict[str, Any]:
     """All that were seen lately, over all machines, and the processes of this service."""
     store = service.app.store
-    draining = await switching.draining(store)
+    draining = await switches.draining(store)
     workers = await store.workers(live_within_seconds=LIVE_LEASES * service.settings.lease)
     return {
         "workers": [worker_shape(worker, draining) for worker in workers],
@@ -74,7 +75,7 @@ def _pool_shape(pool: PoolState) -> dict[str, Any]:
             {
                 "pid": one.pid,
                 "state": one.state,
-                "startedAt": shapes.at(one.started_at),
+                "startedAt": tasks.at(one.started_at),
                 "restarts": one.restarts,
             }
             for one in pool.processes
@@ -128,7 +129,7 @@ async def drain_worker(
 ) -> dict[str, Any]:
     """It finishes what it runs, takes nothing more, and ends, on whatever machine it is."""
     app, reason = service.app, asked.reason if asked else ""
-    changed = await switching.drain_worker(
+    changed = await switches.drain_worker(
         app.store,
         worker,
         by=caller.by(reason),

@@ -12,21 +12,21 @@ import msgspec
 from fastapi import Request, Response
 from pydantic import Field
 
-from holdfast.app.shapes import failure_shape, text_or_none
-from holdfast.domain.envelope import ENVELOPE_STATUS, envelope, iso
 from holdfast.domain.errors import StoreError, TaskCancelled, TaskNotFound, TaskRolledBack
 from holdfast.domain.redaction import Redactor
-from holdfast.domain.state import SETTLED, Status
+from holdfast.domain.task.envelope import ENVELOPE_STATUS, envelope, iso
+from holdfast.domain.task.state import SETTLED, Status
+from holdfast.insight.views.tasks import failure_shape, text_or_none
 from holdfast.ports import Detail, Peek
-from holdfast.server import schemas as sc
-from holdfast.server.access import Caller, CallerOf, TooManyRequests, caller_of
-from holdfast.server.large_views import size_of
-from holdfast.server.looking import TaskId, rested, visible_detail
-from holdfast.server.problems import Overloaded
-from holdfast.server.routing import Deferred, Routes, needs
+from holdfast.server.auth.access import Caller, CallerOf, TooManyRequests, caller_of
+from holdfast.server.auth.tokens import Role
+from holdfast.server.auth.visibility import TaskId, rested, visible_detail
+from holdfast.server.http.problems import Overloaded
+from holdfast.server.http.routing import Deferred, Routes, needs
+from holdfast.server.live.large_views import size_of
+from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import Service, ServiceOf, service_of
-from holdfast.server.submitting import IdempotencyKey, Traceparent, Work, submit
-from holdfast.server.tokens import Role
+from holdfast.server.submission import IdempotencyKey, Traceparent, Work, submit
 
 router = Routes("workflows")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from holdfast.domain.stages import misnamed
-from holdfast.domain.task import Place, Task
+from holdfast.domain.task.stages import misnamed
+from holdfast.domain.task.task import Place, Task
 from holdfast.ports import Finding
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from holdfast.domain import names
 from holdfast.domain.errors import InvalidInput
-from holdfast.domain.plan import (
+from holdfast.domain.plan.events import PlanEvent
+from holdfast.domain.plan.plan import (
     WAITING,
     Counts,
     Member,
@@ -26,8 +27,7 @@ from holdfast.domain.plan import (
     PlanStatus,
     PlanTasks,
 )
-from holdfast.domain.plan_events import PlanEvent
-from holdfast.domain.task import Lease
+from holdfast.domain.task.task import Lease
 from holdfast.ports import DuePlans, PlanPage, Topic
 from holdfast.stores import codec
 from holdfast.stores.memory.state import check

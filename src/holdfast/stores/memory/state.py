@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from holdfast.domain import events as ev
 from holdfast.domain.audit import Anchor, Audit, Link, linked
 from holdfast.domain.errors import SerialisationError
-from holdfast.domain.state import Move, Status
-from holdfast.domain.task import Place, Progress, StageRecord, Task
+from holdfast.domain.task import events as ev
+from holdfast.domain.task.state import Move, Status
+from holdfast.domain.task.task import Place, Progress, StageRecord, Task
 from holdfast.ports import (
     Beat,
     Check,

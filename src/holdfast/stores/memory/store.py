@@ -11,12 +11,12 @@ from itertools import islice
 
 import msgspec
 
-from holdfast.domain import checkpoint as ckpt
-from holdfast.domain.checkpoint import Checkpoint
-from holdfast.domain.crashes import SUSPECT_FROM, is_counted
-from holdfast.domain.state import DUE, LOSE, START
-from holdfast.domain.task import Lease, Place, Task
-from holdfast.domain.transition import (
+from holdfast.domain.task import checkpoint as ckpt
+from holdfast.domain.task.checkpoint import Checkpoint
+from holdfast.domain.task.crashes import SUSPECT_FROM, is_counted
+from holdfast.domain.task.state import DUE, LOSE, START
+from holdfast.domain.task.task import Lease, Place, Task
+from holdfast.domain.task.transition import (
     Applied,
     Busy,
     Conflict,
@@ -50,10 +50,10 @@ from holdfast.ports import (
     WorkerInfo,
 )
 from holdfast.stores import codec
-from holdfast.stores.memory.measuring import Measuring
-from holdfast.stores.memory.operating import Operating
+from holdfast.stores.memory.measures import Measuring
+from holdfast.stores.memory.operations import Operating
 from holdfast.stores.memory.plans import MemoryPlans
-from holdfast.stores.memory.pruning import Pruning
+from holdfast.stores.memory.retention import Pruning
 from holdfast.stores.memory.state import Bodies, Tenant
 from holdfast.stores.memory.triggers import MemoryTriggers
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from holdfast.domain import names
-from holdfast.domain.task import Place
-from holdfast.domain.transition import Submission
-from holdfast.domain.trigger import (
+from holdfast.domain.task.task import Place
+from holdfast.domain.task.transition import Submission
+from holdfast.domain.trigger.trigger import (
     LEASE,
     PENDING,
     Changed,

@@ -12,9 +12,9 @@ import msgspec
 
 from holdfast.domain.errors import StoreError
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.faults import CommandDenied
+from holdfast.stores.redis.client.client import Link, Script
+from holdfast.stores.redis.client.faults import CommandDenied
 from holdfast.stores.redis.keys import DENIED, TORN, Keys
-from holdfast.stores.redis.link import Link, Script
 
 TOMBSTONE_SECONDS = 24 * 3600
 LOCK_SECONDS = 9000

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from holdfast.domain.errors import InvalidInput, PartlyUnavailable, StoreError
-from holdfast.domain.task import Task
-from holdfast.domain.transition import Submission
+from holdfast.domain.task.task import Task
+from holdfast.domain.task.transition import Submission
 from holdfast.stores.redis.keys import number_of
 from holdfast.stores.redis.partition import Partition
 

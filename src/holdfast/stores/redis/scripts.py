@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
-from holdfast.domain.state import START
+from holdfast.domain.task.state import START
+from holdfast.stores.redis.client.client import Script
+from holdfast.stores.redis.encoding.record import KEEP_SECONDS
 from holdfast.stores.redis.keys import TEMPLATES, in_lua
-from holdfast.stores.redis.link import Script
-from holdfast.stores.redis.record import KEEP_SECONDS
 
-_FOLDER = files("holdfast.stores.redis") / "lua"
+
+def _lua_files(folder: Traversable) -> Iterator[Traversable]:
+    for item in folder.iterdir():
+        if item.is_dir():
+            yield from _lua_files(item)
+        elif item.name.endswith(".lua"):
+            yield item
+
+
+_FILES = {
+    file.name.removesuffix(".lua"): file for file in _lua_files(files("holdfast.stores.redis"))
+}
 
 
 def _read(name: str) -> str:
-    return (_FOLDER / f"{name}.lua").read_text(encoding="utf-8")
+    return _FILES[name].read_text(encoding="utf-8")
 
 
 _COMMON = (

@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 
 from holdfast.domain import names
 from holdfast.domain.audit import Audit, Chain
-from holdfast.domain.checkpoint import Checkpoint
-from holdfast.domain.crashes import SUSPECT_FROM
 from holdfast.domain.errors import (
     PartlyUnavailable,
     StoreError,
     StoreUnavailable,
 )
-from holdfast.domain.task import Task
-from holdfast.domain.transition import Insertion, Outcome, Submission, Transition
+from holdfast.domain.task.checkpoint import Checkpoint
+from holdfast.domain.task.crashes import SUSPECT_FROM
+from holdfast.domain.task.task import Task
+from holdfast.domain.task.transition import Insertion, Outcome, Submission, Transition
 from holdfast.ports import (
     Beat,
     Check,
@@ -42,32 +42,23 @@ from holdfast.ports import (
     Topic,
     WorkerInfo,
 )
-from holdfast.stores.redis import (
-    address,
-    causes,
-    chain,
-    checks,
-    counts,
-    doctor,
-    find,
-    opening,
-    prune,
-    prune_audit,
-    reads,
-    sealing,
-    switching,
-    timing,
-    verbs,
-)
-from holdfast.stores.redis.bell import Bells
-from holdfast.stores.redis.claiming import Claims
+from holdfast.stores.redis.admin import audit_chain, audit_seal
+from holdfast.stores.redis.admin import switches as switching
+from holdfast.stores.redis.client import address, checks, format
+from holdfast.stores.redis.client.bell import Bells
+from holdfast.stores.redis.client.client import Link
+from holdfast.stores.redis.encoding import stage_timings
 from holdfast.stores.redis.keys import Keys, prefixes
-from holdfast.stores.redis.link import Link
-from holdfast.stores.redis.mending import Mender
 from holdfast.stores.redis.partition import Partition, Terms, Time
 from holdfast.stores.redis.partitions import Partitions, everything, nowhere, tried
-from holdfast.stores.redis.plans import RedisPlans
-from holdfast.stores.redis.triggers import RedisTriggers
+from holdfast.stores.redis.plans.store import RedisPlans
+from holdfast.stores.redis.repair import doctor
+from holdfast.stores.redis.repair.torn_writes import Mender
+from holdfast.stores.redis.retention import prune, prune_audit
+from holdfast.stores.redis.tasks import writes
+from holdfast.stores.redis.tasks.claims import Claims
+from holdfast.stores.redis.triggers.store import RedisTriggers
+from holdfast.stores.redis.views import counts, error_groups, find, reads
 from holdfast.stores.signals import Signals
 
 log = logging.getLogger("holdfast.stores.redis.store")
@@ -126,7 +117,7 @@ class RedisStore:
         await self._link.open()
         try:
             self._checks = await checks.look(self._link, self._keys, self._clock)
-            await opening.make_ours(self._parts, self._namespace, must_exist=self._must_exist)
+            await format.make_ours(self._parts, self._namespace, must_exist=self._must_exist)
             for part in self._parts:
                 await part.hear()
             await self._bells.open()
@@ -156,7 +147,7 @@ class RedisStore:
 
     async def insert(self, batch: Sequence[Submission], *, depth_limit: int) -> Sequence[Insertion]:
         async def ask(part: Partition, some: list[Submission]) -> list[Insertion]:
-            return await verbs.insert(part, some, depth_limit)
+            return await writes.insert(part, some, depth_limit)
 
         return await self._parts.spread(
             batch, lambda s: self._parts.with_task(s.task), ask, nowhere
@@ -165,7 +156,7 @@ class RedisStore:
     async def claim(
         self, worker: str, *, request: str, queues: Sequence[str], limit: int, lease_seconds: float
     ) -> Sequence[Claimed]:
-        asked = verbs.Claim(
+        asked = writes.Claim(
             worker=worker, request=request, queues=queues, lease_seconds=lease_seconds
         )
         return await self._claims.claim(asked, limit)
@@ -175,7 +166,7 @@ class RedisStore:
             part = self._parts.with_any(transition.after)
             return self._parts.with_follows(part, transition.follows)
 
-        return await self._parts.spread(batch, part_of, verbs.apply, nowhere)
+        return await self._parts.spread(batch, part_of, writes.apply, nowhere)
 
     async def renew(
         self, beat: Beat, batch: Sequence[Renewal], *, lease_seconds: float
@@ -184,7 +175,7 @@ class RedisStore:
             """One that hangs must not keep the others' answers back for too long."""
             try:
                 async with asyncio.timeout(lease_seconds * BEAT_SHARE if many else None):
-                    return await verbs.renew(part, beat, some, lease_seconds)
+                    return await writes.renew(part, beat, some, lease_seconds)
             except TimeoutError:
                 raise StoreUnavailable(f"{part.keys.prefix} does not answer") from None
 
@@ -202,14 +193,14 @@ class RedisStore:
 
     async def leave(self, worker: str) -> None:
         self._claims.forget(worker)
-        await everything(verbs.leave(part, worker) for part in self._parts)
+        await everything(writes.leave(part, worker) for part in self._parts)
 
     async def expire(
         self, *, limit: int, count_crashes: bool, alone_from: int = SUSPECT_FROM
     ) -> int:
         parts = self._parts
         found, missed = await tried(
-            verbs.expire(part, limit, alone_from=alone_from if count_crashes else None)
+            writes.expire(part, limit, alone_from=alone_from if count_crashes else None)
             for part in parts
         )
         self._mender.begin()
@@ -218,7 +209,7 @@ class RedisStore:
         return sum(n for n in found if not isinstance(n, StoreError))
 
     async def promote(self, *, limit: int) -> Due:
-        found = await everything(verbs.promote(part, limit) for part in self._parts)
+        found = await everything(writes.promote(part, limit) for part in self._parts)
         waits = [due.next_seconds for due in found if due.next_seconds is not None]
         return Due(count=sum(due.count for due in found), next_seconds=min(waits, default=None))
 
@@ -254,10 +245,10 @@ class RedisStore:
         return await doctor.reconcile(list(self._parts), every_seconds)
 
     async def audit(self, entry: Audit) -> None:
-        await verbs.audit(self._parts.of_task(entry.task_id) or self._parts.first, entry)
+        await writes.audit(self._parts.of_task(entry.task_id) or self._parts.first, entry)
 
     async def seal(self, *, limit: int) -> int:
-        return await sealing.seal(self._parts, limit)
+        return await audit_seal.seal(self._parts, limit)
 
     async def throw(
         self, switch: Switch, name: str, *, on: bool, audit: Audit, until: float | None = None
@@ -265,7 +256,7 @@ class RedisStore:
         return await switching.throw(self._parts, switch, name, on=on, audit=audit, until=until)
 
     async def observe(self, batch: Sequence[Timings]) -> None:
-        await timing.observe(self._parts.first, batch)
+        await stage_timings.observe(self._parts.first, batch)
 
     # -- reads
 
@@ -298,16 +289,16 @@ class RedisStore:
         return counts.merge_stats(await everything(counts.stats(part) for part in self._parts))
 
     async def audits(self, *, limit: int, cursor: str | None = None) -> Sequence[Audit]:
-        return await chain.audits(self._parts, limit, int(cursor or 0))
+        return await audit_chain.audits(self._parts, limit, int(cursor or 0))
 
     async def chain(self, *, after: int = 0, limit: int) -> Chain:
-        return await chain.chain(self._parts, after, limit)
+        return await audit_chain.chain(self._parts, after, limit)
 
     async def switches(self) -> Sequence[Thrown]:
         return await switching.switches(self._parts)
 
     async def errors(self, *, limit: int) -> Sequence[ErrorGroup]:
-        return await causes.errors(self._parts, limit)
+        return await error_groups.errors(self._parts, limit)
 
     async def line(self, tenant: str, *, limit: int) -> Sequence[str]:
         return await reads.line(self._parts.of_tenant(tenant), tenant, limit)

@@ -1,10 +1,11 @@
-"""The SQL of this store: whole and named, in `sql/*.sql`."""
+"""The SQL of this store: whole and named, in the `.sql` files beside the code that uses it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
@@ -15,9 +16,17 @@ def read(text: str) -> dict[str, str]:
     return {name: body.strip() for name, body in zip(parts[::2], parts[1::2], strict=True)}
 
 
+def _sql_files(folder: Traversable) -> Iterator[Traversable]:
+    for item in folder.iterdir():
+        if item.is_dir():
+            yield from _sql_files(item)
+        elif item.name.endswith(".sql"):
+            yield item
+
+
 def _load() -> dict[str, str]:
     found: dict[str, str] = {}
-    for file in files(__package__).joinpath("sql").iterdir():
+    for file in _sql_files(files(__package__)):
         for name, body in read(file.read_text(encoding="utf-8")).items():
             assert name not in found, f"two statements are called {name}"
             found[name] = body

@@ -12,10 +12,10 @@ from pathlib import Path
 import apsw
 
 from holdfast.domain.audit import Audit, Chain
-from holdfast.domain.checkpoint import Checkpoint
-from holdfast.domain.crashes import SUSPECT_FROM
-from holdfast.domain.task import Task
-from holdfast.domain.transition import Insertion, Outcome, Submission, Transition
+from holdfast.domain.task.checkpoint import Checkpoint
+from holdfast.domain.task.crashes import SUSPECT_FROM
+from holdfast.domain.task.task import Task
+from holdfast.domain.task.transition import Insertion, Outcome, Submission, Transition
 from holdfast.ports import (
     Beat,
     Check,
@@ -40,32 +40,26 @@ from holdfast.ports import (
 )
 from holdfast.ports.backup import Copy
 from holdfast.stores.signals import Signals
-from holdfast.stores.sqlite import (
-    applying,
-    auditing,
-    boot,
-    claiming,
-    doctor,
-    faults,
-    find,
-    measuring,
-    mending,
-    prune,
-    reads,
-    switching,
-    verbs,
-)
-from holdfast.stores.sqlite.backup import Copying
-from holdfast.stores.sqlite.boot import StoreClock
-from holdfast.stores.sqlite.guard import GUARD
-from holdfast.stores.sqlite.identity import Identity
-from holdfast.stores.sqlite.opened import Open
-from holdfast.stores.sqlite.plans import SqlitePlans
-from holdfast.stores.sqlite.readers import Readers
-from holdfast.stores.sqlite.schema import LOCK_SECONDS, open_writer, patiently
+from holdfast.stores.sqlite.admin import audit as auditing
+from holdfast.stores.sqlite.admin import doctor, prune, repair
+from holdfast.stores.sqlite.admin import switches as switching
+from holdfast.stores.sqlite.file import clock as boot
+from holdfast.stores.sqlite.file import faults
+from holdfast.stores.sqlite.file.backup import Copying
+from holdfast.stores.sqlite.file.clock import StoreClock
+from holdfast.stores.sqlite.file.guard import GUARD
+from holdfast.stores.sqlite.file.identity import Identity
+from holdfast.stores.sqlite.file.opened import Open
+from holdfast.stores.sqlite.file.readers import Readers
+from holdfast.stores.sqlite.file.schema import LOCK_SECONDS, open_writer, patiently
+from holdfast.stores.sqlite.file.writer import Writer
+from holdfast.stores.sqlite.plans.store import SqlitePlans
 from holdfast.stores.sqlite.statements import SQL
-from holdfast.stores.sqlite.triggers import SqliteTriggers
-from holdfast.stores.sqlite.writer import Writer
+from holdfast.stores.sqlite.tasks import apply as applying
+from holdfast.stores.sqlite.tasks import claim as claiming
+from holdfast.stores.sqlite.tasks import queue
+from holdfast.stores.sqlite.triggers.store import SqliteTriggers
+from holdfast.stores.sqlite.views import find, measures, reads
 
 CLOSE_SECONDS = 30.0
 
@@ -183,8 +177,8 @@ class SqliteStore:
     # -- writes
 
     async def insert(self, batch: Sequence[Submission], *, depth_limit: int) -> Sequence[Insertion]:
-        new = [verbs.new(submission) for submission in batch]
-        work = partial(verbs.insert, batch=new, depth_limit=depth_limit)
+        new = [queue.new(submission) for submission in batch]
+        work = partial(queue.insert, batch=new, depth_limit=depth_limit)
         return await self._writer.do(work, weight=len(batch))
 
     async def claim(
@@ -219,12 +213,12 @@ class SqliteStore:
         self, *, limit: int, count_crashes: bool, alone_from: int = SUSPECT_FROM
     ) -> int:
         work = partial(
-            verbs.expire, limit=limit, count_crashes=count_crashes, alone_from=alone_from
+            queue.expire, limit=limit, count_crashes=count_crashes, alone_from=alone_from
         )
         return await self._writer.do(work, weight=limit)
 
     async def promote(self, *, limit: int) -> Due:
-        return await self._writer.do(partial(verbs.promote, limit=limit), weight=limit)
+        return await self._writer.do(partial(queue.promote, limit=limit), weight=limit)
 
     async def prune(
         self,
@@ -259,7 +253,7 @@ class SqliteStore:
         return await self._writer.do(work)
 
     async def observe(self, batch: Sequence[Timings]) -> None:
-        await self._writer.do(partial(measuring.observe, batch=batch), weight=len(batch))
+        await self._writer.do(partial(measures.observe, batch=batch), weight=len(batch))
 
     # -- reads
 
@@ -288,7 +282,7 @@ class SqliteStore:
 
     async def stats(self) -> Stats:
         clock = self._open_here().clock
-        return await self._readers.do(partial(measuring.stats, clock=clock))
+        return await self._readers.do(partial(measures.stats, clock=clock))
 
     async def audits(self, *, limit: int, cursor: str | None = None) -> Sequence[Audit]:
         return await self._readers.do(partial(auditing.audits, limit=limit, cursor=cursor))
@@ -300,7 +294,7 @@ class SqliteStore:
         return await self._readers.do(switching.switches)
 
     async def errors(self, *, limit: int) -> Sequence[ErrorGroup]:
-        return await self._readers.do(partial(measuring.errors, limit=limit))
+        return await self._readers.do(partial(measures.errors, limit=limit))
 
     async def line(self, tenant: str, *, limit: int) -> Sequence[str]:
         return await self._readers.do(partial(reads.line, tenant=tenant, limit=limit))
@@ -314,10 +308,10 @@ class SqliteStore:
             return [doctor.told(complaint) for complaint in found]
         return [
             finding
-            for start in range(0, len(found), mending.BATCH)
+            for start in range(0, len(found), repair.BATCH)
             for finding in await opened.writer.do(
-                partial(mending.mend, complaints=found[start : start + mending.BATCH]),
-                weight=mending.BATCH,
+                partial(repair.mend, complaints=found[start : start + repair.BATCH]),
+                weight=repair.BATCH,
             )
         ]
 

@@ -13,42 +13,46 @@ What a store keeps beside its tasks has suites of its own: `holdfast.testing.con
 
 from __future__ import annotations
 
-from holdfast.testing.contract.amending import Amending, PuttingCheckpoints
-from holdfast.testing.contract.applying import Applying, Repeats
-from holdfast.testing.contract.auditing import Chaining, PruningAudits, Sealing, Tampering
-from holdfast.testing.contract.bodies import Checkpoints, Results
-from holdfast.testing.contract.claiming import Claiming
-from holdfast.testing.contract.durability import Durability
-from holdfast.testing.contract.following import Following, FollowingInOrder, NotFollowing
-from holdfast.testing.contract.holding import HoldingBack, RefusingToWait
-from holdfast.testing.contract.inserting import Inserting, Keys
-from holdfast.testing.contract.keeping import Keeping, OtherKinds, Tombstones
-from holdfast.testing.contract.lateness import BeingLate
-from holdfast.testing.contract.leasing import Expiring, Leasing
-from holdfast.testing.contract.lining import ActiveTask, Lining
-from holdfast.testing.contract.measuring import (
-    CountingHeld,
-    CountingMoves,
-    GroupingErrors,
-    Observing,
-)
-from holdfast.testing.contract.moving_on import MovingOn
-from holdfast.testing.contract.naming import Naming
-from holdfast.testing.contract.operating_durability import OperatingDurability
-from holdfast.testing.contract.outages import Outages
-from holdfast.testing.contract.projecting import Projecting
-from holdfast.testing.contract.reading import Counting, Finding, Looking, Workers
-from holdfast.testing.contract.remembering import Remembering
-from holdfast.testing.contract.requesting import Requesting
-from holdfast.testing.contract.signalling import Signalling
-from holdfast.testing.contract.switching import (
+from holdfast.testing.contract.admin.audit import Chaining, PruningAudits, Sealing, Tampering
+from holdfast.testing.contract.admin.durability import OperatingDurability
+from holdfast.testing.contract.admin.retention import Keeping, OtherKinds, Tombstones
+from holdfast.testing.contract.admin.switches import (
     Draining,
     PausedClaiming,
     PausedIntake,
     Switching,
 )
-from holdfast.testing.contract.tenant_holds import TenantHolds
-from holdfast.testing.contract.timing import Jumping, Timing
+from holdfast.testing.contract.admin.tenant_holds import TenantHolds
+from holdfast.testing.contract.tasks.amendments import Amending, PuttingCheckpoints
+from holdfast.testing.contract.tasks.apply import Applying, Repeats
+from holdfast.testing.contract.tasks.bodies import Checkpoints, Results
+from holdfast.testing.contract.tasks.claim import Claiming
+from holdfast.testing.contract.tasks.due_times import Jumping, Timing
+from holdfast.testing.contract.tasks.durability import Durability
+from holdfast.testing.contract.tasks.follow_up_tasks import (
+    Following,
+    FollowingInOrder,
+    NotFollowing,
+)
+from holdfast.testing.contract.tasks.insert import Inserting, Keys
+from holdfast.testing.contract.tasks.leases import Expiring, Leasing
+from holdfast.testing.contract.tasks.names import Naming
+from holdfast.testing.contract.tasks.outages import Outages
+from holdfast.testing.contract.tasks.requests import Requesting
+from holdfast.testing.contract.tasks.signals import Signalling
+from holdfast.testing.contract.tasks.superseded import MovingOn
+from holdfast.testing.contract.tasks.tenant_queue import ActiveTask, Lining
+from holdfast.testing.contract.tasks.unreleased import HoldingBack, RefusingToWait
+from holdfast.testing.contract.views.lateness import BeingLate
+from holdfast.testing.contract.views.measures import (
+    CountingHeld,
+    CountingMoves,
+    GroupingErrors,
+    Observing,
+)
+from holdfast.testing.contract.views.reads import Counting, Finding, Looking, Workers
+from holdfast.testing.contract.views.run_history import Remembering
+from holdfast.testing.contract.views.status_index import Projecting
 
 __all__ = ["DurableStoreContract", "StoreContract"]
 

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from holdfast.ports import Clock, Store
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.hands import Hands
+from holdfast.testing.contract.drivers.store_driver import Hands
 
 
 class Contract(ABC):

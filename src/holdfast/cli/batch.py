@@ -1,0 +1,142 @@
+"""The same command for many tasks: one refusal does not stop the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from rich.text import Text
+
+from holdfast.cli.exits import Exit, complain, exit_code
+from holdfast.cli.output.printer import hint, print_json, say, status_text, warn
+from holdfast.cli.output.task_json import asked_shape
+from holdfast.cli.session import Session
+from holdfast.domain.errors import Refused
+from holdfast.domain.phrases import acts, count
+from holdfast.domain.task.task import Task
+from holdfast.engine.operations.expired_checkpoints import (
+    Forecast,
+    Judged,
+    Outlook,
+    looks_ahead,
+    unknown_types,
+)
+
+AT_ONCE = 100  # they share a commit
+NAMED = 10  # of thousands, the first
+
+
+@dataclass(slots=True)
+class Report:
+    done: list[Task] = field(default_factory=list)
+    refused: list[tuple[str, Refused]] = field(default_factory=list)
+    code_unknown: tuple[str, ...] = ()  # types whose code judges a checkpoint, and is not here
+
+    @property
+    def code(self) -> Exit:
+        return max((exit_code(error) for _, error in self.refused), default=Exit.OK)
+
+
+async def act(ids: Sequence[str], ask: Callable[[str], Awaitable[Task]]) -> Report:
+    """Ask for each, in pages. A store out of reach ends it: the rest would fare the same."""
+    report = Report()
+    for page in _pages(list(dict.fromkeys(ids))):
+        answers = await asyncio.gather(*(_one(task_id, ask) for task_id in page))
+        for task_id, answer in zip(page, answers, strict=True):
+            if isinstance(answer, Refused):
+                report.refused.append((task_id, answer))
+            else:
+                report.done.append(answer)
+    return report
+
+
+async def act_onward(
+    session: Session, ids: Sequence[str], ask: Callable[[str], Awaitable[Task]]
+) -> Report:
+    """As `act`, for what goes on from a checkpoint: say which of them cannot."""
+    ahead = await look_at(session, ids)  # before a worker discards the checkpoint
+    report = await act(ids, ask)
+    going = {task.id for task in report.done}
+    warn_of([one for one in ahead.outlooks if one.task_id in going])
+    report.code_unknown = code_unknown(session, [one for one in ahead.tasks if one.id in going])
+    return report
+
+
+async def look_at(session: Session, ids: Sequence[str]) -> Judged:
+    find = session.app.registry.find
+    return await looks_ahead(session.store, ids, now=session.now, find=find)
+
+
+def code_unknown(session: Session, tasks: Iterable[Task]) -> tuple[str, ...]:
+    return unknown_types(tasks, session.app.registry.find)
+
+
+def hint_of_code(types: Sequence[str]) -> None:
+    """Say that checkpoints of these types were judged without the code that decides."""
+    if types:
+        named = ", ".join(types[:NAMED]) + (", …" if len(types) > NAMED else "")
+        hint(f"the code of {named} is not known here: the service says whether a task starts over")
+
+
+def warn_of(ahead: Sequence[Outlook]) -> None:
+    for one in ahead[:NAMED]:
+        warn(f"{one.task_id} {one.says}: {one.why}")
+    if len(ahead) > NAMED:
+        over = sum(one.starts_over for one in ahead)
+        warn(f"so for {len(ahead)} tasks in all, of which {over} start over")
+
+
+def warn_of_starting_over(ahead: Forecast, number: int) -> None:
+    """Say how many tasks would start over, which, and if not all of them were looked at."""
+    if number:
+        named = ", ".join(ahead.ids[:NAMED]) + (", …" if number > len(ahead.ids[:NAMED]) else "")
+        warn(f"{count(number, 'task')} would start over, with new effect keys: {named}")
+    if ahead.says:
+        warn(f"who would start over is not known of all: {ahead.says}")
+
+
+async def _one(task_id: str, ask: Callable[[str], Awaitable[Task]]) -> Task | Refused:
+    try:
+        return await ask(task_id)
+    except Refused as error:
+        return error
+
+
+def _pages(ids: list[str]) -> Iterable[list[str]]:
+    return (ids[start : start + AT_ONCE] for start in range(0, len(ids), AT_ONCE))
+
+
+def tell(report: Report, *, json: bool, brief: bool = False) -> Exit:
+    """``brief``: counts and the first refusals, for a report on thousands."""
+    if json:
+        print_json(_shape(report))
+        return report.code
+    for task in [] if brief else report.done:
+        say(_line(task))
+    for task_id, error in report.refused[: NAMED if brief else None]:
+        complain(error, about=task_id)
+    hint_of_code(report.code_unknown)
+    if brief or len(report.done) + len(report.refused) > 1:
+        say(f"{len(report.done)} done, {len(report.refused)} refused")
+    return report.code
+
+
+def _line(task: Task) -> Text:
+    asked = ""
+    if task.cancel_requested:
+        asked = f"  cancel asked for: {acts(task)}"
+    elif task.pause_requested:
+        asked = f"  pause asked for: {acts(task)}"
+    return Text(f"{task.id}  ") + status_text(task.status) + Text(asked)
+
+
+def _shape(report: Report) -> dict[str, object]:
+    return {
+        "done": [asked_shape(task) for task in report.done],
+        "refused": [
+            {"taskId": task_id, "code": error.code, "message": str(error)}
+            for task_id, error in report.refused
+        ],
+        "codeUnknown": list(report.code_unknown),
+    }

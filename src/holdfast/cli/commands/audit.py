@@ -1,0 +1,262 @@
+"""`holdfast audit`: who did what, and whether that was changed since."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.cli import options as opt
+from holdfast.cli.exits import Exit
+from holdfast.cli.output import redaction
+from holdfast.cli.output.printer import (
+    GAP,
+    console,
+    hint,
+    print_fields,
+    print_json,
+    print_table,
+    say,
+)
+from holdfast.cli.output.progress import is_watched, progress
+from holdfast.cli.output.task_json import audit_shape, step_shape
+from holdfast.cli.session import Session, run
+from holdfast.domain.audit import Audit
+from holdfast.domain.durations import seconds
+from holdfast.domain.phrases import count, span
+from holdfast.domain.task.history import Step
+from holdfast.engine.operations import audit as auditing
+from holdfast.engine.operations.audit import Verdict, anchor_from
+from holdfast.engine.operations.audit_gaps import Missing
+from holdfast.engine.operations.transitions import TransitionPage
+
+SEEN = 4  # columns, however narrow it is
+WORTH = ("ID", "ACTOR", "COMMAND", "OUTCOME", "AGO", "REASON")  # for which ids are shortened
+SHRINKS = {"COMMAND": 9, "REASON": 6}
+REASON_CHARS = 20  # as much of it is worth that
+
+OfTask = Annotated[
+    str | None,
+    typer.Option("--task", metavar="ID", help="About this task, or plan:ID, or trigger:ID."),
+]
+Cursor = Annotated[int, typer.Option(metavar="N", min=0, help="Go on after a former list.")]
+Head = Annotated[
+    str | None,
+    typer.Option(metavar="SEQ:HASH", help="A head noted before: is it still in the chain?"),
+]
+
+audit = typer.Typer()
+
+
+@audit.callback(invoke_without_command=True)
+def listed(
+    context: typer.Context,
+    *,
+    task: OfTask = None,
+    limit: opt.Limit = 50,
+    cursor: Cursor = 0,
+    json: opt.Json = False,
+) -> None:
+    """Who did what, the newest first: done or refused. "verify" says if it was changed since.
+
+    JSON: entries (each: at, actor, origin, reason, command, taskId, before, after, refused),
+    cursor (null: the last page). The taskId of a plan is plan:ID, of a trigger trigger:ID.
+    """
+    if context.invoked_subcommand is not None:
+        return
+
+    async def look(session: Session) -> tuple[Sequence[Audit], int | None, float]:
+        return *await auditing.entries_from(session.store, cursor, limit, task), session.now
+
+    entries, more, now = run(context, look)
+    if json:
+        print_json({"entries": [audit_shape(entry) for entry in entries], "cursor": more})
+        return
+    _print(entries, now)
+    if not entries:
+        hint("no such entries here" if task or cursor else "nobody has asked for anything yet")
+    if more is not None:
+        hint(f"more with --cursor {more}")
+
+
+def _print(entries: Sequence[Audit], now: float) -> None:
+    """Who, what and how it ended are seen in any terminal; what that costs is ids in full."""
+    rows = [_row(entry, now) for entry in entries]
+    if _needed(rows) > console().width:
+        rows = [row | {"ID": _id(row["ID"]), "ACTOR": _short(row["ACTOR"], 8, 8)} for row in rows]
+        hint("ids are shortened: a wider terminal or --json has them in full")
+    print_table(rows, keep=SEEN, shrinks=SHRINKS)
+
+
+def _needed(rows: Sequence[dict[str, str]]) -> int:
+    """How wide the columns are that should be seen."""
+    wide = {name: max(len(name), *(len(row[name]) for row in rows)) for name in WORTH if rows}
+    wide["REASON"] = min(wide.get("REASON", 0), REASON_CHARS)
+    return sum(wide.values()) + GAP * (len(wide) - 1)
+
+
+def _id(text: str) -> str:
+    """What differs is the end of a task's id; plan:ID and the like also say what they are of."""
+    return _short(text, 8, 4) if ":" in text else _short(text, 0, 6)
+
+
+def _short(text: str, first: int, last: int) -> str:
+    return text if len(text) <= first + 1 + last else f"{text[:first]}…{text[-last:]}"
+
+
+def _row(entry: Audit, now: float) -> dict[str, str]:
+    return {
+        "ID": entry.task_id,
+        "ACTOR": entry.by.actor,
+        "COMMAND": _command(entry),
+        "OUTCOME": f"refused: {entry.refused}" if entry.refused else entry.after,
+        "AGO": span(now - entry.at),
+        "REASON": redaction.text(entry.by.reason or "-"),
+        "WAS": entry.before,
+        "FROM": entry.by.origin or "-",
+    }
+
+
+def _command(entry: Audit) -> str:
+    """A request that was refused at the door is kept by its route: the words of that say enough."""
+    method, _, path = entry.command.partition(" /")
+    words = [word for word in path.split("/")[1:] if word and not word.startswith("{")]
+    return " ".join(words[-2:]) if method.isupper() and words else entry.command
+
+
+@audit.command()
+def transitions(
+    context: typer.Context,
+    *,
+    task: Annotated[str | None, typer.Option("--task", metavar="ID", help="Of this task.")] = None,
+    status: opt.Statuses = [],  # noqa: B006  (Typer copies it)
+    type: opt.Type = None,
+    tenant: opt.Tenant = None,
+    queue: opt.Queue = None,
+    plan: opt.Plan = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Made within that time: 30s, 2h, 7d.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Made longer ago than that.")
+    ] = None,
+    limit: opt.Limit = 50,
+    cursor: opt.Cursor = None,
+    json: opt.Json = False,
+) -> None:
+    """Every transition with who made it: worker, operator, plan, trigger, client or store.
+
+    The newest tasks first, and of each task the oldest transition first. It is told from the
+    events of the tasks, for as long as these are kept.
+
+    JSON: transitions (each: at, taskId, version, command, before, after, maker, name, origin,
+    reason), cursor (null: the last page).
+    """
+
+    async def look(session: Session) -> tuple[TransitionPage, float]:
+        now = session.now
+        where = opt.filtered(
+            now, statuses=tuple(status), type=type, tenant=tenant, queue=queue, plan=plan
+        )
+        found = await session.app.query.transitions(
+            where,
+            task=task,
+            since=None if since is None else now - seconds(since),
+            until=None if until is None else now - seconds(until),
+            limit=limit,
+            cursor=cursor,
+        )
+        return found, now
+
+    page, now = run(context, look)
+    if json:
+        shown = [step_shape(step) for step in page.transitions]
+        print_json({"transitions": shown, "cursor": page.cursor})
+        return
+    print_table([_step_row(step, now) for step in page.transitions], keep=6, shrinks=SHRINKS)
+    if not page.transitions:
+        hint("no such transitions")
+    if page.cursor:
+        hint(f"more with --cursor {page.cursor}")
+
+
+def _step_row(step: Step, now: float) -> dict[str, str]:
+    return {
+        "ID": step.task_id,
+        "AGO": span(now - step.at),
+        "COMMAND": step.command,
+        "FROM": step.before or "-",
+        "TO": step.after,
+        "BY": step.maker,
+        "NAME": step.name or "-",
+        "REASON": redaction.text(step.reason or "-"),
+    }
+
+
+@audit.command()
+def verify(context: typer.Context, *, head: Head = None, json: opt.Json = False) -> int:
+    """Walk the chain of all entries. Exit code 1: one was changed, put in, moved or removed.
+
+    Who can write to the store can write the whole chain anew. Note the head elsewhere now and
+    then: with --head that is found, too, as is an end that was cut off.
+
+    JSON: holds, links, head, base (what the oldest link that is kept hangs on), loose (not in the
+    chain yet), broken (null, or: seq, says), missing (null, or: count, explained, says).
+    """
+    noted = anchor_from(head) if head is not None else None
+
+    async def walk(session: Session) -> Verdict:
+        watched, keep = is_watched(json=json), session.settings.audit_keep
+        chain = await session.store.chain(limit=0)
+        total = chain.head.seq - chain.base.seq
+        with progress("links compared", total, shown=watched) as walked:
+            return await auditing.verify(
+                session.store, noted=noted, walked=walked, keep_seconds=keep, now=session.now
+            )
+
+    verdict = run(context, walk)
+    if json:
+        print_json(_verdict_shape(verdict))
+    else:
+        _tell(verdict)
+    return Exit.OK if verdict.holds else Exit.FAILED
+
+
+def _tell(verdict: Verdict) -> None:
+    missing = verdict.missing
+    if verdict.broken is not None:
+        say(f"BROKEN at number {verdict.broken.seq}: {verdict.broken.says}", style="bold red")
+    elif verdict.holds:
+        say(f"the chain holds: {count(verdict.links, 'link')}", style="green")
+    if missing is not None and not missing.explained:
+        say(f"MISSING: {missing.says}", style="bold red")
+    print_fields(
+        {
+            "head": auditing.written(verdict.head),
+            "base": auditing.written(verdict.base) if verdict.base.seq else None,
+            "gone": missing.says if missing is not None and missing.explained else None,
+            "loose": f"{verdict.loose} not in the chain yet" if verdict.loose else None,
+        }
+    )
+    if verdict.holds:
+        hint("note the head elsewhere: --head compares a later chain with it")
+
+
+def missing_shape(missing: Missing | None) -> dict[str, Any] | None:
+    if missing is None:
+        return None
+    return {"count": missing.count, "explained": missing.explained, "says": missing.says}
+
+
+def _verdict_shape(verdict: Verdict) -> dict[str, Any]:
+    broken, missing = verdict.broken, verdict.missing
+    return {
+        "holds": verdict.holds,
+        "links": verdict.links,
+        "head": auditing.written(verdict.head),
+        "base": auditing.written(verdict.base),
+        "loose": verdict.loose,
+        "broken": {"seq": broken.seq, "says": broken.says} if broken else None,
+        "missing": missing_shape(missing),
+    }

@@ -1,0 +1,36 @@
+"""`holdfast backup`: a copy of the store's file while everything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.cli import options as opt
+from holdfast.cli.output.printer import print_json, say
+from holdfast.cli.session import Session, run
+from holdfast.engine.operations.backup import back_up
+from holdfast.ports.backup import Copy
+
+Target = Annotated[Path, typer.Argument(metavar="FILE", help="A new file; never one that exists.")]
+
+
+def backup(
+    context: typer.Context, target: Target, reason: opt.Reason = "", json: opt.Json = False
+) -> None:
+    """Copy an SQLite store into a new file, as it is now, while everything runs.
+
+    The copy is checked before it gets its name. Redis is copied by its own means.
+
+    JSON: path, sizeBytes.
+    """
+
+    async def copied(session: Session) -> Copy:
+        return await back_up(session.store, target, by=session.by(reason), now=session.now)
+
+    copy = run(context, copied)
+    if json:
+        print_json({"path": copy.path, "sizeBytes": copy.size_bytes})
+        return
+    say(f"{copy.path}  {copy.size_bytes} bytes, checked")

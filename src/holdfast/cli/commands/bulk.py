@@ -1,0 +1,331 @@
+"""`holdfast bulk`: one command for thousands of tasks, carried out by the workers at a rate."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from holdfast.cli import options as opt
+from holdfast.cli.batch import hint_of_code, warn_of_starting_over
+from holdfast.cli.output.bulk_view import (
+    BULK_KEYS,
+    PREVIEW_KEYS,
+    bulk_shape,
+    count_words,
+    phase_text,
+    preview_shape,
+    print_bulk,
+    row,
+)
+from holdfast.cli.output.bulk_watch import WATCH_HELP, watch
+from holdfast.cli.output.printer import Row, hint, print_json, print_table, say, status_text
+from holdfast.cli.process.alive import nobody
+from holdfast.cli.session import Session, person, run
+from holdfast.domain.bulk import BulkCommand, Canary
+from holdfast.domain.durations import seconds
+from holdfast.domain.errors import InvalidInput
+from holdfast.domain.phrases import count, span
+from holdfast.domain.plan.plan import FailureCount, FailureRate, HaltRule
+from holdfast.domain.task.state import Status
+from holdfast.engine.bulk.actions import ONWARD
+from holdfast.engine.bulk.bulks import BulkPage, Bulks
+from holdfast.engine.bulk.order import BulkInfo, BulkPreview
+from holdfast.engine.operations.expired_checkpoints import Forecast
+from holdfast.ports import Filter
+
+bulk = typer.Typer(help="One command for all that match: preview, start, watch, stop.")
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="A bulk action's id.")]
+What = Annotated[BulkCommand, typer.Argument(help="What to do with each task.")]
+Plan = Annotated[str | None, typer.Option(metavar="ID", help="Of this plan.")]
+Statuses = Annotated[
+    list[Status],
+    typer.Option(
+        "--status",
+        metavar="STATUS",
+        case_sensitive=False,
+        help="In this status; repeatable. Without it: all unended ones that the command is for.",
+    ),
+]
+Everything = Annotated[bool, typer.Option("--everything", help="Without any filter.")]
+FromScratch = Annotated[
+    bool, typer.Option("--from-scratch", help="Of retry: from the first stage on.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what it would touch, no more.")]
+START_HELP = f"JSON: {BULK_KEYS}. With --dry-run: {PREVIEW_KEYS}."
+
+
+@bulk.command(epilog=f"JSON: {PREVIEW_KEYS}.")
+def preview(
+    context: typer.Context,
+    *,
+    command: What,
+    type: opt.Type = None,
+    tenant: opt.Tenant = None,
+    queue: opt.Queue = None,
+    plan: Plan = None,
+    error: opt.Error = None,
+    older_than: opt.OlderThan = None,
+    status: Statuses = [],  # noqa: B006  (Typer copies it)
+    everything: Everything = False,
+    json: opt.Json = False,
+) -> None:
+    """What it would touch if it were started now."""
+    filters: dict[str, Any] = {
+        "type": type,
+        "tenant": tenant,
+        "queue": queue,
+        "plan": plan,
+        "error": error,
+    }
+    filters |= {"older_than": older_than, "statuses": tuple(status)}
+    _preview(context, command, filters, everything=everything, json=json)
+
+
+@bulk.command(epilog=START_HELP)
+def start(
+    context: typer.Context,
+    *,
+    command: What,
+    type: opt.Type = None,
+    tenant: opt.Tenant = None,
+    queue: opt.Queue = None,
+    plan: Plan = None,
+    error: opt.Error = None,
+    older_than: opt.OlderThan = None,
+    status: Statuses = [],  # noqa: B006  (Typer copies it)
+    everything: Everything = False,
+    rate: Annotated[float, typer.Option(metavar="N", help="Tasks a second, 1 to 1000.")] = 50.0,
+    canary: Annotated[
+        bool, typer.Option("--canary", help="1, then 10, then the rest; see --stop-at.")
+    ] = False,
+    steps: Annotated[
+        str | None, typer.Option(metavar="1,10", help="Other steps of the canary.")
+    ] = None,
+    stop_at: Annotated[
+        str, typer.Option(metavar="20%|5", help="Of a canary: halt when more fail again.")
+    ] = "20%",
+    wait: Annotated[
+        str, typer.Option(metavar="10m", help="Of a canary: for those of a step to end.")
+    ] = "10m",
+    limit: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="At most so many tasks.")
+    ] = None,
+    reason: opt.Reason = "",
+    force: opt.Force = False,
+    from_scratch: FromScratch = False,
+    key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Asked for again, it is the same one.")
+    ] = None,
+    dry_run: DryRun = False,
+    json: opt.Json = False,
+) -> None:
+    """Start it. The workers carry it out, through crashes and restarts, and it can be stopped.
+
+    What has changed since the start is not touched, so nothing is touched twice.
+    """
+    filters: dict[str, Any] = {
+        "type": type,
+        "tenant": tenant,
+        "queue": queue,
+        "plan": plan,
+        "error": error,
+    }
+    filters |= {"older_than": older_than, "statuses": tuple(status)}
+    if dry_run:
+        _preview(
+            context, command, filters, everything=everything, json=json, from_scratch=from_scratch
+        )
+        return
+    ahead = _canary(steps, stop_at, wait) if canary or steps else None
+
+    async def begin(session: Session) -> tuple[BulkInfo, str]:
+        unknown = await _say_beforehand(
+            session, command, filters, everything, from_scratch=from_scratch
+        )
+        hint_of_code(() if json else unknown)
+        begun = await bulks_of(session).start(
+            command,
+            opt.filtered(session.now, **filters),
+            rate=rate,
+            canary=ahead,
+            reason=reason,
+            force=force,
+            from_checkpoint=not from_scratch,
+            key=key,
+            limit=limit,
+            everything=everything,
+        )
+        return await begun.info(), await nobody(session)
+
+    begun, missing = run(context, begin)
+    _tell(begun, json=json)
+    if missing:
+        hint(missing)
+    hint(f"follow it with: holdfast bulk watch {begun.id}")
+
+
+@bulk.command("list", epilog=f"JSON: bulks (each: {BULK_KEYS}), cursor (null: the last page).")
+def list_bulks(
+    context: typer.Context,
+    *,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="At most so many.")] = 20,
+    cursor: opt.Cursor = None,
+    json: opt.Json = False,
+) -> None:
+    """The newest first."""
+
+    async def look(session: Session) -> tuple[BulkPage, float]:
+        return await session.app.bulk.find(limit=limit, cursor=cursor), session.now
+
+    page, now = run(context, look)
+    if json:
+        print_json({"bulks": [bulk_shape(one) for one in page.bulks], "cursor": page.cursor})
+        return
+    print_table([row(one, now) for one in page.bulks], keep=3)
+    if not page.bulks:
+        hint("no bulk actions")
+    if page.cursor:
+        hint(f"more with --cursor {page.cursor}")
+
+
+@bulk.command(epilog=f"JSON: {BULK_KEYS}.")
+def show(context: typer.Context, id: Id, json: opt.Json = False) -> None:
+    """How one stands."""
+
+    async def look(session: Session) -> tuple[BulkInfo, float, str]:
+        info = await (await session.app.bulk.get(id)).info()
+        missing = "" if info.over else await nobody(session)
+        return info, session.now, missing
+
+    info, now, missing = run(context, look)
+    if json:
+        print_json(bulk_shape(info))
+        return
+    print_bulk(info, now)
+    if missing:
+        hint(missing)
+
+
+def _asking(name: str, says: str) -> None:
+    @bulk.command(name, help=says, epilog=f"JSON: {BULK_KEYS}.")
+    def ask(
+        context: typer.Context, id: Id, *, reason: opt.Reason = "", json: opt.Json = False
+    ) -> None:
+        async def whole(session: Session) -> BulkInfo:
+            return await bulks_of(session).ask(id, name, reason)
+
+        _tell(run(context, whole), json=json)
+
+
+_asking("stop", "End it for good, within about a second; what is done stays done.")
+_asking("pause", "Let it rest.")
+_asking("resume", "Let it go on where it was, after a pause or when it is suspended.")
+
+bulk.command(epilog=WATCH_HELP)(watch)
+
+
+def bulks_of(session: Session) -> Bulks:
+    return session.app.bulk.acting_as(*person())
+
+
+def _preview(
+    context: typer.Context,
+    command: BulkCommand,
+    filters: dict[str, Any],
+    *,
+    everything: bool,
+    json: bool,
+    from_scratch: bool = False,
+) -> None:
+    async def look(session: Session) -> tuple[BulkPreview, float]:
+        where: Filter = opt.filtered(session.now, **filters)
+        found = await session.app.bulk.preview(
+            command, where, everything=everything, from_checkpoint=not from_scratch
+        )
+        return found, session.now
+
+    found, now = run(context, look)
+    if json:
+        print_json(preview_shape(found))
+        return
+    least = "at least " if found.more else ""
+    say(f"{command} would touch {least}{count(found.matching, 'task')}")
+    if found.refused_now:
+        say(f"{found.refused_now} of them could not take it now and would be refused")
+    _warn_of(found)
+    hint_of_code(found.code_unknown)
+    rows: list[Row] = [
+        {
+            "ID": one.id,
+            "STATUS": status_text(one.status),
+            "TYPE": one.type,
+            "TENANT": one.tenant or "-",
+            "CHANGED": f"{span(now - one.updated_at)} ago",
+        }
+        for one in found.sample
+    ]
+    print_table(rows, keep=3)
+    if found.matching > len(found.sample):
+        hint(f"the newest {len(found.sample)} are shown")
+    hint("a dry run: nothing was written")
+
+
+async def _say_beforehand(
+    session: Session,
+    command: BulkCommand,
+    filters: dict[str, Any],
+    everything: bool,
+    *,
+    from_scratch: bool,
+) -> tuple[str, ...]:
+    """Say which tasks would start over: a worker may do it as soon as the action has begun.
+    Return the types whose code is not known here."""
+    if command not in ONWARD:
+        return ()
+    found = await bulks_of(session).preview(
+        command,
+        opt.filtered(session.now, **filters),
+        everything=everything,
+        from_checkpoint=not from_scratch,
+    )
+    _warn_of(found)
+    return found.code_unknown
+
+
+def _warn_of(found: BulkPreview) -> None:
+    warn_of_starting_over(
+        Forecast(
+            ids=found.starting_over,
+            judged=found.checkpoints_judged,
+            total=found.checkpoints_to_judge,
+        ),
+        found.starts_over,
+    )
+
+
+def _tell(info: BulkInfo, *, json: bool) -> None:
+    if json:
+        print_json(bulk_shape(info))
+        return
+    counted = ", ".join(count_words(info)) if info.matching else str(info.command)
+    say(Text(f"{info.id}  ") + phase_text(info.phase) + Text(f"  {counted}"))
+
+
+def _canary(steps: str | None, stop_at: str, wait: str) -> Canary:
+    try:
+        numbers = tuple(int(step) for step in (steps or "1,10").split(","))
+    except ValueError:
+        raise InvalidInput(f"--steps {steps!r}: numbers with commas, as 1,10") from None
+    return Canary(steps=numbers, stop_at=_rule(stop_at), wait_seconds=seconds(wait))
+
+
+def _rule(text: str) -> HaltRule:
+    try:
+        if text.endswith("%"):
+            return FailureRate(float(text.removesuffix("%")) / 100)
+        return FailureCount(int(text))
+    except ValueError:
+        raise InvalidInput(f"--stop-at {text!r}: a share as 20%, or a number as 5") from None

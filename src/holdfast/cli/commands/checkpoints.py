@@ -1,0 +1,101 @@
+"""`holdfast checkpoints`: show the checkpoint of a task, put one, remove one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.cli import options as opt
+from holdfast.cli.exits import Exit
+from holdfast.cli.json_input import parsed_object
+from holdfast.cli.output import redaction
+from holdfast.cli.output.printer import hint, print_json, say
+from holdfast.cli.session import Session, person, run
+from holdfast.domain.errors import TaskNotFound
+
+checkpoints = typer.Typer(
+    help="Checkpoints of tasks: get; put and remove while a task is paused or suspended."
+)
+
+KEYS = (
+    "lastCompletedStageIndex, completedStageNames, customData, timestamp, version, "
+    "executorInstance, stageDurations, failureHistory"
+)
+EXAMPLE = '{"lastCompletedStageIndex": 0, "completedStageNames": ["a"], …}'
+STDIN = "-"
+
+Body = Annotated[
+    str, typer.Argument(metavar="JSON", help="The whole checkpoint; - reads it from the input.")
+]
+Version = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=0, help="Only this version. Else whichever is stored."),
+]
+
+
+@checkpoints.command(
+    epilog=f"JSON: null, or the checkpoint: {KEYS}. Exit code 3: the task has none."
+)
+def get(context: typer.Context, id: opt.Id, json: opt.Json = False) -> int:
+    """The checkpoint that a task goes on from. Secrets are hidden."""
+
+    async def look(session: Session) -> Any:
+        detail = await session.store.detail(id)
+        if detail is None:
+            raise TaskNotFound(id)
+        return redaction.body(detail.checkpoint)
+
+    found = run(context, look)
+    if found is None and not json:
+        hint(f"task {id} has no checkpoint")
+    else:
+        print_json(found)
+    return Exit.NOT_FOUND if found is None else Exit.OK
+
+
+@checkpoints.command(epilog="JSON: taskId, version (of the checkpoint that is stored now).")
+def put(
+    context: typer.Context,
+    id: opt.Id,
+    checkpoint: Body,
+    reason: opt.Reason = "",
+    json: opt.Json = False,
+) -> None:
+    """Write a checkpoint in place of the version that `get` gave; the task stays as it is.
+
+    It is refused when another version is stored. What `get` hides as *** stays as it is stored.
+    """
+    text = typer.get_binary_stream("stdin").read() if checkpoint == STDIN else checkpoint
+    given = parsed_object("the checkpoint", text, EXAMPLE)
+
+    async def ask(session: Session) -> int:
+        asker = session.app.checkpoints.acting_as(*person())
+        return (await asker.put(id, given, reason=reason, from_view=True)).version
+
+    version = run(context, ask)
+    if json:
+        print_json({"taskId": id, "version": version})
+        return
+    say(f"{id}  checkpoint version {version} is stored")
+
+
+@checkpoints.command(epilog="JSON: taskId, version (null: none is stored).")
+def remove(
+    context: typer.Context,
+    id: opt.Id,
+    version: Version = None,
+    reason: opt.Reason = "",
+    json: opt.Json = False,
+) -> None:
+    """Delete the checkpoint. The task can then be rolled back, or start over; it cannot go on."""
+
+    async def ask(session: Session) -> None:
+        asker = session.app.checkpoints.acting_as(*person())
+        await asker.remove(id, version=version, reason=reason)
+
+    run(context, ask)
+    if json:
+        print_json({"taskId": id, "version": None})
+        return
+    say(f"{id}  no checkpoint is stored")

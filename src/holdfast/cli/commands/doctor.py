@@ -1,0 +1,104 @@
+"""`holdfast doctor`: does everything agree, and is anything stuck?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from holdfast.cli import options as opt
+from holdfast.cli.exits import Exit
+from holdfast.cli.output.printer import item, print_fields, print_json, say
+from holdfast.cli.output.progress import is_watched, progress
+from holdfast.cli.session import Session, run
+from holdfast.domain.audit import Audit
+from holdfast.domain.phrases import count, some, span
+from holdfast.insight.health import Health, examine
+from holdfast.insight.why import seen
+
+NOT_DURABLE = "NO: a crash may lose tasks"
+
+
+def doctor(
+    context: typer.Context,
+    fix: Annotated[bool, typer.Option("--fix", help="Mend what can be derived.")] = False,
+    json: opt.Json = False,
+) -> int:
+    """Find what does not agree or is stuck. Exit code 1: something was found.
+
+    JSON: clean, store, durable, checks (the store's settings, each: name, good, says), workers,
+    oldestReady, findings (each: invariant, taskId, says, mended), stuck, waiting.
+    """
+
+    async def look(session: Session) -> tuple[Health, float]:
+        watched = is_watched(json=json)
+        total = sum((await session.store.stats()).by_status.values()) if watched else 0
+        with progress("tasks compared", total, shown=watched) as seen:
+            found = await examine(
+                session.store,
+                fix=fix,
+                lease_seconds=session.settings.lease,
+                hide=session.app.redactor,
+                seen=seen,
+            )
+        if fix:
+            await session.store.audit(_mending(session, found))
+        return found, session.now
+
+    health, now = run(context, look, shows_settings=True)
+    if json:
+        print_json(health.shape(now))
+    else:
+        _print(health, now)
+    return Exit.OK if health.clean else Exit.FAILED
+
+
+def _mending(session: Session, found: Health) -> Audit:
+    mended = sum(one.mended for one in found.findings)
+    return session.act_on_store("doctor --fix", f"{count(mended, 'finding')} mended")
+
+
+def _print(health: Health, now: float) -> None:
+    live = [worker for worker in health.workers if worker.live]
+    slots = sum(worker.beat.slots for worker in live)
+    running = sum(worker.beat.running for worker in live)
+    names = some([seen(worker) for worker in live or health.workers])
+    print_fields(
+        {
+            "store": health.store,
+            "durable": "yes" if health.durable else NOT_DURABLE,
+            "workers": f"{len(live)} live, {running} of {slots} slots busy: {names}"
+            if live
+            else f"none alive; {names}"
+            if health.workers
+            else "none alive",
+            "oldest": f"ready since {span(now - health.oldest.status_since)}: {health.oldest.id}"
+            if health.oldest
+            else "nothing is ready",
+        }
+    )
+    for check in health.checks:
+        marked = "" if check.good else "NOT GOOD: "
+        style = None if check.good else "yellow"
+        item("setting", f"{check.name}: {marked}{check.says}", style=style)
+    for finding in health.findings:
+        mended = " (mended)" if finding.mended else ""
+        where = f"task {finding.task_id}: " if finding.task_id else ""
+        item(finding.invariant, f"{where}{finding.says}{mended}")
+    for told in health.stuck:
+        item("stuck", told)
+    for told in health.waiting:
+        item("waits for a person", told, style="yellow")
+    if health.clean:
+        say("everything agrees, nothing is stuck", style="green")
+    else:
+        say(_verdict(health), style="bold red")
+
+
+def _verdict(health: Health) -> str:
+    """What the exit code is 1 for; a setting is that only where it may lose tasks."""
+    left = len(health.stuck) + sum(not one.mended for one in health.findings)
+    bad = sum(not check.good for check in health.checks)
+    settings = f"{count(bad, 'setting')} {'is' if bad == 1 else 'are'} not good"
+    told = [count(left, "finding")] if left else []
+    return ", ".join(told if health.durable else [*told, settings])

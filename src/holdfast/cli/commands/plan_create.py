@@ -1,0 +1,174 @@
+"""`holdfast plans create`: a plan over the tenants of a file, or a dry run of it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from holdfast.cli import options as opt
+from holdfast.cli.apps import loaded, payload_of, run_on, type_of
+from holdfast.cli.exits import Exit
+from holdfast.cli.output.plan_json import PLAN_KEYS, PREVIEW_KEYS, plan_shape, preview_shape
+from holdfast.cli.output.plan_view import status_text
+from holdfast.cli.output.printer import Row, hint, item, print_fields, print_json, print_table, say
+from holdfast.cli.session import person
+from holdfast.domain import names
+from holdfast.domain.errors import InvalidInput
+from holdfast.domain.phrases import count, some
+from holdfast.domain.plan.plan import Conflict, FailureCount, FailureRate, HaltRule, OnHalt
+from holdfast.engine import Holdfast
+from holdfast.engine.plans.create import PlanTerms, Preview
+from holdfast.engine.plans.handle import PlanInfo
+
+STDIN = "-"
+TENANTS_SHOWN = 4
+BUSY_SHOWN = 10
+CREATE_HELP = f"JSON: {PLAN_KEYS}. With --dry-run: {PREVIEW_KEYS}."
+
+_BUSY = {
+    Conflict.WAIT: "their tasks wait for them, without a slot",
+    Conflict.SKIP: "their tasks are skipped if they still are then",
+    Conflict.REJECT: "the plan would be refused",
+}
+
+
+def create(
+    context: typer.Context,
+    *,
+    app: opt.App,
+    id: Annotated[str, typer.Argument(metavar="ID", help="The plan's id.")],
+    type: Annotated[str, typer.Option(metavar="NAME", help="The task type, one for each tenant.")],
+    tenants: Annotated[
+        str, typer.Option(metavar="FILE", help="A tenant on each line; - is standard input.")
+    ],
+    payload: opt.Payload = "null",
+    max_concurrency: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Tasks at once, over all instances.")
+    ] = None,
+    waves: Annotated[
+        str | None, typer.Option(metavar="1,5%,100%", help="How far each wave goes.")
+    ] = None,
+    soak: Annotated[str, typer.Option(metavar="10m", help="Between two waves.")] = "0s",
+    halt_on: Annotated[
+        str | None,
+        typer.Option(metavar="5%|3", help="Halt when more of a wave fail; with waves: 0%."),
+    ] = None,
+    on_halt: Annotated[OnHalt, typer.Option(help="What then.")] = OnHalt.PAUSE,
+    conflict: Annotated[Conflict, typer.Option(help="For tenants that are busy.")] = Conflict.WAIT,
+    repeat_tenants: Annotated[
+        bool, typer.Option("--repeat-tenants", help="A tenant may stand there twice.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show waves and conflicts, write nothing.")
+    ] = False,
+    json: opt.Json = False,
+) -> int:
+    """Make a plan: the same task for each tenant, wave by wave. Workers then carry it out.
+
+    Asked for again with the same tasks and terms, it goes on with the plan that is there.
+    """
+    id = names.check("plan", id)
+    terms = PlanTerms(
+        max_concurrency=max_concurrency,
+        soak=soak,
+        on_halt=on_halt,
+        conflict=conflict,
+        repeat_tenants=repeat_tenants,
+    )
+    if waves is not None:
+        terms["waves"] = [wave.strip() for wave in waves.split(",")]
+    if halt_on is not None:
+        terms["halt_on"] = halt_rule(halt_on)
+    listed = _tenants(tenants)
+
+    named = loaded(context, app)
+    target = type_of(named, type)
+    given = payload_of(target, payload)
+    tasks = [target.on(given, tenant=tenant) for tenant in listed]
+
+    async def preview(app: Holdfast) -> Preview:
+        return await app.plan.preview(id, tasks, **terms)
+
+    async def make(app: Holdfast) -> PlanInfo:
+        made = await app.plan.acting_as(*person())(id, tasks, **terms)
+        return await made.info()
+
+    if dry_run:
+        return _tell_preview(run_on(named, preview, looks_only=True), conflict, json=json)
+    _tell_made(run_on(named, make), json=json)
+    return Exit.OK
+
+
+def halt_rule(written: str) -> HaltRule:
+    try:
+        if written.endswith("%"):
+            return FailureRate(float(written.removesuffix("%")) / 100)
+        return FailureCount(int(written))
+    except ValueError:
+        raise InvalidInput(f"--halt-on {written!r}: a share as 5%, or a number as 3") from None
+
+
+def _tenants(source: str) -> list[str]:
+    """Of a file: one on each line; empty lines and those that begin with # are no tenants."""
+    try:
+        text = sys.stdin.read() if source == STDIN else Path(source).read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"--tenants {source}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"--tenants {source}: not a text in UTF-8") from error
+    lines = enumerate((line.strip() for line in text.splitlines()), 1)
+    found = [_tenant(source, n, line) for n, line in lines if line and not line.startswith("#")]
+    if not found:
+        raise InvalidInput(f"--tenants {source}: no tenant is in there")
+    return found
+
+
+def _tenant(source: str, number: int, line: str) -> str:
+    try:
+        return names.check("tenant", line)
+    except InvalidInput as error:
+        raise InvalidInput(f"--tenants {source}, line {number}: {error}") from error
+
+
+def _tell_made(made: PlanInfo, *, json: bool) -> None:
+    if json:
+        print_json(plan_shape(made))
+        return
+    size = f"{count(made.total, 'task')} in {count(len(made.waves), 'wave')}"
+    say(Text(f"{made.id}  ") + status_text(made.status) + Text(f"  {size}"))
+    hint(f"follow it with: holdfast plans watch {made.id}")
+
+
+def _tell_preview(preview: Preview, conflict: Conflict, *, json: bool) -> int:
+    if json:
+        print_json(preview_shape(preview))
+    else:
+        _print_preview(preview, conflict)
+    return Exit.REFUSED if preview.busy and conflict is Conflict.REJECT else Exit.OK
+
+
+def _print_preview(preview: Preview, conflict: Conflict) -> None:
+    there = f"is there already: {preview.exists}" if preview.exists else None
+    total = f"{count(preview.total, 'task')} in {count(len(preview.waves), 'wave')}"
+    print_fields({"plan": preview.id, "exists": there, "total": total})
+    say()
+    rows: list[Row] = [
+        {
+            "WAVE": str(wave.number),
+            "SIZE": str(len(wave.tenants)),
+            "TENANTS": some([str(tenant) for tenant in wave.tenants], TENANTS_SHOWN),
+        }
+        for wave in preview.waves
+    ]
+    print_table(rows, keep=3)
+    say()
+    if preview.busy:
+        told = f"{count(len(preview.busy), 'tenant')} now, {_BUSY[conflict]}:"
+        item("busy", f"{told} {some(preview.busy, BUSY_SHOWN)}")
+    else:
+        item("busy", "no tenant has other work now")
+    hint("a dry run: nothing was written")

@@ -1,0 +1,265 @@
+"""`holdfast plans`: list them, look at one, ask something of it; `create` and `watch`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from holdfast.cli import options as opt
+from holdfast.cli.batch import hint_of_code, warn_of_starting_over
+from holdfast.cli.commands.plan_create import CREATE_HELP, create
+from holdfast.cli.output import redaction
+from holdfast.cli.output.plan_json import (
+    ASKED_KEYS,
+    PLAN_KEYS,
+    asked_shape,
+    plan_shape,
+    shown_shape,
+)
+from holdfast.cli.output.plan_view import FailedTask, Shown, percent, print_plan, status_text
+from holdfast.cli.output.plan_watch import WATCH_HELP, watch
+from holdfast.cli.output.printer import Row, hint, print_json, print_table, say
+from holdfast.cli.process.alive import undriven
+from holdfast.cli.session import Session, run
+from holdfast.domain import names
+from holdfast.domain.errors import PlanNotFound
+from holdfast.domain.phrases import span
+from holdfast.domain.plan.events import PlanEvent
+from holdfast.domain.plan.plan import MemberState, Plan, PlanStatus
+from holdfast.engine.operations.expired_checkpoints import forecast_of_plan
+from holdfast.engine.plans.control import PlanControl
+from holdfast.engine.plans.handle import info
+from holdfast.ports import PlanPage
+
+LOOKS = 50  # a page may come back short; after so many the cursor says where to go on
+FAILED = (MemberState.FAILED, MemberState.ROLLBACK_FAILED)
+FAILED_READ = 1000
+PAGE = 200  # tasks in one look
+EVENTS_PAGE = 1000
+EVENTS_READ = 100_000
+
+plans = typer.Typer(help="Work over many tenants: list, look, watch, ask, create.")
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="A plan's id.")]
+Statuses = Annotated[
+    list[PlanStatus],
+    typer.Option(
+        "--status", metavar="STATUS", case_sensitive=False, help="In this status; repeatable."
+    ),
+]
+
+
+@plans.command("list", epilog=f"JSON: plans (each: {PLAN_KEYS}), cursor (null: the last page).")
+def list_plans(
+    context: typer.Context,
+    *,
+    status: Statuses = [],  # noqa: B006  (Typer copies it)
+    limit: opt.Limit = 50,
+    cursor: opt.Cursor = None,
+    json: opt.Json = False,
+) -> None:
+    """The newest first."""
+
+    async def look(session: Session) -> tuple[PlanPage, float]:
+        return await _full_page(session, status, limit, cursor), session.now
+
+    page, now = run(context, look)
+    if json:
+        told = [plan_shape(info(plan, now=now)) for plan in page.plans]
+        print_json({"plans": told, "cursor": page.cursor})
+        return
+    print_table([_row(plan, now) for plan in page.plans], keep=2)
+    if not page.plans:
+        hint("no such plans")
+    if page.cursor:
+        hint(f"more with --cursor {page.cursor}")
+
+
+async def _full_page(
+    session: Session, statuses: list[PlanStatus], limit: int, cursor: str | None
+) -> PlanPage:
+    found: list[Plan] = []
+    for _ in range(LOOKS):
+        page = await session.store.plans.find_all(
+            statuses=statuses, limit=limit - len(found), cursor=cursor
+        )
+        found += page.plans
+        cursor = page.cursor
+        if cursor is None or len(found) >= limit:
+            break
+    return PlanPage(plans=tuple(found), cursor=cursor)
+
+
+def _row(plan: Plan, now: float) -> Row:
+    return {
+        "ID": plan.id,
+        "STATUS": status_text(plan.status),
+        "SINCE": span(now - plan.status_since),
+        "DONE": percent(plan.progress),
+        "TASKS": str(plan.total),
+        "WAVE": f"{plan.wave + 1}/{len(plan.waves)}",
+        MemberState.FAILED.upper(): str(plan.count(*FAILED)),
+        "SAYS": redaction.text(plan.reason or "-"),
+        "DRIVER": plan.lease.owner if plan.lease else "-",
+    }
+
+
+@plans.command(
+    epilog=f"JSON: {PLAN_KEYS}; soakSeconds, haltOn, onHalt, conflict, failed (each: taskId, "
+    "tenantId, state, error), failedTotal; with --events: events."
+)
+def show(
+    context: typer.Context,
+    id: Id,
+    events: Annotated[bool, typer.Option("--events", help="What has happened, too.")] = False,
+    json: opt.Json = False,
+) -> None:
+    """How a plan stands: its waves, its failures, what may be asked."""
+
+    async def look(session: Session) -> tuple[Shown, float, str]:
+        shown = await _shown(session, id, events=events)
+        return shown, session.now, await undriven(session, shown.plan)
+
+    shown, now, missing = run(context, look)
+    if json:
+        print_json(shown_shape(shown))
+        return
+    print_plan(shown, now)
+    if missing:
+        hint(missing)
+
+
+async def _shown(session: Session, plan_id: str, *, events: bool) -> Shown:
+    [plan] = await session.store.plans.find([names.check("plan", plan_id)])
+    if plan is None:
+        raise PlanNotFound(plan_id)
+    found, total = await _failed(session, plan) if plan.count(*FAILED) else ([], 0)
+    return Shown(
+        plan=plan,
+        info=info(plan, now=session.now),
+        failed=tuple(found),
+        failed_total=total,
+        events=await _events(session, plan_id) if events else None,
+    )
+
+
+async def _failed(session: Session, plan: Plan) -> tuple[list[FailedTask], int]:
+    """The first of them, and how many there are."""
+    members = await session.store.plans.members(plan.id)
+    tasks = await session.store.plans.tasks(plan.id)
+    failed = sorted(index for index, member in members.items() if member.state in FAILED)
+    if tasks is None:  # pruned under our hands
+        raise PlanNotFound(plan.id)
+    found: list[FailedTask] = []
+    for start in range(0, min(len(failed), FAILED_READ), PAGE):
+        page = failed[start : min(start + PAGE, FAILED_READ)]
+        records = await session.store.load([tasks.ids[index] for index in page])
+        for index, record in zip(page, records, strict=True):
+            one = FailedTask(
+                task_id=tasks.ids[index],
+                tenant=tasks.tenants[index],
+                state=members[index].state,
+                task=record,
+            )
+            found.append(one)
+    return found, len(failed)
+
+
+async def _events(session: Session, plan_id: str) -> list[PlanEvent]:
+    found: list[PlanEvent] = []
+    while len(found) < EVENTS_READ:
+        after = found[-1].version if found else 0
+        page = await session.store.plans.events(plan_id, limit=EVENTS_PAGE, after_version=after)
+        found += page
+        if not page:
+            break
+    return found
+
+
+ASKED = f"JSON: {ASKED_KEYS}."
+
+
+@plans.command(epilog=ASKED)
+def pause(context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Json = False) -> None:
+    """Let no more tasks go; those that run pause after their stage."""
+    _ask(context, id, lambda control: control.pause(id, reason=reason), json=json)
+
+
+@plans.command(epilog=ASKED)
+def resume(context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Json = False) -> None:
+    """Go on; after a halt, the failures of the wave are forgiven."""
+    _ask(context, id, lambda control: control.resume(id, reason=reason), json=json)
+
+
+@plans.command(epilog=ASKED)
+def cancel(context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Json = False) -> None:
+    """Cancel those of its tasks that have not ended, then the plan."""
+    _ask(context, id, lambda control: control.cancel(id, reason=reason), json=json)
+
+
+@plans.command(epilog=f"JSON: {ASKED_KEYS}, codeUnknown.")
+def retry(context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Json = False) -> None:
+    """Set what failed or was rolled back going again; then go on."""
+    _ask(context, id, lambda control: control.retry(id, reason=reason), json=json, onward=True)
+
+
+@plans.command(epilog=ASKED)
+def rollback(
+    context: typer.Context,
+    *,
+    id: Id,
+    wave: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Only the tasks of this wave, from 1.")
+    ] = None,
+    reason: opt.Reason = "",
+    force: Annotated[bool, typer.Option("--force", help="Over newer work of its tenants.")] = False,
+    json: opt.Json = False,
+) -> None:
+    """Undo its tasks, the newest first; completed ones, too."""
+
+    def ask(control: PlanControl) -> Awaitable[Plan]:
+        return control.rollback(id, wave=wave, force=force, reason=reason)
+
+    _ask(context, id, ask, json=json)
+
+
+def _ask(
+    context: typer.Context,
+    plan_id: str,
+    ask: Callable[[PlanControl], Awaitable[Plan]],
+    *,
+    json: bool,
+    onward: bool = False,
+) -> None:
+    plan_id = names.check("plan", plan_id)
+
+    async def whole(session: Session) -> tuple[Plan, str, tuple[str, ...]]:
+        unknown = await _say_beforehand(session, plan_id) if onward else ()
+        plan = await ask(session.plans.control)
+        return plan, await undriven(session, plan), unknown
+
+    plan, missing, unknown = run(context, whole)
+    if json:
+        print_json(asked_shape(plan) | ({"codeUnknown": list(unknown)} if onward else {}))
+        return
+    asked = "  cancel asked for: its tasks are cancelled first" if plan.cancel_requested else ""
+    say(Text(f"{plan.id}  ") + status_text(plan.status) + Text(asked))
+    hint_of_code(unknown)
+    if missing:
+        hint(missing)
+
+
+plans.command(epilog=WATCH_HELP)(watch)
+plans.command(epilog=CREATE_HELP)(create)
+
+
+async def _say_beforehand(session: Session, plan_id: str) -> tuple[str, ...]:
+    """Say which of its failed tasks start over when they are tried again, and return the types
+    whose code is not known here."""
+    find = session.app.registry.find
+    ahead = await forecast_of_plan(session.store, plan_id, now=session.now, find=find)
+    warn_of_starting_over(ahead, len(ahead.ids))
+    return ahead.code_unknown

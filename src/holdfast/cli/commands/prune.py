@@ -1,0 +1,96 @@
+"""`holdfast prune`: clean up by kind and age, in bounded batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Annotated
+
+import typer
+
+from holdfast.cli import options as opt
+from holdfast.cli.output.printer import hint, print_json, print_table
+from holdfast.cli.output.progress import is_watched, progress
+from holdfast.cli.session import Session, run
+from holdfast.domain.durations import seconds, written
+from holdfast.engine.operations import retention
+from holdfast.engine.operations.retention import Pruned, Pruning
+from holdfast.ports import Kept
+
+Kinds = Annotated[
+    list[Kept],
+    typer.Option(
+        "--kind",
+        metavar="KIND",
+        help=f"Only this; repeatable: {', '.join(Kept)}. Without it: all but the audit.",
+    ),
+]
+Age = Annotated[str, typer.Option(metavar="AGE", help="Ended longer ago than that: 2h, 30d.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Count, delete nothing.")]
+
+IgnoreKeep = Annotated[
+    bool,
+    typer.Option(
+        "--ignore-keep",
+        help="Tasks, triggers and plans before their own keep is over, too: for a full store.",
+    ),
+]
+
+
+def prune(
+    context: typer.Context,
+    *,
+    kind: Kinds = [],  # noqa: B006  (Typer copies it)
+    older_than: Age = "30d",
+    dry_run: DryRun = False,
+    ignore_keep: IgnoreKeep = False,
+    json: opt.Json = False,
+) -> None:
+    """Delete what has ended. Nothing unsettled is ever touched, and no task before its own keep
+    unless --ignore-keep says so. Count with --dry-run first: a task that is gone cannot be rolled
+    back or looked at. Its key is still known for 24 hours after its end.
+
+    The audit says who has deleted how much; it is itself deleted only with --kind audit.
+
+    JSON: dryRun, olderThanSeconds, ignoreKeep, pruned (kind → count), complete (false: more are
+    left).
+    """
+    age, kinds = seconds(older_than), tuple(dict.fromkeys(kind)) or retention.USUAL
+
+    async def clean(session: Session) -> Pruned:
+        asked = Pruning(
+            kinds=kinds,
+            older_than_seconds=age,
+            lease_seconds=session.settings.lease,
+            by=session.by(""),
+            ignore_keep=ignore_keep,
+            dry_run=dry_run,
+        )
+        watched = is_watched(json=json)
+        return await asked.carry_out(session.store, session.clock, _shown if watched else None)
+
+    pruned = run(context, clean)
+    if json:
+        print_json(
+            {
+                "dryRun": dry_run,
+                "olderThanSeconds": age,
+                "ignoreKeep": ignore_keep,
+                "pruned": pruned.counts,
+                "complete": pruned.complete,
+            }
+        )
+        return
+    limit = retention.COUNTED if dry_run else retention.BATCH * retention.BATCHES
+    head = "WOULD DELETE" if dry_run else "DELETED"
+    rows = [
+        {"KIND": one.value, head: f"{count}{'+' if count >= limit else ''}"}
+        for one, count in pruned.counts.items()
+    ]
+    print_table(rows, keep=2)
+    kept = ", whatever their own keep" if ignore_keep else ""
+    hint(f"what ended more than {written(age)} ago{kept}")
+
+
+def _shown(kind: Kept, total: int) -> AbstractContextManager[Callable[[int], None]]:
+    return progress(f"{kind} deleted", total, shown=total > retention.BATCH)

@@ -1,0 +1,150 @@
+"""`holdfast queues`: how full they are, and whether they take work in and give it out."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.cli import options as opt
+from holdfast.cli.output.printer import Row, hint, print_json, print_table, say
+from holdfast.cli.session import Session, person, run
+from holdfast.domain.phrases import span
+from holdfast.domain.task.task import Place
+from holdfast.engine.operations.queues import meant
+from holdfast.insight.views.queues import queue_shapes
+from holdfast.observe.snapshot import Snapshot
+from holdfast.ports import LIVE_LEASES, Switch
+
+SHRINKS = {"BY": 10, "REASON": 10}
+
+queues = typer.Typer(help="How full queues are; pause and resume them, over all machines.")
+
+TURNED = (
+    "JSON: queue, known (false: no task and no live worker has it), switches (each: what, paused, "
+    "changed)."
+)
+
+Name = Annotated[str, typer.Argument(metavar="QUEUE", help="A queue's name.")]
+Intake = Annotated[bool, typer.Option("--intake", help="What it takes in: submits are refused.")]
+Claiming = Annotated[
+    bool, typer.Option("--claiming", help="What it gives out: what waits stays, what runs goes on.")
+]
+
+Force = Annotated[
+    bool, typer.Option("--force", help="Also a queue that no task and no live worker has.")
+]
+
+
+@queues.callback()
+def of_queues() -> None:
+    """How full queues are; pause and resume them, over all machines."""
+
+
+@queues.command(
+    "list",
+    epilog="JSON: queues (each: queue, places, oldestAgeSeconds, backlog, threshold, intakePaused, "
+    "claimingPaused; the last two: null, or actor, origin, reason, at).",
+)
+def listed(context: typer.Context, json: opt.Json = False) -> None:
+    """How full each is, and who has paused it."""
+
+    async def look(session: Session) -> list[dict[str, Any]]:
+        found = await _look(session)
+        return queue_shapes(found, found.thrown, session.settings.backlog, session.app.redactor)
+
+    found = run(context, look)
+    if json:
+        print_json({"queues": found})
+        return
+    print_table([_row(one) for one in found], keep=3, shrinks=SHRINKS)
+    if not found:
+        hint("no queue has tasks or a live worker")
+
+
+async def _look(session: Session) -> Snapshot:
+    store = session.store
+    workers = await store.workers(live_within_seconds=LIVE_LEASES * session.settings.lease)
+    off = await store.switches()
+    return Snapshot(stats=await store.stats(), workers=tuple(workers), thrown=tuple(off))
+
+
+def _row(one: dict[str, Any]) -> Row:
+    return {
+        "QUEUE": one["queue"],
+        "WAITING": str(one["backlog"]),
+        "OLDEST": span(one["oldestAgeSeconds"]) if one["backlog"] else "-",
+        "INTAKE": _state(one["intakePaused"]),
+        "CLAIMING": _state(one["claimingPaused"]),
+        "BY": _said(one, "actor"),
+        "REASON": _said(one, "reason"),
+        "LEASED": str(one["places"][Place.LEASED]),
+    }
+
+
+def _state(off: dict[str, Any] | None) -> str:
+    return "paused" if off else "on"
+
+
+def _said(one: dict[str, Any], key: str) -> str:
+    found = [off[key] for off in (one["intakePaused"], one["claimingPaused"]) if off]
+    return ", ".join(dict.fromkeys(found)) or "-"
+
+
+@queues.command(epilog=TURNED)
+def pause(
+    context: typer.Context,
+    queue: Name,
+    *,
+    intake: Intake = False,
+    claiming: Claiming = False,
+    reason: opt.Reason = "",
+    force: Force = False,
+    json: opt.Json = False,
+) -> None:
+    """Pause its intake, its claiming, or, when neither is named, both."""
+    switches = meant(queue, intake=intake, claiming=claiming)
+    _turn(context, queue, switches, reason, on=False, force=force, json=json)
+
+
+@queues.command(epilog=TURNED)
+def resume(
+    context: typer.Context,
+    queue: Name,
+    *,
+    intake: Intake = False,
+    claiming: Claiming = False,
+    reason: opt.Reason = "",
+    json: opt.Json = False,
+) -> None:
+    """Resume its intake, its claiming, or, when neither is named, both."""
+    switches = meant(queue, intake=intake, claiming=claiming)
+    _turn(context, queue, switches, reason, on=True, json=json)
+
+
+def _turn(
+    context: typer.Context,
+    queue: str,
+    switches: tuple[Switch, ...],
+    reason: str,
+    *,
+    on: bool,
+    force: bool = False,
+    json: bool,
+) -> None:
+    async def act(session: Session) -> tuple[dict[Switch, bool], bool]:
+        queues = session.app.queues.acting_as(*person())
+        known = await queues.known()
+        changed = await queues.turn(queue, switches, on=on, reason=reason, force=force, known=known)
+        return changed, queue in known
+
+    done, known = run(context, act)
+    if json:
+        told = [{"what": what, "paused": not on, "changed": one} for what, one in done.items()]
+        print_json({"queue": queue, "known": known, "switches": told})
+        return
+    for what, changed in done.items():
+        state = "on" if on else "paused"
+        say(f"{queue}  {what} {state}" + ("" if changed else ", as it was"))
+    if not known:
+        hint(f"no task and no live worker has a queue {queue}: is it spelt right?")

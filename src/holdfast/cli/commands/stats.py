@@ -1,0 +1,116 @@
+"""`holdfast stats`: counts, transitions, refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from holdfast.cli import options as opt
+from holdfast.cli.commands.doctor import NOT_DURABLE
+from holdfast.cli.output import redaction
+from holdfast.cli.output.printer import Row, hint, item, print_json, print_table, say, status_text
+from holdfast.cli.session import Session, run
+from holdfast.domain.phrases import span
+from holdfast.domain.task.envelope import iso
+from holdfast.domain.task.state import Status
+from holdfast.domain.task.task import Place
+from holdfast.insight.tenant_overview import HOLDS_SHOWN, holds_shape
+from holdfast.ports import Moves, Stats, Thrown
+
+WAITING = (Place.READY, Place.LINE, Place.LATER, Place.LEASED, Place.PARKED, Place.HELD)
+
+
+def stats(context: typer.Context, json: opt.Json = False) -> None:
+    """How many tasks are where, how they moved, what was refused, which tenants are held.
+
+    JSON: durable, byStatus, byQueue (queue → place → count), transitions (each: from, to, count,
+    meanDwellSeconds), refused ("STATUS command" → count), tenantsHeld, holds (the first 100; each:
+    tenantId, actor, origin, reason, at, until).
+    """
+
+    async def look(session: Session) -> tuple[Stats, list[Thrown], bool]:
+        holds = await session.app.tenants.holds()
+        return await session.store.stats(), holds, session.store.durable
+
+    found, holds, durable = run(context, look)
+    if json:
+        shape = {"durable": durable} | _shape(found) | holds_shape(holds, redaction.current())
+        print_json(shape)
+        return
+    counted: list[Row] = [
+        {"STATUS": status_text(status), "TASKS": str(found.by_status.get(status, 0))}
+        for status in Status
+        if found.by_status.get(status)
+    ]
+    if not counted:
+        hint("no tasks")
+    print_table(counted, keep=2)
+    _print_part("queues", [_queue_row(name, found) for name in sorted(found.by_queue)])
+    _print_part("held tenants", [_hold_row(one) for one in holds[:HOLDS_SHOWN]])
+    if len(holds) > HOLDS_SHOWN:
+        hint(f"{len(holds)} tenants are held; all: `holdfast tenants holds`")
+    _print_part("transitions", [_move_row(move) for move in found.transitions])
+    _print_part("refused", [_refusal_row(*one) for one in sorted(found.refused.items())])
+    if not durable:
+        say()
+        item("durable", f"{NOT_DURABLE}; `holdfast doctor` says why", style="yellow")
+
+
+def _print_part(name: str, rows: list[Row]) -> None:
+    if rows:
+        say()
+        say(name, style="bold")
+        print_table(rows, keep=2)
+
+
+def _queue_row(name: str, found: Stats) -> Row:
+    places = found.by_queue[name]
+    return {"QUEUE": name} | {p.value.upper(): str(places.get(p, 0)) for p in WAITING}
+
+
+def _hold_row(hold: Thrown) -> Row:
+    return {
+        "TENANT": hold.name,
+        "UNTIL": "released" if hold.until is None else iso(hold.until),
+        "SINCE": iso(hold.at),
+        "BY": hold.by.actor,
+        "REASON": redaction.text(hold.by.reason) or "-",
+    }
+
+
+def _move_row(move: Moves) -> Row:
+    return {
+        "FROM": status_text(move.before),
+        "TO": status_text(move.after),
+        "COUNT": str(move.count),
+        "AFTER (MEAN)": span(mean_dwell(move)),
+    }
+
+
+def _refusal_row(what: str, count: int) -> Row:
+    return {"REFUSED": what, "COUNT": str(count)}
+
+
+def mean_dwell(move: Moves) -> float:
+    return move.dwell_seconds / move.count if move.count else 0.0
+
+
+def _shape(found: Stats) -> dict[str, Any]:
+    return {
+        "byStatus": {status: found.by_status.get(status, 0) for status in Status},
+        "byQueue": {
+            queue: {place: places.get(place, 0) for place in Place}
+            for queue, places in found.by_queue.items()
+        },
+        "transitions": [
+            {
+                "from": move.before,
+                "to": move.after,
+                "count": move.count,
+                "meanDwellSeconds": mean_dwell(move),
+            }
+            for move in found.transitions
+        ],
+        "refused": found.refused,
+    }

@@ -1,0 +1,153 @@
+"""`holdfast tenants`: how tenants stand, for a person after a restart or in the night."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from holdfast.cli import options as opt
+from holdfast.cli.exits import Exit
+from holdfast.cli.output import redaction
+from holdfast.cli.output.printer import print_fields, print_json, prose, say, status_text
+from holdfast.cli.session import Session, person, run
+from holdfast.domain.phrases import count
+from holdfast.domain.redaction import Redactor
+from holdfast.domain.task.envelope import iso
+from holdfast.engine.operations.tenants import HoldAnswer
+from holdfast.insight.tenant_overview import Standing, hold_shape, standings
+from holdfast.ports import Thrown
+
+tenants = typer.Typer(help="How tenants stand: what runs, what waits, what to do next; holds.")
+
+Tenant = Annotated[str, typer.Argument(metavar="TENANT", help="A tenant's name.")]
+Until = Annotated[
+    str | None,
+    typer.Option(metavar="AGE", help="Release it by itself after so long: 30m, 2h. Else never."),
+]
+
+
+@tenants.callback()
+def of_tenants() -> None:
+    """How tenants stand: what runs, what waits, what to do next."""
+
+
+@tenants.command(
+    epilog="JSON: tenants (each: tenantId, active, progress, hasCheckpoint, waiting, line, "
+    "lockedBy, fence, latest, next, held). Exit code 3: a tenant of whom nothing is known."
+)
+def show(
+    context: typer.Context,
+    tenants: Annotated[list[str], typer.Argument(metavar="TENANT")],
+    json: opt.Json = False,
+) -> int:
+    """Active task, checkpoint, line, lock, and what to do next."""
+
+    async def look(session: Session) -> tuple[list[Standing], Redactor]:
+        return await standings(session.app, tenants), session.app.redactor
+
+    found, hide = run(context, look)
+    if json:
+        print_json({"tenants": [one.shape(hide) for one in found]})
+    else:
+        for number, one in enumerate(found):
+            _print(one, first=number == 0)
+    known = all(one.active or one.latest for one in found)
+    return Exit.OK if known else Exit.NOT_FOUND
+
+
+def _print(one: Standing, *, first: bool) -> None:
+    if not first:
+        say()
+    status, view, active = one.status, one.view, one.active
+    checkpoint = "yes" if status.has_checkpoint else "none"
+    print_fields(
+        {
+            "tenant": view.tenant,
+            "active": active.id if active else "none",
+            "status": status_text(active.status) if active else None,
+            "type": active.type if active else None,
+            "stage": active.at_stage if active else None,
+            "progress": f"{status.task.progress:.0%}" if status.task else None,
+            "checkpoint": checkpoint if active else None,
+            "lock": f"{view.locked_by or 'free'}, last fence {view.fence}",
+            "waiting": count(view.waiting, "task"),
+            "held": _who(one.hold) if one.hold else None,
+        }
+    )
+    for task_id in one.line:
+        say(f"            {task_id}")
+    if view.waiting > len(one.line):
+        say(f"            … and {view.waiting - len(one.line)} more")
+    prose(redaction.text(one.next))
+
+
+@tenants.command(epilog="JSON: tenantId, held, changed (false: it was held already), waitingFor.")
+def hold(
+    context: typer.Context,
+    tenant: Tenant,
+    reason: opt.Reason = "",
+    until: Until = None,
+    json: opt.Json = False,
+) -> None:
+    """Hand out nothing of a tenant until it is released; what runs is given back at its next stage.
+
+    Submits are accepted meanwhile. Retries and rollbacks of the tenant wait as well.
+    """
+
+    async def ask(session: Session) -> HoldAnswer:
+        asker = session.app.tenants.acting_as(*person())
+        return await asker.hold(tenant, reason=reason, until=until)
+
+    answer = run(context, ask)
+    if json:
+        print_json(
+            {
+                "tenantId": tenant,
+                "held": True,
+                "changed": answer.changed,
+                "waitingFor": answer.waiting_for,
+            }
+        )
+        return
+    say(f"{tenant}  {answer}{'' if answer.changed else ' (it was held already)'}")
+
+
+@tenants.command(epilog="JSON: tenantId, held, changed (false: it was not held).")
+def release(
+    context: typer.Context, tenant: Tenant, reason: opt.Reason = "", json: opt.Json = False
+) -> None:
+    """Let a tenant's work go on, whoever held it."""
+
+    async def ask(session: Session) -> bool:
+        return await session.app.tenants.acting_as(*person()).release(tenant, reason=reason)
+
+    changed = run(context, ask)
+    if json:
+        print_json({"tenantId": tenant, "held": False, "changed": changed})
+        return
+    say(f"{tenant}  {'released' if changed else 'was not held'}")
+
+
+@tenants.command(epilog="JSON: holds (each: tenantId, actor, origin, reason, at, until).")
+def holds(context: typer.Context, json: opt.Json = False) -> None:
+    """Which tenants are held, by whom, since when and why."""
+
+    async def look(session: Session) -> tuple[list[Thrown], Redactor]:
+        return await session.app.tenants.holds(), session.app.redactor
+
+    found, hide = run(context, look)
+    if json:
+        print_json({"holds": [hold_shape(one, hide) for one in found]})
+        return
+    for one in found:
+        say(f"{one.name}  {_who(one)}")
+    if not found:
+        say("no tenant is held")
+
+
+def _who(hold: Thrown) -> str:
+    reason = redaction.text(hold.by.reason)
+    why = f" ({reason})" if reason else ""
+    end = f", until {iso(hold.until)}" if hold.until is not None else ""
+    return f"since {iso(hold.at)} by {hold.by.actor}{why}{end}"

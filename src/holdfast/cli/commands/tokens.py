@@ -1,0 +1,185 @@
+"""`holdfast tokens`: who may use the HTTP API, and for what."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli import options as opt
+from holdfast.cli.extras import check_server
+from holdfast.cli.output.printer import Row, hint, print_json, print_table, say
+from holdfast.cli.process.alone import alone_in
+from holdfast.domain.durations import seconds
+from holdfast.domain.errors import InvalidSetting, Refused
+from holdfast.domain.phrases import span
+from holdfast.domain.task.envelope import iso
+from holdfast.settings import load
+
+if TYPE_CHECKING:
+    from holdfast.server.auth.tokens import Token
+
+tokens = typer.Typer(help="Who may use the HTTP API: make, list and revoke tokens.")
+
+SETTING = "HOLDFAST_TOKENS"
+ROLES = ("viewer", "operator", "admin")
+
+File = Annotated[Path | None, typer.Option(metavar="PATH", help=f"Else {SETTING}.")]
+
+
+class NameTaken(Refused, stored_name="NameTaken"):
+    code = "name-taken"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is a token {name} already; revoke it first, or take another name")
+
+
+@tokens.callback()
+def of_tokens() -> None:
+    """Who may use the HTTP API: make, list and revoke tokens. A change counts within a second."""
+
+
+@tokens.command(epilog="JSON: token, and the keys of `list`.")
+def create(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose; shown in the audit.")],
+    *,
+    role: Annotated[str, typer.Option(metavar="ROLE", help=f"One of {', '.join(ROLES)}.")],
+    tenant: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only for this tenant; repeatable.")
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option(metavar="AFTER", help="30d, 12h; without it never.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(metavar="N", min=0.01, help="Requests a second.")
+    ] = None,
+    file: File = None,
+    json: opt.Json = False,
+) -> None:
+    """Make a token and print it: this once, only its hash is kept."""
+    check_server()
+    from holdfast.server.auth.tokens import Role, make
+
+    if role not in ROLES:
+        raise opt.WrongUsage(f"--role {role}: one of {', '.join(ROLES)}")
+    now, path = time.time(), _path(file)
+    token, text = make(
+        name,
+        Role(role),
+        tenants=tenant or (),
+        now=now,
+        expires_at=None if expires is None else now + seconds(expires),
+        rate=rate,
+    )
+    with _changing(path) as found:
+        if any(name in (one.name, one.id) for one in found):
+            raise NameTaken(name)
+        found.append(token)
+    if json:
+        print_json({"token": text, **_shape(token, now)})
+        return
+    print(text)
+    hint(f"kept in {path} as a hash only: this is the one time you see the token")
+    if file is not None:
+        hint(f"for the service: export {SETTING}={path}")
+
+
+@tokens.command(
+    "list",
+    epilog="JSON: tokens (each: id, name, role, tenants (empty: all), createdAt, expiresAt, "
+    "expired, rate).",
+)
+def list_(*, file: File = None, json: opt.Json = False) -> None:
+    """The tokens there are; never a secret."""
+    check_server()
+    from holdfast.server.auth.tokens import read
+
+    now, found = time.time(), read(_path(file))
+    if json:
+        print_json({"tokens": [_shape(token, now) for token in found]})
+        return
+    print_table([_row(token, now) for token in found], keep=3)
+    if not found:
+        hint("there are no tokens: holdfast tokens create NAME --role viewer")
+
+
+@tokens.command(epilog="JSON: revoked (the keys of `list`, for each).")
+def revoke(
+    name: Annotated[str, typer.Argument(metavar="NAME|ID")],
+    *,
+    file: File = None,
+    json: opt.Json = False,
+) -> None:
+    """Make a token worthless."""
+    check_server()
+    from holdfast.server.auth.tokens import without
+
+    now = time.time()
+    with _changing(_path(file)) as found:
+        kept = without(found, name)
+        gone = [token for token in found if token not in kept]
+        found[:] = kept
+    if json:
+        print_json({"revoked": [_shape(token, now) for token in gone]})
+        return
+    for token in gone:
+        say(f"revoked {token.name} ({token.id})")
+
+
+@contextmanager
+def _changing(path: Path) -> Iterator[list[Token]]:
+    """What the list is at the end is written; two who do so at once wait for each other."""
+    from holdfast.server.auth.tokens import read, write
+
+    if not path.parent.is_dir():
+        raise InvalidSetting(SETTING, str(path), "there is no such directory")
+    with alone_in(path.parent):
+        found = list(read(path)) if path.exists() else []
+        yield found
+        try:
+            write(path, found)
+        except OSError as error:
+            raise InvalidSetting(SETTING, str(path), error.strerror or str(error)) from error
+
+
+def _path(given: Path | None) -> Path:
+    path = given or load().tokens
+    if path is None:
+        raise opt.WrongUsage(f"name the file of the tokens with --file or {SETTING}")
+    return path.absolute()
+
+
+def _shape(token: Token, now: float) -> dict[str, Any]:
+    ends = token.expires_at
+    return {
+        "id": token.id,
+        "name": token.name,
+        "role": token.role,
+        "tenants": list(token.tenants),
+        "createdAt": iso(token.created_at),
+        "expiresAt": None if ends is None else iso(ends),
+        "expired": ends is not None and ends <= now,
+        "rate": token.rate,
+    }
+
+
+def _row(token: Token, now: float) -> Row:
+    return {
+        "NAME": token.name,
+        "ROLE": token.role,
+        "EXPIRES": _ends(token.expires_at, now),
+        "ID": token.id,
+        "TENANTS": ",".join(token.tenants) or "all",
+        "RATE": "-" if token.rate is None else f"{token.rate:g}/s",
+        "MADE": f"{span(now - token.created_at)} ago" if token.created_at else "-",
+    }
+
+
+def _ends(at: float | None, now: float) -> str:
+    if at is None:
+        return "never"
+    return f"in {span(at - now)}" if at > now else "expired"

@@ -1,0 +1,205 @@
+"""`holdfast triggers`: what fires when, and asking something of one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from holdfast.cli import options as opt
+from holdfast.cli.apps import loaded, run_on
+from holdfast.cli.commands.trigger_add import ADD_HELP, add
+from holdfast.cli.output.printer import hint, print_json, print_table, say
+from holdfast.cli.output.trigger_view import (
+    DETAIL_KEYS,
+    TRIGGER_KEYS,
+    detail_shape,
+    print_trigger,
+    status_text,
+    trigger_row,
+    trigger_shape,
+    written,
+)
+from holdfast.cli.session import Session, person, run
+from holdfast.domain.trigger.trigger import UNFINISHED, Trigger, TriggerStatus
+from holdfast.engine import Holdfast
+from holdfast.engine.triggers.control import TriggerHandle
+from holdfast.ports import TriggerPage
+
+LOOKS = 50  # a page may come back short; after so many the cursor says where to go on
+NEXT_SHOWN = 3
+
+triggers = typer.Typer(help="What fires when: list, look, add, fire, pause, resume, cancel.")
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="A trigger's id.")]
+Statuses = Annotated[
+    list[TriggerStatus],
+    typer.Option(
+        "--status", metavar="STATUS", case_sensitive=False, help="In this status; repeatable."
+    ),
+]
+
+
+@triggers.command(
+    "list", epilog=f"JSON: triggers (each: {TRIGGER_KEYS}), cursor (null: the last page)."
+)
+def list_triggers(
+    context: typer.Context,
+    *,
+    status: Statuses = [],  # noqa: B006  (Typer copies it)
+    tenant: opt.Tenant = None,
+    limit: opt.Limit = 50,
+    cursor: opt.Cursor = None,
+    json: opt.Json = False,
+) -> None:
+    """In the order of their ids. FROM: declared in code, or made by a call."""
+
+    async def look(session: Session) -> TriggerPage:
+        opt.filtered(session.now, tenant=tenant)
+        return await _full_page(session, status, tenant, limit, cursor)
+
+    page = run(context, look)
+    if json:
+        told = [trigger_shape(trigger) for trigger in page.triggers]
+        print_json({"triggers": told, "cursor": page.cursor})
+        return
+    print_table([trigger_row(trigger) for trigger in page.triggers], keep=2)
+    if not page.triggers:
+        hint("no such triggers")
+    if page.cursor:
+        hint(f"more with --cursor {page.cursor}")
+
+
+async def _full_page(
+    session: Session,
+    statuses: list[TriggerStatus],
+    tenant: str | None,
+    limit: int,
+    cursor: str | None,
+) -> TriggerPage:
+    found: list[Trigger] = []
+    for _ in range(LOOKS):
+        page = await session.schedule.page(
+            statuses=statuses, tenant=tenant, limit=limit - len(found), cursor=cursor
+        )
+        found += page.triggers
+        cursor = page.cursor
+        if cursor is None or len(found) >= limit:
+            break
+    return TriggerPage(triggers=tuple(found), cursor=cursor)
+
+
+@triggers.command(epilog=f"JSON: {TRIGGER_KEYS}, {DETAIL_KEYS}.")
+def show(context: typer.Context, id: Id, json: opt.Json = False) -> None:
+    """When it fires, what it makes, its policies, and how it stands."""
+
+    async def look(session: Session) -> tuple[Trigger, list[datetime], float]:
+        handle = await session.schedule.get(id)
+        return await handle.info(), await handle.next(NEXT_SHOWN), session.now
+
+    trigger, upcoming, now = run(context, look)
+    if json:
+        print_json(detail_shape(trigger, upcoming))
+    else:
+        print_trigger(trigger, upcoming, now)
+
+
+@triggers.command(epilog="JSON: triggerId, status, next.")
+def next(
+    context: typer.Context,
+    id: Id,
+    count: Annotated[
+        int, typer.Option("-n", metavar="N", min=1, max=1000, help="How many of them.")
+    ] = 5,
+    json: opt.Json = False,
+) -> None:
+    """Its next fire times, in its zone."""
+
+    async def look(session: Session) -> tuple[Trigger, list[datetime]]:
+        handle = await session.schedule.get(id)
+        return await handle.info(), await handle.next(count)
+
+    trigger, upcoming = run(context, look)
+    if json:
+        times = [moment.isoformat() for moment in upcoming]
+        print_json({"triggerId": trigger.id, "status": trigger.status, "next": times})
+        return
+    for moment in upcoming:
+        say(written(moment))
+    if trigger.status in (TriggerStatus.PAUSED, TriggerStatus.SUSPENDED):
+        hint(f"it is {trigger.status}: so it would fire, resumed now")
+    elif not upcoming:
+        ended = trigger.status not in UNFINISHED
+        hint(f"it is {trigger.status}: it fires no more" if ended else "no time is left")
+
+
+JSON_ASKED = "JSON: triggerId, status."
+
+
+@triggers.command(epilog="JSON: triggerId, status, taskId.")
+def fire(
+    context: typer.Context,
+    id: Id,
+    app: Annotated[
+        str, typer.Option(metavar="APP", help="That declares its task type: module:attribute.")
+    ],
+    reason: opt.Reason = "",
+    json: opt.Json = False,
+) -> None:
+    """Make a task now, whatever its policies say; its times stay.
+
+    What a task is made of stands in code, so this needs the app.
+    """
+
+    async def act(named: Holdfast) -> tuple[str, Trigger]:
+        handle = await named.schedule.acting_as(*person()).get(id)
+        task = await handle.fire(reason)
+        return task.id, await handle.info()
+
+    task_id, trigger = run_on(loaded(context, app), act, looks_only=True)
+    if json:
+        print_json({"triggerId": trigger.id, "status": trigger.status, "taskId": task_id})
+    else:
+        say(Text(f"{trigger.id}  ") + status_text(trigger.status) + Text(f"  task {task_id}"))
+
+
+@triggers.command(epilog=JSON_ASKED)
+def pause(context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Json = False) -> None:
+    """Fire no more until it is resumed."""
+    _ask(context, id, lambda handle: handle.pause(reason), json=json)
+
+
+@triggers.command(epilog=JSON_ASKED)
+def resume(context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Json = False) -> None:
+    """Go on; its misfire policy makes up for what was due meanwhile."""
+    _ask(context, id, lambda handle: handle.resume(reason), json=json)
+
+
+@triggers.command(epilog=JSON_ASKED)
+def cancel(context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Json = False) -> None:
+    """End it. One that is declared in code stays ended until its declaration changes."""
+    _ask(context, id, lambda handle: handle.cancel(reason), json=json)
+
+
+def _ask(
+    context: typer.Context,
+    trigger_id: str,
+    ask: Callable[[TriggerHandle[Any]], Awaitable[TriggerStatus]],
+    *,
+    json: bool,
+) -> None:
+    async def whole(session: Session) -> tuple[str, TriggerStatus]:
+        handle = await session.schedule.get(trigger_id)
+        return handle.id, await ask(handle)
+
+    found, status = run(context, whole)
+    if json:
+        print_json({"triggerId": found, "status": status})
+    else:
+        say(Text(f"{found}  ") + status_text(status))
+
+
+triggers.command(epilog=ADD_HELP)(add)

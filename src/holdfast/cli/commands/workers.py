@@ -1,0 +1,92 @@
+"""`holdfast workers`: who runs, on all machines, and who shall stop."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.cli import options as opt
+from holdfast.cli.output.printer import Row, hint, print_json, print_table, say
+from holdfast.cli.session import Session, run
+from holdfast.domain.phrases import span
+from holdfast.engine.operations import switches
+from holdfast.insight.views.live import worker_shape
+from holdfast.ports import LIVE_LEASES
+from holdfast.registry import OWN_QUEUES
+
+workers = typer.Typer(help="Who runs, on all machines; ask one to stop.")
+
+SHRINKS = {"QUEUES": 40}  # which it serves is worth more than when it was seen
+
+Name = Annotated[str, typer.Argument(metavar="WORKER", help="As the list names it.")]
+
+
+@workers.callback()
+def of_workers() -> None:
+    """Who runs, on all machines; ask one to stop."""
+
+
+@workers.command(
+    "list",
+    epilog="JSON: workers (each: worker, host, pid, live, seenSecondsAgo, queues, types, slots, "
+    "running, startedAt, draining).",
+)
+def listed(context: typer.Context, json: opt.Json = False) -> None:
+    """All that were seen lately."""
+
+    async def look(session: Session) -> list[dict[str, Any]]:
+        draining = await switches.draining(session.store)
+        found = await session.store.workers(
+            live_within_seconds=LIVE_LEASES * session.settings.lease
+        )
+        return [worker_shape(one, draining) for one in found]
+
+    found = run(context, look)
+    if json:
+        print_json({"workers": found})
+        return
+    common = {name for name in OWN_QUEUES if all(name in one["queues"] for one in found)}
+    print_table([_row(one, common) for one in found], keep=4, shrinks=SHRINKS)
+    if not found:
+        hint("no worker was seen lately; start one: `holdfast worker APP`")
+
+
+def _row(one: dict[str, Any], common: Collection[str]) -> Row:
+    state = "draining" if one["draining"] else "live"
+    return {
+        "WORKER": one["worker"],
+        "STATE": state if one["live"] else "gone",
+        "BUSY": f"{one['running']}/{one['slots']}" if one["live"] else "-",  # others have its tasks
+        "QUEUES": ", ".join(_telling(one["queues"], common)),
+        "SEEN": f"{span(one['seenSecondsAgo'])} ago",
+    }
+
+
+def _telling(queues: Sequence[str], common: Collection[str]) -> Sequence[str]:
+    """Of the engine's own only those that not every worker serves, and last: it may be cut."""
+    told = [name for name in queues if name not in common] or queues
+    return sorted(told, key=lambda name: name in OWN_QUEUES)
+
+
+@workers.command(epilog="JSON: worker, changed (false: it had been asked already).")
+def drain(
+    context: typer.Context, worker: Name, reason: opt.Reason = "", json: opt.Json = False
+) -> None:
+    """It finishes what it runs, takes nothing more, and ends, on whatever machine it is."""
+
+    async def act(session: Session) -> bool:
+        return await switches.drain_worker(
+            session.store,
+            worker,
+            by=session.by(reason),
+            now=session.now,
+            live_within_seconds=LIVE_LEASES * session.settings.lease,
+        )
+
+    changed = run(context, act)
+    if json:
+        print_json({"worker": worker, "changed": changed})
+    else:
+        say(f"{worker}  draining" + ("" if changed else ", as it was"))

@@ -1,0 +1,1 @@
+"""`holdfast demo`: two workers, forty tenants, one kill -9."""

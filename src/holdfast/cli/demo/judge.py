@@ -1,0 +1,148 @@
+"""Was it as the demo says? Counted from the store's own records and events."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import TypeVar
+
+from holdfast.domain.task import events as ev
+from holdfast.domain.task.events import Event
+from holdfast.domain.task.state import Status
+from holdfast.ports import Detail, Finding
+
+E = TypeVar("E", bound=Event)
+
+
+@dataclass(slots=True, kw_only=True)
+class Told:
+    """What the demo has done and seen, to be held against the store."""
+
+    submitted: list[str] = field(default_factory=list)  # task ids, as they were answered
+    killed: list[str] = field(default_factory=list)  # owners of leases whose process was killed
+    in_hand: list[str] = field(default_factory=list)  # task ids that these held
+    resumed: list[str] = field(default_factory=list)
+    rolled_back: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    what: str
+    found: str
+    good: bool
+
+
+def judge(told: Told, details: Sequence[Detail], findings: Sequence[Finding]) -> list[Check]:
+    by_id = {detail.task.id: detail for detail in details}
+    ends = Counter(detail.task.status for detail in details)
+    lost = [task_id for task_id in told.submitted if task_id not in by_id]
+    failed = _all(details, ev.StageFailed)
+    retries = len(_all(details, ev.TaskRetryScheduled))
+    take_overs = {
+        event.task_id
+        for event in _all(details, ev.LeaseLost)
+        if event.worker in told.killed and event.task_id in told.in_hand
+    }
+    twice = [key for key, times in Counter(_commits(details)).items() if times > 1]
+    at_checkpoint, resumed_later = _went_on([d for d in details if d.task.id in told.in_hand])
+    resumed = [by_id[i] for i in told.resumed if i in by_id]
+    undone = [_undone(by_id[i]) for i in told.rolled_back if i in by_id]
+    settled = ends[Status.COMPLETED] + ends[Status.ROLLED_BACK]
+    return [
+        _check("tasks submitted", len(told.submitted), len(told.submitted) == len(details) > 0),
+        _check(
+            "tasks settled",
+            f"{settled} ({ends[Status.COMPLETED]} completed, "
+            f"{ends[Status.ROLLED_BACK]} rolled back)",
+            settled == len(told.submitted) and ends[Status.ROLLED_BACK] == len(told.rolled_back),
+        ),
+        _check("tasks lost", len(lost), not lost),
+        _check("stages committed", len(_commits(details)), _all_stages_are_there(details)),
+        _check("stages committed twice", len(twice), not twice),
+        _check("retries while billing was down", retries, 0 < retries <= len(failed)),
+        _check(
+            "take-overs after kill -9",
+            len(take_overs),
+            len(take_overs) > 0 and take_overs == set(told.in_hand),
+        ),
+        _check(
+            "  gone on at their checkpoint",
+            f"{at_checkpoint} of {resumed_later}",
+            at_checkpoint == resumed_later > 0,
+        ),
+        _check(
+            "suspended, resumed, completed",
+            len(resumed),
+            len(resumed) > 0 and all(d.task.status is Status.COMPLETED for d in resumed),
+        ),
+        _check(
+            "rolled back, last stage first",
+            "; ".join(" ← ".join(reversed(stages)) for stages, _ in undone),
+            len(undone) > 0 and all(in_order for _, in_order in undone),
+        ),
+        _check("events without a gap", _gapless(details), _gapless(details) == len(details)),
+        _check("doctor's findings", len(findings), not findings),
+    ]
+
+
+def exit_code(checks: Sequence[Check]) -> int:
+    return 0 if all(check.good for check in checks) else 1
+
+
+def _check(what: str, found: object, good: bool) -> Check:
+    return Check(what=what, found=str(found), good=good)
+
+
+def _all(details: Sequence[Detail], kind: type[E]) -> list[E]:
+    return [event for detail in details for event in detail.events if isinstance(event, kind)]
+
+
+def _commits(details: Sequence[Detail]) -> list[tuple[str, int, str]]:
+    return [(e.task_id, e.epoch, e.stage) for e in _all(details, ev.StageCompleted)]
+
+
+def _all_stages_are_there(details: Sequence[Detail]) -> bool:
+    return all(
+        tuple(e.stage for e in _all([detail], ev.StageCompleted)) == detail.task.stages
+        for detail in details
+        if detail.task.status is Status.COMPLETED
+    )
+
+
+def _went_on(details: Sequence[Detail]) -> tuple[int, int]:
+    """Of the tasks that lost their worker with stages behind them: how many began the very next
+    stage afterwards, and how many there are."""
+    good = total = 0
+    for detail in details:
+        forward = list(takewhile(lambda e: not isinstance(e, ev.TaskRollingBack), detail.events))
+        lost_at = next((n for n, e in enumerate(forward) if isinstance(e, ev.LeaseLost)), None)
+        if lost_at is None:
+            continue
+        before = _stages(forward[:lost_at], ev.StageCompleted)
+        after = _stages(forward[lost_at:], ev.StageStarted)
+        if before:
+            total += 1
+            good += after[:1] == [detail.task.stages[len(before)]]
+    return good, total
+
+
+def _stages(events: Sequence[Event], kind: type[ev.StageCompleted | ev.StageStarted]) -> list[str]:
+    return [event.stage for event in events if isinstance(event, kind)]
+
+
+def _undone(detail: Detail) -> tuple[list[str], bool]:
+    """The stages that were undone, and whether that was all that were done, in reverse."""
+    done = _stages(detail.events, ev.StageCompleted)
+    undone = [e.stage for e in _all([detail], ev.StageUndone) if e.had_undo]
+    expected = list(reversed(detail.task.stages[: len(done)]))
+    return undone, undone == expected and detail.task.status is Status.ROLLED_BACK
+
+
+def _gapless(details: Sequence[Detail]) -> int:
+    return sum(
+        sorted({event.version for event in detail.events})
+        == list(range(1, detail.task.version + 1))
+        for detail in details
+    )

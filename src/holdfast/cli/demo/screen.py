@@ -1,0 +1,195 @@
+"""What is seen of the demo: live bars in a terminal, plain lines in a pipe."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.cli.demo.judge import Check
+from holdfast.cli.demo.workers import WorkerProcess
+from holdfast.domain.task.state import SUSPENDED, Status
+from holdfast.domain.task.task import Task
+
+PLAIN_EVERY_SECONDS = 1.0
+CELL_CHARS = 4
+BAR_CHARS = 40
+GRID_CELLS = 20  # in a row: half of forty tenants
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    mark: str
+    style: str
+    word: str
+
+
+LOOKS = {
+    Status.PENDING: Look("·", "dim", "waiting"),
+    Status.RUNNING: Look("▶", "cyan", "running"),
+    Status.RETRYING: Look("↻", "yellow", "retrying"),
+    Status.FAILED: Look("!", "bold red", "suspended"),
+    Status.ROLLING_BACK: Look("↶", "magenta", "rolling back"),
+    Status.ROLLED_BACK: Look("↶", "magenta", "rolled back"),
+    Status.COMPLETED: Look("✓", "green", "completed"),
+}
+UNSEEN = Look("?", "", "other")
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One look at the store."""
+
+    tasks: Sequence[Task]  # by tenant
+    workers: Sequence[WorkerProcess]
+    stages: Sequence[str]
+
+    @property
+    def stages_done(self) -> int:
+        return sum(task.last_completed + 1 for task in self.tasks)
+
+    @property
+    def share(self) -> float:
+        return self.stages_done / max(len(self.tasks) * len(self.stages), 1)
+
+    @property
+    def counts(self) -> Counter[Status]:
+        return Counter(task.status for task in self.tasks)
+
+    @property
+    def suspended(self) -> list[Task]:
+        return [task for task in self.tasks if task.status in SUSPENDED]
+
+    @property
+    def all_settled(self) -> bool:
+        return bool(self.tasks) and all(task.settled for task in self.tasks)
+
+
+class Screen:
+    """Plain lines; what is told stays, progress is told once a second."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._began = time.monotonic()
+        self._shown = 0.0
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        yield
+
+    def say(self, text: str, style: str = "") -> None:
+        clock = f"{time.monotonic() - self._began:5.1f} s  "
+        told = textwrap.fill(
+            text,
+            width=max(40, self._console.width),
+            initial_indent=clock,
+            subsequent_indent=" " * len(clock),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        self._console.print(Text(told, style=style), soft_wrap=True)
+
+    def show(self, scene: Scene) -> None:
+        if time.monotonic() - self._shown >= PLAIN_EVERY_SECONDS:
+            self._shown = time.monotonic()
+            total = len(scene.tasks) * len(scene.stages)
+            words = ", ".join(f"{count} {look.word}" for look, count in _counted(scene))
+            self.say(f"{scene.stages_done}/{total} stages; {words}")
+
+    def conclude(self, checks: Sequence[Check]) -> None:
+        table = Table(title="What happened, counted in the store", title_justify="left")
+        table.add_column("")
+        table.add_column("in the store", justify="right")
+        table.add_column("")
+        for check in checks:
+            mark = Text("ok", style="green") if check.good else Text("WRONG", style="bold red")
+            table.add_row(check.what, check.found, mark)
+        self._console.print()
+        self._console.print(table)
+
+    def print(self, text: str = "", style: str = "") -> None:
+        self._console.print(Text(text, style=style), soft_wrap=True)
+
+
+class LiveScreen(Screen):
+    """The story scrolls by above; below it the bars, the tenants and the workers."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._live = Live(console=console, auto_refresh=False)
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        with self._live:
+            yield
+
+    def show(self, scene: Scene) -> None:
+        self._live.update(_drawn(scene, self._console.width), refresh=True)
+
+
+def screen_for(console: Console) -> Screen:
+    can_draw = console.is_terminal and not console.is_dumb_terminal
+    return LiveScreen(console) if can_draw else Screen(console)
+
+
+def _drawn(scene: Scene, width: int) -> RenderableType:
+    return Group(
+        Text(),
+        _stage_bars(scene),
+        Text(),
+        _grid(scene, width),
+        _legend(scene),
+        Text(),
+        *(_worker_line(worker, scene) for worker in scene.workers),
+    )
+
+
+def _stage_bars(scene: Scene) -> RenderableType:
+    rows = Table.grid(padding=(0, 1))
+    for index, stage in enumerate(scene.stages):
+        done = sum(task.last_completed >= index for task in scene.tasks)
+        bar = ProgressBar(total=max(len(scene.tasks), 1), completed=done, width=BAR_CHARS)
+        rows.add_row(f"{stage:<9}", bar, f"{done:>2}/{len(scene.tasks)}")
+    return rows
+
+
+def _grid(scene: Scene, width: int) -> Text:
+    row = max(1, min(GRID_CELLS, width // CELL_CHARS))
+    grid = Text(no_wrap=True)
+    for number, task in enumerate(scene.tasks):
+        if number and number % row == 0:
+            grid.append("\n")
+        look = LOOKS.get(task.status, UNSEEN)
+        grid.append(f"{(task.tenant or '')[-2:]}{look.mark} ", style=look.style)
+    return grid
+
+
+def _legend(scene: Scene) -> Text:
+    legend = Text()
+    for look, count in _counted(scene):
+        legend.append(f"{look.mark} {count} {look.word}   ", style=look.style)
+    return legend
+
+
+def _counted(scene: Scene) -> list[tuple[Look, int]]:
+    counts = scene.counts
+    return [(look, counts[status]) for status, look in LOOKS.items() if counts[status]]
+
+
+def _worker_line(worker: WorkerProcess, scene: Scene) -> Text:
+    name = f"worker {worker.letter}  pid {worker.pid:<7} "
+    held = worker.holds(scene.tasks)
+    tenants = " ".join(sorted(task.tenant or "" for task in held))
+    if worker.killed:
+        waiting = f", its leases still run: {tenants}" if held else ""
+        return Text(f"{name} killed with -9{waiting}", style="red")
+    return Text(f"{name} {tenants or 'idle'}", style="" if held else "dim")

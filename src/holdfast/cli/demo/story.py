@@ -1,0 +1,301 @@
+"""`holdfast demo`: two workers, forty tenants, one kill -9. See it hold."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from holdfast.cli.demo.judge import Told, exit_code, judge
+from holdfast.cli.demo.offer import offer
+from holdfast.cli.demo.screen import Scene, Screen, screen_for
+from holdfast.cli.demo.workers import WorkerProcess, Workers
+from holdfast.cli.demo.world import FOLDER, SPEED, World
+from holdfast.domain.task.state import Status
+from holdfast.domain.task.task import Task
+from holdfast.ports import Detail, Filter
+
+if TYPE_CHECKING:
+    from holdfast.cli.demo.tasks import Report, Upgrade
+    from holdfast.engine import Holdfast
+    from holdfast.engine.declare import Submittable
+
+INTERRUPTED = 130
+LOOK_SECONDS = 0.1
+LIMIT_SECONDS = 600.0
+PAGE = 200
+
+LEASE_SECONDS = 2
+CRASH_LIMIT = 1000  # a machine that stands still for longer than a lease suspends nothing
+SLOTS = 6
+VERSION = 7
+BILLING_DOWN_AT = 0.15  # of all stages
+BILLING_DOWN_SECONDS = 4.0
+KILL_AT = 0.5
+LOOKED_AT_SECONDS = 2.0  # a person reads before deciding
+
+
+def run(*, tenants: int = 40, speed: float = 1.0, folder: Path | None = None) -> int:
+    """0: all was as promised, counted in the store. ``speed`` 4 makes the stages four times as
+    quick; ``folder`` is for store and logs, else one is made and kept. At the end a service is
+    offered to try."""
+    console = Console(highlight=False)
+    place = folder or Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
+    environment = _environment(place, speed)
+    _enter(environment)
+    try:
+        code = asyncio.run(_told(place, environment, screen_for(console), tenants))
+        if code == 0:
+            offer(
+                place, environment, lambda line: console.print(line, markup=False, soft_wrap=True)
+            )
+        return code
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        if folder is None:
+            shutil.rmtree(place)
+        console.print("Stopped. All workers have ended.")
+        return INTERRUPTED
+
+
+def _environment(place: Path, speed: float) -> dict[str, str]:
+    """Nothing of the user's own settings, only what the demo says."""
+    others = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST_")}
+    return others | {
+        "HOLDFAST_STORE": f"sqlite:///{place}/demo.db",
+        "HOLDFAST_LEASE": str(LEASE_SECONDS),
+        "HOLDFAST_CRASH_LIMIT": str(CRASH_LIMIT),
+        "HOLDFAST_SLOTS": str(SLOTS),
+        FOLDER: str(place),
+        SPEED: str(speed),
+    }
+
+
+def _enter(environment: dict[str, str]) -> None:
+    for name in os.environ.keys() - environment.keys():
+        del os.environ[name]
+    os.environ.update(environment)
+
+
+async def _told(place: Path, environment: dict[str, str], screen: Screen, tenants: int) -> int:
+    from holdfast.cli.demo.tasks import app, upgrade  # reads the environment
+
+    current = asyncio.current_task()
+    assert current is not None
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, current.cancel)
+    async with app:
+        with Workers(place, environment) as workers:
+            story = Story(
+                app=app,
+                upgrade=upgrade,
+                workers=workers,
+                world=World.here(),
+                screen=screen,
+                tenants=tenants,
+            )
+            with screen.open():
+                await story.tell()
+        return await _concluded(app, story.told, screen, place)
+
+
+class Story:
+    def __init__(
+        self,
+        *,
+        app: Holdfast,
+        upgrade: Submittable[Upgrade, Report],
+        workers: Workers,
+        world: World,
+        screen: Screen,
+        tenants: int,
+    ) -> None:
+        self._app = app
+        self._upgrade = upgrade
+        self._workers = workers
+        self._world = world
+        self._screen = screen
+        self._tenants = [f"t-{number:02}" for number in range(1, tenants + 1)]
+        self._billing_down_since: float | None = None  # as it was told
+        self._billing_answers = False
+        self._killed: WorkerProcess | None = None
+        self._left_at: dict[str, int] = {}  # what the dead worker held: its last stage done
+        self._gone_on: set[str] = set()
+        self._seen: dict[str, float] = {}  # suspended tasks, by id: since when
+        self.told = Told()
+
+    async def tell(self) -> None:
+        self._world.let("billing is down")  # from the start: else the quickest would not meet it
+        self._world.let(f"orphaned rows in {self._unlucky}")
+        self._world.let(f"bad checksum in {self._spoiled}")
+        await self._begin()
+        ends = time.monotonic() + LIMIT_SECONDS
+        while time.monotonic() < ends:
+            scene = await self._look()
+            self._screen.show(scene)
+            if scene.all_settled or self._workers.died:
+                break
+            self._billing(scene)
+            await self._kill_half_way(scene)
+            self._see_them_go_on(scene)
+            for task in scene.suspended:
+                await self._attend(task)
+            await asyncio.sleep(LOOK_SECONDS)
+        for worker in self._workers.died:
+            self._screen.say(f"worker {worker.letter} ended by itself, see its log", "bold red")
+
+    @property
+    def _unlucky(self) -> str:
+        return self._tenants[len(self._tenants) // 6]
+
+    @property
+    def _spoiled(self) -> str:
+        return self._tenants[len(self._tenants) // 3]
+
+    # -- the acts
+
+    async def _begin(self) -> None:
+        from holdfast.cli.demo.tasks import Upgrade
+
+        self._screen.print("Two workers, one file, and a kill -9 half-way.", "bold")
+        for _ in range(2):
+            worker = self._workers.start()
+            self._screen.say(f"worker {worker.letter} starts, pid {worker.pid}")
+        for tenant in self._tenants:
+            handle = await self._upgrade.submit(
+                Upgrade(version=VERSION), tenant=tenant, key=f"upgrade-{VERSION}"
+            )
+            self.told.submitted.append(handle.id)
+        stages = " → ".join(self._upgrade.declared.stage_names)
+        self._screen.say(f"{len(self._tenants)} tenants to upgrade: {stages}")
+
+    def _billing(self, scene: Scene) -> None:
+        """While it is down no task can end: so long that all that is to be seen was seen."""
+        now = time.monotonic()
+        if self._billing_down_since is None:
+            if scene.share >= BILLING_DOWN_AT:
+                self._billing_down_since = now
+                self._screen.say("billing is down: `verify` fails and is tried again", "yellow")
+        elif (
+            not self._billing_answers
+            and now - self._billing_down_since >= BILLING_DOWN_SECONDS / self._world.speed
+            and scene.counts[Status.RETRYING]
+            and self._killed is not None
+            and self._gone_on == self._left_at.keys()
+        ):
+            self._world.end("billing is down")
+            self._billing_answers = True
+            self._screen.say("billing answers again", "green")
+
+    async def _kill_half_way(self, scene: Scene) -> None:
+        if self._killed is not None or scene.share < KILL_AT:
+            return
+        victim = max(self._workers.all, key=lambda worker: len(_begun(worker.holds(scene.tasks))))
+        if not _begun(victim.holds(scene.tasks)):
+            return
+        self._workers.freeze(victim)  # it may have finished what it held at the last look
+        held = victim.holds((await self._look()).tasks)
+        if not _begun(held):
+            self._workers.thaw(victim)
+            return
+        self._workers.kill(victim)
+        self._killed = victim
+        self.told.killed += {task.lease.owner for task in held if task.lease}
+        self.told.in_hand += [task.id for task in held]
+        self._left_at = {task.id: task.last_completed for task in held}
+        tenants = ", ".join(sorted(task.tenant or "" for task in held))
+        self._screen.say(f"kill -9 {victim.pid}: worker {victim.letter} dies with {tenants}", "red")
+        fresh = self._workers.start()
+        self._screen.say(f"worker {fresh.letter} starts in its place, pid {fresh.pid}")
+
+    def _see_them_go_on(self, scene: Scene) -> None:
+        """What the dead worker held is taken over when its leases have lapsed."""
+        for task in scene.tasks:
+            if task.id not in self._left_at or task.id in self._gone_on:
+                continue
+            owner = next((w for w in self._workers.all if w.holds([task])), None)
+            if owner is not None and owner is not self._killed and task.at_stage:
+                self._gone_on.add(task.id)
+                how = how_it_goes_on(task.stages, self._left_at[task.id])
+                self._screen.say(f"{task.tenant} {how}, on worker {owner.letter}", "cyan")
+
+    async def _attend(self, task: Task) -> None:
+        """A suspended task waits for a person; here one comes by."""
+        if task.id not in self._seen:
+            self._seen[task.id] = time.monotonic()
+            self._screen.say(f"{task.tenant} is suspended. $ holdfast why {task.id}", "bold red")
+            self._screen.say(await self._app.why(task.id))
+        elif time.monotonic() - self._seen[task.id] >= LOOKED_AT_SECONDS / self._world.speed:
+            del self._seen[task.id]
+            await self._decide(task)
+
+    async def _decide(self, task: Task) -> None:
+        operator = self._app.control.acting_as("you", "demo")
+        if task.tenant == self._unlucky:
+            self._world.end(f"orphaned rows in {task.tenant}")
+            self._screen.say(f"the rows get an owner. $ holdfast suspended resume {task.id}")
+            await operator.resume_suspended(task.id, reason="the rows have an owner now")
+            self.told.resumed.append(task.id)
+        else:
+            self._screen.say(f"better as it was. $ holdfast tasks rollback {task.id}")
+            await operator.rollback(task.id, reason="the checksums differ")
+            self.told.rolled_back.append(task.id)
+
+    async def _look(self) -> Scene:
+        page = await self._app.store.find(Filter(), limit=PAGE)
+        tasks = sorted(page.tasks, key=lambda task: task.tenant or "")
+        return Scene(tasks, self._workers.all, self._upgrade.declared.stage_names)
+
+
+def how_it_goes_on(stages: Sequence[str], last_completed: int) -> str:
+    """After a death in the stage that follows ``last_completed``."""
+    if last_completed < 0:
+        return f"begins anew, it had no checkpoint yet: stage 1, {stages[0]}"
+    index = min(last_completed + 1, len(stages) - 1)
+    return f"goes on at its checkpoint: stage {index + 1}, {stages[index]}"
+
+
+def _begun(tasks: Sequence[Task]) -> list[Task]:
+    """Those with a checkpoint behind them, and a stage to come."""
+    return [task for task in tasks if task.last_completed >= 0 and task.status is Status.RUNNING]
+
+
+async def _concluded(app: Holdfast, told: Told, screen: Screen, place: Path) -> int:
+    page = await app.store.find(Filter(), limit=PAGE)
+    found = [await app.store.detail(task.id) for task in page.tasks]
+    details: list[Detail] = [detail for detail in found if detail is not None]
+    checks = judge(told, details, await app.store.doctor(fix=False, limit=100))
+    screen.conclude(checks)
+    _say_what_next(screen, told, app.store.url, place)
+    return exit_code(checks)
+
+
+def _say_what_next(screen: Screen, told: Told, url: str, place: Path) -> None:
+    screen.print()
+    screen.print("The store is kept. Look around in it, and delete it when you are done:", "bold")
+    screen.print(f"  export HOLDFAST_STORE={url}")
+    screen.print(f"  {_command()} tasks list")
+    for task_id in (told.rolled_back or told.submitted)[:1]:
+        screen.print(f"  {_command()} tasks show {task_id}")
+    screen.print(f"  rm -r {place}")
+    screen.print("Then write your own. README.md has one in twenty lines; these here were", "bold")
+    screen.print(f"  {_short(Path(__file__).with_name('tasks.py'))}")
+
+
+def _command() -> str:
+    """How `holdfast` is called from here: it need not be on the PATH."""
+    beside = Path(sys.executable).with_name("holdfast")
+    return "holdfast" if shutil.which("holdfast") or not beside.exists() else _short(beside)
+
+
+def _short(path: Path) -> str:
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)

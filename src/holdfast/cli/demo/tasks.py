@@ -1,0 +1,91 @@
+"""The tasks of `holdfast demo`, written as you would write yours.
+
+Each tenant is brought to a new version in five stages. A stage that has returned is committed
+with a checkpoint behind it: whatever dies, the next worker goes on at the stage after that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holdfast import Context, Holdfast, Permanent, Retry
+from holdfast.cli.demo.world import World
+
+# What a real stage would call: databases, services. It is told ctx.key, which is the same for
+# every attempt at one effect, so that the other side can tell a repeat.
+world = World.here()
+
+app = Holdfast()  # HOLDFAST_STORE says where; HOLDFAST_LEASE, HOLDFAST_SLOTS and so on say how
+
+
+@dataclass(frozen=True)
+class Upgrade:
+    version: int
+
+
+@dataclass(frozen=True)
+class Report:
+    tenant: str
+    version: int
+    rows: int
+    snapshot: str
+
+
+upgrade = app.workflow("tenant.upgrade", payload=Upgrade, result=Report)
+
+
+@upgrade.stage
+async def snapshot(ctx: Context, order: Upgrade) -> str:
+    await world.call("copy the tenant's data", ctx.key, seconds=0.7)
+    return f"{ctx.tenant}-before-v{order.version}"
+
+
+@snapshot.undo
+async def drop_snapshot(ctx: Context) -> None:
+    await world.call("delete the copy", ctx.key, seconds=0.2)
+
+
+@upgrade.stage
+async def drain(ctx: Context, order: Upgrade) -> None:
+    await world.call(f"turn users away until v{order.version}", ctx.key, seconds=0.7)
+    ctx.data["drained"] = True  # kept in the checkpoint, for the stages to come
+
+
+@drain.undo
+async def let_in_again(ctx: Context) -> None:
+    await world.call("let users in again", ctx.key, seconds=0.2)
+
+
+@upgrade.stage
+async def migrate(ctx: Context, order: Upgrade) -> int:
+    if world.is_true(f"orphaned rows in {ctx.tenant}"):
+        raise Permanent("3 rows have no owner")  # no use in trying again: a person must look
+    for part in range(1, 6):
+        await world.call(f"rows {part} to v{order.version}", f"{ctx.key}/{part}", seconds=0.2)
+        ctx.progress(part / 5, f"{part * 1000} rows")  # seen live
+    return 5000
+
+
+@migrate.undo
+async def migrate_back(ctx: Context) -> None:
+    await world.call("rows back", ctx.key, seconds=0.5)
+
+
+@upgrade.stage(retry=Retry(max=500, backoff=("0.5s", "1s")))
+async def verify(ctx: Context, order: Upgrade) -> None:
+    await world.call(f"compare with v{order.version}", ctx.key, seconds=0.5)
+    if world.is_true("billing is down"):
+        raise ConnectionError("billing does not answer")  # any other exception: tried again
+    if world.is_true(f"bad checksum in {ctx.tenant}"):
+        raise Permanent("the checksums differ")
+
+
+@upgrade.stage
+async def switch(ctx: Context, order: Upgrade) -> Report:
+    await world.call(f"users to v{order.version}", ctx.key, seconds=0.4)
+    return Report(
+        tenant=ctx.tenant or "",
+        version=order.version,
+        rows=ctx.result_of(migrate),
+        snapshot=ctx.result_of(snapshot),
+    )

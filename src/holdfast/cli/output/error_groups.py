@@ -1,0 +1,69 @@
+"""Suspended tasks by cause."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.cli.output import redaction
+from holdfast.cli.output.printer import Row, at
+from holdfast.domain.task.task import Task
+from holdfast.ports import Filter, Store
+
+PAGE = 500
+NO_ERROR = "-"
+
+
+@dataclass(slots=True)
+class Group:
+    fingerprint: str
+    newest: Task
+    oldest_at: float = 0.0
+    count: int = 0
+    types: set[str] = field(default_factory=set)
+
+    def add(self, task: Task) -> None:
+        self.count += 1
+        self.types.add(task.type)
+        self.oldest_at = min(self.oldest_at or task.status_since, task.status_since)
+
+    def row(self) -> Row:
+        failure = self.newest.failure
+        return {
+            "FINGERPRINT": self.fingerprint,
+            "COUNT": str(self.count),
+            "TYPE": ", ".join(sorted(self.types)),
+            "STAGE": failure.stage if failure else NO_ERROR,
+            "ERROR": failure.error.rpartition(".")[2] if failure else NO_ERROR,
+            "SAYS": redaction.text(failure.message) if failure else NO_ERROR,
+        }
+
+    def shape(self) -> dict[str, Any]:
+        failure = self.newest.failure
+        return {
+            "fingerprint": self.fingerprint,
+            "count": self.count,
+            "error": failure.error if failure else None,
+            "stage": failure.stage if failure else None,
+            "types": sorted(self.types),
+            "example": self.newest.id,
+            "oldest": at(self.oldest_at),
+            "newest": at(self.newest.status_since),
+        }
+
+
+async def grouped(store: Store, where: Filter, at_most: int) -> tuple[Sequence[Group], bool]:
+    """The most frequent first, and whether all were counted."""
+    groups: dict[str, Group] = {}
+    seen, cursor = 0, None
+    while seen < at_most:
+        page = await store.find(where, limit=PAGE, cursor=cursor)
+        for task in page.tasks:
+            name = task.failure.fingerprint if task.failure else NO_ERROR
+            groups.setdefault(name, Group(name, task)).add(task)
+        seen, cursor = seen + len(page.tasks), page.cursor
+        if cursor is None:
+            break
+    ordered = sorted(groups.values(), key=lambda group: -group.count)
+    return ordered, cursor is None

@@ -1,0 +1,204 @@
+"""One plan, for a person: as a page, as a frame of a live view, as a line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from holdfast.cli.output import redaction
+from holdfast.cli.output.printer import (
+    Row,
+    hint,
+    iso_seconds,
+    item,
+    print_fields,
+    print_table,
+    say,
+    section,
+    since,
+    table_of,
+)
+from holdfast.domain.phrases import count, some, span
+from holdfast.domain.plain import plain_line
+from holdfast.domain.plan import events as plan_events
+from holdfast.domain.plan.events import PlanEvent
+from holdfast.domain.plan.plan import SETTLED, SUSPENDED, MemberState, OnHalt, Plan, PlanStatus
+from holdfast.domain.task.task import Task
+from holdfast.engine.plans.handle import PlanInfo
+
+EVENTS_SHOWN = 60
+FAILED_SHOWN = 10
+NAMES_SHOWN = 5
+BAR_CHARS = 30
+ALWAYS = (MemberState.COMPLETED, MemberState.FAILED)
+COMMON = frozenset({"event", "planId", "version", "at"})
+
+_STYLES = {
+    PlanStatus.RUNNING: "cyan",
+    PlanStatus.ROLLING_BACK: "cyan",
+    PlanStatus.COMPLETED: "green",
+}
+_THEN = {
+    OnHalt.PAUSE: "it waits for a person",
+    OnHalt.ROLLBACK: "the wave is rolled back",
+    OnHalt.ROLLBACK_PLAN: "all of it is rolled back",
+}
+
+
+class FailedTask(msgspec.Struct, frozen=True, kw_only=True):
+    task_id: str
+    tenant: str | None
+    state: MemberState
+    task: Task | None  # None: its record is gone
+
+    @property
+    def says(self) -> str:
+        if self.task is None or self.task.failure is None:
+            return "no error is kept"
+        return redaction.text(self.task.failure.summary)
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan with what belongs to it, as far as it was asked for."""
+
+    plan: Plan
+    info: PlanInfo
+    failed: tuple[FailedTask, ...]  # the first of them
+    failed_total: int
+    events: Sequence[PlanEvent] | None
+
+
+def status_text(status: PlanStatus) -> Text:
+    if status in SUSPENDED:
+        return Text(status.value, style="bold red")
+    resting = "" if status in SETTLED or status is PlanStatus.READY else "yellow"
+    return Text(status.value, style=_STYLES.get(status, resting))
+
+
+def print_plan(shown: Shown, now: float) -> None:
+    print_fields(_head(shown.plan, shown.info, now))
+    say()
+    print_table(list(wave_rows(shown.info)), keep=2)
+    if shown.failed_total:
+        _print_failed(shown)
+    hint(f"all its tasks: holdfast tasks list --plan {shown.info.id}")
+    if shown.events is not None:
+        _print_events(shown.events)
+
+
+def _head(plan: Plan, info: PlanInfo, now: float) -> dict[str, str | Text | None]:
+    status = status_text(info.status) + Text(f" since {span(now - plan.status_since)}")
+    return {
+        "plan": info.id,
+        "status": status + Text(", is being cancelled" if info.cancelling else ""),
+        "reason": redaction.text_or_none(info.reason),
+        "progress": bar(info),
+        "wave": _wave(info),
+        "slots": _slots(info),
+        "halts": _halts(plan),
+        "conflict": f"{plan.conflict}, for a tenant that is busy",
+        "soak": span(plan.soak_seconds) if plan.soak_seconds else None,
+        "ends": None if info.ends_in is None else f"in about {span(info.ends_in)}",
+        "driver": info.driver,
+        "created": since(info.created_at, now),
+        "started": None if info.started_at is None else since(info.started_at, now),
+        "updated": since(info.updated_at, now),
+        "commands": ", ".join(info.legal) or "none",
+    }
+
+
+def percent(progress: float) -> str:
+    """Never 100 % before it is."""
+    return f"{int(progress * 100)}%"
+
+
+def bar(info: PlanInfo) -> str:
+    filled = int(info.progress * BAR_CHARS)
+    ended = round(info.progress * info.total)
+    drawn = "█" * filled + "░" * (BAR_CHARS - filled)
+    return f"{drawn} {percent(info.progress)}, {ended} of {count(info.total, 'task')}"
+
+
+def _wave(info: PlanInfo) -> str:
+    soaks = f", soaks for {span(info.soaks_for)} more" if info.soaks_for else ""
+    return f"{info.wave} of {len(info.waves)}{soaks}"
+
+
+def _slots(info: PlanInfo) -> str:
+    taken = info.count(MemberState.ADMITTED, MemberState.UNDOING)
+    most = "no limit" if info.max_concurrency is None else f"at most {info.max_concurrency}"
+    return f"{taken} taken, {most}"
+
+
+def _halts(plan: Plan) -> str | None:
+    if plan.halt_on is None:
+        return None
+    return f"when {plan.halt_on} failed; then {_THEN[plan.on_halt]}"
+
+
+def wave_rows(info: PlanInfo) -> Iterator[Row]:
+    shown = [state for state in MemberState if state in ALWAYS or info.count(state)]
+    for wave in info.waves:
+        mark = "▶" if wave.number == info.wave and info.status not in SETTLED else " "
+        states = {state.value.upper(): str(wave.counts.get(state, 0)) for state in shown}
+        yield {"WAVE": f"{mark} {wave.number}", "SIZE": str(wave.size)} | states
+
+
+def _print_failed(shown: Shown) -> None:
+    section(f"failed ({shown.failed_total})")
+    for one in shown.failed[:FAILED_SHOWN]:
+        undone = "" if one.state is MemberState.FAILED else f", {one.state}"
+        say(f"  {one.task_id}  {one.tenant or 'no tenant'}{undone}")
+        item("  ", one.says)
+    if (more := shown.failed_total - FAILED_SHOWN) > 0:
+        say(f"  and {more} more; --json has them")
+
+
+def _print_events(events: Sequence[PlanEvent]) -> None:
+    section("events")
+    if len(events) > EVENTS_SHOWN:
+        say(f"  … {len(events) - EVENTS_SHOWN} earlier; --json has all")
+    for event in events[-EVENTS_SHOWN:]:
+        told = ", ".join(_facts(msgspec.to_builtins(event)))
+        item(f"  {iso_seconds(event.at)}", f"{plan_events.name_of(event)}  {told}".rstrip())
+
+
+def _facts(told: dict[str, Any]) -> Iterator[str]:
+    for name, value in told.items():
+        if name in COMMON or value in (None, "", ()):
+            continue
+        if name == "by":
+            why = f" ({value['reason']})" if value.get("reason") else ""
+            yield f"by {value['actor']}{why}"
+        elif name == "moved":
+            states = Counter(state for _, state in value)
+            yield ", ".join(f"{number} {state}" for state, number in states.items())
+        elif name == "tenants":
+            yield some(value, NAMES_SHOWN)
+        else:
+            yield value if name == "why" else f"{name} {value}"
+
+
+def frame(info: PlanInfo, width: int) -> RenderableType:
+    """What `watch` shows on a terminal."""
+    head = Text(f"{info.id}  ") + status_text(info.status) + Text(f"  wave {_wave(info)}")
+    ends = "" if info.ends_in is None else f", ends in about {span(info.ends_in)}"
+    table, _ = table_of(list(wave_rows(info)), keep=2, width=width)
+    said = [Text(plain_line(redaction.text(info.reason)))] if info.reason else []
+    return Group(head, Text(f"{bar(info)}{ends}"), *said, table)
+
+
+def line(info: PlanInfo) -> str:
+    """What `watch` prints for each change where nobody looks at a terminal."""
+    counts = {state: info.count(state) for state in MemberState}
+    told = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
+    cancelling = ", is being cancelled" if info.cancelling else ""
+    soaks = ", soaks" if info.soaks_for else ""
+    why = f": {redaction.text(info.reason)}" if info.reason else ""
+    wave = f"wave {info.wave} of {len(info.waves)}{soaks}"
+    return f"{info.status}{cancelling}  {percent(info.progress)}  {wave}  {told}{why}"

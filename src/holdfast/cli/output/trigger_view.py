@@ -1,0 +1,139 @@
+"""One trigger, for a person; its times are told in its own zone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from rich.text import Text
+
+from holdfast.cli.output import redaction
+from holdfast.cli.output.printer import Row, print_fields, say, section, since
+from holdfast.cli.output.task_view import shortened
+from holdfast.domain.phrases import ago, span
+from holdfast.domain.trigger.schedule import Schedule, described
+from holdfast.domain.trigger.trigger import UNFINISHED, Misfire, Trigger, TriggerStatus
+from holdfast.engine.triggers.declared_triggers import zone_of
+from holdfast.insight.views import triggers
+
+TRIGGER_KEYS = (
+    "triggerId, status, schedule, kind, type, tenantId, declared, nextFireTime, lastFireTime, "
+    "lastTaskId, fired, missed, reason, createdAt, updatedAt"
+)
+DETAIL_KEYS = (
+    "payload, queue, misfire, catchUpMax, overlap, jitterSeconds, graceSeconds, retryCount, "
+    "triggerAt, owner, endedAt, legalCommands, next"
+)
+IN_CODE, BY_A_CALL = "code", "call"
+
+_STYLES = {
+    TriggerStatus.PROCESSING: "cyan",
+    TriggerStatus.PAUSED: "yellow",
+    TriggerStatus.SUSPENDED: "bold red",
+}
+
+
+def status_text(status: TriggerStatus) -> Text:
+    return Text(status.value, style=_STYLES.get(status, ""))
+
+
+def local(moment: float, schedule: Schedule) -> str:
+    """``2026-01-31 03:00:00+08:00``"""
+    return written(datetime.fromtimestamp(moment, zone_of(schedule)))
+
+
+def written(moment: datetime) -> str:
+    return moment.isoformat(sep=" ", timespec="milliseconds" if moment.microsecond else "seconds")
+
+
+def trigger_row(trigger: Trigger) -> Row:
+    waits = trigger.fire_time if trigger.status in UNFINISHED else None
+    return {
+        "ID": trigger.id,
+        "STATUS": status_text(trigger.status),
+        "NEXT": "-" if waits is None else local(waits, trigger.schedule),
+        "FROM": IN_CODE if trigger.declared else BY_A_CALL,
+        "TYPE": trigger.target,
+        "SCHEDULE": described(trigger.schedule),
+        "TENANT": trigger.tenant or "-",
+        "FIRED": str(trigger.fired),
+        "MISSED": str(trigger.missed),
+        "SAYS": redaction.text(trigger.reason or "-"),
+    }
+
+
+def print_trigger(trigger: Trigger, upcoming: Sequence[datetime], now: float) -> None:
+    print_fields(_head(trigger, now))
+    section("next")
+    if trigger.status is TriggerStatus.PAUSED or trigger.status is TriggerStatus.SUSPENDED:
+        say(f"  it is {trigger.status}; resumed now, it would fire at")
+    for moment in upcoming:
+        say(f"  {written(moment)}")
+    if not upcoming:
+        say("  never again")
+    section("payload")
+    maker = " (or what its function in code makes)" if trigger.declared else ""
+    say(f"  {shortened(bytes(trigger.payload))}{maker}")
+
+
+def _head(trigger: Trigger, now: float) -> dict[str, str | Text | None]:
+    most = f" (at most {trigger.catch_up_max})" if trigger.misfire is Misfire.CATCH_UP else ""
+    jitter = f"at most {span(trigger.jitter_seconds)} late" if trigger.jitter_seconds else None
+    return {
+        "trigger": trigger.id,
+        "status": status_text(trigger.status),
+        "reason": redaction.text_or_none(trigger.reason),
+        "schedule": described(trigger.schedule),
+        "made by": "a declaration in code" if trigger.declared else "a call",
+        "type": trigger.target,
+        "tenant": trigger.tenant,
+        "queue": trigger.queue,
+        "fire time": _fire_time(trigger, now),
+        "look at": _look(trigger),
+        "last": _last(trigger),
+        "fired": str(trigger.fired),
+        "missed": str(trigger.missed) if trigger.missed else None,
+        "misfire": f"{trigger.misfire}{most}, when late by more than {span(trigger.grace_seconds)}",
+        "overlap": str(trigger.overlap),
+        "jitter": jitter,
+        "retries": str(trigger.retry_count) if trigger.retry_count else None,
+        "scheduler": trigger.owner,
+        "created": since(trigger.created_at, now),
+        "updated": since(trigger.updated_at, now),
+        "commands": ", ".join(trigger.legal) or "none",
+    }
+
+
+def _fire_time(trigger: Trigger, now: float) -> str | None:
+    if trigger.fire_time is None:
+        return None
+    left = trigger.fire_time - now
+    when = f"in {span(left)}" if left > 0 else ago(-left)
+    return f"{local(trigger.fire_time, trigger.schedule)} ({when})"
+
+
+def _look(trigger: Trigger) -> str | None:
+    """Later than the fire time: by its jitter, or because it was put off."""
+    if trigger.trigger_at is None or trigger.trigger_at == trigger.fire_time:
+        return None
+    return local(trigger.trigger_at, trigger.schedule)
+
+
+def _last(trigger: Trigger) -> str | None:
+    if trigger.last_fire_time is None:
+        return None
+    task = f", task {trigger.last_task}" if trigger.last_task else ""
+    return f"{local(trigger.last_fire_time, trigger.schedule)}{task}"
+
+
+def trigger_shape(trigger: Trigger) -> dict[str, Any]:
+    return triggers.trigger_shape(trigger, redaction.current())
+
+
+def detail_shape(trigger: Trigger, upcoming: Sequence[datetime]) -> dict[str, Any]:
+    return triggers.trigger_detail_shape(trigger, upcoming, redaction.current())
+
+
+def _payload(trigger: Trigger) -> Any:
+    return redaction.body(bytes(trigger.payload))

@@ -1,0 +1,1 @@
+"""The commands that run processes: worker and serve."""

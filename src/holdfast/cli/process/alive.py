@@ -1,0 +1,22 @@
+"""Is anybody there who would do it?"""
+
+from __future__ import annotations
+
+from holdfast.cli.session import Session
+from holdfast.domain.plan.plan import Plan
+from holdfast.insight.why_plan import is_driven
+from holdfast.ports import LIVE_LEASES
+
+
+async def nobody(session: Session) -> str:
+    """What to say when no worker lives."""
+    within = LIVE_LEASES * session.settings.lease
+    workers = await session.store.workers(live_within_seconds=within)
+    if any(worker.live for worker in workers):
+        return ""
+    return "no worker is alive: nobody runs it yet. Start one: holdfast worker APP"
+
+
+async def undriven(session: Session, plan: Plan | None) -> str:
+    """The same of a plan that would go on by itself."""
+    return await nobody(session) if plan is not None and is_driven(plan) else ""

@@ -1,0 +1,209 @@
+"""The workers in this process: one for `holdfast worker`, any number for `holdfast serve`.
+
+A thread cannot be stopped. So a plain function that must not go on costs the process: its task is
+given back, or left to lapse, and the process ends at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, NoReturn
+
+from holdfast.cli.exits import Exit
+from holdfast.cli.output import redaction
+from holdfast.cli.process.logs import log_everything
+from holdfast.engine import Holdfast
+from holdfast.engine.orphans import warn_of_orphans
+from holdfast.ports import Claimed
+from holdfast.runtime.worker.failures import summary
+from holdfast.runtime.worker.interrupts import is_from_signal
+from holdfast.runtime.worker.running_task import Held
+from holdfast.runtime.worker.suspects import Isolate
+
+LOST_LEASE = 70  # a plain function runs on without its lease: only the end of the process stops it
+GIVE_BACK_SECONDS = 2.0
+LAST_WORD_SECONDS = 1.0
+
+log = logging.getLogger("holdfast.cli.worker")
+
+
+class Crew:
+    """On an app that is open."""
+
+    def __init__(
+        self,
+        app: Holdfast,
+        *,
+        count: int,
+        slots: int | None,
+        queues: tuple[str, ...] | None,
+        isolate: Isolate | None = None,
+    ) -> None:
+        self._app = app
+        self._queues = queues
+        self._loop = asyncio.get_running_loop()
+        self._at_work = count
+        self.all_drained = asyncio.Event()  # each by an order of its own
+        self._workers = [
+            app.worker(
+                slots=slots,
+                queues=queues,
+                on_zombie=self._end_with,
+                on_drained=self._one_less,
+                isolate=isolate,
+            )
+            for _ in range(count)
+        ]
+
+    async def start(self) -> None:
+        if self._workers:
+            app = self._app
+            await warn_of_orphans(app.store, app.clock, lease_seconds=app.settings.lease)
+        for worker in self._workers:
+            self._introduce(worker.name)
+            await worker.start()
+
+    async def take(self, claimed: Claimed, *, safe_until: float) -> asyncio.Task[None]:
+        """Run a task that another process has claimed, and nothing else."""
+        (worker,) = self._workers
+        return await worker.take(claimed, safe_until=safe_until)
+
+    async def drain(self, urged: asyncio.Event) -> None:
+        """``urged``: give back at once. Ends the process where plain functions still run."""
+        if not self._workers:
+            return
+        log.info("%s drains; a second signal gives back at once", self._names())
+        drain = asyncio.gather(*(worker.drain() for worker in self._workers))
+        hurry = asyncio.create_task(urged.wait())
+        await asyncio.wait((drain, hurry), return_when=asyncio.FIRST_COMPLETED)
+        if not drain.done():
+            await self._end_giving_back(Exit.FAILED)
+        hurry.cancel()
+        if left := [task_id for ids in drain.result() for task_id in ids]:
+            log.warning("plain functions still run, their tasks are given back: %s", left)
+            await self._end_giving_back(Exit.OK)
+        log.info("%s has stopped", self._names())
+
+    def _names(self) -> str:
+        return "worker " + ", ".join(worker.name for worker in self._workers)
+
+    def _introduce(self, name: str) -> None:
+        log.info(
+            "worker %s: store %s, queues %s, types %s",
+            name,
+            self._app.store.url,
+            ",".join(self._queues or self._app.settings.queue_names),
+            ",".join(self._app.registry.names()) or "none",
+        )
+
+    def _one_less(self) -> None:
+        self._at_work -= 1
+        if self._at_work == 0:
+            self.all_drained.set()
+
+    async def _give_back(self, but: Held | None = None) -> None:
+        await asyncio.gather(*(worker.give_back_rest(but=but) for worker in self._workers))
+
+    async def _end_giving_back(self, code: int) -> NoReturn:
+        """Its tasks are freed as this process's last act."""
+        try:
+            async with asyncio.timeout(GIVE_BACK_SECONDS):
+                await self._give_back()
+        except Exception as error:
+            log.error("could not give back, the leases will lapse: %s", error)
+        end(code)
+
+    def _end_with(self, held: Held) -> NoReturn:
+        """In a heartbeat's thread, while the workers' own loop gives back."""
+        end_soon(LOST_LEASE, GIVE_BACK_SECONDS + LAST_WORD_SECONDS)
+        giving: Future[None] = asyncio.run_coroutine_threadsafe(self._give_back(held), self._loop)
+        try:
+            giving.result(timeout=GIVE_BACK_SECONDS)
+        except Exception as error:
+            log.error("could not give back, the leases will lapse: %r", error)
+        log.critical(
+            "task %s: its lease is lost while its plain function runs; this process ends so that "
+            "it cannot go on beside another worker",
+            held.task_id,
+        )
+        end(LOST_LEASE)
+
+
+def log_for(app: Holdfast) -> None:
+    redaction.use(app.redactor)
+    log_everything(app.settings.log)
+
+
+def end(code: int) -> NoReturn:
+    end_soon(code)
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(code)
+
+
+def end_soon(code: int, seconds: float = LAST_WORD_SECONDS) -> None:
+    """Even where a last word blocks, as on a pipe that nobody reads."""
+    timer = threading.Timer(seconds, os._exit, (code,))
+    timer.daemon = True
+    timer.start()
+
+
+def on_signals() -> tuple[asyncio.Event, asyncio.Event]:
+    """Set by the first SIGTERM or SIGINT, and by the second."""
+    asked, urged = asyncio.Event(), asyncio.Event()
+
+    def stop() -> None:
+        (urged if asked.is_set() else asked).set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    return asked, urged
+
+
+def on_signals_with_delay(
+    *, at_once: bool = False
+) -> tuple[asyncio.Event, asyncio.Event, asyncio.Event]:
+    """Set by the first SIGTERM, by the second signal, and by the third. The first SIGINT counts as
+    two, and so does the first SIGTERM if it is to be obeyed ``at_once``."""
+    told, asked, urged = (asyncio.Event() for _ in range(3))
+
+    def stop(number: int) -> None:
+        if asked.is_set():
+            urged.set()
+        elif told.is_set() or at_once or number == signal.SIGINT:
+            asked.set()
+        told.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop, number)
+    return told, asked, urged
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """Run until the work is done. An exit or interrupt that a task of a stage raises would end the
+    loop; it is that stage's failure, and the loop goes on."""
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        loop = runner.get_loop()
+        main = loop.create_task(work)
+        while not main.done():
+            try:
+                loop.run_until_complete(main)
+            except (SystemExit, KeyboardInterrupt) as error:
+                if main.done() or is_from_signal(error):
+                    raise
+                log.error("a task that a stage has started raised %s", summary(error))
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

@@ -1,0 +1,104 @@
+"""A process of its own for a suspect of crashes: `holdfast worker` starts it and waits for it.
+
+The worker hands over the task with its lease. The process renews the lease itself, writes the end
+of the task itself, and dies alone: what is left is a lease that lapses, with the note that nothing
+else ran. The pipe on its standard input brings the task, and ties it to the worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+import msgspec
+
+from holdfast.cli.process.crew import Crew
+from holdfast.cli.process.tether import STDIN, tie
+from holdfast.engine import Holdfast
+from holdfast.ports import Claimed
+
+log = logging.getLogger("holdfast.cli.worker")
+
+ISOLATED = "--isolated"
+STDERR = 2
+TASK_LIMIT_BYTES = 256 * 1024 * 1024  # its payload, results and data, as text
+
+
+class Handover(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker hands to the process."""
+
+    claimed: Claimed
+    safe_until: float  # by the steady clock of the machine
+
+
+class Isolation:
+    """Starts the processes, one at a time."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = (sys.executable, "-m", "holdfast", *command, ISOLATED)
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def run(self, claimed: Claimed, safe_until: float) -> None:
+        """Run a claimed task in a process of its own, until that has ended."""
+        process = await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=STDERR,
+            start_new_session=True,  # Ctrl-C is for the worker, which passes on one signal
+        )
+        self._process = process
+        log.warning(
+            "task %s was in %d crashes in a row: it runs in a process of its own, %d",
+            claimed.task.id,
+            claimed.task.crashes,
+            process.pid,
+        )
+        try:
+            await self._hand_over(process, Handover(claimed=claimed, safe_until=safe_until))
+            code = await process.wait()
+        except asyncio.CancelledError:
+            self.stop()
+            await process.wait()
+            raise
+        finally:
+            self._process = None
+        if code != 0:
+            log.error("task %s: the process of its own died (%d)", claimed.task.id, code)
+
+    def stop(self) -> None:
+        """Let the process drain: it ends its stage, or gives the task back."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):  # it has just ended
+                self._process.send_signal(signal.SIGTERM)
+
+    async def _hand_over(self, process: asyncio.subprocess.Process, what: Handover) -> None:
+        assert process.stdin is not None
+        with suppress(ConnectionError):  # it has ended already
+            process.stdin.write(base64.b64encode(msgspec.json.encode(what)) + b"\n")
+            await process.stdin.drain()
+
+
+def read_handover() -> Handover:
+    """Read the task from the pipe; what follows on the pipe is its end."""
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        read = os.read(STDIN, 65_536)
+        if not read or len(line) > TASK_LIMIT_BYTES:
+            raise EOFError("no task was handed over: this is started by `holdfast worker` alone")
+        line += read
+    return msgspec.json.decode(base64.b64decode(line), type=Handover)
+
+
+async def run_handover(app: Holdfast, what: Handover, asked: asyncio.Event, crew: Crew) -> None:
+    """Run the one task that was handed over, or give it back when the process is to stop."""
+    tie(asked, within_seconds=app.settings.drain + app.settings.lease)
+    running = await crew.take(what.claimed, safe_until=what.safe_until)
+    stopping = asyncio.create_task(asked.wait())
+    await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()

@@ -1,0 +1,204 @@
+"""`holdfast serve`: the API, workers, timers, triggers and plans, in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli import options as opt
+from holdfast.cli.exits import Exit
+from holdfast.cli.extras import check_server
+from holdfast.cli.loader import load_app_on
+from holdfast.cli.process.crew import Crew, log_for, on_signals_with_delay, run
+from holdfast.cli.process.files import raise_file_limit
+from holdfast.cli.process.tether import tie
+from holdfast.cli.process.worker import (
+    END_SECONDS,
+    TETHERED,
+    Queues,
+    Slots,
+    queue_names,
+    worker_options,
+)
+from holdfast.cli.session import given_store
+from holdfast.domain.errors import InvalidSetting, StoreUnavailable
+from holdfast.engine import Holdfast
+
+if TYPE_CHECKING:
+    from holdfast.server.pool import Pool
+    from holdfast.server.service import Service
+
+WORKERS_MAX = 64
+PORT_MAX = 65_535
+STOP_SECONDS = 30.0  # beyond the time to drain: requests, worker processes, the last writes
+TOKEN_SAYS = "an admin's token, valid while this process runs"
+
+log = logging.getLogger("holdfast.cli.serve")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    host: str
+    port: int
+    workers: int
+    processes: int
+    slots: int | None
+    queues: tuple[str, ...] | None
+    tethered: bool
+    command: tuple[str, ...]  # of one worker process
+
+
+def serve(
+    context: typer.Context,
+    app: opt.App,
+    *,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="To listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=PORT_MAX, help="0: any that is free.")
+    ] = 8080,
+    workers: Annotated[
+        int, typer.Option(metavar="N", min=1, max=WORKERS_MAX, help="In this process.")
+    ] = 1,
+    no_workers: Annotated[
+        bool, typer.Option("--no-workers", help="None here: `holdfast worker` runs the tasks.")
+    ] = False,
+    processes: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Worker processes beside this one.")
+    ] = 0,
+    slots: Slots = None,
+    queues: Queues = None,
+    tethered: Annotated[bool, typer.Option(TETHERED, hidden=True)] = False,
+) -> int:
+    """Serve the HTTP API, and run workers, until SIGTERM or SIGINT.
+
+    Needs `pip install 'holdfast-engine[server]'`. Without tokens (`holdfast tokens`,
+    HOLDFAST_TOKENS) only a loopback address is served, and a one-time token is printed. SIGTERM
+    makes /readyz say so for HOLDFAST_STOP_DELAY, and then lets requests and stages finish; SIGINT,
+    or a second signal, ends that delay. The next signal finishes nothing. Exit code 70: as of
+    `holdfast worker`.
+    """
+    check_server()
+    url = given_store(context)
+    loaded = load_app_on(app, url)
+    log_for(loaded)
+    raise_file_limit()
+    command = (sys.executable, "-m", "holdfast", "worker", app, TETHERED)
+    wanted = Wanted(
+        host=host,
+        port=port,
+        workers=0 if no_workers else workers,
+        processes=processes,
+        slots=slots,
+        queues=queue_names(queues),
+        tethered=tethered,
+        command=(*command, *worker_options(slots, queues, url)),
+    )
+    run(_serve(loaded, wanted))
+    return Exit.OK
+
+
+async def _serve(app: Holdfast, wanted: Wanted) -> None:
+    from holdfast.server.pool import Pool
+    from holdfast.server.serve import bind, one_time_token, url_of
+    from holdfast.server.service import Service
+
+    settings, clock = app.settings, app.clock
+    if wanted.processes > settings.pool_limit:
+        reason = f"--processes {wanted.processes} is more"
+        raise InvalidSetting("HOLDFAST_POOL_LIMIT", settings.pool_limit, reason)
+    token = one_time_token(settings, wanted.host, now=clock.now())
+    with bind(wanted.host, wanted.port) as bound:
+        async with app:
+            _check_is_shared(app, wanted)
+            pool = Pool(
+                wanted.command,
+                limit=settings.pool_limit,
+                stop_seconds=settings.drain + END_SECONDS,
+                now=clock.now,
+            )
+            service = Service(app, tokens=(token[0],) if token else (), pool=pool)
+            crew = Crew(app, count=wanted.workers, slots=wanted.slots, queues=wanted.queues)
+
+            def listening() -> None:
+                _say(settings.log, url_of(bound), token[1] if token else None)
+
+            await _run(service, crew, bound, wanted, listening)
+
+
+async def _run(
+    service: Service,
+    crew: Crew,
+    bound: socket.socket,
+    wanted: Wanted,
+    on_listening: Callable[[], None],
+) -> None:
+    from holdfast.server.serve import answer
+
+    told, asked, urged = on_signals_with_delay(at_once=wanted.tethered)
+    leaving = asyncio.create_task(_leave(service, told, asked))
+    if wanted.tethered:
+        tie(asked, within_seconds=service.settings.drain + STOP_SECONDS)
+    async with service.beside():
+        try:
+            await crew.start()
+            await service.pool.scale(wanted.processes)
+            gc.collect()
+            gc.freeze()  # what is there by now stays: to look at it again costs 0.1 s each time
+            await answer(service, bound, asked=asked, urged=urged, on_listening=on_listening)
+        finally:
+            hurrying = asyncio.create_task(_hurry(service.pool, urged))
+            closing = asyncio.create_task(service.pool.close())
+            await crew.drain(urged)
+            await closing
+            hurrying.cancel()
+            leaving.cancel()
+    log.info("the service has stopped")
+
+
+async def _leave(service: Service, told: asyncio.Event, asked: asyncio.Event) -> None:
+    """Say that the service is about to stop, and go on for a while: whoever sends it requests needs
+    that time to send them elsewhere."""
+    await told.wait()
+    service.leaving.set()
+    seconds = service.settings.stop_delay
+    if seconds and not asked.is_set():
+        log.info("the service stops in %g s; a second signal stops it at once", seconds)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await asked.wait()
+    asked.set()
+
+
+async def _hurry(pool: Pool, urged: asyncio.Event) -> None:
+    await urged.wait()
+    pool.hurry()
+
+
+def _check_is_shared(app: Holdfast, wanted: Wanted) -> None:
+    """What is in the memory of this process alone gives others no work."""
+    if app.in_memory and (wanted.processes or not wanted.workers):
+        raise StoreUnavailable(
+            f"{app.store.url} is in the memory of this process: other processes get no work from it"
+        )
+
+
+def _say(form: str, url: str, token: str | None) -> None:
+    """The address on stdout, for who waits for it; the token on stderr, once."""
+    if form == "json":
+        if token:
+            print(json.dumps({"event": TOKEN_SAYS, "token": token}), file=sys.stderr, flush=True)
+        print(json.dumps({"event": "listening", "url": url}), flush=True)
+        return
+    if token:
+        print(f"{TOKEN_SAYS}:\n  {token}", file=sys.stderr, flush=True)
+    print(f"listening on {url}", flush=True)

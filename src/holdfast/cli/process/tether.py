@@ -1,0 +1,37 @@
+"""A process that is tied to the one that started it: by the pipe on its standard input.
+
+A pipe and not PR_SET_PDEATHSIG: that is for Linux only, and fires when the *thread* ends that
+started the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from contextlib import suppress
+
+from holdfast.cli.exits import Exit
+from holdfast.cli.process.crew import end_soon
+
+STDIN = 0
+READ_BYTES = 1024
+
+log = logging.getLogger("holdfast.cli.worker")
+
+
+def tie(asked: asyncio.Event, *, within_seconds: float) -> None:
+    """When the pipe ends, ``asked`` is set; the process is gone ``within_seconds`` after that."""
+    loop = asyncio.get_running_loop()
+
+    def watch() -> None:
+        while os.read(STDIN, READ_BYTES):
+            pass
+        end_soon(Exit.FAILED, within_seconds)
+        if not asked.is_set():
+            log.warning("whoever started this process has gone; it drains and ends")
+        with suppress(RuntimeError):  # the loop is closed: it ends already
+            loop.call_soon_threadsafe(asked.set)
+
+    threading.Thread(target=watch, name="tether", daemon=True).start()

@@ -1,0 +1,116 @@
+"""`holdfast worker`: run a worker until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from holdfast.cli import options as opt
+from holdfast.cli.exits import Exit
+from holdfast.cli.loader import load_app_on
+from holdfast.cli.process.crew import Crew, log_for, on_signals, run
+from holdfast.cli.process.files import raise_file_limit
+from holdfast.cli.process.isolation import (
+    ISOLATED,
+    Handover,
+    Isolation,
+    read_handover,
+    run_handover,
+)
+from holdfast.cli.process.logs import log_everything
+from holdfast.cli.process.tether import tie
+from holdfast.cli.session import given_store
+from holdfast.domain import names
+from holdfast.domain.errors import StoreUnavailable
+from holdfast.engine import Holdfast
+
+TETHERED = "--tethered"
+END_SECONDS = 10.0  # beyond the time to drain, for the last writes
+
+Slots = Annotated[int | None, typer.Option(metavar="N", min=1, help="Tasks at once.")]
+Queues = Annotated[str | None, typer.Option(metavar="A,B", help="In order of preference.")]
+
+
+def worker(
+    context: typer.Context,
+    app: opt.App,
+    *,
+    slots: Slots = None,
+    queues: Queues = None,
+    reload: Annotated[bool, typer.Option("--reload", help="Restart when a .py changes.")] = False,
+    tethered: Annotated[bool, typer.Option(TETHERED, hidden=True)] = False,
+    isolated: Annotated[bool, typer.Option(ISOLATED, hidden=True)] = False,
+) -> int:
+    """Run a worker until SIGTERM or SIGINT, or until it is drained from elsewhere.
+
+    The first signal drains: running stages finish, the rest is given back. The second gives
+    back at once. Exit code 70: a lease was lost while a plain function ran on. A task that was in
+    two crashes in a row is run in a process of its own.
+    """
+    url = given_store(context)
+    if reload:
+        log_everything()
+        from holdfast.cli.process.reload import run_reloading
+
+        return run_reloading(["worker", app, *worker_options(slots, queues, url)])
+    loaded = load_app_on(app, url)
+    log_for(loaded)
+    raise_file_limit()
+    if isolated:
+        run(_work_alone(loaded, read_handover()))
+        return Exit.OK
+    isolation = Isolation(["worker", app, *worker_options(slots, queues, url)])
+    run(_work(loaded, slots, queue_names(queues), isolation, tethered=tethered))
+    return Exit.OK
+
+
+async def _work(
+    app: Holdfast,
+    slots: int | None,
+    queues: tuple[str, ...] | None,
+    isolation: Isolation,
+    *,
+    tethered: bool,
+) -> None:
+    asked, urged = on_signals()
+    if tethered:
+        tie(asked, within_seconds=app.settings.drain + END_SECONDS)
+    async with app:
+        if app.degraded:
+            raise StoreUnavailable(
+                "the store is out of reach, and a worker on a memory of its own never gets work: "
+                'fallback = "memory" is not for workers'
+            )
+        crew = Crew(app, count=1, slots=slots, queues=queues, isolate=isolation.run)
+        await crew.start()
+        await _first(asked, crew.all_drained)
+        isolation.stop()
+        await crew.drain(urged)
+
+
+async def _work_alone(app: Holdfast, what: Handover) -> None:
+    asked, urged = on_signals()
+    async with app:
+        crew = Crew(app, count=1, slots=1, queues=())
+        await run_handover(app, what, asked, crew)
+        await crew.drain(urged)
+
+
+async def _first(*events: asyncio.Event) -> None:
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for one in waiting:
+        one.cancel()
+
+
+def queue_names(written: str | None) -> tuple[str, ...] | None:
+    if written is None:
+        return None
+    return tuple(names.check("queue", name.strip()) for name in written.split(","))
+
+
+def worker_options(slots: int | None, queues: str | None, store: str | None) -> list[str]:
+    given = {"--slots": slots, "--queues": queues, "--store": store}
+    return [word for name, value in given.items() if value for word in (name, str(value))]

@@ -1,0 +1,1 @@
+"""The rules of plans: record, states, waves, members, roll-out."""

@@ -1,0 +1,205 @@
+"""What a person may ask of a plan, and how its creator seals it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.domain.audit import Audit
+from holdfast.domain.errors import IllegalTransition, InvalidPlan
+from holdfast.domain.plan import events as ev
+from holdfast.domain.plan.plan import (
+    ENDED,
+    MACHINE,
+    WAITING,
+    Counts,
+    Member,
+    MemberState,
+    Moves,
+    Plan,
+    PlanChange,
+    PlanCommand,
+    PlanNext,
+    PlanStatus,
+)
+from holdfast.domain.task.operate import Ask
+
+Members = Mapping[int, Member]
+
+
+def seal(plan: Plan, *, now: float, request: str) -> PlanChange:
+    """All its tasks are in."""
+    after = moved(plan, PlanCommand.SEAL, now=now, request=request)
+    return PlanChange(
+        before=plan,
+        after=after,
+        events=(ev.PlanReady(plan_id=plan.id, version=after.version, at=now),),
+        next=PlanNext.LOOK,
+    )
+
+
+def pause(plan: Plan, ask: Ask) -> PlanChange:
+    return _asked(plan, PlanCommand.PAUSE, ask, fact(ev.PlanPaused, plan, ask.now, by=ask.by))
+
+
+def resume(plan: Plan, ask: Ask) -> PlanChange:
+    """After a halt: what has failed in this wave so far is forgiven."""
+    event = fact(ev.PlanResumed, plan, ask.now, by=ask.by)
+    failed = plan.count(MemberState.FAILED, wave=plan.wave)
+    changes: dict[str, Any] = {"reason": None}
+    if plan.status is PlanStatus.HALTED:
+        changes |= {"forgiven": failed}
+    if plan.started_at is None:
+        changes |= {"started_at": ask.now}
+    change = _asked(plan, PlanCommand.RESUME, ask, event, **changes)
+    if plan.started_at is None:
+        return replace(change, events=(*change.events, *starting(plan, ask.now)))
+    return change
+
+
+def cancel(plan: Plan, ask: Ask) -> PlanChange:
+    """Its driver cancels every task that has not ended; then the plan is cancelled."""
+    event = fact(ev.PlanCancelRequested, plan, ask.now, by=ask.by)
+    return _asked(plan, PlanCommand.CANCEL, ask, event, cancel_requested=True, soaks_since=None)
+
+
+def retry(plan: Plan, members: Members, ask: Ask) -> PlanChange:
+    """Those that failed or were rolled back run again, wave by wave; then the rest goes on."""
+    ended = (MemberState.FAILED, MemberState.ROLLED_BACK)
+    again = Member(MemberState.AGAIN)
+    moves = {index: again for index, member in members.items() if member.state in ended}
+    event = fact(ev.PlanRetried, plan, ask.now, by=ask.by, tasks=len(moves))
+    first = min((plan.wave_of(index) for index in moves), default=plan.wave)
+    return _asked(
+        plan,
+        PlanCommand.RETRY,
+        ask,
+        event,
+        moves=moves,
+        counts=counted(plan, members, moves),
+        reason=None,
+        wave=min(first, plan.wave),
+        wave_ran=False,
+        soaks_since=None,
+        forgiven=0,
+        undo_from=None,
+        undo_upto=None,
+        undo_forced=False,
+    )
+
+
+def rollback(
+    plan: Plan, members: Members, ask: Ask, *, wave: int | None = None, force: bool = False
+) -> PlanChange:
+    """The newest first; ``wave`` (from 1): only the tasks of that one. After a failed rollback,
+    the same again from where it stopped."""
+    scope = span_of(plan, wave)
+    moves = {
+        index: Member(MemberState.FAILED)
+        for index, member in members.items()
+        if member.state is MemberState.ROLLBACK_FAILED and index in scope
+    }
+    event = fact(ev.PlanRollingBack, plan, ask.now, tasks=len(scope), by=ask.by)
+    return _asked(
+        plan,
+        PlanCommand.ROLLBACK,
+        ask,
+        event,
+        moves=moves,
+        counts=counted(plan, members, moves),
+        undo_from=scope.start,
+        undo_upto=scope.stop,
+        undo_forced=force,
+        soaks_since=None,
+    )
+
+
+def span_of(plan: Plan, wave: int | None) -> range:
+    if wave is None:
+        return range(plan.total)
+    if not 1 <= wave <= len(plan.waves):
+        raise InvalidPlan(f"plan {plan.id} has waves 1 to {len(plan.waves)}, not {wave}")
+    return plan.span(wave - 1)
+
+
+def refusal(plan: Plan, command: PlanCommand, ask: Ask, code: str) -> Audit:
+    return replace(_done(plan, plan, command, ask), refused=code)
+
+
+# What these and the driver's decisions have in common.
+
+
+def starting(plan: Plan, now: float) -> tuple[ev.PlanEvent, ev.PlanEvent]:
+    started = fact(ev.PlanStarted, plan, now)
+    return started, fact(ev.WaveStarted, plan, now, wave=1, tasks=plan.size(0))
+
+
+def fact(kind: type[Any], plan: Plan, at: float, **facts: Any) -> ev.PlanEvent:
+    event: ev.PlanEvent = kind(plan_id=plan.id, version=plan.version + 1, at=at, **facts)
+    return event
+
+
+def moved(plan: Plan, command: PlanCommand, *, now: float, request: str, **changes: Any) -> Plan:
+    """The record after ``command``, or IllegalTransition."""
+    status = MACHINE.step(plan.status, command)
+    after = replace(
+        plan, **changes, status=status, version=plan.version + 1, updated_at=now, request=request
+    )
+    settled_at = (plan.settled_at or now) if after.settled else None
+    after = replace(after, progress=progress(after), settled_at=settled_at)
+    return after if status is plan.status else replace(after, status_since=now)
+
+
+def progress(plan: Plan) -> float:
+    return min(1.0, plan.count(*ENDED) / plan.total)
+
+
+def counted(plan: Plan, members: Members, moves: Moves) -> tuple[Counts, ...]:
+    """The counts of each wave after these moves; the waiting are not counted."""
+    counts = [dict(of) for of in plan.counts]
+    for index, member in moves.items():
+        of = counts[plan.wave_of(index)]
+        for state, by in ((members.get(index, WAITING).state, -1), (member.state, 1)):
+            if state is not MemberState.WAITING:
+                of[state] = of.get(state, 0) + by
+    return tuple(_without_zeros(of.items()) for of in counts)
+
+
+def _without_zeros(counts: Iterable[tuple[MemberState, int]]) -> Counts:
+    return {state: count for state, count in counts if count}
+
+
+def _asked(
+    plan: Plan,
+    command: PlanCommand,
+    ask: Ask,
+    event: ev.PlanEvent,
+    *,
+    moves: Moves | None = None,
+    **changes: Any,
+) -> PlanChange:
+    if not plan.can(command):
+        raise IllegalTransition(plan.status, command, plan.legal)
+    changes = {"reason": ask.by.reason or None, "asked": ask.request} | changes
+    after = moved(plan, command, now=ask.now, request=ask.request, **changes)
+    return PlanChange(
+        before=plan,
+        after=after,
+        moves=tuple((moves or {}).items()),
+        events=(event,),
+        next=PlanNext.LOOK,
+        audit=_done(plan, after, command, ask),
+    )
+
+
+def _done(plan: Plan, after: Plan, command: PlanCommand, ask: Ask) -> Audit:
+    return Audit(
+        task_id=f"plan:{plan.id}",
+        command=command,
+        by=ask.by,
+        at=ask.now,
+        before=plan.status,
+        after=after.status,
+    )

@@ -1,0 +1,1 @@
+"""The rules of tasks: record, state table, decisions, checkpoints, events."""

@@ -1,0 +1,135 @@
+"""What an operator may change of a task that nobody runs: its checkpoint, its payload, its data.
+
+The digest of the payload that was submitted stays, so that the same submit, sent again, still finds
+its task.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.domain.audit import Audit
+from holdfast.domain.errors import CheckpointConflict, CheckpointGone, InvalidInput
+from holdfast.domain.task import checkpoint as ckpt
+from holdfast.domain.task import events as ev
+from holdfast.domain.task.checkpoint import Checkpoint
+from holdfast.domain.task.decide import fact, moved
+from holdfast.domain.task.operate import Ask, resume_suspended
+from holdfast.domain.task.state import Command
+from holdfast.domain.task.task import Task
+from holdfast.domain.task.transition import Next, Transition
+
+AMEND = "amend"  # what the audit calls it: a retry, or a rollback that goes on, with a correction
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """A checkpoint that is stored and cannot be read."""
+
+
+UNREADABLE = Unreadable()
+NONE, NO_VERSION = "no checkpoint (version 0)", "a checkpoint whose version cannot be read"
+Stored: TypeAlias = Checkpoint | Unreadable | None  # None: no checkpoint is stored
+
+
+class Amendment(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be instead of what is kept; None: as it is."""
+
+    payload: bytes | None = None
+    data: dict[str, Any] | None = None
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        given = (("payload", self.payload), ("data", self.data))
+        return tuple(name for name, value in given if value is not None)
+
+
+def amend(
+    task: Task,
+    ask: Ask,
+    amendment: Amendment,
+    checkpoint: Checkpoint | None,
+    *,
+    force: bool = False,
+) -> Transition:
+    """Correct a suspended task and set it going, in one step."""
+    going = resume_suspended(task, ask, force=force)
+    amended = fact(ev.TaskAmended, task, ask.now, by=ask.by, changed=amendment.changed)
+    data, saved = amendment.data, None
+    if data is not None and checkpoint is not None:
+        saved = replace(checkpoint, custom_data=data, version=checkpoint.version + 1)
+    return replace(
+        going,
+        events=(amended, *going.events),
+        payload=amendment.payload,
+        checkpoint=saved,
+        drop_checkpoint=going.drop_checkpoint or saved is not None,
+        data=None if data is None else msgspec.json.encode(data),
+    )
+
+
+def check_put(task: Task, ask: Ask, version: int, stored: Stored) -> Task:
+    """Return the task with a checkpoint put in place of this version; 0: where none is stored.
+
+    One that cannot be read has no version to compare."""
+    after = moved(task, Command.PUT_CHECKPOINT, now=ask.now)
+    if stored is None and version != 0:
+        raise CheckpointConflict(task.id, NONE, version)
+    if isinstance(stored, Checkpoint) and stored.version != version:
+        raise CheckpointConflict(task.id, stored.version, version)
+    return after
+
+
+def put_checkpoint(task: Task, ask: Ask, checkpoint: Checkpoint, stored: Stored) -> Transition:
+    """Write a checkpoint in place of the version that it was made of."""
+    after = check_put(task, ask, checkpoint.version, stored)
+    _check(task, checkpoint)
+    saved = replace(checkpoint, version=checkpoint.version + 1)
+    event = fact(ev.CheckpointPut, task, ask.now, by=ask.by, checkpoint=saved.version)
+    # In place of the one that is there, whose version need not be what its body says.
+    kept = _kept(task, after, ask, event, Command.PUT_CHECKPOINT)
+    return replace(kept, checkpoint=saved, drop_checkpoint=True)
+
+
+def remove_checkpoint(
+    task: Task, ask: Ask, stored: Stored, version: int | None = None
+) -> Transition:
+    """Delete the checkpoint. ``version``: only this one; None: whichever is stored."""
+    after = moved(task, Command.REMOVE_CHECKPOINT, now=ask.now)
+    if version is None and stored is None:
+        raise CheckpointGone(task.id, task.last_completed + 1)
+    found = stored.version if isinstance(stored, Checkpoint) else NO_VERSION if stored else NONE
+    if version is not None and found != version:
+        raise CheckpointConflict(task.id, found, version)
+    event = fact(ev.CheckpointRemoved, task, ask.now, by=ask.by)
+    kept = _kept(task, after, ask, event, Command.REMOVE_CHECKPOINT)
+    return replace(kept, drop_checkpoint=True)
+
+
+def _check(task: Task, checkpoint: Checkpoint) -> None:
+    done = task.stages[: task.last_completed + 1]
+    index, names = checkpoint.last_completed_stage_index, checkpoint.completed_stage_names
+    if index != task.last_completed or names != done or index < 0:
+        said = f"stage {index} and {list(names)}; the record is at {task.last_completed}: {done}"
+        raise InvalidInput(f"the checkpoint does not fit task {task.id}: it says {said}")
+    ckpt.encode(checkpoint)
+
+
+def _kept(task: Task, after: Task, ask: Ask, event: ev.Event, command: Command) -> Transition:
+    return Transition(
+        before=task,
+        after=after,
+        request=ask.request,
+        next=Next.STAY,
+        events=(event,),
+        audit=Audit(
+            task_id=task.id,
+            command=command,
+            by=ask.by,
+            at=ask.now,
+            before=task.status,
+            after=after.status,
+        ),
+    )

@@ -1,0 +1,179 @@
+"""The transitions of a task, told from its events: who made each, by which command, from where.
+
+No second log is written: each version of a record has its events, and the state table says where
+each command leads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from itertools import groupby
+
+import msgspec
+
+from holdfast.domain.task import events as ev
+from holdfast.domain.task.state import TABLE, Command, Status
+from holdfast.domain.task.task import By, Task
+
+SUBMIT = "submit"  # what makes a task; no command of the table
+
+# The last event of a version that stands here names its command.
+COMMANDS: Mapping[type[ev.Event], Command] = {
+    ev.TaskReleased: Command.RELEASE,
+    ev.TaskHeldBack: Command.HOLD_BACK,
+    ev.TaskStarted: Command.START,
+    ev.StageCompleted: Command.CHECKPOINT,
+    ev.CheckpointDiscarded: Command.CHECKPOINT,
+    ev.CheckpointPut: Command.PUT_CHECKPOINT,
+    ev.CheckpointRemoved: Command.REMOVE_CHECKPOINT,
+    ev.TaskCompleted: Command.COMPLETE,
+    ev.TaskRetryScheduled: Command.RETRY_LATER,
+    ev.TaskFailed: Command.FAIL,
+    ev.TaskSnoozed: Command.YIELD,
+    ev.TaskYielded: Command.YIELD,
+    ev.TaskDue: Command.DUE,
+    ev.LeaseLost: Command.LOSE,
+    ev.TaskPaused: Command.PAUSE,
+    ev.TaskResumed: Command.RESUME,
+    ev.TaskCancelled: Command.CANCEL,
+    ev.TaskDiscarded: Command.DISCARD,
+    ev.TaskRetried: Command.RETRY,
+    ev.TaskRollingBack: Command.ROLLBACK,
+    ev.StageUndone: Command.UNDO,
+    ev.TaskRolledBack: Command.FINISH_ROLLBACK,
+    ev.TaskRollbackFailed: Command.FAIL_ROLLBACK,
+}
+# An operator has asked for something, and the holder answers at the next stage boundary.
+REQUESTS: Mapping[type[ev.Event], Command] = {
+    ev.PauseRequested: Command.PAUSE,
+    ev.CancelRequested: Command.CANCEL,
+    ev.PauseWithdrawn: Command.RESUME,
+}
+# These stand beside one of the above, or are not kept.
+ACCOMPANYING = frozenset(
+    {
+        ev.TaskAmended,
+        ev.TaskCreated,
+        ev.StageStarted,
+        ev.StageFailed,
+        ev.StageUndoFailed,
+        ev.TaskProgress,
+    }
+)
+
+_FIRED = re.compile(r"(.+)@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3})?Z(?:\+\w{1,8})?")
+
+
+class Maker(StrEnum):
+    """The kind of hand that made a transition."""
+
+    CLIENT = "client"  # a submit
+    WORKER = "worker"  # the holder of the lease
+    OPERATOR = "operator"  # a person, through the API, the command line or a bulk action
+    PLAN = "plan"
+    TRIGGER = "trigger"
+    STORE = "store"  # a due time has come, or a lease has lapsed
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One committed transition of a task."""
+
+    task_id: str
+    version: int
+    at: float
+    command: str
+    before: Status | None  # None: there was no task
+    after: Status
+    maker: Maker
+    name: str = ""  # the worker, the actor, the plan or the trigger
+    origin: str = ""
+    reason: str = ""
+
+
+def steps(task: Task, events: Sequence[ev.Event]) -> list[Step]:
+    """Return the transitions of the task, the oldest first."""
+    return list(_replay(task, events))
+
+
+def _replay(task: Task, events: Sequence[ev.Event]) -> Iterator[Step]:
+    status, worker = _first_status(task, events), ""
+    for version, group in groupby(events, key=lambda event: event.version):
+        made = list(group)
+        worker = next((e.worker for e in made if isinstance(e, ev.TaskStarted)), worker)
+        if isinstance(made[0], ev.TaskCreated):
+            yield _created(task, made[0], status)
+            continue
+        event = _telling(made)
+        command = COMMANDS.get(type(event)) or REQUESTS.get(type(event))
+        if command is None:
+            continue
+        after = TABLE[status].get(command, status) if type(event) in COMMANDS else status
+        maker, by = _maker(event, worker)
+        yield Step(
+            task_id=task.id,
+            version=version,
+            at=event.at,
+            command=command,
+            before=status,
+            after=after,
+            maker=maker,
+            name=by.actor,
+            origin=by.origin,
+            reason=by.reason or _reason(event),
+        )
+        status = after
+
+
+def _first_status(task: Task, events: Iterable[ev.Event]) -> Status:
+    """A task that is held back comes into being as CREATED, any other as PENDING."""
+    for event in events:
+        if isinstance(event, ev.TaskReleased | ev.TaskHeldBack):
+            return Status.CREATED
+        if isinstance(event, ev.TaskStarted | ev.TaskPaused):
+            return Status.PENDING
+    return Status.PENDING if task.plan is None else Status.CREATED
+
+
+def _telling(made: Sequence[ev.Event]) -> ev.Event:
+    """Return the event that names the command of its version."""
+    return next((event for event in reversed(made) if type(event) not in ACCOMPANYING), made[-1])
+
+
+def _created(task: Task, event: ev.Event, status: Status) -> Step:
+    fired = _FIRED.fullmatch(task.key or "")
+    maker, name = Maker.CLIENT, ""
+    if task.plan is not None:
+        maker, name = Maker.PLAN, task.plan
+    elif fired is not None:
+        maker, name = Maker.TRIGGER, fired[1]
+    return Step(
+        task_id=task.id,
+        version=event.version,
+        at=event.at,
+        command=SUBMIT,
+        before=None,
+        after=status,
+        maker=maker,
+        name=name,
+    )
+
+
+def _maker(event: ev.Event, worker: str) -> tuple[Maker, By]:
+    by: By | None = getattr(event, "by", None)
+    if by is not None:
+        kind, _, name = by.actor.partition(":")
+        if kind == "plan":
+            return Maker.PLAN, msgspec.structs.replace(by, actor=name)
+        return Maker.OPERATOR, by
+    if isinstance(event, ev.TaskDue):
+        return Maker.STORE, By(actor="")
+    if isinstance(event, ev.LeaseLost):
+        return Maker.STORE, By(actor=event.worker)
+    return Maker.WORKER, By(actor=worker)
+
+
+def _reason(event: ev.Event) -> str:
+    failure = getattr(event, "failure", None)
+    return failure.summary if failure is not None else getattr(event, "reason", None) or ""

@@ -1,0 +1,199 @@
+"""An operator's commands: what a person, the API or a plan may ask of a task.
+
+On a task that a worker holds they leave a request, which the holder applies at the next stage
+boundary; on any other they act at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.audit import Audit
+from holdfast.domain.errors import IllegalTransition, NotSuspended
+from holdfast.domain.task import events as ev
+from holdfast.domain.task import outage
+from holdfast.domain.task.decide import FROM_SCRATCH, NO_REQUESTS, NOT_BEGUN, fact, moved
+from holdfast.domain.task.state import Command, Status
+from holdfast.domain.task.task import By, Task
+from holdfast.domain.task.transition import Next, Transition
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks, when, and the name of this one request (a resend has the same)."""
+
+    by: By
+    now: float
+    request: str
+
+
+def release(task: Task, ask: Ask) -> Transition:
+    event = fact(ev.TaskReleased, task, ask.now, by=ask.by)
+    return _at_once(task, Command.RELEASE, ask, Next.READY, event)
+
+
+def hold_back(task: Task, ask: Ask) -> Transition:
+    """It stays as it is, in a new version: what was decided on for the old one is void."""
+    event = fact(ev.TaskHeldBack, task, ask.now, by=ask.by)
+    return _at_once(task, Command.HOLD_BACK, ask, Next.STAY, event)
+
+
+def pause(task: Task, ask: Ask) -> Transition:
+    _must(task, Command.PAUSE)
+    reason = ask.by.reason
+    if task.status is Status.RUNNING:
+        asked = fact(ev.PauseRequested, task, ask.now, by=ask.by)
+        return _request(task, Command.PAUSE, ask, asked, pause_requested=True, reason=reason)
+    event = fact(ev.TaskPaused, task, ask.now, reason=reason, by=ask.by)
+    return _at_once(task, Command.PAUSE, ask, Next.PARKED, event, reason=reason)
+
+
+def resume(task: Task, ask: Ask, *, force: bool = False) -> Transition:
+    if task.status is Status.RUNNING:
+        _must(task, Command.RESUME)
+        asked = fact(ev.PauseWithdrawn, task, ask.now, by=ask.by)
+        reason = task.reason if task.cancel_requested else None
+        return _request(task, Command.RESUME, ask, asked, pause_requested=False, reason=reason)
+    event = fact(ev.TaskResumed, task, ask.now, by=ask.by)
+    return _at_once(
+        task, Command.RESUME, ask, Next.READY, event, force=force, reason=None, **outage.NONE
+    )
+
+
+def cancel(task: Task, ask: Ask) -> Transition:
+    reason = ask.by.reason
+    if task.status is Status.RUNNING:
+        asked = fact(ev.CancelRequested, task, ask.now, by=ask.by)
+        return _request(task, Command.CANCEL, ask, asked, cancel_requested=True, reason=reason)
+    event = fact(ev.TaskCancelled, task, ask.now, reason=reason, by=ask.by)
+    return _at_once(task, Command.CANCEL, ask, Next.SETTLED, event, reason=reason)
+
+
+def retry(task: Task, ask: Ask, *, from_checkpoint: bool = True, force: bool = False) -> Transition:
+    """A new run: the count of failures starts anew, the history stays."""
+    resumes = from_checkpoint and task.status is not Status.ROLLED_BACK
+    changes: dict[str, Any] = NOT_BEGUN | {"interrupted": task.begun}
+    if not resumes:
+        changes = FROM_SCRATCH | {"epoch": task.epoch + 1}
+    event = fact(ev.TaskRetried, task, ask.now, by=ask.by, from_checkpoint=resumes)
+    return _at_once(
+        task,
+        Command.RETRY,
+        ask,
+        Next.READY,
+        event,
+        force=force,
+        from_scratch=not resumes,
+        run=task.run + 1,
+        reason=None,
+        **changes,
+    )
+
+
+def rollback(task: Task, ask: Ask, *, force: bool = False) -> Transition:
+    """Undo in reverse, from the stage that was begun last; after a failed rollback, from there."""
+    if task.status is Status.ROLLBACK_FAILED or task.next_undo >= 0:
+        first = task.next_undo  # also when it was discarded half rolled back
+    else:
+        half_done = task.begun and task.at_stage is not None
+        first = task.last_completed + 1 if half_done else task.last_completed
+    stage = task.stages[first] if 0 <= first < len(task.stages) else None
+    event = fact(ev.TaskRollingBack, task, ask.now, by=ask.by, from_stage=stage)
+    return _at_once(
+        task,
+        Command.ROLLBACK,
+        ask,
+        Next.READY,
+        event,
+        force=force,
+        next_undo=first,
+        run=task.run + 1,
+        reason=ask.by.reason,
+        **NOT_BEGUN,
+    )
+
+
+def resume_suspended(task: Task, ask: Ask, *, force: bool = False) -> Transition:
+    """Set it going again, forward or backward, as it was going."""
+    if not task.suspended:
+        raise NotSuspended(task.id, task.status)
+    if task.status is Status.ROLLBACK_FAILED:
+        return rollback(task, ask, force=force)
+    return retry(task, ask, force=force)
+
+
+def discard(task: Task, ask: Ask) -> Transition:
+    event = fact(ev.TaskDiscarded, task, ask.now, by=ask.by)
+    all_undone = task.status is Status.ROLLBACK_FAILED and task.next_undo < 0
+    changes = FROM_SCRATCH if all_undone else {}
+    return _at_once(
+        task,
+        Command.DISCARD,
+        ask,
+        Next.SETTLED,
+        event,
+        from_scratch=all_undone,
+        reason=ask.by.reason,
+        **changes,
+    )
+
+
+def refusal(task: Task, command: Command, ask: Ask, code: str) -> Audit:
+    return msgspec.structs.replace(_done(task, task, command, ask), refused=code)
+
+
+def _must(task: Task, command: Command) -> None:
+    if not task.can(command):
+        raise IllegalTransition(task.status, command, task.legal)
+
+
+def _at_once(
+    task: Task,
+    command: Command,
+    ask: Ask,
+    next: Next,
+    event: ev.Event,
+    *,
+    force: bool | None = None,  # None: the command sets nothing going
+    from_scratch: bool = False,
+    **changes: Any,
+) -> Transition:
+    changes = NO_REQUESTS | {"unknown_since": None, "forced": bool(force)} | changes
+    after = moved(task, command, now=ask.now, **changes)
+    return Transition(
+        before=task,
+        after=after,
+        request=ask.request,
+        next=next,
+        events=(event,),
+        drop_checkpoint=from_scratch,
+        drop_stages=from_scratch,
+        not_if_moved_on=force is False and task.workflow and task.tenant is not None,
+        audit=_done(task, after, command, ask),
+    )
+
+
+def _request(task: Task, command: Command, ask: Ask, event: ev.Event, **flags: Any) -> Transition:
+    """Leave a request on a held record; its status stays the holder's."""
+    moved(task, command, now=ask.now)
+    after = moved(task, Command.CHECKPOINT, now=ask.now, **flags)
+    return Transition(
+        before=task,
+        after=after,
+        request=ask.request,
+        next=Next.STAY,
+        events=(event,),
+        audit=_done(task, after, command, ask),
+    )
+
+
+def _done(task: Task, after: Task, command: Command, ask: Ask) -> Audit:
+    return Audit(
+        task_id=task.id,
+        command=command,
+        by=ask.by,
+        at=ask.now,
+        before=task.status,
+        after=after.status,
+    )

@@ -1,0 +1,192 @@
+"""The record of a task, and the facts that belong to it.
+
+Here and in the other records ``gc=False``: they hold JSON and each other, never in a circle, so the
+collector of garbage need not look at the thousands of them that a busy worker makes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.task.state import SETTLED, SUSPENDED, Command, Status, can, legal
+
+
+class Place(StrEnum):
+    """Where a task is. Each accepted task is in exactly one place; the store keeps this."""
+
+    HELD = "held"  # accepted, not released
+    READY = "ready"  # in its queue
+    LINE = "line"  # behind its tenant's active task
+    LATER = "later"  # due at a time
+    LEASED = "leased"  # a worker has it
+    PARKED = "parked"  # waits for a person
+    SETTLED = "settled"
+
+
+class Kind(StrEnum):
+    """What kind of thing went wrong."""
+
+    STAGE = "stage"
+    OUTAGE = "outage"
+    PERMANENT = "permanent"
+    TIMEOUT = "timeout"
+    SERIALISATION = "serialisation"
+    PERSISTENCE = "persistence"  # the store did not take or give what a stage asked of it
+    CANCELLED = "cancelled"  # the stage's function was cancelled, and not by a person
+    POISON = "poison"
+    UNKNOWN_TYPE = "unknown-type"
+    DEFINITION_CHANGED = "definition-changed"
+    INVALID_CHECKPOINT = "invalid-checkpoint"
+    TENANT_MOVED_ON = "tenant-moved-on"
+
+
+class Failure(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False
+):
+    """A failure as text: it must outlive the code that raised it."""
+
+    kind: Kind
+    error: str  # the exception's type
+    message: str
+    stage: str
+    attempt: int
+    at: float
+    traceback: str = ""
+
+    @property
+    def summary(self) -> str:
+        return f"{self.error}: {self.message}" if self.message else self.error
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for failures of one cause: kind, type and stage, not the message."""
+        return hashlib.blake2s(
+            f"{self.kind}\n{self.error}\n{self.stage}".encode(), digest_size=6
+        ).hexdigest()
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    owner: str
+    fence: int
+    id: str
+    until: float  # by the store's clock
+
+
+class By(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Who asked, from where and why."""
+
+    actor: str
+    origin: str = ""
+    reason: str = ""
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    id: str
+    type: str
+    tenant: str | None = None
+    plan: str | None = None
+    queue: str = "default"
+    key: str | None = None
+    trace_id: str | None = None
+    user: Any = None  # plain JSON: whom the work is for
+    callback: str | None = None  # the URL that is told how it ended
+    effects: str | None = None  # stands for the id in ctx.key, where effects go by the submit key
+    stages: tuple[str, ...]
+    workflow: bool = False
+    hold: bool = False  # its tenant's line stays closed while it rests unsettled
+    keep_seconds: float = 30 * 86_400.0
+    retry_max: int = 3
+    created_at: float
+
+    status: Status
+    status_since: float
+    updated_at: float
+    settled_at: float | None = None
+    version: int = 1
+    run: int = 1
+    epoch: int = 1
+    last_completed: int = -1
+    next_undo: int = -1  # while rolling back: the stage to undo next
+    pause_requested: bool = False
+    cancel_requested: bool = False
+    reason: str | None = None  # a person's, for the present status or the pending request
+    failures: int = 0  # consecutive, at the present stage, in this run
+    crashes: int = 0  # leases lost in a row at the present stage, as far as they count
+    lapses: int = 0  # the same, counted or not
+    forced: bool = False  # a person let it run over newer work of its tenant
+    interrupted: bool = False  # the present stage was begun, and has not come to its end
+    unknown_since: float | None = None  # when a worker first met it without knowing its type
+    outages: int = 0  # in a row, at the present stage or undo; not among the failures
+    outage_since: float | None = None  # the first of that row
+    ran_by: str | None = None  # the worker that ran it last
+    failure: Failure | None = None
+
+    # The store's own: decisions read these and never set them.
+    place: Place = Place.READY
+    order: int = 0  # among the tasks of its tenant and queue
+    due: float | None = None  # by the store's clock
+    lease: Lease | None = None
+    fence: int = 0  # the last one given out for this task
+
+    @property
+    def settled(self) -> bool:
+        return self.status in SETTLED
+
+    @property
+    def suspended(self) -> bool:
+        return self.status in SUSPENDED
+
+    @property
+    def at_stage(self) -> str | None:
+        """The stage that runs now or would run next."""
+        index = self.last_completed + 1
+        return self.stages[index] if index < len(self.stages) else None
+
+    @property
+    def begun(self) -> bool:
+        """The present stage has been started since the last commit, so it may have had effects."""
+        return self.interrupted or self.failures > 0 or self.crashes > 0
+
+    @property
+    def attempt(self) -> int:
+        return self.failures + max(self.crashes, self.lapses) + 1
+
+    @property
+    def legal(self) -> tuple[Command, ...]:
+        """What an operator may ask for now."""
+        return tuple(command for command in legal(self.status) if self.can(command))
+
+    def can(self, command: Command) -> bool:
+        """Some commands depend on what was asked for before."""
+        if command is Command.PAUSE and self.cancel_requested:
+            return False
+        if command is Command.RESUME and self.status is Status.RUNNING:
+            return self.pause_requested
+        return can(self.status, command)
+
+
+class StageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a committed stage left behind."""
+
+    index: int
+    name: str
+    result: bytes  # JSON
+    duration_seconds: float
+    run: int
+    epoch: int
+    undo: bool | None = None  # whether it had an undo then; None: an older writer did not say
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Volatile: the last word of a running stage, and what its worker has noted of it."""
+
+    fraction: float  # of the stage
+    message: str = ""
+    stage: str = ""
+    at: float = 0.0
+    begun: str = ""  # where the task was when its function was called: `crashes.position`
+    alone: bool = False  # nothing else runs in that process

@@ -1,0 +1,122 @@
+"""What a decision returns and a store carries out."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from holdfast.domain.audit import Audit
+from holdfast.domain.task.checkpoint import Checkpoint
+from holdfast.domain.task.events import Event
+from holdfast.domain.task.task import StageRecord, Task
+
+
+class Next(StrEnum):
+    """Where the task goes when the transition is written."""
+
+    STAY = "stay"  # where it is; the only one open to a writer without the lease
+    READY = "ready"  # to its queue, or behind its tenant's active task
+    LATER = "later"  # to its queue after ``delay_seconds``
+    PARKED = "parked"
+    SETTLED = "settled"
+    GONE = "gone"  # settled and not kept: only a tombstone stays
+
+
+class Transition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One write, whole or not at all.
+
+    It is applied only to the version that was read and, with ``lease`` set, only while that very
+    lease is on the record: the record is then what its holder saw, so ``before`` may be trusted.
+    Without ``lease`` it is an operator's: on a leased record it may only STAY, and the store's own
+    fields of ``before`` may be out of date.
+    """
+
+    before: Task
+    after: Task
+    request: str  # a repeat of the same request is answered as the first was
+    next: Next
+    events: tuple[Event, ...]
+    lease: str | None = None
+    delay_seconds: float = 0.0
+    checkpoint: Checkpoint | None = None
+    drop_checkpoint: bool = False
+    stage: StageRecord | None = None
+    drop_stages: bool = False
+    result: bytes | None = None
+    data: bytes | None = None  # customData, kept beside the record
+    payload: bytes | None = None  # in place of the one that was submitted; its digest stays
+    not_if_moved_on: bool = False  # refuse when newer work has run for the tenant
+    not_if_busy: bool = False  # refuse when it would have to wait in its tenant's line
+    audit: Audit | None = None
+    follows: tuple[Submission, ...] = ()  # tasks that come into being in the same step
+
+    @property
+    def task_id(self) -> str:
+        return self.after.id
+
+    @property
+    def expects(self) -> int:
+        return self.before.version
+
+
+class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    task: Task
+    payload: bytes  # JSON
+    digest: str  # of type and payload: the same key with another digest is a conflict
+    events: tuple[Event, ...]
+    held: bool = False
+
+
+class Applied(msgspec.Struct, frozen=True, gc=False):
+    task: Task
+
+
+class Stale(msgspec.Struct, frozen=True, gc=False):
+    """Not written: the record has another version or lease. ``task`` is the record as it is."""
+
+    task: Task | None
+
+
+class MovedOn(msgspec.Struct, frozen=True, gc=False):
+    """Not written: newer work has run for the tenant."""
+
+    task: Task
+
+
+class Busy(msgspec.Struct, frozen=True, gc=False):
+    """Not written: the tenant's line is closed to the task."""
+
+    task: Task
+
+
+Outcome = Applied | Stale | MovedOn | Busy
+
+
+class Inserted(msgspec.Struct, frozen=True, gc=False):
+    task_id: str
+
+
+class Existing(msgspec.Struct, frozen=True, gc=False):
+    """The key was used before, with the same payload."""
+
+    task_id: str
+
+
+class Conflict(msgspec.Struct, frozen=True, gc=False):
+    """The key was used before, with another payload."""
+
+    task_id: str
+
+
+class Full(msgspec.Struct, frozen=True, gc=False):
+    queue: str
+
+
+class Shut(msgspec.Struct, frozen=True, gc=False):
+    """The intake of the queue is paused."""
+
+    queue: str
+
+
+Insertion = Inserted | Existing | Conflict | Full | Shut

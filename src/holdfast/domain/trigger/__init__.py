@@ -1,0 +1,1 @@
+"""The rules of triggers: record, states, schedules, firing."""

@@ -1,0 +1,164 @@
+"""What a trigger is to do, as it was asked for or declared: its record without its life."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import asdict, replace
+
+from holdfast.domain.trigger import schedule as times
+from holdfast.domain.trigger.firing import look_at
+from holdfast.domain.trigger.schedule import Every, Once, Schedule
+from holdfast.domain.trigger.trigger import (
+    CATCH_UP_MAX,
+    GRACE_SECONDS,
+    KEEP_SECONDS,
+    UNFINISHED,
+    Misfire,
+    Overlap,
+    Trigger,
+    TriggerChange,
+    TriggerStatus,
+)
+
+
+class Definition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    schedule: Schedule
+    target: str
+    payload: msgspec.Raw = msgspec.Raw(b"null")
+    tenant: str | None = None
+    queue: str | None = None
+    user: Any = None
+    misfire: Misfire = Misfire.ONCE
+    catch_up_max: int = CATCH_UP_MAX
+    grace_seconds: float = GRACE_SECONDS
+    overlap: Overlap = Overlap.ALLOW
+    jitter_seconds: float = 0.0
+    declared: bool = False
+    keep_seconds: float = KEEP_SECONDS
+
+
+def definition_of(trigger: Trigger) -> Definition:
+    return Definition(**{name: getattr(trigger, name) for name in Definition.__struct_fields__})
+
+
+def same(trigger: Trigger, definition: Definition) -> bool:
+    """In whatever order the fields of the payload are written."""
+    return _comparable(definition_of(trigger)) == _comparable(definition)
+
+
+def _comparable(definition: Definition) -> Definition:
+    return replace(definition, payload=msgspec.Raw(canonical(bytes(definition.payload))))
+
+
+def canonical(body: bytes) -> bytes:
+    """The same for the same JSON, in whatever order its fields are written."""
+    if b"{" not in body:
+        return body
+    return msgspec.json.encode(msgspec.json.decode(body), order="sorted")
+
+
+def begun(
+    definition: Definition, trigger_id: str, *, now: float, chance: float, request: str
+) -> Trigger:
+    """A new trigger, not saved yet."""
+    fire_time = first_time(definition.schedule, now)
+    look = None
+    if fire_time is not None:
+        look = look_at(definition.schedule, fire_time, definition.jitter_seconds, chance)
+    return Trigger(
+        id=trigger_id,
+        created_at=now,
+        updated_at=now,
+        fire_time=fire_time,
+        trigger_at=look,
+        request=request,
+        **asdict(definition),
+    )
+
+
+def create(
+    definition: Definition,
+    trigger_id: str,
+    *,
+    now: float,
+    chance: float,
+    request: str,
+    owes_start: bool = False,
+) -> TriggerChange:
+    """Written only if nobody else has made one of that id meanwhile. ``owes_start``: the start of
+    an interval was named; if it is past, the trigger fires at once."""
+    before = begun(definition, trigger_id, now=now, chance=chance, request=request)
+    if owes_start and (owed := started_time(definition, now)) is not None:
+        before = replace(before, fire_time=owed, trigger_at=owed)
+    return TriggerChange(before=before, after=replace(before, version=before.version + 1))
+
+
+def supersede(
+    trigger: Trigger, definition: Definition, *, now: float, chance: float, request: str
+) -> TriggerChange:
+    """A new one in its place, that has nothing of it: it was another tenant's."""
+    fresh = begun(definition, trigger.id, now=now, chance=chance, request=request)
+    return TriggerChange(before=trigger, after=replace(fresh, version=trigger.version + 1))
+
+
+def redefine(
+    trigger: Trigger, definition: Definition, *, now: float, chance: float, request: str
+) -> TriggerChange:
+    """Its counters and a person's pause stay, and so does the time that it has to answer for, if
+    its schedule is the same; those of another schedule count from now on."""
+    fresh = begun(definition, trigger.id, now=now, chance=chance, request=request)
+    fire_time, look = _owed(trigger, definition) or (fresh.fire_time, fresh.trigger_at)
+    is_paused = trigger.status is TriggerStatus.PAUSED
+    after = replace(
+        fresh,
+        created_at=trigger.created_at,
+        version=trigger.version + 1,
+        status=trigger.status if is_paused else fresh.status,
+        fire_time=fire_time,
+        trigger_at=None if is_paused else look,
+        reason=trigger.reason if is_paused else None,
+        asked=trigger.asked,
+        last_fire_time=trigger.last_fire_time,
+        last_task=trigger.last_task,
+        fired=trigger.fired,
+        missed=trigger.missed,
+    )
+    return TriggerChange(before=trigger, after=after)
+
+
+def _owed(trigger: Trigger, definition: Definition) -> tuple[float, float] | None:
+    """The fire time that it waits for, and when to look at it."""
+    if trigger.schedule != definition.schedule:
+        return None
+    if trigger.status in UNFINISHED and trigger.fire_time is not None:
+        at = trigger.fire_time
+        return at, at if trigger.trigger_at is None else trigger.trigger_at
+    if trigger.unknown_since is None:
+        return None
+    # It was dropped because nobody knew its type: it was met so at the newest of these.
+    found = times.latest(trigger.schedule, trigger.created_at, trigger.unknown_since, 1)
+    return (found[0], found[0]) if found else None
+
+
+def started_time(definition: Definition, now: float) -> float | None:
+    """The fire time that an interval owes whose start is past: the newest, or with catch-up the
+    first, behind which the others are made up. None: its start is to come."""
+    schedule = definition.schedule
+    if not isinstance(schedule, Every) or schedule.start >= now:
+        return None
+    if definition.misfire is Misfire.CATCH_UP:
+        return schedule.start
+    return next(iter(times.latest(schedule, schedule.start, now, 1)), None)
+
+
+def first_time(schedule: Schedule, now: float) -> float | None:
+    """A time in the past counts only where it is the only one."""
+    match schedule:
+        case Once(at=at):
+            return at
+        case Every(start=start) if start >= now:
+            return start
+        case _:
+            return times.next_after(schedule, now)

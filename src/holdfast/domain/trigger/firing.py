@@ -1,0 +1,385 @@
+"""What becomes of a trigger: fired, put off, suspended, or as a person asks. Nothing is written.
+
+A scheduler looks at a trigger that it holds and answers for all fire times that are due:
+
+**once** makes one task for all of them, whether they are late or not. While a scheduler lives it
+looks within a second of each fire time, and no two are nearer to each other, so on time nothing
+is left out. **skip** makes one for each that is within its grace. **catch up** makes one for each
+of the newest ``catch_up_max``, oldest first. What makes no task is counted as missed, up to a
+bound, so that a look costs the same after a day and after a year.
+
+Lateness is counted from the end of the jitter. With an overlap policy other than allow a look
+makes one task only, or the tasks of one look would overlap each other; the rest stays due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.domain.audit import Audit
+from holdfast.domain.durations import written
+from holdfast.domain.errors import HoldfastError
+from holdfast.domain.task.operate import Ask
+from holdfast.domain.task.transition import Submission
+from holdfast.domain.trigger import schedule as times
+from holdfast.domain.trigger.schedule import Once, Schedule
+from holdfast.domain.trigger.trigger import (
+    MACHINE,
+    UNFINISHED,
+    Misfire,
+    Overlap,
+    Trigger,
+    TriggerChange,
+    TriggerCommand,
+)
+
+RETRY_LIMIT = 5
+RETRY_SECONDS = (1.0, 60.0)  # doubled from the first up to the second
+PATIENCE_SECONDS = (1.0, 30.0)
+QUEUE_SHARE = 0.1  # of the time waited: so much later it may be seen that the last task has ended
+OTHERS_SECONDS = 1.0  # for another worker to take it
+NO_ROOM_SECONDS = 5.0
+PUT_OFF_MOST_SECONDS = max(RETRY_SECONDS[1], PATIENCE_SECONDS[1])
+AHEAD_SECONDS = 5.0  # two clocks that are right may differ by so much
+TASKS_A_CHANGE = 100
+LOOK_MAX = 1_000  # fire times: those before are not even counted
+
+NOT_DECLARED = "no longer declared in code"
+
+C = TriggerCommand
+
+
+class Due(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The fire times that a look has to answer for."""
+
+    times: tuple[float, ...]  # that make a task now, oldest first
+    answered: float  # up to here, with a task or without
+    missed: int  # of those answered for
+    newest: float
+    count: int  # up to the newest
+
+
+def due(trigger: Trigger, *, now: float) -> Due:
+    """``now``: when it was handed out, by the clock that found it due."""
+    first = _fire_time(trigger)
+    now = max(now, first)  # a store may keep its times in coarser steps
+    limit = max(LOOK_MAX, trigger.catch_up_max)
+    # None: the zone has new rules, and the time that it waited for is none any more.
+    found = times.latest(trigger.schedule, first, now, limit)
+    wanted = _wanted(trigger, found, now)
+    chosen = wanted[: TASKS_A_CHANGE if trigger.overlap is Overlap.ALLOW else 1]
+    newest = found[-1] if found else first
+    answered = newest if len(chosen) == len(wanted) else chosen[-1]
+    missed = sum(at <= answered for at in found) - len(chosen)
+    return Due(
+        times=tuple(chosen), answered=answered, missed=missed, newest=newest, count=len(found)
+    )
+
+
+def _wanted(trigger: Trigger, found: list[float], now: float) -> list[float]:
+    match trigger.misfire:
+        case Misfire.ONCE:
+            return found[-1:]
+        case Misfire.SKIP:
+            late = now - trigger.grace_seconds - trigger.jitter_seconds
+            return [at for at in found if at >= late]
+        case Misfire.CATCH_UP:
+            return found[-trigger.catch_up_max :]
+
+
+def fire(
+    trigger: Trigger, due: Due, submissions: Sequence[Submission], *, now: float, chance: float
+) -> TriggerChange:
+    """Its tasks go in, and it moves on to its next time or ends: one step. ``chance``: 0..1."""
+    made: dict[str, Any] = {
+        "fired": trigger.fired + len(submissions),
+        "missed": trigger.missed + due.missed,
+    }
+    if submissions:
+        made |= {"last_fire_time": due.times[-1], "last_task": submissions[-1].task.id}
+    why = "" if submissions else "its time was missed by more than its grace"
+    return TriggerChange(
+        before=trigger,
+        after=_onward(trigger, due.answered, why, now=now, chance=chance, **made),
+        submissions=tuple(submissions),
+        unless_unfinished=_overlapped(trigger) if submissions else None,
+    )
+
+
+def skip_overlap(trigger: Trigger, due: Due, *, now: float, chance: float) -> TriggerChange:
+    """Its last task still waits or runs: all that is due makes none."""
+    missed = trigger.missed + due.count
+    why = "at its time its last task still waited or ran"
+    after = _onward(trigger, due.newest, why, now=now, chance=chance, missed=missed)
+    return TriggerChange(before=trigger, after=after)
+
+
+def queue_overlap(trigger: Trigger, *, now: float) -> TriggerChange:
+    """Its fire time stays; when the last task has ended, the misfire policy says what is made."""
+    waited = now - _fire_time(trigger)
+    seconds = patience(waited * QUEUE_SHARE)
+    return put_off(trigger, seconds, "its last task still waits or runs", now=now)
+
+
+def put_off(
+    trigger: Trigger,
+    seconds: float,
+    reason: str,
+    *,
+    now: float,
+    unknown_since: float | None = None,
+) -> TriggerChange:
+    """Nobody's fault, so nothing is counted; and whoever writes this has come to an end."""
+    changes = {
+        "trigger_at": now + seconds,
+        "reason": reason,
+        "unknown_since": unknown_since,
+        "retry_count": 0,
+    }
+    return TriggerChange(before=trigger, after=_held(trigger, C.PUT_OFF, now=now, **changes))
+
+
+def is_ahead(trigger: Trigger, *, now: float) -> bool:
+    """Does it wait for a time that only a clock can have chosen that was ahead?
+
+    Its fire time passes over an earlier one, or it was put off for longer than anyone does."""
+    if trigger.fire_time is None or trigger.trigger_at is None:
+        return False
+    first = times.next_after(trigger.schedule, now)
+    if first is not None and trigger.fire_time > first + AHEAD_SECONDS:
+        return True
+    latest = max(trigger.fire_time + trigger.jitter_seconds, now + PUT_OFF_MOST_SECONDS)
+    return trigger.trigger_at > latest + AHEAD_SECONDS
+
+
+def bring_back(trigger: Trigger, *, now: float, chance: float) -> TriggerChange:
+    """Let it wait for its next time from now on. Times that it has fired for already keep their
+    tasks: when they come, the keys of those tasks are known."""
+    fire_time = _fire_time(trigger)
+    first = times.next_after(trigger.schedule, now)
+    changes: dict[str, Any] = {"trigger_at": now, "reason": None}
+    if first is not None and first < fire_time:
+        look = look_at(trigger.schedule, first, trigger.jitter_seconds, chance)
+        changes = {"fire_time": first, "trigger_at": look, "reason": None}
+    return TriggerChange(before=trigger, after=_held(trigger, C.MOVE_ON, now=now, **changes))
+
+
+def give_back(trigger: Trigger, *, now: float) -> TriggerChange:
+    """As it was before it was handed out."""
+    return TriggerChange(before=trigger, after=_held(trigger, C.PUT_OFF, now=now))
+
+
+def failed(trigger: Trigger, error: str, *, now: float) -> TriggerChange:
+    count = trigger.retry_count + 1
+    if count >= RETRY_LIMIT:
+        return suspend(trigger, f"it could not be fired {count} times in a row: {error}", now=now)
+    least, most = RETRY_SECONDS
+    delay = min(most, least * 2**trigger.retry_count)
+    changes = {"trigger_at": now + delay, "reason": error, "retry_count": count}
+    return TriggerChange(before=trigger, after=_held(trigger, C.PUT_OFF, now=now, **changes))
+
+
+def lapsed(trigger: Trigger, *, now: float) -> TriggerChange | None:
+    """Whoever had it before did not come to an end, again and again: a person must look."""
+    if trigger.retry_count < RETRY_LIMIT:
+        return None
+    said = f": {trigger.reason}" if trigger.reason else ""
+    count = trigger.retry_count
+    return suspend(trigger, f"{count} times in a row its firing came to no end{said}", now=now)
+
+
+def unknown(trigger: Trigger, *, served: bool, limit_seconds: float, now: float) -> TriggerChange:
+    """Its type is not declared here; ``served``: a live worker knows it.
+
+    One that code declared has gone from the code together with its type. Should it come back, the
+    time that it owes is known by ``unknown_since`` (see `definition.redefine`)."""
+    if served:
+        return put_off(trigger, OTHERS_SECONDS, "left to a worker that knows its type", now=now)
+    since = now if trigger.unknown_since is None else trigger.unknown_since
+    waited, said = now - since, f"no worker knows the task type {trigger.target!r}"
+    if waited >= limit_seconds and trigger.declared:
+        return drop(trigger, now=now, request=_request(trigger), unknown_since=since)
+    if waited >= limit_seconds:
+        return suspend(trigger, f"{said}, for {written(waited)} now", now=now)
+    return put_off(trigger, patience(waited), said, now=now, unknown_since=since)
+
+
+def suspend(trigger: Trigger, reason: str, *, now: float) -> TriggerChange:
+    after = _held(trigger, C.SUSPEND, now=now, trigger_at=None, reason=reason)
+    return TriggerChange(before=trigger, after=after)
+
+
+def drop(
+    trigger: Trigger, *, now: float, request: str, unknown_since: float | None = None
+) -> TriggerChange:
+    """The code does not declare it any more. One that a person cancelled was kept only for that."""
+    end = {"ended_at": now, "reason": NOT_DECLARED, "unknown_since": unknown_since}
+    if trigger.status in UNFINISHED:
+        after = _stepped(trigger, C.CANCEL, now=now, request=request, **_ENDED | end)
+    else:
+        after = replace(
+            trigger, version=trigger.version + 1, updated_at=now, request=request, **end
+        )
+    return TriggerChange(before=trigger, after=after)
+
+
+# What a person may ask for.
+
+
+def fire_now(
+    trigger: Trigger, ask: Ask, submission: Submission, *, ended_task: str | None = None
+) -> TriggerChange:
+    """One task more, whatever its policies say; its times stay. What fires once has fired then.
+
+    ``ended_task``: one that is known to have ended. Where tasks must not overlap, its next time
+    waits for the older one that still runs, not for this."""
+    MACHINE.step(trigger.status, C.FIRE)
+    changes: dict[str, Any] = {"fired": trigger.fired + 1, "last_fire_time": ask.now}
+    if trigger.overlap is Overlap.ALLOW or trigger.last_task in (None, ended_task):
+        changes["last_task"] = submission.task.id
+    command = C.FIRE
+    if isinstance(trigger.schedule, Once):
+        command = C.FINISH
+        changes |= _ENDED | {"ended_at": ask.now, "reason": None}
+    change = _asked(trigger, command, ask, audited=C.FIRE, **changes)
+    return replace(change, submissions=(submission,))
+
+
+def pause(trigger: Trigger, ask: Ask) -> TriggerChange:
+    return _asked(trigger, C.PAUSE, ask, trigger_at=None, reason=ask.by.reason or None)
+
+
+def resume(trigger: Trigger, ask: Ask) -> TriggerChange:
+    """The misfire policy says what becomes of the fire times that passed meanwhile."""
+    changes: dict[str, Any] = {"retry_count": 0, "unknown_since": None, "reason": None}
+    return _asked(trigger, C.RESUME, ask, trigger_at=trigger.fire_time, **changes)
+
+
+def cancel(trigger: Trigger, ask: Ask) -> TriggerChange:
+    """One that is declared in code is kept for as long as it is: else it would come back."""
+    ended_at = None if trigger.declared else ask.now
+    changes = _ENDED | {"ended_at": ended_at, "reason": ask.by.reason or None}
+    return _asked(trigger, C.CANCEL, ask, **changes)
+
+
+def refusal(trigger: Trigger, command: TriggerCommand, ask: Ask, code: str) -> Audit:
+    return replace(_audit(trigger, trigger, command, ask), refused=code)
+
+
+# Keys, and times of looks.
+
+
+def key(trigger: Trigger, fire_time: float) -> str:
+    """Of the task that answers for this fire time; there is only one."""
+    return f"{trigger.id}@{_written(fire_time)}"
+
+
+def key_now(trigger: Trigger, ask: Ask) -> str:
+    """Of a task that a person asked for: the same when the same request is decided anew."""
+    at = datetime.fromtimestamp(ask.now, UTC).isoformat(timespec="milliseconds")
+    return f"{trigger.id}@{at.removesuffix('+00:00')}Z+{ask.request[-8:]}"
+
+
+def look_at(schedule: Schedule, fire_time: float, jitter_seconds: float, chance: float) -> float:
+    """The fire time and some jitter: at most half-way to the next one, so that a look that comes
+    a little late does not meet two."""
+    if jitter_seconds <= 0:
+        return fire_time
+    following = times.next_after(schedule, fire_time)
+    room = jitter_seconds if following is None else (following - fire_time) / 2
+    return fire_time + chance * min(jitter_seconds, room)
+
+
+def patience(waited_seconds: float) -> float:
+    """Once more the time that it has waited already, within bounds."""
+    least, most = PATIENCE_SECONDS
+    return min(most, max(least, waited_seconds))
+
+
+_ENDED: dict[str, Any] = {"fire_time": None, "trigger_at": None, "unknown_since": None}
+
+
+def _written(at: float) -> str:
+    at = round(at, 3)
+    spec = "seconds" if at.is_integer() else "milliseconds"
+    return f"{datetime.fromtimestamp(at, UTC).isoformat(timespec=spec).removesuffix('+00:00')}Z"
+
+
+def _fire_time(trigger: Trigger) -> float:
+    if trigger.fire_time is None:
+        raise HoldfastError(f"trigger {trigger.id} waits for no time")
+    return trigger.fire_time
+
+
+def _overlapped(trigger: Trigger) -> str | None:
+    return None if trigger.overlap is Overlap.ALLOW else trigger.last_task
+
+
+def _onward(
+    trigger: Trigger, answered: float, why: str, *, now: float, chance: float, **changes: Any
+) -> Trigger:
+    """``why``: the reason, should this have been its last time."""
+    changes |= {"retry_count": 0, "unknown_since": None}
+    later = times.next_after(trigger.schedule, answered)
+    if later is None:
+        end = _ENDED | {"ended_at": now, "reason": why or None}
+        return _held(trigger, C.FINISH, now=now, **end | changes)
+    look = later  # at once, if more is due
+    if later > now:
+        look = look_at(trigger.schedule, later, trigger.jitter_seconds, chance)
+    move = {"fire_time": later, "trigger_at": look, "reason": None}
+    return _held(trigger, C.MOVE_ON, now=now, **move | changes)
+
+
+def _held(trigger: Trigger, command: TriggerCommand, *, now: float, **changes: Any) -> Trigger:
+    return _stepped(trigger, command, now=now, request=_request(trigger), **changes)
+
+
+def _request(trigger: Trigger) -> str:
+    """One holder writes once per version, so this names the write and a resend of it."""
+    return f"{trigger.owner}:{trigger.version}"
+
+
+def _asked(
+    trigger: Trigger,
+    command: TriggerCommand,
+    ask: Ask,
+    *,
+    audited: TriggerCommand | None = None,
+    **changes: Any,
+) -> TriggerChange:
+    changes["asked"] = ask.request
+    after = _stepped(trigger, command, now=ask.now, request=ask.request, **changes)
+    audit = _audit(trigger, after, audited or command, ask)
+    return TriggerChange(before=trigger, after=after, audit=audit)
+
+
+def _stepped(
+    trigger: Trigger, command: TriggerCommand, *, now: float, request: str, **changes: Any
+) -> Trigger:
+    return replace(
+        trigger,
+        status=MACHINE.step(trigger.status, command),
+        version=trigger.version + 1,
+        updated_at=now,
+        request=request,
+        owner=None,
+        lease_until=None,
+        **changes,
+    )
+
+
+def _audit(trigger: Trigger, after: Trigger, command: TriggerCommand, ask: Ask) -> Audit:
+    return Audit(
+        task_id=f"trigger:{trigger.id}",
+        command=command,
+        by=ask.by,
+        at=ask.now,
+        before=trigger.status,
+        after=after.status,
+    )

@@ -1,0 +1,1 @@
+"""User values are encoded as JSON, compared with what comes back, and decoded."""

@@ -1,0 +1,1 @@
+"""The engine for code without an event loop."""

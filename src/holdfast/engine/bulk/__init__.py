@@ -1,0 +1,1 @@
+"""Bulk actions: one command for all tasks that match a filter."""

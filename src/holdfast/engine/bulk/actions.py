@@ -1,0 +1,124 @@
+"""One command on the tasks that a round has picked, and what became of each.
+
+Most commands act on a task in the version in which it was picked or not at all: what somebody else
+has set going since is theirs. To cancel or pause is meant for what moves: there the task is taken
+as it is by then, and again when it has moved on meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from holdfast.domain import bulk
+from holdfast.domain.bulk import BulkCommand, Counts, Picked
+from holdfast.domain.errors import Refused, TenantMovedOn
+from holdfast.domain.task import operate
+from holdfast.domain.task.operate import Ask
+from holdfast.domain.task.state import Command
+from holdfast.domain.task.task import By, Task
+from holdfast.domain.task.transition import Applied, MovedOn, Transition
+from holdfast.engine.bulk.order import Order
+from holdfast.engine.operations.expired_checkpoints import check_checkpoint
+from holdfast.ports import Clock, Store
+
+TRIES = 10
+ONWARD = frozenset({BulkCommand.RETRY, BulkCommand.RESUME})
+
+
+class Acting:
+    """On one part of a round."""
+
+    def __init__(self, store: Store, clock: Clock, order: Order, by: By) -> None:
+        self._store = store
+        self._clock = clock
+        self._order = order
+        self._by = by
+        self._refused: Counter[str] = Counter()
+        self._changed = self._gone = 0
+        self._plans: set[str] = set()
+        self.going: list[str] = []  # those that took the command
+
+    async def on(self, part: Sequence[Picked]) -> Counts:
+        left = part
+        for _ in range(TRIES):
+            if left:
+                left = await self._try(left)
+        self._changed += len(left)
+        if self._plans:
+            await self._store.plans.wake(sorted(self._plans))
+        return Counts(
+            done=len(self.going), refused=self._refused, changed=self._changed, gone=self._gone
+        )
+
+    async def _try(self, part: Sequence[Picked]) -> list[Picked]:
+        """Those that have moved on between being read and being written."""
+        tasks = await self._store.load([one.task_id for one in part])
+        picked, batch = list[Picked](), list[Transition]()
+        for one, task in zip(part, tasks, strict=True):
+            if task is None:
+                self._gone += 1
+            elif (decided := await self._decided(one, task)) is not None:
+                picked.append(one)
+                batch.append(decided)
+        outcomes = await self._store.apply(batch) if batch else []
+        again = list[Picked]()
+        for one, transition, outcome in zip(picked, batch, outcomes, strict=True):
+            task = transition.before
+            if isinstance(outcome, Applied):
+                self._took(task)
+            elif isinstance(outcome, MovedOn):
+                await self._refuse(task, TenantMovedOn(task.id, task.tenant))
+            else:
+                again.append(one)
+        return again
+
+    async def _decided(self, one: Picked, task: Task) -> Transition | None:
+        order, as_picked = self._order, task.version == one.version
+        if not as_picked and await self._was_mine(task):
+            self._took(task)
+            return None
+        if not as_picked and order.command not in bulk.OF_WHAT_MOVES:
+            self._changed += 1
+            return None
+        if bulk.is_asked(order.command, task):
+            self._changed += 1
+            return None
+        try:
+            decided = bulk.decision(
+                order.command,
+                task,
+                self._ask(task),
+                force=order.force,
+                from_checkpoint=order.from_checkpoint,
+            )
+            if order.command in ONWARD and order.from_checkpoint:
+                await check_checkpoint(self._store, task)
+            return decided
+        except Refused as error:
+            if as_picked:
+                await self._refuse(task, error)
+            else:  # it has ended, or somebody else was faster
+                self._changed += 1
+            return None
+
+    def _took(self, task: Task) -> None:
+        self.going.append(task.id)
+        if task.plan is not None:
+            self._plans.add(task.plan)
+
+    def _ask(self, task: Task) -> Ask:
+        # One bulk acts on a task once, so this names the write and a resend of it.
+        return Ask(by=self._by, now=self._clock.now(), request=f"{self._by.actor}:{task.version}")
+
+    async def _refuse(self, task: Task, error: Refused) -> None:
+        self._refused[error.code] += 1
+        entry = operate.refusal(task, Command(self._order.command), self._ask(task), error.code)
+        await self._store.audit(entry)
+
+    async def _was_mine(self, task: Task) -> bool:
+        """It has changed since it was picked: was it by a round that died before it could say?"""
+        detail = await self._store.detail(task.id)
+        events = detail.events if detail else ()
+        found = (getattr(event, "by", None) for event in reversed(events))
+        return any(isinstance(by, By) and by.actor == self._by.actor for by in found)

@@ -1,0 +1,206 @@
+"""Bulk actions: a command for all tasks that a filter matches, carried out by the workers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.domain import bulk, names
+from holdfast.domain.bulk import BulkCommand, Canary
+from holdfast.domain.durations import seconds
+from holdfast.domain.errors import BulkNotFound, InvalidInput, Refused, ResultTimeout
+from holdfast.domain.task.operate import Ask
+from holdfast.domain.task.task import By, Task
+from holdfast.engine.bulk import requests, rounds
+from holdfast.engine.bulk.actions import ONWARD
+from holdfast.engine.bulk.order import (
+    BulkInfo,
+    BulkPreview,
+    Order,
+    check_filter,
+    check_limit,
+    info_of,
+)
+from holdfast.engine.handle import info_of as task_info_of
+from holdfast.engine.operations.expired_checkpoints import Forecast, forecast, goes_on
+from holdfast.ports import Detail, Filter
+from holdfast.runtime.deadlines import deadline
+
+if TYPE_CHECKING:
+    from holdfast.engine.core import Holdfast
+
+SAMPLE = 10
+FOUND_LIMIT = 100
+
+__all__ = ["BulkHandle", "BulkInfo", "BulkNotFound", "BulkPage", "BulkPreview", "Bulks", "Canary"]
+
+
+class BulkPage(msgspec.Struct, frozen=True, kw_only=True):
+    bulks: tuple[BulkInfo, ...]
+    cursor: str | None
+
+
+class Bulks:
+    def __init__(self, app: Holdfast, by: By) -> None:
+        self._app = app
+        self._by = by
+
+    def acting_as(self, actor: str, origin: str = "") -> Bulks:
+        by = By(actor=names.check_text("actor", actor), origin=names.check_text("origin", origin))
+        return Bulks(self._app, by)
+
+    async def preview(
+        self,
+        command: BulkCommand | str,
+        where: Filter,
+        *,
+        everything: bool = False,
+        force: bool = False,
+        from_checkpoint: bool = True,
+    ) -> BulkPreview:
+        """What it would touch if it were started now; nothing is written."""
+        asked = _command(command)
+        where = check_filter(asked, where, everything=everything)
+        matching, more, tasks = await rounds.matching_of(self._app.store, where)
+        ask = Ask(by=self._by, now=self._app.clock.now(), request="preview")
+
+        def is_refused(task: Task) -> bool:
+            try:
+                bulk.decision(asked, task, ask, force=force, from_checkpoint=from_checkpoint)
+            except Refused:
+                return True
+            return False
+
+        ahead = await self._forecast(asked, tasks, from_checkpoint=from_checkpoint)
+        return BulkPreview(
+            matching=matching,
+            more=more,
+            sample=tuple(task_info_of(task, None) for task in tasks[:SAMPLE]),
+            refused_now=sum(map(is_refused, tasks)),
+            starts_over=len(ahead.ids),
+            starting_over=ahead.ids[:SAMPLE],
+            checkpoints_judged=ahead.judged,
+            checkpoints_to_judge=ahead.total,
+            code_unknown=ahead.code_unknown,
+        )
+
+    async def _forecast(
+        self, command: BulkCommand, tasks: list[Task], *, from_checkpoint: bool
+    ) -> Forecast:
+        if command not in ONWARD:
+            return Forecast()
+        if command is BulkCommand.RETRY and not from_checkpoint:
+            ids = tuple(task.id for task in tasks if goes_on(task))
+            return Forecast(ids=ids, judged=len(ids), total=len(ids))
+        return await forecast(
+            self._app.store, tasks, now=self._app.clock.now(), find=self._app.registry.find
+        )
+
+    async def start(
+        self,
+        command: BulkCommand | str,
+        where: Filter,
+        *,
+        rate: float = 50.0,
+        canary: Canary | None = None,
+        reason: str = "",
+        force: bool = False,
+        from_checkpoint: bool = True,
+        key: str | None = None,
+        limit: int | None = None,
+        everything: bool = False,
+    ) -> BulkHandle:
+        """Durable when this returns; workers then carry it out. With the same key and the same
+        order it is the one that was started before."""
+        asked = _command(command)
+        order = Order(
+            command=asked,
+            where=check_filter(asked, where, everything=everything),
+            rate=bulk.check_rate(rate),
+            canary=None if canary is None else bulk.check_canary(asked, canary),
+            limit=check_limit(limit),
+            force=force,
+            from_checkpoint=from_checkpoint,
+            by=msgspec.structs.replace(self._by, reason=names.check_text("reason", reason)),
+        )
+        return self._handle(await requests.start(self._app, order, key))
+
+    async def get(self, bulk_id: str) -> BulkHandle:
+        """BulkNotFound if there is none."""
+        await self.detail(bulk_id)
+        return self._handle(bulk_id)
+
+    async def find(self, *, limit: int = 20, cursor: str | None = None) -> BulkPage:
+        """The newest first."""
+        where = Filter(type=bulk.TYPE, queue=bulk.QUEUE)
+        page = await self._app.store.find(where, limit=min(limit, FOUND_LIMIT), cursor=cursor)
+        details = await asyncio.gather(*(self._app.store.detail(task.id) for task in page.tasks))
+        found = tuple(info_of(detail) for detail in details if detail is not None)
+        return BulkPage(bulks=found, cursor=page.cursor)
+
+    async def detail(self, bulk_id: str) -> Detail:
+        """Of its task."""
+        detail = await self._app.store.detail(bulk_id)
+        if detail is None or detail.task.type != bulk.TYPE:
+            raise BulkNotFound(bulk_id)
+        return detail
+
+    async def ask(self, bulk_id: str, command: str, reason: str) -> BulkInfo:
+        """Stop, pause or resume the action itself."""
+        await self.detail(bulk_id)
+        by = msgspec.structs.replace(self._by, reason=names.check_text("reason", reason))
+        await requests.ask(self._app, bulk_id, command, by)
+        return info_of(await self.detail(bulk_id))
+
+    async def wait(self, bulk_id: str, timeout: float | str | None) -> BulkInfo:
+        await self.detail(bulk_id)
+        if timeout is None:
+            await self._app.waiters.rested(bulk_id)
+            return info_of(await self.detail(bulk_id))
+        limit = seconds(timeout)
+        try:
+            async with deadline(self._app.clock, limit):
+                await self._app.waiters.rested(bulk_id)
+        except TimeoutError:
+            raise ResultTimeout(bulk_id, limit) from None
+        return info_of(await self.detail(bulk_id))
+
+    def _handle(self, bulk_id: str) -> BulkHandle:
+        return BulkHandle(self, bulk_id)
+
+
+class BulkHandle:
+    __slots__ = ("_bulks", "id")
+
+    def __init__(self, bulks: Bulks, bulk_id: str) -> None:
+        self._bulks, self.id = bulks, bulk_id
+
+    def __repr__(self) -> str:
+        return f"BulkHandle({self.id!r})"
+
+    async def info(self) -> BulkInfo:
+        return info_of(await self._bulks.detail(self.id))
+
+    async def stop(self, reason: str = "") -> BulkInfo:
+        """For good. A round that runs ends within about a second; what is done stays done."""
+        return await self._bulks.ask(self.id, "stop", reason)
+
+    async def pause(self, reason: str = "") -> BulkInfo:
+        return await self._bulks.ask(self.id, "pause", reason)
+
+    async def resume(self, reason: str = "") -> BulkInfo:
+        return await self._bulks.ask(self.id, "resume", reason)
+
+    async def wait(self, timeout: float | str | None = None) -> BulkInfo:
+        """Until it is over or suspended; ResultTimeout when that takes longer (it goes on)."""
+        return await self._bulks.wait(self.id, timeout)
+
+
+def _command(command: BulkCommand | str) -> BulkCommand:
+    try:
+        return BulkCommand(command)
+    except ValueError:
+        known = ", ".join(BulkCommand)
+        raise InvalidInput(f"{command!r} is no bulk command: {known}") from None

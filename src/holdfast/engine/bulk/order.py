@@ -1,0 +1,158 @@
+"""What a bulk action was asked to do, checked and frozen, and what is told of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.domain import bulk, names
+from holdfast.domain.bulk import BulkCommand, BulkState, Canary, Counts
+from holdfast.domain.errors import InvalidInput
+from holdfast.domain.task.state import SETTLED, SUSPENDED, Status
+from holdfast.domain.task.task import By, Failure, Task
+from holdfast.engine.handle import Info
+from holdfast.ports import Detail, Filter
+
+STATE = "bulk"  # where in ctx.data
+
+WAITING, REST, DONE, HALTED = "waiting", "rest", "done", "halted"
+STOPPED, STUCK, RESTING, UNBEGUN = "stopped", "suspended", "paused", "held"
+_AT_REST = {Status.PAUSED: RESTING, Status.CREATED: UNBEGUN}
+
+
+def actor_of(bulk_id: str) -> str:
+    return f"bulk:{bulk_id}"
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """The payload of its task. Nothing in it tells the time: a repeat is the same order."""
+
+    command: BulkCommand
+    where: Filter
+    rate: float
+    canary: Canary | None
+    limit: int | None
+    force: bool
+    from_checkpoint: bool
+    by: By
+
+    def frozen(self, created_at: float) -> Filter:
+        """What has changed since then is not touched, be it by this or by others; but what runs
+        changes all the time, and is to be stopped all the same."""
+        if self.command in bulk.OF_WHAT_MOVES:
+            return self.where
+        before = self.where.updated_before
+        ends = created_at if before is None else min(before, created_at)
+        return msgspec.structs.replace(self.where, updated_before=ends)
+
+
+class BulkPreview(msgspec.Struct, frozen=True, kw_only=True):
+    matching: int
+    more: bool  # than were looked at
+    sample: tuple[Info, ...]  # the newest of them
+    refused_now: int  # of those looked at: they could not take the command now
+    starts_over: int = 0  # of those looked at: from their first stage, with new effect keys
+    starting_over: tuple[str, ...] = ()  # the first of them
+    checkpoints_judged: int = 0  # so many were looked at to tell who starts over
+    checkpoints_to_judge: int = 0  # of so many tasks that would go on from one
+    code_unknown: tuple[str, ...] = ()  # their types that the process that looked does not declare
+
+
+class BulkInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """How a bulk action stands; the counts are those of its last round."""
+
+    id: str
+    command: BulkCommand
+    where: Filter
+    phase: str  # held, waiting, canary N, rest, done, halted, stopped, paused, suspended
+    status: Status  # of its task
+    matching: int  # when it began
+    more: bool
+    left: int
+    counts: Counts
+    unknown: int  # of a canary: set going, and not at rest yet
+    rate: float
+    canary: Canary | None
+    limit: int | None
+    by: By  # who started it
+    reason: str | None  # why it was halted, stopped or paused
+    failure: Failure | None
+    created_at: float
+    updated_at: float
+
+    @property
+    def over(self) -> bool:
+        return self.status in SETTLED
+
+
+def check_filter(command: BulkCommand, where: Filter, *, everything: bool) -> Filter:
+    if where == Filter() and not everything:
+        raise InvalidInput("the filter is empty: narrow it, or say everything=True (--everything)")
+    statuses = bulk.check_statuses(command, where.statuses)
+    return msgspec.structs.replace(
+        where,
+        statuses=statuses,
+        type=names.check_any("task type", where.type),
+        tenant=names.check_any("tenant", where.tenant),
+        queue=names.check_any("queue", where.queue),
+        plan=names.check_any("plan", where.plan),
+    )
+
+
+def check_limit(limit: int | None) -> int | None:
+    if limit is not None and limit < 1:
+        raise InvalidInput(f"limit {limit} is not above zero")
+    return limit
+
+
+def state_of(data: Any) -> BulkState | None:
+    """None: it has not begun."""
+    kept = data.get(STATE) if isinstance(data, dict) else None
+    return None if kept is None else msgspec.convert(kept, BulkState)
+
+
+def info_of(detail: Detail) -> BulkInfo:
+    task = detail.task
+    order = msgspec.json.decode(detail.payload, type=Order)
+    data = msgspec.json.decode(detail.data) if detail.data else None
+    state = state_of(data)
+    known = state or BulkState()
+    taken, matching = known.counts.taken, known.matching
+    most = matching if order.limit is None else min(matching, order.limit)
+    phase = _phase(task, order, state)
+    return BulkInfo(
+        id=task.id,
+        command=order.command,
+        where=order.frozen(task.created_at),
+        phase=phase,
+        status=task.status,
+        matching=matching,
+        more=known.more,
+        left=0 if phase == DONE else max(0, most - taken),
+        counts=known.counts,
+        unknown=len(known.watched),
+        rate=order.rate,
+        canary=order.canary,
+        limit=order.limit,
+        by=order.by,
+        reason=known.halted or task.reason,
+        failure=task.failure,
+        created_at=task.created_at,
+        updated_at=task.updated_at,
+    )
+
+
+def _phase(task: Task, order: Order, state: BulkState | None) -> str:
+    if state is not None and state.halted:
+        return HALTED
+    if task.status in SETTLED:
+        return DONE if task.status is Status.COMPLETED else STOPPED
+    if task.status in SUSPENDED:
+        return STUCK
+    if task.status in _AT_REST:
+        return _AT_REST[task.status]
+    if state is None:
+        return WAITING
+    steps = order.canary.steps if order.canary else ()
+    return f"canary {steps[state.step]}" if state.step < len(steps) else REST

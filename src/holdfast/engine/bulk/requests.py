@@ -1,0 +1,139 @@
+"""How a bulk action is started, stopped, paused and resumed.
+
+Each is one write to its task, with its entry in the audit, which is about ``bulk:ID``. So it is
+inserted held, and the write that lets it go says who wanted it: none runs without that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.domain import bulk, names
+from holdfast.domain.errors import (
+    BulkNotFound,
+    Contended,
+    IntakePaused,
+    KeyConflict,
+    QueueFull,
+    Refused,
+)
+from holdfast.domain.task import decide, operate
+from holdfast.domain.task.operate import Ask
+from holdfast.domain.task.state import Command, Status
+from holdfast.domain.task.task import By, Task
+from holdfast.domain.task.transition import Applied, Conflict, Full, Shut, Submission, Transition
+from holdfast.engine.bulk.order import Order, actor_of
+from holdfast.runtime import new_task
+from holdfast.runtime.ids import new_id
+
+if TYPE_CHECKING:
+    from holdfast.engine.core import Holdfast
+
+TRIES = 20
+NOBODY = By(actor="")
+
+
+async def start(app: Holdfast, order: Order, key: str | None) -> str:
+    """Its id; of one that was started before with this key, that one's, and nothing is written."""
+    submission = _submission(app, order, key)
+    limit = app.settings.queue_limit
+    [answer] = await app.store.insert([submission], depth_limit=limit)
+    match answer:
+        case Conflict(task_id):
+            raise KeyConflict(order.where.tenant, key or "", task_id)
+        case Full(queue):
+            raise QueueFull(queue, limit)
+        case Shut(queue):
+            raise IntakePaused(queue)
+    await _let_go(app, answer.task_id, order)
+    return answer.task_id
+
+
+async def _let_go(app: Holdfast, bulk_id: str, order: Order) -> None:
+    """Unless it was before; or it is gone, and only its key is still known."""
+    request = new_id(app.clock, app.chance)
+    for _ in range(TRIES):
+        [task] = await app.store.load([bulk_id])
+        if task is None or task.status is not Status.CREATED:
+            return
+        ask, said = _ask(app, order.by, request), f"start {order.command}"
+        if await _is_written(app, _about(operate.release(task, ask), said)):
+            return
+    raise Contended(f"bulk action {bulk_id}", TRIES)
+
+
+def _submission(app: Holdfast, order: Order, key: str | None) -> Submission:
+    declared = app.registry.find(bulk.TYPE)
+    assert declared is not None
+    made = app.planned(declared, order)
+    stored = None if key is None else _stored_key(order.where.tenant, names.check("key", key))
+    task_id = app.store.home(new_id(app.clock, app.chance), tenant=None, key=stored)
+    task = replace(made.record, id=task_id, key=stored, status=Status.CREATED)
+    return decide.submit(task, made.payload, _digest(order), held=True)
+
+
+def _stored_key(tenant: str | None, key: str) -> str:
+    """A tenant's keys are its own, and none is that of a task."""
+    said = f"{tenant or ''}\n{key}".encode()
+    return f"bulk:{hashlib.blake2b(said, digest_size=16).hexdigest()}"
+
+
+def _digest(order: Order) -> str:
+    """The same order is the same whoever gives it, from wherever and for whatever reason."""
+    return new_task.digest(bulk.TYPE, msgspec.json.encode(replace(order, by=NOBODY)))
+
+
+async def ask(app: Holdfast, bulk_id: str, command: str, by: By) -> None:
+    """Stop, pause or resume it."""
+    request = new_id(app.clock, app.chance)
+    for _ in range(TRIES):
+        [task] = await app.store.load([bulk_id])
+        if task is None:
+            raise BulkNotFound(bulk_id)
+        ask = _ask(app, by, request)
+        try:
+            decided = _DECISIONS[command](task, ask)
+        except Refused as error:
+            refusal = operate.refusal(task, _COMMANDS[command], ask, error.code)
+            await app.store.audit(replace(refusal, task_id=actor_of(bulk_id), command=command))
+            raise
+        if await _is_written(app, _about(decided, command)):
+            return
+    raise Contended(f"bulk action {bulk_id}", TRIES)
+
+
+def _resume(task: Task, ask: Ask) -> Transition:
+    if task.suspended:
+        return operate.resume_suspended(task, ask)
+    if task.status is Status.CREATED:  # whoever started it died, or lost the store, on the way
+        return operate.release(task, ask)
+    return operate.resume(task, ask)
+
+
+_DECISIONS: Mapping[str, Callable[[Task, Ask], Transition]] = {
+    "stop": operate.cancel,
+    "pause": operate.pause,
+    "resume": _resume,
+}
+_COMMANDS = {"stop": Command.CANCEL, "pause": Command.PAUSE, "resume": Command.RESUME}
+
+
+def _ask(app: Holdfast, by: By, request: str) -> Ask:
+    return Ask(by=by, now=app.clock.now(), request=request)
+
+
+def _about(transition: Transition, said: str) -> Transition:
+    """Written down about the action, in its own words."""
+    assert transition.audit is not None
+    about = actor_of(transition.task_id)
+    return replace(transition, audit=replace(transition.audit, task_id=about, command=said))
+
+
+async def _is_written(app: Holdfast, transition: Transition) -> bool:
+    [outcome] = await app.store.apply([transition])
+    return isinstance(outcome, Applied)

@@ -1,0 +1,500 @@
+"""Holdfast: declares, submits, controls; the one place that knows both sides."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+
+from holdfast.clock import SystemClock
+from holdfast.domain import names
+from holdfast.domain.durations import seconds
+from holdfast.domain.errors import (
+    DeclarationError,
+    HoldfastError,
+    InvalidSetting,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+)
+from holdfast.domain.redaction import Redactor
+from holdfast.domain.task.checkpoint import DEFAULT, SUSPEND, Policy
+from holdfast.domain.task.events import TaskProgress
+from holdfast.domain.task.retry import Retry
+from holdfast.domain.task.task import By
+from holdfast.encoding.codec import Codec, UntypedCodec
+from holdfast.engine import declare
+from holdfast.engine.bulk import rounds
+from holdfast.engine.bulk.bulks import Bulks
+from holdfast.engine.declare import Workflow, WorkflowOptions, checkpoint_policy
+from holdfast.engine.handle import Handle
+from holdfast.engine.operations import retention
+from holdfast.engine.operations.backup import back_up
+from holdfast.engine.operations.checkpoints import Checkpoints
+from holdfast.engine.operations.control import Control
+from holdfast.engine.operations.queues import Queues
+from holdfast.engine.operations.retention import Pruned, PruneTerms
+from holdfast.engine.operations.tenants import Tenants
+from holdfast.engine.orphans import warn_of_orphans
+from holdfast.engine.plans.control import PlanControl
+from holdfast.engine.plans.create import Planned, Plans
+from holdfast.engine.query import Query
+from holdfast.engine.queue_watch import QueueWatch
+from holdfast.engine.store_url import store_from_url
+from holdfast.engine.submit import Submitter, Terms
+from holdfast.engine.task_declarer import TaskDeclarer
+from holdfast.engine.triggers.schedules import Schedules
+from holdfast.engine.visibility import WHOLE, Sight
+from holdfast.insight.why import explain
+from holdfast.notify import deliveries, hooks, telegram
+from holdfast.notify.notifier import Teller, telling_store
+from holdfast.notify.telegram import Reply
+from holdfast.ports import Clock, Kept, Store
+from holdfast.ports.backup import Copy
+from holdfast.ports.tracing import NO_TRACER, Tracer
+from holdfast.registry import Registry, TaskType
+from holdfast.runtime import new_task
+from holdfast.runtime.services.services import WorkerOptions
+from holdfast.runtime.waiters import Waiters
+from holdfast.runtime.worker.executor import Rules
+from holdfast.runtime.worker.running_task import Held
+from holdfast.runtime.worker.suspects import Isolate
+from holdfast.runtime.worker.worker import Worker
+from holdfast.settings import load
+from holdfast.stores.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from holdfast.engine.blocking.app import Blocking
+
+log = logging.getLogger("holdfast")
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+class Holdfast:
+    """An engine: declare tasks on it, open it with ``async with``, submit, and run workers.
+
+    ``store`` is a URL or an opened store of your own; without it ``HOLDFAST_STORE`` counts, else
+    ``sqlite:///holdfast.db``. Any other setting can be given by its lower-case name.
+    """
+
+    def __init__(
+        self,
+        store: str | Store | None = None,
+        *,
+        clock: Clock | None = None,
+        chance: random.Random | None = None,
+        **settings: Any,
+    ) -> None:
+        self._given = None if isinstance(store, str) else store
+        self.settings = load(store=store if isinstance(store, str) else None, **settings)
+        self.redactor = Redactor((given := self.settings).redact, given.redact_patterns)
+        self.tracer: Tracer = _tracer(self.redactor) if given.tracing else NO_TRACER
+        self.registry = Registry()
+        self.task = TaskDeclarer(self, self._declare)
+        self.registry.add_internal(rounds.declare(self))
+        self.hooks = hooks.load(given)
+        self.bot = telegram.load(given, self.hooks.allowed)
+        delivery = deliveries.declare(self, self.hooks)
+        if given.deliveries and deliveries.can_deliver(self.hooks):
+            self.registry.add_internal(delivery)
+        self.teller = Teller(self, delivery, tuple(self.hooks.hooks.values()))
+        self._wire(clock or SystemClock(), chance or random.SystemRandom())
+        self.on_progress: Callable[[TaskProgress], None] | None = None  # volatile, own workers only
+        self.degraded = False  # on the memory store because the real one was out of reach
+        self._store: Store | None = None
+        self._behind: Store | None = None  # the same, without the deliveries
+        self._waiters: Waiters | None = None
+        self._submitter: Submitter | None = None
+        self._queue_watch: QueueWatch | None = None
+        self._worked_queues = set[str]()  # by workers of this process
+        self._opened = 0
+        self._blocking: Blocking | None = None
+
+    def _wire(self, clock: Clock, chance: random.Random) -> None:
+        self.clock, self.chance = clock, chance
+        self.control = Control(lambda: self.store, clock, chance, By(actor="app"))
+        self.checkpoints = Checkpoints(self, By(actor="app"))
+        self.query = Query(lambda: self.store, self.control, clock.now)
+        by = By(actor="app")
+        self.plan = Plans(self, PlanControl(lambda: self.store, clock, chance, by))
+        self.schedule = Schedules(self, By(actor="app"))
+        self.bulk = Bulks(self, By(actor="app"))
+        self.queues = Queues(self, By(actor="app"))
+        self.tenants = Tenants(self, By(actor="app"))
+
+    # -- declaring
+
+    @overload
+    def workflow(
+        self, name: str, *, payload: type[P], result: type[R], **options: Unpack[WorkflowOptions]
+    ) -> Workflow[P, R]: ...
+
+    @overload
+    def workflow(
+        self, name: str, *, payload: type[P], **options: Unpack[WorkflowOptions]
+    ) -> Workflow[P, Any]: ...
+
+    @overload
+    def workflow(
+        self, name: str, *, result: type[R], **options: Unpack[WorkflowOptions]
+    ) -> Workflow[Any, R]: ...
+
+    @overload
+    def workflow(self, name: str, **options: Unpack[WorkflowOptions]) -> Workflow[Any, Any]: ...
+
+    def workflow(
+        self,
+        name: str,
+        *,
+        payload: Any = Any,
+        result: Any = Any,
+        **options: Unpack[WorkflowOptions],
+    ) -> Any:
+        """Declare a task of many stages; `@that.stage` adds them in order."""
+        declare.check_options(options)
+        retry = declare.retry_or(Retry(), options.get("retry"))
+        declared = self._declare(
+            name,
+            payload=payload,
+            result=Codec(result, limit_bytes=self.settings.payload_limit),
+            queue=options.get("queue", "default"),
+            hold=options.get("hold", True),
+            keep=options.get("keep"),
+            workflow=True,
+            checkpoints=checkpoint_policy(
+                options.get("on_invalid", SUSPEND), options.get("checkpoint_max_age")
+            ),
+            effects=options.get("effects", "task"),
+        )
+        return Workflow(self, declared, retry)
+
+    def stage_timeout(self, given: float | str | None) -> float:
+        timeout = self.settings.stage_timeout if given is None else seconds(given)
+        if timeout <= 0:
+            raise DeclarationError(f"timeout {given!r} is not above zero")
+        return timeout
+
+    def _declare(
+        self,
+        name: str,
+        *,
+        payload: Any,
+        result: Codec[Any],
+        queue: str,
+        hold: bool,
+        keep: float | str | None,
+        workflow: bool,
+        effects: str = "task",
+        checkpoints: Policy = DEFAULT,
+    ) -> TaskType:
+        if effects not in ("task", "key"):
+            raise DeclarationError(f'effects={effects!r}: write "task" or "key"')
+        declared = TaskType(
+            name=name,
+            payload=Codec(payload, limit_bytes=self.settings.payload_limit),
+            result=result,
+            queue=names.check("queue", queue),
+            hold=hold,
+            workflow=workflow,
+            keep_seconds=self.settings.keep if keep is None else seconds(keep),
+            checkpoints=checkpoints,
+            effects_namespace=self.settings.namespace if effects == "key" else None,
+        )
+        self.registry.add(declared)
+        return declared
+
+    # -- opening
+
+    @property
+    def store(self) -> Store:
+        if self._store is None:
+            raise HoldfastError("the app is not open: use 'async with app:' or app.running()")
+        return self._store
+
+    @property
+    def is_open(self) -> bool:
+        return self._opened > 0
+
+    @property
+    def in_memory(self) -> bool:
+        """The store is in this process alone: what it was given, or where it fell back to."""
+        return isinstance(self._behind, MemoryStore)
+
+    @property
+    def waiters(self) -> Waiters:
+        if self._waiters is None:
+            raise HoldfastError("the app is not open: use 'async with app:' or app.running()")
+        return self._waiters
+
+    async def __aenter__(self) -> Holdfast:
+        if self._opened == 0:
+            self.registry.check()
+            self._attach(await self._open_store())
+            self._queue_watch = QueueWatch(
+                self.store,
+                self.clock,
+                lease_seconds=self.settings.lease,
+                own=lambda: self._worked_queues,
+            )
+        self._opened += 1
+        return self
+
+    def _attach(self, store: Store, waiters: Callable[[Store], Waiters] = Waiters) -> None:
+        self._behind = store
+        self._store = store = telling_store(store, self.teller)
+        self._waiters = waiters(store)
+        self._submitter = Submitter(
+            store,
+            clock=self.clock,
+            chance=self.chance,
+            queue_limit=self.settings.queue_limit,
+            tracer=self.tracer,
+        )
+
+    def _detach(self) -> None:
+        if self._submitter is not None:
+            self._submitter.close()
+        self._store = self._behind = self._waiters = self._submitter = self._queue_watch = None
+
+    async def __aexit__(self, *_: object) -> None:
+        self._opened -= 1
+        if self._opened == 0:
+            store, waiters, queue_watch = self.store, self.waiters, self._queue_watch
+            self._detach()
+            if queue_watch is not None:
+                await queue_watch.close()
+            await waiters.close()
+            if self._given is None:
+                await store.close()
+
+    @contextmanager
+    def on(
+        self,
+        store: Store,
+        *,
+        clock: Clock,
+        chance: random.Random,
+        waiters: Callable[[Store], Waiters] = Waiters,
+    ) -> Iterator[Holdfast]:
+        """Open on this store, clock and chance for a while, whatever is configured: for tests."""
+        if self._opened:
+            raise HoldfastError("the app is open already")
+        self.registry.check()
+        configured = self.clock, self.chance
+        self._wire(clock, chance)
+        self._attach(store, waiters)
+        self._opened = 1
+        try:
+            yield self
+        finally:
+            self._opened = 0
+            self._detach()
+            self._wire(*configured)
+
+    async def _open_store(self) -> Store:
+        if self._given is not None:
+            return self._given
+        given, self.degraded = self.settings, False
+        store = store_from_url(
+            given.store,
+            self.clock,
+            given.namespace,
+            checkpoint_seconds=given.checkpoint_ttl,
+            lock_seconds=given.tenant_lock,
+        )
+        try:
+            await store.open()
+        except StoreUnavailable as error:  # what a person must mend is not papered over
+            if given.fallback != "memory" or isinstance(error, StoreFull):  # full is in reach
+                raise
+            log.warning("starting on memory, nothing will be kept: %s", error)
+            self.degraded = True
+            return MemoryStore(self.clock)
+        return store
+
+    @asynccontextmanager
+    async def running(self, workers: int = 1, **options: Any) -> AsyncIterator[Holdfast]:
+        """Open, with workers, timers and retention in this process; drains on the way out."""
+        async with self:
+            await warn_of_orphans(self.store, self.clock, lease_seconds=self.settings.lease)
+            crew = [self.worker(**options) for _ in range(workers)]
+            try:
+                for worker in crew:
+                    await worker.start()
+                yield self
+            finally:
+                await asyncio.gather(*map(_end, crew))
+
+    def worker(
+        self,
+        *,
+        name: str | None = None,
+        slots: int | None = None,
+        queues: tuple[str, ...] | None = None,
+        heartbeat_thread: bool = True,
+        schedules: bool = True,
+        on_zombie: Callable[[Held], None] | None = None,
+        on_drained: Callable[[], None] | None = None,
+        isolate: Isolate | None = None,
+    ) -> Worker:
+        self.registry.check()
+        given = self.settings
+        self._worked_queues.update(queues or given.queue_names)
+        return Worker(
+            store=self.store,
+            registry=self.registry,
+            clock=self.clock,
+            chance=self.chance,
+            name=name,
+            on_zombie=on_zombie,
+            on_drained=on_drained,
+            isolate=isolate,
+            on_progress=self.on_progress,
+            tracer=self.tracer,
+            options=WorkerOptions(
+                slots=slots or given.slots,
+                queues=tuple(
+                    dict.fromkeys((*self.registry.own_queues(), *(queues or given.queue_names)))
+                ),
+                lease_seconds=given.lease,
+                drain_seconds=given.drain,
+                audit_seconds=given.audit_keep,
+                reconcile_seconds=given.reconcile,
+                heartbeat_thread=heartbeat_thread,
+                queue_limit=given.queue_limit,
+                schedules=schedules,
+                rules=Rules(
+                    checkpoint_ttl_seconds=given.checkpoint_ttl,
+                    crash_limit=given.crash_limit,
+                    unknown_type_seconds=given.unknown_type_after,
+                    outage_seconds=given.outage,
+                ),
+            ),
+        )
+
+    # -- submitting and asking
+
+    async def submit(
+        self,
+        declared: TaskType,
+        payload: Any,
+        *,
+        tenant: str | None = None,
+        key: str | None = None,
+        queue: str | None = None,
+        trace_id: str | None = None,
+        user: Any = None,
+        callback: str | Reply | None = None,
+    ) -> Handle[Any]:
+        """The way in for every task; use `submit` of the task or workflow itself."""
+        task_id = await self._submits().one(
+            declared,
+            payload,
+            key,
+            tenant=tenant,
+            queue=queue,
+            trace_id=trace_id,
+            user=user,
+            callback=self._checked(callback),
+        )
+        if self._queue_watch is not None:
+            self._queue_watch.note(queue or declared.queue)
+        return Handle(self, task_id, declared.result)
+
+    def _checked(self, callback: str | Reply | None) -> str | None:
+        if isinstance(callback, Reply):
+            return str(callback)
+        return None if callback is None else self.hooks.check_callback(callback)
+
+    async def submit_many(
+        self,
+        declared: TaskType,
+        payloads: Iterable[Any],
+        *,
+        keys: Iterable[str] | None = None,
+        **terms: Unpack[Terms],
+    ) -> list[Handle[Any]]:
+        """The way in for many; use `submit_many` of the task or workflow itself."""
+        terms["callback"] = self._checked(terms.get("callback"))
+        ids = await self._submits().many(declared, payloads, keys, **terms)
+        if self._queue_watch is not None:
+            self._queue_watch.note(terms.get("queue") or declared.queue)
+        return [Handle(self, task_id, declared.result) for task_id in ids]
+
+    def planned(self, declared: TaskType, payload: Any, **terms: Unpack[Terms]) -> Planned:
+        """A task for a plan; use `on` of the task or workflow itself."""
+        self.registry.check()
+        terms["callback"] = self._checked(terms.get("callback"))
+        if terms.get("trace_id") is None:
+            terms["trace_id"] = self.tracer.here()
+        record = new_task.record(declared, now=self.clock.now(), **terms)
+        effects, body = declared.effects_namespace, declared.payload.encode(payload)
+        return Planned(record=record, payload=body, effects_namespace=effects)
+
+    def _submits(self) -> Submitter:
+        if self._submitter is None:
+            raise HoldfastError("the app is not open: use 'async with app:' or app.running()")
+        self.registry.check()
+        return self._submitter
+
+    def handle(self, task_id: str) -> Handle[Any]:
+        """A handle for a task that was submitted elsewhere; its result is plain JSON."""
+        return Handle(self, names.check_text("task id", task_id), UntypedCodec())
+
+    async def why(self, task_id: str, *, sight: Sight = WHOLE) -> str:
+        """Say why a task does not move, as far as a reader may see it."""
+        now, task_id = self.clock.now(), names.check_text("task id", task_id)
+        find = self.registry.find
+        return await explain(self.store, task_id, self.settings, now=now, sight=sight, find=find)
+
+    async def backup(self, target: str | os.PathLike[str]) -> Copy:
+        """Copy an SQLite store into a new file, as it is now, while everything goes on."""
+        return await back_up(self._unwrapped(), target, by=By(actor="app"), now=self.clock.now())
+
+    async def prune(self, *kinds: Kept | str, **terms: Unpack[PruneTerms]) -> Pruned:
+        """Delete what has ended: all kinds but the audit, or those that are named. Tasks, triggers
+        and plans stay for their own ``keep`` unless ``ignore_keep``. ``dry_run`` only counts."""
+        asked = retention.asked_for(kinds, terms, self.settings.lease, By(actor="app"))
+        return await asked.carry_out(self.store, self.clock)
+
+    def _unwrapped(self) -> Store:
+        if self._behind is None:
+            raise HoldfastError("the app is not open: use 'async with app:' or app.running()")
+        return self._behind
+
+    @property
+    def blocking(self) -> Blocking:
+        """The same face for code without an event loop: scripts, Django, the REPL."""
+        from holdfast.engine.blocking.app import Blocking
+
+        if self._blocking is None:
+            self._blocking = Blocking(self)
+        return self._blocking
+
+
+def _tracer(redactor: Redactor) -> Tracer:
+    try:
+        from holdfast.observe.tracing import OtelTracer
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("opentelemetry"):
+            raise
+        reason = "tracing needs OpenTelemetry: pip install 'holdfast-engine[tracing]'"
+        raise InvalidSetting("HOLDFAST_TRACING", True, reason) from error
+    return OtelTracer(redactor)
+
+
+async def _end(worker: Worker) -> None:
+    """A thread cannot be stopped, so its task is given back: that is no crash of the task."""
+    if not (left := await worker.drain()):
+        return
+    log.critical("plain functions still run, their tasks are given back: %s", ", ".join(left))
+    try:
+        await worker.give_back_rest()
+    except StoreError as error:
+        log.error("could not give back, the leases will lapse: %s", error)

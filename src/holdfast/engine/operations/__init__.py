@@ -1,0 +1,1 @@
+"""What an operator does: control tasks, hold tenants, pause queues, prune, audit, back up."""

@@ -1,0 +1,162 @@
+"""What was written down, and does its chain hold? Both are walked page by page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.domain.audit import START, Anchor, Audit, Break, Chain, Link, first_break
+from holdfast.domain.errors import InvalidInput
+from holdfast.engine.operations.audit_gaps import Evidence, Missing
+from holdfast.ports import Store
+
+PAGE = 500
+LOOKS = 50  # pages; after so many the cursor says where to go on
+SEALS = 2_000  # pages of what is loose; more than that waits for the workers
+
+_HEAD = re.compile(r"(\d{1,15}):([0-9a-f]{64})")
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """As far as it was walked: up to the break, if there is one."""
+
+    base: Anchor
+    head: Anchor
+    links: int
+    loose: int
+    broken: Break | None = None
+    missing: Missing | None = None  # at its old end; only if the retention was told
+
+    @property
+    def holds(self) -> bool:
+        return self.broken is None and (self.missing is None or self.missing.explained)
+
+
+def written(anchor: Anchor) -> str:
+    return f"{anchor.seq}:{anchor.hash}"
+
+
+def anchor_from(text: str) -> Anchor:
+    found = _HEAD.fullmatch(text)
+    if found is None:
+        raise InvalidInput(f"a head is NUMBER:HASH, as `audit verify` tells it, not {text!r}")
+    return Anchor(seq=int(found[1]), hash=found[2])
+
+
+async def entries_from(
+    store: Store, start: int, limit: int, task_id: str | None
+) -> tuple[Sequence[Audit], int | None]:
+    """As many as were asked for, and where the next ones begin. A look is bounded."""
+    found: list[Audit] = []
+    size = PAGE if task_id else limit + 1
+    at = start
+    for _ in range(LOOKS):
+        page = await store.audits(limit=size, cursor=str(at))
+        for entry in page:
+            if len(found) == limit:
+                return found, at
+            at += 1
+            if task_id in (None, entry.task_id):
+                found.append(entry)
+        if len(page) < size:
+            return found, None
+    return found, at
+
+
+async def verify(
+    store: Store,
+    *,
+    noted: Anchor | None = None,
+    seals: bool = True,
+    walked: Callable[[int], object] = bool,
+    keep_seconds: float | None = None,
+    now: float = 0.0,
+) -> Verdict:
+    """``seals`` False: what is loose stays so, and nothing is written.
+
+    ``noted``: a head of former times, kept elsewhere. Without one, a chain that somebody has
+    written anew or cut, with its head, looks like any other.
+    ``keep_seconds``: the retention, by which what is missing at the old end is judged."""
+    for _ in range(SEALS if seals else 0):
+        if await store.seal(limit=PAGE) < PAGE:
+            break
+    page = await store.chain(limit=PAGE)
+    base = before = page.base
+    evidence = Evidence(page)
+    broken = _below(noted, base) or _beside(page)
+    links = 0
+    while page.links and broken is None:
+        evidence.see(page.links)
+        broken = first_break(before, page.links) or _other(noted, page.links)
+        links, before = links + len(page.links), page.links[-1].anchor
+        walked(links)
+        page = await store.chain(after=before.seq, limit=PAGE)
+        if page.base.seq > before.seq:  # cleaned up while we walked
+            before = page.base
+    broken = broken or _at_end(page, before, noted)
+    missing = None
+    if keep_seconds is not None:
+        missing = evidence.missing(keep_seconds=keep_seconds, now=now)
+    return Verdict(
+        base=base,
+        head=page.head,
+        links=links,
+        loose=page.loose,
+        broken=broken,
+        missing=missing,
+    )
+
+
+async def compared(store: Store, verdict: Verdict, noted: Anchor) -> Verdict:
+    """A verdict that was found without ``noted``, held against it by one look at that link."""
+    page = await store.chain(after=max(0, noted.seq - 1), limit=1)
+    broken = _below(noted, page.base) or _other(noted, page.links)
+    if broken is None and noted.seq > page.head.seq:
+        broken = _at_end(page, page.head, noted)
+    found = [one for one in (verdict.broken, broken) if one is not None]
+    return replace(verdict, broken=min(found, key=lambda one: one.seq, default=None))
+
+
+def _beside(page: Chain) -> Break | None:
+    """What is wrong beside the links."""
+    if page.odd:
+        return Break(seq=page.base.seq, says=page.odd)
+    if page.base.seq == 0 and page.base.hash != START:
+        return Break(seq=0, says="the base is not that of a chain that begins")
+    return None
+
+
+def _below(noted: Anchor | None, base: Anchor) -> Break | None:
+    if noted is None or noted.seq > base.seq:
+        return None
+    if noted.seq < base.seq:
+        says = f"it was cleaned up, as all up to {base.seq}, and cannot be compared"
+        return Break(seq=noted.seq, says=says)
+    return _rewritten(noted, base)
+
+
+def _other(noted: Anchor | None, links: Sequence[Link]) -> Break | None:
+    if noted is None or not links or not links[0].seq <= noted.seq <= links[-1].seq:
+        return None
+    return _rewritten(noted, links[noted.seq - links[0].seq].anchor)
+
+
+def _rewritten(noted: Anchor, found: Anchor) -> Break | None:
+    if noted == found:
+        return None
+    return Break(seq=found.seq, says="its hash is not the one that was noted")
+
+
+def _at_end(page: Chain, last: Anchor, noted: Anchor | None) -> Break | None:
+    head = page.head
+    if last != head:
+        says = f"the chain ends here; its head is number {head.seq}"
+        return Break(
+            seq=last.seq, says=says if last.seq != head.seq else "its hash is not the head's"
+        )
+    if noted is not None and noted.seq > head.seq:
+        return Break(seq=head.seq, says=f"the chain ends here; it had come to {noted.seq}")
+    return None

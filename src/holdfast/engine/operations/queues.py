@@ -1,0 +1,109 @@
+"""Queues, for an operator: pause and resume what they take in and give out, over all machines."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from holdfast.domain import names, notification
+from holdfast.domain.errors import UnknownQueue
+from holdfast.domain.task.task import By
+from holdfast.engine.operations import switches as switching
+from holdfast.ports import LIVE_LEASES, Switch
+from holdfast.registry import OWN_QUEUES
+
+if TYPE_CHECKING:
+    from holdfast.engine.core import Holdfast
+
+BOTH = (Switch.INTAKE, Switch.CLAIMING)
+
+
+class Queues:
+    """The queues of one app's store, in one actor's name."""
+
+    def __init__(self, app: Holdfast, by: By) -> None:
+        self._app = app
+        self._by = by
+
+    def acting_as(self, actor: str, origin: str = "") -> Queues:
+        """Return the same, in this actor's name."""
+        by = By(actor=names.check_text("actor", actor), origin=names.check_text("origin", origin))
+        return Queues(self._app, by)
+
+    async def pause(
+        self,
+        queue: str,
+        *,
+        intake: bool = False,
+        claiming: bool = False,
+        reason: str = "",
+        force: bool = False,
+    ) -> dict[Switch, bool]:
+        """Pause a queue's intake, its claiming or, when neither is named, both; False: it was so.
+
+        ``force``: also a queue that no task, type or live worker has."""
+        switches = meant(queue, intake=intake, claiming=claiming)
+        return await self.turn(queue, switches, on=False, reason=reason, force=force)
+
+    async def resume(
+        self, queue: str, *, intake: bool = False, claiming: bool = False, reason: str = ""
+    ) -> dict[Switch, bool]:
+        """Resume a queue's intake, its claiming or, when neither is named, both."""
+        switches = meant(queue, intake=intake, claiming=claiming)
+        return await self.turn(queue, switches, on=True, reason=reason)
+
+    async def turn(
+        self,
+        queue: str,
+        switches: Sequence[Switch],
+        *,
+        on: bool,
+        reason: str = "",
+        force: bool = False,
+        known: Collection[str] | None = None,
+    ) -> dict[Switch, bool]:
+        """Turn these switches of a queue; ``known``: which queues there are, if that was seen."""
+        names.check("queue", queue)
+        if not on and not force:
+            known = await self.known() if known is None else known
+            if queue not in known:
+                raise UnknownQueue(queue, paused=True)
+        store, now = self._app.store, self._app.clock.now()
+        by = By(actor=self._by.actor, origin=self._by.origin, reason=reason)
+        return {
+            one: await switching.turn_queue(store, one, queue, on=on, by=by, now=now)
+            for one in switches
+        }
+
+    async def known(self) -> set[str]:
+        """Return the queues that have tasks, a switch, a type, a live worker or a setting."""
+        app = self._app
+        seconds = LIVE_LEASES * app.settings.lease
+        stats, off = await app.store.stats(), await app.store.switches()
+        workers = await app.store.workers(live_within_seconds=seconds)
+        return {
+            *stats.by_queue,
+            *stats.heads,
+            *(one.name for one in off if one.switch is not Switch.DRAIN),
+            *(queue for worker in workers if worker.live for queue in worker.beat.queues),
+            *named_here(app),
+        }
+
+
+def named_here(app: Holdfast) -> set[str]:
+    """Return the queues that this process's code and settings name."""
+    types = map(app.registry.find, app.registry.names())
+    return {
+        *OWN_QUEUES,
+        *app.settings.queue_names,
+        *(queue for queue in app.settings.backlog if queue != "*"),
+        *(one.queue for one in types if one is not None),
+    }
+
+
+def meant(queue: str, *, intake: bool, claiming: bool) -> tuple[Switch, ...]:
+    """Return the switches that are named; none: both."""
+    named = tuple(one for one, wanted in zip(BOTH, (intake, claiming), strict=True) if wanted)
+    if not named and queue == notification.QUEUE:
+        return (Switch.CLAIMING,)  # what it takes in cannot be refused
+    return named or BOTH

@@ -1,0 +1,146 @@
+"""Deletion of what has ended, by kind and age, in bounded batches; written down in the audit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TypeAlias, TypedDict
+
+import msgspec
+
+from holdfast.domain.audit import Audit
+from holdfast.domain.durations import seconds, written
+from holdfast.domain.errors import InvalidInput, StoreFull
+from holdfast.domain.task.task import By
+from holdfast.engine.operations.audit_gaps import before_prune
+from holdfast.ports import Clock, Kept, Store
+
+BATCH = 500
+COUNTED = 100_000  # a dry run looks at no more of a kind
+BATCHES = 20_000  # at most ten million of a kind in one go
+USUAL = tuple(kind for kind in Kept if kind is not Kept.AUDIT)  # that goes only by its name
+
+
+Show: TypeAlias = Callable[[Kept, int], AbstractContextManager[Callable[[int], None]]]
+
+
+class PruneTerms(TypedDict, total=False):
+    older_than: float | str  # 30 days unless said otherwise
+    ignore_keep: bool
+    dry_run: bool  # only count
+
+
+class Pruning(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be deleted, and who asks for it."""
+
+    kinds: tuple[Kept, ...]
+    older_than_seconds: float
+    lease_seconds: float
+    by: By
+    ignore_keep: bool = False  # tasks, triggers and plans before their own ``keep`` is over, too
+    dry_run: bool = False
+
+    async def carry_out(self, store: Store, clock: Clock, show: Show | None = None) -> Pruned:
+        """``show``: shows somebody how far it is; for that, all of a kind is counted first."""
+        if self.dry_run:
+            return await count(store, self)
+        return await delete(store, clock, self, show)
+
+    def age_of(self, kind: Kept) -> float:
+        """A worker that may yet live is no matter of age."""
+        age = self.older_than_seconds
+        return max(age, 2 * self.lease_seconds) if kind is Kept.WORKERS else age
+
+    async def step(self, store: Store, kind: Kept, *, limit: int, dry_run: bool) -> int:
+        return await store.prune(
+            kind,
+            older_than_seconds=self.age_of(kind),
+            limit=limit,
+            dry_run=dry_run,
+            ignore_keep=self.ignore_keep,
+        )
+
+    def entry(self, pruned: dict[Kept, int], *, at: float, audit_before: str = "") -> Audit:
+        """Return what is written down; ``audit_before``: what of the audit was gone before."""
+        notes = {Kept.AUDIT: audit_before if pruned.get(Kept.AUDIT) else ""}
+        counts = ", ".join(
+            f"{kind} {number}{notes.get(kind, '')}" for kind, number in pruned.items()
+        )
+        kept = ", ignoring keep" if self.ignore_keep else ""
+        outcome = f"older than {written(self.older_than_seconds)}{kept}: {counts}"
+        return Audit(task_id="store", command="prune", by=self.by, at=at, before="", after=outcome)
+
+
+class Pruned(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of each kind were deleted, or would be."""
+
+    counts: dict[Kept, int]
+    complete: bool  # False: more are left
+
+
+def asked_for(
+    names: Iterable[Kept | str], terms: PruneTerms, lease_seconds: float, by: By
+) -> Pruning:
+    """The kinds of these names, each once; without any, all but the audit."""
+    try:
+        kinds = tuple(dict.fromkeys(Kept(name) for name in names)) or USUAL
+    except ValueError as error:
+        raise InvalidInput(f"{error}; there are: {', '.join(Kept)}") from error
+    return Pruning(
+        kinds=kinds,
+        older_than_seconds=seconds(terms.get("older_than", "30d")),
+        lease_seconds=lease_seconds,
+        by=by,
+        ignore_keep=terms.get("ignore_keep", False),
+        dry_run=terms.get("dry_run", False),
+    )
+
+
+async def count(store: Store, asked: Pruning) -> Pruned:
+    """Count what would be deleted, and delete nothing."""
+    counts = {
+        kind: await asked.step(store, kind, limit=COUNTED, dry_run=True) for kind in asked.kinds
+    }
+    return Pruned(counts=counts, complete=_all_below(counts.values(), COUNTED))
+
+
+async def delete(store: Store, clock: Clock, asked: Pruning, show: Show | None = None) -> Pruned:
+    """Delete it. It is written down afterwards, as a store that is full takes nothing before; and
+    also when it breaks off."""
+    pruned: dict[Kept, int] = {}
+    audit_before = await before_prune(store) if Kept.AUDIT in asked.kinds else ""
+    try:
+        for kind in asked.kinds:
+            await _delete_all(store, asked, kind, pruned, show)
+    finally:
+        await _note(store, asked.entry(pruned, at=clock.now(), audit_before=audit_before))
+    return Pruned(counts=pruned, complete=_all_below(pruned.values(), BATCH * BATCHES))
+
+
+async def _delete_all(
+    store: Store, asked: Pruning, kind: Kept, pruned: dict[Kept, int], show: Show | None
+) -> None:
+    pruned[kind] = 0
+    shown: AbstractContextManager[Callable[[int], None]] = nullcontext(lambda _: None)
+    if show is not None:
+        shown = show(kind, await asked.step(store, kind, limit=COUNTED, dry_run=True))
+    with shown as deleted:
+        for _ in range(BATCHES):
+            found = await asked.step(store, kind, limit=BATCH, dry_run=False)
+            pruned[kind] += found
+            deleted(pruned[kind])
+            if found < BATCH:
+                break
+
+
+async def _note(store: Store, entry: Audit) -> None:
+    try:
+        await store.audit(entry)
+    except StoreFull as error:  # still: whoever reads that must not think that nothing was done
+        raise StoreFull(
+            f"deleted ({entry.after}), but the audit does not say so: {error}"
+        ) from error
+
+
+def _all_below(counts: Iterable[int], limit: int) -> bool:
+    return all(count < limit for count in counts)

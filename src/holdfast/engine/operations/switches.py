@@ -1,0 +1,126 @@
+"""What a person has switched off: to do it, and to say so in good time.
+
+The store itself refuses what a switch forbids, in the step that it forbids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from holdfast.domain import bulk, names, notification
+from holdfast.domain.audit import Audit
+from holdfast.domain.errors import InvalidInput, WorkerNotFound
+from holdfast.domain.phrases import span
+from holdfast.domain.task.envelope import iso
+from holdfast.domain.task.task import By
+from holdfast.ports import Store, Switch, Thrown
+
+ON, OFF, WORKING, DRAINING = "on", "off", "working", "draining"  # as the audit has them
+HELD, FREE = "held", "free"
+
+
+async def standing(store: Store, now: float) -> list[Thrown]:
+    """Return what is switched off now; a hold that is over may still be stored."""
+    return [one for one in await store.switches() if one.stands(now)]
+
+
+async def intake_is_paused(store: Store, queues: Collection[str]) -> str | None:
+    """One of these queues whose intake is paused."""
+    for thrown in await store.switches():
+        if thrown.switch is Switch.INTAKE and thrown.name in queues:
+            return thrown.name
+    return None
+
+
+async def turn_queue(
+    store: Store, switch: Switch, queue: str, *, on: bool, by: By, now: float
+) -> bool:
+    """Pause or resume its intake or its claiming; False: it was so already."""
+    queue = names.check("queue", queue)
+    if queue == bulk.QUEUE:
+        raise InvalidInput(f"queue {queue!r} is the engine's own: bulk actions would stand still")
+    if queue == notification.QUEUE and switch is Switch.INTAKE and not on:
+        raise InvalidInput(f"queue {queue!r} takes in what has happened: pause its claiming")
+    command = f"{'resume' if on else 'pause'} {switch}"
+    was_on = not await _is_off(store, switch, queue, now)
+    entry = _entry(f"queue:{queue}", command, by, now, ((OFF, ON)[was_on], (OFF, ON)[on]))
+    return await store.throw(switch, queue, on=on, audit=entry)
+
+
+def told(thrown: Thrown, now: float, reason: str) -> str:
+    """Of a queue: what, since when, by whom, why, and how to undo it. ``reason``: as it may be
+    shown."""
+    if thrown.switch is Switch.HOLD:
+        return told_of_hold(thrown, now, reason)
+    what, queue, by = thrown.switch, thrown.name, thrown.by
+    place = f" on {by.origin}" if by.origin else ""
+    why = f" ({reason})" if reason else ""
+    return (
+        f"{what} of queue {queue} is paused since {span(now - thrown.at)} by {by.actor}{place}"
+        f"{why}; resume: `holdfast queues resume {queue} --{what}` or "
+        f"POST /internal/queues/{queue}/{what}/resume"
+    )
+
+
+def told_to_tenant(thrown: Thrown, now: float) -> str:
+    """Say of a queue what it is, to who may neither know who did it nor undo it."""
+    return (
+        f"{thrown.switch} of queue {thrown.name} is paused since {span(now - thrown.at)}; an "
+        "operator of all tenants can resume it"
+    )
+
+
+async def turn_tenant(
+    store: Store, tenant: str, *, held: bool, by: By, now: float, until: float | None = None
+) -> bool:
+    """Hold a tenant or release it; False: it was so already."""
+    was_held = await _is_off(store, Switch.HOLD, tenant, now)
+    states = (FREE, HELD)[was_held], (FREE, HELD)[held]
+    entry = _entry(f"tenant:{tenant}", "hold" if held else "release", by, now, states)
+    return await store.throw(Switch.HOLD, tenant, on=not held, audit=entry, until=until)
+
+
+def told_of_hold(hold: Thrown, now: float, reason: str) -> str:
+    """Say of a tenant who holds it, since when, why, until when, and how to release it."""
+    by = hold.by
+    place = f" on {by.origin}" if by.origin else ""
+    why = f" ({reason})" if reason else ""
+    end = f", until {iso(hold.until)}" if hold.until is not None else ""
+    return (
+        f"tenant {hold.name} is held since {span(now - hold.at)} by {by.actor}{place}{why}{end}; "
+        f"release: `holdfast tenants release {hold.name}` or "
+        f"POST /internal/tenants/{hold.name}/release"
+    )
+
+
+def told_of_hold_to_tenant(hold: Thrown, now: float) -> str:
+    """Say the same to who may not know who did it and why."""
+    return f"tenant {hold.name} is held since {span(now - hold.at)}; an operator can release it"
+
+
+async def draining(store: Store) -> frozenset[str]:
+    """The workers that were asked to stop."""
+    off = await store.switches()
+    return frozenset(one.name for one in off if one.switch is Switch.DRAIN)
+
+
+async def drain_worker(
+    store: Store, worker: str, *, by: By, now: float, live_within_seconds: float
+) -> bool:
+    """False: it had been asked already."""
+    known = await store.workers(live_within_seconds=live_within_seconds)
+    if worker not in {one.beat.worker for one in known}:
+        raise WorkerNotFound(worker)
+    before = DRAINING if await _is_off(store, Switch.DRAIN, worker, now) else WORKING
+    entry = _entry(f"worker:{worker}", "drain", by, now, (before, DRAINING))
+    return await store.throw(Switch.DRAIN, worker, on=False, audit=entry)
+
+
+async def _is_off(store: Store, switch: Switch, name: str, now: float) -> bool:
+    return any((one.switch, one.name) == (switch, name) for one in await standing(store, now))
+
+
+def _entry(about: str, command: str, by: By, now: float, states: tuple[str, str]) -> Audit:
+    names.check_text("reason", by.reason)
+    before, after = states
+    return Audit(task_id=about, command=command, by=by, at=now, before=before, after=after)

@@ -1,0 +1,105 @@
+"""Tenants, for an operator: hold one, release it, over all machines.
+
+A hold is a switch of its own, not the tenant's lock: it has no holder that must renew it. Nothing
+of a held tenant is handed out; what runs is given back at its next stage boundary, as soon as its
+worker has seen the hold.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.domain import names
+from holdfast.domain.durations import LONGEST_SECONDS, seconds
+from holdfast.domain.errors import InvalidInput
+from holdfast.domain.task.task import By
+from holdfast.engine.operations import switches
+from holdfast.ports import Switch, Thrown
+
+if TYPE_CHECKING:
+    from holdfast.engine.core import Holdfast
+
+
+class HoldAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """How a tenant stands after ``hold``; as text, ``held`` or ``waiting for TASK``."""
+
+    tenant: str
+    changed: bool  # False: it was held already, and that hold stays as it is
+    waiting_for: str | None = None  # the task that runs and is given back at its next boundary
+
+    def __str__(self) -> str:
+        return "held" if self.waiting_for is None else f"waiting for {self.waiting_for}"
+
+
+class Tenants:
+    """The tenants of one app's store, in one actor's name."""
+
+    def __init__(self, app: Holdfast, by: By) -> None:
+        self._app = app
+        self._by = by
+
+    def acting_as(self, actor: str, origin: str = "") -> Tenants:
+        """Return the same, in this actor's name."""
+        by = By(actor=names.check_text("actor", actor), origin=names.check_text("origin", origin))
+        return Tenants(self._app, by)
+
+    async def hold(
+        self, tenant: str, *, reason: str = "", until: datetime | float | str | None = None
+    ) -> HoldAnswer:
+        """Hand out nothing of the tenant until it is released.
+
+        ``until``: a time with a zone, seconds since the epoch, or a duration from now ("2h")."""
+        tenant, now = names.check("tenant", tenant), self._app.clock.now()
+        changed = await switches.turn_tenant(
+            self._app.store,
+            tenant,
+            held=True,
+            by=self._who(reason),
+            now=now,
+            until=_end(until, now),
+        )
+        [view] = await self._app.store.tenants([tenant])
+        return HoldAnswer(tenant=tenant, changed=changed, waiting_for=view.locked_by)
+
+    async def release(self, tenant: str, *, reason: str = "") -> bool:
+        """Let the tenant's work go on, whoever held it; False: it was not held."""
+        tenant, now = names.check("tenant", tenant), self._app.clock.now()
+        return await switches.turn_tenant(
+            self._app.store, tenant, held=False, by=self._who(reason), now=now
+        )
+
+    async def exists(self, tenant: str) -> bool:
+        """Return whether the tenant is held."""
+        return await self.find(tenant) is not None
+
+    async def find(self, tenant: str) -> Thrown | None:
+        """Return the tenant's hold: who, since when, why and until when."""
+        tenant = names.check("tenant", tenant)
+        return next((one for one in await self.holds() if one.name == tenant), None)
+
+    async def holds(self) -> list[Thrown]:
+        """Return all holds that are not over, by the tenants' names."""
+        found = await switches.standing(self._app.store, self._app.clock.now())
+        return sorted((one for one in found if one.switch is Switch.HOLD), key=lambda one: one.name)
+
+    def _who(self, reason: str) -> By:
+        return By(actor=self._by.actor, origin=self._by.origin, reason=reason)
+
+
+def _end(until: datetime | float | str | None, now: float) -> float | None:
+    if until is None:
+        return None
+    if isinstance(until, str):
+        until = now + seconds(until)
+    if isinstance(until, datetime):
+        if until.utcoffset() is None:
+            raise InvalidInput("until: say which zone: the datetime has none")
+        until = until.timestamp()
+    if isinstance(until, bool) or not isinstance(until, int | float):
+        raise InvalidInput("until: give a datetime with a zone, seconds since the epoch, or '2h'")
+    if not now < until <= now + LONGEST_SECONDS:
+        raise InvalidInput("until: the end of a hold lies in the future, within 100 years")
+    return float(until)

@@ -1,0 +1,62 @@
+"""What a start has to wait for: tasks that a worker holds which has died with them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+
+from holdfast.domain.errors import StoreError
+from holdfast.domain.task.state import Status
+from holdfast.domain.task.task import Task
+from holdfast.ports import Clock, Filter, Store, WorkerInfo
+
+log = logging.getLogger("holdfast.worker")
+
+LOOKED_AT = 50  # tasks that run now
+RUNNING = (Status.RUNNING, Status.ROLLING_BACK)
+
+
+async def warn_of_orphans(store: Store, clock: Clock, *, lease_seconds: float) -> None:
+    """Say in a line which tasks are held by the dead, and until when."""
+    try:
+        page = await store.find(Filter(statuses=RUNNING), limit=LOOKED_AT)
+        held = [task for task in page.tasks if task.lease is not None]
+        workers = await store.workers(live_within_seconds=lease_seconds) if held else ()
+    except StoreError:
+        return  # who starts says that
+    by_name = {worker.beat.worker: worker for worker in workers}
+    owners = {task.id: by_name.get(task.lease.owner) for task in held if task.lease is not None}
+    orphans = [task for task in held if _is_gone(owners[task.id])]
+    if orphans:
+        said = _line(orphans[0], owners[orphans[0].id], clock.now(), lease_seconds)
+        others = len(orphans) - 1
+        more = f"; so {'is' if others == 1 else 'are'} {others} more" if others else ""
+        log.warning("%s%s", said, more)
+
+
+def _line(task: Task, owner: WorkerInfo | None, now: float, lease_seconds: float) -> str:
+    assert task.lease is not None
+    left = min(lease_seconds, max(0.0, task.lease.until - now))
+    seen = "not seen any more"
+    if owner is not None:
+        seen = f"pid {owner.beat.pid}, last seen {owner.seen_seconds_ago:.0f} s ago"
+    return (
+        f"task {task.id} is held by worker {task.lease.owner} ({seen}), which has ended, for "
+        f"{left:.0f} s more; it is taken over then"
+    )
+
+
+def _is_gone(worker: WorkerInfo | None) -> bool:
+    """Whether its process is no more, as far as can be told from here."""
+    if worker is None or not worker.live:
+        return True
+    if worker.beat.host != socket.gethostname() or worker.beat.pid == os.getpid():
+        return False
+    try:
+        os.kill(worker.beat.pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False  # it is another user's
+    return False

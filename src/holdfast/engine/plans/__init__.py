@@ -1,0 +1,1 @@
+"""Plans: created, controlled and held by a handle."""

@@ -1,0 +1,292 @@
+"""`app.plan(...)`: one piece of work over many tenants, checked, kept, and handed to its driver."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.domain import names
+from holdfast.domain.durations import seconds
+from holdfast.domain.errors import IntakePaused, InvalidPlan, PlanConflict, QueueFull, TenantsBusy
+from holdfast.domain.plan import commands, waves
+from holdfast.domain.plan.events import PlanCreated
+from holdfast.domain.plan.plan import (
+    KEEP_SECONDS,
+    Conflict,
+    FailureCount,
+    FailureRate,
+    HaltRule,
+    OnHalt,
+    Plan,
+    PlanStatus,
+    PlanTasks,
+)
+from holdfast.domain.task import decide
+from holdfast.domain.task.effects import effects_id, member_key
+from holdfast.domain.task.state import Command, Status
+from holdfast.domain.task.task import Task
+from holdfast.domain.task.transition import Full, Shut
+from holdfast.engine.operations.switches import intake_is_paused
+from holdfast.engine.plans.control import PlanControl
+from holdfast.engine.plans.handle import PlanHandle, PlanInfo, info
+from holdfast.runtime import new_task
+from holdfast.runtime.ids import new_id, new_ids
+from holdfast.runtime.plans.task_gateway import Reach
+
+if TYPE_CHECKING:
+    from holdfast.engine.core import Holdfast
+
+PART = 200  # tasks in one insert, or tenants in one look
+MOST = 100_000  # tasks in one plan
+PAGE = 100
+
+
+class Planned(msgspec.Struct, frozen=True, kw_only=True):
+    """A task to be: made by ``.on(payload, tenant=…)`` of a task or workflow."""
+
+    record: Task
+    payload: bytes
+    effects_namespace: str | None = None
+
+    def member(self, plan_id: str, number: int, task_id: str) -> Task:
+        """Return the record of this task as the plan's number so-and-so, from 1."""
+        record, effects = self.record, None
+        if self.effects_namespace is not None:
+            key = member_key(plan_id, number)
+            effects = effects_id(self.effects_namespace, record.type, record.tenant, key)
+        return replace(record, id=task_id, plan=plan_id, status=Status.CREATED, effects=effects)
+
+
+class PlanTerms(TypedDict, total=False):
+    max_concurrency: int | None  # tasks with a slot at once, over all instances; None: no limit
+    waves: Sequence[str | int]  # how far each goes: ("1", "5%", "25%", "100%")
+    soak: float | str  # between the end of a wave and the next
+    halt_on: HaltRule | None  # with waves: FailureRate(0) unless said otherwise
+    on_halt: OnHalt | Literal["pause", "rollback", "rollback-plan"]  # rollback: the wave
+    conflict: Conflict | Literal["wait", "skip", "reject"]  # for tenants that are busy elsewhere
+    repeat_tenants: bool  # the same tenant may stand in the plan more than once
+    keep: float | str  # how long the record stays after it has settled
+
+
+class WavePreview(msgspec.Struct, frozen=True, kw_only=True):
+    number: int
+    tenants: tuple[str | None, ...]
+
+
+class Preview(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plan would do; nothing was written."""
+
+    id: str
+    total: int
+    waves: tuple[WavePreview, ...]
+    busy: tuple[str, ...]  # tenants that have other work now
+    exists: PlanStatus | None  # a plan of this id is there already
+
+
+class Plans:
+    """``await app.plan("upgrade-7", [upgrade.on(order, tenant=t) for t in …], waves=…)``"""
+
+    def __init__(self, app: Holdfast, control: PlanControl) -> None:
+        self._app = app
+        self.control = control
+
+    def acting_as(self, actor: str, origin: str = "") -> Plans:
+        return Plans(self._app, self.control.acting_as(actor, origin))
+
+    async def __call__(
+        self, plan_id: str, tasks: Sequence[Planned], **terms: Unpack[PlanTerms]
+    ) -> PlanHandle:
+        """Kept when this returns, and then driven by whatever workers run. Called again with the
+        same id and the same tasks and terms, it goes on with the plan that is there."""
+        plan = checked(plan_id, tasks, terms, now=self._app.clock.now())
+        if plan.conflict is Conflict.REJECT and (busy := await self._busy(tasks)):
+            [there] = await self._app.store.plans.find([plan_id])
+            if there is None:  # else they may be busy with this very plan
+                raise TenantsBusy(plan_id, busy)
+        queues = {one.record.queue for one in tasks}
+        if paused := await intake_is_paused(self._app.store, queues):
+            raise IntakePaused(paused)  # before anything of it is there
+        there = await self._create(plan, tasks)
+        if there.cancel_requested or there.status is PlanStatus.CANCELLED:
+            await self._withdraw(there)
+        elif there.status is PlanStatus.CREATED:
+            await self._fill(there, tasks)
+        return self.get(plan_id)
+
+    async def preview(
+        self, plan_id: str, tasks: Sequence[Planned], **terms: Unpack[PlanTerms]
+    ) -> Preview:
+        """A dry run."""
+        plan = checked(plan_id, tasks, terms, now=self._app.clock.now())
+        [there] = await self._app.store.plans.find([plan.id])
+        return Preview(
+            id=plan.id,
+            total=plan.total,
+            waves=tuple(
+                WavePreview(
+                    number=wave + 1,
+                    tenants=tuple(tasks[i].record.tenant for i in plan.span(wave)),
+                )
+                for wave in range(len(plan.waves))
+            ),
+            busy=tuple(await self._busy(tasks)),
+            exists=there.status if there else None,
+        )
+
+    def get(self, plan_id: str) -> PlanHandle:
+        return PlanHandle(self._app, names.check("plan", plan_id), self.control)
+
+    async def find(self, *statuses: PlanStatus, most: int = 1000) -> AsyncIterator[PlanInfo]:
+        """The newest first."""
+        cursor, left = None, most
+        while left > 0:
+            page = await self._app.store.plans.find_all(
+                statuses=statuses, limit=min(left, PAGE), cursor=cursor
+            )
+            for plan in page.plans:
+                yield info(plan, now=self._app.clock.now())
+            left, cursor = left - len(page.plans), page.cursor
+            if cursor is None:
+                return
+
+    # -- making
+
+    async def _create(self, plan: Plan, tasks: Sequence[Planned]) -> Plan:
+        app, tenants = self._app, tuple(one.record.tenant for one in tasks)
+        made = new_ids(app.clock, app.chance, len(tasks))
+        ids = tuple(
+            app.store.home(task_id, tenant=tenant, key=None)
+            for task_id, tenant in zip(made, tenants, strict=True)
+        )
+        created = PlanCreated(plan_id=plan.id, version=1, at=plan.created_at, total=plan.total)
+        there = await app.store.plans.create(plan, PlanTasks(ids=ids, tenants=tenants), [created])
+        if there.digest != plan.digest:
+            raise PlanConflict(plan.id)
+        return there
+
+    async def _fill(self, plan: Plan, tasks: Sequence[Planned]) -> None:
+        """Its tasks go in, held; those that a call before this one put there are found again."""
+        app, kept = self._app, await self._app.store.plans.tasks(plan.id)
+        assert kept is not None
+        for start in range(0, len(tasks), PART):
+            part = slice(start, start + PART)
+            batch = [
+                decide.submit(one.member(plan.id, number, task_id), one.payload, "", held=True)
+                for number, (one, task_id) in enumerate(
+                    zip(tasks[part], kept.ids[part], strict=True), start=start + 1
+                )
+            ]
+            for answer in await app.store.insert(batch, depth_limit=app.settings.queue_limit):
+                if isinstance(answer, Full):
+                    raise QueueFull(answer.queue, app.settings.queue_limit)
+                if isinstance(answer, Shut):
+                    raise IntakePaused(answer.queue)
+            await asyncio.sleep(0)
+        request = new_id(app.clock, app.chance)
+        seal = commands.seal(plan, now=app.clock.now(), request=request)
+        outcome = await app.store.plans.apply(seal)
+        there = outcome.plan
+        if there is not None and (there.cancel_requested or there.status is PlanStatus.CANCELLED):
+            await self._withdraw(there)
+
+    async def _withdraw(self, plan: Plan) -> None:
+        """If it was cancelled while its tasks went in, its driver may not have met them all."""
+        reach = Reach(self._app.store, self._app.clock, "")
+        kept = await self._app.store.plans.tasks(plan.id)
+        looks = (await reach.look(kept.ids if kept else ())).values()
+        held = [look.task for look in looks if look.task and look.status is Status.CREATED]
+        await reach.send(plan, [(task, Command.CANCEL) for task in held])
+
+    async def _busy(self, tasks: Sequence[Planned]) -> list[str]:
+        reach = Reach(self._app.store, self._app.clock, "")
+        tenants = sorted({one.record.tenant for one in tasks if one.record.tenant is not None})
+        found: set[str] = set()
+        for start in range(0, len(tenants), PART):
+            found.update(await reach.busy({name: name for name in tenants[start : start + PART]}))
+        return sorted(found)
+
+
+def checked(plan_id: str, tasks: Sequence[Planned], terms: PlanTerms, *, now: float) -> Plan:
+    """The record of a new plan, or InvalidPlan with the reason."""
+    plan_id = names.check("plan", plan_id)
+    if unknown := terms.keys() - PlanTerms.__annotations__.keys():
+        raise InvalidPlan(f"a plan knows no {', '.join(sorted(unknown))}")
+    if not isinstance(tasks, Sequence) or isinstance(tasks, str | bytes):
+        raise InvalidPlan(f"the tasks of a plan are a list, not {type(tasks).__name__}")
+    if not 0 < len(tasks) <= MOST:
+        raise InvalidPlan(f"a plan has 1 to {MOST} tasks, not {len(tasks)}")
+    for one in tasks:
+        if not isinstance(one, Planned):
+            raise InvalidPlan(f"{one!r} is no task of a plan: make it with .on(payload, tenant=…)")
+    if not terms.get("repeat_tenants", False):
+        _check_tenants(tasks)
+    most = terms.get("max_concurrency")
+    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+        raise InvalidPlan(f"max_concurrency={most!r}: a number of tasks, at least 1")
+    ends = waves.ends(terms.get("waves", ("100%",)), len(tasks))
+    plan = Plan(
+        id=plan_id,
+        total=len(tasks),
+        digest="",
+        max_concurrency=most or len(tasks),
+        waves=ends,
+        soak_seconds=seconds(terms.get("soak", 0.0)),
+        halt_on=_halt_rule(terms),
+        on_halt=_one_of(OnHalt, "on_halt", terms.get("on_halt", OnHalt.PAUSE)),
+        conflict=_one_of(Conflict, "conflict", terms.get("conflict", Conflict.WAIT)),
+        keep_seconds=seconds(terms.get("keep", KEEP_SECONDS)),
+        created_at=now,
+        status_since=now,
+        updated_at=now,
+        counts=tuple({} for _ in ends),
+    )
+    return replace(plan, digest=_digest(plan, tasks))
+
+
+def _check_tenants(tasks: Sequence[Planned]) -> None:
+    counts = Counter(one.record.tenant for one in tasks if one.record.tenant is not None)
+    if twice := [tenant for tenant, count in counts.items() if count > 1]:
+        shown = ", ".join(twice[:10]) + (", …" if len(twice) > 10 else "")
+        raise InvalidPlan(f"tenants more than once: {shown} (repeat_tenants=True allows it)")
+
+
+def _halt_rule(terms: PlanTerms) -> HaltRule | None:
+    rule = terms.get("halt_on", FailureRate(0.0) if "waves" in terms else None)
+    match rule:
+        case FailureRate(rate) if not _is_number(rate, int | float) or not 0 <= rate <= 1:
+            raise InvalidPlan(f"FailureRate({rate!r}): a share between 0 and 1")
+        case FailureCount(count) if not _is_number(count, int) or count < 0:
+            raise InvalidPlan(f"FailureCount({count!r}): a whole number, at least 0")
+        case None | FailureRate() | FailureCount():
+            return rule
+    raise InvalidPlan(f"halt_on={rule!r}: FailureRate(0.05) or FailureCount(3)")
+
+
+def _is_number(value: object, kind: Any) -> bool:
+    """Constructors check no types."""
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _one_of(kind: Any, name: str, value: str) -> Any:
+    try:
+        return kind(value)
+    except ValueError:
+        raise InvalidPlan(f"{name}={value!r}: {', '.join(kind)}") from None
+
+
+def _digest(plan: Plan, tasks: Sequence[Planned]) -> str:
+    """The same for the same tasks and terms."""
+    terms = replace(plan, created_at=0.0, status_since=0.0, updated_at=0.0)
+    whole = hashlib.blake2b(msgspec.json.encode(terms), digest_size=16)
+    for one in tasks:
+        record = one.record
+        digest = new_task.digest(record.type, one.payload, record.callback)
+        told = f"\n{record.tenant}\n{record.queue}\n{digest}"
+        whole.update(told.encode())
+    return whole.hexdigest()

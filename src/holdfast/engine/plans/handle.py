@@ -1,0 +1,183 @@
+"""A plan, as its maker or a person on call holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.domain.durations import seconds
+from holdfast.domain.errors import PlanNotFound, ResultTimeout
+from holdfast.domain.plan.events import PlanEvent
+from holdfast.domain.plan.plan import ENDED, MemberState, Plan, PlanCommand, PlanStatus
+from holdfast.domain.plan.rollout import soaks_seconds
+from holdfast.encoding.codec import UntypedCodec
+from holdfast.engine.operations.expired_checkpoints import Forecast, forecast_of_plan
+from holdfast.engine.plans.control import PlanControl
+from holdfast.runtime.deadlines import deadline
+
+if TYPE_CHECKING:
+    from holdfast.engine.core import Holdfast
+    from holdfast.engine.handle import Handle
+
+EVENTS = 1000
+
+
+class WaveInfo(msgspec.Struct, frozen=True, kw_only=True):
+    number: int  # from 1
+    size: int
+    counts: dict[MemberState, int]  # those that are not zero; they add up to the size
+
+
+class PlanInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """How a plan stands."""
+
+    id: str
+    status: PlanStatus
+    cancelling: bool
+    progress: float  # 0..1: the share of its tasks that have ended
+    total: int
+    wave: int  # the present one, from 1
+    waves: tuple[WaveInfo, ...]
+    max_concurrency: int | None
+    soaks_for: float  # seconds, still
+    ends_in: float | None  # seconds, estimated; None: nobody can tell
+    reason: str | None
+    legal: tuple[PlanCommand, ...]
+    driver: str | None
+    created_at: float
+    started_at: float | None
+    updated_at: float
+
+    def count(self, *states: MemberState) -> int:
+        return sum(wave.counts.get(state, 0) for wave in self.waves for state in states)
+
+
+class PlanHandle:
+    __slots__ = ("_app", "_control", "id")
+
+    def __init__(self, app: Holdfast, plan_id: str, control: PlanControl) -> None:
+        self._app, self._control, self.id = app, control, plan_id
+
+    def __repr__(self) -> str:
+        return f"PlanHandle({self.id!r})"
+
+    async def info(self) -> PlanInfo:
+        return info(await self._plan(), now=self._app.clock.now())
+
+    async def tasks(self) -> list[Handle[Any]]:
+        """Its tasks, in its order."""
+        from holdfast.engine.handle import Handle
+
+        tasks = await self._app.store.plans.tasks(self.id)
+        if tasks is None:
+            raise PlanNotFound(self.id)
+        return [Handle(self._app, task_id, UntypedCodec()) for task_id in tasks.ids]
+
+    async def events(self, *, after_version: int = 0, limit: int = EVENTS) -> Sequence[PlanEvent]:
+        return await self._app.store.plans.events(self.id, limit=limit, after_version=after_version)
+
+    async def pause(self, reason: str = "") -> PlanStatus:
+        """No task is let go, and those that run pause at their next stage boundary."""
+        return (await self._control.pause(self.id, reason=reason)).status
+
+    async def resume(self, reason: str = "") -> PlanStatus:
+        """Go on; after a halt, what has failed so far is forgiven."""
+        return (await self._control.resume(self.id, reason=reason)).status
+
+    async def cancel(self, reason: str = "") -> PlanStatus:
+        """Cancel what has not ended; the plan is cancelled when all of it has."""
+        return (await self._control.cancel(self.id, reason=reason)).status
+
+    async def retry(self, reason: str = "") -> PlanStatus:
+        """Set the failed tasks going again, from their checkpoints."""
+        return (await self._control.retry(self.id, reason=reason)).status
+
+    async def starting_over(self) -> list[str]:
+        """The failed tasks that a retry would start over, for their checkpoint is no good. The
+        first 1 000 that failed are looked at: `forecast` says of how many."""
+        return list((await self.forecast()).ids)
+
+    async def forecast(self) -> Forecast:
+        """Which failed tasks a retry would start over, how many were looked at, and of how many."""
+        return await forecast(self._app, await self._plan())
+
+    async def rollback(
+        self, reason: str = "", *, wave: int | None = None, force: bool = False
+    ) -> PlanStatus:
+        """Undo, the newest first: all tasks that did anything, or those of one wave (from 1)."""
+        plan = await self._control.rollback(self.id, wave=wave, force=force, reason=reason)
+        return plan.status
+
+    async def rested(self, timeout: float | str | None = None) -> PlanInfo:
+        """Until it has ended, or waits for a person; ResultTimeout if not in time."""
+        if timeout is None:
+            return await self._rested()
+        limit = seconds(timeout)
+        try:
+            async with deadline(self._app.clock, limit):
+                return await self._rested()
+        except TimeoutError:
+            raise ResultTimeout(f"plan {self.id}", limit) from None
+
+    async def _rested(self) -> PlanInfo:
+        return await self._app.waiters.plan_rested(self.id, self._info_at_rest)
+
+    async def _info_at_rest(self, _: str) -> PlanInfo | None:
+        plan = await self._plan()
+        return info(plan, now=self._app.clock.now()) if plan.rests else None
+
+    async def _plan(self) -> Plan:
+        [plan] = await self._app.store.plans.find([self.id])
+        if plan is None:
+            raise PlanNotFound(self.id)
+        return plan
+
+
+async def forecast(app: Holdfast, plan: Plan) -> Forecast:
+    """Return which failed tasks of a plan would start over; only failed ones are looked at."""
+    if not plan.count(MemberState.FAILED):
+        return Forecast()
+    return await forecast_of_plan(app.store, plan.id, now=app.clock.now(), find=app.registry.find)
+
+
+def info(plan: Plan, *, now: float) -> PlanInfo:
+    return PlanInfo(
+        id=plan.id,
+        status=plan.status,
+        cancelling=plan.cancel_requested,
+        progress=plan.progress,
+        total=plan.total,
+        wave=plan.wave + 1,
+        waves=tuple(_wave(plan, wave) for wave in range(len(plan.waves))),
+        max_concurrency=plan.max_concurrency,
+        soaks_for=soaks_seconds(plan, now),
+        ends_in=ends_in(plan, now),
+        reason=plan.reason,
+        legal=plan.legal,
+        driver=plan.lease.owner if plan.lease else None,
+        created_at=plan.created_at,
+        started_at=plan.started_at,
+        updated_at=plan.updated_at,
+    )
+
+
+def _wave(plan: Plan, wave: int) -> WaveInfo:
+    waiting = plan.waiting(wave)
+    counts = {MemberState.WAITING: waiting} if waiting else {}
+    return WaveInfo(number=wave + 1, size=plan.size(wave), counts={**counts, **plan.counts[wave]})
+
+
+def ends_in(plan: Plan, now: float) -> float | None:
+    """At the pace so far, and with the soaks that are still to come."""
+    if plan.status is not PlanStatus.RUNNING or plan.started_at is None:
+        return None
+    soaks_left = (len(plan.waves) - 1 - plan.wave) * plan.soak_seconds
+    if plan.soaks_since is not None:
+        soaks_left += soaks_seconds(plan, now) - plan.soak_seconds
+    soaked = plan.wave * plan.soak_seconds
+    ended, worked = plan.count(*ENDED), now - plan.started_at - soaked
+    if ended == 0 or worked <= 0:
+        return None
+    return (plan.total - ended) * worked / ended + max(0.0, soaks_left)

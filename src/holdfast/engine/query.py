@@ -1,0 +1,116 @@
+"""Questions that a person asks by tenant, after a restart or in the night."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from holdfast.domain import names
+from holdfast.domain.errors import PlanNotFound, SerialisationError, TaskNotFound
+from holdfast.domain.task.task import Progress, Task
+from holdfast.engine.handle import Info, info_of
+from holdfast.engine.operations import transitions
+from holdfast.engine.operations.control import Control
+from holdfast.engine.operations.transitions import TransitionPage, Window
+from holdfast.engine.plans.handle import PlanInfo, info
+from holdfast.ports import Filter, Store, TenantView
+
+
+class TenantStatus(msgspec.Struct, frozen=True, kw_only=True):
+    tenant: str
+    task: Info | None  # the tenant's active task
+    has_checkpoint: bool
+    waiting: int
+
+
+class Query:
+    def __init__(
+        self, store: Callable[[], Store], control: Control, now: Callable[[], float]
+    ) -> None:
+        self._store = store
+        self._control = control
+        self._now = now
+
+    async def query_task_status_by_tenant(self, tenant: str) -> TenantStatus:
+        [status] = await self.query_task_status_by_tenants([tenant])
+        return status
+
+    async def query_task_status_by_tenants(self, tenants: Sequence[str]) -> list[TenantStatus]:
+        store = self._store()
+        views = await store.tenants([names.normalised(tenant) for tenant in tenants])
+        tasks = await store.load([view.active for view in views if view.active])
+        active = {task.id: task for task in tasks if task is not None}
+        found = (self._status(view, active.get(view.active or "")) for view in views)
+        return await asyncio.gather(*found)
+
+    async def _status(self, view: TenantView, task: Task | None) -> TenantStatus:
+        return TenantStatus(
+            tenant=view.tenant,
+            task=info_of(task, await self._progress(task)) if task else None,
+            has_checkpoint=task is not None and await self._checkpoint_is_there(task),
+            waiting=view.waiting,
+        )
+
+    async def _progress(self, task: Task) -> Progress | None:
+        """Only a task that runs has any."""
+        detail = await self._store().detail(task.id) if task.lease else None
+        return detail.progress if detail else None
+
+    async def _checkpoint_is_there(self, task: Task) -> bool:
+        """Asks for the checkpoint itself: the record says only that there should be one."""
+        if task.last_completed < 0:
+            return False
+        try:
+            return await self._store().checkpoint(task.id) is not None
+        except SerialisationError:
+            return True  # what cannot be read is there all the same
+
+    async def query_plan_status(self, plan_id: str) -> PlanInfo:
+        [plan] = await self._store().plans.find([names.normalised(plan_id)])
+        if plan is None:
+            raise PlanNotFound(plan_id)
+        return info(plan, now=self._now())
+
+    async def transitions(
+        self,
+        where: Filter | None = None,
+        *,
+        task: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> TransitionPage:
+        """List the transitions of one task, or of the tasks that match, with who made each.
+
+        ``since`` and ``until`` are seconds since the epoch."""
+        store, window = self._store(), Window(since=since, until=until)
+        if task is not None:
+            return await transitions.of_task(store, task, window, limit=limit, cursor=cursor)
+        given = where or Filter()
+        return await transitions.page(store, given, window, limit=limit, cursor=cursor)
+
+    async def has_checkpoint(self, tenant: str) -> bool:
+        """Reads the checkpoint itself, not the record."""
+        return (await self.query_task_status_by_tenant(tenant)).has_checkpoint
+
+    async def retry_task_by_tenant(
+        self,
+        tenant: str,
+        *,
+        reason: str = "",
+        from_checkpoint: bool = True,
+        force: bool = False,
+    ) -> Task:
+        task_id = await self._active(tenant)
+        if task_id is None:
+            raise TaskNotFound(f"of tenant {tenant}")
+        return await self._control.retry(
+            task_id, reason=reason, from_checkpoint=from_checkpoint, force=force
+        )
+
+    async def _active(self, tenant: str) -> str | None:
+        [view] = await self._store().tenants([names.normalised(tenant)])
+        return view.active

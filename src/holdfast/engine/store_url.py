@@ -1,0 +1,68 @@
+"""From a URL to a store."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from urllib.parse import unquote, urlsplit
+
+from holdfast.domain.errors import InvalidSetting, StoreUnavailable
+from holdfast.ports import Clock, Store
+from holdfast.stores.memory import MemoryStore
+from holdfast.stores.redis.client import address
+
+FILES = "sqlite:///relative/path.db or sqlite:////absolute/path.db"
+FORMS = f"memory://, {FILES}, {address.FORMS}"
+
+
+def store_from_url(
+    url: str,
+    clock: Clock,
+    namespace: str,
+    *,
+    checkpoint_seconds: float | None = None,
+    lock_seconds: float | None = None,
+    must_exist: bool = False,
+) -> Store:
+    """For stores that let things go by themselves: ``checkpoint_seconds`` after a task has settled
+    its checkpoint, ``lock_seconds`` after the last renewal its tenant's lock. ``must_exist``: where
+    there is none, none is made, and that is StoreUnavailable."""
+    if url.partition("://")[0] in address.SCHEMES:
+        given = {"checkpoint_seconds": checkpoint_seconds, "lock_seconds": lock_seconds}
+        terms = {name: math.ceil(value) for name, value in given.items() if value is not None}
+        return _redis_store(url, clock, namespace, terms, must_exist=must_exist)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:  # brackets that do not close
+        raise InvalidSetting("HOLDFAST_STORE", address.redacted(url), str(error)) from error
+    if parts.scheme == "memory":
+        return MemoryStore(clock)
+    if parts.scheme == "sqlite":
+        from holdfast.stores.sqlite import SqliteStore
+
+        path = unquote(parts.path).removeprefix("/")
+        if parts.netloc or not path:
+            raise InvalidSetting("HOLDFAST_STORE", address.redacted(url), f"write {FILES}")
+        if path == ":memory:":  # each of the store's connections would have one of its own
+            raise InvalidSetting("HOLDFAST_STORE", url, "for a store in memory write memory://")
+        store = SqliteStore(path, clock, namespace=namespace)
+        if must_exist and not store.path.exists():
+            where = f"no store at {store.url}"
+            raise StoreUnavailable(f"{where}: name one with --store or HOLDFAST_STORE")
+        return store
+    raise InvalidSetting("HOLDFAST_STORE", address.redacted(url), f"unknown store; write {FORMS}")
+
+
+def _redis_store(
+    url: str, clock: Clock, namespace: str, terms: Mapping[str, int], *, must_exist: bool
+) -> Store:
+    shown = address.parse(url).shown
+    try:
+        from holdfast.stores.redis.partition import Terms
+        from holdfast.stores.redis.store import RedisStore
+    except ModuleNotFoundError as error:
+        if error.name != "redis":
+            raise
+        reason = "Redis needs its driver: pip install 'holdfast-engine[redis]'"
+        raise InvalidSetting("HOLDFAST_STORE", shown, reason) from error
+    return RedisStore(url, clock, namespace=namespace, terms=Terms(**terms), must_exist=must_exist)

@@ -1,0 +1,1 @@
+"""Triggers: declared in code or made by a call, and controlled."""

@@ -1,0 +1,194 @@
+"""An operator's way to a trigger: load, decide, compare and swap, and write down who asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from holdfast.domain import names
+from holdfast.domain.errors import (
+    Contended,
+    IntakePaused,
+    InvalidInput,
+    QueueFull,
+    Refused,
+    TriggerNotFound,
+)
+from holdfast.domain.task.operate import Ask
+from holdfast.domain.task.task import By, Place
+from holdfast.domain.task.transition import Submission
+from holdfast.domain.trigger import firing
+from holdfast.domain.trigger import schedule as times
+from holdfast.domain.trigger.trigger import (
+    UNFINISHED,
+    Changed,
+    NoRoom,
+    Overlap,
+    Trigger,
+    TriggerChange,
+    TriggerCommand,
+    TriggerStatus,
+)
+from holdfast.encoding.codec import Codec
+from holdfast.engine.handle import Handle
+from holdfast.engine.operations.switches import intake_is_paused
+from holdfast.engine.triggers.declared_triggers import zone_of
+from holdfast.ports import TriggerStore
+from holdfast.runtime import new_task
+from holdfast.runtime.ids import new_id
+
+if TYPE_CHECKING:
+    from holdfast.engine.core import Holdfast
+
+R = TypeVar("R")
+
+TRIES = 20
+NEXT_MAX = 1_000
+FINISHED = (Place.PARKED, Place.SETTLED)  # what holds up no next time
+
+Decision = Callable[[Trigger, Ask], TriggerChange]
+
+
+class TriggerControl:
+    def __init__(self, app: Holdfast, by: By) -> None:
+        self._app = app
+        self._by = by
+
+    async def found(self, trigger_id: str) -> Trigger:
+        trigger = await self._triggers.find(names.normalised(trigger_id))
+        if trigger is None:
+            raise TriggerNotFound(trigger_id)
+        return trigger
+
+    async def ask(
+        self, trigger_id: str, command: TriggerCommand, decision: Decision, reason: str
+    ) -> Trigger:
+        why, app = names.check_text("reason", reason), self._app
+        by = By(actor=self._by.actor, origin=self._by.origin, reason=why)
+        ask = Ask(by=by, now=app.clock.now(), request=new_id(app.clock, app.chance))
+        limit = app.settings.queue_limit
+        for _ in range(TRIES):
+            trigger = await self.found(trigger_id)
+            if trigger.asked == ask.request:
+                return trigger  # it was written, and its answer was lost
+            try:
+                change = decision(trigger, ask)
+                [outcome] = await self._triggers.apply([change], depth_limit=limit)
+                if isinstance(outcome, NoRoom):
+                    raise await self._no_room(outcome.queue)
+            except Refused as error:
+                await app.store.audit(firing.refusal(trigger, command, ask, error.code))
+                raise
+            if isinstance(outcome, Changed):
+                return outcome.trigger
+        raise Contended(f"trigger {trigger_id}", TRIES)
+
+    async def _no_room(self, queue: str) -> Refused:
+        if await intake_is_paused(self._app.store, {queue}):
+            return IntakePaused(queue)
+        return QueueFull(queue, self._app.settings.queue_limit)
+
+    async def fire(self, trigger_id: str, reason: str) -> str:
+        """The id of its task, which is the same however often it has to be decided anew."""
+        made: list[Submission] = []
+        ended_task = await self._ended_task(await self.found(trigger_id))
+
+        def decision(trigger: Trigger, ask: Ask) -> TriggerChange:
+            made.append(self._made(trigger, ask))
+            return firing.fire_now(trigger, ask, made[-1], ended_task=ended_task)
+
+        await self.ask(trigger_id, TriggerCommand.FIRE, decision, reason)
+        return made[0].task.id
+
+    async def _ended_task(self, trigger: Trigger) -> str | None:
+        """Its last one, if it does not wait or run any more."""
+        task_id = trigger.last_task
+        if task_id is None or trigger.overlap is Overlap.ALLOW:
+            return None
+        [task] = await self._app.store.load([task_id])
+        return task_id if task is None or task.place in FINISHED else None
+
+    def _made(self, trigger: Trigger, ask: Ask) -> Submission:
+        app, now = self._app, ask.now
+        declared = app.registry.find(trigger.target)
+        if declared is None:
+            said = f"its task type {trigger.target!r} is not declared here"
+            raise InvalidInput(f"trigger {trigger.id}: {said}; fire it where it is")
+        body = bytes(trigger.payload)
+        if trigger.declared:
+            body = self._declared_body(trigger, now)
+        declared.payload.decode(body)
+        terms: dict[str, Any] = {"tenant": trigger.tenant, "queue": trigger.queue}
+        with app.tracer.fire(declared.name, trigger.tenant, trigger.id) as span:
+            terms["trace_id"] = span.traceparent
+        record = new_task.record(declared, now=now, user=trigger.user, **terms)
+        keys, ids = [firing.key_now(trigger, ask)], [ask.request]
+        effects = declared.effects_namespace
+        [made] = new_task.submissions(
+            app.store, record, [body], keys, ids, effects_namespace=effects
+        )
+        return made
+
+    def _declared_body(self, trigger: Trigger, now: float) -> bytes:
+        for one in self._app.registry.triggers.values():
+            if self._triggers.home(one.name, tenant=one.definition.tenant) == trigger.id:
+                return bytes(trigger.payload) if one.make is None else one.make(now)
+        raise InvalidInput(f"trigger {trigger.id} is declared in code, but not here; fire it there")
+
+    def handle_of(self, task_id: str, result: Codec[R]) -> Handle[R]:
+        return Handle(self._app, task_id, result)
+
+    @property
+    def now(self) -> float:
+        return self._app.clock.now()
+
+    @property
+    def _triggers(self) -> TriggerStore:
+        return self._app.store.triggers
+
+
+class TriggerHandle(Generic[R]):
+    __slots__ = ("_control", "_result", "id")
+
+    def __init__(self, control: TriggerControl, trigger_id: str, result: Codec[R]) -> None:
+        self._control = control
+        self._result = result
+        self.id = trigger_id
+
+    def __repr__(self) -> str:
+        return f"TriggerHandle({self.id!r})"
+
+    async def info(self) -> Trigger:
+        return await self._control.found(self.id)
+
+    async def next(self, count: int = 1) -> list[datetime]:
+        """Its next fire times, in its zone; of one that rests, those that it would have."""
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= NEXT_MAX:
+            raise InvalidInput(f"{count!r} fire times: a number between 0 and {NEXT_MAX}")
+        trigger = await self.info()
+        if trigger.status not in UNFINISHED:
+            return []
+        zone = zone_of(trigger.schedule)
+        found = times.upcoming(trigger.schedule, self._control.now, count)
+        return [datetime.fromtimestamp(at, zone) for at in found]
+
+    async def fire(self, reason: str = "") -> Handle[R]:
+        """A task now, whatever its policies say; its times stay. What fires once has fired then."""
+        task_id = await self._control.fire(self.id, reason)
+        return self._control.handle_of(task_id, self._result)
+
+    async def pause(self, reason: str = "") -> TriggerStatus:
+        return await self._asked(TriggerCommand.PAUSE, firing.pause, reason)
+
+    async def resume(self, reason: str = "") -> TriggerStatus:
+        """What was due meanwhile is made up for by its misfire policy."""
+        return await self._asked(TriggerCommand.RESUME, firing.resume, reason)
+
+    async def cancel(self, reason: str = "") -> TriggerStatus:
+        return await self._asked(TriggerCommand.CANCEL, firing.cancel, reason)
+
+    async def _asked(
+        self, command: TriggerCommand, decision: Decision, reason: str
+    ) -> TriggerStatus:
+        return (await self._control.ask(self.id, command, decision, reason)).status

@@ -1,0 +1,240 @@
+"""Triggers that code declares: ``@send.cron("0 3 * * *")``, ``send.every("15m", payload=…)``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from datetime import UTC, datetime, tzinfo
+from enum import StrEnum
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from holdfast.domain import names
+from holdfast.domain.durations import seconds
+from holdfast.domain.errors import DeclarationError, InvalidInput
+from holdfast.domain.trigger import schedule as times
+from holdfast.domain.trigger.definition import Definition
+from holdfast.domain.trigger.firing import LOOK_MAX
+from holdfast.domain.trigger.schedule import Cron, Schedule
+from holdfast.domain.trigger.trigger import (
+    CATCH_UP_MAX,
+    GRACE_SECONDS,
+    KEEP_SECONDS,
+    Misfire,
+    Overlap,
+)
+from holdfast.registry import TaskType, TriggerDef
+from holdfast.runtime.new_task import plain_user
+
+if TYPE_CHECKING:
+    from holdfast.engine.core import Holdfast
+
+P = TypeVar("P")
+E = TypeVar("E", bound=StrEnum)
+
+_EPOCH = 0.0
+_NOT_GIVEN: Any = object()
+
+
+class TriggerTerms(TypedDict, total=False):
+    """What may be said of a trigger beside its times and its payload."""
+
+    name: str | None  # its id; without one, one is made
+    tenant: str | None
+    queue: str | None
+    user: Any
+    misfire: Misfire | Literal["once", "skip", "catch-up"]
+    overlap: Overlap | Literal["allow", "skip", "queue"]
+    jitter: float | str  # it fires so much late, at most, and never past half-way to the next time
+    grace: float | str  # late by more is a misfire
+    catch_up_max: int
+    keep: float | str  # how long its record stays after its end
+
+
+class PayloadDecorator(Protocol[P]):
+    """Over a function that makes the payload when the time has come. It is called on the worker's
+    loop: quickly done, or it belongs into the task."""
+
+    @overload
+    def __call__(self, make: Callable[[datetime], P], /) -> Callable[[datetime], P]: ...
+
+    @overload
+    def __call__(self, make: Callable[[], P], /) -> Callable[[], P]: ...
+
+
+class Timed(Generic[P]):
+    """What can be fired by a trigger."""
+
+    def __init__(self, app: Holdfast, declared: TaskType) -> None:
+        self._app = app
+        self.declared = declared
+
+    @overload
+    def cron(
+        self: Timed[None], expression: str, *, tz: str = "UTC", **terms: Unpack[TriggerTerms]
+    ) -> str: ...
+
+    @overload
+    def cron(
+        self, expression: str, *, payload: P, tz: str = "UTC", **terms: Unpack[TriggerTerms]
+    ) -> str: ...
+
+    @overload
+    def cron(
+        self, expression: str, *, tz: str = "UTC", **terms: Unpack[TriggerTerms]
+    ) -> PayloadDecorator[P]: ...
+
+    def cron(
+        self,
+        expression: str,
+        *,
+        tz: str = "UTC",
+        payload: Any = _NOT_GIVEN,
+        **terms: Unpack[TriggerTerms],
+    ) -> Any:
+        """Declare a trigger and answer with its name; without a payload, a decorator over the
+        function that makes it: ``def nightly(at: datetime) -> Payload`` or ``def nightly()``."""
+        schedule = times.cron(expression, tz=tz, now=self._app.clock.now())
+        return self._declare_trigger("cron", schedule, payload, terms)
+
+    @overload
+    def every(
+        self: Timed[None],
+        interval: float | str,
+        *,
+        start: datetime | float | None = None,
+        **terms: Unpack[TriggerTerms],
+    ) -> str: ...
+
+    @overload
+    def every(
+        self,
+        interval: float | str,
+        *,
+        payload: P,
+        start: datetime | float | None = None,
+        **terms: Unpack[TriggerTerms],
+    ) -> str: ...
+
+    @overload
+    def every(
+        self,
+        interval: float | str,
+        *,
+        start: datetime | float | None = None,
+        **terms: Unpack[TriggerTerms],
+    ) -> PayloadDecorator[P]: ...
+
+    def every(
+        self,
+        interval: float | str,
+        *,
+        start: datetime | float | None = None,
+        payload: Any = _NOT_GIVEN,
+        **terms: Unpack[TriggerTerms],
+    ) -> Any:
+        """As `cron`. Without a start it counts from 1970-01-01T00:00Z, whenever and wherever the
+        code is loaded: ``"15m"`` is each quarter of an hour."""
+        schedule = times.every(interval, start=_EPOCH if start is None else start)
+        return self._declare_trigger("every", schedule, payload, terms)
+
+    def _declare_trigger(
+        self, verb: str, schedule: Schedule, payload: Any, terms: TriggerTerms
+    ) -> Any:
+        defined = define(self.declared, schedule, b"null", terms, declared=True)
+        if payload is _NOT_GIVEN and self.declared.payload.declared is not type(None):
+            return self._decorator(verb, schedule, defined, terms)
+        body = self.declared.payload.encode(None if payload is _NOT_GIVEN else payload)
+        defined = msgspec.structs.replace(defined, payload=msgspec.Raw(body))
+        return self._add_trigger(
+            TriggerDef(name=self._trigger_name(terms, verb), definition=defined)
+        )
+
+    def _decorator(
+        self, verb: str, schedule: Schedule, defined: Definition, terms: TriggerTerms
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        waiting = self._app.registry.without_payload
+
+        def decorate(make: Callable[..., Any]) -> Callable[..., Any]:
+            name = self._trigger_name(terms, getattr(make, "__name__", verb))
+            made = _maker(make, self.declared, zone_of(schedule))
+            self._add_trigger(TriggerDef(name=name, definition=defined, make=made))
+            waiting.pop(id(decorate), None)
+            return make
+
+        said = f"{self.declared.name}.{verb}({times.described(schedule)!r})"
+        waiting[id(decorate)] = said
+        return decorate
+
+    def _trigger_name(self, terms: TriggerTerms, default: str) -> str:
+        return names.normalised(terms.get("name") or f"{self.declared.name}.{default}")
+
+    def _add_trigger(self, one: TriggerDef) -> str:
+        self._app.registry.add_trigger(one)
+        return one.name
+
+
+def define(
+    target: TaskType, schedule: Schedule, body: bytes, terms: TriggerTerms, *, declared: bool
+) -> Definition:
+    if unknown := sorted(terms.keys() - TriggerTerms.__optional_keys__):
+        known = ", ".join(sorted(TriggerTerms.__optional_keys__))
+        raise InvalidInput(f"no such option: {', '.join(unknown)} (there are {known})")
+    tenant, queue = terms.get("tenant"), terms.get("queue")
+    return Definition(
+        schedule=schedule,
+        target=target.name,
+        payload=msgspec.Raw(body),
+        tenant=names.check_any("tenant", tenant),
+        queue=names.check_any("queue", queue),
+        user=plain_user(terms.get("user")),
+        misfire=_one_of(Misfire, "misfire", terms.get("misfire", Misfire.ONCE)),
+        overlap=_one_of(Overlap, "overlap", terms.get("overlap", Overlap.ALLOW)),
+        jitter_seconds=seconds(terms.get("jitter", 0.0)),
+        grace_seconds=seconds(terms.get("grace", GRACE_SECONDS)),
+        catch_up_max=_catch_up_max(terms.get("catch_up_max", CATCH_UP_MAX)),
+        keep_seconds=seconds(terms.get("keep", KEEP_SECONDS)),
+        declared=declared,
+    )
+
+
+def zone_of(schedule: Schedule) -> tzinfo:
+    return ZoneInfo(schedule.tz) if isinstance(schedule, Cron) else UTC
+
+
+def _one_of(kind: type[E], what: str, given: str) -> E:
+    try:
+        return kind(given)
+    except ValueError:
+        raise InvalidInput(f"{what}={given!r}: {', '.join(kind)}") from None
+
+
+def _catch_up_max(given: object) -> int:
+    if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= LOOK_MAX:
+        raise InvalidInput(f"catch_up_max={given!r}: a number between 1 and {LOOK_MAX}")
+    return given
+
+
+def _maker(make: Callable[..., Any], target: TaskType, zone: tzinfo) -> Callable[[float], bytes]:
+    name = getattr(make, "__name__", repr(make))
+    if not callable(make) or inspect.iscoroutinefunction(make):
+        raise DeclarationError(f"{name} makes a payload: it must be a plain function")
+    parameters = inspect.signature(make).parameters.values()
+    taken = [p for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+    if len(taken) > 1 or any(p.kind is p.KEYWORD_ONLY for p in taken):
+        raise DeclarationError(f"{name} makes a payload: it takes the fire time, or nothing")
+    if not taken:
+        return lambda _: target.payload.encode(make())
+    return lambda at: target.payload.encode(make(datetime.fromtimestamp(at, zone)))

@@ -1,0 +1,286 @@
+"""Triggers by a call: made, found and asked, and written down who asked."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+
+from msgspec.structs import replace
+
+from holdfast.domain import names
+from holdfast.domain.errors import (
+    Contended,
+    InvalidSchedule,
+    TriggerConflict,
+    TriggerNotFound,
+)
+from holdfast.domain.task.task import By
+from holdfast.domain.trigger import definition as defining
+from holdfast.domain.trigger import schedule as times
+from holdfast.domain.trigger.definition import Definition
+from holdfast.domain.trigger.schedule import Every, Once, Schedule
+from holdfast.domain.trigger.trigger import UNFINISHED, Changed, Misfire, Trigger, TriggerStatus
+from holdfast.encoding.codec import UntypedCodec
+from holdfast.engine.triggers.control import TRIES, TriggerControl, TriggerHandle
+from holdfast.engine.triggers.declared_triggers import TriggerTerms, define
+from holdfast.ports import TriggerPage, TriggerStore
+from holdfast.runtime.ids import new_id
+
+if TYPE_CHECKING:
+    from holdfast.engine.core import Holdfast
+    from holdfast.engine.declare import Submittable
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+class Schedules:
+    """``await app.schedule.cron("0 3 * * *", send, "ann", tz="Asia/Shanghai", name="nightly")``.
+
+    The name is the trigger's id. The same name with the same definition answers with the trigger
+    that is there, ended or not; with another one it is a TriggerConflict, unless ``replace=True``.
+    """
+
+    def __init__(self, app: Holdfast, by: By) -> None:
+        self._app = app
+        self._control = TriggerControl(app, by)
+
+    def acting_as(self, actor: str, origin: str = "") -> Schedules:
+        by = By(actor=names.check_text("actor", actor), origin=names.check_text("origin", origin))
+        return Schedules(self._app, by)
+
+    @overload
+    async def at(
+        self,
+        when: datetime | float,
+        send: Submittable[None, R],
+        payload: None = None,
+        *,
+        replace: bool = False,
+        **terms: Unpack[TriggerTerms],
+    ) -> TriggerHandle[R]: ...
+
+    @overload
+    async def at(
+        self,
+        when: datetime | float,
+        send: Submittable[P, R],
+        payload: P,
+        *,
+        replace: bool = False,
+        **terms: Unpack[TriggerTerms],
+    ) -> TriggerHandle[R]: ...
+
+    async def at(
+        self,
+        when: datetime | float,
+        send: Submittable[Any, R],
+        payload: Any = None,
+        *,
+        replace: bool = False,
+        **terms: Unpack[TriggerTerms],
+    ) -> TriggerHandle[R]:
+        """Once, then; at once, if that is past (with ``misfire="skip"`` it is refused)."""
+        return await self._put(times.once(when), send, payload, replace, terms)
+
+    @overload
+    async def every(
+        self,
+        interval: float | str,
+        send: Submittable[None, R],
+        payload: None = None,
+        *,
+        start: datetime | float | None = None,
+        replace: bool = False,
+        **terms: Unpack[TriggerTerms],
+    ) -> TriggerHandle[R]: ...
+
+    @overload
+    async def every(
+        self,
+        interval: float | str,
+        send: Submittable[P, R],
+        payload: P,
+        *,
+        start: datetime | float | None = None,
+        replace: bool = False,
+        **terms: Unpack[TriggerTerms],
+    ) -> TriggerHandle[R]: ...
+
+    async def every(
+        self,
+        interval: float | str,
+        send: Submittable[Any, R],
+        payload: Any = None,
+        *,
+        start: datetime | float | None = None,
+        replace: bool = False,
+        **terms: Unpack[TriggerTerms],
+    ) -> TriggerHandle[R]:
+        """At ``start`` and each interval after it; at once, if that is past (with
+        ``misfire="skip"`` it is refused). Without a start, an interval from now."""
+        now = self._app.clock.now()
+        schedule = times.every(interval, start=now if start is None else start)
+        if start is None:
+            first = float(round(now + schedule.seconds))
+            schedule = Every(seconds=schedule.seconds, start=first)
+        return await self._put(schedule, send, payload, replace, terms, any_start=start is None)
+
+    @overload
+    async def cron(
+        self,
+        expression: str,
+        send: Submittable[None, R],
+        payload: None = None,
+        *,
+        tz: str = "UTC",
+        replace: bool = False,
+        **terms: Unpack[TriggerTerms],
+    ) -> TriggerHandle[R]: ...
+
+    @overload
+    async def cron(
+        self,
+        expression: str,
+        send: Submittable[P, R],
+        payload: P,
+        *,
+        tz: str = "UTC",
+        replace: bool = False,
+        **terms: Unpack[TriggerTerms],
+    ) -> TriggerHandle[R]: ...
+
+    async def cron(
+        self,
+        expression: str,
+        send: Submittable[Any, R],
+        payload: Any = None,
+        *,
+        tz: str = "UTC",
+        replace: bool = False,
+        **terms: Unpack[TriggerTerms],
+    ) -> TriggerHandle[R]:
+        """By the clock on the wall of that zone; see the docs for the days on which it is set."""
+        schedule = times.cron(expression, tz=tz, now=self._app.clock.now())
+        return await self._put(schedule, send, payload, replace, terms)
+
+    async def get(self, name: str, *, tenant: str | None = None) -> TriggerHandle[Any]:
+        """By its name (and tenant, if it has one) or its id; TriggerNotFound if there is none."""
+        of = None if tenant is None else names.normalised(tenant)
+        trigger_id = self._triggers.home(names.check("trigger", name), tenant=of)
+        trigger = await self._triggers.find(trigger_id)
+        if trigger is None:
+            raise TriggerNotFound(trigger_id)
+        return self._handle(trigger)
+
+    async def list(
+        self, *, statuses: Sequence[TriggerStatus] = (), tenant: str | None = None
+    ) -> AsyncIterator[Trigger]:
+        """All of them, in the order of their ids."""
+        cursor: str | None = None
+        while True:
+            page = await self.page(statuses=statuses, tenant=tenant, cursor=cursor)
+            for trigger in page.triggers:
+                yield trigger
+            if (cursor := page.cursor) is None:
+                return
+
+    async def page(
+        self,
+        *,
+        statuses: Sequence[TriggerStatus] = (),
+        tenant: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> TriggerPage:
+        of = None if tenant is None else names.normalised(tenant)
+        return await self._triggers.find_all(
+            statuses=statuses, tenant=of, limit=limit, cursor=cursor
+        )
+
+    # -- making one
+
+    @property
+    def _triggers(self) -> TriggerStore:
+        return self._app.store.triggers
+
+    async def _put(
+        self,
+        schedule: Schedule,
+        send: Submittable[Any, R],
+        payload: Any,
+        replaces: bool,
+        terms: TriggerTerms,
+        *,
+        any_start: bool = False,
+    ) -> TriggerHandle[R]:
+        self._app.registry.check()
+        body = send.declared.payload.encode(payload)
+        wanted = define(send.declared, schedule, body, terms, declared=False)
+        name = terms.get("name") or new_id(self._app.clock, self._app.chance)
+        trigger_id = self._triggers.home(names.check("trigger", name), tenant=wanted.tenant)
+        trigger = await self._there_or_put(trigger_id, wanted, replaces, any_start)
+        return TriggerHandle(self._control, trigger.id, send.declared.result)
+
+    async def _there_or_put(
+        self, trigger_id: str, wanted: Definition, replaces: bool, any_start: bool
+    ) -> Trigger:
+        for _ in range(TRIES):
+            there = await self._triggers.find(trigger_id)
+            if there is None:
+                drawn = self._draw(wanted, owes_start=not any_start)
+                change = defining.create(wanted, trigger_id, **drawn, owes_start=not any_start)
+            else:
+                mine = _started_as(there, wanted) if any_start else wanted
+                if _is_answer(there, mine, replaces):
+                    return there
+                # What goes on keeps its start, else it would lose the time that it waits for.
+                mine = mine if there.status in UNFINISHED else wanted
+                change = defining.redefine(there, mine, **self._draw(wanted))
+            limit = self._app.settings.queue_limit
+            [outcome] = await self._triggers.apply([change], depth_limit=limit)
+            if isinstance(outcome, Changed):
+                return outcome.trigger
+        raise Contended(f"trigger {trigger_id}", TRIES)
+
+    def _draw(self, wanted: Definition, *, owes_start: bool = False) -> dict[str, Any]:
+        now, chance = self._app.clock.now(), self._app.chance
+        is_past = isinstance(wanted.schedule, Once) and wanted.schedule.at < now
+        is_past |= owes_start and defining.started_time(wanted, now) is not None
+        if is_past and wanted.misfire is Misfire.SKIP:
+            said = "it is past, and misfire='skip' leaves out what is past"
+            raise InvalidSchedule(times.described(wanted.schedule), said)
+        return {
+            "now": now,
+            "chance": chance.random(),
+            "request": new_id(self._app.clock, chance),
+        }
+
+    def _handle(self, trigger: Trigger) -> TriggerHandle[Any]:
+        known = self._app.registry.find(trigger.target)
+        return TriggerHandle(
+            self._control, trigger.id, UntypedCodec() if known is None else known.result
+        )
+
+
+def _is_answer(there: Trigger, wanted: Definition, replaces: bool) -> bool:
+    """TriggerConflict: it is neither what was asked for nor to be replaced by that."""
+    if defining.same(there, wanted):
+        return not replaces or there.status in UNFINISHED
+    if not replaces or _is_anothers(there, wanted):
+        raise TriggerConflict(there.id)
+    return False
+
+
+def _is_anothers(there: Trigger, wanted: Definition) -> bool:
+    """What the code declares would be written anew at the next start of a worker."""
+    return there.tenant != wanted.tenant or (there.declared and there.ended_at is None)
+
+
+def _started_as(there: Trigger, wanted: Definition) -> Definition:
+    """Whoever names no start takes the one that there is."""
+    mine, theirs = wanted.schedule, there.schedule
+    if isinstance(mine, Every) and isinstance(theirs, Every) and mine.seconds == theirs.seconds:
+        return replace(wanted, schedule=theirs)
+    return wanted

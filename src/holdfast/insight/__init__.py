@@ -1,0 +1,1 @@
+"""What people and pages are shown: why, health, timeline, diagrams, JSON views."""

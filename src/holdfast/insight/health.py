@@ -1,0 +1,201 @@
+"""Does everything agree, and is anything stuck? For the command line and the API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.phrases import ago, count
+from holdfast.domain.plan.plan import SUSPENDED
+from holdfast.domain.redaction import Redactor
+from holdfast.domain.task.state import START
+from holdfast.domain.task.task import Place, Task
+from holdfast.domain.trigger.trigger import TriggerStatus
+from holdfast.engine.operations import switches
+from holdfast.observe.alerts import LATE, Thresholds
+from holdfast.ports import (
+    LIVE_LEASES,
+    Awaited,
+    Check,
+    Filter,
+    Finding,
+    Stats,
+    Store,
+    Switch,
+    WorkerInfo,
+)
+
+FINDINGS = 1000
+PAGE = 500
+LEASES_LOOKED_AT = 10_000
+WAITING_SHOWN = 20
+GRACE_SECONDS = 2.0  # a lapsed lease is taken over within this
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    store: str
+    durable: bool
+    checks: tuple[Check, ...]
+    workers: tuple[WorkerInfo, ...]
+    stats: Stats
+    oldest: Task | None  # of those that are ready
+    findings: tuple[Finding, ...]
+    stuck: tuple[str, ...]
+    waiting: tuple[str, ...]  # for a person, which is no fault of the store
+
+    @property
+    def clean(self) -> bool:
+        return self.durable and not self.stuck and all(one.mended for one in self.findings)
+
+    def shape(self, now: float) -> dict[str, Any]:
+        return {
+            "clean": self.clean,
+            "store": self.store,
+            "durable": self.durable,
+            "checks": [
+                {"name": check.name, "good": check.good, "says": check.says}
+                for check in self.checks
+            ],
+            "workers": [
+                {
+                    "worker": worker.beat.worker,
+                    "live": worker.live,
+                    "seenSecondsAgo": worker.seen_seconds_ago,
+                    "queues": worker.beat.queues,
+                    "types": worker.beat.types,
+                    "slots": worker.beat.slots,
+                    "running": worker.beat.running,
+                }
+                for worker in self.workers
+            ],
+            "oldestReady": self.oldest
+            and {"taskId": self.oldest.id, "ageSeconds": now - self.oldest.status_since},
+            "findings": [
+                {
+                    "invariant": finding.invariant,
+                    "taskId": finding.task_id,
+                    "says": finding.says,
+                    "mended": finding.mended,
+                }
+                for finding in self.findings
+            ],
+            "stuck": self.stuck,
+            "waiting": self.waiting,
+        }
+
+
+async def examine(
+    store: Store,
+    *,
+    fix: bool,
+    lease_seconds: float,
+    hide: Redactor,
+    seen: Callable[[int], None] | None = None,
+) -> Health:
+    findings = await store.doctor(fix=fix, limit=FINDINGS, seen=seen)
+    workers = await store.workers(live_within_seconds=LIVE_LEASES * lease_seconds)
+    stats = await store.stats()
+    lapsed = _lapsed(await _leased(store), stats.now)
+    checks = await store.checks()
+    workers = _without_the_lost(workers, lapsed)
+    return Health(
+        store=store.url,
+        durable=store.durable,
+        checks=tuple(checks),
+        workers=tuple(workers),
+        stats=stats,
+        oldest=min(stats.heads.values(), key=lambda task: task.status_since, default=None),
+        findings=tuple(findings),
+        stuck=(
+            *_unserved(stats, workers),
+            *_late(stats, workers),
+            *(_told(task, stats.now) for task in lapsed),
+        ),
+        waiting=(*await _paused(store, stats.now, hide), *await _waiting(store, hide)),
+    )
+
+
+async def _paused(store: Store, now: float, hide: Redactor) -> list[str]:
+    """Queues that a person has paused, and that only a person sets going."""
+    return [
+        switches.told(one, now, hide.text(one.by.reason))
+        for one in await switches.standing(store, now)
+        if one.switch is not Switch.DRAIN
+    ]
+
+
+async def _waiting(store: Store, hide: Redactor) -> list[str]:
+    """Plans and triggers that wait for a person; of tasks `holdfast suspended` tells."""
+    plans = await store.plans.find_all(statuses=tuple(SUSPENDED), limit=WAITING_SHOWN)
+    suspended = (TriggerStatus.SUSPENDED,)
+    triggers = await store.triggers.find_all(statuses=suspended, limit=WAITING_SHOWN)
+    return [
+        *(f"plan {one.id} is {one.status}: {hide.text(one.reason or '-')}" for one in plans.plans),
+        *(
+            f"trigger {one.id} is {one.status}: {hide.text(one.reason or '-')}"
+            for one in triggers.triggers
+        ),
+    ]
+
+
+async def _leased(store: Store) -> list[Task]:
+    found: list[Task] = []
+    cursor = None
+    for _ in range(LEASES_LOOKED_AT // PAGE):
+        where = Filter(statuses=tuple(START.to.values()))
+        page = await store.find(where, limit=PAGE, cursor=cursor)
+        found += [task for task in page.tasks if task.place is Place.LEASED]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    return found
+
+
+def _unserved(stats: Stats, workers: Sequence[WorkerInfo]) -> list[str]:
+    """Queues whose next task nobody alive can take."""
+    served = {(q, t) for w in workers if w.live for q in w.beat.queues for t in w.beat.types}
+    return [
+        f"queue {queue}: {count(stats.by_queue[queue][Place.READY], 'task')} ready, the next is "
+        f"of type {task.type}, and no live worker serves that"
+        for queue, task in sorted(stats.heads.items())
+        if (queue, task.type) not in served
+    ]
+
+
+def _late(stats: Stats, workers: Sequence[WorkerInfo]) -> list[str]:
+    """What any live worker would have moved by now; of leases `_told` tells, task by task."""
+    if any(worker.live for worker in workers):
+        return []
+    return [
+        f"{LATE[kind]} {ago(seconds)}, and no worker is alive to move it"
+        for kind, seconds in stats.late_seconds.items()
+        if kind is not Awaited.LEASE and seconds > Thresholds().late_seconds
+    ]
+
+
+def _lapsed(leased: Sequence[Task], now: float) -> list[Task]:
+    """Leases, and with them tenants' locks, that nobody takes back: also their owner does not."""
+    return [
+        task for task in leased if task.lease is not None and task.lease.until < now - GRACE_SECONDS
+    ]
+
+
+def _without_the_lost(
+    workers: Sequence[WorkerInfo], lapsed: Sequence[Task]
+) -> Sequence[WorkerInfo]:
+    """Who lets a lease lapse does not act, however lately it was seen."""
+    lost = {task.lease.owner for task in lapsed if task.lease is not None}
+    return [
+        msgspec.structs.replace(worker, live=worker.live and worker.beat.worker not in lost)
+        for worker in workers
+    ]
+
+
+def _told(task: Task, now: float) -> str:
+    assert task.lease is not None
+    locked = f" and tenant {task.tenant} is locked" if task.tenant else ""
+    until = task.lease.until
+    lapsed = f"lapsed {ago(now - until)}" if until else "is in no index"
+    return f"task {task.id}: the lease of {task.lease.owner} {lapsed}{locked}, nobody takes it over"

@@ -1,0 +1,1 @@
+"""The JSON views that the command line and the API share."""

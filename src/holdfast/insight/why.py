@@ -1,0 +1,449 @@
+"""Why does this task not move? One plain answer, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+from msgspec.structs import replace
+
+from holdfast.domain import notification as telling
+from holdfast.domain.errors import TaskNotFound
+from holdfast.domain.phrases import acts, ago, count, some, span
+from holdfast.domain.plan.plan import Plan
+from holdfast.domain.task import events as ev
+from holdfast.domain.task.envelope import iso
+from holdfast.domain.task.state import Status
+from holdfast.domain.task.task import By, Kind, Place
+from holdfast.engine.operations import switches
+from holdfast.engine.operations.expired_checkpoints import Find, look_ahead, not_known
+from holdfast.engine.visibility import WHOLE, Sight
+from holdfast.insight.why_crashes import told_of_crashes
+from holdfast.insight.why_plan import awaited, is_driven
+from holdfast.ports import LIVE_LEASES, Detail, Store, Switch, Thrown, WorkerInfo
+from holdfast.settings import Settings
+
+LINE_LOOKED_AT = 1000
+
+
+async def explain(
+    store: Store,
+    task_id: str,
+    settings: Settings,
+    *,
+    now: float,
+    sight: Sight = WHOLE,
+    find: Find = not_known,
+) -> str:
+    """Say why a task does not move; ``find`` knows the code that judges its checkpoint."""
+    detail = await store.detail(task_id)
+    if detail is None:
+        return await _buried(store, task_id)
+    return await Explanation(
+        store,
+        detail,
+        lease_seconds=settings.lease,
+        crash_limit=settings.crash_limit,
+        now=now,
+        sight=sight,
+        find=find,
+    ).tell()
+
+
+async def _buried(store: Store, task_id: str) -> str:
+    [peek] = await store.peek([task_id])
+    if peek is None:
+        raise TaskNotFound(task_id)
+    return f"It ended as {peek.status}; its record is gone, only its result is still kept."
+
+
+class Explanation:
+    def __init__(
+        self,
+        store: Store,
+        detail: Detail,
+        *,
+        lease_seconds: float,
+        crash_limit: int,
+        now: float,
+        sight: Sight = WHOLE,
+        find: Find = not_known,
+    ) -> None:
+        self._store = store
+        self._find = find
+        self._sight = sight
+        self._detail = detail = sight.detail(detail)
+        self._task = detail.task
+        self._lease_seconds = lease_seconds
+        self._crash_limit = crash_limit
+        self._now = now
+        self._switches: Sequence[Thrown] = ()
+
+    async def tell(self) -> str:
+        telling: dict[Place, Callable[[], Awaitable[str]]] = {
+            Place.HELD: self._held,
+            Place.READY: self._ready,
+            Place.LINE: self._in_line,
+            Place.LATER: self._later,
+            Place.LEASED: self._leased,
+            Place.PARKED: self._parked,
+            Place.SETTLED: self._settled,
+        }
+        self._switches = await switches.standing(self._store, self._now)
+        return await telling[self._task.place]()
+
+    @property
+    def _hold(self) -> str:
+        """Return who holds the tenant of the task, as the reader may know it; empty: nobody."""
+        tenant = self._task.tenant
+        for off in self._switches:
+            if tenant is not None and (off.switch, off.name) == (Switch.HOLD, tenant):
+                return self._held_by(off)
+        return ""
+
+    def _after_release(self) -> str:
+        return (
+            f" It does not run before its tenant is released: {hold}."
+            if (hold := self._hold)
+            else ""
+        )
+
+    def _held_by(self, hold: Thrown) -> str:
+        if self._sight.limited:
+            return switches.told_of_hold_to_tenant(hold, self._now)
+        return switches.told_of_hold(hold, self._now, hold.by.reason)
+
+    # -- it could run
+
+    async def _held(self) -> str:
+        task, accepted = self._task, f"It was accepted {self._since()}"
+        if task.plan is None:
+            return f"{accepted} and is held back: it waits to be released.{self._after_release()}"
+        [plan] = await self._store.plans.find([task.plan])
+        if plan is None:
+            return (
+                f"{accepted} for plan {task.plan}, which is gone: nobody will let it go. "
+                f"`holdfast tasks cancel {task.id}` ends it."
+            )
+        plan = replace(plan, reason=None) if self._sight.limited else plan
+        awaits = await awaited(self._store, task, plan, self._now)
+        driver = await self._undriven(plan)
+        return f"{accepted} and waits for plan {plan.id}, {awaits}{driver}{self._after_release()}"
+
+    async def _undriven(self, plan: Plan) -> str:
+        workers = await self._workers() if is_driven(plan) else ()
+        if not is_driven(plan) or any(worker.live for worker in workers):
+            return ""
+        return f" But {_nobody(workers)} Start one: `holdfast worker APP`."
+
+    async def _ready(self) -> str:
+        task = self._task
+        here = f"It is ready in queue {task.queue!r} since {span(self._dwelt)}"
+        crashes = told_of_crashes(task, self._crash_limit)
+        workers = await self._workers()
+        obstacle = self._obstacle(workers)
+        if self._hold:
+            more = f" Once released, it still waits: {obstacle}" if obstacle else ""
+            return f"{here}, but {self._hold}.{more}{crashes}"
+        if obstacle:
+            return f"{here}, but {obstacle}{crashes}"
+        return f"{here}; {self._takers(workers)}{crashes}"
+
+    def _obstacle(self, workers: Sequence[WorkerInfo]) -> str:
+        """Why no worker can take it, and what to do; empty: some can."""
+        task = self._task
+        for off in self._switches:
+            if (off.switch, off.name) == (Switch.CLAIMING, task.queue):
+                return f"{self._switched_off(off)}."
+        live = [worker for worker in workers if worker.live]
+        if not live:
+            return f"{_nobody(workers)} Start one: `holdfast worker APP`."
+        serving = [worker for worker in live if task.queue in worker.beat.queues]
+        if not serving:
+            known = some([seen(w, f"queues {', '.join(w.beat.queues)}") for w in live])
+            return (
+                f"no live worker serves that queue. Alive: {known}. "
+                f"Start one with `--queues {task.queue}`."
+            )
+        if not any(task.type in worker.beat.types for worker in serving):
+            return self._unknown_type(serving)
+        return ""
+
+    def _takers(self, workers: Sequence[WorkerInfo]) -> str:
+        task = self._task
+        knowing = [
+            worker
+            for worker in workers
+            if worker.live and task.queue in worker.beat.queues and task.type in worker.beat.types
+        ]
+        free = [worker for worker in knowing if worker.beat.running < worker.beat.slots]
+        if not free:
+            busy = some([seen(w, f"{w.beat.running}/{w.beat.slots}") for w in knowing])
+            return (
+                f"all slots of the workers that could run it are busy: {busy}. "
+                "It runs when one is free; more workers or slots make it sooner."
+            )
+        names = some([seen(worker) for worker in free])
+        return f"{names} can run it and will take it with one of the next claims."
+
+    def _switched_off(self, off: Thrown) -> str:
+        if self._sight.limited:
+            return switches.told_to_tenant(off, self._now)
+        return switches.told(off, self._now, off.by.reason)
+
+    def _unknown_type(self, serving: Sequence[WorkerInfo]) -> str:
+        task = self._task
+        names = some([seen(worker) for worker in serving])
+        since = f", met without knowing it {self._back(task.unknown_since)}"
+        return (
+            f"no live worker of that queue knows its type {task.type!r}: {names}"
+            f"{since if task.unknown_since else ''}. Start a worker whose app declares it."
+        )
+
+    async def _in_line(self) -> str:
+        task = self._task
+        [view] = await self._store.tenants([task.tenant or ""])
+        active = await self._store.detail(view.active) if view.active else None
+        if active is None or active.task.id == task.id:
+            return (
+                f"It is in the line of tenant {task.tenant}, and nobody is before it: the line "
+                f"should have moved. `holdfast doctor --fix` mends that.{self._after_release()}"
+            )
+        line = list(await self._store.line(task.tenant or "", limit=LINE_LOOKED_AT))
+        number = line.index(task.id) + 1 if task.id in line else f"over {len(line)}"
+        told = await Explanation(
+            self._store,
+            active,
+            lease_seconds=self._lease_seconds,
+            crash_limit=self._crash_limit,
+            now=self._now,
+            sight=self._sight,
+            find=self._find,
+        ).tell()
+        parked = active.task.place is Place.PARKED
+        closed = "That task keeps the line closed" if parked else "Of that task"
+        return (
+            f"It is number {number} in the line of tenant {task.tenant}, behind task "
+            f"{active.task.id}. {closed}: {told}"
+        )
+
+    async def _later(self) -> str:
+        now = (await self._store.stats()).now
+        due = self._task.due or now
+        wait = due - now
+        when = f"is due in {span(wait)} ({iso(due)})" if wait > 0 else f"was due {ago(-wait)}"
+        late = ""
+        if wait <= 0 and not self._hold:
+            late = await self._mover("moves it within a second", "puts it back in its queue")
+        crashes = told_of_crashes(self._task, self._crash_limit)
+        return f"It {when}{late}: {self._what_comes()}{crashes}{self._after_release()}"
+
+    def _what_comes(self) -> str:
+        task = self._task
+        if task.unknown_since is not None:
+            return (
+                f"it was handed back {self._since()} by a worker that does not know its type "
+                f"{task.type!r}. Start a worker whose app declares it."
+            )
+        if (snoozed := self._snoozed()) is not None:
+            return (
+                f"stage {snoozed.stage!r} has snoozed for {span(snoozed.delay_seconds)} and is "
+                f"then called again; nothing went wrong. `holdfast tasks cancel {task.id}` ends it."
+            )
+        error = f" The last error: {task.failure.summary}." if task.failure else ""
+        if task.outage_since is not None:
+            return self._waits_out(task.outage_since) + error
+        if task.status is Status.ROLLING_BACK:
+            return f"then a worker {self._undoes()}, attempt {task.attempt}.{error}"
+        # Only of a stage that has failed does the record know how often it may.
+        tried = f"{task.failures + 1} of {task.retry_max}" if task.failures else f"{task.attempt}"
+        return f"then stage {task.at_stage!r} runs, attempt {tried}.{error}{self._at_once()}"
+
+    def _waits_out(self, since: float) -> str:
+        task = self._task
+        back = task.status is Status.ROLLING_BACK
+        what = f"a worker {self._undoes()}" if back else f"stage {task.at_stage!r} runs"
+        told = (
+            f"then {what} again. It waits for the end of an outage, which is no failure of the "
+            f"task: {count(task.outages, 'outage')} in a row, the first {self._back(since)}."
+        )
+        return told if back else f"{told}{self._at_once()}"
+
+    def _at_once(self) -> str:
+        """How not to wait for the time; a tenant that is held waits all the same."""
+        return "" if self._hold else f" `holdfast tasks retry {self._task.id}` does not wait."
+
+    def _snoozed(self) -> ev.TaskSnoozed | None:
+        last = self._detail.events[-1] if self._detail.events else None
+        return last if isinstance(last, ev.TaskSnoozed) else None
+
+    # -- it runs
+
+    async def _leased(self) -> str:
+        lease = self._task.lease
+        if lease is None:
+            return "It is leased by nobody: `holdfast doctor --fix` mends that."
+        doing = self._undoes() if self._task.status is Status.ROLLING_BACK else self._runs()
+        if not lease.until:
+            return (
+                f"Worker {lease.owner} {doing}, since {self._started()}, but the store does not "
+                "know until when its lease holds: `holdfast doctor --fix` mends that."
+            )
+        left = lease.until - (await self._store.stats()).now
+        if left <= 0:
+            late = await self._mover(
+                "takes it over within seconds", "takes it over", but=lease.owner
+            )
+            return (
+                f"Worker {lease.owner} {doing}, but has not renewed its lease: it lapsed "
+                f"{ago(-left)}{late}.{self._after_release()}"
+            )
+        return (
+            f"Worker {lease.owner} {doing}, since {self._started()}; its lease holds for "
+            f"{span(left)} more and is renewed while it lives.{self._progress()}{self._requests()}"
+            f"{told_of_crashes(self._task, self._crash_limit)}{self._given_back()}"
+        )
+
+    def _given_back(self) -> str:
+        if not self._hold:
+            return ""
+        part = "undo" if self._task.status is Status.ROLLING_BACK else "stage"
+        return f" After this {part} it is given back, unless it ends with it: {self._hold}."
+
+    def _runs(self) -> str:
+        task = self._task
+        if task.at_stage is None:
+            return "finishes it"
+        number = f"{task.last_completed + 2} of {len(task.stages)}"
+        return f"runs stage {task.at_stage!r} ({number}, attempt {task.attempt})"
+
+    def _undoes(self) -> str:
+        task = self._task
+        if task.next_undo < 0:
+            return "ends the rollback"
+        return f"undoes stage {task.stages[task.next_undo]!r}"
+
+    def _progress(self) -> str:
+        progress = self._detail.progress
+        if progress is None:
+            return ""
+        said = f": {progress.message}" if progress.message else ""
+        when = f" ({self._back(progress.at)})" if progress.at else ""
+        return f" It says {progress.fraction:.0%}{said}{when}."
+
+    def _requests(self) -> str:
+        task = self._task
+        if task.cancel_requested:
+            return f" A cancel was asked for{self._asked(ev.CancelRequested)}; {acts(task)}."
+        if task.pause_requested:
+            return f" A pause was asked for{self._asked(ev.PauseRequested)}; {acts(task)}."
+        return ""
+
+    # -- it rests
+
+    async def _parked(self) -> str:
+        task = self._task
+        line, over = await self._who_waits(), await self._starts_over()
+        if not task.suspended:
+            by = self._asked(ev.PauseRequested, ev.TaskPaused)
+            planned = task.plan is not None and f" by plan:{task.plan}" in by
+            whole = f"plans resume {task.plan}` sets all of the plan" if planned else ""
+            return (
+                f"It is {task.status} since {span(self._dwelt)}{by}.{line} "
+                f"`holdfast {whole or f'tasks resume {task.id}` sets it'} going.{over}"
+                f"{self._after_release()}"
+            )
+        failure = task.failure
+        told = f"{failure.summary} (at stage {failure.stage!r})" if failure else "no error is kept"
+        if failure is not None and failure.kind is Kind.OUTAGE:
+            told = f"an outage did not end, first met {self._back(task.outage_since)}: {told}"
+        since = f"{task.status} since {span(self._dwelt)}"
+        return (
+            f"It is {since} and waits for a person: {told}.{line} {self._ways_out()}{over}"
+            f"{self._after_release()}"
+        )
+
+    def _ways_out(self) -> str:
+        task = self._task
+        is_back = task.status is Status.ROLLBACK_FAILED
+        onward = "goes on with the rollback" if is_back else "tries again"
+        can_undo = not is_back and not task.type.startswith(telling.OWN)
+        back = f"; `holdfast tasks rollback {task.id}` undoes what it did" if can_undo else ""
+        return (
+            f"`holdfast suspended resume {task.id}` {onward}{back}; "
+            f"`holdfast suspended discard {task.id}` gives it up."
+        )
+
+    async def _starts_over(self) -> str:
+        ahead = await look_ahead(self._store, self._task, now=self._now, find=self._find)
+        return f" It does not go on: {ahead.why}; set going, it {ahead.says}." if ahead else ""
+
+    async def _who_waits(self) -> str:
+        task = self._task
+        if task.tenant is None or not task.hold:
+            return ""
+        [view] = await self._store.tenants([task.tenant])
+        if view.active != task.id or not view.waiting:
+            return ""
+        return f" Behind it in the line of tenant {task.tenant}: {count(view.waiting, 'task')}."
+
+    async def _settled(self) -> str:
+        task = self._task
+        by = self._asked(ev.CancelRequested, ev.TaskCancelled, ev.TaskDiscarded, ev.TaskRollingBack)
+        told = by
+        if task.status is Status.COMPLETED:
+            late = any(self._last(ev.CancelRequested))
+            told = f"; the cancel that was asked for{by} came too late" if late else ""
+        when = self._back(task.settled_at or task.status_since)
+        return f"It has ended: {task.status} {when}{told}. Nothing more happens by itself."
+
+    # -- small things
+
+    @property
+    def _dwelt(self) -> float:
+        return self._now - self._task.status_since
+
+    def _since(self) -> str:
+        return ago(self._dwelt)
+
+    def _back(self, at: float | None) -> str:
+        return ago(self._now - at) if at is not None else ""
+
+    def _started(self) -> str:
+        started = next(self._last(ev.TaskStarted), None)
+        return span(self._now - started.at) if started else span(self._dwelt)
+
+    def _asked(self, *kinds: type[ev.Event]) -> str:
+        """By whom, from where and why, as the latest such event says."""
+        found = (getattr(event, "by", None) for event in self._last(*kinds))
+        by = next((by for by in found if isinstance(by, By)), None)
+        if by is None:
+            return f" ({self._task.reason})" if self._task.reason else ""
+        place = f" on {by.origin}" if by.origin else ""
+        return f" by {by.actor}{place}" + (f" ({by.reason})" if by.reason else "")
+
+    def _last(self, *kinds: type[ev.Event]) -> Iterator[ev.Event]:
+        return (event for event in reversed(self._detail.events) if isinstance(event, kinds))
+
+    async def _workers(self) -> Sequence[WorkerInfo]:
+        return await self._store.workers(live_within_seconds=LIVE_LEASES * self._lease_seconds)
+
+    async def _mover(self, somebody: str, anybody: str, *, but: str | None = None) -> str:
+        """Any live worker makes the store's own moves, whatever it serves."""
+        workers = [worker for worker in await self._workers() if worker.beat.worker != but]
+        live = [seen(worker) for worker in workers if worker.live]
+        if live:
+            return f"; {some(live, 1)} {somebody}"
+        return f"; {_nobody(workers, other=but is not None)[:-1]}, and only a worker {anybody}"
+
+
+def seen(worker: WorkerInfo, more: str = "") -> str:
+    facts = f"{more}, " if more else ""
+    return f"{worker.beat.worker} ({facts}last seen {ago(worker.seen_seconds_ago)})"
+
+
+def _nobody(workers: Sequence[WorkerInfo], *, other: bool = False) -> str:
+    nobody = "no other worker is alive" if other else "no worker is alive"
+    if not workers:
+        return f"{nobody}."
+    last = min(workers, key=lambda worker: worker.seen_seconds_ago)
+    return f"{nobody}; {last.beat.worker} was last seen {ago(last.seen_seconds_ago)}."

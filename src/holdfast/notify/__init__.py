@@ -1,0 +1,1 @@
+"""Notifications to the outside: hooks, deliveries, alerts, signed and safe posts."""

@@ -1,0 +1,200 @@
+"""Alerts told to hooks, once, however many services judge.
+
+The deliveries of one alert to one hook on one day are numbered: what raises it is odd, what clears
+it is even. A service looks at the last of them, of that day or else of the day before: what it says
+was told already. Two that find the same next number write one delivery, because the number is in
+its id. One that starts finds there what others, who may be gone, have told as raised.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections import deque
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import msgspec
+
+from holdfast.domain import notification
+from holdfast.domain.errors import StoreError
+from holdfast.domain.notification import Delivery, Hook
+from holdfast.insight.views.tasks import at
+from holdfast.observe import alerts
+from holdfast.observe.alerts import AlertCleared, AlertRaised, Name
+from holdfast.observe.snapshot import Alert
+
+if TYPE_CHECKING:
+    from holdfast.engine.core import Holdfast
+
+log = logging.getLogger("holdfast.monitor")
+
+Change: TypeAlias = AlertRaised | AlertCleared
+
+UNTOLD_LIMIT = 200  # changes, while the store is away; beyond it the oldest are forgotten
+PAGE, LOOK = 50, 500  # deliveries that are loaded together
+FIRST_FEW = 2  # what raises it or what clears it is the first of a day
+NUMBERS_MAX = 1_000  # of one alert on one day
+DAY_SECONDS = 86_400
+KEEP_SECONDS = 3.0 * DAY_SECONDS  # so that all of yesterday is there
+
+
+class Line(NamedTuple):
+    """The deliveries of one alert to one hook on one day."""
+
+    hook: str
+    alert: Name
+    day: int
+
+    def id(self, number: int) -> str:
+        code, queue = self.alert
+        of = hashlib.blake2s(f"{code}\n{queue}\n{self.hook}".encode(), digest_size=8)
+        return f"alert-{of.hexdigest()}-{self.day}-{number}"
+
+
+class Last(NamedTuple):
+    """Of a line; false: there is none."""
+
+    line: Line
+    number: int
+
+    def __bool__(self) -> bool:
+        return self.number > 0
+
+
+class Told(NamedTuple):
+    """The last word to some hook: that it stands, that it has ended."""
+
+    raised: dict[Name, Alert]
+    cleared: set[Name]
+
+
+class AlertTelling:
+    def __init__(self, app: Holdfast) -> None:
+        self._app = app
+        self._untold: deque[Change] = deque(maxlen=UNTOLD_LIMIT)
+
+    def note(self, change: Change) -> None:
+        self._untold.append(change)
+
+    async def deliver(self) -> None:
+        """What cannot be written while the store is away is written afterwards."""
+        while self._untold:
+            try:
+                for hook in self._hooks():
+                    await self._tell(hook, self._untold[0])
+            except (StoreError, TimeoutError):
+                return
+            self._untold.popleft()
+
+    async def told(self, names: Collection[Name]) -> Told:
+        """What hooks were last told of these, today or yesterday."""
+        today = _day(self._app.clock.now())
+        lines = [
+            Line(hook.name, name, day)
+            for day in (today - 1, today, today + 1)
+            for hook in self._hooks()
+            for name in names
+        ]
+        newest = {(line.hook, line.alert): line for line in await self._begun(lines)}
+        found = Told({}, set())
+        for line in newest.values():
+            last = await self._last(line)
+            if last.number % 2 == 0:
+                found.cleared.add(line.alert)
+                continue
+            if alert := _alert_in(await self._payload(last)):
+                found.raised[line.alert] = alert
+        return found
+
+    async def _begun(self, lines: Sequence[Line]) -> list[Line]:
+        """Those with a delivery."""
+        ids = [(line, self._home(line, n)) for line in lines for n in range(1, FIRST_FEW + 1)]
+        begun: dict[Line, None] = {}
+        for start in range(0, len(ids), LOOK):
+            page = ids[start : start + LOOK]
+            found = await self._app.store.load([task_id for _, task_id in page])
+            begun |= {line: None for (line, _), task in zip(page, found, strict=True) if task}
+        return list(begun)
+
+    async def _tell(self, hook: Hook, change: Change) -> None:
+        alert, is_raised = change.alert, isinstance(change, AlertRaised)
+        line, last = await self._newest(hook, change)
+        if last and (last.number % 2 == is_raised or change.at < await self._when(last)):
+            return  # that was told already, or something newer was
+        number = last.number if last.line == line else 0
+        number += 1 if (number + 1) % 2 == is_raised else 2
+        if number > NUMBERS_MAX:
+            log.error("alert %s changes too often: %s is not told", alert.code, hook.name)
+            return
+        event = alerts.name_of(change)
+        to = f"{notification.HOOK}{hook.name}" if hook.wants(event) else notification.NOBODY
+        data = msgspec.to_builtins(alert) | {"since": at(alert.since)}
+        await self._app.teller.tell(
+            to,
+            event,
+            change.at,
+            data,
+            task_id=self._home(line, number),
+            keep_seconds=KEEP_SECONDS,
+        )
+
+    async def _newest(self, hook: Hook, change: Change) -> tuple[Line, Last]:
+        """Where it goes on, and what was told last: a clock that is ahead may be past midnight."""
+        alert, day = change.alert, _day(change.at)
+        today = Line(hook.name, alert.name, day)
+        for line in (today._replace(day=day + 1), today, today._replace(day=day - 1)):
+            if last := await self._last(line):
+                return (line if line.day > day else today), last
+        return today, Last(today, 0)
+
+    async def _last(self, line: Line) -> Last:
+        """The one with the highest number."""
+        last = 0
+        while last < NUMBERS_MAX:
+            numbers = range(last + 1, last + PAGE + 1)
+            found = await self._app.store.load([self._home(line, number) for number in numbers])
+            there = [n for n, task in zip(numbers, found, strict=True) if task is not None]
+            if not there:
+                break
+            last = there[-1]
+        return Last(line, last)
+
+    async def _when(self, last: Last) -> float:
+        """When what it tells of has happened."""
+        told = _read(await self._payload(last))
+        return told.at if told is not None else 0.0
+
+    async def _payload(self, last: Last) -> bytes:
+        detail = await self._app.store.detail(self._home(last.line, last.number))
+        return detail.payload if detail is not None else b""
+
+    def _hooks(self) -> list[Hook]:
+        """Those that hear of alerts."""
+        hooks = self._app.hooks.hooks.values()
+        return [hook for hook in hooks if any(map(hook.wants, notification.ALERT_EVENTS))]
+
+    def _home(self, line: Line, number: int) -> str:
+        return self._app.store.home(line.id(number), tenant=None, key=None)
+
+
+def _read(payload: bytes) -> Delivery | None:
+    try:
+        return msgspec.json.decode(payload, type=Delivery)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _alert_in(payload: bytes) -> Alert | None:
+    """None: nobody here can read it."""
+    told = _read(payload)
+    try:
+        of = msgspec.json.decode(told.data) | {"since": told.at} if told else None
+        return msgspec.convert(of, Alert)
+    except msgspec.MsgspecError:
+        log.warning("an alert that was told cannot be read; its end may not be told")
+        return None
+
+
+def _day(when: float) -> int:
+    return int(when // DAY_SECONDS)

@@ -1,0 +1,288 @@
+"""Telegram as a way in: a message to the bot becomes a task, and its end an answer to that message.
+
+The bot's token is part of the address that answers are posted to. So that address is made for one
+post and written down nowhere: a delivery names the chat and the message only.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Annotated, Any, NamedTuple, NoReturn
+
+import msgspec
+
+from holdfast.domain.errors import InvalidInput, InvalidSetting, NotJson, Permanent
+from holdfast.domain.notification import TELEGRAM, Delivery
+from holdfast.notify.addresses import Allowed
+from holdfast.registry import TaskType
+from holdfast.settings import HIDDEN, PREFIX, Settings
+
+log = logging.getLogger("holdfast")
+
+TOKEN, SECRET = f"{PREFIX}TELEGRAM_TOKEN", f"{PREFIX}TELEGRAM_SECRET"
+TASK, API = f"{PREFIX}TELEGRAM_TASK", f"{PREFIX}TELEGRAM_API"
+TEXT_UNITS_MAX = 4096  # of UTF-16, in which Telegram counts
+CUT = "…"
+
+_TOKEN = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{20,200}")
+_SECRET = re.compile(r"[A-Za-z0-9_-]{16,256}")
+_REPLY = re.compile(rf"{TELEGRAM}:(-?[0-9]{{1,20}})/(-?[0-9]{{1,20}})")
+_NOT_TAKEN = 400
+_UNWANTED = 403
+_UNKNOWN_BOT = (401, 404)
+_ESCAPES = re.compile(  # one after the other: a pair, what no store keeps, or any other
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    r"|(?P<unkept>u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2}))|.)"
+)
+
+_SENTENCES = {  # without the cause: that is for those who run it
+    "TaskFailed": "This could not be done yet, and waits for a person (task {id}).",
+    "TaskCancelled": "This was cancelled (task {id}).",
+    "TaskDiscarded": "This was given up (task {id}).",
+    "TaskRolledBack": "This was undone (task {id}).",
+    "TaskRollbackFailed": "This could not be undone, and waits for a person (task {id}).",
+}
+_DONE = "Done (task {id})."
+_TOO_LONG = "Done; the result is too long to be shown here (task {id})."
+
+
+class TelegramMessage(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False
+):
+    """The payload of the task that `HOLDFAST_TELEGRAM_TASK` names; in JSON in camel case."""
+
+    text: str
+    chat_id: int  # below zero: a group
+    message_id: int
+    user_id: int
+    user_name: str | None = None  # without its @; not everybody has one
+    language_code: str | None = None  # of the user's app, as in "de" or "pt-br"
+    update_id: int
+
+    @property
+    def tenant(self) -> str:
+        """One for each chat, so its messages are answered one after the other."""
+        return f"{TELEGRAM}:{self.chat_id}"
+
+    @property
+    def key(self) -> str:
+        """Telegram sends an update again until it has heard that it arrived."""
+        return f"{TELEGRAM}:{self.update_id}"
+
+    @property
+    def reply(self) -> Reply:
+        return Reply(self.chat_id, self.message_id)
+
+
+class Reply(NamedTuple):
+    """Where the answer goes. No text that a caller sends becomes one of these."""
+
+    chat_id: int
+    message_id: int
+
+    def __str__(self) -> str:
+        return f"{TELEGRAM}:{self.chat_id}/{self.message_id}"
+
+    @classmethod
+    def parse(cls, text: str) -> Reply:
+        found = _REPLY.fullmatch(text)
+        if found is None:
+            raise Permanent("the delivery names no chat and message")
+        return cls(int(found[1]), int(found[2]))
+
+
+# -- what Telegram sends
+
+_Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class _User(msgspec.Struct, frozen=True, gc=False):
+    id: _Number
+    username: str | None = None
+    language_code: str | None = None
+
+
+class _Chat(msgspec.Struct, frozen=True, gc=False):
+    id: _Number
+
+
+class _Message(msgspec.Struct, frozen=True, gc=False):
+    message_id: _Number
+    chat: _Chat
+    user: _User = msgspec.field(name="from")
+    text: str
+
+
+class _Update(msgspec.Struct, frozen=True, gc=False):
+    update_id: _Number
+    message: _Message
+
+
+def read(body: bytes) -> TelegramMessage | None:
+    """None: no new text message, but an edit, a sticker, somebody who joined, …"""
+    given = _update(_cleaned(body))
+    if given is None:
+        return None
+    message, user = given.message, given.message.user
+    return TelegramMessage(
+        text=message.text,
+        chat_id=message.chat.id,
+        message_id=message.message_id,
+        user_id=user.id,
+        user_name=user.username,
+        language_code=user.language_code,
+        update_id=given.update_id,
+    )
+
+
+def _cleaned(body: bytes) -> str:
+    """Refused for one odd character, a message would come again and again, and then be lost."""
+
+    def kept(found: re.Match[str]) -> str:
+        return r"\ufffd" if found["unkept"] else found[0]
+
+    return _ESCAPES.sub(kept, body.decode(errors="replace"))
+
+
+def _update(text: str) -> _Update | None:
+    """What is not asked for is read over: it is never made, however much of it there is."""
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)  # or what is wrong early hides what follows
+        return msgspec.json.decode(text, type=_Update)
+    except (msgspec.ValidationError, RecursionError):
+        return None
+    except msgspec.DecodeError as error:
+        raise NotJson("body", str(error)) from None
+
+
+# -- what it is answered
+
+
+class Bot:
+    """As the settings have it. Its secrets are in no ``repr``."""
+
+    def __init__(self, *, token: str, secret: str, task: str, api: str) -> None:
+        self._token = token
+        self.secret = secret
+        self.task = task
+        self._api = api
+
+    def address(self) -> str:
+        """Not to be written down anywhere: the token is in it."""
+        return f"{self._api}/bot{self._token}/sendMessage"
+
+
+def answer(told: Delivery) -> bytes:
+    """The body for `sendMessage`: plain text, of which Telegram interprets nothing."""
+    reply = Reply.parse(told.url)
+    return msgspec.json.encode(
+        {
+            "chat_id": reply.chat_id,
+            "text": _short(_text(told)),
+            "reply_parameters": {
+                "message_id": reply.message_id,
+                "allow_sending_without_reply": True,
+            },
+        }
+    )
+
+
+def ended(status: int) -> dict[str, Any] | None:
+    """The result of a delivery that nobody need mend; Permanent: that a person may. None: the
+    status means what it does everywhere."""
+    if status == _UNWANTED:
+        log.info("an answer is left out: Telegram answered %d, the bot may not write there", status)
+        return {"status": status, "delivered": False}
+    if status == _NOT_TAKEN:
+        raise Permanent(
+            f"Telegram answered {status}: it does not take this message; it may be that the chat "
+            "is gone, or has a new id since the group became a supergroup"
+        )
+    if status in _UNKNOWN_BOT:
+        raise Permanent(f"Telegram answered {status}: it knows no bot with this token; see {TOKEN}")
+    return None
+
+
+def _text(told: Delivery) -> str:
+    data = msgspec.json.decode(told.data)
+    sentence = _SENTENCES.get(told.event, _DONE)
+    if told.event not in _SENTENCES:
+        if data.get("resultOmitted"):
+            sentence = _TOO_LONG
+        elif said := _said(data.get("result")):
+            return said
+    return sentence.format(id=data["taskId"])
+
+
+def _said(result: Any) -> str:
+    """Empty: there is nothing to say, and Telegram takes no empty message."""
+    if isinstance(result, dict):
+        found = (result.get("text"), result.get("answer"))
+        result = next((one for one in found if isinstance(one, str)), result)
+    if result is None:
+        return ""
+    if isinstance(result, str):
+        return result if result.strip() else ""
+    return msgspec.json.encode(result).decode()
+
+
+def _short(text: str) -> str:
+    units = text.encode("utf-16-le")
+    if len(units) <= 2 * TEXT_UNITS_MAX:
+        return text
+    kept = units[: 2 * (TEXT_UNITS_MAX - len(CUT))]
+    return kept.decode("utf-16-le", errors="ignore") + CUT  # half a character at the end goes, too
+
+
+# -- the settings
+
+
+def refusal(declared: TaskType) -> str | None:
+    """Why the task takes none of what people write first; None: it takes some."""
+    problem = None
+    for text in ("hello", "/start"):
+        said = TelegramMessage(text=text, chat_id=1, message_id=1, user_id=1, update_id=1)
+        try:
+            declared.payload.encode(msgspec.to_builtins(said))
+        except InvalidInput as error:
+            problem = str(error)
+        else:
+            return None
+    return problem
+
+
+def load(settings: Settings, allowed: Allowed) -> Bot | None:
+    """None: nothing is set up."""
+    token, secret, task = _revealed(settings)
+    given = {TOKEN: token, SECRET: secret, TASK: task}
+    missing = [name for name, value in given.items() if not value]
+    if len(missing) == len(given):
+        return None
+    if missing:
+        together = ", ".join(given)
+        raise InvalidSetting(missing[0], None, f"a bot needs all of {together}")
+    if _TOKEN.fullmatch(token) is None:
+        _refuse(TOKEN, "that is no token as BotFather gives them: 123456:ABC…")
+    if _SECRET.fullmatch(secret) is None:
+        _refuse(SECRET, "16 to 256 of the letters A-Z, a-z, the digits, _ and - are needed")
+    return Bot(token=token, secret=secret, task=task, api=_api(settings.telegram_api, allowed))
+
+
+def _revealed(settings: Settings) -> tuple[str, str, str]:
+    secrets = (settings.telegram_token, settings.telegram_secret)
+    token, secret = ("" if one is None else one.get_secret_value() for one in secrets)
+    return token, secret, settings.telegram_task or ""
+
+
+def _refuse(name: str, reason: str) -> NoReturn:
+    raise InvalidSetting(name, HIDDEN, reason)
+
+
+def _api(url: str, allowed: Allowed) -> str:
+    if "?" in url:
+        raise InvalidSetting(API, url, "no query belongs into it")
+    try:
+        return allowed.check_url(url).rstrip("/")
+    except InvalidInput as error:
+        raise InvalidSetting(API, url, str(error)) from error

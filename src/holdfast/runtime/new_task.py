@@ -1,0 +1,108 @@
+"""Records of new tasks, and their submissions: for those who submit and for triggers that fire."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.domain import names
+from holdfast.domain.errors import InvalidInput
+from holdfast.domain.task import decide
+from holdfast.domain.task.effects import effects_id, key_required
+from holdfast.domain.task.state import Status
+from holdfast.domain.task.task import Task
+from holdfast.domain.task.transition import Submission
+from holdfast.domain.trigger.definition import canonical
+from holdfast.encoding.codec import encode_plain
+from holdfast.ports import Store
+from holdfast.registry import OWN_QUEUES, TaskType
+
+USER_LIMIT_BYTES = 16 * 1024  # it is part of the record, which is read again and again
+
+
+def record(
+    declared: TaskType,
+    *,
+    now: float,
+    tenant: str | None = None,
+    queue: str | None = None,
+    trace_id: str | None = None,
+    user: Any = None,
+    callback: str | None = None,
+) -> Task:
+    """What the tasks of one call have in common; each gets an id and a key of its own."""
+    if queue in OWN_QUEUES and declared.queue != queue:
+        raise InvalidInput(f"queue {queue!r} is the engine's own")
+    return Task(
+        id="",
+        type=declared.name,
+        tenant=names.check_any("tenant", tenant),
+        queue=declared.queue if queue is None else names.check("queue", queue),
+        trace_id=None if trace_id is None else names.check_text("trace_id", trace_id),
+        user=plain_user(user),
+        callback=callback,
+        stages=declared.stage_names,
+        workflow=declared.workflow,
+        hold=declared.hold,
+        keep_seconds=declared.keep_seconds,
+        retry_max=declared.stages[0].retry.max,
+        created_at=now,
+        updated_at=now,
+        status_since=now,
+        status=Status.PENDING,
+    )
+
+
+def plain_user(user: Any) -> Any:
+    """As it is now, whatever becomes of it."""
+    if user is None:
+        return None
+    return msgspec.json.decode(encode_plain(user, "user", limit_bytes=USER_LIMIT_BYTES))
+
+
+def submissions(
+    store: Store,
+    record: Task,
+    bodies: Sequence[bytes],
+    keys: Sequence[str] | None,
+    ids: Sequence[str],
+    *,
+    effects_namespace: str | None = None,
+) -> list[Submission]:
+    tenant, home = record.tenant, store.home
+    if keys is None:
+        if effects_namespace is not None:
+            raise key_required(record.type)
+        return [
+            decide.submit(replace(record, id=home(made, tenant=tenant, key=None)), body, "")
+            for made, body in zip(ids, bodies, strict=True)
+        ]
+    return [
+        decide.submit(
+            replace(
+                record,
+                id=home(made, tenant=tenant, key=key),
+                key=key,
+                effects=_effects(effects_namespace, record, key),
+            ),
+            body,
+            digest(record.type, body, record.callback),
+        )
+        for made, body, key in zip(ids, bodies, keys, strict=True)
+    ]
+
+
+def _effects(namespace: str | None, record: Task, key: str) -> str | None:
+    return None if namespace is None else effects_id(namespace, record.type, record.tenant, key)
+
+
+def digest(name: str, body: bytes, callback: str | None = None) -> str:
+    """The same for the same payload, in whatever order its fields are written, and callback."""
+    said = name.encode() + b"\n" + canonical(body)
+    if callback is not None:
+        said += b"\n" + callback.encode()
+    return hashlib.blake2b(said, digest_size=16).hexdigest()

@@ -1,0 +1,129 @@
+"""How a plan reaches its tasks: it looks at them, and asks of each by its own legal command."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+
+from holdfast.domain.errors import IllegalTransition, PartlyUnavailable, StoreError
+from holdfast.domain.plan.members import Look, pause_mark
+from holdfast.domain.plan.plan import Plan
+from holdfast.domain.task import operate
+from holdfast.domain.task.operate import Ask
+from holdfast.domain.task.state import Command, Status
+from holdfast.domain.task.task import By, Place, Task
+from holdfast.domain.task.transition import Busy, MovedOn, Transition
+from holdfast.ports import Clock, Store, Switch
+
+PAGE = 200
+RESTING = frozenset({Place.PARKED, Place.LATER})
+
+GONE = Look(status=Status.CANCELLED, is_gone=True)
+
+T = TypeVar("T")
+Decision = Callable[[Task, Ask], Transition]
+
+
+class Reached(msgspec.Struct, frozen=True, kw_only=True):
+    """Ids of tasks whose command was refused by the store."""
+
+    busy: frozenset[str] = frozenset()
+    moved_on: frozenset[str] = frozenset()
+    sent: int = 0
+
+
+class Reach:
+    def __init__(self, store: Store, clock: Clock, origin: str) -> None:
+        self._store, self._clock, self._origin = store, clock, origin
+
+    async def look(self, ids: Sequence[str]) -> Mapping[str, Look]:
+        """Those that cannot be looked at now are left out; one that is nowhere is as cancelled."""
+        found: dict[str, Look] = {}
+        for start in range(0, len(ids), PAGE):
+            page = ids[start : start + PAGE]
+            for task_id, task in zip(page, await _answers(self._store.load(page)), strict=True):
+                if isinstance(task, Task):
+                    found[task_id] = Look(status=task.status, task=task)
+            gone = [i for i in page if i not in found]
+            if not gone:
+                continue
+            for task_id, peek in zip(gone, await _answers(self._store.peek(gone)), strict=True):
+                if not isinstance(peek, StoreError):
+                    found[task_id] = Look(status=peek.status) if peek else GONE
+        return found
+
+    async def busy(self, tenants: Mapping[str, str]) -> Mapping[str, Task | None]:
+        """Of these tasks, given with their tenants, those that would have to wait in line: for
+        which one. None: a person holds the tenant."""
+        views = await self._store.tenants(sorted(set(tenants.values())))
+        active = await self._store.load([view.active for view in views if view.active])
+        closed = {
+            task.tenant: task
+            for task in active
+            if task is not None and (task.hold or task.place not in RESTING)
+        }
+        found = {i: closed[tenant] for i, tenant in tenants.items() if tenant in closed}
+        busy: dict[str, Task | None] = {i: task for i, task in found.items() if task.id != i}
+        off = await self._store.switches()
+        now = self._clock.now()
+        held = {one.name for one in off if one.switch is Switch.HOLD and one.stands(now)}
+        return {i: None for i, tenant in tenants.items() if tenant in held} | busy
+
+    async def send(self, plan: Plan, orders: Iterable[tuple[Task, Command]]) -> Reached:
+        """A command that is no longer legal, or whose task has changed, is left: the next look
+        decides anew."""
+        batch = [order for task, command in orders if (order := self._order(plan, task, command))]
+        busy, moved_on = set[str](), set[str]()
+        for start in range(0, len(batch), PAGE):
+            for outcome in await _answers(self._store.apply(batch[start : start + PAGE])):
+                if isinstance(outcome, Busy):
+                    busy.add(outcome.task.id)
+                elif isinstance(outcome, MovedOn):
+                    moved_on.add(outcome.task.id)
+        return Reached(busy=frozenset(busy), moved_on=frozenset(moved_on), sent=len(batch))
+
+    def _order(self, plan: Plan, task: Task, command: Command) -> Transition | None:
+        by = By(actor=f"plan:{plan.id}", origin=self._origin, reason=_reason(plan, command))
+        # One command for each version of a task: so this names it, and a resend of it.
+        request = f"plan:{plan.id}:{task.id}:{task.version}:{command}"
+        ask = Ask(by=by, now=self._clock.now(), request=request)
+        try:
+            order = _decision(plan, command)(task, ask)
+        except IllegalTransition:
+            return None
+        # The person who asked stands in the audit with the plan; the task's event names the plan.
+        return msgspec.structs.replace(
+            order, audit=None, not_if_busy=command is Command.RELEASE and task.tenant is not None
+        )
+
+
+def _decision(plan: Plan, command: Command) -> Decision:
+    decisions: dict[Command, Decision] = {
+        Command.RELEASE: operate.release,
+        Command.HOLD_BACK: operate.hold_back,
+        Command.RETRY: operate.retry,
+        Command.PAUSE: operate.pause,
+        Command.RESUME: operate.resume,
+        Command.CANCEL: operate.cancel,
+        Command.DISCARD: operate.discard,
+        Command.ROLLBACK: partial(operate.rollback, force=plan.undo_forced),
+    }
+    return decisions[command]
+
+
+def _reason(plan: Plan, command: Command) -> str:
+    if command is Command.PAUSE:
+        return pause_mark(plan)
+    why = f": {plan.reason}" if plan.reason else ""
+    return f"plan {plan.id}{why}"
+
+
+async def _answers(asked: Awaitable[Sequence[T]]) -> Sequence[T | StoreError]:
+    """A part of the store that is away does not stop what can be done in the rest."""
+    try:
+        return await asked
+    except PartlyUnavailable as error:
+        return error.answers

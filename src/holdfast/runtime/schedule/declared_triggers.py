@@ -1,0 +1,197 @@
+"""Triggers that code declares, kept the same in the store.
+
+At its start a worker makes those that are not there, and writes anew those whose definition has
+changed; their counters stay, and the time that they wait for stays, too, if their schedule is what
+it was. If that has passed meanwhile, the misfire policy says what becomes of it. A person's pause
+stays, and a person's cancel stays for as long as the schedule is unchanged. Later on a worker only
+makes again what is gone or was taken for removed: in a rolling deploy the old code still runs when
+the new has written its definitions.
+
+A trigger that was declared, whose task type this worker knows, that this worker does not declare
+and that no live worker's beat names has been removed from the code: it is cancelled, with that
+reason. This is judged at the start of each worker and at each of its fire times. Whoever does not
+know the type does not judge, but for one that is due and whose type no live worker has known for
+a while: it went together with its type. Declared again, it comes back. Only workers that fire
+triggers count.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any
+
+from holdfast.domain.errors import StoreError
+from holdfast.domain.trigger import firing
+from holdfast.domain.trigger.definition import Definition, create, redefine, same, supersede
+from holdfast.domain.trigger.trigger import Changed, Trigger, TriggerChange, TriggerStatus
+from holdfast.ports import Clock, Store, WorkerInfo
+from holdfast.registry import Registry, TaskType, TriggerDef
+from holdfast.runtime.deadlines import sleep
+from holdfast.runtime.ids import new_id
+from holdfast.runtime.worker.outages import Outages
+
+log = logging.getLogger("holdfast.scheduler")
+
+SYNC_SECONDS = 600.0  # again, should another worker have judged before it saw our beat
+SWEEP_AGAIN_SECONDS = 5.0
+PAGE = 500
+TRIES = 20
+
+# A cancelled one may be there only for the sake of its declaration (see `firing.cancel`).
+JUDGED = tuple(status for status in TriggerStatus if status is not TriggerStatus.COMPLETED)
+
+
+class Declared:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        registry: Registry,
+        clock: Clock,
+        chance: random.Random,
+        outages: Outages,
+        announce: Callable[[], Awaitable[object]],
+        queue_limit: int,
+        live_within_seconds: float,
+    ) -> None:
+        """``announce``: let the others know that we live, and what we declare."""
+        self._store = store
+        self._registry = registry
+        self._clock = clock
+        self._chance = chance
+        self._outages = outages
+        self._announce = announce
+        self._queue_limit = queue_limit
+        self._live_within_seconds = live_within_seconds
+
+    def ids(self) -> dict[str, TriggerDef]:
+        """By the id under which the store has it."""
+        return {
+            self._store.triggers.home(one.name, tenant=one.definition.tenant): one
+            for one in self._registry.triggers.values()
+        }
+
+    def body(self, trigger: Trigger, declared: TaskType, fire_time: float) -> bytes:
+        """The payload of its task: what its function makes, else as stored, if it is still good."""
+        ours = self.ids().get(trigger.id) if trigger.declared else None
+        if ours is not None and ours.make is not None:
+            return ours.make(fire_time)
+        body = bytes(trigger.payload)
+        declared.payload.decode(body)
+        return body
+
+    async def live(self) -> Sequence[WorkerInfo]:
+        """Those that fire triggers: the others cannot serve one, whatever they know."""
+        found = await self._store.workers(live_within_seconds=self._live_within_seconds)
+        return [one for one in found if one.live and one.beat.schedules]
+
+    async def run(self) -> None:
+        """A sweep, then a look now and then; the first sync is the scheduler's, before it looks."""
+        while not await self._done(self.sweep()):
+            await sleep(self._clock, SWEEP_AGAIN_SECONDS)
+        while True:
+            await sleep(self._clock, SYNC_SECONDS)
+            await self._done(self.restore())
+
+    async def _done(self, work: Awaitable[None]) -> bool:
+        try:
+            await work
+        except StoreError as error:
+            self._outages.note(error)
+            return False
+        return True
+
+    async def sync(self) -> None:
+        """At the start: what is in the store is what our code says."""
+        await self._write_all(redefines=True)
+
+    async def restore(self) -> None:
+        """Later: only what is gone, or what another worker has judged before it saw our beat."""
+        await self._write_all(redefines=False)
+
+    async def _write_all(self, *, redefines: bool) -> None:
+        ours = self.ids()
+        if ours:
+            await self._announce()  # before: else another worker might judge what we declare
+        for trigger_id, one in ours.items():
+            await self._write(trigger_id, one.definition, redefines)
+
+    async def _write(self, trigger_id: str, wanted: Definition, redefines: bool) -> None:
+        triggers = self._store.triggers
+        for _ in range(TRIES):
+            there = await triggers.find(trigger_id)
+            if there is not None and not _is_to_be_written(there, wanted, redefines):
+                return
+            change = self._change(trigger_id, there, wanted)
+            [outcome] = await triggers.apply([change], depth_limit=self._queue_limit)
+            if isinstance(outcome, Changed):
+                log.info("trigger %s is as its declaration says", trigger_id)
+                return
+        log.warning("trigger %s changed under each of %d tries", trigger_id, TRIES)
+
+    def _change(self, trigger_id: str, there: Trigger | None, wanted: Definition) -> TriggerChange:
+        drawn: dict[str, Any] = {
+            "now": self._clock.now(),
+            "chance": self._chance.random(),
+            "request": new_id(self._clock, self._chance),
+        }
+        if there is None:
+            return create(wanted, trigger_id, **drawn)
+        if there.tenant != wanted.tenant:
+            return supersede(there, wanted, **drawn)
+        return redefine(there, wanted, **drawn)
+
+    async def sweep(self) -> None:
+        """Cancel what has been removed from the code."""
+        cursor: str | None = None
+        while True:
+            page = await self._store.triggers.find_all(
+                statuses=JUDGED, declared=True, limit=PAGE, cursor=cursor
+            )
+            await self._judge([one for one in page.triggers if self._may_judge(one)])
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    def _may_judge(self, trigger: Trigger) -> bool:
+        return (
+            trigger.ended_at is None
+            and self._registry.find(trigger.target) is not None
+            and trigger.id not in self.ids()
+        )
+
+    async def _judge(self, suspects: Collection[Trigger]) -> None:
+        if not suspects:
+            return
+        named = {trigger_id for one in await self.live() for trigger_id in one.beat.triggers}
+        now = self._clock.now()
+        changes = [
+            firing.drop(trigger, now=now, request=new_id(self._clock, self._chance))
+            for trigger in suspects
+            if trigger.id not in named
+        ]
+        if not changes:
+            return
+        answers = await self._store.triggers.apply(changes, depth_limit=self._queue_limit)
+        for answer in answers:
+            if isinstance(answer, Changed):
+                log.warning("trigger %s is %s: cancelled", answer.trigger.id, firing.NOT_DECLARED)
+
+
+def _is_to_be_written(there: Trigger, wanted: Definition, redefines: bool) -> bool:
+    if _was_dropped(there):
+        return True
+    return redefines and not same(there, wanted) and not _stays_cancelled(there, wanted)
+
+
+def _stays_cancelled(there: Trigger, wanted: Definition) -> bool:
+    """By a person, who meant these times, whatever else has changed."""
+    is_cancelled = there.declared and there.status is TriggerStatus.CANCELLED
+    return is_cancelled and there.schedule == wanted.schedule and there.tenant == wanted.tenant
+
+
+def _was_dropped(trigger: Trigger) -> bool:
+    is_cancelled = trigger.status is TriggerStatus.CANCELLED
+    return is_cancelled and trigger.reason == firing.NOT_DECLARED

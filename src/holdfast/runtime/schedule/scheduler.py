@@ -1,0 +1,335 @@
+"""Fires triggers: takes what is due, makes its tasks and moves it on, in one step each.
+
+All that is due later is in the store, so there is nothing to rebuild at the start: the first look
+finds what fell due while nobody was there, and the misfire policies say what becomes of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Iterable, Iterator, Sequence
+
+from holdfast.domain.errors import (
+    HoldfastError,
+    InvalidInput,
+    PartlyUnavailable,
+    SerialisationError,
+    StoreError,
+)
+from holdfast.domain.task.transition import Submission
+from holdfast.domain.trigger import firing
+from holdfast.domain.trigger.trigger import (
+    Changed,
+    NoRoom,
+    Overlap,
+    Overlapping,
+    Trigger,
+    TriggerChange,
+    TriggerOutcome,
+    TriggerStatus,
+)
+from holdfast.ports import Clock, Store, Topic, WorkerInfo
+from holdfast.ports.tracing import NO_TRACER, Tracer
+from holdfast.registry import Registry, TaskType
+from holdfast.runtime import new_task
+from holdfast.runtime.deadlines import deadline, sleep
+from holdfast.runtime.ids import new_id, new_ids
+from holdfast.runtime.schedule.declared_triggers import Declared
+from holdfast.runtime.services.patrol import Patrol
+from holdfast.runtime.worker.failures import summary
+from holdfast.runtime.worker.outages import Outages
+
+log = logging.getLogger("holdfast.scheduler")
+
+BATCH = 100
+LEASE_SECONDS = 30.0
+WRITE_SECONDS = 20.0  # a write that is tried for longer may find its lease lapsed
+PART_SECONDS = 2.0  # for a part of the store that is away
+IDLE_SECONDS = 30.0  # fire times are wall times: a clock that was set is noticed by then
+LEAST_SECONDS = 0.02  # between two looks that find nothing
+TRY_AGAIN_SECONDS = (0.05, 1.0)
+LEAVE_SECONDS = (1.5, 5.0)  # longer than a trigger that is left to others is put off
+STOP_SECONDS = 2.0  # for what is in hand
+
+UNWRITABLE = (SerialisationError, InvalidInput)
+Answer = TriggerOutcome | HoldfastError
+
+
+class Scheduler:
+    """Every worker runs one; a trigger is handed to one of them at a time."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        registry: Registry,
+        clock: Clock,
+        chance: random.Random,
+        outages: Outages,
+        declared: Declared,
+        owner: str,
+        queue_limit: int,
+        unknown_type_seconds: float,
+        tracer: Tracer = NO_TRACER,
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._clock = clock
+        self._chance = chance
+        self._outages = outages
+        self._declared = declared
+        self._owner = owner
+        self._queue_limit = queue_limit
+        self._unknown_type_seconds = unknown_type_seconds
+        self._tracer = tracer
+        self._patrol = Patrol(store.triggers, clock, chance, owner)
+        self._leaves_some = False  # to others: they look first next time
+        self._left = 0  # of the batch in hand, to others
+        self._is_synced = self._is_stopping = False
+        self._at_rest = asyncio.Event()
+        self._at_rest.set()
+
+    async def run(self) -> None:
+        tries = 0
+        while not self._is_stopping:
+            try:
+                if not self._is_synced:
+                    await self._declared.sync()
+                    self._is_synced = True
+                await self._patrol.step()
+                ticket, rest_seconds = await self.tick()
+                tries = 0
+            except StoreError as error:
+                self._outages.note(error)
+                tries += 1
+                await self._pause(tries)
+                continue
+            if self._leaves_some:
+                await self._let_others_look()
+            else:
+                rest_seconds = min(rest_seconds, self._patrol.rest_seconds)
+                await self._store.wait(Topic.DUE, ticket, timeout=rest_seconds)
+
+    async def stop(self) -> None:
+        """Look no more. What is in hand comes to its end: left behind, it would wait for its lease
+        to lapse, and that counts as a failed try."""
+        self._is_stopping = True
+        try:
+            async with deadline(self._clock, STOP_SECONDS):
+                await self._at_rest.wait()
+        except TimeoutError:
+            log.warning("scheduler %s leaves behind what it had in hand", self._owner)
+
+    async def tick(self) -> tuple[int, float]:
+        """Fire until nothing is due, or nothing of it is ours to fire; a ticket of before the last
+        look, and how long to rest."""
+        self._at_rest.clear()
+        try:
+            while True:
+                ticket = self._store.ticket(Topic.DUE)
+                due = await self._store.triggers.find_due_with_lease(
+                    self._owner, limit=BATCH, lease_seconds=LEASE_SECONDS
+                )
+                self._left = 0
+                for some in self._portions(due.triggers):
+                    await self._answer(some)
+                # With more of others than can be put off in a second this would never end.
+                if self._is_stopping or self._left == len(due.triggers):
+                    return ticket, _rest_seconds(due.next_seconds)
+        finally:
+            self._at_rest.set()
+
+    def _portions(self, triggers: Sequence[Trigger]) -> Iterator[Sequence[Trigger]]:
+        """If one of them has ended the process that had it, the others must not share the blame:
+        those that have failed before go one by one, in any order."""
+        if fresh := [trigger for trigger in triggers if not trigger.retry_count]:
+            yield fresh
+        failed = [trigger for trigger in triggers if trigger.retry_count]
+        self._chance.shuffle(failed)
+        for trigger in failed:
+            yield [trigger]
+
+    async def _let_others_look(self) -> None:
+        """For a while, by chance: else we might always be the first to take what is not ours."""
+        self._leaves_some = False
+        least, most = LEAVE_SECONDS
+        await sleep(self._clock, least + (most - least) * self._chance.random())
+
+    # -- what becomes of those that we hold
+
+    async def _answer(self, triggers: Sequence[Trigger]) -> None:
+        give_up_at = self._clock.steady() + WRITE_SECONDS
+        live = await self._live_if_needed(triggers)
+        changes = [self._decided(trigger, live) for trigger in triggers]
+        outcomes = await self._write(changes, give_up_at)
+        second = [
+            change
+            for pair in zip(changes, outcomes, strict=True)
+            if (change := self._once_more(*pair)) is not None
+        ]
+        if second:
+            for change, outcome in zip(second, await self._write(second, give_up_at), strict=True):
+                _told(change, outcome)
+
+    async def _live_if_needed(self, triggers: Iterable[Trigger]) -> Sequence[WorkerInfo] | None:
+        """Asked once for a batch, and only if some of it is not ours to fire; None: not known."""
+        ours = self._declared.ids()
+        if all(self._registry.find(t.target) and _is_ours(t, ours) for t in triggers):
+            return ()
+        try:
+            return await self._declared.live()
+        except StoreError as error:
+            self._outages.note(error)
+            return None
+
+    def _decided(self, trigger: Trigger, live: Sequence[WorkerInfo] | None) -> TriggerChange:
+        now = trigger.updated_at  # when it was handed out, by the clock that found it due
+        try:
+            if (suspended := firing.lapsed(trigger, now=now)) is not None:
+                return suspended
+            declared = self._registry.find(trigger.target)
+            if declared is None:
+                return self._unknown(trigger, live, now)
+            if not _is_ours(trigger, self._declared.ids()):
+                return self._undeclared(trigger, live, now)
+            return self._fired(trigger, declared, now)
+        except Exception as error:  # of the user's code, or a payload that is no good any more
+            log.warning("trigger %s could not be fired: %s", trigger.id, summary(error))
+            return firing.failed(trigger, summary(error), now=now)
+
+    def _unknown(
+        self, trigger: Trigger, live: Sequence[WorkerInfo] | None, now: float
+    ) -> TriggerChange:
+        served = live is None or any(
+            trigger.target in one.beat.types or trigger.id in one.beat.triggers for one in live
+        )
+        if served:
+            self._leave()
+        limit = self._unknown_type_seconds
+        return firing.unknown(trigger, served=served, limit_seconds=limit, now=now)
+
+    def _leave(self) -> None:
+        self._leaves_some = True
+        self._left += 1
+
+    def _undeclared(
+        self, trigger: Trigger, live: Sequence[WorkerInfo] | None, now: float
+    ) -> TriggerChange:
+        """See the rule on top of `declared.py`."""
+        if live is None or any(trigger.id in one.beat.triggers for one in live):
+            self._leave()
+            said, seconds = "left to a worker that declares it", firing.OTHERS_SECONDS
+            return firing.put_off(trigger, seconds, said, now=now)
+        return firing.drop(trigger, now=now, request=new_id(self._clock, self._chance))
+
+    def _fired(self, trigger: Trigger, declared: TaskType, now: float) -> TriggerChange:
+        due = firing.due(trigger, now=now)
+        made = self._made(trigger, declared, due.times) if due.times else []
+        return firing.fire(trigger, due, made, now=now, chance=self._chance.random())
+
+    def _made(
+        self, trigger: Trigger, declared: TaskType, times: Sequence[float]
+    ) -> list[Submission]:
+        bodies = [self._declared.body(trigger, declared, at) for at in times]
+        with self._tracer.fire(declared.name, trigger.tenant, trigger.id) as span:
+            record = new_task.record(
+                declared,
+                now=self._clock.now(),
+                tenant=trigger.tenant,
+                queue=trigger.queue,
+                trace_id=span.traceparent,
+                user=trigger.user,
+            )
+        keys = [firing.key(trigger, at) for at in times]
+        ids = new_ids(self._clock, self._chance, len(times))
+        return new_task.submissions(
+            self._store,
+            record,
+            bodies,
+            keys,
+            ids,
+            effects_namespace=declared.effects_namespace,
+        )
+
+    def _once_more(self, change: TriggerChange, outcome: Answer | None) -> TriggerChange | None:
+        """What to write instead, where a change was refused."""
+        trigger, now = change.before, change.before.updated_at
+        match outcome:
+            case Overlapping() if trigger.overlap is Overlap.QUEUE:
+                return firing.queue_overlap(trigger, now=now)
+            case Overlapping():
+                due = firing.due(trigger, now=now)
+                chance = self._chance.random()
+                return firing.skip_overlap(trigger, due, now=now, chance=chance)
+            case NoRoom(queue=queue):
+                said = f"queue {queue!r} is full, or its intake is paused"
+                seconds = firing.NO_ROOM_SECONDS
+                return firing.put_off(trigger, seconds, said, now=now)
+            case SerialisationError() | InvalidInput() if change.submissions:
+                return firing.failed(trigger, summary(outcome), now=now)
+        _told(change, outcome)
+        return None
+
+    # -- the store
+
+    async def _write(
+        self, changes: Sequence[TriggerChange], give_up_at: float
+    ) -> Sequence[Answer | None]:
+        """The same write again through an outage; None: nobody knows, and the lease will lapse."""
+        tries = 0
+        while True:
+            try:
+                return await self._store.triggers.apply(changes, depth_limit=self._queue_limit)
+            except UNWRITABLE as error:
+                if len(changes) == 1:
+                    return [error]
+                # A batch may fail for one of its elements: only alone it is known for which.
+                alone = [await self._write([change], give_up_at) for change in changes]
+                return [answer for answers in alone for answer in answers]
+            except PartlyUnavailable as error:
+                self._outages.note(error)
+                give_up_at = min(give_up_at, self._clock.steady() + PART_SECONDS)
+                return await self._write_rest(changes, error.answers, give_up_at)
+            except StoreError as error:
+                self._outages.note(error)
+            tries += 1
+            await self._pause(tries)
+            if self._clock.steady() >= give_up_at:
+                return [None] * len(changes)
+
+    async def _write_rest(
+        self, changes: Sequence[TriggerChange], answers: Sequence[Answer], give_up_at: float
+    ) -> Sequence[Answer | None]:
+        """Those that a part of the store has not answered for; its other triggers must not wait."""
+        missing = [n for n, answer in enumerate(answers) if isinstance(answer, StoreError)]
+        await self._pause(1)
+        again = await self._write([changes[n] for n in missing], give_up_at)
+        found: dict[int, Answer | None] = dict(enumerate(answers))
+        found |= dict(zip(missing, again, strict=True))
+        return list(found.values())
+
+    async def _pause(self, tries: int) -> None:
+        least, most = TRY_AGAIN_SECONDS
+        wait = min(most, least * 2 ** min(tries, 10))
+        await sleep(self._clock, wait * (0.5 + self._chance.random() / 2))
+
+
+def _is_ours(trigger: Trigger, ours: Iterable[str]) -> bool:
+    return not trigger.declared or trigger.id in ours
+
+
+def _rest_seconds(next_seconds: float | None) -> float:
+    if next_seconds is None:
+        return IDLE_SECONDS
+    return min(IDLE_SECONDS, max(LEAST_SECONDS, next_seconds))
+
+
+def _told(change: TriggerChange, outcome: Answer | None) -> None:
+    if isinstance(outcome, HoldfastError):
+        log.error("trigger %s cannot be written: %s", change.after.id, outcome)
+    elif isinstance(outcome, Changed) and change.after.status is TriggerStatus.SUSPENDED:
+        log.error("trigger %s is suspended: %s", change.after.id, change.after.reason)
+    elif isinstance(outcome, Changed) and change.after.status is TriggerStatus.CANCELLED:
+        log.warning("trigger %s is %s: cancelled", change.after.id, change.after.reason)

@@ -1,0 +1,1 @@
+"""Timed services that every worker runs for the store."""

@@ -1,0 +1,65 @@
+"""Looks after the store: what has outlived its time goes, what does not agree is mended."""
+
+from __future__ import annotations
+
+import logging
+
+from holdfast.domain.errors import StoreError
+from holdfast.ports import Clock, Kept, Store
+from holdfast.runtime.deadlines import sleep
+
+log = logging.getLogger("holdfast.pruner")
+
+EVERY_SECONDS = 60.0
+BATCH = 500
+BATCHES_A_ROUND = 20
+
+
+class Pruner:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        checkpoint_seconds: float,
+        audit_seconds: float,
+        reconcile_seconds: float,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._reconcile_seconds = reconcile_seconds
+        self._ages: dict[Kept, float] = {
+            Kept.TASKS: 0.0,  # each has its own ``keep``
+            Kept.TRIGGERS: 0.0,  # as these
+            Kept.PLANS: 0.0,  # and these
+            Kept.CHECKPOINTS: checkpoint_seconds,
+            Kept.TOMBSTONES: 0.0,  # each has its own end
+            Kept.AUDIT: audit_seconds,
+            Kept.WORKERS: 3600.0,
+        }
+
+    async def run(self) -> None:
+        while True:
+            await sleep(self._clock, EVERY_SECONDS)
+            try:
+                await self.tick()
+            except StoreError:
+                continue  # the timers say so already
+
+    async def tick(self) -> None:
+        for kind, age in self._ages.items():
+            for _ in range(BATCHES_A_ROUND):
+                pruned = await self._store.prune(
+                    kind, older_than_seconds=age, limit=BATCH, dry_run=False
+                )
+                if pruned < BATCH:
+                    break
+        if self._reconcile_seconds > 0:
+            for finding in await self._store.reconcile(every_seconds=self._reconcile_seconds):
+                log.warning(
+                    "%s %s %s%s",
+                    finding.invariant,
+                    finding.task_id or "-",
+                    finding.says,
+                    " (mended)" if finding.mended else "",
+                )

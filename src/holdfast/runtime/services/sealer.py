@@ -1,0 +1,38 @@
+"""Takes what people did into the chain of audits, for stores that write it down elsewhere first."""
+
+from __future__ import annotations
+
+from holdfast.domain.errors import StoreError
+from holdfast.ports import Clock, Store
+from holdfast.runtime.deadlines import sleep
+
+EVERY_SECONDS = 5.0
+IDLE_SECONDS = 60.0  # until there was anything: most stores never have anything to seal
+BATCH = 500
+BATCHES_A_ROUND = 20
+
+
+class Sealer:
+    def __init__(self, *, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._rest_seconds = IDLE_SECONDS
+
+    async def run(self) -> None:
+        while True:
+            try:
+                if await self.tick():
+                    self._rest_seconds = EVERY_SECONDS
+                rest = self._rest_seconds
+            except StoreError:
+                rest = EVERY_SECONDS  # the timers say so already
+            await sleep(self._clock, rest)
+
+    async def tick(self) -> int:
+        sealed = 0
+        for _ in range(BATCHES_A_ROUND):
+            some = await self._store.seal(limit=BATCH)
+            sealed += some
+            if some < BATCH:
+                break
+        return sealed

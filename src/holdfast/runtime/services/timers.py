@@ -1,0 +1,74 @@
+"""The sweeps: lapsed leases, due times. Unconditional, timed, also on an idle queue."""
+
+from __future__ import annotations
+
+import logging
+
+from holdfast.domain.errors import PartlyUnavailable, StoreError
+from holdfast.domain.task.crashes import SUSPECT_FROM
+from holdfast.ports import Clock, Store
+from holdfast.runtime.deadlines import sleep
+from holdfast.runtime.worker.outages import Outages
+
+log = logging.getLogger("holdfast.timers")
+
+TICK_SECONDS = 0.5
+BATCH = 500
+
+
+class Timers:
+    """Every worker runs these; each step is atomic in the store, so that many do no harm."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        outages: Outages,
+        lease_seconds: float,
+        alone_from: int = SUSPECT_FROM,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._outages = outages
+        self._lease_seconds = lease_seconds
+        self._alone_from = alone_from
+
+    async def run(self) -> None:
+        while True:
+            try:
+                wait_seconds = await self.tick()
+                self._outages.over()
+            except StoreError as error:
+                self._outages.note(error)
+                wait_seconds = TICK_SECONDS
+            await self._rest(wait_seconds)
+
+    async def _rest(self, seconds: float) -> None:
+        """After a stop of the whole process the heartbeat goes first: our leases may be good."""
+        before = self._clock.steady()
+        await sleep(self._clock, seconds)
+        if self._clock.steady() - before - seconds > self._lease_seconds / 3:
+            self._outages.stood_still()
+            await sleep(self._clock, 2 * TICK_SECONDS)
+
+    async def _expire(self, *, count_crashes: bool) -> int:
+        """What is due elsewhere does not wait for a part of the store that is away."""
+        try:
+            return await self._store.expire(
+                limit=BATCH, count_crashes=count_crashes, alone_from=self._alone_from
+            )
+        except PartlyUnavailable as error:
+            self._outages.note(error)
+            return sum(n for n in error.answers if not isinstance(n, StoreError))
+
+    async def tick(self) -> float:
+        """Sweep once; how long until the next sweep."""
+        counted = not self._outages.within(2 * self._lease_seconds)
+        lost = await self._expire(count_crashes=counted)
+        if lost:
+            log.info("leases had lapsed: %d tasks are ready to be taken over", lost)
+        due = await self._store.promote(limit=BATCH)
+        if BATCH in (lost, due.count):
+            return 0.0
+        return TICK_SECONDS if due.next_seconds is None else min(TICK_SECONDS, due.next_seconds)

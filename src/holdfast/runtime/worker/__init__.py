@@ -1,0 +1,1 @@
+"""The worker: it claims tasks, runs their stages, and keeps their leases."""

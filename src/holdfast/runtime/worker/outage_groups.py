@@ -1,0 +1,33 @@
+"""The outages that the stages of a worker met lately, by error group: its beat names them."""
+
+from __future__ import annotations
+
+from holdfast.domain.task.task import Failure
+from holdfast.ports import Clock, OutageGroup
+
+KEPT_SECONDS = 60.0  # at least: who looks at beats does so every few seconds
+LIMIT = 50  # groups; a program has far fewer dependencies
+
+
+class OutageGroups:
+    """Noted on the worker's loop, read by its heartbeat's thread."""
+
+    def __init__(self, clock: Clock, *, lease_seconds: float) -> None:
+        self._clock = clock
+        self._kept_seconds = max(KEPT_SECONDS, lease_seconds)  # some beats name each
+        self._seen: dict[str, tuple[float, OutageGroup]] = {}  # when it was last met, by the clock
+
+    def note(self, failure: Failure, since: float) -> None:
+        """``since``: the first of the row that this outage belongs to."""
+        name, now = failure.fingerprint, self._clock.steady()
+        known = self._seen.pop(name, None)
+        if known is not None and now - known[0] < self._kept_seconds:
+            since = min(since, known[1].since)
+        if len(self._seen) >= LIMIT:
+            self._seen.pop(next(iter(self._seen)), None)  # the one that was met longest ago
+        group = OutageGroup(fingerprint=name, error=failure.error, stage=failure.stage, since=since)
+        self._seen[name] = now, group
+
+    def lately(self) -> tuple[OutageGroup, ...]:
+        oldest = self._clock.steady() - self._kept_seconds
+        return tuple(group for at, group in tuple(self._seen.values()) if at > oldest)

@@ -1,0 +1,1 @@
+"""Tokens, roles, and what a caller may see."""

@@ -1,0 +1,58 @@
+"""Tell requests that last for long when their token counts no more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from holdfast.server.auth.tokens import Token
+
+LOOK_SECONDS = 1.0
+
+
+class _Watched:
+    def __init__(self) -> None:
+        self.requests = 0
+        self.revoked = asyncio.Event()
+
+
+class Revocations:
+    """The tokens of this process's long requests: one task looks at them all, once a second."""
+
+    def __init__(self, find: Callable[[str], Token | None]) -> None:
+        """``find``: the token with this id, if it counts now."""
+        self._find = find
+        self._watched: dict[Token, _Watched] = {}
+        self._watcher: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def watch(self, token: Token) -> Iterator[asyncio.Event]:
+        """Yield what is set when the token has expired, was revoked or changed."""
+        watched = self._watched.setdefault(token, _Watched())
+        watched.requests += 1
+        if self._watcher is None:
+            self._watcher = asyncio.create_task(self._run())
+        try:
+            yield watched.revoked
+        finally:
+            watched.requests -= 1
+            if not watched.requests and self._watched.get(token) is watched:
+                del self._watched[token]
+
+    async def _run(self) -> None:
+        try:
+            while self._watched:
+                await asyncio.sleep(LOOK_SECONDS)
+                self._look()
+        finally:
+            self._watcher = None
+
+    def _look(self) -> None:
+        for token in [one for one in self._watched if self._find(one.id) != one]:
+            self._watched.pop(token).revoked.set()
+
+    async def close(self) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
+            await asyncio.gather(self._watcher, return_exceptions=True)

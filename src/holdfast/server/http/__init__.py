@@ -1,0 +1,1 @@
+"""Requests, connections and their bounds, before a route is called."""

@@ -1,0 +1,1 @@
+"""Reads that many callers share: live feeds, shared reads, large views."""

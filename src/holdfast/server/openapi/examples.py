@@ -1,0 +1,81 @@
+"""An example of each answer, for the OpenAPI document: made from its schema, so that none is
+forgotten and none grows old."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast.server.openapi.example_values import ANYWHERE, IN, OF_STATUS
+
+JSON = "application/json"
+UNTOLD = "…"  # a value that nobody has given an example of; a test finds it
+
+Schema = dict[str, Any]
+
+
+def fill(document: Schema) -> None:
+    """Every answer that went well, and has none of its own."""
+    made = Examples(document["components"]["schemas"])
+    for status, content in answers(document):
+        if "example" not in content and content.get("schema"):
+            content["example"] = made.of_answer(status, content["schema"])
+
+
+def answers(document: Schema) -> Iterator[tuple[str, Schema]]:
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            for status, response in operation["responses"].items():
+                if status < "300" and JSON in response.get("content", {}):
+                    yield status, response["content"][JSON]
+
+
+class Examples:
+    def __init__(self, schemas: Schema) -> None:
+        self._schemas = schemas
+
+    def of_answer(self, status: str, schema: Schema) -> Any:
+        model = self._found(schema).get("title", "")
+        return self._of(schema) | OF_STATUS.get((model, status), {})
+
+    def _found(self, schema: Schema) -> Schema:
+        found: Schema = schema
+        if "$ref" in schema:
+            found = self._schemas[schema["$ref"].rsplit("/", 1)[1]]
+        return found
+
+    def _of(self, schema: Schema, name: str = "") -> Any:
+        """``name``: of the field."""
+        schema = self._found(schema)
+        if "properties" in schema:
+            return self._object(schema)
+        if "examples" in schema:
+            return schema["examples"][0]
+        if "const" in schema:
+            return schema["const"]
+        if "anyOf" in schema:
+            return self._either(schema["anyOf"], name)
+        if "enum" in schema:
+            return ANYWHERE[name] if ANYWHERE.get(name) in schema["enum"] else schema["enum"][0]
+        return self._plain(schema, name)
+
+    def _object(self, schema: Schema) -> Schema:
+        told = IN.get(schema.get("title", ""), {})
+        fields = schema["properties"].items()
+        return {name: told[name] if name in told else self._of(of, name) for name, of in fields}
+
+    def _either(self, options: list[Schema], name: str) -> Any:
+        """What is there rather than null, unless null is what there is."""
+        if name in ANYWHERE and ANYWHERE[name] is None:
+            return None
+        return self._of(next(one for one in options if one.get("type") != "null"), name)
+
+    def _plain(self, schema: Schema, name: str) -> Any:
+        kind = schema.get("type")
+        if kind == "array" and "properties" in self._found(schema["items"]):
+            return [self._of(schema["items"])]
+        if name in ANYWHERE:
+            return ANYWHERE[name]
+        if kind == "array":
+            return [self._of(schema["items"])]
+        return {"integer": 0, "number": 0.0, "boolean": False}.get(str(kind), UNTOLD)

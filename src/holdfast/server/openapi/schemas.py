@@ -1,0 +1,256 @@
+"""What is sent and answered, as the OpenAPI document has it. Names are in camel case outside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import Response
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StringConstraints,
+)
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import SkipJsonSchema
+
+from holdfast.domain import names
+from holdfast.domain.task.state import Command, Status
+from holdfast.domain.task.task import Kind, Place
+
+PAGE_MAX = 200
+PAGE = 50
+REASON_MAX_CHARS = 2_000
+AT_MOST = "At most so many"
+FROM_BEFORE = "From the page before"
+
+
+def _number(value: object) -> object:
+    """In a body a number is a number: no text, and no true."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("Input should be a number")
+    return value
+
+
+Flag = StrictBool
+NUMBER = BeforeValidator(_number)  # behind the bounds, or the document does not have them
+
+# A pattern that every reader of the document understands cannot tell a letter of any script from a
+# mark that is not seen: it names what of ASCII is good, and the validator does the rest.
+NAME_FORMAT: dict[str, Any] = {"format": "name"}
+_OTHERS = r"[^\x00-\xa0]"
+GIVEN = rf"^([A-Za-z0-9]|{_OTHERS})([A-Za-z0-9._:@+=/-]|{_OTHERS}){{0,199}}$"
+DECLARED = rf"^([A-Za-z]|{_OTHERS})([A-Za-z0-9._-]|{_OTHERS}){{0,199}}$"
+GIVEN_NAME = rf"^([A-Za-z0-9]|{_OTHERS})([A-Za-z0-9._-]|{_OTHERS}){{0,99}}$"
+
+
+def named(kind: str) -> AfterValidator:
+    """What refuses a name of that kind, or gives it in the form NFC."""
+    return AfterValidator(partial(names.check, kind))
+
+
+def name_of(example: str) -> Any:
+    return Field(examples=[example], json_schema_extra=NAME_FORMAT)
+
+
+Tenant = Annotated[str, StringConstraints(pattern=GIVEN), named("tenant"), name_of("t-001")]
+Key = Annotated[str, StringConstraints(pattern=GIVEN), named("key"), name_of("upgrade-7")]
+TypeName = Annotated[
+    str, StringConstraints(pattern=DECLARED), named("task type"), name_of("tenant.upgrade")
+]
+QueueName = Annotated[str, StringConstraints(pattern=DECLARED), named("queue"), name_of("default")]
+PlanId = Annotated[str, StringConstraints(pattern=GIVEN_NAME), named("plan"), name_of("upgrade-7")]
+TriggerId = Annotated[
+    str, StringConstraints(pattern=GIVEN_NAME), named("trigger"), name_of("nightly")
+]
+TraceId = Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,200}$")]
+Fingerprint = Annotated[
+    str, StringConstraints(pattern="^[0-9a-f]{12}$"), Field(examples=["4f0c9a7d12ab"])
+]
+Reason = Annotated[str, StringConstraints(max_length=REASON_MAX_CHARS)]
+Time = Annotated[str, Field(examples=["2026-01-31T12:00:00.000+00:00"])]
+Offset = Annotated[str, StringConstraints(pattern="^[0-9]{1,12}$")]
+Cursor = Annotated[str, StringConstraints(pattern=rf"^([\x20-\x7e]|{_OTHERS}){{1,500}}$")]
+IdCursor = Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,200}$")]  # the last one's
+TriggerCursor = Annotated[str, StringConstraints(pattern=rf"^([\x21-\x7e]|{_OTHERS}){{1,200}}$")]
+TimeText = Annotated[
+    str,
+    StringConstraints(max_length=40),
+    Field(examples=["2026-01-31T12:00:00Z"], json_schema_extra={"format": "date-time"}),
+]
+DurationText = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^([0-9]{1,9}(\.[0-9]{1,6})?"
+        r"|([0-9]{1,4}d)?([0-9]{1,5}h)?([0-9]{1,7}m)?([0-9]{1,9}(\.[0-9]{1,6})?s)?)$",
+        min_length=1,
+    ),
+]
+EventId = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,15}(\.[0-9]{1,15})?$")]
+Absent = SkipJsonSchema[None]  # of a query or header: it may be left out, and there is no null
+
+
+class Sent(BaseModel):
+    """What a caller sends: nothing that is not known."""
+
+    model_config = ConfigDict(
+        extra="forbid", alias_generator=to_camel, validate_by_name=False, validate_by_alias=True
+    )
+
+
+def example(*, one_of: Sequence[dict[str, Any]] = (), **body: Any) -> ConfigDict:
+    """Of a body, for the document; ``one_of``: what its fields' own schemas cannot say."""
+    extra: dict[str, Any] = {"examples": [body]}
+    if one_of:
+        extra["oneOf"] = list(one_of)
+    return ConfigDict(json_schema_extra=extra)
+
+
+class PageQuery(Sent):
+    """By default the cursor is an id."""
+
+    limit: Annotated[int, Field(ge=1, le=PAGE_MAX)] = Field(default=PAGE, description=AT_MOST)
+    cursor: IdCursor | Absent = Field(default=None, description=FROM_BEFORE)
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", alias_generator=to_camel, validate_by_name=True, validate_by_alias=True
+    )
+
+
+def answer(status: int, body: Any) -> Response:
+    """Where the status decides which model it is, or the way is too busy to check it again."""
+    return Response(msgspec.json.encode(body), status, media_type="application/json")
+
+
+class Error(Answer):
+    """Why a stage failed. Secrets are hidden."""
+
+    fingerprint: str = Field(examples=["4f0c9a7d12ab"], description="The same for one cause")
+    kind: Kind
+    error: str = Field(examples=["ConnectionError"])
+    message: str
+    stage: str
+    attempt: int
+    at: Time
+    traceback: str = Field(
+        description="For operators of all tenants, of one task; else, and in lists, it is empty"
+    )
+
+
+class TaskView(Answer):
+    task_id: str
+    type: str
+    status: Status
+    tenant_id: str | None
+    plan_id: str | None
+    queue: str
+    stage: str | None = Field(description="That runs now or would run next")
+    attempt: int
+    outages: int = Field(description="In a row; they are not among the attempts")
+    outage_since: Time | None = Field(description="The first outage of that row")
+    reason: str | None
+    error: Error | None
+    created_at: Time
+    updated_at: Time
+
+
+class TaskPage(Answer):
+    tasks: list[TaskView]
+    cursor: str | None = Field(description="Go on with it; null: that was the last page")
+
+
+class Asked(Answer):
+    """A task after a command. A task that runs takes a pause or cancel at the end of its stage."""
+
+    task_id: str
+    status: Status
+    pause_requested: bool
+    cancel_requested: bool
+
+
+class LeaseView(Answer):
+    worker: str
+    fence: int
+    until: Time | None = Field(description="null: the store has lost sight of it")
+
+
+class StageView(Answer):
+    name: str
+    duration_seconds: float
+    run: int
+    undo: bool | None = Field(description="Whether it had one when it ran; null: not known")
+    result: Any
+
+
+class ProgressView(Answer):
+    fraction: float
+    message: str
+    stage: str
+    at: Time
+
+
+class TaskDetail(TaskView):
+    key: str | None
+    callback_url: str | None
+    run: int
+    epoch: int
+    version: int
+    place: Place
+    due_at: Time | None
+    settled_at: Time | None
+    pause_requested: bool
+    cancel_requested: bool
+    legal_commands: list[Command]
+    ran_by: str | None = Field(description="The worker that ran it last")
+    lease: LeaseView | None
+    stage_names: list[str]
+    completed: list[str]
+    stages: list[StageView]
+    progress: ProgressView | None
+    payload: Any
+    result: Any
+    data: Any
+    checkpoint: Any
+    checkpoint_invalid: str | None = Field(
+        description="Why it does not go on from its checkpoint, were it set going"
+    )
+    starts_over: bool = Field(description="Set going, it starts at its first stage, with new keys")
+    events: list[dict[str, Any]]
+
+
+class EnvelopeContext(Answer):
+    idempotency_key: str | None
+    trace_id: str | None
+    user: Any
+
+
+class EnvelopeRetry(Answer):
+    count: int
+    max: int
+    next_attempt_at: int = Field(description="Milliseconds since 1970; 0: none is planned")
+    outages: int = Field(default=0, description="In a row; they are not in the count")
+
+
+class Envelope(Answer):
+    """A task as applications know it."""
+
+    task_id: str
+    type: str
+    payload: Any
+    context: EnvelopeContext
+    retry: EnvelopeRetry
+    status: str = Field(examples=["pending", "processing", "retry", "suspended", "completed"])
+    created_at: Time
+    updated_at: Time
+    task_status: Status
+    result: Any = None
+    error: Error | None = None
+    reason: str | None = None

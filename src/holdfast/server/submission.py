@@ -1,0 +1,114 @@
+"""From what was sent to a task."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any
+from urllib.parse import unquote_to_bytes
+
+from fastapi import Header
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from holdfast.domain import names
+from holdfast.domain.errors import InvalidInput, InvalidName, UnknownQueue
+from holdfast.registry import INTERNAL, OWN_QUEUES, TaskType
+from holdfast.server.auth.access import Caller
+from holdfast.server.http.problems import UnknownType
+from holdfast.server.openapi.schemas import Absent, Key, QueueName, Sent, Tenant, TraceId, TypeName
+from holdfast.server.service import Service
+
+
+def _decoded(text: Any) -> Any:
+    """A header's text comes as Latin-1: a key of other characters is percent-encoded, or its bytes
+    are UTF-8. No key has a percent sign."""
+    if not isinstance(text, str):
+        return text
+    try:
+        sent = text.encode("latin-1")
+        return unquote_to_bytes(sent).decode()
+    except UnicodeError:
+        raise InvalidName("key", text, "in a header it is percent-encoded UTF-8") from None
+
+
+IdempotencyKey = Annotated[
+    str | Absent,
+    BeforeValidator(_decoded),
+    AfterValidator(partial(names.check_any, "key")),
+    Header(
+        description="As `key` in the body; what is not ASCII as percent-encoded UTF-8",
+        examples=["upgrade-7"],
+        json_schema_extra={"pattern": r"^[A-Za-z0-9%][A-Za-z0-9._:@+=/%-]{0,1799}$"},
+    ),
+]
+Traceparent = Annotated[
+    str | Absent, Header(description="W3C trace context, kept with the task", max_length=200)
+]
+
+
+class Work(Sent):
+    """A task to do."""
+
+    type: TypeName
+    payload: Any = Field(default=None, examples=[{"version": 7}])
+    tenant: Tenant | None = None
+    key: Key | None = Field(
+        default=None, description="The same tenant and key answer with the same task"
+    )
+    queue: QueueName | None = None
+    trace_id: TraceId | None = None
+    user: dict[str, Any] | None = Field(default=None, description="Whom the work is for")
+    callback_url: str | None = Field(
+        default=None,
+        description="Told by POST when the task has ended or waits for a person; https",
+        examples=["https://hooks.example.com/done"],
+        max_length=2000,
+    )
+
+
+def declared(service: Service, name: str) -> TaskType:
+    found = service.app.registry.find(name)
+    if found is None or name.startswith(INTERNAL):
+        raise UnknownType(name)
+    return found
+
+
+def known_queue(service: Service, queue: str | None) -> str | None:
+    """A queue that nobody serves would only hide the task, and each new name is counted for ever.
+    The engine's own is not for others."""
+    if queue is None:
+        return None
+    if queue in OWN_QUEUES or not is_known_queue(service, queue):
+        raise UnknownQueue(queue)
+    return queue
+
+
+def is_known_queue(service: Service, queue: str) -> bool:
+    """That some code or worker names."""
+    if queue in service.settings.queue_names or queue in service.monitor.served:
+        return True
+    registry = service.app.registry
+    types = map(registry.find, registry.names())
+    return any(one is not None and one.queue == queue for one in types)
+
+
+async def submit(
+    service: Service, caller: Caller, work: Work, *, key: str | None, traceparent: str | None
+) -> str:
+    """The task's id; it is kept then."""
+    handle = await service.app.submit(
+        declared(service, work.type),
+        work.payload,
+        tenant=caller.tenant_for(work.tenant),
+        key=one_key(work.key, key),
+        queue=known_queue(service, work.queue),
+        trace_id=work.trace_id or traceparent,
+        user=work.user,
+        callback=work.callback_url,
+    )
+    return handle.id
+
+
+def one_key(in_body: str | None, in_header: str | None) -> str | None:
+    if in_body is not None and in_header is not None and in_body != in_header:
+        raise InvalidInput("key: the body and the header Idempotency-Key name two different ones")
+    return in_body if in_body is not None else in_header

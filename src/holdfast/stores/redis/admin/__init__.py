@@ -1,0 +1,1 @@
+"""The audit chain and switches in Redis, with their Lua."""

@@ -1,0 +1,228 @@
+"""The chain of audits, as it lies in the first partition, and what waits to be taken into it.
+
+Each partition has an outbox, where an entry is written in one step with what it tells of. A link
+is ``NUMBER HASH ENTRY``; the ends of the chain say, too, how many entries were taken from which
+outbox (see `sealing.py`). An outbox says how many have left it: an entry that is in both for a
+moment is known by its number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.domain.audit import NOT_AS_WRITTEN, Anchor, Audit, Chain, Link
+from holdfast.domain.errors import SerialisationError
+from holdfast.domain.task.task import By
+from holdfast.stores import codec
+from holdfast.stores.redis import scripts
+from holdfast.stores.redis.partition import Partition
+from holdfast.stores.redis.partitions import Partitions, everything
+from holdfast.stores.redis.views.reads import merge_audits, pairs_of
+
+SHOWN = 500  # bytes of an entry that cannot be read
+_OF = "of:"
+_NUMBERED = re.compile(r"([0-9]{1,15}) ([0-9a-f]+)")
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What the chain has of an outbox: how many, and by what to know the last of them."""
+
+    count: int = 0
+    mark: str = ""
+
+
+class Ends(msgspec.Struct, frozen=True):
+    """``base`` and ``head`` as they are written: ``NUMBER HASH``, or nothing."""
+
+    base: str
+    head: str
+    taken: dict[int, Taken]
+    cleaned: str = ""  # ``NUMBER TIME``: of the base, and of the newest entry that went with it
+    others: tuple[str, ...] = ()  # fields that nobody of us writes
+
+    @property
+    def base_at(self) -> float | None:
+        """The time that was noted with this base; a base that was moved since has none."""
+        seq, _, at = self.cleaned.partition(" ")
+        try:
+            return float(at) if seq == self.base.partition(" ")[0] else None
+        except ValueError:
+            return None
+
+    @property
+    def odd(self) -> str:
+        """What of the ends is not as it is written by us."""
+        for name, text in (("base", self.base), ("head", self.head)):
+            if text and text_of(anchor_of(text)) != text:
+                return f"the {name} of the chain is not stored as it was written"
+        return f"the ends of the chain have a field {self.others[0]!r}" if self.others else ""
+
+    def of(self, box: Outbox) -> Taken:
+        return self.taken.get(box.number, Taken())
+
+
+class Outbox(msgspec.Struct, frozen=True):
+    number: int
+    part: Partition
+    gone: int  # have left it, ever
+    length: int
+    bodies: list[bytes]
+    at: float
+
+    def loose(self, ends: Ends) -> int:
+        """How many are not in the chain, if that was looked at later."""
+        return self.length - min(self.length, max(0, ends.of(self).count - self.gone))
+
+
+def mark_of(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()[:16]
+
+
+def text_of(anchor: Anchor) -> str:
+    return f"{anchor.seq} {anchor.hash}"
+
+
+def anchor_of(text: str) -> Anchor:
+    if not text:
+        return Anchor()
+    seq, hash_ = _numbered(text)
+    return Anchor(seq=seq, hash=hash_)
+
+
+def _numbered(text: str) -> tuple[int, str]:
+    found = _NUMBERED.fullmatch(text)
+    if found is None:
+        raise SerialisationError(f"an end of the audit chain cannot be read: {text!r}")
+    return int(found[1]), found[2]
+
+
+def field_of(box: Outbox, taken: Taken) -> tuple[str, str]:
+    return f"{_OF}{box.number}", f"{taken.count} {taken.mark}"
+
+
+# -- looks
+
+
+async def outbox(number: int, part: Partition, first: int, last: int) -> Outbox:
+    """With the bodies at these places, which may be counted from the end."""
+    gone, length, bodies, at = await part.call(scripts.LOOSE, first, last)
+    return Outbox(number, part, gone, length, bodies, float(at))
+
+
+async def links(part: Partition, after: int, limit: int) -> tuple[Ends, list[bytes]]:
+    """One look at both."""
+    found, elements = await part.call(scripts.LINKS, after, limit)
+    return _ends(found), elements
+
+
+def _ends(reply: Sequence[bytes]) -> Ends:
+    fields = {name.decode(): value.decode(errors="replace") for name, value in pairs_of(reply)}
+    taken = {
+        int(name.removeprefix(_OF)): Taken(*_numbered(text))
+        for name, text in fields.items()
+        if name.startswith(_OF)
+    }
+    known = ("base", "head", "cleaned")
+    others = tuple(n for n in sorted(fields) if n not in known and not n.startswith(_OF))
+    told = (fields.get(name, "") for name in known)
+    base, head, cleaned = told
+    return Ends(base, head, taken, cleaned, others)
+
+
+# -- entries and links
+
+
+def element_of(link: Link) -> bytes:
+    return f"{text_of(link.anchor)} ".encode() + codec.encode(link.entry)
+
+
+def link_of(element: bytes, seq: int) -> Link:
+    """Whatever stands there: who verifies the chain is to see it. ``seq``: the number that belongs
+    in this place."""
+    try:
+        number, hash_, body = element.split(b" ", 2)
+        anchor = anchor_of(f"{number.decode()} {hash_.decode()}")
+        link = Link(seq=anchor.seq, entry=codec.decode_audit(body), hash=anchor.hash)
+        return link if element_of(link) == element else replace(link, odd=NOT_AS_WRITTEN)
+    except (ValueError, SerialisationError):
+        return Link(seq=seq, entry=unreadable(element, 0.0), hash="")
+
+
+def unreadable(body: bytes, at: float) -> Audit:
+    """In the place of an entry that somebody has made unreadable: that is worth a line, too."""
+    said = body[:SHOWN].decode(errors="backslashreplace")
+    return Audit(
+        task_id="store",
+        command="unreadable",
+        by=By(actor="unknown", reason=said),
+        at=at,
+        before="-",
+        after="-",
+    )
+
+
+def entries_of(bodies: Iterable[bytes], at: float) -> list[Audit]:
+    """One that cannot be read is as old as the one behind it, or found just now."""
+    entries: list[Audit] = []
+    for body in reversed(list(bodies)):
+        entry = codec.or_none(codec.decode_audit, body)
+        entries.append(entry or unreadable(body, at))
+        at = entries[-1].at
+    return entries[::-1]
+
+
+# -- what the port asks
+
+
+async def chain(parts: Partitions, after: int, limit: int) -> Chain:
+    boxes = await _boxes(parts, 1, 0)
+    ends, elements = await links(parts.first, after, limit)
+    base = anchor_of(ends.base)
+    start = max(after, base.seq) + 1
+    return Chain(
+        base=base,
+        head=anchor_of(ends.head),
+        links=tuple(link_of(element, seq) for seq, element in enumerate(elements, start)),
+        loose=sum(box.loose(ends) for box in boxes),
+        base_at=ends.base_at,
+        odd=ends.odd,
+    )
+
+
+async def audits(parts: Partitions, limit: int, start: int) -> list[Audit]:
+    """The newest first: what is loose, and then the chain from its end. The outboxes are looked at
+    first, so that nothing is missed that leaves them meanwhile."""
+    if limit < 1:
+        return []
+    boxes = await _boxes(parts, -start - limit, -1)
+    ends, _ = await links(parts.first, 0, 0)
+    found = merge_audits([_newest(box, ends) for box in boxes], limit, start)
+    passed = max(0, start - sum(box.loose(ends) for box in boxes))
+    return found + await _sealed(parts.first, ends, passed, limit - len(found))
+
+
+def _newest(box: Outbox, ends: Ends) -> list[Audit]:
+    count = min(box.loose(ends), len(box.bodies))
+    return entries_of(box.bodies[len(box.bodies) - count :], box.at)[::-1]
+
+
+async def _sealed(part: Partition, ends: Ends, passed: int, limit: int) -> list[Audit]:
+    """Of the chain as it was, the newest but for those that were passed."""
+    last = anchor_of(ends.head).seq - passed
+    after = max(anchor_of(ends.base).seq, last - limit)
+    if limit < 1 or after >= last:
+        return []
+    now, elements = await links(part, after, last - after)
+    there = last - max(after, anchor_of(now.base).seq)  # some may have been pruned meanwhile
+    return [link_of(element, 0).entry for element in reversed(elements[: max(0, there)])]
+
+
+async def _boxes(parts: Partitions, first: int, last: int) -> list[Outbox]:
+    looks: list[Any] = [outbox(number, part, first, last) for number, part in enumerate(parts)]
+    return await everything(looks)

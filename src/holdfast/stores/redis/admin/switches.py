@@ -1,0 +1,54 @@
+"""Switches that stand for all machines.
+
+Those of a queue or a tenant are kept in every partition, so that a claim or a submit finds them in
+its own step; those of a worker only in the first, where it is written down, too. What fails
+half-way is safe to repeat: each partition is left as it stands, or follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast.domain.audit import Audit
+from holdfast.domain.errors import StoreError
+from holdfast.ports import Switch, Thrown
+from holdfast.stores import codec
+from holdfast.stores.redis import scripts
+from holdfast.stores.redis.partition import Partition
+from holdfast.stores.redis.partitions import Partitions, everything, tried
+from holdfast.stores.redis.views.reads import pairs_of, unless_foreign
+
+
+async def throw(
+    parts: Partitions, switch: Switch, name: str, *, on: bool, audit: Audit, until: float | None
+) -> bool:
+    field = f"{switch} {name}"
+    thrown = Thrown(switch=switch, name=name, by=audit.by, at=audit.at, until=until)
+    body = b"" if on else codec.encode(thrown)
+    only = b"" if until is None or not on else repr(until)  # the end of the one to be set back
+    entry = codec.encode(audit)
+    # Not sent again by itself: it would be written down twice.
+    first = await parts.first.call(scripts.THROW, field, body, entry, only, again=False)
+    others = [part for part in parts if part is not parts.first and switch is not Switch.DRAIN]
+    found = await everything(part.call(scripts.THROW, field, body, b"", only) for part in others)
+    return bool(first or any(found))
+
+
+async def switches(parts: Partitions) -> list[Thrown]:
+    """Those that are thrown anywhere. A partition that does not answer keeps nobody from them."""
+    found, _ = await tried(_in(part) for part in parts)
+    lists = [some for some in found if not isinstance(some, StoreError)]
+    return _merged(thrown for some in lists for thrown in some)
+
+
+async def _in(part: Partition) -> list[Thrown]:
+    (reply,) = await part.link.many(part.keys, [("HGETALL", part.keys("switches"))])
+    read = (codec.or_none(codec.decode_thrown, body) for _, body in pairs_of(unless_foreign(reply)))
+    return [thrown for thrown in read if thrown is not None]
+
+
+def _merged(thrown: Iterable[Thrown]) -> list[Thrown]:
+    first: dict[tuple[Switch, str], Thrown] = {}
+    for one in thrown:
+        first.setdefault((one.switch, one.name), one)
+    return sorted(first.values(), key=lambda one: (one.switch, one.name))

@@ -1,0 +1,1 @@
+"""Connections to the servers: addresses, topology, scripts, faults, start-up checks."""

@@ -1,0 +1,76 @@
+"""Hears of other processes' writes: one blocked read for each partition, only while somebody waits.
+
+The bell is a stream of a few entries. It is read from an id that was taken before any look, so a
+ring between a look and the wait for it is not missed (docs/internals/decisions/0007).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from holdfast.domain.errors import StoreError
+from holdfast.ports import Topic
+from holdfast.stores.redis.client.client import Link
+from holdfast.stores.redis.keys import RINGS, Keys
+from holdfast.stores.redis.views.reads import unless_foreign
+
+BLOCK_SECONDS = 5.0
+RETRY_SECONDS = 0.5
+
+log = logging.getLogger("holdfast.stores.redis.bell")
+
+
+class Bells:
+    def __init__(self, link: Link, of: Sequence[Keys], notify: Callable[[Topic], None]) -> None:
+        self._link, self._of, self._notify = link, of, notify
+        self._last: dict[str, str] = {}
+        self._ears: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        for keys in self._of:
+            self._last[keys.prefix] = await self._newest(keys)
+
+    def listen(self) -> None:
+        """From now on, on the loop that calls; at most once."""
+        if not self._ears or self._ears[0].get_loop().is_closed():
+            self._ears = [asyncio.create_task(self._hear(keys)) for keys in self._of]
+
+    async def close(self) -> None:
+        ears, self._ears = self._ears, []
+        for ear in ears:
+            ear.cancel()
+        await asyncio.gather(*ears, return_exceptions=True)
+
+    async def _newest(self, keys: Keys) -> str:
+        (found,) = await self._link.many(keys, [("XREVRANGE", keys("bell"), "+", "-", "COUNT", 1)])
+        newest = unless_foreign(found)
+        return str(newest[0][0].decode()) if newest else "0-0"
+
+    async def _hear(self, keys: Keys) -> None:
+        lost = False
+        while True:
+            try:
+                if lost:  # after a restart or failover ids may have gone back
+                    self._last[keys.prefix] = await self._newest(keys)
+                    lost = False
+                    self._ring(Topic)
+                await self._hear_once(keys)
+            except StoreError as error:
+                log.debug("the bell of %s cannot be heard: %s", keys.prefix, error)
+                lost = True
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _hear_once(self, keys: Keys) -> None:
+        last = self._last[keys.prefix]
+        heard = await self._link.listen(keys, last, block_seconds=BLOCK_SECONDS)
+        for entry, said in heard:
+            self._last[keys.prefix] = entry
+            self._ring(topic for topic in Topic if topic.encode() in said)
+        if len(heard) >= RINGS:  # there may have been more, which are gone
+            self._ring(Topic)
+
+    def _ring(self, topics: Iterable[Topic]) -> None:
+        for topic in topics:
+            self._notify(topic)

@@ -1,0 +1,321 @@
+"""Settings of the servers that decide what is kept: looked at when the store is opened.
+
+What would lose tasks in silence is refused. What is a matter of choice is said. What the ACL does
+not let us see is said, too, and not refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import redis
+
+from holdfast.domain.errors import StoreUnusable
+from holdfast.ports import Check, Clock
+from holdfast.stores.redis.client import faults
+from holdfast.stores.redis.client.address import Address, Kind
+from holdfast.stores.redis.client.client import Link
+from holdfast.stores.redis.keys import Keys
+from holdfast.stores.redis.views.reads import unless_foreign
+
+REDIS_LEAST = (6, 2)
+VALKEY_LEAST = (7, 2)
+SKEW_SECONDS_MAX = 5.0
+NEEDED = "evalsha eval xadd xread xreadgroup xack xdel xgroup xpending xclaim".split()
+SETTINGS = "maxmemory maxmemory-policy appendonly appendfsync save min-replicas-to-write".split()
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What one server says about itself; a string: why it does not say it."""
+
+    where: str
+    info: Mapping[str, str] | str
+    config: Mapping[str, str] | str
+    commands: Sequence[object] | str
+    time: float | str
+
+
+class Lost(msgspec.Struct, frozen=True, kw_only=True):
+    key: str
+    writes: int
+    at: str
+    emptied: str = ""  # when
+
+
+async def look(link: Link, keys_list: Sequence[Keys], clock: Clock) -> list[Check]:
+    """All checks; raises `StoreUnusable` for what must not be used as it is."""
+    asked_at = clock.now()
+    servers = [_seen(where, replies) for where, replies in await link.each(list(_questions()))]
+    between = asked_at, clock.now()
+    for seen in servers:
+        refuse_mode(seen, link.address)
+    checks = [_joined(servers, [judge(seen, link.address) for seen in servers]) for judge in JUDGES]
+    checks.append(_joined(servers, [clock_check(seen, between) for seen in servers]))
+    for keys in keys_list:
+        if wrong := await link.wrong_types(keys):
+            raise faults.foreign(wrong, link.address.shown)
+    checks.append(lost_check([await _lost(link, keys) for keys in keys_list]))
+    return [check for check in checks if check.says]
+
+
+def is_durable(checks: Sequence[Check]) -> bool:
+    return all(check.good for check in checks if check.name == "persistence")
+
+
+def refuse_mode(seen: Seen, address: Address) -> None:
+    """It is another kind of server than the URL says."""
+    mode = _get(seen.info, "redis_mode")
+    if mode == "sentinel":
+        raise StoreUnusable(
+            f"{seen.where} is a Sentinel: write redis+sentinel://…/NAME in HOLDFAST_STORE"
+        )
+    if mode == "cluster" and not address.clustered:
+        raise StoreUnusable(
+            f"{seen.where} is a node of a Cluster: write redis+cluster://… in HOLDFAST_STORE"
+        )
+
+
+def version_check(seen: Seen, _: Address) -> Check:
+    if isinstance(seen.info, str):
+        return _unseen("version", seen.info)
+    valkey = seen.info.get("valkey_version")
+    name, text, least = (
+        ("Valkey", valkey, VALKEY_LEAST)
+        if valkey
+        else ("Redis", seen.info.get("redis_version", "0"), REDIS_LEAST)
+    )
+    if _numbers(text) < least:
+        raise StoreUnusable(
+            f"{seen.where} runs {name} {text}: Holdfast needs {'.'.join(map(str, least))} or newer"
+        )
+    return Check(name="version", good=True, says=f"{name} {text}")
+
+
+def commands_check(seen: Seen, _: Address) -> Check:
+    if isinstance(seen.commands, str):
+        return _unseen("commands", seen.commands)
+    missing = [name.upper() for name, known in zip(NEEDED, seen.commands, strict=True) if not known]
+    if missing:
+        raise StoreUnusable(
+            f"{seen.where} lacks {', '.join(missing)}: Holdfast needs streams and scripts; "
+            "look for rename-command in its configuration"
+        )
+    return Check(name="commands", good=True, says="streams and scripts are there")
+
+
+def role_check(seen: Seen, address: Address) -> Check:
+    role = _get(seen.info, "role")
+    if role is None:
+        return _unseen("role", _why(seen.info))
+    if role != "master":
+        raise StoreUnusable(
+            f"{seen.where} is a replica of {_get(seen.info, 'master_host')}:"
+            f"{_get(seen.info, 'master_port')}, which takes no writes: name the primary"
+            + (" or write redis+sentinel://…" if address.kind is Kind.SINGLE else "")
+        )
+    return Check(name="role", good=True, says="primary")
+
+
+def eviction_check(seen: Seen, _: Address) -> Check:
+    policy = _get(seen.config, "maxmemory-policy") or _get(seen.info, "maxmemory_policy")
+    limit = _get(seen.config, "maxmemory") or _get(seen.info, "maxmemory")
+    if policy is None or limit is None:
+        return _unseen("eviction", _why(seen.config))
+    if policy == "noeviction":
+        return Check(name="eviction", good=True, says="noeviction")
+    cure = "CONFIG SET maxmemory-policy noeviction, and the same in its configuration file"
+    if int(limit) > 0:
+        raise StoreUnusable(
+            f"{seen.where} has maxmemory-policy {policy}: when its memory is full it deletes "
+            f"tasks without a word; {cure}"
+        )
+    return Check(
+        name="eviction",
+        good=False,
+        says=f"maxmemory-policy {policy} would delete tasks as soon as maxmemory is set: {cure}",
+    )
+
+
+def persistence_check(seen: Seen, _: Address) -> Check:
+    name = "persistence"
+    appends = {"yes": "1", "no": "0", None: _get(seen.info, "aof_enabled")}[
+        _get(seen.config, "appendonly")
+    ]
+    if appends is None:
+        return _unseen(name, _why(seen.config))
+    if appends == "1":
+        return _appending(_get(seen.config, "appendfsync"))
+    if isinstance(seen.config, str):
+        return Check(
+            name=name,
+            good=False,
+            says="appendonly is off: a crash loses all since the last snapshot, if there is any "
+            f"(save {_unseen(name, seen.config).says})",
+        )
+    if seen.config.get("save"):
+        return Check(
+            name=name,
+            good=False,
+            says=f"only snapshots (save {seen.config['save']}): a crash loses all that came "
+            "after the last one; CONFIG SET appendonly yes",
+        )
+    return Check(
+        name=name,
+        good=False,
+        says="nothing is written to disk: a restart loses every task; CONFIG SET appendonly yes",
+    )
+
+
+def failover_check(seen: Seen, address: Address) -> Check:
+    if address.kind is Kind.SINGLE:
+        return Check(name="failover", good=True, says="")
+    least = _get(seen.config, "min-replicas-to-write")
+    if least is None:
+        return _unseen("failover", _why(seen.config))
+    if least == "0":
+        return Check(
+            name="failover",
+            good=False,
+            says="min-replicas-to-write 0: a primary that is cut off goes on taking what the "
+            "failover then loses; CONFIG SET min-replicas-to-write 1",
+        )
+    return Check(name="failover", good=True, says=f"min-replicas-to-write {least}")
+
+
+def clock_check(seen: Seen, between: tuple[float, float]) -> Check:
+    """It was asked between two times of ours, which may be far apart."""
+    if isinstance(seen.time, str):
+        return _unseen("clock", seen.time)
+    asked_at, answered_at = between
+    skew = seen.time - min(max(seen.time, asked_at), answered_at)
+    if abs(skew) <= SKEW_SECONDS_MAX:
+        return Check(name="clock", good=True, says="agrees with ours")
+    side = "ahead of" if skew > 0 else "behind"
+    return Check(
+        name="clock",
+        good=False,
+        says=f"{abs(skew):.0f} s {side} ours: times that are shown do not fit; set both by NTP",
+    )
+
+
+def lost_check(lost: Sequence[Lost]) -> Check:
+    """What workers have found to be gone that they had been told was written."""
+    emptied = [one for one in lost if one.emptied]
+    if emptied:
+        forget = "; ".join(f"HDEL {one.key} emptiedAt lostWrites lostAt" for one in emptied)
+        return Check(
+            name="lost writes",
+            good=False,
+            says="the store was emptied, or its key meta was removed, under running processes, the "
+            f"last time at {max(one.emptied for one in emptied)}; to forget it: {forget}",
+        )
+    some = [one for one in lost if one.writes]
+    if not some:
+        return Check(name="lost writes", good=True, says="")
+    forget = "; ".join(f"HDEL {one.key} lostWrites lostAt" for one in some)
+    return Check(
+        name="lost writes",
+        good=False,
+        says=f"{sum(one.writes for one in some)} writes that had been answered were lost by a "
+        f"failover or a restart, the last time at {max(one.at for one in some)}; to forget it: "
+        f"{forget}",
+    )
+
+
+async def _lost(link: Link, keys: Keys) -> Lost:
+    key = keys("meta")
+    [found] = await link.many(keys, [("HMGET", key, "lostWrites", "lostAt", "emptiedAt")])
+    writes, at, emptied = unless_foreign(found)
+    return Lost(
+        key=key,
+        writes=int(writes or 0),
+        at=(at or b"").decode(),
+        emptied=(emptied or b"").decode(),
+    )
+
+
+def _appending(fsync: str | None) -> Check:
+    loses = {
+        "always": "a crash loses nothing",
+        "everysec": "a crash may lose about the last two seconds",
+        "no": "a crash of its machine loses what the system had not written, about 30 seconds",
+        None: "appendfsync is unknown, as CONFIG may not be asked",
+    }
+    says = f"appendonly yes, appendfsync {fsync or 'unknown'}: {loses[fsync]}"
+    return Check(name="persistence", good=fsync != "no", says=says)
+
+
+JUDGES: tuple[Callable[[Seen, Address], Check], ...] = (
+    version_check,
+    commands_check,
+    role_check,
+    eviction_check,
+    persistence_check,
+    failover_check,
+)
+
+
+def _questions() -> Sequence[tuple[str, ...]]:
+    return [
+        ("INFO",),
+        ("COMMAND", "INFO", *NEEDED),
+        ("TIME",),
+        *(("CONFIG", "GET", name) for name in SETTINGS),  # several at once only from 7.0 on
+    ]
+
+
+def _seen(where: str, replies: Sequence[Any]) -> Seen:
+    info, commands, time, *settings = replies
+    denied = [reply for reply in settings if isinstance(reply, redis.RedisError)]
+    return Seen(
+        where=where,
+        info=_reason(info) or _parsed(info),
+        commands=_reason(commands) or commands,
+        time=_reason(time) or int(time[0]) + int(time[1]) / 1e6,
+        config=_reason(denied[0]) if denied else _pairs(settings),
+    )
+
+
+def _reason(reply: Any) -> str:
+    return faults.said(reply) if isinstance(reply, redis.RedisError) else ""
+
+
+def _parsed(info: bytes) -> dict[str, str]:
+    pairs = (line.partition(":") for line in info.decode().splitlines() if ":" in line)
+    return {name: value for name, _, value in pairs}
+
+
+def _pairs(settings: Sequence[Sequence[bytes]]) -> dict[str, str]:
+    return {pair[0].decode(): pair[1].decode() for pair in settings if pair}
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+
+
+def _get(found: Mapping[str, str] | str, name: str) -> str | None:
+    return None if isinstance(found, str) else found.get(name)
+
+
+def _why(found: Mapping[str, str] | str) -> str:
+    return found if isinstance(found, str) else "the server does not say"
+
+
+def _unseen(name: str, why: str) -> Check:
+    return Check(name=name, good=False, says=f"could not be looked at: {why}")
+
+
+def _joined(servers: Sequence[Seen], checks: Sequence[Check]) -> Check:
+    """Of all servers one: what is wrong with any of them, else what is said of all."""
+    bad = [
+        (seen.where, check) for seen, check in zip(servers, checks, strict=True) if not check.good
+    ]
+    if not bad:
+        says = dict.fromkeys(check.says for check in checks)
+    elif len(bad) == len(checks):
+        says = dict.fromkeys(check.says for _, check in bad)
+    else:
+        says = dict.fromkeys(f"{where}: {check.says}" for where, check in bad)
+    return Check(name=checks[0].name, good=not bad, says="; ".join(says))

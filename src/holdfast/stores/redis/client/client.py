@@ -1,0 +1,255 @@
+"""From a script and its arguments to the reply of the server that has its keys."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import redis
+
+from holdfast.domain.errors import StoreUnavailable
+from holdfast.domain.task.state import Status
+from holdfast.stores.redis.client import faults
+from holdfast.stores.redis.client.address import Address
+from holdfast.stores.redis.client.connection import Command
+from holdfast.stores.redis.client.topology import Fault, Node, Nodes
+from holdfast.stores.redis.keys import TYPES, Keys
+
+REDIRECTS = 3
+BELLS_MAX = 100  # read at once; the others wait
+CLOSE_SECONDS = 2.0
+NAMES_PAGE = 5_000
+NAMES_PAGES_MAX = 1_000  # of one server
+
+T = TypeVar("T")
+
+
+class Script:
+    def __init__(self, name: str, source: str) -> None:
+        self.name = name
+        self.source = source
+        self.sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+
+
+class Link:
+    """Usable from several loops, each with connections of its own. Replies are bytes (RESP2)."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._loops: dict[asyncio.AbstractEventLoop, Nodes] = {}
+        self._pid: int | None = None
+
+    async def open(self) -> None:
+        """Says at once when a server cannot be reached or does not let us in."""
+        if self._pid is not None:
+            self._nodes()
+            return
+        self._pid = os.getpid()
+        try:
+            for where, [reply] in await self.each([("PING",)]):
+                if _is_error(reply) and not faults.is_denied(reply):  # an ACL may forbid a PING
+                    raise self._told(reply, where)
+        except StoreUnavailable as error:
+            await self.close()
+            raise faults.at_first(self.address, error) from error.__cause__
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        if self._pid != os.getpid():
+            return  # the sockets are another process's
+        loops, self._loops, self._pid = self._loops, {}, None
+        for loop, nodes in loops.items():
+            await _close(loop, nodes)
+
+    async def detach(self) -> None:
+        """Close the connections of the loop that calls."""
+        nodes = self._loops.pop(asyncio.get_running_loop(), None)
+        if nodes is not None and self._pid == os.getpid():
+            await nodes.close()
+
+    async def call(
+        self,
+        script: Script,
+        keys: Keys,
+        args: Sequence[str | bytes | int | float],
+        *,
+        repeatable: bool = True,
+    ) -> Any:
+        """Run it on the partition of the keys. When the connection was cut, once more."""
+        key = keys("meta")
+        where, [reply] = await self._ask(key, [("EVALSHA", script.sha, 1, key, *args)], repeatable)
+        if isinstance(reply, redis.exceptions.NoScriptError):
+            whole = ("EVAL", script.source, 1, key, *args)
+            where, [reply] = await self._ask(key, [whole], repeatable)
+        if isinstance(reply, redis.RedisError):
+            raise await self._diagnosed(
+                faults.located(reply, script.name, script.source), where, keys
+            )
+        return reply
+
+    async def many(self, keys: Keys, commands: Sequence[Command]) -> list[Any]:
+        """Read, all at once; not one atomic step. Of a key of a wrong type: a `StoreForeign`."""
+        if not commands:
+            return []
+        where, replies = await self._ask(keys("meta"), commands, True)
+        for at, reply in enumerate(replies):
+            if not isinstance(reply, redis.RedisError):
+                continue
+            if not faults.is_wrong_type(reply):
+                raise self._told(reply, where)
+            replies[at] = faults.foreign([str(commands[at][1])], where, reply)
+        return replies
+
+    async def listen(
+        self, keys: Keys, last_id: str, *, block_seconds: float
+    ) -> list[tuple[str, dict[bytes, bytes]]]:
+        """What came on the bell after that id, or nothing."""
+        key = keys("bell")
+        block_ms = max(1, round(block_seconds * 1000))
+        command = ("XREAD", "COUNT", BELLS_MAX, "BLOCK", block_ms, "STREAMS", key, last_id)
+
+        async def hear(nodes: Nodes) -> Any:
+            node = await nodes.of(key)
+            return await nodes.hear(node, command, block_seconds)
+
+        reply = await self._again(hear, repeatable=True)
+        return [
+            (entry.decode(), dict(zip(fields[::2], fields[1::2], strict=True)))
+            for _, entries in reply or ()
+            for entry, fields in entries
+        ]
+
+    async def each(self, commands: Sequence[Command]) -> list[tuple[str, list[Any]]]:
+        """The same asked of every primary: its name, and the replies with errors in place."""
+
+        async def ask(nodes: Nodes) -> list[tuple[str, list[Any]]]:
+            found = []
+            for node in await nodes.primaries():
+                replies = await nodes.ask(node, commands)
+                found.append((node.where, replies))
+            return found
+
+        return await self._again(ask, repeatable=True)
+
+    async def names(self, pattern: str) -> list[str]:
+        """The keys of all primaries whose names match, as far as so many pages reach."""
+
+        async def look(nodes: Nodes) -> list[str]:
+            found: list[str] = []
+            for node in await nodes.primaries():
+                cursor = b"0"
+                for _ in range(NAMES_PAGES_MAX):
+                    scan = ("SCAN", cursor, "MATCH", pattern, "COUNT", NAMES_PAGE)
+                    [reply] = await nodes.ask(node, [scan])
+                    if _is_error(reply):
+                        raise Fault(reply, node.where)
+                    cursor, some = reply
+                    found += [name.decode(errors="replace") for name in some]
+                    if cursor == b"0":
+                        break
+            return found
+
+        return await self._again(look, repeatable=True)
+
+    async def wrong_types(self, keys: Keys) -> list[str]:
+        """Which of the keys whose names are known are not of our types, and what they are."""
+        names = [(keys(kind), wanted) for kind, wanted in TYPES.items()]
+        names += [(keys("by_status", status), "zset") for status in Status]
+        replies = await self.many(keys, [("TYPE", name) for name, _ in names])
+        return [
+            f"{name} is a {found.decode()}, not a {wanted}"
+            for (name, wanted), found in zip(names, replies, strict=True)
+            if found.decode() not in ("none", wanted)
+        ]
+
+    async def _diagnosed(self, error: redis.RedisError, where: str, keys: Keys) -> Exception:
+        if not faults.is_wrong_type(error):
+            return self._told(error, where)
+        return faults.foreign(await self.wrong_types(keys), where, error)
+
+    async def _ask(
+        self, key: str, commands: Sequence[Command], repeatable: bool
+    ) -> tuple[str, list[Any]]:
+        async def ask(nodes: Nodes) -> tuple[str, list[Any]]:
+            node = await nodes.of(key)
+            replies = await nodes.ask(node, commands)
+            if self.address.clustered:
+                await _follow(nodes, node, commands, replies)
+            if any(faults.is_stale(reply) for reply in replies if _is_error(reply)):
+                await nodes.drop(node)
+            return node.where, replies
+
+        return await self._again(ask, repeatable=repeatable)
+
+    async def _again(self, ask: Callable[[Nodes], Awaitable[T]], *, repeatable: bool) -> T:
+        """Once more, at once, if the connection was cut: not after a time-out."""
+        nodes = self._nodes()
+        try:
+            return await ask(nodes)
+        except Fault as fault:
+            if not (repeatable and faults.is_cut(fault.error)):
+                raise self._told(fault.error, fault.where) from fault.error
+        try:
+            return await ask(nodes)
+        except Fault as fault:
+            raise self._told(fault.error, fault.where) from fault.error
+
+    def _told(self, error: redis.RedisError, where: str) -> Exception:
+        return faults.translated(error, where, self.address)
+
+    def _nodes(self) -> Nodes:
+        if self._pid is None:
+            raise faults.not_open(self.address)
+        if self._pid != os.getpid():
+            raise faults.after_fork(self.address)
+        loop = asyncio.get_running_loop()
+        if loop not in self._loops:
+            for old in [old for old in list(self._loops) if old.is_closed()]:
+                del self._loops[old]
+            self._loops[loop] = Nodes(self.address)
+        return self._loops[loop]
+
+
+async def _follow(
+    nodes: Nodes, node: Node, commands: Sequence[Command], replies: list[Any]
+) -> None:
+    """Ask again where the node says that the slot is, or is going to."""
+    for _ in range(REDIRECTS):
+        places = [at for at, reply in enumerate(replies) if _is_redirection(reply)]
+        if not places:
+            return
+        first = replies[places[0]]
+        target = nodes.at((first.host or node.host[0], first.port))
+        moved = isinstance(first, redis.exceptions.MovedError)
+        if moved:
+            nodes.forget()
+        again = [commands[at] for at in places]
+        if not moved:
+            again = [part for command in again for part in (("ASKING",), command)]
+        found = await nodes.ask(target, again)
+        for at, reply in zip(places, found if moved else found[1::2], strict=True):
+            replies[at] = reply
+
+
+async def _close(loop: asyncio.AbstractEventLoop, nodes: Nodes) -> None:
+    if loop is asyncio.get_running_loop():
+        await nodes.close()
+    elif loop.is_running():
+        closing = asyncio.run_coroutine_threadsafe(nodes.close(), loop)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await asyncio.wrap_future(closing)
+
+
+def _is_error(reply: object) -> bool:
+    return isinstance(reply, redis.RedisError)
+
+
+def _is_redirection(reply: object) -> bool:
+    return isinstance(reply, redis.exceptions.AskError)  # of which MovedError is one

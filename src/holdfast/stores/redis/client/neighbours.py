@@ -1,0 +1,56 @@
+"""Other namespaces on the server whose names of keys begin as ours do, or ours as theirs.
+
+``prod:executor`` lies below ``prod``: whoever walks through the keys of the one meets the other's.
+"""
+
+from __future__ import annotations
+
+from holdfast.domain import names
+from holdfast.domain.errors import InvalidName, StoreForeign, StoreUnusable
+from holdfast.stores.redis.client.client import Link
+from holdfast.stores.redis.keys import Keys, number_of, prefixes
+from holdfast.stores.redis.views.walks import escaped
+
+
+async def check_parents(link: Link, namespace: str) -> None:
+    """Refuse a namespace that lies below one which is there."""
+    for parent in names.parents(namespace):
+        if await _is_there(link, parent):
+            raise _refusal(link, namespace, parent)
+
+
+async def check_children(link: Link, namespace: str) -> None:
+    """Refuse a namespace below which others lie. This looks at all keys of the server, so it is
+    for the one time when a namespace is made."""
+    before, after = "", ":meta"
+    if link.address.clustered:
+        before, after = "{", f"-{number_of(0)}}}:meta"
+    for name in await link.names(f"{before}{escaped(namespace)}:*{after}"):
+        child = name.removeprefix(before).removesuffix(after)
+        if _is_namespace(child) and await _is_there(link, child):
+            raise _refusal(link, namespace, child)
+
+
+def _is_namespace(name: str) -> bool:
+    try:
+        return bool(names.check("namespace", name))
+    except InvalidName:
+        return False
+
+
+async def _is_there(link: Link, namespace: str) -> bool:
+    """Whom an ACL keeps from that name is kept from its keys, too."""
+    [first, *_] = prefixes(namespace, 1, clustered=link.address.clustered)
+    keys = Keys(first)
+    try:
+        [found] = await link.many(keys, [("HMGET", keys("meta"), "format", "partitions")])
+    except StoreUnusable:
+        return False
+    return isinstance(found, list) and all(text is not None and text.isdigit() for text in found)
+
+
+def _refusal(link: Link, namespace: str, other: str) -> StoreForeign:
+    return StoreForeign(
+        f"namespace {namespace!r} cannot be beside {other!r} on {link.address.shown}: the keys of "
+        "the shorter one would begin as those of the longer; choose another HOLDFAST_NAMESPACE"
+    )

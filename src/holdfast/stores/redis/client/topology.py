@@ -1,0 +1,295 @@
+"""The servers that one event loop talks to: which of them has a key, and connections to each.
+
+Redirections and Sentinel's answer are followed here, as the driver's clients send again by
+themselves what may have been done already, and keep their connections to a demoted primary.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import redis
+from redis.crc import key_slot
+
+from holdfast.domain.errors import StoreError
+from holdfast.stores.redis.client import faults
+from holdfast.stores.redis.client.address import Address, Host, Kind
+from holdfast.stores.redis.client.connect import Wire, ask_once, make_wire, open_line, tls_of
+from holdfast.stores.redis.client.connection import Command, Line
+
+EARS_MAX = 1024  # connections that only listen: one for each partition
+# A primary that was replaced takes writes, which are lost, until Sentinel has told it: ten seconds.
+TRUST_SECONDS = 2.0
+
+
+class Fault(Exception):
+    """What went wrong on the way to a server."""
+
+    def __init__(self, error: redis.RedisError, where: str) -> None:
+        super().__init__(error, where)
+        self.error, self.where = error, where
+
+
+class Node:
+    """One server."""
+
+    def __init__(self, address: Address, host: Host) -> None:
+        self.host = host
+        self.where = f"{host[0]}:{host[1]}"
+
+        tls = tls_of(address)  # read once: to load what is trusted takes a while
+
+        def make() -> Wire:
+            return make_wire(address, host, tls)
+
+        self._make = make
+        self._timeout_seconds = address.timeout_seconds
+        self._line: Line | None = None
+        self._connecting: asyncio.Task[Line] | None = None
+        self._closed = False
+        self._ears: list[Line] = []  # idle ones
+        self._hearing = 0
+
+    async def ask(self, commands: Sequence[Command]) -> list[Any]:
+        """The reply of each, or its error in its place."""
+        line = self._line
+        if line is None or not line.usable:
+            line = await self._connected()
+        return await line.ask(commands)
+
+    async def _connected(self) -> Line:
+        """All who need one wait for the same, also if there is none to be had."""
+        if self._connecting is None or self._connecting.done():
+            self._connecting = asyncio.create_task(self._open())
+            self._connecting.add_done_callback(lambda done: done.cancelled() or done.exception())
+        try:
+            return await asyncio.shield(self._connecting)
+        except asyncio.CancelledError:
+            if self._connecting.cancelled():  # by `close`: who waits was not cancelled himself
+                raise redis.ConnectionError("closed while it was made") from None
+            raise
+
+    async def _open(self) -> Line:
+        """It is kept even if all who waited have given up."""
+        self._line = line = await open_line(self._make(), self._timeout_seconds)
+        if self._closed:
+            line.close()
+        return line
+
+    async def hear(self, command: Command, block_seconds: float) -> Any:
+        """On a connection of its own: whoever asks on it would wait with us."""
+        if self._hearing >= EARS_MAX:
+            raise redis.TimeoutError(f"{EARS_MAX} connections listen already")
+        self._hearing += 1
+        try:
+            ear = self._ears.pop() if self._ears else None
+            if ear is None or not ear.usable:
+                ear = await open_line(self._make(), self._timeout_seconds)
+            [reply] = await ear.ask([command], block_seconds=block_seconds)
+        finally:
+            self._hearing -= 1
+        if self._closed:
+            ear.close()
+        else:
+            self._ears.append(ear)
+        if isinstance(reply, redis.ResponseError):
+            raise reply
+        return reply
+
+    async def close(self, *, wait: bool) -> None:
+        self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._line is not None:
+            self._line.close() if wait else self._line.retire()
+        for ear in self._ears:
+            ear.close()
+        await asyncio.sleep(0)  # the loop closes them in its next turn
+
+
+class Nodes:
+    """All servers, as one loop knows them."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._nodes: dict[Host, Node] = {}
+        self._closed = False
+        self._doubted: set[Host] = set()
+        self._looking: asyncio.Task[tuple[list[int], list[Host]]] | None = None
+        self._looked_at = 0.0
+        self._looking_over: asyncio.Task[None] | None = None
+        self._starts: list[int] = []  # the first slot of each range
+        self._owners: list[Host] = []  # who has it
+
+    def at(self, host: Host) -> Node:
+        if self._closed:
+            raise faults.not_open(self._address)
+        if host not in self._nodes:
+            self._nodes[host] = Node(self._address, host)
+        return self._nodes[host]
+
+    async def of(self, key: str) -> Node:
+        await self._look()
+        slot = key_slot(key.encode()) if self._address.clustered else 0
+        return self.at(self._owners[bisect_right(self._starts, slot) - 1])
+
+    async def primaries(self) -> list[Node]:
+        await self._look()
+        return [self.at(host) for host in sorted(set(self._owners))]
+
+    async def ask(self, node: Node, commands: Sequence[Command]) -> list[Any]:
+        async with self._watched(node):
+            return await node.ask(commands)
+
+    async def hear(self, node: Node, command: Command, block_seconds: float) -> Any:
+        async with self._watched(node):
+            return await node.hear(command, block_seconds)
+
+    @asynccontextmanager
+    async def _watched(self, node: Node) -> AsyncIterator[None]:
+        try:
+            yield
+        except redis.TimeoutError as error:
+            self._doubted.add(node.host)
+            self.forget()
+            raise Fault(error, node.where) from error
+        except redis.DataError:
+            raise  # the caller's own fault
+        except redis.RedisError as error:
+            await self.drop(node)
+            raise Fault(error, node.where) from error
+
+    def forget(self) -> None:
+        """Where things are: the next call asks anew."""
+        self._owners = []
+
+    async def drop(self, node: Node) -> None:
+        self.forget()
+        if self._nodes.get(node.host) is node:
+            del self._nodes[node.host]
+        await node.close(wait=False)
+
+    async def close(self) -> None:
+        self._closed = True
+        self.forget()
+        looking = [task for task in (self._looking, self._looking_over) if task is not None]
+        for task in looking:
+            task.cancel()
+        await asyncio.gather(*looking, return_exceptions=True)
+        nodes, self._nodes = self._nodes, {}
+        await asyncio.gather(*(node.close(wait=True) for node in nodes.values()))
+
+    async def _look(self) -> None:
+        """All who need to know wait for the same answer, also if it is that there is none."""
+        if self._owners:
+            self._look_over_at_times()
+            return
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._found_in_time())
+            self._looking.add_done_callback(lambda done: done.cancelled() or done.exception())
+        try:
+            self._starts, self._owners = await asyncio.shield(self._looking)
+        except redis.RedisError as error:
+            raise Fault(error, self._address.shown) from error
+        self._looked_at = asyncio.get_running_loop().time()
+
+    def _look_over_at_times(self) -> None:
+        """Has Sentinel another primary by now? Nobody waits for the answer."""
+        now = asyncio.get_running_loop().time()
+        if self._address.kind is Kind.SENTINEL and now - self._looked_at > TRUST_SECONDS:
+            self._looked_at = now
+            self._looking_over = asyncio.create_task(self._look_over())
+
+    async def _look_over(self) -> None:
+        try:
+            host = await self._primary()
+        except (Fault, redis.RedisError, StoreError):
+            return  # the old one is asked until it fails
+        for node in [node for node in self._nodes.values() if node.host != host]:
+            await self.drop(node)
+
+    async def _found_in_time(self) -> tuple[list[int], list[Host]]:
+        try:
+            return await self._found()
+        except asyncio.CancelledError:  # by `close`: those who wait were not cancelled themselves
+            raise faults.not_open(self._address) from None
+
+    async def _found(self) -> tuple[list[int], list[Host]]:
+        match self._address.kind:
+            case Kind.SINGLE:
+                return [0], [self._address.hosts[0]]
+            case Kind.SENTINEL:
+                return [0], [await self._primary()]
+            case Kind.CLUSTER:
+                return await self._slots()
+
+    async def _primary(self) -> Host:
+        """As Sentinel's guide for clients has it: ask one after the other, then ask the primary."""
+        command = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._address.name)
+        _, found = await self._ask_any(self._address.hosts, command, sentinel=True)
+        if found is None:
+            raise faults.unknown_primary(self._address)
+        host = (found[0].decode(), int(found[1]))
+        await self._check_role(host)
+        return host
+
+    async def _check_role(self, host: Host) -> None:
+        try:
+            role = await self._ask_once(host, ("ROLE",))
+        except redis.ResponseError:
+            return  # may be forbidden; then READONLY tells us
+        except redis.RedisError as error:
+            raise Fault(error, f"the primary {host[0]}:{host[1]}") from error
+        if role[0] != b"master":
+            raise redis.ConnectionError(f"Sentinel names {host[0]}:{host[1]}, still a replica")
+
+    async def _slots(self) -> tuple[list[int], list[Host]]:
+        hosts = dict.fromkeys((*self._nodes, *self._address.hosts))
+        asked, ranges = await self._ask_any(hosts, ("CLUSTER", "SLOTS"))
+        if not ranges:
+            raise redis.ConnectionError("no node of the Cluster knows who has which slot")
+        ranges.sort()
+        starts = [first for first, *_ in ranges]
+        return starts, [_named(owner, asked) for _, _, owner, *_ in ranges]
+
+    async def _ask_any(
+        self, hosts: Iterable[Host], command: Command, *, sentinel: bool = False
+    ) -> tuple[Host, Any]:
+        """The first answer that says something; who failed to answer is asked last."""
+        missed: redis.RedisError | None = None
+        asked, reply = self._address.hosts[0], None
+        for host in sorted(hosts, key=self._doubted.__contains__):
+            try:
+                reply = await self._ask_once(host, command, sentinel=sentinel)
+            except redis.AuthenticationError:
+                raise
+            except (redis.ConnectionError, redis.TimeoutError) as error:
+                self._doubted.add(host)
+                missed = error
+                continue
+            self._doubted.discard(host)
+            if reply:
+                return host, reply
+        if missed is not None:
+            raise redis.ConnectionError("none of them answers") from missed
+        return asked, reply
+
+    async def _ask_once(self, host: Host, command: Command, *, sentinel: bool = False) -> Any:
+        tls = tls_of(self._address)
+        wire = make_wire(self._address, host, tls, sentinel=sentinel, once=True)
+        try:
+            return await ask_once(wire, command)
+        except redis.TimeoutError as error:
+            if str(error).startswith(faults.CONNECTING):
+                raise
+            raise redis.TimeoutError(faults.ASKING) from None
+
+
+def _named(owner: list[Any], asked: Host) -> Host:
+    """A node that does not know its own name leaves it out."""
+    name = (owner[0] or b"").decode()
+    return (asked[0] if name in ("", "?") else name, int(owner[1]))

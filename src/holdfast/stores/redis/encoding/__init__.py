@@ -1,0 +1,1 @@
+"""Records, events and arguments as Redis keeps and receives them."""

@@ -1,0 +1,156 @@
+"""The elements of a task's list of events: one for each version, with the request that made it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Union
+
+import msgspec
+
+from holdfast.domain.errors import SerialisationError
+from holdfast.domain.task import events as ev
+from holdfast.domain.task.state import START
+from holdfast.domain.task.task import Task
+from holdfast.domain.task.transition import Transition
+from holdfast.stores.redis.encoding import record
+from holdfast.stores.redis.encoding.first_run import FIRST_CLAIMED
+
+
+def created(task: Task) -> tuple[ev.Event, ...]:
+    """The events of the first version, where they say no more than the record does."""
+    return (
+        ev.TaskCreated(
+            task_id=task.id,
+            version=1,
+            at=task.created_at,
+            type=task.type,
+            tenant=task.tenant,
+        ),
+    )
+
+
+_MADE_BY_STORE = {
+    "TaskStarted": ("worker", "fence"),
+    "LeaseLost": ("worker", "fence", "counted"),
+    "TaskDue": (),
+}
+
+
+# An event in the list of its task, without what the list says already: its task and its version.
+_SHORT = {
+    kind: msgspec.defstruct(
+        name,
+        [(f.name, f.type, f.default) for f in msgspec.structs.fields(kind)[2:]],
+        array_like=True,
+        gc=False,
+        tag=name,
+        tag_field="event",
+    )
+    for name, kind in ev.KINDS.items()
+}
+_KIND_OF = {short: kind for kind, short in _SHORT.items()}
+_decode_short: Callable[[bytes], list[msgspec.Struct]] = msgspec.json.Decoder(
+    list[Union[tuple(_SHORT.values())]]  # type: ignore[misc]  # noqa: UP007
+).decode
+
+
+def encode_events(events: Sequence[ev.Event]) -> str:
+    short = [_SHORT[type(event)](*msgspec.structs.astuple(event)[2:]) for event in events]
+    return record.encode(short).decode()
+
+
+def straight(transition: Transition) -> str | None:
+    """Of a task that ran straight through: when it was started, and when its only stage was.
+
+    With the lease and the stage that stand in its record, this is all that its events say.
+    """
+    before, events = transition.before, transition.events
+    if before.version != FIRST_CLAIMED or len(before.stages) != 1 or len(events) != 3:
+        return None
+    began, _, completed = events
+    if type(began) is not ev.StageStarted or type(completed) is not ev.TaskCompleted:
+        return None
+    return f"{before.updated_at!r} {began.at!r}"
+
+
+def _straight(task_id: str, version: int, facts: str) -> list[ev.Event]:
+    """The same as events: when its stage began and ended, and the stage."""
+    began_at, ended_at, stage = facts.split("\n", 2)
+    kept = record.decode_stage(b"0", stage.encode())
+    of: dict[str, Any] = {"task_id": task_id, "version": version}
+    return [
+        ev.StageStarted(**of, at=float(began_at), stage=kept.name, attempt=1, run=kept.run),
+        ev.StageCompleted(
+            **of,
+            at=float(ended_at),
+            stage=kept.name,
+            run=kept.run,
+            epoch=kept.epoch,
+            duration_seconds=kept.duration_seconds,
+        ),
+        ev.TaskCompleted(**of, at=float(ended_at)),
+    ]
+
+
+def decode_events(task_id: str, element: bytes) -> list[ev.Event]:
+    """One element of a task's list of events: those of one version."""
+    try:
+        version, _, body = element.split(b"\n", 2)
+        if body.startswith(b"ran\n"):
+            return _straight(task_id, int(version), body[4:].decode())
+        if body.startswith(b"["):
+            return [
+                _KIND_OF[type(short)](
+                    task_id=task_id, version=int(version), **msgspec.structs.asdict(short)
+                )
+                for short in _decode_short(body)
+            ]
+        name, at, *facts = body.decode().split("\n")
+        said: dict[str, Any] = dict(zip(_MADE_BY_STORE[name], facts, strict=True))
+        if "fence" in said:
+            said["fence"] = int(said["fence"])
+        if "counted" in said:
+            said["counted"] = said["counted"] == "1"
+        return [
+            ev.made_by_store(name, task_id=task_id, version=int(version), at=_moment(at), **said)
+        ]
+    except (ValueError, KeyError, msgspec.DecodeError) as error:
+        raise SerialisationError(f"task {task_id}: an event cannot be read: {error}") from error
+
+
+def _moment(text: str) -> float:
+    return record.from_iso(text) if text.endswith("Z") else float(text)
+
+
+def is_unsaid(task: Task, lease_id: str) -> bool:
+    """That it was started: as long as the record has the version that its claim made."""
+    return lease_id.rpartition(":")[2] == str(task.version)
+
+
+def started(task: Task, owner: str) -> str:
+    """The element for that, as common.lua makes it."""
+    facts = str(task.version), "", START.event, record.iso(task.updated_at), owner, str(task.fence)
+    return "\n".join(facts)
+
+
+def unsaid(task: Task, fields: Mapping[str, str]) -> list[ev.Event]:
+    """What only the record says of its events."""
+    if ran := fields.get("ran"):
+        start, _, began = ran.partition(" ")
+        facts = "\n".join((began, repr(task.status_since), fields.get("stage0", "")))
+        started = _started(task, fields, FIRST_CLAIMED, float(start))
+        return [started, *_straight(task.id, task.version, facts)]
+    if is_unsaid(task, fields.get("leaseId", "")):
+        return [_started(task, fields, task.version, task.updated_at)]
+    return []
+
+
+def _started(task: Task, fields: Mapping[str, str], version: int, at: float) -> ev.Event:
+    return ev.made_by_store(
+        START.event,
+        task_id=task.id,
+        version=version,
+        at=at,
+        worker=fields.get("leaseOwner") or fields.get("ranBy", ""),
+        fence=task.fence,
+    )

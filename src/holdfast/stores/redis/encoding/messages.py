@@ -1,0 +1,405 @@
+"""What the scripts are told, and what their answers mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil
+from typing import Any, Protocol
+
+import msgspec
+
+from holdfast.domain.errors import SerialisationError, StoreError
+from holdfast.domain.task import checkpoint as ckpt
+from holdfast.domain.task.task import Lease, Place, Task
+from holdfast.domain.task.transition import (
+    Applied,
+    Busy,
+    Conflict,
+    Existing,
+    Full,
+    Inserted,
+    Insertion,
+    MovedOn,
+    Next,
+    Outcome,
+    Shut,
+    Stale,
+    Submission,
+    Transition,
+)
+from holdfast.ports import Claimed, Renewal
+from holdfast.stores import codec
+from holdfast.stores.redis.client import faults
+from holdfast.stores.redis.encoding import event_log, first_run, record
+
+pack = msgspec.msgpack.Encoder().encode
+replace = msgspec.structs.replace
+
+_PLACES = {place.encode(): place for place in Place}
+
+
+class Kept(Protocol):
+    """For how long (see `partition.Terms`)."""
+
+    @property
+    def tombstone_seconds(self) -> int: ...
+
+
+FIRST = 3  # facts about a task that was handed out for the first time, beside its id
+DIGEST_CHARS = 32  # 128 bits tell two payloads apart
+INLINE_BYTES = 64  # what is longer would cost a hash its compact form, and gets a key of its own
+
+# -- to the scripts
+
+
+class _Submission(msgspec.Struct, omit_defaults=True, gc=False):
+    """What insert.lua is told: no absent facts, and JSON as text, so that it can unpack them."""
+
+    id: str
+    type: str
+    queue: str
+    status: str
+    version: str
+    day: str
+    fields: list[str]
+    payload: str
+    tenant: str | None = None
+    plan: str | None = None
+    key: str | None = None
+    digest: str | None = None
+    error: str | None = None
+    suspended_at: str | None = None
+    held: bool = False
+    events: str | None = None
+    saves: int = 0  # checkpoints of unsettled tasks: one more
+
+
+def packed_submission(submission: Submission) -> bytes:
+    task, said = submission.task, submission.events
+    try:
+        line = first_run.line_of(task)
+        if not line:
+            codec.check_task(task)
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+        raise SerialisationError(f"task {task.id!r} cannot be written: {error}") from error
+    return pack(
+        _Submission(
+            id=task.id,
+            type=task.type,
+            queue=task.queue,
+            digest=submission.digest[:DIGEST_CHARS] if task.key is not None else None,
+            status=task.status,
+            version=str(task.version),
+            day=record.day(task.created_at),
+            fields=record.waiting(task) if line else record.flat(record.newborn(task)),
+            payload=_text(task, b"%b\n%b" % (line, submission.payload)),
+            tenant=task.tenant,
+            plan=task.plan,
+            key=task.key,
+            error=task.failure.fingerprint if task.failure else None,
+            suspended_at=repr(task.updated_at) if task.suspended else None,
+            held=submission.held,
+            events=None if said == event_log.created(task) else event_log.encode_events(said),
+            saves=_saved(task),
+        )
+    )
+
+
+def packed_follows(submissions: Sequence[Submission]) -> list[msgspec.Raw] | None:
+    """Those that go in with something else. None, as nearly always: there is nothing to tell."""
+    return [msgspec.Raw(packed_submission(one)) for one in submissions] or None
+
+
+def _saved(task: Task) -> int:
+    """Whether it counts among the checkpoints of unsettled tasks."""
+    return int(task.last_completed >= 0 and not task.settled)
+
+
+class _Was(msgspec.Struct, omit_defaults=True, rename="camel", gc=False):
+    """What a holder knows of the record and a script may need, by the names of its fields."""
+
+    status: str
+    type: str
+    entry: str = ""
+    queue: str = "default"
+    fence: str | None = None  # these are of use among a tenant's tasks only
+    order: str | None = None
+    tenant_id: str | None = None
+    key: str | None = None
+    error: str | None = None
+    plan_id: str | None = None
+    created_at: str | None = None
+    holds: bool = False
+
+
+class _Transition(msgspec.Struct, omit_defaults=True, gc=False):
+    """What apply.lua is told."""
+
+    id: str
+    expects: str
+    version: str
+    request: str
+    next: str
+    status: str
+    fields: list[str]
+    dwelt: float  # in the status before
+    said: list[str] | None = None  # elements of its list of events
+    was: _Was | None = None
+    lease: str | None = None
+    gone: list[str] | None = None
+    error: str | None = None
+    suspended_at: str | None = None
+    not_if_moved_on: bool = False
+    not_if_busy: bool = False
+    checkpoints: str | None = None  # "drop": delete it; "none": there cannot be one
+    checkpoint: str | None = None
+    checkpoint_version: str | None = None
+    checkpoint_meta: list[str] | None = None
+    drop_stages: bool = False
+    stage: tuple[str, str] | None = None
+    result: str | None = None
+    data: str | None = None
+    payload: str | None = None
+    audit: str | None = None
+    delay: str | None = None
+    settled_at: str | None = None
+    grave: str | None = None  # how the list of the settled names it,
+    till: str | None = None  # until when, and for how long its record stays at least
+    seconds: str | None = None
+    saves: int = 0  # checkpoints of unsettled tasks: one more, or one less
+    follows: list[msgspec.Raw] | None = None
+
+
+def packed_transition(transition: Transition, kept: Kept) -> bytes:
+    before, after, lease = transition.before, transition.after, transition.before.lease
+    if before.fence:
+        fields, gone = record.changed(before, after)
+    else:  # the short record of a task that has never run is completed
+        fields, gone = record.flat(record.full(after)), record.changed(before, after)[1]
+    version = str(after.version)
+    told = _Transition(
+        id=after.id,
+        expects=str(before.version),
+        version=version,
+        request=transition.request,
+        next=transition.next,
+        status=after.status,
+        fields=fields,
+        dwelt=after.updated_at - before.status_since,
+        lease=transition.lease,
+        error=after.failure.fingerprint if after.failure else None,
+        suspended_at=repr(after.updated_at) if after.suspended else None,
+        not_if_moved_on=transition.not_if_moved_on,
+        not_if_busy=transition.not_if_busy,
+        drop_stages=transition.drop_stages,
+        audit=codec.encode(transition.audit).decode() if transition.audit else None,
+        saves=_saved(after) - _saved(before),
+    )
+    if lease is not None and transition.lease == lease.id:
+        told.was = _known(before, lease, transition.next)
+    if transition.next is Next.LATER:
+        told.delay = repr(transition.delay_seconds)
+    if after.settled_at is not None:
+        told.settled_at = repr(after.settled_at)
+        told.grave = record.grave(after)
+        told.till = f"{after.settled_at + after.keep_seconds:.6f}"
+        told.seconds = str(ceil(max(after.keep_seconds, kept.tombstone_seconds)))
+    _tell_bodies(told, transition, gone)
+    _tell_events(told, transition)
+    if gone:
+        told.gone = gone
+    told.follows = packed_follows(transition.follows)
+    return pack(told)
+
+
+def _known(task: Task, lease: Lease, following: Next) -> _Was:
+    was = _Was(
+        status=task.status,
+        type=task.type,
+        entry=record.entry_in(lease.id),
+        queue=task.queue,
+        key=task.key,
+        error=task.failure.fingerprint if task.failure else None,
+    )
+    if task.tenant is not None:
+        was.tenant_id, was.holds = task.tenant, task.hold
+        was.order, was.fence = str(task.order), str(task.fence)
+    if following is Next.GONE:
+        was.plan_id, was.created_at = task.plan, record.iso(task.created_at)
+    return was
+
+
+def _tell_bodies(told: _Transition, transition: Transition, gone: list[str]) -> None:
+    """Small ones go with the record, which takes no more than the record does."""
+    after, checkpoint, stage = transition.after, transition.checkpoint, transition.stage
+    if transition.drop_stages:
+        gone += ("stage0", "data")
+    if transition.drop_checkpoint:
+        first = transition.before.version == first_run.FIRST_CLAIMED and len(after.stages) == 1
+        told.checkpoints = "none" if first and transition.lease else "drop"
+    if checkpoint is not None:
+        told.checkpoint = _text(after, ckpt.encode(checkpoint))
+        told.checkpoint_version = str(checkpoint.version)
+        told.checkpoint_meta = record.checkpoint_meta(checkpoint)
+    if stage is not None:
+        index, body = record.encode_stage(stage)
+        if len(after.stages) > 1 or not _inline(told, gone, "stage0", body):
+            told.stage = index, body
+    if transition.result is not None:
+        result = _text(after, transition.result)
+        if not _inline(told, gone, "result", result):
+            told.result = result
+    if transition.payload is not None:
+        told.payload = _text(after, transition.payload)
+    if transition.data is not None:
+        data = _text(after, transition.data)
+        if not _inline(told, gone, "data", data):
+            told.data = data
+
+
+def _tell_events(told: _Transition, transition: Transition) -> None:
+    before, lease = transition.before, transition.before.lease
+    whole = told.was is not None and transition.next is Next.SETTLED and "stage0" in told.fields
+    if whole and (ran := event_log.straight(transition)):
+        told.fields += ("ran", ran)
+        return
+    events = event_log.encode_events(transition.events)
+    told.said = [f"{told.version}\n{transition.request}\n{events}"]
+    if lease is not None and told.was is not None and event_log.is_unsaid(before, lease.id):
+        told.said.insert(0, event_log.started(before, lease.owner))
+
+
+def _inline(told: _Transition, gone: list[str], name: str, text: str) -> bool:
+    if len(text) > INLINE_BYTES or not text.isascii():
+        gone.append(name)
+        return False
+    told.fields += (name, text)
+    return True
+
+
+def _text(task: Task, body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        raise SerialisationError(f"task {task.id!r} cannot be written: {error}") from error
+
+
+def packed_renewal(renewal: Renewal) -> tuple[str, str, bytes]:
+    said = codec.encode(renewal.progress) if renewal.progress is not None else b""
+    return renewal.task_id, renewal.lease_id, said
+
+
+# -- from the scripts
+
+
+_INSERTIONS: dict[bytes, Callable[[str], Insertion]] = {
+    b"inserted": Inserted,
+    b"existing": Existing,
+    b"conflict": Conflict,
+    b"full": Full,
+    b"shut": Shut,
+}
+
+
+def insertion_of(word: bytes, name: str, where: str) -> Insertion | StoreError:
+    if word == b"foreign":
+        return faults.foreign([name], where)
+    return _INSERTIONS[word](name)
+
+
+class Given(msgspec.Struct, frozen=True, gc=False):
+    """What a claim's leases have in common."""
+
+    owner: str
+    until: float
+    wall: float
+
+
+def first_claimed_of(task_id: str, told: Sequence[bytes], given: Given) -> Claimed:
+    """A task that was handed out for the first time, as it was born."""
+    body, lease_id, order = told
+    line, _, payload = body.partition(b"\n")
+    name = lease_id.decode()
+    fence, _ = record.lease_facts(task_id, name)
+    lease = Lease(owner=given.owner, fence=fence, id=name, until=given.until)
+    task = first_run.first_claimed(task_id, line, lease=lease, order=int(order), wall=given.wall)
+    return Claimed(
+        task=task, payload=payload, checkpoint=None, data=None, stages=(), moved_on=False
+    )
+
+
+def claimed_of(task_id: str, told: Sequence[Any]) -> Claimed:
+    fields, changes, until, newer_ran, bodies = told
+    said = record.texts([*fields, *changes])
+    task = record.decode(task_id, said, float(until))
+    payload, checkpoint, data, stages, version = [*bodies, None, None, None, None][:5]
+    if payload is None:
+        raise SerialisationError(f"task {task.id}: its payload is gone")
+    return Claimed(
+        task=task,
+        payload=submitted(payload),
+        checkpoint=checkpoint,
+        data=small(said, "data", data),
+        stages=record.decode_stages(stages or [], said),
+        moved_on=newer_ran == b"1",
+        checkpoint_version=int(version) if checkpoint and version else 0,
+    )
+
+
+def submitted(body: bytes) -> bytes:
+    """The payload, behind the line with what the task was born as."""
+    return body.partition(b"\n")[2]
+
+
+def small(fields: Mapping[str, str], name: str, kept: bytes | None) -> bytes | None:
+    """What went with the record, or into a key of its own."""
+    text = fields.get(name)
+    return text.encode() if text else kept
+
+
+def outcome_of(transition: Transition, answer: bytes | Sequence[Any]) -> Outcome | StoreError:
+    if answer == b"settled":
+        return Applied(replace(transition.after, place=Place.SETTLED, due=None, lease=None))
+    try:
+        return _outcome(transition, *answer)
+    except (SerialisationError, faults.CommandDenied) as error:
+        return error
+
+
+_REFUSED: dict[bytes, type[MovedOn | Busy]] = {b"moved-on": MovedOn, b"busy": Busy}
+
+
+def _outcome(transition: Transition, word: bytes, *facts: Any) -> Outcome:
+    after = transition.after
+    match word:
+        case b"applied":
+            place, due = facts
+            due_at = float(due) if due else None
+            return Applied(replace(after, place=_PLACES[place], due=due_at, lease=None))
+        case b"stayed" if facts[0] is None:  # to its holder only the end of the lease may be new
+            return Applied(_until(after, facts[1]))
+        case b"gone":
+            return Applied(after)
+        case b"unreadable":
+            said = facts[0].decode(errors="replace")
+            if faults.tells_denied(said):  # no fault of the record
+                raise faults.CommandDenied(f"task {after.id}: {said}; {faults.ACL_HELP}")
+            raise SerialisationError(f"task {after.id}: {said}")
+        case b"stayed" | b"repeated":
+            return Applied(_shown(after.id, facts[0]))
+        case b"moved-on" | b"busy":
+            return _REFUSED[word](_shown(after.id, facts[0]))
+        case _:
+            return Stale(_shown(after.id, facts[0]) if facts[0] else None)
+
+
+def _until(task: Task, ends: bytes | None) -> Task:
+    lease = task.lease
+    if lease is None or ends is None or lease.until == (until := float(ends)):
+        return task
+    return replace(task, lease=replace(lease, until=until))
+
+
+def _shown(task_id: str, shown: Any) -> Task:
+    fields, until = shown
+    return record.decode(task_id, record.texts(fields), float(until) if until else None)

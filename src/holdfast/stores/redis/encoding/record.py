@@ -1,0 +1,390 @@
+"""A task as a hash: the fields that the documents name, and one for each other fact.
+
+What a task that has never run can do without is left out until its first claim (see claim.lua), so
+that a million waiting tasks are small. All of it stands in one line before its payload, too: the
+first claim hands that line out and need not read the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.errors import SerialisationError
+from holdfast.domain.task.checkpoint import Checkpoint
+from holdfast.domain.task.state import Status
+from holdfast.domain.task.task import Failure, Lease, Place, Progress, StageRecord, Task
+from holdfast.stores import codec
+
+Fields = dict[str, str]
+
+encode = msgspec.json.Encoder().encode
+_read_names = lru_cache(maxsize=1024)(msgspec.json.Decoder(tuple[str, ...]).decode)
+decode_failure = msgspec.json.Decoder(Failure).decode
+_decode_any = msgspec.json.Decoder().decode
+
+
+def iso(seconds: float) -> str:
+    whole, micros = divmod(round(seconds * 1_000_000), 1_000_000)
+    return f"{_iso_second(whole)}.{micros:06d}Z"
+
+
+@lru_cache(maxsize=64)
+def _iso_second(whole: int) -> str:
+    return datetime.fromtimestamp(whole, UTC).isoformat()[:-6]
+
+
+def day(seconds: float) -> str:
+    return _iso_second(int(seconds) // 86_400 * 86_400)[:10]
+
+
+def from_iso(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def _flag(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return text == "true"
+
+
+def _told(value: bool) -> str:
+    return "true" if value else "false"
+
+
+class _Field(msgspec.Struct, frozen=True):
+    name: str
+    write: Callable[[Any], str]
+    read: Callable[[str], Any]
+
+
+def _text(value: str) -> str:
+    return value
+
+
+def _json(value: object) -> str:
+    return encode(value).decode()
+
+
+@lru_cache(maxsize=1024)
+def _names(stages: tuple[str, ...]) -> str:
+    return _json(stages)
+
+
+# Left out where they say this, whatever the defaults of the code are by then.
+KEEP_SECONDS = 30 * 86_400.0
+_SILENT: dict[str, Any] = {"queue": "default", "keep_seconds": KEEP_SECONDS, "retry_max": 3}
+
+# What never changes after the submit.
+_BORN = {
+    "type": _Field("type", _text, _text),
+    "created_at": _Field("createdAt", iso, from_iso),
+}
+_BORN_OR_EMPTY = {
+    "tenant": _Field("tenantId", _text, _text),
+    "plan": _Field("planId", _text, _text),
+}
+_BORN_OPTIONAL = {
+    "queue": _Field("queue", _text, _text),
+    "keep_seconds": _Field("keepSeconds", repr, float),
+    "key": _Field("key", _text, _text),
+    "trace_id": _Field("traceId", _text, _text),
+    "user": _Field("user", _json, _decode_any),
+    "callback": _Field("callback", _text, _text),
+    "effects": _Field("effects", _text, _text),
+    "workflow": _Field("workflow", _told, _flag),
+    "hold": _Field("hold", _told, _flag),
+}
+# What decisions change.
+_KEPT = {
+    "status": _Field("status", str, Status),
+    "status_since": _Field("statusSince", repr, float),
+    "version": _Field("version", str, int),
+    "stages": _Field("stageNames", _names, _read_names),  # the code's, when it last ran
+}
+_COMPLETED = {  # by the first claim
+    "id": _Field("taskId", _text, _text),
+    "updated_at": _Field("updatedAt", iso, from_iso),
+    "last_completed": _Field("lastCompletedStageIndex", str, int),
+    "pause_requested": _Field("pauseRequested", _told, _flag),
+}
+_OPTIONAL = {
+    "retry_max": _Field("retryMax", str, int),
+    "settled_at": _Field("settledAt", repr, float),
+    "run": _Field("run", str, int),
+    "epoch": _Field("epoch", str, int),
+    "next_undo": _Field("nextUndo", str, int),
+    "cancel_requested": _Field("cancelRequested", _told, _flag),
+    "reason": _Field("reason", _text, _text),
+    "failures": _Field("failures", str, int),
+    "crashes": _Field("crashes", str, int),
+    "lapses": _Field("lapses", str, int),
+    "forced": _Field("forced", _told, _flag),
+    "interrupted": _Field("interrupted", _told, _flag),
+    "unknown_since": _Field("unknownSince", repr, float),
+    "outages": _Field("outages", str, int),
+    "outage_since": _Field("outageSince", repr, float),
+    "ran_by": _Field("ranBy", _text, _text),
+    "failure": _Field("failure", _json, decode_failure),
+}
+# The store's own.
+_PLACED = {
+    "place": _Field("place", str, Place),
+    "order": _Field("order", str, int),
+    "due": _Field("due", repr, float),
+    "fence": _Field("fence", str, int),  # only where no lease tells it
+}
+_ALL = _BORN | _BORN_OR_EMPTY | _BORN_OPTIONAL | _KEPT | _COMPLETED | _OPTIONAL | _PLACED
+_MAY_BE_EMPTY = frozenset({"reason"})
+
+DEFAULTS: Mapping[str, Any] = {
+    field.name: field.default
+    for field in msgspec.structs.fields(Task)
+    if field.default is not msgspec.NODEFAULT
+} | _SILENT
+
+
+def _given(task: Task, fields: Mapping[str, _Field]) -> Fields:
+    """Those that say something else than the default."""
+    return {
+        field.name: field.write(value)
+        for name, field in fields.items()
+        if (value := getattr(task, name)) != DEFAULTS[name]
+    }
+
+
+def newborn(task: Task) -> Fields:
+    """The record of a task that waits for the first time."""
+    fields = waiting(task)
+    more = full(task)
+    del more["taskId"]
+    if task.updated_at == task.created_at:
+        del more["updatedAt"]
+    for name in ("last_completed", "pause_requested"):
+        if getattr(task, name) == DEFAULTS[name]:
+            del more[_COMPLETED[name].name]
+    return dict(zip(fields[::2], fields[1::2], strict=True)) | more
+
+
+def waiting(task: Task) -> list[str]:
+    """The same of a task that is as a submit makes it."""
+    fields = [
+        *("type", task.type, "tenantId", task.tenant or "", "planId", task.plan or ""),
+        *("createdAt", iso(task.created_at), "status", task.status),
+        *("statusSince", repr(task.status_since), "version", str(task.version)),
+        *("stageNames", _names(task.stages)),
+    ]
+    if _seldom(task) != _AS_EVER:
+        fields += flat(_given(task, _SUBMITTED))
+    return fields
+
+
+# A retry limit is the stage's; until a decision changes it, it is what the submit says.
+_SUBMITTED = _BORN_OPTIONAL | {"retry_max": _OPTIONAL["retry_max"]}
+_seldom = attrgetter(*_SUBMITTED)
+_AS_EVER = tuple(DEFAULTS[name] for name in _SUBMITTED)
+
+
+def full(task: Task) -> Fields:
+    """All that decisions may have changed."""
+    fields = {field.name: field.write(getattr(task, name)) for name, field in _KEPT.items()}
+    fields |= {field.name: field.write(getattr(task, name)) for name, field in _COMPLETED.items()}
+    fields |= _given(task, _OPTIONAL)
+    if task.settled_at == task.status_since:
+        fields.pop("settledAt", None)  # left out where the status says it
+    if task.failure is not None:
+        fields["error"] = task.failure.fingerprint
+    if task.suspended:
+        fields["suspendedAt"] = repr(task.updated_at)
+    return fields
+
+
+def changed(before: Task, after: Task) -> tuple[list[str], list[str]]:
+    """What a transition writes, as names and values, and the names of what it takes away.
+
+    The stages are always written: the record follows the code's (see `Executor`), and what was
+    decided on had the code's already.
+    """
+    fields = [
+        *("stageNames", _names(after.stages), "version", str(after.version)),
+        *("updatedAt", iso(after.updated_at)),
+    ]
+    if after.last_completed != before.last_completed:
+        fields += ("lastCompletedStageIndex", str(after.last_completed))
+    if after.status_since != before.status_since or after.status is not before.status:
+        fields += ("status", after.status, "statusSince", repr(after.status_since))
+    if after.ran_by != before.ran_by and after.ran_by is not None:
+        fields += ("ranBy", after.ran_by)
+    gone = list[str]()
+    if after.settled_at != before.settled_at:
+        if after.settled_at is None:
+            gone.append("settledAt")
+        elif after.settled_at != after.status_since:
+            fields += ("settledAt", repr(after.settled_at))
+    if _rarely(after) != _rarely(before) or after.suspended or before.suspended:
+        _add_rare(before, after, fields, gone)
+    return fields, gone
+
+
+def _add_rare(before: Task, after: Task, fields: list[str], gone: list[str]) -> None:
+    codec.check_task(after)
+    for name, was, value in zip(_RARE, _rarely(before), _rarely(after), strict=True):
+        if value != was:
+            field = _ALL[name]
+            if name in _OPTIONAL and value == DEFAULTS[name]:
+                gone.append(field.name)
+            else:
+                fields += (field.name, field.write(value))
+    if after.failure != before.failure:
+        if after.failure is not None:
+            fields += ("error", after.failure.fingerprint)
+        else:
+            gone.append("error")
+    if after.suspended:
+        fields += ("suspendedAt", repr(after.updated_at))
+    elif before.suspended:
+        gone.append("suspendedAt")
+
+
+_OFTEN = ("settled_at", "ran_by")
+_RARE = [*(name for name in _OPTIONAL if name not in _OFTEN), "pause_requested"]
+_rarely = attrgetter(*_RARE)
+
+
+def grave(task: Task) -> str:
+    """How the list of the settled names it: all that the sweep needs (grave() in common.lua)."""
+    error = task.failure.fingerprint if task.failure else ""
+    facts = task.id, task.tenant or "", task.plan or "", task.status, task.queue, error
+    return "|".join((*facts, day(task.created_at), task.key or ""))
+
+
+def flat(fields: Mapping[str, str]) -> list[str]:
+    return [text for pair in fields.items() for text in pair]
+
+
+def texts(pairs: list[bytes]) -> Fields:
+    """A reply of HGETALL as text; what is no text cannot be read."""
+    try:
+        decoded = [text.decode() for text in pairs]
+    except UnicodeDecodeError as error:
+        raise SerialisationError(f"record cannot be read: {error}") from error
+    return dict(zip(decoded[::2], decoded[1::2], strict=True))
+
+
+def decode(task_id: str, fields: Mapping[str, str], until: float | None = None) -> Task:
+    """``until``: the end of its lease, which only the lease index knows."""
+    values: dict[str, Any] = {"id": task_id}
+    for name, field in _ALL.items():
+        text = fields.get(field.name)
+        if text is None or (text == "" and name not in _MAY_BE_EMPTY):
+            continue
+        try:
+            values[name] = field.read(text)
+        except (ValueError, msgspec.DecodeError) as error:
+            raise SerialisationError(
+                f"task {task_id}: field {field.name} cannot be read: {error}"
+            ) from error
+    return _built(task_id, fields, values, until)
+
+
+def _built(
+    task_id: str, fields: Mapping[str, str], values: dict[str, Any], until: float | None
+) -> Task:
+    values = _SILENT | values
+    values.setdefault("updated_at", values.get("created_at"))
+    if values["id"] != task_id:
+        raise SerialisationError(f"task {task_id}: its record is that of {values['id']}")
+    if values.get("place") is Place.SETTLED:
+        values.setdefault("settled_at", values.get("status_since"))
+    if lease_id := fields.get("leaseId"):
+        values["fence"], _ = lease_facts(task_id, lease_id)
+        if values.get("place") is Place.LEASED:
+            values["lease"] = Lease(
+                owner=fields.get("leaseOwner", ""),
+                fence=values["fence"],
+                id=lease_id,
+                until=until if until is not None else 0.0,
+            )
+    missing = [field.name for name, field in (_BORN | _KEPT).items() if name not in values]
+    if missing:
+        raise SerialisationError(f"task {task_id}: its record lacks {', '.join(missing)}")
+    return Task(**values)
+
+
+# -- leases
+
+
+def entry_in(lease_id: str) -> str:
+    return lease_id.partition(":")[0]
+
+
+def lease_facts(task_id: str, lease_id: str) -> tuple[int, int]:
+    """The fence, and the version that the claim made (claim.lua makes the id of them)."""
+    try:
+        _, _, fence, version = lease_id.split(":")
+        return int(fence, 16), int(version)
+    except ValueError:
+        raise SerialisationError(f"task {task_id}: field leaseId cannot be read") from None
+
+
+# -- what belongs to a task
+
+
+def encode_stage(stage: StageRecord) -> tuple[str, str]:
+    """The field and its value: a line of facts, then the result as it is."""
+    facts = [stage.name, stage.duration_seconds, stage.run, stage.epoch]
+    result = codec.mark_undo(stage.result, stage.undo)
+    return str(stage.index), f"{_json(facts)}\n{result.decode()}"
+
+
+def decode_stages(pairs: list[bytes], fields: Mapping[str, str]) -> tuple[StageRecord, ...]:
+    """The only stage of a task may stand in its record."""
+    if not pairs and not fields.get("stage0"):
+        return ()
+    found = [decode_stage(index, body) for index, body in zip(pairs[::2], pairs[1::2], strict=True)]
+    if only := fields.get("stage0"):
+        found.append(decode_stage(b"0", only.encode()))
+    return tuple(sorted(found, key=lambda stage: stage.index))
+
+
+_decode_facts = msgspec.json.Decoder(tuple[str, float, int, int]).decode
+
+
+def decode_stage(index: bytes, body: bytes) -> StageRecord:
+    facts, _, result = body.partition(b"\n")
+    try:
+        name, duration, run, epoch = _decode_facts(facts)
+        result, undo = codec.read_undo(result)
+        return StageRecord(
+            index=int(index),
+            name=name,
+            result=result,
+            duration_seconds=duration,
+            run=run,
+            epoch=epoch,
+            undo=undo,
+        )
+    except (ValueError, msgspec.DecodeError) as error:
+        raise SerialisationError(f"stage {index!r} cannot be read: {error}") from error
+
+
+def decode_progress(text: str) -> Progress:
+    return codec.decode_progress(text.encode())
+
+
+def checkpoint_meta(checkpoint: Checkpoint) -> list[str]:
+    return [
+        "version",
+        str(checkpoint.version),
+        "executorInstance",
+        checkpoint.executor_instance,
+        "lastCompletedStageIndex",
+        str(checkpoint.last_completed_stage_index),
+        "timestamp",
+        checkpoint.timestamp.isoformat(),
+    ]

@@ -1,0 +1,281 @@
+"""What can be asked of the plans of one partition."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from itertools import chain
+from math import ceil
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.errors import SerialisationError, StoreForeign
+from holdfast.domain.plan import events as plan_events
+from holdfast.domain.plan.events import PlanEvent
+from holdfast.domain.plan.plan import (
+    SLOTTED,
+    WAITING,
+    Member,
+    Plan,
+    PlanApplied,
+    PlanChange,
+    PlanNext,
+    PlanOutcome,
+    PlanStale,
+    PlanTasks,
+)
+from holdfast.stores import codec
+from holdfast.stores.redis import scripts
+from holdfast.stores.redis.client import faults
+from holdfast.stores.redis.due_merge import Found, Leaf, leaf
+from holdfast.stores.redis.encoding import messages, plan_trigger_hash, record
+from holdfast.stores.redis.partition import Partition
+from holdfast.stores.redis.triggers.verbs import seconds_of
+from holdfast.stores.redis.views.reads import pairs_of, unless_foreign
+
+CLAIMS = 50  # of one script
+VERSIONS = 100  # of one read of the events
+
+log = logging.getLogger("holdfast.stores.redis.plan_verbs")
+
+NAMES = messages.pack(plan_trigger_hash.PLAN_NAMES)
+decode_member = msgspec.json.Decoder(Member).decode
+
+
+class _Change(msgspec.Struct, omit_defaults=True, gc=False):
+    """What plan_apply.lua is told."""
+
+    id: str
+    expects: str
+    version: str
+    request: str
+    next: str
+    delay: str
+    fields: list[str]
+    gone: list[str]
+    said: str
+    moves: list[tuple[str, str, str, bool]]
+    listed: str
+    lease: str | None = None
+    audit: str | None = None
+    was_settled: bool = False
+    quiet: bool = False  # it concerns nobody who waits
+    till: str | None = None  # the end of its retention,
+    seconds: str | None = None  # and for how long its keys stay at least
+    follows: list[msgspec.Raw] | None = None
+
+
+def listed(plan: Plan) -> str:
+    """Its name in the list of plans: sorts by time, then by id."""
+    return f"{record.iso(plan.created_at)} {plan.id}"
+
+
+# -- writes
+
+
+async def create(
+    part: Partition, plan: Plan, tasks: PlanTasks, events: Sequence[PlanEvent]
+) -> Plan:
+    fields = plan_trigger_hash.write_plan(plan).fields + plan_trigger_hash.write_tasks(tasks)
+    said = _said(plan.version, events)
+    word, found = await part.write(scripts.PLAN_CREATE, plan.id, listed(plan), NAMES, said, *fields)
+    if word == b"foreign":
+        raise faults.foreign([found.decode()], part.link.address.shown)
+    there = _read(plan.id, found)
+    if there is None:
+        raise SerialisationError(f"plan {plan.id}: its record is incomplete")
+    return there
+
+
+def _said(version: int, events: Sequence[PlanEvent]) -> str:
+    """One element of the list: the version, then each event in a line."""
+    return "\n".join([str(version), *(plan_events.encode(event).decode() for event in events)])
+
+
+async def claim(part: Partition, owner: str, limit: int, lease_seconds: float) -> Found[Plan]:
+    plans: list[Plan] = []
+    secret = secrets.token_hex(8)
+    while True:
+        wanted = min(limit - len(plans), CLAIMS)
+        found, wrong, wait = await part.write(
+            scripts.PLAN_CLAIM, owner, max(0, wanted), lease_seconds, secret, NAMES
+        )
+        for name, says in wrong:
+            if says:
+                _tell(name.decode(errors="replace"), says.decode(errors="replace"))
+        plans += await _readable(part, found)
+        if wanted <= 0 or len(found) + len(wrong) < wanted or len(plans) >= limit:
+            return Found(plans, seconds_of(wait))
+
+
+async def _readable(part: Partition, found: Sequence[Any]) -> list[Plan]:
+    plans, aside = list[Plan](), list[bytes]()
+    for name, values in found:
+        plan_id = name.decode(errors="replace")
+        try:
+            plans.append(plan_trigger_hash.plan_of(plan_id, values))
+        except SerialisationError as error:
+            _tell(plan_id, str(error))
+            aside += (name, values[plan_trigger_hash.PLAN_NAMES.index("leaseId")])
+    if aside:
+        await part.call(scripts.PLAN_ASIDE, *aside)
+    return plans
+
+
+def _tell(plan_id: str, says: str) -> None:
+    log.warning("plan %s is put aside; see `holdfast doctor`: %s", plan_id, says)
+
+
+async def look(part: Partition, limit: int) -> Found[float]:
+    """Since when each is due; nothing is handed out."""
+    found, wait = await part.call(scripts.PLAN_DUE, limit)
+    return Found([float(at) for _, at in pairs_of(found)], seconds_of(wait))
+
+
+async def renew(part: Partition, plan_id: str, lease_id: str, lease_seconds: float) -> bool:
+    return bool(await part.call(scripts.PLAN_RENEW, plan_id, lease_id, lease_seconds))
+
+
+async def wake(part: Partition, ids: Sequence[str]) -> None:
+    await part.call(scripts.PLAN_WAKE, *ids)
+
+
+async def apply(
+    part: Partition, change: PlanChange, ids: Sequence[str], lease_seconds: float
+) -> PlanOutcome:
+    """``ids``: those of its tasks, if any is moved."""
+    told = messages.pack(_packed(change, ids, part.terms.tombstone_seconds))
+    word, found = await part.write(scripts.PLAN_APPLY, told, lease_seconds, NAMES)
+    if word == b"foreign":
+        raise faults.foreign([found.decode()], part.link.address.shown)
+    there = _read(change.after.id, found)
+    if there is None or word == b"stale":
+        return PlanStale(there)
+    return PlanApplied(there)
+
+
+def _packed(change: PlanChange, ids: Sequence[str], at_least_seconds: int) -> _Change:
+    before, after = change.before, change.after
+    written = plan_trigger_hash.write_plan(after)
+    told = _Change(
+        id=after.id,
+        expects=str(before.version),
+        version=str(after.version),
+        request=after.request,
+        next=change.next,
+        delay=repr(change.delay_seconds),
+        fields=written.fields,
+        gone=written.gone,
+        said=_said(after.version, change.events),
+        moves=[_move(index, member, ids) for index, member in dict(change.moves).items()],
+        listed=listed(after),
+        lease=change.lease,
+        audit=codec.encode(change.audit).decode() if change.audit else None,
+        was_settled=before.settled_at is not None,
+        quiet=not change.is_news,
+        follows=messages.packed_follows(change.follows),
+    )
+    if change.next is PlanNext.SETTLED:
+        settled_at = after.updated_at if after.settled_at is None else after.settled_at
+        told.till = f"{settled_at + after.keep_seconds:.6f}"
+        told.seconds = str(ceil(max(after.keep_seconds, at_least_seconds)))
+    return told
+
+
+def _move(index: int, member: Member, ids: Sequence[str]) -> tuple[str, str, str, bool]:
+    body = "" if member == WAITING else codec.encode(member).decode()
+    return str(index), body, ids[index], member.state in SLOTTED
+
+
+# -- reads
+
+
+async def find(part: Partition, ids: Sequence[str]) -> list[Plan | None]:
+    commands = [("HMGET", part.keys("plan", name), *plan_trigger_hash.PLAN_NAMES) for name in ids]
+    replies = await part.link.many(part.keys, commands)
+    return [_loaded(name, reply) for name, reply in zip(ids, replies, strict=True)]
+
+
+def _loaded(plan_id: str, reply: Any) -> Plan | None:
+    """None: there is none, or it cannot be read, which `doctor` tells."""
+    try:
+        return _read(plan_id, unless_foreign(reply))
+    except (SerialisationError, StoreForeign) as error:
+        log.warning("plan %s is unreadable; see `holdfast doctor`: %s", plan_id, error)
+        return None
+
+
+def _read(plan_id: str, values: Sequence[bytes | None] | None) -> Plan | None:
+    if not values or not any(value is not None for value in values):
+        return None
+    return plan_trigger_hash.plan_of(plan_id, values)
+
+
+async def tasks(part: Partition, plan_id: str) -> PlanTasks | None:
+    names = plan_trigger_hash.TASKS.name, plan_trigger_hash.TENANTS.name
+    (found,) = await part.link.many(part.keys, [("HMGET", part.keys("plan", plan_id), *names)])
+    ids, tenants = unless_foreign(found)
+    return (
+        None
+        if ids is None or tenants is None
+        else plan_trigger_hash.read_tasks(plan_id, ids, tenants)
+    )
+
+
+async def members(part: Partition, plan_id: str) -> dict[int, Member]:
+    (found,) = await part.link.many(part.keys, [("HGETALL", part.keys("plan_members", plan_id))])
+    return read_members(plan_id, unless_foreign(found))
+
+
+def read_members(plan_id: str, pairs: Sequence[bytes]) -> dict[int, Member]:
+    try:
+        return {int(index): decode_member(body) for index, body in pairs_of(pairs)}
+    except (ValueError, msgspec.DecodeError) as error:
+        raise SerialisationError(f"plan {plan_id}: a member cannot be read: {error}") from error
+
+
+async def events(part: Partition, plan_id: str, limit: int, after_version: int) -> list[PlanEvent]:
+    """Each version has one element, the first is the oldest: so a version is never parted."""
+    found: list[PlanEvent] = []
+    start = max(0, after_version)
+    while len(found) < limit:
+        last = start + min(VERSIONS, limit - len(found)) - 1
+        asked = ("LRANGE", part.keys("plan_events", plan_id), start, last)
+        (elements,) = await part.link.many(part.keys, [asked])
+        read = chain.from_iterable(_events(plan_id, one) for one in unless_foreign(elements))
+        for event in read:
+            if len(found) < limit or event.version == found[-1].version:
+                found.append(event)
+        if len(elements) <= last - start:
+            break
+        start = last + 1
+    return found
+
+
+def _events(plan_id: str, element: bytes) -> list[PlanEvent]:
+    try:
+        return [plan_events.decode(line) for line in element.split(b"\n")[1:]]
+    except SerialisationError as error:
+        log.warning("plan %s has an unreadable event: %s", plan_id, error)
+        return []
+
+
+async def page(
+    part: Partition, matches: Callable[[Plan], bool], limit: int, cursor: str | None
+) -> Leaf[Plan]:
+    async def walk(below: str | None, count: int) -> list[str]:
+        start = "+" if below is None else f"({below}"
+        (found,) = await part.call(scripts.NEWEST, start, count, part.keys("plans"))
+        return [name.decode(errors="replace") for name in found]
+
+    async def load(names: list[str]) -> list[Plan | None]:
+        """A name of one that was here before under the same id names nobody."""
+        plans = await find(part, [name.partition(" ")[2] for name in names])
+        return [
+            plan if plan is not None and listed(plan) == name else None
+            for name, plan in zip(names, plans, strict=True)
+        ]
+
+    return await leaf(walk, load, matches, limit, cursor)

@@ -1,0 +1,1 @@
+"""Doctor, salvage and recount: what does not agree is found and repaired."""

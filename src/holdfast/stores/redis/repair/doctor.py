@@ -1,0 +1,392 @@
+"""Do record, leases, queues, lines, locks, indexes and counts agree?
+
+The record and the lease index are the truth, and what follows from them is mended. Looked at from
+both sides: is each task where its record says (`examine.lua`), and does each member of a queue, a
+line or an index belong there (`members.lua`)? One page is one atomic step, which compares and mends
+at once, so that a task which moves meanwhile is neither suspected nor harmed.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.errors import SerialisationError, StoreError, StoreForeign
+from holdfast.domain.task.stages import misnamed
+from holdfast.domain.task.state import LOSE
+from holdfast.domain.task.task import Place, Task
+from holdfast.ports import Finding
+from holdfast.stores.redis import scripts
+from holdfast.stores.redis.encoding import record
+from holdfast.stores.redis.keys import TYPES
+from holdfast.stores.redis.partition import Partition
+from holdfast.stores.redis.repair import doctor_dues, recount, salvage
+from holdfast.stores.redis.views import walks
+from holdfast.stores.redis.views.walks import Pace
+
+PAGE = 20  # tasks of one step: each costs some twenty commands
+AT_ONCE = 1000  # findings of one reconciliation
+ROUNDS = 3  # what one mends may uncover something for the next
+LOOKING_SECONDS = 600.0  # a mark lasts so long that nobody renews
+SOON_SECONDS = 3600.0  # the look takes less
+
+RUNNABLE = frozenset({Place.READY, Place.LINE, Place.LATER, Place.LEASED})
+SETS = {
+    "by_status": "the index of status",
+    "by_plan": "the index of plan",
+    "by_tenant": "the index of tenant",
+    "by_error": "the index of error",
+    "by_cause": "the index of what was suspended by",
+    "by_day": "the index of day",
+    "leases": "the index of leases",
+    "retry": "the list of times",
+    "suspended": "the list of the suspended",
+    "saved": "the list of checkpoints",
+    "settled": "the list of the settled",
+    "back": "the head of queue",
+    "line": "the line of",
+    "resting": "the resting of",
+}
+TYPES_OF = TYPES | {
+    **dict.fromkeys(SETS, "zset"),
+    **dict.fromkeys(("active", "lock", "key", "payload", "result", "data", "ckpt"), "string"),
+    **dict.fromkeys(("task", "ckpt_meta", "stages", "tombstone"), "hash"),
+    "by_day": "set",
+    "events": "list",
+    "tasks_of": "stream",
+    **doctor_dues.TYPES,
+}
+STREAMS = {"tasks": "default", "tasks_of": None}
+OF_A_TASK = ("key", "payload")
+OF_A_TENANT = frozenset({"active", "lock", "line", "resting"})
+OTHERS = OF_A_TENANT | SETS.keys() | STREAMS.keys()
+_LOSES = msgspec.msgpack.encode({**LOSE.to})
+
+log = logging.getLogger("holdfast.stores.redis.doctor")
+
+Said = Iterator[tuple[str, str]]
+
+
+async def reconcile(parts: Sequence[Partition], every_seconds: float) -> list[Finding]:
+    """Mend those that nobody has looked at for so long. One that fails keeps no other from it."""
+    found: list[Finding] = []
+    missed: StoreError | None = None
+    for part in parts:
+        try:
+            found += await _reconcile(part, every_seconds)
+        except StoreError as error:
+            missed = error
+            log.warning("%s was not reconciled: %s", part.keys.prefix, error)
+    if missed is not None and not found:
+        raise missed
+    return found
+
+
+async def _reconcile(part: Partition, every_seconds: float) -> list[Finding]:
+    """Marked for a short while: if we do not come to an end, somebody else will look soon."""
+    token = secrets.token_hex(8)
+    if not await _is_first(part, token, min(LOOKING_SECONDS, every_seconds)):
+        return []
+    try:
+        pace = _marking(part, token, walks.half_of_the_time(part.steady))
+        found = await examine(part, fix=True, limit=AT_ONCE, pace=pace)
+    except StoreError:
+        with suppress(StoreError):
+            await _unmark(part, token)
+        raise
+    await part.link.many(part.keys, [_mark(part, token, every_seconds)])
+    return found
+
+
+def _mark(part: Partition, token: str, seconds: float) -> tuple[str | int, ...]:
+    return "SET", part.keys("reconciled"), token, "PX", max(1, round(seconds * 1000))
+
+
+async def _is_first(part: Partition, token: str, seconds: float) -> bool:
+    """Told by the token: what is sent again finds its own mark."""
+    asked = [(*_mark(part, token, seconds), "NX"), ("GET", part.keys("reconciled"))]
+    _, marked = await part.link.many(part.keys, asked)
+    return bool(marked == token.encode())
+
+
+async def _unmark(part: Partition, token: str) -> None:
+    key = part.keys("reconciled")
+    (marked,) = await part.link.many(part.keys, [("GET", key)])
+    if marked == token.encode():
+        await part.link.many(part.keys, [("DEL", key)])
+
+
+def _marking(part: Partition, token: str, pace: Pace) -> Pace:
+    """A look that takes long keeps its mark."""
+    marked_at = part.steady()
+
+    async def paced() -> None:
+        nonlocal marked_at
+        await pace()
+        if part.steady() - marked_at > LOOKING_SECONDS / 3:
+            await part.link.many(part.keys, [_mark(part, token, LOOKING_SECONDS)])
+            marked_at = part.steady()
+
+    return paced
+
+
+class Tally:
+    """The number of tasks that were looked at, over all partitions, for whoever wants to know."""
+
+    def __init__(self, seen: Callable[[int], None] | None = None) -> None:
+        self._seen, self._number = seen, 0
+
+    def add(self, number: int) -> None:
+        self._number += number
+        if self._seen is not None:
+            self._seen(self._number)
+
+
+async def examine(
+    part: Partition,
+    *,
+    fix: bool,
+    limit: int,
+    pace: Pace = walks.at_once,
+    tally: Tally | None = None,
+) -> list[Finding]:
+    try:
+        return await _rounds(Look(part, fix, pace, tally or Tally()), limit)
+    except StoreForeign as error:
+        foreign = [finding async for finding in _foreign(part)]
+        return foreign[:limit] or [_finding("I11", None, str(error), False)]
+
+
+class Look(msgspec.Struct, frozen=True):
+    part: Partition
+    fix: bool
+    pace: Pace
+    tally: Tally
+
+
+async def _rounds(look: Look, limit: int) -> list[Finding]:
+    found: dict[Finding, None] = {}
+    for _ in range(ROUNDS if look.fix else 1):
+        before = len(found)
+        async for finding in _everything(look):
+            known = msgspec.structs.replace(finding, mended=not finding.mended)
+            if known not in found:
+                found[finding] = None
+            if len(found) >= limit:
+                return [*found][:limit]
+        if len(found) == before:
+            break
+    return [*found]
+
+
+async def _everything(look: Look) -> AsyncIterator[Finding]:
+    part, fix, pace = look.part, look.fix, look.pace
+    leaving = await _leaving(part)
+    others: dict[tuple[str, str], None] = {}
+    async for page in walks.names(part):
+        for ids in _pages([of for kind, of in page if kind == "task"], PAGE):
+            async for finding in _tasks(part, ids, fix):
+                yield finding
+            look.tally.add(len(ids))
+            await pace()
+        for kind in OF_A_TASK:
+            mine = [of for k, of in page if k == kind and of not in leaving]
+            for names in _pages(mine, walks.PAGE):
+                async for finding in _strays(part, kind, "", names, fix):
+                    yield finding
+                await pace()
+        async for finding in doctor_dues.records(part, page, fix, pace):
+            yield finding
+        others |= dict.fromkeys(one for one in page if one[0] in OTHERS)
+        await pace()
+    for kind, of in others:
+        async for finding in _members(look, kind, of, leaving):
+            yield finding
+    for following in (
+        _tenants(look, {of for kind, of in others if kind in OF_A_TENANT}),
+        _causes(look, {of for kind, of in others if kind == "by_cause"}),
+        doctor_dues.lists(part, fix, pace),
+        recount.examine(part, fix=fix, pace=pace),
+    ):
+        async for finding in following:
+            yield finding
+
+
+async def _tenants(look: Look, tenants: set[str]) -> AsyncIterator[Finding]:
+    for names in _pages(sorted(tenants), PAGE):
+        for tenant, says, mended in await look.part.call(
+            scripts.EXAMINE_TENANTS, "1" if look.fix else "0", *names
+        ):
+            yield _finding("I11", None, f"{_text(tenant)} {_text(says)}", mended)
+        await look.pace()
+
+
+async def _causes(look: Look, seen: set[str]) -> AsyncIterator[Finding]:
+    """Are the suspended counted right by what suspended them?"""
+    part, fix = look.part, "1" if look.fix else "0"
+    async for page in walks.members(part, part.keys("errors"), "ZSCAN"):
+        seen |= {_text(cause) for cause in page}
+    for names in _pages(sorted(seen), PAGE):
+        for cause, says, is_ in await part.call(scripts.EXAMINE_CAUSES, fix, *names):
+            told = f"suspended by {_text(cause)} is counted as {says}, there are {is_}"
+            yield _finding("I11", None, told, look.fix)
+        await look.pace()
+
+
+async def _leaving(part: Partition) -> set[str]:
+    """Settled ones whose time is over: the server may take the record away before the sweep."""
+    _, wall = await part.call(scripts.CLOCK)
+    soon = repr(float(wall) + SOON_SECONDS)
+    found: set[str] = set()
+    start, passed = "-inf", 0
+    while True:
+        command = (
+            "ZRANGEBYSCORE", part.keys("settled"), start, soon, "WITHSCORES",
+            "LIMIT", passed, walks.PAGE,
+        )  # fmt: skip
+        (page,) = await part.link.many(part.keys, [command])
+        if isinstance(page, Exception) or not page:
+            return found
+        found |= {_text(member).partition("|")[0] for member in page[::2]}
+        last = page[-1].decode()
+        same = sum(score == page[-1] for score in page[1::2])
+        start, passed = last, same + (passed if last == start else 0)
+
+
+async def _foreign(part: Partition) -> AsyncIterator[Finding]:
+    """With one of these in the way, nothing else can be told."""
+    async for page in walks.names(part):
+        names = [(part.keys(k, of) if of else part.keys(k), TYPES_OF.get(k)) for k, of in page if k]
+        types = await part.link.many(part.keys, [("TYPE", name) for name, _ in names])
+        for (name, wanted), kind in zip(names, types, strict=True):
+            if wanted and kind.decode() not in (wanted, "none"):
+                says = f"{name} is a {kind.decode()}, not a {wanted}: rename it"
+                yield _finding("I11", None, says, False)
+
+
+# -- from the records
+
+
+async def _tasks(part: Partition, ids: Sequence[str], fix: bool) -> AsyncIterator[Finding]:
+    answers = await part.call(
+        scripts.EXAMINE,
+        "1" if fix else "0",
+        _LOSES,
+        LOSE.event,
+        part.terms.lock_seconds,
+        *ids,
+    )
+    for task_id, (kind, fields, until, kept, complaints, runs) in zip(ids, answers, strict=True):
+        if kind == b"none":
+            continue
+        if kind != b"hash":
+            says = f"{part.keys('task', task_id)} is a {_text(kind)}: rename it"
+            yield _finding("I11", task_id, says, False)
+            continue
+        for invariant, says, mended in complaints:
+            yield _finding(_text(invariant), task_id, _text(says), mended)
+        try:
+            task = record.decode(task_id, record.texts(fields), float(until) if until else None)
+            if not kept:
+                raise SerialisationError(f"task {task_id}: its record is incomplete")
+            if not complaints and salvage.contradicts_itself(task):
+                raise SerialisationError(f"task {task_id}: is {task.place}, and {task.status}")
+        except SerialisationError as error:
+            aside = fix and not runs and await salvage.set_aside(part, [task_id.encode()])
+            yield _finding("I11", task_id, str(error), bool(aside))
+            continue
+        for invariant, says in (*_rules(task, *kept[:4]), *_names(task, kept[4])):
+            yield _finding(invariant, task_id, says, False)
+
+
+def _rules(task: Task, kept: int, checkpoint: bytes, payload: bytes, events: bytes) -> Said:
+    if task.pause_requested and task.place in (Place.PARKED, Place.SETTLED):
+        yield "I14", "rests with a pause still asked for"
+    # Both were written by its last failure: a limit that was lowered since then is not meant.
+    if 0 < task.retry_max <= task.failures and task.place in RUNNABLE:
+        yield "I16", f"is tried again after failure {task.failures} of {task.retry_max}"
+    if payload != b"string":
+        yield "I11", "its payload is gone" if payload == b"none" else "its payload is not ours"
+    if events not in (b"list", b"none"):
+        yield "I11", "its events are not ours"
+    done = task.last_completed + 1
+    if done > 0 and task.fence > 0:
+        if kept != done:
+            yield "I7", f"{kept} stages are kept, {done} were completed"
+        if checkpoint and checkpoint != str(task.last_completed).encode():
+            at = _text(checkpoint)
+            yield "I7", f"the checkpoint is at {at}, the record at {task.last_completed}"
+
+
+def _names(task: Task, facts: Sequence[bytes]) -> Said:
+    """``facts``: the index of each completed stage and what is kept of it, without its result."""
+    try:
+        wrong = misnamed(task, record.decode_stages(list(facts), {}))
+    except SerialisationError as error:
+        yield "I7", str(error)
+        return
+    if wrong:
+        yield "I7", f"its record {wrong}"
+
+
+# -- from the other side
+
+
+async def _members(look: Look, kind: str, of: str, leaving: set[str]) -> AsyncIterator[Finding]:
+    part, fix = look.part, look.fix
+    if kind in STREAMS:
+        queue = STREAMS[kind] or of
+        stream = part.keys.stream(queue)
+        for walk in (walks.entries, walks.pending):
+            async for page in walk(part, stream):
+                async for finding in _strays(part, "stream", queue, page, fix):
+                    yield finding
+                await look.pace()
+    elif kind in SETS:
+        key = part.keys(kind, of) if of else part.keys(kind)
+        scan = "SSCAN" if kind == "by_day" else "ZSCAN"
+        async for page in walks.members(part, key, scan):
+            names = [name for name in page if kind == "settled" or _text(name) not in leaving]
+            async for finding in _strays(part, kind, of, names, fix):
+                yield finding
+            await look.pace()
+
+
+async def _strays(
+    part: Partition, kind: str, of: str, names: Sequence[str | bytes], fix: bool
+) -> AsyncIterator[Finding]:
+    if not names:
+        return
+    found = await part.call(scripts.MEMBERS, "1" if fix else "0", kind, of, *names)
+    for member, task_id, stands in found:
+        says = _TELL.get(kind, _in_a_set)(kind, of, _text(member), _text(stands))
+        invariant = {"key": "I10", "payload": "I1"}.get(kind, "I11")
+        yield _finding(invariant, _text(task_id) or None, says, fix and kind != "payload")
+
+
+def _in_a_set(kind: str, of: str, _: str, stands: str) -> str:
+    return f"is in {SETS[kind]} {of}".rstrip() + f", but {stands}"
+
+
+_TELL: dict[str, Callable[[str, str, str, str], str]] = {
+    "stream": lambda _, of, entry, stands: f"entry {entry} of queue {of}: its task {stands}",
+    "key": lambda _, __, name, stands: f"owns the key {name}, but {stands}",
+    "payload": lambda _, __, ___, stands: f"{stands}, and its payload is still there",
+}
+
+
+def _finding(invariant: str, task_id: str | None, says: str, mended: Any) -> Finding:
+    return Finding(invariant=invariant, task_id=task_id, says=says, mended=bool(mended))
+
+
+def _text(text: bytes) -> str:
+    return text.decode(errors="replace")
+
+
+def _pages(names: Sequence[str], size: int) -> Iterable[Sequence[str]]:
+    return (names[start : start + size] for start in range(0, len(names), size))

@@ -1,0 +1,135 @@
+"""Are the counts of tasks by queue and place right?
+
+Only a walk tells who waits in which line, so all are counted by a walk. It is believed if nothing
+was written while it went and the same server answered all the way: the cursor of a walk means
+nothing to one that was restarted or promoted. Mended is what still stands as it was read. A store
+that is never quiet, or whose server we may not ask who it is, is compared where one step can do it:
+the sums over all queues of those that have an index of their own. These are told, and not mended.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping
+
+import msgspec
+
+from holdfast.domain.errors import StoreUnusable
+from holdfast.ports import Finding
+from holdfast.stores.redis import scripts
+from holdfast.stores.redis.partition import Partition
+from holdfast.stores.redis.views import walks
+from holdfast.stores.redis.views.reads import unless_foreign
+from holdfast.stores.redis.views.walks import Pace
+
+_FACTS = ("queue", "place", "tenantId", "lastCompletedStageIndex")
+WALKS = 3  # until one is not disturbed
+
+_RUN = re.compile(rb"^run_id:(\w+)", re.MULTILINE)
+
+
+class Said(msgspec.Struct, frozen=True):
+    counts: dict[bytes, int]  # their names may be damaged
+    writes: bytes
+    run: bytes | None  # of the server; None: we may not know
+
+
+async def examine(
+    part: Partition, *, fix: bool, pace: Pace = walks.at_once
+) -> AsyncIterator[Finding]:
+    for _ in range(WALKS):
+        before = await _said(part)
+        if before.run is None:
+            break
+        walked = await _walked(part, pace)
+        if await _said(part) == before:
+            async for finding in _compared(part, before, walked, fix):
+                yield finding
+            return
+    for place, says, is_ in await part.call(scripts.TALLY):
+        if says != is_:
+            yield _told(f"{place.decode()} in all queues", says, is_, mended=False)
+
+
+async def _compared(
+    part: Partition, before: Said, walked: Counter[bytes], fix: bool
+) -> AsyncIterator[Finding]:
+    fields = sorted(before.counts.keys() | walked.keys())
+    wrong = [field for field in fields if before.counts.get(field, 0) != walked[field]]
+    mended = False
+    if fix and wrong:
+        is_now = {field: number for field, number in walked.items() if number}
+        asked = before.writes, len(before.counts), *_flat(before.counts), *_flat(is_now)
+        mended = bool(await part.call(scripts.RECOUNT, *asked))
+    for field in wrong:
+        what = field.decode(errors="replace")
+        yield _told(what, before.counts.get(field, 0), walked[field], mended=mended)
+
+
+def _flat(counts: Mapping[bytes, int]) -> list[bytes | int]:
+    return [word for pair in counts.items() for word in pair]
+
+
+def _told(what: str, says: int, is_: int, *, mended: bool) -> Finding:
+    told = f"{what} is counted as {says}, there are {is_}"
+    return Finding(invariant="I11", task_id=None, says=told, mended=mended)
+
+
+async def _said(part: Partition) -> Said:
+    counts, writes = map(
+        unless_foreign,
+        await part.link.many(
+            part.keys,
+            [("HGETALL", part.keys("counts")), ("HGET", part.keys("meta"), "writes")],
+        ),
+    )
+    pairs = zip(counts[::2], counts[1::2], strict=True)
+    said = {name: int(number) for name, number in pairs}
+    return Said(said, writes or b"", await _run(part))
+
+
+async def _run(part: Partition) -> bytes | None:
+    """Each start of a server has a name of its own."""
+    try:
+        (told,) = await part.link.many(part.keys, [("INFO", "server")])
+    except StoreUnusable:
+        return None  # an ACL may forbid it
+    found = _RUN.search(told)
+    return found[1] if found else None
+
+
+async def _walked(part: Partition, pace: Pace) -> Counter[bytes]:
+    walked: Counter[bytes] = Counter()
+    seen: set[str] = set()
+    async for page in walks.names(part):
+        ids = {of for kind, of in page if kind == "task"} - seen
+        seen |= ids
+        asked = [("HMGET", part.keys("task", i), *_FACTS) for i in ids]
+        for reply in await part.link.many(part.keys, asked):
+            if isinstance(reply, list) and reply[1] is not None:
+                walked.update(_counted(*reply))
+        await pace()
+    # Of the settled, the record may be gone before they are swept.
+    async for members in walks.members(part, part.keys("settled"), "ZSCAN"):
+        walked.update(_queue_in(member) + b" settled" for member in members)
+        await pace()
+    return walked
+
+
+def _counted(
+    queue: bytes | None, place: bytes, tenant: bytes | None, completed: bytes | None
+) -> Iterator[bytes]:
+    """The fields of the counts in which such a task counts."""
+    if place == b"settled":
+        return
+    of = queue or b"default"
+    yield b"%b %b" % (of, place)
+    if place == b"leased" and tenant:
+        yield b"%b locks" % of
+    if completed and completed.isdigit():  # before the first stage it is -1
+        yield b"%b checkpoints" % of
+
+
+def _queue_in(member: bytes) -> bytes:
+    return member.split(b"|")[4]

@@ -1,0 +1,336 @@
+"""A record that cannot be read: what is left of it is suspended, and its neighbours go on.
+
+Every field that can still be read is kept; the others get what can be derived, or something
+harmless. The record as it was stays under ``damaged:ID`` for as long as the task does. A task that
+has ended stays as it ended: only what cannot be read is put aside.
+
+Many report the same task, some of them late. So what was reported is looked at again, and where
+nothing is wrong any more, nothing is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.errors import SerialisationError
+from holdfast.domain.task import events as ev
+from holdfast.domain.task.state import DUE, LOSE, SETTLED, START, SUSPENDED, Status
+from holdfast.domain.task.task import Failure, Kind, Place, Task
+from holdfast.stores.redis import scripts
+from holdfast.stores.redis.encoding import event_log, record
+from holdfast.stores.redis.partition import Partition
+from holdfast.stores.redis.views import walks
+
+ATTEMPTS = 3  # it may change while it is looked at
+UNREADABLE = "unreadable"  # in the place of a name
+BODIES = {"payload": "string", "ckpt": "string", "data": "string", "stages": "hash"}
+
+# In which place a status can be: what says otherwise would be stuck there.
+STATUSES_IN: Mapping[Place, frozenset[Status]] = {
+    Place.HELD: frozenset({Status.CREATED}),
+    Place.READY: frozenset(START.to),
+    Place.LINE: frozenset(START.to),
+    Place.LATER: frozenset(DUE.to),
+    Place.LEASED: frozenset(LOSE.to),
+    Place.PARKED: SUSPENDED | {Status.PAUSED},
+    Place.SETTLED: SETTLED,
+}
+AT_REST = frozenset({Place.PARKED, Place.SETTLED})
+
+log = logging.getLogger("holdfast.stores.redis.salvage")
+
+replace = msgspec.structs.replace
+_pack = msgspec.msgpack.Encoder().encode
+_STATUSES = _pack([*Status])
+_NUMBER = re.compile(r"-?\d+")
+_COUNTED = ("version", "order")  # the scripts count with them
+
+
+class Remains(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found of a task."""
+
+    fields: list[bytes]  # of its record, as HGETALL gives them
+    newest_event: bytes | None
+    completed: int | None  # the last stage, by its checkpoint
+    stages: list[bytes]
+    damaged: list[str]  # those of its bodies that cannot be used
+    ended_as: Status | None  # by the indexes
+
+    @property
+    def digest(self) -> str:
+        joined = b"\0".join(self.fields)
+        return hashlib.sha1(joined, usedforsecurity=False).hexdigest()
+
+
+async def set_aside(part: Partition, ids: Iterable[bytes]) -> list[str]:
+    """Suspend each that is still unreadable, with what is left of it; those that were written."""
+    done = []
+    for task_id in {*ids} - {b""}:
+        try:
+            name = task_id.decode()
+        except UnicodeDecodeError:
+            log.error("%s: %r is no task id", part.keys.prefix, task_id)
+            continue
+        if await _set_aside(part, name):
+            done.append(name)
+    return done
+
+
+async def _set_aside(part: Partition, task_id: str) -> bool:
+    for _ in range(ATTEMPTS):
+        remains = await _read(part, task_id)
+        if remains is None:
+            await _leave_alone(part, task_id)
+            return False
+        _, wall = await part.call(scripts.CLOCK)
+        answer = await _mend(part, task_id, remains, float(wall))
+        if answer != b"changed":
+            return bool(answer == b"done")
+    return False
+
+
+async def _mend(part: Partition, task_id: str, remains: Remains, now: float) -> bytes:
+    fields, bad = readable(task_id, remains, now)
+    before = record.decode(task_id, fields)
+    wrong = _wrong(before, bad, remains.damaged)
+    if not wrong:
+        return b"fine"
+    order = fields["order"] if "order" not in bad else None
+    if has_ended(before, bad):
+        facts = _facts_of_the_ended(before, remains, bad, order)
+        says = f"is {before.status} and stays so; put aside: {', '.join(wrong)}"
+    else:
+        after = _failed(before, wrong, now)
+        known = before.status if "status" not in wrong else None
+        facts = _facts(after, known, order)
+        says = f"is suspended: {_cannot_be_read(wrong)}"
+    keep = "0" if wrong == remains.damaged else "1"
+    answer: bytes = await part.call(
+        scripts.SALVAGE, task_id, remains.digest, _STATUSES, keep, _pack(facts)
+    )
+    if answer == b"done":
+        log.error("task %s %s", task_id, says)
+    return answer
+
+
+def _wrong(task: Task, bad: list[str], damaged: list[str]) -> list[str]:
+    """What keeps it from being read or run. A body that is damaged is no harm to a task at rest:
+    else it would be suspended again by everyone who has heard of it."""
+    if has_ended(task, bad):
+        return bad
+    if not bad and contradicts_itself(task):
+        bad = ["status", "place"]
+    if not bad and task.place in AT_REST:
+        return []
+    return [*bad, *damaged]
+
+
+def has_ended(task: Task, bad: Sequence[str]) -> bool:
+    return task.status in SETTLED and (task.place is Place.SETTLED or "place" in bad)
+
+
+def contradicts_itself(task: Task) -> bool:
+    return task.status not in STATUSES_IN[task.place]
+
+
+# -- what is left
+
+
+async def _read(part: Partition, task_id: str) -> Remains | None:
+    """None: there is no record, or something of another program in its place."""
+    keys = part.keys
+    fields, newest, completed, stages = await part.link.many(
+        keys,
+        [
+            ("HGETALL", keys("task", task_id)),
+            ("LINDEX", keys("events", task_id), -1),
+            ("HGET", keys("ckpt_meta", task_id), "lastCompletedStageIndex"),
+            ("HGETALL", keys("stages", task_id)),
+        ],
+    )
+    if not isinstance(fields, list) or not fields:
+        return None
+    types = await part.link.many(keys, [("TYPE", keys(kind, task_id)) for kind in BODIES])
+    ended = [("ZSCORE", keys("by_status", status), task_id) for status in sorted(SETTLED)]
+    scores = zip(sorted(SETTLED), await part.link.many(keys, ended), strict=True)
+    endings = [status for status, score in scores if isinstance(score, bytes)]
+    found = dict(zip(BODIES, (name.decode() for name in types), strict=True))
+    damaged = [k for k, wanted in BODIES.items() if found[k] not in (wanted, "none")]
+    if found["payload"] == "none":
+        damaged.append("payload")
+    if isinstance(newest, Exception):
+        damaged.append("events")
+    if isinstance(stages, list) and not _are_stages(stages):
+        damaged.append("stages")
+    return Remains(
+        fields=fields,
+        newest_event=newest if isinstance(newest, bytes) else None,
+        completed=_whole(completed),
+        stages=stages if isinstance(stages, list) else [],
+        damaged=damaged,
+        ended_as=endings[0] if len(endings) == 1 else None,
+    )
+
+
+def _are_stages(pairs: list[bytes]) -> bool:
+    try:
+        record.decode_stages(pairs, {})
+    except SerialisationError:
+        return False
+    return True
+
+
+def _whole(text: Any) -> int | None:
+    return int(text) if isinstance(text, bytes) and re.fullmatch(rb"-?\d+", text) else None
+
+
+def readable(task_id: str, remains: Remains, now: float) -> tuple[dict[str, str], list[str]]:
+    """A record that can be read, and the fields of the old one that could not or are missing."""
+    base = record.newborn(_placeholder(task_id, remains, now))
+    good: dict[str, str] = {}
+    bad: list[str] = []
+    for word, text in zip(remains.fields[::2], remains.fields[1::2], strict=True):
+        name = word.decode(errors="replace")
+        if name.encode() == word and _is_good(task_id, base, name, text):
+            good[name] = text.decode()
+        else:
+            bad.append(name)
+    given = {name for name, text in good.items() if text != ""}
+    wanted = {name for name, text in base.items() if text != ""}
+    bad += sorted((wanted | {"place", "order"}) - given - {*bad})
+    return {**base, **{name: good[name] for name in given}}, bad
+
+
+def _is_good(task_id: str, base: Mapping[str, str], name: str, text: bytes) -> bool:
+    try:
+        found = text.decode()
+        record.decode(task_id, {**base, name: found})
+    except (UnicodeDecodeError, SerialisationError):
+        return False
+    return not (name in _COUNTED and found and not _NUMBER.fullmatch(found))
+
+
+def _placeholder(task_id: str, remains: Remains, now: float) -> Task:
+    version, _, _ = (remains.newest_event or b"").partition(b"\n")
+    if b"ran" in remains.fields[::2]:
+        version = b"3"  # born, claimed, completed (see elements.py)
+    completed = remains.completed
+    if completed is None:
+        completed = len(remains.stages) // 2 - 1
+    return Task(
+        id=task_id,
+        type=UNREADABLE,
+        stages=(UNREADABLE,),
+        created_at=now,
+        status=remains.ended_as or Status.PENDING,
+        status_since=now,
+        updated_at=now,
+        version=_whole(version) or 1,
+        last_completed=completed,
+    )
+
+
+def _failed(task: Task, bad: Sequence[str], now: float) -> Task:
+    undoing = task.status in (Status.ROLLING_BACK, Status.ROLLBACK_FAILED)
+    failure = Failure(
+        kind=Kind.SERIALISATION,
+        error=SerialisationError.stored_name,
+        message=_cannot_be_read(bad),
+        stage=_stage(task),
+        attempt=1,
+        at=now,
+    )
+    status = Status.ROLLBACK_FAILED if undoing else Status.FAILED
+    return replace(
+        task,
+        status=status,
+        status_since=now if status is not task.status else task.status_since,
+        updated_at=now,
+        settled_at=None,
+        version=task.version + 1,
+        pause_requested=False,
+        cancel_requested=False,
+        reason=None,
+        failure=failure,
+        place=Place.PARKED,
+        lease=None,
+        due=None,
+    )
+
+
+def _cannot_be_read(wrong: Sequence[str]) -> str:
+    return f"its record cannot be read: {', '.join(wrong)}"
+
+
+def _stage(task: Task) -> str:
+    index = task.last_completed + 1
+    return task.stages[index if 0 <= index < len(task.stages) else -1]
+
+
+def _facts(after: Task, before: Status | None, order: str | None) -> dict[str, Any]:
+    assert after.failure is not None
+    kind = ev.TaskFailed if after.status is Status.FAILED else ev.TaskRollbackFailed
+    said = kind(task_id=after.id, version=after.version, at=after.updated_at, failure=after.failure)
+    facts: dict[str, Any] = {
+        "fields": _fields(after),
+        "place": after.place,
+        "queue": after.queue,
+        "status": after.status,
+        "before": before,
+        "version": str(after.version),
+        "suspended_at": repr(after.updated_at),
+        "events": event_log.encode_events([said]),
+        "order": order,
+    }
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _facts_of_the_ended(
+    task: Task, remains: Remains, bad: Sequence[str], order: str | None
+) -> dict[str, Any]:
+    settled_at = task.settled_at if task.settled_at is not None else task.status_since
+    after = replace(task, place=Place.SETTLED, settled_at=settled_at)
+    names = {name.decode(errors="replace") for name in remains.fields[::2]}
+    facts: dict[str, Any] = {
+        "fields": _fields(after),
+        "place": after.place,
+        "queue": after.queue,
+        "good": sorted(names - {*bad}),
+    }
+    return facts | ({"order": order} if order is not None else {})
+
+
+def _fields(task: Task) -> list[str]:
+    fields = record.newborn(task) | record.full(task)
+    if task.fence:
+        fields["fence"] = str(task.fence)
+    return record.flat(fields)
+
+
+# -- where nothing is left
+
+
+async def _leave_alone(part: Partition, task_id: str) -> None:
+    key = part.keys("task", task_id)
+    entries = await _pending_of(part, task_id)
+    if await part.call(scripts.STRAY, task_id, *entries):
+        log.error("%s holds nothing of ours: task %s is taken out of its queue", key, task_id)
+
+
+async def _pending_of(part: Partition, task_id: str) -> list[bytes]:
+    """Pairs of a queue and an entry that was handed out and names the task."""
+    keys, found = part.keys, list[bytes]()
+    (queues,) = await part.link.many(keys, [("SMEMBERS", keys("queues"))])
+    for queue in queues:
+        stream = keys.stream(queue.decode())
+        async for page in walks.pending(part, stream):
+            tasks = await walks.tasks_of(part, stream, page)
+            for entry, task in zip(page, tasks, strict=True):
+                found += [queue, entry] if task == task_id.encode() else []
+    return found

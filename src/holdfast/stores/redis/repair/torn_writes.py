@@ -1,0 +1,136 @@
+"""Repair of what a refused command has left half-way.
+
+A script is not rolled back. When the server refuses one of its commands in the middle, because the
+user's rights were narrowed meanwhile, what came before it stays. Whoever notices that marks the
+partition as torn; as soon as the rights are back it is mended as `holdfast doctor --fix` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Iterable
+from contextlib import suppress
+
+from holdfast.domain.errors import StoreError
+from holdfast.stores.redis import scripts
+from holdfast.stores.redis.partition import Partition
+from holdfast.stores.redis.repair import doctor
+from holdfast.stores.redis.views.reads import unless_foreign
+from holdfast.stores.redis.views.walks import Pace
+
+log = logging.getLogger("holdfast.stores.redis.mending")
+
+AGAIN_SECONDS = 1.0  # after one that was refused, or that another process makes
+LOCK_SECONDS = 10.0  # renewed while it is needed; one that has died holds up the others no longer
+APART_SECONDS = 1.0  # by which our idea of the server's time may be wrong
+STAY_TRIES = 6  # for findings that stay, such as counts of a busy store; the pause doubles
+
+
+class Mender:
+    """Mends torn partitions, one walk at a time, beside whatever else is done."""
+
+    def __init__(self, parts: Iterable[Partition]) -> None:
+        self._parts = list(parts)
+        self.task: asyncio.Task[None] | None = None
+        self._token = secrets.token_hex(8)  # the same for each try, which finds its own lock again
+        self._not_before: dict[Partition, float] = {}
+        self._stays: dict[Partition, int] = {}  # tries after which findings have stayed
+
+    def begin(self) -> None:
+        """Start to mend if something is torn and nothing is being mended here."""
+        torn = [part for part in self._parts if part.torn_at is not None]
+        if not torn or (self.task is not None and not self.task.done()):
+            return
+        due = [p for p in torn if p.steady() >= self._not_before.get(p, float("-inf"))]
+        if due:
+            self.task = asyncio.create_task(self._mend_all(due))
+
+    async def close(self) -> None:
+        task, self.task = self.task, None
+        if task is None or task.done() or task.get_loop() is not asyncio.get_running_loop():
+            return
+        task.cancel()
+        await asyncio.wait({task})
+
+    async def _mend_all(self, torn: Iterable[Partition]) -> None:
+        for part in torn:
+            try:
+                await self._mend(part)
+            except StoreError as error:
+                log.warning("%s is torn and cannot be mended yet: %s", part.keys.prefix, error)
+            pause = AGAIN_SECONDS * 2.0 ** self._stays.get(part, 0)
+            self._not_before[part] = part.steady() + pause
+
+    async def _mend(self, part: Partition) -> None:
+        """Compare and repair it, unless another process has done so since it was torn."""
+        torn_at = part.torn_at
+        if torn_at is None or not await _is_locked(part, self._token):
+            return
+        stays = False
+        try:
+            if await _mended_at(part) < torn_at + APART_SECONDS:
+                stays = await _examine(part, self._token)
+        finally:
+            with suppress(StoreError):  # the next try finds the lock again, and it ends by itself
+                await _unlock(part, self._token)
+        if part.torn_at == torn_at:  # else it was torn again meanwhile
+            self._judge(part, stays=stays)
+
+    def _judge(self, part: Partition, *, stays: bool) -> None:
+        tries = self._stays.pop(part, 0) + 1
+        part.torn_at = None
+        if stays and tries < STAY_TRIES:
+            self._stays[part] = tries
+            part.note_torn()
+
+
+async def _examine(part: Partition, token: str) -> bool:
+    """Repair what can be derived, and return whether something was found that stays."""
+    began, _ = await part.call(scripts.CLOCK)
+    log.warning("%s: a command was refused inside a script: mending", part.keys.prefix)
+    found = await doctor.examine(
+        part, fix=True, limit=doctor.AT_ONCE, pace=_keeping_locked(part, token)
+    )
+    for finding in found:
+        told = " (mended)" if finding.mended else ""
+        log.warning("%s %s %s%s", finding.invariant, finding.task_id or "-", finding.says, told)
+    await part.link.many(part.keys, [("HSET", part.keys("meta"), "mendedAt", began.decode())])
+    return not all(finding.mended for finding in found)
+
+
+def _keeping_locked(part: Partition, token: str) -> Pace:
+    """Renew the lock of a walk that takes long."""
+    locked_at = part.steady()
+
+    async def paced() -> None:
+        nonlocal locked_at
+        if part.steady() - locked_at > LOCK_SECONDS / 3:
+            await part.link.many(part.keys, [("SET", *_lock(part, token))])
+            locked_at = part.steady()
+
+    return paced
+
+
+async def _mended_at(part: Partition) -> float:
+    (found,) = await part.link.many(part.keys, [("HGET", part.keys("meta"), "mendedAt")])
+    return float(unless_foreign(found) or 0)
+
+
+def _lock(part: Partition, token: str) -> tuple[str | int, ...]:
+    return part.keys("mending"), token, "PX", round(LOCK_SECONDS * 1000)
+
+
+async def _is_locked(part: Partition, token: str) -> bool:
+    """Return whether the lock is ours, by its token: what is sent again finds its own lock."""
+    asked = [("SET", *_lock(part, token), "NX"), ("GET", part.keys("mending"))]
+    _, holder = await part.link.many(part.keys, asked)
+    return bool(holder == token.encode())
+
+
+async def _unlock(part: Partition, token: str) -> None:
+    key = part.keys("mending")
+    (holder,) = await part.link.many(part.keys, [("GET", key)])
+    if holder == token.encode():
+        await part.link.many(part.keys, [("DEL", key)])

@@ -1,0 +1,1 @@
+"""Deletion of what has ended, by kind and age, with its Lua."""

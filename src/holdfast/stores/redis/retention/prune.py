@@ -1,0 +1,275 @@
+"""Cleaning up by kind and age, in steps of at most `BATCH`. Nothing unsettled is ever trimmed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.errors import StoreError
+from holdfast.ports import Kept, Switch
+from holdfast.stores import codec
+from holdfast.stores.redis import scripts
+from holdfast.stores.redis.client.client import Script
+from holdfast.stores.redis.keys import GROUP
+from holdfast.stores.redis.partition import BATCH, Partition
+from holdfast.stores.redis.partitions import Partitions
+from holdfast.stores.redis.repair import salvage
+from holdfast.stores.redis.views.reads import unless_foreign
+
+IDLE_SECONDS = 60.0  # a consumer that has just been born has no beat yet
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What counts as old, by both clocks."""
+
+    steady_before: float
+    before: float
+    wall: float
+    limit: int
+    dry_run: bool
+    ignore_keep: bool
+
+    @property
+    def flags(self) -> tuple[str, str]:
+        """Whether only to count, and whether to go by age alone."""
+        return "1" if self.dry_run else "0", "1" if self.ignore_keep else "0"
+
+
+async def prune(
+    part: Partition,
+    kind: Kept,
+    *,
+    older_than_seconds: float,
+    limit: int,
+    dry_run: bool,
+    ignore_keep: bool = False,
+    live: Collection[str] | None = None,
+) -> int:
+    """``live``: the workers that live, if it is another partition that hears their beats."""
+    now, wall = (float(text) for text in await part.call(scripts.CLOCK))
+    asked = Asked(
+        steady_before=now - older_than_seconds,
+        before=wall - older_than_seconds,
+        wall=wall,
+        limit=limit,
+        dry_run=dry_run,
+        ignore_keep=ignore_keep,
+    )
+    if kind is Kept.WORKERS:
+        return await _workers(part, asked, live)
+    return await _PRUNERS[kind](part, asked)
+
+
+async def live_workers(part: Partition) -> set[str]:
+    """Those that are not forgotten yet."""
+    (found,) = await part.link.many(part.keys, [("HKEYS", part.keys("workers"))])
+    return {name.decode() for name in found}
+
+
+async def _tasks(part: Partition, asked: Asked) -> int:
+    pruned, score, passed = 0, b"-inf", 0
+    while pruned < asked.limit:
+        wanted = min(BATCH, asked.limit - pruned)
+        seen, found, score, passed, unreadable = await part.call(
+            scripts.PRUNE_TASKS,
+            repr(asked.before),
+            part.terms.tombstone_seconds,
+            *asked.flags,
+            score,
+            passed,
+            wanted,
+        )
+        pruned += found
+        if not asked.dry_run:
+            await salvage.set_aside(part, unreadable)
+        if seen < wanted:
+            break
+    return pruned
+
+
+async def _checkpoints(part: Partition, asked: Asked) -> int:
+    pruned, passed = 0, 0
+    while pruned < asked.limit:
+        wanted = min(BATCH, asked.limit - pruned)
+        ids = await _older(part, "saved", asked.before, passed, wanted)
+        bodies = await _read_checkpoints(part, ids)
+        if asked.dry_run:
+            gone, stay = sum(body is not None for _, _, body in bodies), len(ids)
+        else:
+            gone, stay = await part.call(scripts.PRUNE_CHECKPOINTS, *_kept_data(bodies))
+        pruned, passed = pruned + gone, passed + stay
+        if len(ids) < wanted:
+            break
+    return pruned
+
+
+_Body = tuple[bytes, bytes, bytes | None]  # task, version, checkpoint
+
+
+async def _read_checkpoints(part: Partition, ids: Sequence[bytes]) -> list[_Body]:
+    names = [task_id.decode() for task_id in ids]
+    versions = [("HGET", part.keys("ckpt_meta", name), "version") for name in names]
+    bodies = [("GET", part.keys("kept", name)) for name in names]
+    replies = await part.link.many(part.keys, [*versions, *bodies])
+    found = zip(ids, replies[: len(ids)], replies[len(ids) :], strict=True)
+    return [(task_id, _bytes(version) or b"", _bytes(body)) for task_id, version, body in found]
+
+
+def _bytes(reply: Any) -> bytes | None:
+    return reply if isinstance(reply, bytes) else None
+
+
+def _kept_data(bodies: Iterable[_Body]) -> Iterable[bytes]:
+    """What the stages kept in it lives on: a task may still be rolled back."""
+    for task_id, version, body in bodies:
+        yield task_id
+        yield version
+        yield (codec.custom_data(body) if body is not None else None) or b""
+
+
+async def _tombstones(part: Partition, asked: Asked) -> int:
+    before = repr(min(asked.before, asked.wall))
+    if asked.dry_run:
+        counted = ("ZCOUNT", part.keys("tombstones"), "-inf", f"({before}")
+        (found,) = await part.link.many(part.keys, [counted])
+        return min(int(found), asked.limit)
+    pruned = 0
+    while pruned < asked.limit:
+        wanted = min(BATCH, asked.limit - pruned)
+        gone = await part.call(scripts.PRUNE_TOMBSTONES, before, wanted)
+        pruned += gone
+        if gone < wanted:
+            break
+    return pruned
+
+
+# -- workers
+
+
+async def _workers(part: Partition, asked: Asked, live: Collection[str] | None) -> int:
+    """Beats that count are those of the partition which hears them all: the others hear a worker
+    only while it holds a task of theirs."""
+    before, claims = asked.steady_before, await _last_claims(part)
+    gone = await _older(part, "seen", before, 0, asked.limit)
+    if asked.dry_run:
+        return len(gone) if live is None else 0
+    if live is not None:
+        gone = [name for name in gone if name.decode(errors="replace") not in live]
+    forgotten = 0
+    for names in parts(gone):
+        forgotten += await part.call(scripts.PRUNE_WORKERS, repr(before), *names)
+    for names in parts(await _drained_strangers(part) if live is None else []):
+        await part.call(scripts.PRUNE_WORKERS, repr(before), *names)
+    kept = await _consumers(part, await live_workers(part) if live is None else live)
+    await _forget_claims(part, {name: said for name, said in claims.items() if name not in kept})
+    return forgotten if live is None else 0
+
+
+async def _drained_strangers(part: Partition) -> list[bytes]:
+    """Who was to be drained and is not known: it had left before it heard of it."""
+    (fields,) = await part.link.many(part.keys, [("HKEYS", part.keys("switches"))])
+    live, drain = await live_workers(part), f"{Switch.DRAIN} ".encode()
+    names = [f.removeprefix(drain) for f in unless_foreign(fields) if f.startswith(drain)]
+    return [name for name in names if name.decode(errors="replace") not in live]
+
+
+async def _consumers(part: Partition, live: Collection[str]) -> set[str]:
+    """Those of workers that are gone. Whoever has pending entries stays until they are taken.
+    Answers who stays."""
+    keys, kept = part.keys, set(live)
+    (queues,) = await part.link.many(keys, [("SMEMBERS", keys("queues"))])
+    for queue in queues:
+        stream = keys.stream(queue.decode())
+        try:
+            (found,) = await part.link.many(keys, [("XINFO", "CONSUMERS", stream, GROUP)])
+        except StoreError:
+            continue  # nobody has read it yet
+        consumers = [dict(zip(one[::2], one[1::2], strict=True)) for one in found]
+        gone = [one[b"name"] for one in consumers if _is_gone(one, live)]
+        kept |= {one[b"name"].decode(errors="replace") for one in consumers} - {
+            name.decode(errors="replace") for name in gone
+        }
+        for names in parts(gone):
+            await part.call(scripts.PRUNE_CONSUMERS, queue, *names)
+    return kept
+
+
+def _is_gone(consumer: dict[bytes, Any], live: Collection[str]) -> bool:
+    return (
+        consumer[b"name"].decode(errors="replace") not in live
+        and consumer[b"pending"] == 0
+        and consumer[b"idle"] >= IDLE_SECONDS * 1000
+    )
+
+
+async def _last_claims(part: Partition) -> dict[str, bytes]:
+    """Read before the consumers are: whoever claims for the first time meanwhile is not in it."""
+    (found,) = await part.link.many(part.keys, [("HGETALL", part.keys("claims"))])
+    said_by = unless_foreign(found)
+    pairs = zip(said_by[::2], said_by[1::2], strict=True)
+    return {name.decode(errors="replace"): said for name, said in pairs}
+
+
+async def _forget_claims(part: Partition, claims: Mapping[str, bytes]) -> None:
+    """Of those who will not repeat them."""
+    for names in parts([name.encode() for name in claims]):
+        pairs = [word for name in names for word in (name, _digest(claims[name.decode()]))]
+        await part.call(scripts.PRUNE_CLAIMS, *pairs)
+
+
+def _digest(said: bytes) -> str:
+    return hashlib.sha1(said, usedforsecurity=False).hexdigest()
+
+
+async def _older(part: Partition, kind: str, before: float, passed: int, limit: int) -> list[bytes]:
+    page = ("ZRANGEBYSCORE", part.keys(kind), "-inf", f"({before!r}", "LIMIT", passed, limit)
+    (found,) = await part.link.many(part.keys, [page])
+    return list(found)
+
+
+def parts(names: Sequence[bytes]) -> Iterable[Sequence[bytes]]:
+    return (names[start : start + BATCH] for start in range(0, len(names), BATCH))
+
+
+def _ended(script: Callable[[], Script]) -> Callable[[Partition, Asked], Awaitable[int]]:
+    async def swept(part: Partition, asked: Asked) -> int:
+        pruned, score, passed = 0, b"-inf", 0
+        while pruned < asked.limit:
+            wanted = min(BATCH, asked.limit - pruned)
+            seen, found, score, passed = await part.call(
+                script(), repr(asked.before), *asked.flags, score, passed, wanted
+            )
+            pruned += found
+            if seen < wanted:
+                break
+        return pruned
+
+    return swept
+
+
+async def of_all(
+    parts: Partitions, kind: Kept, *, older_than_seconds: float, limit: int, dry_run: bool
+) -> int:
+    """The same in every partition."""
+    pruned = 0
+    for part in parts:
+        pruned += await prune(
+            part,
+            kind,
+            older_than_seconds=older_than_seconds,
+            limit=limit - pruned,
+            dry_run=dry_run,
+        )
+    return pruned
+
+
+_PRUNERS: dict[Kept, Callable[[Partition, Asked], Awaitable[int]]] = {
+    Kept.TASKS: _tasks,
+    Kept.TRIGGERS: _ended(lambda: scripts.PRUNE_TRIGGERS),
+    Kept.PLANS: _ended(lambda: scripts.PRUNE_PLANS),
+    Kept.CHECKPOINTS: _checkpoints,
+    Kept.TOMBSTONES: _tombstones,
+}

@@ -1,0 +1,92 @@
+"""The oldest links of the chain of audits go by age, and the chain hangs on the last of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast.domain.audit import Link
+from holdfast.domain.errors import StoreFull
+from holdfast.stores.redis import scripts
+from holdfast.stores.redis.admin.audit_chain import (
+    Outbox,
+    anchor_of,
+    entries_of,
+    link_of,
+    links,
+    outbox,
+    text_of,
+)
+from holdfast.stores.redis.admin.audit_seal import seal
+from holdfast.stores.redis.partition import Partition
+from holdfast.stores.redis.partitions import Partitions, everything
+
+PAGE = 100
+
+
+async def prune(parts: Partitions, *, older_than_seconds: float, limit: int, dry_run: bool) -> int:
+    """An entry that is old and not in the chain yet goes through it: nothing goes unseen."""
+    _, wall = await parts.first.call(scripts.CLOCK)
+    before = float(wall) - older_than_seconds
+    if dry_run:
+        return min(limit, await _counted(parts, before, limit))
+    pruned = await _prune(parts.first, before, limit)
+    if pruned < limit and await _sealed(parts, limit - pruned):
+        pruned += await _prune(parts.first, before, limit - pruned)
+    return pruned
+
+
+async def _sealed(parts: Partitions, limit: int) -> int:
+    try:
+        return await seal(parts, limit)
+    except StoreFull:  # what was pruned may have made room for the next time
+        return 0
+
+
+async def _prune(first: Partition, before: float, limit: int) -> int:
+    pruned = 0
+    while pruned < limit:
+        wanted = min(PAGE, limit - pruned)
+        ends, elements = await links(first, 0, wanted)
+        found = [link_of(element, 0) for element in elements]
+        old = _old(map(_time, found), before)
+        if old:
+            base = found[old - 1].anchor
+            newest = max([ends.base_at or 0.0, *(link.entry.at for link in found[:old])])
+            cleaned = f"{base.seq} {newest!r}"
+            old = await first.call(scripts.PRUNE_AUDIT, ends.base, text_of(base), old, cleaned)
+        pruned += old
+        if old < wanted:
+            break
+    return pruned
+
+
+async def _counted(parts: Partitions, before: float, limit: int) -> int:
+    looks = [outbox(number, part, 0, limit - 1) for number, part in enumerate(parts)]
+    boxes: list[Outbox] = await everything(looks)
+    ends, _ = await links(parts.first, 0, 0)
+    counted, after = 0, anchor_of(ends.base).seq
+    while counted < limit:
+        _, elements = await links(parts.first, after + counted, PAGE)
+        old = _old((_time(link_of(element, 0)) for element in elements), before)
+        counted += old
+        if old < PAGE:
+            break
+    for box in boxes:
+        fresh = box.bodies[box.length - box.loose(ends) :]
+        counted += _old((entry.at for entry in entries_of(fresh, box.at)), before)
+    return counted
+
+
+def _time(link: Link) -> float | None:
+    return link.entry.at if link.hash else None
+
+
+def _old(times: Iterable[float | None], before: float) -> int:
+    """How many of the first; an entry that cannot be read is as old as those around it."""
+    old = 0
+    for number, at in enumerate(times, 1):
+        if at is not None and at >= before:
+            return old
+        if at is not None:
+            old = number
+    return old

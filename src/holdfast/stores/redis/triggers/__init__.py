@@ -1,0 +1,1 @@
+"""Triggers in Redis, with their Lua."""

@@ -1,0 +1,169 @@
+"""Triggers on Redis, beside the tasks that they make: each in the partition that its id names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from holdfast.domain import names
+from holdfast.domain.errors import InvalidInput, InvalidName
+from holdfast.domain.trigger.trigger import (
+    PENDING,
+    Trigger,
+    TriggerChange,
+    TriggerOutcome,
+    TriggerStale,
+    TriggerStatus,
+)
+from holdfast.ports import DueTriggers, Kept, TriggerPage
+from holdfast.stores.redis import due_merge
+from holdfast.stores.redis.due_merge import Found
+from holdfast.stores.redis.partition import Partition
+from holdfast.stores.redis.partitions import Partitions, everything
+from holdfast.stores.redis.retention import prune
+from holdfast.stores.redis.triggers import verbs
+
+
+class RedisTriggers:
+    def __init__(self, parts: Partitions) -> None:
+        self._parts = parts
+
+    def home(self, name: str, *, tenant: str | None) -> str:
+        if self._parts.of_trigger(name) is not None:
+            return name
+        return self._parts.home(name, tenant=tenant, key=None)
+
+    def _part(self, trigger_id: str) -> Partition | None:
+        """None: no trigger here can have that id."""
+        try:
+            self._check(trigger_id)
+        except InvalidName:
+            return None
+        return self._parts.of_trigger(trigger_id)
+
+    def _check(self, trigger_id: str) -> None:
+        """The partition is no part of the name that was given."""
+        named = len(self._parts) > 1 and self._parts.of_trigger(trigger_id) is not None
+        names.check("trigger", trigger_id.rpartition(".p")[0] if named else trigger_id)
+
+    def _at_home(self, trigger: Trigger) -> Partition:
+        part = self._part(trigger.id)
+        of_tenant = trigger.tenant and self._parts.of_tenant(trigger.tenant)
+        if part is None or (of_tenant and of_tenant is not part):
+            raise InvalidInput(f"trigger id {trigger.id!r} was not made by this store's home()")
+        return part
+
+    # -- writes
+
+    async def save(self, trigger: Trigger) -> Trigger:
+        if not trigger.id:
+            trigger = replace(trigger, id=self.home(uuid4().hex, tenant=trigger.tenant))
+        self._check(trigger.id)
+        return await verbs.save(self._at_home(trigger), trigger)
+
+    async def remove(self, trigger_id: str) -> bool:
+        part = self._part(trigger_id)
+        return part is not None and await verbs.remove(part, trigger_id)
+
+    async def acquire_lease(
+        self, trigger_id: str, owner: str, *, lease_seconds: float = 30.0
+    ) -> Trigger | None:
+        part = self._part(trigger_id)
+        if part is None:
+            return None
+        return await verbs.acquire_lease(part, trigger_id, owner, lease_seconds)
+
+    async def find_due_with_lease(
+        self,
+        owner: str,
+        *,
+        upto: float | None = None,
+        limit: int = 100,
+        lease_seconds: float = 30.0,
+    ) -> DueTriggers:
+        async def look(part: Partition, number: int) -> Found[bytes]:
+            return await verbs.look(part, upto, number)
+
+        async def take(part: Partition, number: int) -> Found[Trigger]:
+            return await verbs.claim(part, owner, upto, number, lease_seconds)
+
+        found = await due_merge.hand_out(self._parts, limit, look, take)
+        leased = sorted(found.items, key=_by_time)
+        return DueTriggers(triggers=tuple(leased), next_seconds=found.next_seconds)
+
+    async def apply(
+        self, batch: Sequence[TriggerChange], *, depth_limit: int
+    ) -> Sequence[TriggerOutcome]:
+        async def ask(part: Partition, some: list[TriggerChange]) -> list[TriggerOutcome]:
+            return await verbs.apply(part, some, depth_limit)
+
+        for change in batch:
+            if change.before.version == 0:
+                self._check(change.after.id)
+                self._at_home(change.after)
+            self._check_tasks(change)
+        return await self._parts.spread(
+            batch, lambda change: self._part(change.after.id), ask, lambda _: TriggerStale(None)
+        )
+
+    def _check_tasks(self, change: TriggerChange) -> None:
+        """They go in with the trigger, in one step: so they live where it does."""
+        part = self._part(change.after.id)
+        for one in change.submissions:
+            if self._parts.with_task(one.task) is not part:
+                raise InvalidInput(
+                    f"task id {one.task.id!r} is not in the partition of its trigger "
+                    f"{change.after.id!r}"
+                )
+
+    async def prune(self, *, older_than_seconds: float, limit: int, dry_run: bool) -> int:
+        return await prune.of_all(
+            self._parts,
+            Kept.TRIGGERS,
+            older_than_seconds=older_than_seconds,
+            limit=limit,
+            dry_run=dry_run,
+        )
+
+    # -- reads
+
+    async def find(self, trigger_id: str) -> Trigger | None:
+        part = self._part(trigger_id)
+        return await verbs.find(part, trigger_id) if part is not None else None
+
+    async def find_due(self, upto: float, *, limit: int = 100) -> Sequence[Trigger]:
+        found = await everything(verbs.find_due(p, upto, limit) for p in self._parts)
+        return sorted((one for some in found for one in some), key=_by_time)[:limit]
+
+    async def find_all_pending(self, *, limit: int = 100, cursor: str | None = None) -> TriggerPage:
+        return await self.find_all(statuses=tuple(PENDING), limit=limit, cursor=cursor)
+
+    async def find_all(
+        self,
+        *,
+        statuses: Sequence[TriggerStatus] = (),
+        tenant: str | None = None,
+        declared: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> TriggerPage:
+        if cursor is not None:
+            self._check(cursor)
+
+        def matches(trigger: Trigger) -> bool:
+            has_status = not statuses or trigger.status in statuses
+            is_declared = trigger.declared or not declared
+            return has_status and is_declared and tenant in (None, trigger.tenant)
+
+        parts = [self._parts.of_tenant(tenant)] if tenant is not None else [*self._parts]
+        leaves = await everything(
+            verbs.page(p, matches, limit, cursor, declared=declared) for p in parts
+        )
+        found, end = due_merge.one_page(leaves, limit, newest_first=False)
+        return TriggerPage(triggers=found, cursor=end)
+
+
+def _by_time(trigger: Trigger) -> tuple[float, str]:
+    return trigger.trigger_at or 0.0, trigger.id

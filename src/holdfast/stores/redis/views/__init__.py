@@ -1,0 +1,1 @@
+"""Reads of tasks: records, pages, counts, with their Lua."""

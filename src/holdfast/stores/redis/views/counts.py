@@ -1,0 +1,138 @@
+"""How many tasks are where, how they moved, and which come next: of one partition, and of all."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec.structs import replace
+
+from holdfast.domain.task.state import Status
+from holdfast.domain.task.task import Place, Task
+from holdfast.ports import Awaited, Moves, Stats, late
+from holdfast.stores.redis import scripts
+from holdfast.stores.redis.encoding import stage_timings
+from holdfast.stores.redis.partition import Partition
+from holdfast.stores.redis.views.reads import in_batches, pairs_of, readable
+
+OTHERS = frozenset({"locks", "checkpoints"})  # counted by queue, and no places
+
+
+async def stats(part: Partition) -> Stats:
+    answer = await part.call(scripts.STATS, *Status)
+    now, sizes, counts, moves, refused, durations, waits = answer
+    by_queue: defaultdict[str, Counter[Place]] = defaultdict(Counter)
+    others: Counter[str] = Counter()
+    for field, count in _counted(counts).items():
+        queue, _, place = field.rpartition(" ")
+        if place in OTHERS:
+            others[place] += count
+        elif count:
+            by_queue[queue][Place(place)] = count
+    waiting = [queue for queue, places in by_queue.items() if places[Place.READY] > 0]
+    return Stats(
+        by_status=Counter({s: n for s, n in zip(Status, sizes, strict=True) if n}),
+        by_queue=by_queue,
+        moves=tuple(_moves(_counted(moves))),
+        refused=_counted(refused),
+        heads=await _heads(part, waiting),
+        now=float(now),
+        checkpoints=max(0, others["checkpoints"]),
+        locks=max(0, others["locks"]),
+        timings=tuple(stage_timings.timings_of(_counted(durations))),
+        late_seconds=late(_waits(waits)),
+    )
+
+
+def _waits(reply: Sequence[bytes]) -> dict[Awaited, float | None]:
+    """In the order of their names in Awaited."""
+    return {kind: float(one) if one else None for kind, one in zip(Awaited, reply, strict=True)}
+
+
+def _counted(reply: Sequence[bytes]) -> Counter[str]:
+    return Counter({field.decode(): int(count) for field, count in pairs_of(reply)})
+
+
+def _moves(counted: Counter[str]) -> Iterator[Moves]:
+    """Fields of two words are from before queue and type were counted apart."""
+    for field, count in counted.items():
+        before, after, *more = field.split(" ")
+        if more[-1:] == ["us"] and len(more) != len(("queue", "type")):
+            continue
+        queue, type_ = more or ("", "")
+        yield Moves(
+            before=Status(before),
+            after=Status(after),
+            count=count,
+            dwell_seconds=counted[f"{field} us"] / 1_000_000,
+            queue=queue,
+            type=type_,
+        )
+
+
+async def _heads(part: Partition, queues: Sequence[str]) -> dict[str, Task]:
+    answers = await in_batches(part, scripts.HEADS, queues)
+    heads = {}
+    for queue, found in zip(queues, answers, strict=True):
+        task = readable(found[0].decode(), found[1]) if found else None
+        if task is not None:
+            heads[queue] = task
+    return heads
+
+
+# -- several partitions
+
+
+def merge_stats(parts: Sequence[Stats]) -> Stats:
+    by_status: Counter[Status] = Counter()
+    by_queue: defaultdict[str, Counter[Place]] = defaultdict(Counter)
+    refused: Counter[str] = Counter()
+    for part in parts:
+        by_status.update(part.by_status)
+        refused.update(part.refused)
+        for queue, places in part.by_queue.items():
+            by_queue[queue].update(places)
+    return Stats(
+        by_status=by_status,
+        by_queue=by_queue,
+        moves=_merge_moves(move for part in parts for move in part.moves),
+        refused=refused,
+        heads=_merge_heads(parts),
+        now=max(part.now for part in parts),
+        checkpoints=sum(part.checkpoints for part in parts),
+        locks=sum(part.locks for part in parts),
+        timings=stage_timings.merged(one for part in parts for one in part.timings),
+        late_seconds=_latest(parts),
+    )
+
+
+def _latest(parts: Sequence[Stats]) -> dict[Awaited, float]:
+    latest: dict[Awaited, float] = {}
+    for part in parts:
+        for kind, seconds in part.late_seconds.items():
+            latest[kind] = max(seconds, latest.get(kind, 0.0))
+    return latest
+
+
+def _merge_moves(moves: Iterable[Moves]) -> tuple[Moves, ...]:
+    merged: dict[tuple[Status, Status, str, str], Moves] = {}
+    for move in moves:
+        of = move.before, move.after, move.queue, move.type
+        known = merged.setdefault(of, replace(move, count=0, dwell_seconds=0.0))
+        merged[of] = replace(
+            known,
+            count=known.count + move.count,
+            dwell_seconds=known.dwell_seconds + move.dwell_seconds,
+        )
+    return tuple(merged.values())
+
+
+def _merge_heads(parts: Sequence[Stats]) -> dict[str, Task]:
+    """Each partition has a head of its own; the one that has waited longest stands for all."""
+    heads: dict[str, Task] = {}
+    for part in parts:
+        for queue, task in part.heads.items():
+            first = heads.setdefault(queue, task)
+            if task.status_since < first.status_since:
+                heads[queue] = task
+    return heads

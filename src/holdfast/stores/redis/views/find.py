@@ -1,0 +1,195 @@
+"""Finding tasks by filter: the narrowest index is walked, the rest is compared on the way.
+
+Pages are in the order of ids, in every index and in every partition, so a cursor is the last id
+that was looked at, wherever the next page is taken from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import islice
+
+from holdfast.domain.task.state import SUSPENDED, Status
+from holdfast.domain.task.task import Task
+from holdfast.ports import Filter, Page
+from holdfast.stores.redis import scripts
+from holdfast.stores.redis.encoding.record import DEFAULTS, from_iso
+from holdfast.stores.redis.partition import BATCH, Partition
+from holdfast.stores.redis.views.reads import load, unless_foreign
+
+LOOK_LIMIT = 1000  # records compared for one page, however few of them match
+AT_ONCE = 250  # of them, where most do not match, or a page is long
+DATED_LIMIT = 50_000  # ids of a span of time put in order; with more, matches are not rare
+ROUNDING_SECONDS = 0.00001  # records tell the time in microseconds, the index as it came
+EVER = float("inf")
+
+_TIMES = ("updatedAt", "createdAt")
+
+Walk = Callable[[str | None, int], Awaitable[list[str]]]  # so many ids below one, greatest first
+
+
+async def find(part: Partition, where: Filter, limit: int, cursor: str | None) -> Page:
+    look_limit = max(limit + 1, LOOK_LIMIT)
+    walk = await _narrowest(part, where, cursor)
+    found: list[Task] = []
+    seen = 0
+    while seen < look_limit:
+        rare = 2 * len(found) < seen
+        wanted = max(BATCH, limit + 1 - len(found))  # one more tells whether there is a next page
+        asked = min(AT_ONCE if rare else wanted, AT_ONCE, look_limit - seen)
+        ids = await walk(cursor, asked)
+        for task in await load(part, await _sifted(part, ids, where) if rare else ids):
+            if task is not None and where.matches(task):
+                if len(found) == limit:
+                    return Page(tasks=tuple(found), cursor=found[-1].id)
+                found.append(task)
+        if len(ids) < asked:
+            return Page(tasks=tuple(found), cursor=None)
+        seen, cursor = seen + len(ids), ids[-1]
+    return Page(tasks=tuple(found), cursor=cursor)
+
+
+async def _sifted(part: Partition, ids: Sequence[str], where: Filter) -> list[str]:
+    """Those that may match, by the fields that are asked for: a whole record costs much more."""
+    right = _right_values(where)
+    fields = (*right, *_TIMES) if _is_spanned(where) else tuple(right)
+    asked = [("HMGET", part.keys("task", task_id), *fields) for task_id in ids]
+    replies = await part.link.many(part.keys, asked)
+    values = list(right.values())
+    return [
+        task_id
+        for task_id, reply in zip(ids, replies, strict=True)
+        if isinstance(reply, Exception)  # what cannot be read is told when it is loaded
+        or (
+            all(value in some for value, some in zip(reply, values, strict=False))
+            and _may_be_in_time(reply[len(values) :], where)
+        )
+    ]
+
+
+def _right_values(where: Filter) -> dict[str, set[bytes | None]]:
+    """Of each field that the filter names."""
+    one = {
+        "type": where.type,
+        "tenantId": where.tenant,
+        "planId": where.plan,
+        "queue": where.queue,
+        "error": where.error,
+    }
+    right = {name: {_bytes(value)} for name, value in one.items() if value is not None}
+    if where.queue == DEFAULTS["queue"]:
+        right["queue"].add(None)  # left out of the record
+    if where.statuses or not right:
+        right["status"] = set(map(_bytes, _statuses(where)))
+    return right
+
+
+def _bytes(text: str) -> bytes | None:
+    return text.encode(errors="replace")
+
+
+def _may_be_in_time(texts: Sequence[bytes | None], where: Filter) -> bool:
+    text = next((text for text in texts if text), None)  # of its last change, or of its birth
+    if text is None:
+        return True
+    try:
+        at = from_iso(text.decode())
+    except ValueError:
+        return True
+    after, before = _bounds(where)
+    return after < at < before
+
+
+async def _narrowest(part: Partition, where: Filter, cursor: str | None) -> Walk:
+    ways = _ways(part, where)
+    size, names = min([(await _size(part, names), names) for names in ways])
+    if _is_dated(where):
+        dated = await _count_dated(part, where)
+        if dated < size and dated <= DATED_LIMIT:
+            return await _by_time(part, where, cursor)
+    return _by_id(part, names)
+
+
+def _ways(part: Partition, where: Filter) -> list[list[str]]:
+    """Each a set of indexes that together have all that can match."""
+    ways = [[part.keys("by_status", status) for status in _statuses(where)]]
+    narrow = {"by_error": where.error, "by_plan": where.plan, "by_tenant": where.tenant}
+    return ways + [[part.keys(kind, of)] for kind, of in narrow.items() if of is not None]
+
+
+def _statuses(where: Filter) -> tuple[Status, ...]:
+    return tuple(dict.fromkeys(where.statuses or Status))
+
+
+async def _size(part: Partition, names: Sequence[str]) -> int:
+    replies = await part.link.many(part.keys, [("ZCARD", name) for name in names])
+    return sum(int(unless_foreign(reply)) for reply in replies)
+
+
+def _by_id(part: Partition, names: Sequence[str]) -> Walk:
+    async def walk(below: str | None, count: int) -> list[str]:
+        start = "+" if below is None else f"({below}"
+        found = await part.call(scripts.NEWEST, start, count, *names)
+        ids = {task_id for some in found for task_id in some}
+        return [task_id.decode() for task_id in sorted(ids, reverse=True)[:count]]
+
+    return walk
+
+
+# -- suspended tasks have an index by time
+
+
+def _is_dated(where: Filter) -> bool:
+    return _is_spanned(where) and SUSPENDED.issuperset(_statuses(where))
+
+
+def _is_spanned(where: Filter) -> bool:
+    return where.updated_after is not None or where.updated_before is not None
+
+
+def _bounds(where: Filter) -> tuple[float, float]:
+    after = -EVER if where.updated_after is None else where.updated_after
+    before = EVER if where.updated_before is None else where.updated_before
+    return after - ROUNDING_SECONDS, before + ROUNDING_SECONDS
+
+
+def _span(where: Filter) -> tuple[str, str]:
+    after, before = _bounds(where)
+    return repr(after), repr(before)
+
+
+async def _count_dated(part: Partition, where: Filter) -> int:
+    command = ("ZCOUNT", part.keys("suspended"), *_span(where))
+    [found] = await part.link.many(part.keys, [command])
+    return int(unless_foreign(found))
+
+
+async def _by_time(part: Partition, where: Filter, cursor: str | None) -> Walk:
+    limit = ("LIMIT", 0, DATED_LIMIT)
+    command = ("ZRANGEBYSCORE", part.keys("suspended"), *_span(where), *limit)
+    [found] = await part.link.many(part.keys, [command])
+    ids = sorted((task_id.decode() for task_id in unless_foreign(found)), reverse=True)
+    rest = (task_id for task_id in ids if cursor is None or task_id < cursor)
+
+    async def walk(below: str | None, count: int) -> list[str]:
+        del below  # it goes on where it was
+        return list(islice(rest, count))
+
+    return walk
+
+
+# -- several partitions
+
+
+def merge_pages(pages: Sequence[Page], limit: int) -> Page:
+    """One page of all. Where one of them has not been looked at further, none is shown further."""
+    ends = [page.cursor for page in pages if page.cursor is not None]
+    end = max(ends, default=None)
+    tasks = sorted(
+        (task for page in pages for task in page.tasks if end is None or task.id >= end),
+        key=lambda task: task.id,
+        reverse=True,
+    )
+    if len(tasks) > limit:
+        return Page(tasks=tuple(tasks[:limit]), cursor=tasks[limit - 1].id)
+    return Page(tasks=tuple(tasks), cursor=end)

@@ -1,0 +1,191 @@
+"""What can be asked of one partition: each read of the port, on one consistent look."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import islice
+from typing import Any, TypeVar
+
+import msgspec
+
+from holdfast.domain.audit import Audit
+from holdfast.domain.errors import SerialisationError
+from holdfast.domain.task import checkpoint as ckpt
+from holdfast.domain.task.checkpoint import Checkpoint
+from holdfast.domain.task.events import Event
+from holdfast.domain.task.state import Status
+from holdfast.domain.task.task import Place, StageRecord, Task
+from holdfast.ports import Detail, Peek, TenantView, WorkerInfo
+from holdfast.stores import codec
+from holdfast.stores.redis import scripts
+from holdfast.stores.redis.client.client import Script
+from holdfast.stores.redis.encoding import event_log, messages, record
+from holdfast.stores.redis.partition import BATCH, Partition
+
+T = TypeVar("T")
+U = TypeVar("U")
+log = logging.getLogger("holdfast.stores.redis.reads")
+
+
+def readable(task_id: str, found: list[bytes] | bytes, until: bytes | None = None) -> Task | None:
+    """None: it cannot be read, which `doctor` tells. Its neighbours can."""
+    try:
+        if isinstance(found, bytes):  # what the server says of it
+            raise SerialisationError(found.decode())
+        fields = record.texts(found)
+        return record.decode(task_id, fields, float(until) if until is not None else None)
+    except SerialisationError as error:
+        log.warning("task %s is unreadable; see `holdfast doctor`: %s", task_id, error)
+        return None
+
+
+async def in_batches(part: Partition, script: Script, names: Sequence[str]) -> list[Any]:
+    answers: list[Any] = []
+    for start in range(0, len(names), BATCH):
+        answers += await part.call(script, *names[start : start + BATCH])
+    return answers
+
+
+def pairs_of(reply: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    return zip(reply[::2], reply[1::2], strict=True)
+
+
+def unless_foreign(reply: Any) -> Any:
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
+
+
+# -- tasks
+
+
+async def load(part: Partition, ids: Sequence[str]) -> list[Task | None]:
+    answers = await in_batches(part, scripts.LOAD, ids)
+    return [_loaded(task_id, found) for task_id, found in zip(ids, answers, strict=True)]
+
+
+def _loaded(task_id: str, found: Any) -> Task | None:
+    return readable(task_id, *found) if found is not None else None
+
+
+async def peek(part: Partition, ids: Sequence[str]) -> list[Peek | None]:
+    answers = await in_batches(part, scripts.PEEK, ids)
+    return [_peeked(task_id, found) for task_id, found in zip(ids, answers, strict=True)]
+
+
+def _peeked(task_id: str, found: Any) -> Peek | None:
+    if found is None:
+        return None
+    try:
+        if isinstance(found, bytes):
+            raise ValueError(found.decode(errors="replace"))
+        status, result, failure, reason = found
+        return Peek(
+            task_id=task_id,
+            status=Status(status.decode()),
+            result=result,
+            failure=record.decode_failure(failure) if failure else None,
+            reason=reason.decode() if reason is not None else None,
+        )
+    except (ValueError, msgspec.DecodeError) as error:
+        log.warning("task %s cannot be looked at: %s", task_id, error)
+        return None
+
+
+async def detail(part: Partition, task_id: str) -> Detail | None:
+    found = await part.call(scripts.DETAIL, task_id)
+    if found is None:
+        return None
+    pairs, until, *bodies = found
+    task = readable(task_id, pairs, until)
+    if task is None:
+        return None
+    payload, result, data, checkpoint, stages, events, wrong = bodies
+    for said in wrong:
+        log.warning("task %s has something unreadable: %s", task_id, said.decode())
+    said = record.texts(pairs)
+    progress = said.get("progress") if task.lease is not None else None
+    return Detail(
+        task=task,
+        payload=messages.submitted(payload or b""),
+        result=messages.small(said, "result", result),
+        data=messages.small(said, "data", data),
+        checkpoint=checkpoint,
+        stages=_stages(stages, said),
+        events=(*_events(task, events or []), *event_log.unsaid(task, said)),
+        progress=codec.or_none(record.decode_progress, progress) if progress else None,
+    )
+
+
+def _stages(pairs: list[bytes] | None, fields: record.Fields) -> tuple[StageRecord, ...]:
+    return codec.or_none(lambda found: record.decode_stages(found, fields), pairs or []) or ()
+
+
+def _events(task: Task, found: Sequence[bytes]) -> Iterator[Event]:
+    if not found or not found[0].startswith(b"1\n"):
+        yield from event_log.created(task)
+    for element in found:
+        try:
+            yield from event_log.decode_events(task.id, element)
+        except SerialisationError as error:
+            log.warning("task %s has an unreadable event: %s", task.id, error)
+
+
+async def checkpoint(part: Partition, task_id: str) -> Checkpoint | None:
+    found = await part.call(scripts.CHECKPOINT, task_id)
+    if found is None:
+        return None
+    body, stages = found
+    return msgspec.structs.replace(
+        ckpt.decode(body),
+        stage_durations={s.name: round(s.duration_seconds * 1000) for s in _stages(stages, {})},
+    )
+
+
+# -- tenants and workers
+
+
+async def tenants(part: Partition, names: Sequence[str]) -> list[TenantView]:
+    answers = await in_batches(part, scripts.TENANTS, names)
+    return [_tenant(name, *found) for name, found in zip(names, answers, strict=True)]
+
+
+def _tenant(
+    name: str, active: bytes | None, place: bytes | None, fence: bytes | None, waiting: int
+) -> TenantView:
+    its = active.decode() if active is not None else None
+    leased = place is not None and place.decode() == Place.LEASED
+    return TenantView(
+        tenant=name,
+        active=its,
+        locked_by=its if leased else None,
+        fence=int(fence or 0),
+        waiting=waiting,
+    )
+
+
+async def line(part: Partition, tenant: str, limit: int) -> list[str]:
+    if limit < 1:
+        return []
+    [found] = await part.link.many(part.keys, [("ZRANGE", part.keys("line", tenant), 0, limit - 1)])
+    return [task_id.decode() for task_id in unless_foreign(found)]
+
+
+async def workers(part: Partition, live_within_seconds: float) -> list[WorkerInfo]:
+    now, beats, times = await part.call(scripts.WORKERS)
+    seen = {worker: float(now) - float(at) for worker, at in pairs_of(times)}
+    return [
+        WorkerInfo(beat=beat, seen_seconds_ago=seen[name], live=seen[name] <= live_within_seconds)
+        for name, body in pairs_of(beats)
+        if name in seen and (beat := codec.or_none(codec.decode_beat, body)) is not None
+    ]
+
+
+# -- what was done
+
+
+def merge_audits(lists: Iterable[Sequence[Audit]], limit: int, start: int) -> list[Audit]:
+    """Of lists that each begin with the newest and have ``start + limit`` entries, if there are."""
+    return list(islice(merge(*lists, key=lambda entry: -entry.at), start, start + limit))

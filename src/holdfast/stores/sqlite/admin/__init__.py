@@ -1,0 +1,1 @@
+"""Audit, switches, doctor, repair and retention in SQLite."""

@@ -1,0 +1,80 @@
+"""The audits, each linked to the one before it in the transaction that writes it."""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import Any
+
+from holdfast.domain.audit import NOT_AS_WRITTEN, Anchor, Audit, Chain, Link, linked
+from holdfast.stores import codec
+from holdfast.stores.sqlite.file.readers import Look
+from holdfast.stores.sqlite.transaction import Txn
+
+
+def audit(txn: Txn, entry: Audit) -> None:
+    write_audit(txn, entry)
+    if entry.refused is not None:
+        txn.count_refusal(f"{entry.before} {entry.command}")
+
+
+def write_audit(txn: Txn, entry: Audit) -> None:
+    # As it will be read: constructors check no types, and the hash must be that of what is kept.
+    link = linked(txn.head(), codec.decode_audit(codec.encode(entry)))
+    body = codec.encode(link.entry).decode()
+    txn.linked(link.anchor)
+    txn.add("audit_add", (link.seq, link.entry.at, body, link.hash))
+
+
+def prune(txn: Txn, before: float, limit: int, *, dry_run: bool) -> int:
+    """The oldest go; the chain then hangs on the last of them, of which the hash stays."""
+    oldest = txn.rows("audits_oldest", limit)
+    found = list(takewhile(lambda row: row[1] < before, oldest))
+    if found and not dry_run:
+        n, _, hash = found[-1]
+        newest = max(at for _, at, _ in found)
+        if (noted := _noted(txn.row("chain_base_at"), txn.row("chain_base")[0])) is not None:
+            newest = max(newest, noted)
+        txn.run("audits_delete_upto", n)
+        txn.run("chain_base_put", n, hash)
+        txn.run("chain_base_at_put", f"{n} {newest!r}")
+    return len(found)
+
+
+def _noted(row: Any, base: int) -> float | None:
+    """Return the time that was noted with this base; a base that was moved since has none."""
+    seq, _, at = row[0].partition(" ") if row else ("", "", "")
+    try:
+        return float(at) if seq == str(base) else None
+    except ValueError:
+        return None
+
+
+def audits(look: Look, limit: int, cursor: str | None) -> list[Audit]:
+    return [
+        entry
+        for (body,) in look.rows("audits_newest", int(cursor or 0), limit)
+        if (entry := codec.or_none(codec.decode_audit, body)) is not None
+    ]
+
+
+def chain(look: Look, after: int, limit: int) -> Chain:
+    base, base_hash = look.row("chain_base")
+    head, head_hash = look.row("chain_head")
+    [strays] = look.row("audits_upto", base)
+    return Chain(
+        base=Anchor(seq=base, hash=base_hash),
+        head=Anchor(seq=head, hash=head_hash),
+        links=tuple(
+            Link(seq=n, entry=entry, hash=hash, odd=_odd(entry, at, body))
+            for n, at, body, hash in look.rows("audits_after", after, limit)
+            if (entry := codec.or_none(codec.decode_audit, body)) is not None
+        ),
+        base_at=_noted(look.row("chain_base_at"), base),
+        odd=f"{strays} entries are numbered before the base {base}" if strays else "",
+    )
+
+
+def _odd(entry: Audit, at: object, body: bytes) -> str:
+    """Say whether a row is anything but what `write_audit` would write: the hash is that of what
+    is read, and a reader passes over what it does not know."""
+    return "" if at == entry.at and body == codec.encode(entry) else NOT_AS_WRITTEN

@@ -1,0 +1,165 @@
+"""Do the records of triggers and plans agree with their columns, and plans with their members?
+
+The record is right, and the columns follow it. What a plan counts follows from its members.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from holdfast.domain.errors import SerialisationError
+from holdfast.domain.plan.plan import Counts, MemberState, Plan
+from holdfast.domain.trigger.trigger import LEASE
+from holdfast.stores import codec
+from holdfast.stores.sqlite.plans import rows
+from holdfast.stores.sqlite.transaction import Txn
+from holdfast.stores.sqlite.triggers import rows as trigger_rows
+from holdfast.stores.sqlite.triggers.verbs import put_all
+
+if TYPE_CHECKING:
+    from holdfast.stores.sqlite.admin.doctor import Source
+
+PAGE = 200
+
+
+class Said(NamedTuple):
+    name: str  # the trigger or plan
+    says: str
+    cure: str | None = None  # see `CURES`
+
+
+def examine(look: Source) -> Iterator[Said]:
+    for row in _pages(look, "doctor_triggers"):
+        yield from _of_trigger(row)
+    for row in _pages(look, "doctor_plans"):
+        yield from _of_plan(look, row)
+
+
+def _pages(look: Source, name: str) -> Iterator[Any]:
+    last = ""
+    while page := look.rows(name, last, PAGE):
+        yield from page
+        last = page[-1][0]
+
+
+# -- triggers
+
+
+def _of_trigger(row: Any) -> Iterator[Said]:
+    columns = trigger_rows.Columns(*row[:-1])
+    name = f"trigger {columns.id}"
+    try:
+        trigger = trigger_rows.trigger_of(row[-1])
+    except SerialisationError as error:
+        yield Said(columns.id, f"{name}: {error}; save it anew or remove it", "trigger-aside")
+        return
+    due = trigger_rows.columns_of(trigger, columns.boot or 0)
+    cure = "trigger-columns" if columns.id == trigger.id else None
+    for column, value, wanted in zip(columns._fields, columns, due, strict=True):
+        if value != wanted:
+            says = f"{name}: column {column} is {value!r}, the record says {wanted!r}"
+            yield Said(columns.id, says, cure)
+    if trigger.status in LEASE and trigger.trigger_at is None:
+        yield Said(columns.id, f"{name}: is {trigger.status} and waits for no time")
+
+
+def _mend_trigger(txn: Txn, name: str) -> bool:
+    found = txn.row("trigger_of", name)
+    trigger = trigger_rows.readable(name, found[3]) if found else None
+    if found is None or trigger is None or trigger.id != name:
+        return False
+    put_all(txn, [(trigger, found[3])])
+    return True
+
+
+def _set_trigger_aside(txn: Txn, name: str) -> bool:
+    """Out of the way of others. It still has to be looked at, so it is not mended."""
+    found = txn.row("trigger_of", name)
+    if found is not None and trigger_rows.readable(name, found[3]) is None:
+        txn.run("trigger_set_aside", name)
+    return False
+
+
+# -- plans
+
+NOBODY = rows.Held(0, None, None, None)
+
+
+def _of_plan(look: Source, row: Any) -> Iterator[Said]:
+    plan_id, _, created_at, *columns, body = row
+    try:
+        plan = rows.plan_of(body, NOBODY)
+        there = _counted(look, plan)
+        codec.decode_plan_tasks((look.row("plan_tasks_of", plan_id) or ("",))[0].encode())
+    except SerialisationError as error:
+        yield Said(plan_id, f"plan {plan_id}: {error}; restore it from a backup", "plan-aside")
+        return
+    wanted = (plan.id, plan.created_at, *rows.columns_of(plan))
+    if (plan_id, created_at, *columns) != wanted:
+        cure = "plan-columns" if (plan_id, created_at) == wanted[:2] else None
+        yield Said(plan_id, f"plan {plan_id}: columns {columns}, the record says {wanted}", cure)
+    if _shown(plan.counts) != _shown(there):
+        says = f"plan {plan_id} counts {_shown(plan.counts)}, its members are {_shown(there)}"
+        yield Said(plan_id, says, "plan-counts")
+
+
+def _counted(look: Source, plan: Plan) -> tuple[Counts, ...]:
+    """What its members add up to, wave by wave."""
+    waves: list[Counter[MemberState]] = [Counter() for _ in plan.waves]
+    for number, state, version in look.rows("plan_members_of", plan.id):
+        wave = bisect_right(plan.waves, number)
+        if not 0 <= wave < len(waves):
+            raise SerialisationError(f"member {number} of {plan.total} is in no wave")
+        waves[wave][rows.member_of(state, version).state] += 1
+    return tuple(waves)
+
+
+def _shown(counts: tuple[Counts, ...]) -> list[dict[str, int]]:
+    return [{str(s): n for s, n in sorted(wave.items()) if n} for wave in counts]
+
+
+def _read_plan(txn: Txn, name: str) -> tuple[int, Plan, str, bool] | None:
+    """Its number and its record, and whether a driver has it."""
+    found = txn.row("plan_of", name)
+    plan = rows.readable(name, found[-1], NOBODY) if found else None
+    if found is None or plan is None or plan.id != name:
+        return None
+    return found[0], plan, found[-1], found[3] is not None
+
+
+def _mend_plan(txn: Txn, name: str) -> bool:
+    if (found := _read_plan(txn, name)) is None:
+        return False
+    n, plan, body, _ = found
+    txn.run("plan_put", n, *rows.columns_of(plan), body)
+    return True
+
+
+def _recount(txn: Txn, name: str) -> bool:
+    found = _read_plan(txn, name)
+    if found is None or found[3]:
+        return False  # its driver would write over it with what he has read before
+    n, plan, *_ = found
+    mended = msgspec.structs.replace(plan, counts=tuple(dict(c) for c in _counted(txn, plan)))
+    txn.run("plan_put", n, *rows.columns_of(mended), rows.body_of(mended))
+    return True
+
+
+def _set_plan_aside(txn: Txn, name: str) -> bool:
+    if _read_plan(txn, name) is None and (found := txn.row("plan_of", name)):
+        txn.run("plan_set_aside", found[0])
+    return False
+
+
+CURES = {
+    "trigger-aside": _set_trigger_aside,
+    "trigger-columns": _mend_trigger,
+    "plan-aside": _set_plan_aside,
+    "plan-columns": _mend_plan,
+    "plan-counts": _recount,
+}

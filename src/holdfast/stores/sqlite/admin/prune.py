@@ -1,0 +1,156 @@
+"""Cleaning up by kind and age. Nothing unsettled is ever trimmed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from math import inf
+from typing import Any
+
+from holdfast.domain.task.task import Task
+from holdfast.ports import Kept, Switch
+from holdfast.stores import codec
+from holdfast.stores.sqlite.admin import audit
+from holdfast.stores.sqlite.file.writer import Writer
+from holdfast.stores.sqlite.plans import verbs
+from holdfast.stores.sqlite.tasks.apply import delete
+from holdfast.stores.sqlite.tasks.claim import leave
+from holdfast.stores.sqlite.tasks.placement import set_aside
+from holdfast.stores.sqlite.tasks.records import row_of
+from holdfast.stores.sqlite.transaction import Txn
+from holdfast.stores.sqlite.triggers import verbs as trigger_verbs
+
+BATCH = 500  # in one transaction: others must get their turn
+
+
+class Age:
+    """What counts as old, by both clocks."""
+
+    def __init__(self, txn: Txn, older_than_seconds: float, *, ignore_keep: bool) -> None:
+        self.before = txn.wall - older_than_seconds
+        self.steady_before = txn.now - older_than_seconds
+        self.now = txn.wall
+        self.kept_until = inf if ignore_keep else txn.wall
+
+
+async def in_steps(
+    writer: Writer,
+    kind: Kept,
+    older_than_seconds: float,
+    limit: int,
+    *,
+    dry_run: bool,
+    ignore_keep: bool = False,
+) -> int:
+    done = 0
+    while done < limit:
+        step = limit - done if dry_run else min(limit - done, BATCH)
+        work = partial(
+            prune,
+            kind=kind,
+            older_than_seconds=older_than_seconds,
+            limit=step,
+            dry_run=dry_run,
+            ignore_keep=ignore_keep,
+        )
+        found = await writer.do(work, weight=step)
+        done += found
+        if dry_run or found < step:
+            break
+    return done
+
+
+def prune(
+    txn: Txn,
+    kind: Kept,
+    older_than_seconds: float,
+    limit: int,
+    *,
+    dry_run: bool,
+    ignore_keep: bool = False,
+) -> int:
+    age = Age(txn, older_than_seconds, ignore_keep=ignore_keep)
+    found = _PRUNERS[kind](txn, age, limit, dry_run)
+    txn.shrink |= found > 0 and not dry_run
+    return found
+
+
+def _tasks(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
+    if dry_run:
+        return len(txn.rows("outdated_tasks", age.kept_until, age.before, limit))
+    tasks: list[Task] = []
+    while left := limit - len(tasks):
+        found = txn.rows("outdated_tasks", age.kept_until, age.before, left)
+        tasks += _deleted(txn, found)
+        if len(found) < left:
+            break
+    for tenant in {task.tenant for task in tasks if task.tenant is not None}:
+        txn.forget_tenant(tenant)
+    return len(tasks)
+
+
+def _deleted(txn: Txn, rows: Iterable[Any]) -> Iterator[Task]:
+    for row in map(row_of, rows):
+        task = txn.read(row)
+        if task is None:
+            # It is for a person to look at, and would be met here for ever.
+            set_aside(txn, row.standing.n)
+        else:
+            delete(txn, task)
+            yield task
+
+
+def _triggers(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
+    return trigger_verbs.prune(txn, age.kept_until, age.before, limit, dry_run=dry_run)
+
+
+def _plans(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
+    return verbs.prune(txn, age.kept_until, age.before, limit, dry_run=dry_run)
+
+
+def _checkpoints(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
+    found = txn.rows("outdated_checkpoints", age.before, limit)
+    for n, body in () if dry_run else found:
+        # What the stages kept in it lives on: a task may still be rolled back.
+        data = codec.custom_data(body.encode())
+        if data is not None:
+            txn.run("data_keep", n, data.decode())
+        txn.add("checkpoint_delete", n)
+    return len(found)
+
+
+def _tombstones(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
+    found = txn.rows("outdated_tombstones", min(age.before, age.now), limit)
+    for n, task_id, tenant, key in () if dry_run else found:
+        txn.run("tombstone_delete", n)
+        if key is not None:
+            txn.run("key_delete", tenant or "", key, task_id)
+        if tenant is not None:
+            txn.forget_tenant(tenant)
+    return len(found)
+
+
+def _audit(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
+    return audit.prune(txn, age.before, limit, dry_run=dry_run)
+
+
+def _workers(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
+    found = txn.rows("outdated_workers", age.steady_before, limit)
+    if not dry_run:
+        for (worker,) in found:
+            leave(txn, worker)
+        # Who was to be drained and is not known had left before it heard of it.
+        txn.run("switches_of_strangers", Switch.DRAIN)
+        txn.forget_switches()
+    return len(found)
+
+
+_PRUNERS: dict[Kept, Callable[[Txn, Age, int, bool], int]] = {
+    Kept.TASKS: _tasks,
+    Kept.TRIGGERS: _triggers,
+    Kept.PLANS: _plans,
+    Kept.CHECKPOINTS: _checkpoints,
+    Kept.TOMBSTONES: _tombstones,
+    Kept.AUDIT: _audit,
+    Kept.WORKERS: _workers,
+}

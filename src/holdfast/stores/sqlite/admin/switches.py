@@ -1,0 +1,71 @@
+"""Switches over all machines; `txn.off` says which are thrown."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.domain.audit import Audit
+from holdfast.domain.task.task import By
+from holdfast.ports import Switch, Thrown, Topic
+from holdfast.stores import codec
+from holdfast.stores.sqlite.admin.audit import write_audit
+from holdfast.stores.sqlite.file.readers import Look
+from holdfast.stores.sqlite.transaction import HOLD_PREFIX, Txn
+
+_decode_by = msgspec.json.Decoder(By).decode
+
+
+def throw(
+    txn: Txn, switch: Switch, name: str, audit: Audit, until: float | None, *, on: bool
+) -> bool:
+    if switch is Switch.HOLD:
+        stored = _stored(txn, name)
+        if on and until is not None and not _ended(stored, until, txn.wall):
+            return False
+        changed = _hold(txn, stored, name, audit, until, on=on)
+    else:
+        if on:
+            txn.run("switch_set_back", switch, name)
+        else:
+            by = codec.encode(audit.by).decode()
+            txn.run("switch_throw", switch, name, audit.at, by)
+        changed = txn.db.changes() > 0
+    txn.forget_switches()
+    write_audit(txn, audit)
+    if on and switch in (Switch.CLAIMING, Switch.HOLD):
+        txn.topics.add(Topic.READY)
+    return changed
+
+
+def _hold(
+    txn: Txn, stored: Thrown | None, tenant: str, audit: Audit, until: float | None, *, on: bool
+) -> bool:
+    """Hold a tenant or release it; False: it was so already.
+
+    The hold is in `meta`, as `hold:tenant:T`: a process of an older release knows no such switch.
+    """
+    was_held = stored is not None and stored.stands(txn.wall)
+    if on or not was_held:
+        txn.run("hold_remove", f"{HOLD_PREFIX}{tenant}")
+    if not on and not was_held:
+        thrown = Thrown(switch=Switch.HOLD, name=tenant, by=audit.by, at=audit.at, until=until)
+        txn.run("hold_put", f"{HOLD_PREFIX}{tenant}", codec.encode(thrown).decode())
+    return was_held is on
+
+
+def _ended(hold: Thrown | None, until: float, now: float) -> bool:
+    return hold is not None and hold.until == until and not hold.stands(now)
+
+
+def _stored(txn: Txn, tenant: str) -> Thrown | None:
+    found = txn.row("hold_get", f"{HOLD_PREFIX}{tenant}")
+    return codec.or_none(codec.decode_thrown, found[0]) if found else None
+
+
+def switches(look: Look) -> list[Thrown]:
+    found = [
+        Thrown(switch=Switch(switch), name=name, by=_decode_by(by), at=at)
+        for switch, name, at, by in look.rows("switches_all")
+    ]
+    holds = (codec.or_none(codec.decode_thrown, body) for _, body in look.rows("holds_all"))
+    return found + [hold for hold in holds if hold is not None]

@@ -1,0 +1,1 @@
+"""The file: opened, guarded, written by one thread, read by several, copied."""

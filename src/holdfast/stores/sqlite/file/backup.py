@@ -1,0 +1,133 @@
+"""A copy of the store's file, of one moment, made while others write.
+
+The pages are read inside one read transaction, so that no commit of others makes the copy begin
+anew. They go into a file of another name beside the target; it is opened as a store and checked, is
+written through to the disk, and only then gets the target's name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import threading
+from contextlib import closing, suppress
+from pathlib import Path
+
+import apsw
+
+from holdfast.domain.errors import BackupRefused, StoreUnusable
+from holdfast.ports.backup import Copy
+from holdfast.stores.sqlite.file import faults
+from holdfast.stores.sqlite.file.identity import INDEX, LOG
+from holdfast.stores.sqlite.file.schema import LOCK_SECONDS, open_reader, open_writer, snapshot
+from holdfast.stores.sqlite.statements import SQL
+
+PAGES = 2_000  # copied in one step; between two it looks whether anybody still wants the copy
+OWN_FILES = ("", LOG, INDEX, "-journal")
+MODE = 0o600  # payloads are nobody else's business
+
+
+class Copying:
+    """The making of one copy, in a thread of its own."""
+
+    def __init__(self, source: Path, target: Path, *, namespace: str) -> None:
+        self._source, self._namespace = source, namespace
+        self._target = target = target.absolute()
+        # Not longer than the target's name may be: that would then refuse a good one.
+        self._part = target.parent / f".holdfast-{secrets.token_hex(4)}.part"
+        self._unwanted = threading.Event()
+
+    async def run(self) -> Copy:
+        """Cancelled, it leaves nothing behind: the thread is awaited."""
+        thread = asyncio.ensure_future(asyncio.to_thread(self._make))
+        try:
+            return await asyncio.shield(thread)
+        except asyncio.CancelledError:
+            self._unwanted.set()
+            with suppress(Exception):
+                await thread
+            raise
+
+    def _make(self) -> Copy:
+        self._check_target()
+        try:
+            os.close(os.open(self._part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, MODE))
+            self._copy()
+            self._verify()
+            _sync(self._part)
+            self._name()
+        except apsw.Error as error:
+            raise faults.translated(error, self._part) from error
+        except (OSError, ValueError) as error:  # a name that no file can have is a ValueError
+            raise _unwritable(self._target, error) from error
+        finally:
+            for suffix in OWN_FILES:
+                with suppress(OSError, ValueError):  # the first error is the one to tell
+                    Path(f"{self._part}{suffix}").unlink(missing_ok=True)
+        return Copy(path=str(self._target), size_bytes=self._target.stat().st_size)
+
+    def _check_target(self) -> None:
+        for suffix in OWN_FILES:  # the log of another file would be taken for that of the copy
+            name = Path(f"{self._target}{suffix}")
+            if os.path.lexists(name):
+                raise BackupRefused(f"{name} is there already: name a new file for the copy")
+        if not self._target.parent.is_dir():
+            raise BackupRefused(f"there is no directory {self._target.parent}; create it")
+
+    def _copy(self) -> None:
+        with (
+            closing(open_reader(self._source)) as source,
+            closing(_new(self._part)) as part,
+            snapshot(source),
+        ):
+            source.execute(SQL["first_table"]).fetchone()  # the snapshot begins with a read
+            with part.backup("main", source, "main") as backup:
+                while not backup.done:
+                    self._check_wanted()
+                    backup.step(PAGES)
+
+    def _verify(self) -> None:
+        """Open it as a store does, and read all of it."""
+        part = open_writer(self._part, namespace=self._namespace, lock_seconds=LOCK_SECONDS)
+        with closing(part):
+            self._check_wanted()
+            for (said,) in part.execute(SQL["quick_check"]):
+                if said != "ok":
+                    raise StoreUnusable(f"{self._source} cannot be copied, it is damaged: {said}")
+
+    def _name(self) -> None:
+        """A link never replaces what is there; a rename is for file systems without links."""
+        try:
+            os.link(self._part, self._target)
+        except FileExistsError:
+            raise BackupRefused(f"{self._target} is there already: name a new file") from None
+        except OSError:
+            self._check_target()
+            os.rename(self._part, self._target)
+        _sync(self._target.parent)
+
+    def _check_wanted(self) -> None:
+        if self._unwanted.is_set():
+            raise BackupRefused("the copy was given up")
+
+
+def _new(path: Path) -> apsw.Connection:
+    """A copy is not needed after a crash, so it keeps no journal and syncs once, at the end."""
+    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    db.execute(SQL["copying"]).fetchall()
+    return db
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _unwritable(target: Path, error: OSError | ValueError) -> Exception:
+    if isinstance(error, OSError) and error.errno in faults.NO_ROOM:
+        return faults.full(target)
+    return BackupRefused(f"{target} cannot be written: {error}")

@@ -1,0 +1,24 @@
+"""What there is between open and close."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+
+from holdfast.stores.sqlite.file.clock import StoreClock
+from holdfast.stores.sqlite.file.identity import Identity
+from holdfast.stores.sqlite.file.readers import Readers
+from holdfast.stores.sqlite.file.writer import Writer
+
+
+class Open(msgspec.Struct, frozen=True):
+    pid: int
+    clock: StoreClock
+    writer: Writer
+    readers: Readers
+    identity: Identity
+
+
+Door: TypeAlias = Callable[[], Open]  # raises while the store is not open, or in a forked process

@@ -1,0 +1,72 @@
+"""A few connections that only read, so that reads do not queue behind writes."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from holdfast.stores.sqlite.file import faults
+from holdfast.stores.sqlite.file.identity import Identity
+from holdfast.stores.sqlite.file.schema import open_reader, snapshot
+from holdfast.stores.sqlite.statements import SQL
+
+READERS = 2
+
+T = TypeVar("T")
+
+
+class Look:
+    """One consistent look at the file."""
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self.db = db
+
+    def row(self, name: str, *values: Any) -> Any:
+        return self.db.execute(SQL[name], values).fetchone()
+
+    def each(self, name: str, *values: Any) -> Iterator[Any]:
+        """Read as they are asked for."""
+        return iter(self.db.execute(SQL[name], values))
+
+    def rows(self, name: str, *values: Any) -> list[Any]:
+        return self.db.execute(SQL[name], values).fetchall()
+
+
+class Readers:
+    def __init__(self, path: Path, identity: Identity) -> None:
+        self._path, self._identity = path, identity
+        self._free: queue.SimpleQueue[apsw.Connection] = queue.SimpleQueue()
+        for _ in range(READERS):
+            self._free.put(open_reader(path))
+        self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="holdfast-sqlite-read")
+
+    async def do(self, read: Callable[[Look], T]) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, self._read, read)
+
+    def _read(self, read: Callable[[Look], T]) -> T:
+        db = self._free.get()
+        try:
+            self._identity.check()
+            return within_snapshot(db, read, self._path)
+        finally:
+            self._free.put(db)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True)
+        for _ in range(READERS):
+            self._free.get().close()
+
+
+def within_snapshot(db: apsw.Connection, read: Callable[[Look], T], path: Path) -> T:
+    try:
+        with snapshot(db):
+            return read(Look(db))
+    except apsw.Error as error:
+        raise faults.translated(error, path, db.system_errno) from error

@@ -1,0 +1,153 @@
+"""Opening the file: is it ours, is it of a version we know, and its connections."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from holdfast.domain.errors import StoreUnusable
+from holdfast.stores.sqlite.file import faults, layout
+from holdfast.stores.sqlite.file.migrations import link_audits
+from holdfast.stores.sqlite.statements import SQL
+
+APPLICATION_ID = 1215261796  # as in schema.sql
+VERSION = 3
+NAMESPACE = "namespace"
+
+SQLITE_LEAST = 3_051_003  # 3.7.0–3.51.2 can corrupt a WAL file that has two connections
+LOCK_SECONDS = 10.0  # one group commits in milliseconds; who waits this long waits for a stuck one
+TRY_SECONDS = (0.0005, 0.005)
+
+T = TypeVar("T")
+
+
+def check_sqlite(number: int = apsw.SQLITE_VERSION_NUMBER) -> None:
+    if number < SQLITE_LEAST:
+        raise StoreUnusable(
+            f"SQLite {number // 1_000_000}.{number // 1000 % 1000}.{number % 1000} can damage its "
+            "files when several connections write; install apsw 3.54 or newer"
+        )
+
+
+def patiently(step: Callable[[], T], *, seconds: float = LOCK_SECONDS) -> T:
+    """Try until the lock is free. SQLite's own waiting backs off so far that it starves."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return step()
+        except (apsw.BusyError, apsw.LockedError):
+            if time.monotonic() >= end:
+                raise
+            time.sleep(random.uniform(*TRY_SECONDS))
+
+
+def open_writer(path: Path, *, namespace: str, lock_seconds: float) -> apsw.Connection:
+    """The one connection that writes, on a file that is ours and of our version."""
+    check_sqlite()
+    db = _connect(path)
+    try:
+        patiently(lambda: _check_owner(db, path), seconds=lock_seconds)
+        patiently(lambda: _run(db, SQL["new_file"]), seconds=lock_seconds)
+        patiently(lambda: _run(db, SQL["writing"]), seconds=lock_seconds)
+        patiently(lambda: db.execute(SQL["begin_writing"]), seconds=lock_seconds)
+        migrate(db, path)
+        _check_namespace(db, path, namespace)
+        db.execute(SQL["commit"])
+    except Exception as error:
+        fault = faults.translated(error, path, db.system_errno)
+        db.close()
+        raise fault from error
+    return db
+
+
+def open_reader(path: Path) -> apsw.Connection:
+    try:
+        db = _connect(path)
+    except apsw.Error as error:
+        raise faults.translated(error, path) from error
+    db.set_busy_timeout(1000)  # readers meet a lock only while a dead writer's log is recovered
+    _run(db, SQL["reading"])
+    return db
+
+
+def migrate(db: apsw.Connection, path: Path) -> None:
+    """Bring the file to our version, step by step. Inside a write transaction."""
+    found = _number(db, "user_version")
+    if found > VERSION:
+        raise faults.too_new(path, found, VERSION)
+    _check_layout(db, path, found)
+    for version in range(found + 1, VERSION + 1):
+        _run(db, SQL[f"v{version}"])
+        if version == 3:
+            link_audits(db)
+
+
+def _check_layout(db: apsw.Connection, path: Path, version: int) -> None:
+    """Refuse a file whose tables are not those of the format that it says it has."""
+    found = layout.read_layout(db)
+    if version == 0:
+        ours = layout.made_by((SQL["v1"],)).tables
+        wrong = [f"table {table} is there already" for table in found.tables if table in ours]
+    else:
+        wanted = layout.made_by(tuple(SQL[f"v{n}"] for n in range(1, version + 1)))
+        wrong = [*layout.differences(wanted, found)]
+    if wrong:
+        raise faults.unfit(path, version, wrong)
+
+
+def _connect(path: Path) -> apsw.Connection:
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+    try:
+        return apsw.Connection(str(path), flags=flags, statementcachesize=256)
+    except apsw.Error as error:
+        raise faults.translated(error, path) from error
+
+
+@contextmanager
+def snapshot(db: apsw.Connection) -> Iterator[None]:
+    """One consistent look. An error inside is told as it is: SQLite may have ended the transaction
+    by itself, and what it says to a second end of it would hide why."""
+    db.execute(SQL["begin_reading"])
+    try:
+        yield
+    except BaseException:
+        if db.in_transaction:
+            with suppress(apsw.Error):
+                db.execute(SQL["roll_back"])
+        raise
+    db.execute(SQL["roll_back"])
+
+
+def _check_owner(db: apsw.Connection, path: Path) -> None:
+    """In one look: another process may be making the file ours at this moment."""
+    with snapshot(db):
+        owner, version = _number(db, "application_id"), _number(db, "user_version")
+        if owner != APPLICATION_ID and (owner or db.execute(SQL["first_table"]).fetchone()):
+            raise faults.not_ours(path)
+        if version > VERSION:
+            raise faults.too_new(path, version, VERSION)
+        if db.readonly("main"):
+            raise faults.not_writable(path)
+
+
+def _check_namespace(db: apsw.Connection, path: Path, namespace: str) -> None:
+    found = db.execute(SQL["name_value"], (NAMESPACE,)).fetchone()
+    if found is None:
+        db.execute(SQL["name_set"], (NAMESPACE, namespace))
+    elif found[0] != namespace:
+        raise faults.other_namespace(path, found[0], namespace)
+
+
+def _number(db: apsw.Connection, name: str) -> int:
+    return int(db.execute(SQL[name]).fetchone()[0])  # type: ignore[index]
+
+
+def _run(db: apsw.Connection, script: str) -> None:
+    for _ in db.execute(script):
+        pass

@@ -1,0 +1,282 @@
+"""The one thread that writes, and what it gathers into one commit.
+
+It takes what has come while the last commit was under way, so an idle store adds no delay and a
+busy one pays for one sync per group. An answer is given after the commit. When one operation of a
+group fails, the group is rolled back and each gets a transaction of its own: nobody suffers for a
+neighbour, and no savepoint is paid for as long as all goes well.
+
+While somebody waits for a signal, the thread also looks whether another process has committed: on
+its own connection SQLite tells exactly that. It looks every 2 ms while that happens, else every 50.
+What was committed it does not know, so all are woken but those who sleep until a time: a count in
+the file tells whether they have to wake up, lest they do so for every task of a busy neighbour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+import msgspec
+
+from holdfast.domain.errors import StoreError, StoreUnavailable
+from holdfast.ports import Topic
+from holdfast.stores.sqlite.file import faults
+from holdfast.stores.sqlite.file.clock import StoreClock
+from holdfast.stores.sqlite.file.identity import Identity
+from holdfast.stores.sqlite.file.schema import patiently
+from holdfast.stores.sqlite.statements import SQL
+from holdfast.stores.sqlite.transaction import Txn
+
+GROUP_WEIGHT = 1000  # elements in one commit
+WAITING_LIMIT = 50_000  # operations not yet begun
+LOOK_SECONDS = 0.05  # between two looks for another process's commit
+BUSY_LOOK_SECONDS = 0.002  # while another process
+BUSY_SECONDS = 10.0  # has committed within this time
+
+T = TypeVar("T")
+log = logging.getLogger("holdfast.stores.sqlite.writer")
+
+
+class Operation(msgspec.Struct, eq=False):
+    work: Callable[[Txn], Any]
+    weight: int
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+    answer: Any = None
+    error: Exception | None = None
+
+
+class Writer:
+    """`do` may be awaited on any loop of any thread."""
+
+    def __init__(
+        self,
+        db: apsw.Connection,
+        path: Path,
+        clock: StoreClock,
+        notify: Callable[[Topic], None],
+        connect: Callable[[], apsw.Connection],
+        *,
+        identity: Identity,
+        lock_seconds: float,
+    ) -> None:
+        self._db, self._path, self._clock, self._notify = db, path, clock, notify
+        self._identity, self._connect, self._lock_seconds = identity, connect, lock_seconds
+        self._broken = False  # its connection cannot be used any more
+        self._queue: queue.SimpleQueue[Operation | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._closing = False
+        self._watchers = 0
+        self._seen, self._due_seen = self._data_version(), self._due_count()
+        self._busy_until = 0.0
+        self._thread = threading.Thread(target=self._run, name="holdfast-sqlite", daemon=True)
+        self._thread.start()
+
+    async def do(self, work: Callable[[Txn], T], *, weight: int = 1) -> T:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        with self._lock:
+            if self._closing:
+                raise faults.not_open(self._path)
+            if self._queue.qsize() >= WAITING_LIMIT:
+                raise StoreUnavailable(f"{WAITING_LIMIT} writes wait for {self._path} already")
+            self._queue.put(Operation(work, weight, loop, future))
+        return await future
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """While inside, commits of other processes become signals."""
+        with self._lock:
+            self._watchers += 1
+            if self._watchers == 1:
+                self._queue.put(None)  # it may sleep without an end
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._watchers -= 1
+
+    def close(self, *, timeout: float) -> bool:
+        """Write what waits, then stop. False: it did not come to an end in time."""
+        with self._lock:
+            self._closing = True
+            self._queue.put(None)
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    # -- the thread
+
+    def _run(self) -> None:
+        while not (self._closing and self._queue.empty()):
+            try:
+                group = self._gather()
+                if group:
+                    self._write(group)
+                if self._watchers and not self._broken:
+                    self._look()
+            except Exception:  # a defect; the thread must outlive it, or all writes would hang
+                log.exception("the writer of %s went wrong", self._path)
+        self._db.close()
+
+    def _gather(self) -> list[Operation]:
+        """Wait for one, then take what else is there."""
+        group: list[Operation] = []
+        weight = 0
+        try:
+            first = self._queue.get(timeout=self._look_seconds() if self._watchers else None)
+            while True:
+                if first is not None and not first.future.cancelled():
+                    group.append(first)
+                    weight += first.weight
+                if weight >= GROUP_WEIGHT:
+                    return group
+                first = self._queue.get_nowait()
+        except queue.Empty:
+            return group
+
+    def _write(self, group: Sequence[Operation]) -> None:
+        try:
+            topics = self._commit(group)
+        except _Spoiled as spoiled:
+            if len(group) > 1:
+                for operation in group:
+                    self._write([operation])
+                return
+            topics = set()
+            group[0].error = spoiled.cause
+        except Exception as error:
+            topics = set()
+            for operation in group:
+                operation.error = self._translated(error)
+        try:  # first: who is answered and then waits, waits for what comes after
+            for topic in topics:
+                self._notify(topic)
+        finally:
+            _answer(group)
+
+    def _commit(self, group: Sequence[Operation]) -> set[Topic]:
+        if self._broken:
+            self._reconnect()
+        patiently(lambda: self._db.execute(SQL["begin_writing"]), seconds=self._lock_seconds)
+        try:
+            txn = self._perform(group)
+            self._identity.check()  # as late as can be: nothing is written yet
+            self._db.execute(SQL["commit"])
+        except apsw.Error as error:  # before the rollback, which forgets what the system said
+            raise self._translated(error) from error
+        finally:
+            self._roll_back()
+        self._identity.check_committed()
+        if txn.due_count is not None:
+            self._due_seen = txn.due_count
+        if txn.shrink:
+            self._shrink_log()
+        return txn.topics
+
+    def _roll_back(self) -> None:
+        """Where it fails, the connection goes: open, it would keep the lock and fail for ever."""
+        if not self._db.in_transaction:
+            return
+        try:
+            self._db.execute(SQL["roll_back"])
+        except apsw.Error as error:
+            log.error("%s cannot be rolled back, it is opened anew: %s", self._path, error)
+        if self._db.in_transaction:
+            self._broken = True
+            try:
+                self._reconnect()
+            except (StoreError, apsw.Error) as error:
+                log.error("%s cannot be opened now, the next write will try: %s", self._path, error)
+
+    def _reconnect(self) -> None:
+        self._db.close(True)
+        self._identity.check()  # else an empty file would be made
+        self._db = self._connect()
+        self._seen, self._broken = self._data_version(), False
+
+    def _perform(self, group: Sequence[Operation]) -> Txn:
+        try:
+            txn = Txn(self._db, self._clock)
+            for operation in group:
+                operation.answer = operation.work(txn)
+            txn.flush()
+            if txn.shrink:
+                self._db.execute(SQL["give_pages_back"]).fetchall()
+        except Exception as error:
+            raise _Spoiled(self._translated(error)) from error
+        return txn
+
+    def _shrink_log(self) -> None:
+        try:
+            self._db.execute(SQL["shrink_log"]).fetchall()
+        except apsw.Error as error:
+            log.debug("the log of %s could not be shrunk now: %s", self._path, error)
+
+    # -- other processes
+
+    def _look(self) -> None:
+        try:
+            seen = self._data_version()
+            if seen == self._seen:
+                return
+            due_count = self._due_count()
+        except apsw.Error as error:
+            log.warning("%s cannot be looked at: %s", self._path, error)
+            return
+        rung = set(Topic) if due_count != self._due_seen else set(Topic) - {Topic.DUE}
+        self._seen, self._due_seen = seen, due_count
+        self._busy_until = time.monotonic() + BUSY_SECONDS
+        for topic in rung:
+            self._notify(topic)
+
+    def _look_seconds(self) -> float:
+        return BUSY_LOOK_SECONDS if time.monotonic() < self._busy_until else LOOK_SECONDS
+
+    def _data_version(self) -> int:
+        return int(self._db.execute(SQL["data_version"]).fetchone()[0])  # type: ignore[index]
+
+    def _due_count(self) -> int:
+        return int(self._db.execute(SQL["due_count"]).fetchone()[0])  # type: ignore[index]
+
+    def _translated(self, error: Exception) -> Exception:
+        system_errno = 0 if self._broken else self._db.system_errno
+        return faults.translated(error, self._path, system_errno)
+
+
+class _Spoiled(Exception):
+    """An operation of the group failed before the commit."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+def _answer(group: Sequence[Operation]) -> None:
+    """Waking a loop costs more than an operation does: once per loop, not once per answer."""
+    by_loop: defaultdict[asyncio.AbstractEventLoop, list[Operation]] = defaultdict(list)
+    for operation in group:
+        by_loop[operation.loop].append(operation)
+    for loop, operations in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_resolve, operations)
+        except RuntimeError:  # its loop was closed: nobody is left to be told
+            log.debug("%d answers came after their loop was closed", len(operations))
+
+
+def _resolve(operations: Sequence[Operation]) -> None:
+    for operation in operations:
+        if operation.future.done():
+            continue
+        if operation.error is not None:
+            operation.future.set_exception(operation.error)
+        else:
+            operation.future.set_result(operation.answer)

@@ -1,0 +1,105 @@
+"""A plan between its record and its rows.
+
+The record is written without its lease, which is in columns. Of the members only those are there
+that do not wait; the events of one version are one row.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.domain.errors import SerialisationError
+from holdfast.domain.plan import events as ev
+from holdfast.domain.plan.plan import Member, MemberState, Plan, PlanTasks
+from holdfast.domain.task.task import Lease
+from holdfast.stores import codec
+
+replace = msgspec.structs.replace
+log = logging.getLogger("holdfast.stores.sqlite.plan_rows")
+
+_decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+class Held(NamedTuple):
+    """Who has a plan."""
+
+    fence: int
+    lease_id: str | None
+    owner: str | None
+    until: float | None
+
+    @property
+    def lease(self) -> Lease | None:
+        if self.lease_id is None or self.owner is None or self.until is None:
+            return None
+        return Lease(owner=self.owner, fence=self.fence, id=self.lease_id, until=self.until)
+
+
+class Columns(NamedTuple):
+    """Those that follow from the record."""
+
+    version: int
+    status: str
+    settled_at: float | None
+    keep_until: float | None
+
+
+def columns_of(plan: Plan) -> Columns:
+    settled = plan.settled_at
+    until = None if settled is None else settled + plan.keep_seconds
+    return Columns(plan.version, plan.status, settled, until)
+
+
+def body_of(plan: Plan) -> str:
+    """The record as text; refused if it could be written and never read again."""
+    return _text(replace(plan, lease=None, fence=0), f"plan {plan.id!r}", codec.decode_plan)
+
+
+def tasks_body_of(plan_id: str, tasks: PlanTasks) -> str:
+    return _text(tasks, f"plan {plan_id!r}", codec.decode_plan_tasks)
+
+
+def _text(record: msgspec.Struct, name: str, decode: Any) -> str:
+    try:
+        body = codec.encode(record)
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+        raise SerialisationError(f"{name} cannot be written: {error}") from error
+    decode(body)
+    return body.decode()
+
+
+def plan_of(body: str, held: Held) -> Plan:
+    return replace(codec.decode_plan(body.encode()), lease=held.lease, fence=held.fence)
+
+
+def readable(plan_id: object, body: str, held: Held) -> Plan | None:
+    """None: it cannot be read, which `doctor` tells. Its neighbours can."""
+    try:
+        return plan_of(body, held)
+    except SerialisationError as error:
+        log.warning("plan %s is unreadable; see `holdfast doctor`: %s", plan_id, error)
+        return None
+
+
+def member_of(state: str, version: int) -> Member:
+    try:
+        return Member(MemberState(state), version)
+    except ValueError as error:
+        raise SerialisationError(f"a plan's member cannot be read: {error}") from error
+
+
+def events_body_of(events: Iterable[ev.PlanEvent]) -> str:
+    return f"[{b','.join(map(ev.encode, events)).decode()}]"
+
+
+def events_of(body: str) -> Iterator[ev.PlanEvent]:
+    try:
+        raws = _decode_list(body)
+    except msgspec.DecodeError as error:
+        raise SerialisationError(f"a plan's events cannot be read: {error}") from error
+    for raw in raws:
+        yield ev.decode(bytes(raw))

@@ -1,0 +1,162 @@
+"""SQLite behind the PlanStore port."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from heapq import merge
+from itertools import islice
+from operator import itemgetter
+from typing import Any
+
+from holdfast.domain import names
+from holdfast.domain.errors import InvalidInput
+from holdfast.domain.plan.events import PlanEvent
+from holdfast.domain.plan.plan import Member, Plan, PlanChange, PlanOutcome, PlanStatus, PlanTasks
+from holdfast.ports import DuePlans, Kept, PlanPage
+from holdfast.stores import codec
+from holdfast.stores.sqlite.admin import prune
+from holdfast.stores.sqlite.file.opened import Door
+from holdfast.stores.sqlite.file.readers import Look
+from holdfast.stores.sqlite.plans import verbs as plan_verbs
+from holdfast.stores.sqlite.plans.rows import (
+    Held,
+    body_of,
+    events_body_of,
+    events_of,
+    member_of,
+    readable,
+    tasks_body_of,
+)
+from holdfast.stores.sqlite.tasks import queue
+
+Mark = tuple[float, str]  # when a plan was made, and its id
+
+TOP: Mark = (float("inf"), "")  # behind every plan
+
+
+class SqlitePlans:
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    def beside(self, name: str, plan_id: str) -> str:
+        del plan_id
+        return name
+
+    # -- writes
+
+    async def create(self, plan: Plan, tasks: PlanTasks, events: Sequence[PlanEvent]) -> Plan:
+        names.check("plan", plan.id)
+        new = plan_verbs.New(
+            plan, body_of(plan), tasks_body_of(plan.id, tasks), events_body_of(events)
+        )
+        return await self._door().writer.do(partial(plan_verbs.create, new=new))
+
+    async def claim(self, owner: str, *, limit: int, lease_seconds: float) -> DuePlans:
+        work = partial(plan_verbs.claim, owner=owner, limit=limit, lease_seconds=lease_seconds)
+        return await self._door().writer.do(work, weight=limit)
+
+    async def renew(self, plan_id: str, lease_id: str, *, lease_seconds: float) -> bool:
+        work = partial(
+            plan_verbs.renew, plan_id=plan_id, lease_id=lease_id, lease_seconds=lease_seconds
+        )
+        return await self._door().writer.do(work)
+
+    async def apply(self, change: PlanChange, *, lease_seconds: float = 30.0) -> PlanOutcome:
+        follows = tuple(map(queue.new, change.follows))
+        body, events = body_of(change.after), events_body_of(change.events)
+        write = plan_verbs.Write(change, body, events, follows)
+        work = partial(plan_verbs.apply, write=write, lease_seconds=lease_seconds)
+        return await self._door().writer.do(work, weight=1 + len(change.moves) + len(follows))
+
+    async def wake(self, plan_ids: Sequence[str]) -> None:
+        await self._door().writer.do(partial(plan_verbs.wake, plan_ids=plan_ids))
+
+    async def prune(self, *, older_than_seconds: float, limit: int, dry_run: bool) -> int:
+        writer = self._door().writer
+        return await prune.in_steps(writer, Kept.PLANS, older_than_seconds, limit, dry_run=dry_run)
+
+    # -- reads
+
+    async def find(self, plan_ids: Sequence[str]) -> Sequence[Plan | None]:
+        return await self._door().readers.do(partial(find, plan_ids=plan_ids))
+
+    async def tasks(self, plan_id: str) -> PlanTasks | None:
+        return await self._door().readers.do(partial(tasks_of, plan_id=plan_id))
+
+    async def members(self, plan_id: str) -> Mapping[int, Member]:
+        return await self._door().readers.do(partial(members_of, plan_id=plan_id))
+
+    async def events(
+        self, plan_id: str, *, limit: int, after_version: int = 0
+    ) -> Sequence[PlanEvent]:
+        read = partial(events, plan_id=plan_id, limit=limit, after_version=after_version)
+        return await self._door().readers.do(read)
+
+    async def find_all(
+        self, *, statuses: Sequence[PlanStatus] = (), limit: int, cursor: str | None = None
+    ) -> PlanPage:
+        before = TOP if cursor is None else _mark_in(cursor)
+        read = partial(find_all, statuses=statuses, limit=limit, before=before)
+        return await self._door().readers.do(read)
+
+
+def find(look: Look, plan_ids: Sequence[str]) -> list[Plan | None]:
+    return [_find(look, plan_id) for plan_id in plan_ids]
+
+
+def _find(look: Look, plan_id: str) -> Plan | None:
+    found = look.row("plan_of", plan_id)
+    if found is None:
+        return None
+    row = plan_verbs.Row(*found)
+    return readable(plan_id, row.body, row.held)
+
+
+def tasks_of(look: Look, plan_id: str) -> PlanTasks | None:
+    found = look.row("plan_tasks_of", plan_id)
+    return codec.decode_plan_tasks(found[0].encode()) if found else None
+
+
+def members_of(look: Look, plan_id: str) -> dict[int, Member]:
+    found = look.each("plan_members_of", plan_id)
+    return {number: member_of(state, version) for number, state, version in found}
+
+
+def events(look: Look, plan_id: str, limit: int, after_version: int) -> list[PlanEvent]:
+    found: list[PlanEvent] = []
+    for (body,) in look.each("plan_events_of", plan_id, after_version):
+        if len(found) >= limit:
+            break
+        found += events_of(body)
+    return found
+
+
+def find_all(look: Look, statuses: Iterable[PlanStatus], limit: int, before: Mark) -> PlanPage:
+    rows = list(islice(_newest(look, set(statuses), before, limit + 1), limit + 1))
+    plans = (readable(plan_id, body, Held(*held)) for _, plan_id, *held, body in rows[:limit])
+    more = len(rows) > limit
+    return PlanPage(
+        plans=tuple(plan for plan in plans if plan is not None),
+        cursor=_written(rows[limit - 1]) if more else None,
+    )
+
+
+def _newest(look: Look, statuses: set[PlanStatus], before: Mark, limit: int) -> Iterator[Any]:
+    if not statuses:
+        return look.each("plans_any", *before, limit)
+    parts = [look.each("plans_of_status", status, *before, limit) for status in statuses]
+    return merge(*parts, key=itemgetter(0, 1), reverse=True)
+
+
+def _written(row: Any) -> str:
+    created_at, plan_id, *_ = row
+    return f"{created_at!r} {plan_id}"
+
+
+def _mark_in(cursor: str) -> Mark:
+    created_at, _, plan_id = cursor.partition(" ")
+    try:
+        return float(created_at), plan_id
+    except ValueError:
+        raise InvalidInput(f"{cursor!r} is not a cursor of plans") from None

@@ -1,0 +1,218 @@
+"""One transition: compared, then written whole, or answered with what is there instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.domain.task import checkpoint as ckpt
+from holdfast.domain.task.task import Place, Task
+from holdfast.domain.task.transition import Applied, Busy, MovedOn, Next, Outcome, Stale, Transition
+from holdfast.ports import Topic
+from holdfast.stores import codec
+from holdfast.stores.sqlite.admin.audit import write_audit
+from holdfast.stores.sqlite.tasks.placement import entered, leave, lines_up, moved_on, rest
+from holdfast.stores.sqlite.tasks.queue import New, There, follow, new
+from holdfast.stores.sqlite.tasks.records import (
+    PLACES,
+    Standing,
+    rest_of,
+    row_of,
+    short,
+    short_stage,
+)
+from holdfast.stores.sqlite.transaction import Txn
+
+TOMBSTONE_SECONDS = 24 * 3600
+
+STAY, LEASED = Next.STAY, Place.LEASED
+REST = {
+    Next.LATER: Place.LATER,
+    Next.PARKED: Place.PARKED,
+    Next.SETTLED: Place.SETTLED,
+    Next.GONE: Place.SETTLED,
+}
+
+replace = msgspec.structs.replace
+
+
+class Write(msgspec.Struct, frozen=True, gc=False):
+    """A transition, encoded before the writer's time is spent on it."""
+
+    transition: Transition
+    rest: msgspec.Raw
+    checkpoint: str | None
+    follows: tuple[New, ...] = ()
+
+
+def write(transition: Transition) -> Write:
+    checkpoint = transition.checkpoint
+    return Write(
+        transition,
+        rest_of(transition.after),
+        None if checkpoint is None else ckpt.encode(checkpoint).decode(),
+        tuple(map(new, transition.follows)),
+    )
+
+
+def apply(txn: Txn, batch: Sequence[Write]) -> list[Outcome]:
+    ids = [write.transition.after.id for write in batch]
+    rows = txn.look(ids)
+    follows = [new for write in batch for new in write.follows]
+    there = There(txn, follows) if follows else None
+    txn.meet(_tenants_left(batch), heads=True)
+    pairs = zip(batch, ids, strict=True)
+    return [_apply(txn, write, rows.get(id), there) for write, id in pairs]
+
+
+def _tenants_left(batch: Sequence[Write]) -> set[str]:
+    """The tenants whose lines may go on."""
+    return {
+        name
+        for write in batch
+        if (name := write.transition.after.tenant) is not None and write.transition.next is not STAY
+    }
+
+
+def _apply(txn: Txn, write: Write, row: Standing | None, there: There | None) -> Outcome:
+    transition = write.transition
+    if row is not None and row.n in txn.written:
+        row = txn.look((row.id,)).get(row.id)
+    if row is None or not _may_write(row, transition):
+        return _refused(txn, row, transition)
+    if transition.not_if_moved_on and moved_on(txn, transition.before.tenant, row.fence):
+        return MovedOn(_record(txn, row) or transition.before)
+    if transition.not_if_busy and lines_up(txn, transition.after.tenant, row.n):
+        return Busy(_record(txn, row) or transition.before)
+    after = _written(txn, row, write)
+    if there is not None:
+        follow(txn, write.follows, there)
+    return Applied(after)
+
+
+def _written(txn: Txn, row: Standing, write: Write) -> Task:
+    _write_bodies(txn, row, write)
+    if write.transition.next is STAY:
+        return _stay(txn, row, write)
+    after = _move(txn, row, write)
+    if write.transition.next is Next.GONE:
+        delete(txn, after)
+        return write.transition.after
+    return after
+
+
+def _may_write(row: Standing, transition: Transition) -> bool:
+    if row.present != transition.before.version or row.place not in PLACES:
+        return False
+    new, last = transition.checkpoint, row.checkpoint
+    is_newer = new is None or last is None or new.version > last
+    if not is_newer and not transition.drop_checkpoint:
+        return False
+    if transition.lease is None:
+        return row.lease_id is None or transition.next is STAY
+    return row.lease_id == transition.lease
+
+
+def _refused(txn: Txn, row: Standing | None, transition: Transition) -> Outcome:
+    """The same write, sent again, is answered as it was; any other is stale."""
+    if row is None:
+        found, task = txn.row("tombstone_request", transition.task_id), None
+    else:
+        found = txn.row("journal_request", row.n, transition.after.version)
+        task = _record(txn, row)
+    if found is not None and found[0] == transition.request:
+        return Applied(task or transition.after)
+    return Stale(task)
+
+
+def _record(txn: Txn, row: Standing) -> Task | None:
+    return txn.read(row_of(txn.row("record_at", row.n)))
+
+
+def _write_bodies(txn: Txn, row: Standing, write: Write) -> None:
+    transition, n = write.transition, row.n
+    if row.checkpoint is not None:
+        if transition.drop_checkpoint:
+            txn.add("checkpoint_delete", n)
+        elif transition.after.settled_at != row.settled_at:
+            txn.add("checkpoint_settled", (n, transition.after.settled_at))
+    if transition.checkpoint is not None:
+        txn.add("checkpoint_put", (n, transition.checkpoint.version, write.checkpoint))
+    if transition.drop_stages:
+        txn.run("stages_forget", n)
+    if transition.payload is not None:
+        txn.run("task_payload", transition.payload.decode(), n)
+    if transition.audit is not None:
+        write_audit(txn, transition.audit)
+    stage, result, data = transition.stage, transition.result, transition.data
+    version, request, events = transition.after.version, transition.request, transition.events
+    left = left_result = outcome = kept = None
+    size = 0
+    if stage is not None:
+        marked = codec.mark_undo(stage.result, stage.undo)
+        left, left_result, size = short_stage(stage), marked.decode(), len(marked)
+    if result is not None:
+        outcome, size = result.decode(), size + len(result)
+    if data is not None:
+        kept, size = data.decode(), size + len(data)
+    started, facts = row.started, short(events)
+    entry = n, version, request, started, facts, left, left_result, outcome, kept
+    txn.add("journal_add", entry, size)
+    if data is not None:
+        txn.add("data_replaced", (n, version))
+
+
+def _stay(txn: Txn, row: Standing, write: Write) -> Task:
+    before, after, lease = write.transition.before, write.transition.after, row.lease
+    _write_head(txn, row.n, before, after)
+    if lease is None:
+        place, fence = PLACES[row.place], row.fence
+    else:
+        place, fence = LEASED, lease.fence
+    after = replace(after, order=row.n, fence=fence, place=place, lease=lease, due=row.due)
+    txn.stay(before, after, write.rest)
+    return after
+
+
+def _move(txn: Txn, row: Standing, write: Write) -> Task:
+    """Write the record and put it in its new place."""
+    transition, n = write.transition, row.n
+    before, after = transition.before, transition.after
+    _write_head(txn, n, before, after)
+    leave(txn, row, after.tenant)
+    due = ready = line = None
+    if transition.next is Next.READY:
+        place, ready, line = entered(txn, after.tenant, n)
+    else:
+        place = REST[transition.next]
+        if place is Place.LATER:
+            due = round(txn.now + transition.delay_seconds, 6)
+            txn.topics.add(Topic.READY)
+    if row.lease_id is None:
+        left, fence = PLACES[row.place], row.fence
+    else:
+        left, fence = LEASED, row.lease_fence
+    after = replace(after, order=n, fence=fence, place=place, lease=None, due=due)
+    txn.put(before, left, after, write.rest, ready=ready, line=line)
+    if ready is None and line is None:
+        rest(txn, after)
+    return after
+
+
+def _write_head(txn: Txn, n: int, before: Task, after: Task) -> None:
+    """What seldom changes: a deploy may have changed the stages and the retries."""
+    if after.stages != before.stages or after.retry_max != before.retry_max:
+        txn.add("task_head", (n, msgspec.Raw(codec.encode_task(after))))
+
+
+def delete(txn: Txn, task: Task) -> None:
+    """The record and all that belongs to it; while its key still answers, a tombstone stays."""
+    n, until = task.order, (task.settled_at or 0.0) + TOMBSTONE_SECONDS
+    if until > txn.wall:
+        txn.add("tombstone_put", (n, task.key, until, msgspec.Raw(codec.encode_task(task))))
+    elif task.key is not None:
+        txn.run("key_delete", task.tenant or "", task.key, task.id)
+    for table in ("task", "state", "checkpoint", "journal"):
+        txn.add(f"{table}_delete", n)
+    txn.count(task.queue, task.place, task.status, -1)

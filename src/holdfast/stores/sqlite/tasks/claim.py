@@ -1,0 +1,178 @@
+"""Handing work out: claims, the leases they give, and those who hold them."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections import defaultdict
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.errors import SerialisationError
+from holdfast.domain.task.state import START
+from holdfast.domain.task.task import Lease, Place, Task
+from holdfast.ports import Beat, Claimed, Renewal, Switch
+from holdfast.stores import codec
+from holdfast.stores.sqlite.tasks.placement import moved_on, set_aside
+from holdfast.stores.sqlite.tasks.records import STATUSES, bodies_of, changed, row_of
+from holdfast.stores.sqlite.transaction import Txn, listed
+
+LEASED = Place.LEASED
+
+log = logging.getLogger("holdfast.stores.sqlite.claiming")
+replace = msgspec.structs.replace
+
+_decode_handed_out = msgspec.json.Decoder(list[tuple[int, int, bool]]).decode
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    worker: str
+    request: str
+    queues: Sequence[str]
+    limit: int
+    lease_seconds: float
+
+
+def claim(txn: Txn, asked: Claim, empty: MutableMapping[str, str]) -> list[Claimed]:
+    """``empty``: each worker's last claim that got nothing, which is not worth a sync."""
+    if empty.get(asked.worker) == asked.request:
+        return []
+    last = txn.row("claim_last", asked.worker)
+    if last is not None and last[0] == asked.request:
+        return _once_more(txn, last[1])
+    claimed = _take(txn, asked)
+    if claimed:
+        handed_out = [(c.task.order, c.task.fence, c.moved_on) for c in claimed]
+        txn.run("claim_put", asked.worker, asked.request, codec.encode(handed_out))
+    else:
+        empty[asked.worker] = asked.request
+    return claimed
+
+
+def _take(txn: Txn, asked: Claim) -> list[Claimed]:
+    claimed: list[Claimed] = []
+    off = txn.off(Switch.CLAIMING)
+    for queue in asked.queues:
+        while queue not in off and len(claimed) < asked.limit:
+            found = _ready(txn, queue, asked.limit - len(claimed))
+            if not found:
+                break
+            claimed += _hand_out_all(txn, queue, found, asked)
+    return claimed
+
+
+def _ready(txn: Txn, queue: str, limit: int) -> list[Any]:
+    """The first in the queue, without those of tenants that are held. Of a tenant there is one at
+    most, so no more are passed over than tenants are held."""
+    if not txn.some_held:
+        return txn.rows("ready_of_queue", queue, limit)
+    return txn.rows("ready_of_queue_unheld", queue, txn.wall, limit)
+
+
+def _hand_out_all(txn: Txn, queue: str, rows: Sequence[Any], asked: Claim) -> list[Claimed]:
+    now, until = txn.wall, round(txn.now + asked.lease_seconds, 6)
+    secret = secrets.token_hex(8)  # asked of the system once for all; the fence makes each its own
+    claimed, leases, unreadable = [], [], []
+    waited: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    for _, n, version, status, since, ran, rest, head, payload in rows:
+        fence = txn.next_fence()
+        lease = Lease(owner=asked.worker, fence=fence, id=f"{secret}{fence:x}", until=until)
+        try:
+            before = STATUSES[status]
+            after = START.to[before]
+            task = replace(
+                codec.decode_task(head),
+                status=after,
+                status_since=since if after is before else now,
+                updated_at=now,
+                settled_at=None,
+                version=version + 1,
+                place=LEASED,
+                order=n,
+                due=None,
+                lease=lease,
+                fence=fence,
+                **changed(rest),
+            )
+        except (SerialisationError, KeyError) as error:
+            log.warning("task number %d is unreadable; see `holdfast doctor`: %s", n, error)
+            unreadable.append(n)
+            continue
+        leases.append((n, version + 1, lease.id, fence))
+        claimed.append(_claimed(txn, task, payload, ran))
+        txn.gave_fence(task.tenant, fence)
+        waited[task.type, status].append(now - since)
+    if txn.some_held:
+        for number, *_ in rows:
+            txn.add("ready_delete", (queue, number))
+    else:
+        txn.run("ready_take", queue, rows[-1][0])
+    txn.run("lease_add", listed(leases), now, asked.worker, txn.boot, until)
+    _count(txn, queue, waited)
+    for n in unreadable:
+        set_aside(txn, n)
+    return claimed
+
+
+def _count(txn: Txn, queue: str, waited: Mapping[tuple[str, str], Sequence[float]]) -> None:
+    """``waited``: by type and status, how long each that was handed out had that status."""
+    for (type, status), seconds in waited.items():
+        before, count = STATUSES[status], len(seconds)
+        after = START.to[before]
+        dwelt = sum(max(0.0, waited) for waited in seconds)
+        txn.count_shifts((queue, type, Place.READY, before, LEASED, after), count, dwelt)
+
+
+def _claimed(txn: Txn, task: Task, payload: str, ran: int) -> Claimed:
+    """``ran``: the fence of its last run; without one, nothing was left behind."""
+    if ran > 0:
+        return _with_bodies(txn, task, payload, moved_on(txn, task.tenant, ran))
+    return Claimed(
+        task=task, payload=payload.encode(), checkpoint=None, data=None, stages=(), moved_on=False
+    )
+
+
+def _with_bodies(txn: Txn, task: Task, payload: str, newer_ran: bool) -> Claimed:
+    checkpoint = txn.row("checkpoint_get", task.order)
+    bodies = bodies_of(txn.rows("bodies_get", task.order))
+    return Claimed(
+        task=task,
+        payload=payload.encode(),
+        checkpoint=checkpoint[0].encode() if checkpoint else None,
+        data=bodies.data,
+        stages=bodies.stages,
+        moved_on=newer_ran,
+        checkpoint_version=checkpoint[1] if checkpoint else 0,
+    )
+
+
+def _once_more(txn: Txn, handed_out: bytes) -> list[Claimed]:
+    """What of the last claim is still held; as it is now."""
+    again = []
+    for n, fence, newer_ran in _decode_handed_out(handed_out):
+        found, payload = txn.row("record_at", n), txn.row("payload_get", n)
+        task = txn.read(row_of(found)) if found else None
+        if task is not None and task.lease is not None and task.fence == fence:
+            again.append(_with_bodies(txn, task, payload[0], newer_ran))
+    return again
+
+
+def renew(txn: Txn, beat: Beat, batch: Sequence[Renewal], lease_seconds: float) -> list[bool]:
+    txn.run("worker_seen", beat.worker, txn.now, codec.encode(beat))
+    until = round(txn.now + lease_seconds, 6)
+    return [_renew(txn, renewal, until) for renewal in batch]
+
+
+def _renew(txn: Txn, renewal: Renewal, until: float) -> bool:
+    progress = codec.encode(renewal.progress).decode() if renewal.progress else None
+    txn.run("lease_renew", until, txn.boot, progress, renewal.task_id, renewal.lease_id)
+    return txn.db.changes() > 0
+
+
+def leave(txn: Txn, worker: str) -> None:
+    txn.run("worker_delete", worker)
+    txn.run("claim_forget", worker)
+    txn.run("switch_set_back", Switch.DRAIN, worker)
+    txn.forget_switches()

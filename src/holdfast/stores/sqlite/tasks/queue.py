@@ -1,0 +1,203 @@
+"""Submits, lapsed leases and due times: verbs of the port, inside a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from holdfast.domain.task.crashes import is_counted
+from holdfast.domain.task.state import DUE, LOSE
+from holdfast.domain.task.task import Place, Progress, Task
+from holdfast.domain.task.transition import (
+    Conflict,
+    Existing,
+    Full,
+    Inserted,
+    Insertion,
+    Shut,
+    Submission,
+)
+from holdfast.ports import Due, Switch, Topic
+from holdfast.stores import codec
+from holdfast.stores.sqlite.tasks.placement import enter, entered, leave, moved, set_aside
+from holdfast.stores.sqlite.tasks.records import Standing, head_of, rest_of, row_of, short
+from holdfast.stores.sqlite.transaction import Txn, listed
+
+Key = tuple[str, str]  # tenant, key
+
+
+class New(msgspec.Struct, frozen=True, gc=False):
+    """A submission and its record, encoded before the writer's time is spent on it."""
+
+    submission: Submission
+    head: msgspec.Raw
+
+
+def new(submission: Submission) -> New:
+    return New(submission, head_of(submission.task))
+
+
+def insert(txn: Txn, batch: Sequence[New], depth_limit: int) -> list[Insertion]:
+    there = There(txn, batch)
+    return [insert_one(txn, new, depth_limit, there) for new in batch]
+
+
+class There:
+    """What is there already of what a batch submits, read for all of it at once."""
+
+    def __init__(self, txn: Txn, batch: Sequence[New]) -> None:
+        tasks = [new.submission.task for new in batch]
+        ids = [task.id for task in tasks]
+        self.ids = {found for (found,) in txn.rows("tasks_known", listed(ids))} if ids else set()
+        self.owners = _owners(txn, [(t.tenant or "", t.key) for t in tasks if t.key is not None])
+        txn.meet({task.tenant for task in tasks if task.tenant is not None})
+
+    def is_new(self, task: Task) -> bool:
+        has_owner = task.key is not None and (task.tenant or "", task.key) in self.owners
+        return task.id not in self.ids and not has_owner
+
+
+def _owners(txn: Txn, keys: Sequence[Key]) -> dict[Key, tuple[str, str]]:
+    """The tasks that these keys belong to, with their digests, if their time is not over."""
+    found = txn.rows("keys_owned", listed(keys), txn.wall) if keys else ()
+    return {(tenant, key): (task_id, digest) for tenant, key, task_id, digest in found}
+
+
+def insert_one(txn: Txn, new: New, depth_limit: int, there: There) -> Insertion:
+    submission = new.submission
+    task = submission.task
+    if task.id in there.ids:
+        return Inserted(task.id)  # the same submit, sent again
+    key = None if task.key is None else (task.tenant or "", task.key)
+    if key is not None and (owner := there.owners.get(key)) is not None:
+        first, digest = owner
+        return Existing(first) if digest == submission.digest else Conflict(first)
+    if task.queue in txn.off(Switch.INTAKE):
+        return Shut(task.queue)
+    if txn.depth(task.queue) >= depth_limit:
+        return Full(task.queue)
+    _accept(txn, new, there)
+    return Inserted(task.id)
+
+
+def follow(txn: Txn, batch: Sequence[New], there: There) -> None:
+    """What has happened cannot be refused: no depth and no switch is asked."""
+    for new in batch:
+        if there.is_new(new.submission.task):
+            _accept(txn, new, there)
+
+
+def _accept(txn: Txn, new: New, there: There) -> None:
+    submission, task = new.submission, new.submission.task
+    there.ids.add(task.id)
+    if task.key is not None:
+        key = task.tenant or "", task.key
+        there.owners[key] = task.id, submission.digest
+        txn.add("key_put", (*key, task.id))
+    _add(txn, task, new)
+
+
+def _add(txn: Txn, task: Task, new: New) -> None:
+    n, submission = txn.next_task(), new.submission
+    place, ready, line = Place.HELD, None, None
+    if not submission.held:
+        place, ready, line = entered(txn, task.tenant, n)
+    txn.add(
+        "task_add",
+        (
+            n,
+            None if task.key is None else submission.digest,
+            new.head,
+            short(submission.events),
+            submission.payload.decode(),
+        ),
+        size=len(submission.payload),
+    )
+    txn.add(
+        "state_add",
+        (
+            n,
+            task.id,
+            task.tenant,
+            task.plan,
+            task.queue,
+            task.type,
+            int(task.hold),
+            task.version,
+            task.status,
+            task.status_since,
+            task.updated_at,
+            place,
+            ready,
+            line,
+            task.failure.fingerprint if task.failure else None,
+        ),
+    )
+    if ready is not None:
+        txn.add("ready_add", (task.queue, ready, n))
+    txn.count(task.queue, place, task.status, 1)
+
+
+def expire(txn: Txn, limit: int, count_crashes: bool, alone_from: int) -> int:
+    # No worker outlives its machine, and its end is no fault of the task.
+    taken = _lose_all(txn, txn.rows("leases_of_other_boots", txn.boot, limit), None)
+    lapsed = txn.rows("leases_lapsed", txn.boot, txn.now, max(0, limit - taken))
+    return taken + _lose_all(txn, lapsed, alone_from if count_crashes else None)
+
+
+def _lose_all(txn: Txn, found: Iterable[tuple[int]], alone_from: int | None) -> int:
+    """``alone_from`` None: none of them counts."""
+    numbers = sorted(n for (n,) in found)
+    rows = txn.rows("records_at", listed(numbers)) if numbers else ()
+    for row in map(row_of, rows):
+        task = txn.read(row)
+        if task is None:
+            set_aside(txn, row.standing.n)
+        else:
+            noted = None if alone_from is None else _noted(txn, row.standing.n)
+            counted = is_counted(task, noted, alone_from=alone_from or 0)
+            lose(txn, task, row.standing, counted=counted)
+    return len(rows)
+
+
+def _noted(txn: Txn, n: int) -> Progress | None:
+    """Return what the holder of a lease has noted of the stage that it has begun."""
+    found = txn.row("progress_get", n)
+    return codec.or_none(codec.decode_progress, found[0]) if found and found[0] else None
+
+
+def lose(txn: Txn, task: Task, row: Standing, *, counted: bool) -> None:
+    """Back to the head of its queue: it has waited once, and its tenant's line waits with it."""
+    after = moved(
+        txn,
+        task,
+        row,
+        LOSE,
+        place=Place.READY,
+        lease=None,
+        worker=task.lease.owner if task.lease else "",
+        counted=counted,
+        crashes=task.crashes + counted,
+        lapses=task.lapses + 1,
+        interrupted=True,
+        ran_by=task.lease.owner if task.lease else task.ran_by,
+    )
+    leave(txn, row, task.tenant)
+    txn.put(task, task.place, after, rest_of(after), ready=-txn.next_ready())
+    txn.topics.add(Topic.READY)
+
+
+def promote(txn: Txn, limit: int) -> Due:
+    found = txn.rows("due_now", txn.now, limit)
+    for row in map(row_of, found):
+        task = txn.read(row)
+        if task is None:
+            set_aside(txn, row.standing.n)
+        else:
+            enter(txn, task, moved(txn, task, row.standing, DUE, place=Place.READY, due=None))
+    following = txn.row("due_next")
+    return Due(
+        count=len(found),
+        next_seconds=max(0.0, following[0] - txn.now) if following else None,
+    )

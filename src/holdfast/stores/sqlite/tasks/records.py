@@ -1,0 +1,229 @@
+"""A record between its rows and the task that they tell of.
+
+What a task was submitted with is `head`, a record that can be read by itself. What decisions change
+is in `rest`, and what the store itself moves, or looks for, in columns. A lease lies over all that:
+handing a task out writes nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.domain.errors import SerialisationError
+from holdfast.domain.task import events as ev
+from holdfast.domain.task.state import START, Status
+from holdfast.domain.task.task import Lease, Place, StageRecord, Task
+from holdfast.stores import codec
+
+astuple = msgspec.structs.astuple
+replace = msgspec.structs.replace
+
+STATUSES = {str(status): status for status in Status}
+PLACES = {str(place): place for place in Place}
+
+_FIELDS = msgspec.structs.fields(Task)
+_FIRST, _LAST = ([f.name for f in _FIELDS].index(name) for name in ("run", "failure"))
+_CHANGING = _FIELDS[_FIRST : _LAST + 1]
+# What is not written has these values, whatever the defaults of a later `Task` may be.
+_UNSAID: dict[str, Any] = {
+    "run": 1, "epoch": 1, "last_completed": -1, "next_undo": -1, "pause_requested": False,
+    "cancel_requested": False, "reason": None, "failures": 0, "crashes": 0, "lapses": 0,
+    "forced": False, "interrupted": False, "unknown_since": None, "outages": 0,
+    "outage_since": None, "ran_by": None, "failure": None,
+}  # fmt: skip
+Rest = msgspec.defstruct(
+    "Rest", [(field.name, field.type, _UNSAID[field.name]) for field in _CHANGING],
+    omit_defaults=True, frozen=True, gc=False,
+)  # fmt: skip
+_decode_rest = msgspec.json.Decoder(Rest).decode
+_NAMES = Rest.__struct_fields__
+# A head leaves out what is empty, what decisions have not changed yet, and what columns say.
+LEFT_OUT = {f.name: f.default for f in _FIELDS if f.default is None or f.default is False}
+LEFT_OUT |= _UNSAID | {"version": 1, "place": Place.READY, "order": 0, "fence": 0}
+_Head = msgspec.defstruct(
+    "_Head", [(field.name, Any, LEFT_OUT.get(field.name, msgspec.UNSET)) for field in _FIELDS],
+    omit_defaults=True, gc=False,
+)  # fmt: skip
+
+
+class Standing(NamedTuple):
+    """Where a task is and who holds it: all that a write has to be compared with."""
+
+    id: str
+    n: int
+    queue: str
+    version: int
+    place: str
+    ready: int | None
+    due: float | None
+    fence: int
+    settled_at: float | None
+    lease_version: int | None
+    lease_at: float
+    lease_id: str | None
+    owner: str
+    lease_fence: int
+    until: float
+    checkpoint: int | None = None
+
+    @property
+    def present(self) -> int:
+        """Its version, with the one that its being handed out has made."""
+        handed_out = self.lease_version
+        return self.version if handed_out is None or handed_out < self.version else handed_out
+
+    @property
+    def started(self) -> tuple[float, str, int] | None:
+        """That it was handed out, as long as no write has put it down."""
+        if self.lease_version is None or self.lease_version <= self.version:
+            return None
+        return self.lease_at, self.owner, self.lease_fence
+
+    @property
+    def lease(self) -> Lease | None:
+        if self.lease_id is None:
+            return None
+        return Lease(owner=self.owner, fence=self.lease_fence, id=self.lease_id, until=self.until)
+
+
+class Row(NamedTuple):
+    """A row of `records`: where a task is, and how it stands."""
+
+    standing: Standing
+    head: str
+    status: str
+    since: float
+    at: float
+    rest: str | None
+
+
+def row_of(values: Sequence[Any]) -> Row:
+    return Row(Standing(*values[:15]), *values[15:])
+
+
+def task_of(row: Row) -> Task:
+    """The task as it is, or SerialisationError."""
+    standing, status, since, at = row.standing, STATUSES.get(row.status), row.since, row.at
+    place, lease = PLACES.get(standing.place), standing.lease
+    if status is None or place is None:
+        raise SerialisationError(f"task {standing.id!r} is {row.status!r} and {standing.place!r}")
+    if lease is not None:
+        before, status, place = status, START.to.get(status, status), Place.LEASED
+        since = since if status is before else standing.lease_at
+        at = at if standing.started is None else standing.lease_at
+    return replace(
+        codec.decode_task(row.head),  # type: ignore[arg-type]
+        status=status,
+        status_since=since,
+        updated_at=at,
+        settled_at=standing.settled_at,
+        version=standing.present,
+        place=place,
+        order=standing.n,
+        due=standing.due,
+        lease=lease,
+        fence=lease.fence if lease else standing.fence,
+        **changed(row.rest),
+    )
+
+
+def changed(rest: str | None) -> dict[str, Any]:
+    """What decisions have changed since the submit."""
+    if rest is None:
+        return {}
+    try:
+        return dict(zip(_NAMES, astuple(_decode_rest(rest)), strict=True))
+    except (msgspec.DecodeError, TypeError) as error:
+        raise SerialisationError(f"Task cannot be read: {error}") from error
+
+
+def shown(place: str, status: str, leased: int) -> tuple[str, str]:
+    """Place and status as they count: a lease lies over what the row says."""
+    if not leased:
+        return place, status
+    before = STATUSES.get(status)
+    return Place.LEASED, (START.to.get(before, before) if before else status)
+
+
+def rest_of(task: Task) -> msgspec.Raw:
+    """What decisions change; refused if it could be written and never read again."""
+    try:
+        body = codec.encode(Rest(*astuple(task)[_FIRST : _LAST + 1]))
+        _decode_rest(body)
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+        raise SerialisationError(f"task {task.id!r} cannot be written: {error}") from error
+    return msgspec.Raw(body)
+
+
+def head_of(task: Task) -> msgspec.Raw:
+    """A record as it is submitted; refused if it could be written and never read again."""
+    try:
+        body = codec.encode(_Head(*astuple(task)))
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+        raise SerialisationError(f"task {task.id!r} cannot be written: {error}") from error
+    codec.decode_task(body)
+    return msgspec.Raw(body)
+
+
+# -- events: without what the row says already, the task and its version
+
+_FACTS = {kind: (name, attrgetter(*kind.__struct_fields__[2:])) for name, kind in ev.KINDS.items()}
+
+
+def short(events: Iterable[ev.Event]) -> list[tuple[str, Any]]:
+    return [(name, facts(e)) for e in events for name, facts in (_FACTS[type(e)],)]
+
+
+def long(task_id: str, version: int, body: str) -> Iterator[ev.Event]:
+    try:
+        for name, facts in msgspec.json.decode(body, type=list[tuple[str, Any]]):
+            kind = ev.KINDS[name]
+            values = facts if isinstance(facts, list) else (facts,)
+            named = dict(zip(kind.__struct_encode_fields__[2:], values, strict=False))
+            named |= {"taskId": task_id, "version": version}
+            yield msgspec.convert(named, kind)
+    except (msgspec.MsgspecError, KeyError, ValueError) as error:
+        raise SerialisationError(f"events of version {version} cannot be read: {error}") from error
+
+
+def start_of(task_id: str, version: int, at: float, worker: str, fence: int) -> ev.Event:
+    return ev.made_by_store(
+        START.event, task_id=task_id, version=version, at=at, worker=worker, fence=fence
+    )
+
+
+# -- what stages left behind
+
+
+def short_stage(stage: StageRecord) -> tuple[Any, ...]:
+    return stage.index, stage.name, stage.duration_seconds, stage.run, stage.epoch
+
+
+class Bodies(NamedTuple):
+    stages: tuple[StageRecord, ...] = ()
+    result: bytes | None = None
+    data: bytes | None = None
+
+
+def bodies_of(rows: Iterable[tuple[str | None, ...]]) -> Bodies:
+    """Of several writes, the later one counts."""
+    stages: dict[int, StageRecord] = {}
+    found, kept = None, None
+    for stage, result, outcome, data in rows:
+        if stage is not None:
+            index, name, seconds, run, epoch = msgspec.json.decode(stage)
+            body, undo = codec.read_undo((result or "").encode())
+            stages[index] = StageRecord(
+                index=index, name=name, result=body,
+                duration_seconds=seconds, run=run, epoch=epoch, undo=undo,
+            )  # fmt: skip
+        found, kept = outcome or found, data or kept
+    return Bodies(
+        tuple(stages[index] for index in sorted(stages)),
+        None if found is None else found.encode(),
+        None if kept is None else kept.encode(),
+    )

@@ -1,0 +1,397 @@
+"""One group of writes: what it has read, counted and promised, until it is committed.
+
+Rows to write are gathered and written in sets, one statement for all rows of a kind: SQLite is then
+at work without Python, and Python without SQLite. Whoever reads or runs a statement of his own sees
+what was written before, for it is written out first; so what a batch needs is read for all of it
+at once. Numbers, tenants and counts are kept here while the group runs and written at its end.
+
+If anything goes wrong the whole thing is thrown away and the transaction rolled back, so it never
+has to undo a part of itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import apsw
+import msgspec
+
+from holdfast.domain.audit import Anchor
+from holdfast.domain.errors import SerialisationError
+from holdfast.domain.task.state import Status
+from holdfast.domain.task.task import Place, Task
+from holdfast.ports import Switch, Topic
+from holdfast.stores import codec
+from holdfast.stores.sqlite.file.clock import StoreClock
+from holdfast.stores.sqlite.statements import SQL
+from holdfast.stores.sqlite.tasks.records import Row, Standing, task_of
+
+WAITING = frozenset({Place.READY, Place.LINE, Place.LATER})
+SETTLED = Place.SETTLED
+RESTING = frozenset({Place.LATER, Place.PARKED})
+NONE: frozenset[str] = frozenset()
+HOLD_PREFIX = f"{Switch.HOLD}:"  # of names in `meta`, which older releases do not read
+SIZE_LIMIT = 8 << 20  # bytes of payloads and results in one statement
+
+# In this order: out of the old place before into the new one, and a tombstone is dug last.
+WRITES = """
+    ready_delete lease_delete task_add state_add state_put state_settle state_stay state_stay_marked
+    state_place task_head ready_add checkpoint_delete checkpoint_put checkpoint_settled journal_add
+    data_replaced key_put tombstone_put task_delete state_delete journal_delete audit_add
+""".split()
+
+# Queue, type, place and status left, those taken.
+Shift = tuple[str, str, Place, Status, Place, Status]
+Move = tuple[str, str, Status, Status]  # queue, type, status left, status taken
+
+log = logging.getLogger("holdfast.stores.sqlite.txn")
+
+
+class Tenant(msgspec.Struct, kw_only=True):
+    active: int | None = None
+    fence: int = 0
+    waiting: int = 0
+    rests: bool = False  # its active task rests and lets others pass
+
+    @property
+    def open(self) -> bool:
+        return self.active is None or self.rests
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The head of a tenant's line."""
+
+    n: int
+    queue: str
+    status: str
+
+
+class Txn:
+    def __init__(self, db: apsw.Connection, clock: StoreClock) -> None:
+        self.db = db
+        self.now = clock.now()  # leases and due times
+        self.wall = clock.wall()  # everything else
+        self.boot = clock.boot
+        self.topics: set[Topic] = set()
+        self.due_count: int | None = None  # how often DUE has come, with this one
+        self.shrink = False  # pages were freed: give them back after the commit
+        self._pending: defaultdict[str, list[Any]] = defaultdict(list)
+        self._size = 0
+        self.written: set[int] = set()  # since the last look
+        self._heads: dict[str, Head] = {}
+        self._tenants: dict[str, Tenant] = {}
+        self._tenants_read: dict[str, tuple[int | None, int, int]] = {}
+        self._totals: Counter[tuple[str, str, str]] = Counter()
+        self._shifts: defaultdict[Shift, list[Any]] = defaultdict(lambda: [0, 0.0])
+        self._depths: dict[str, int] = {}
+        self._moves: defaultdict[Move, list[Any]] = defaultdict(lambda: [0, 0.0])
+        self._refused: Counter[str] = Counter()
+        self._off: dict[Switch, frozenset[str]] = {}
+        self._head: Anchor | None = None  # of the chain of audits
+        self._linked = False
+        task, ready, fence, self._some_off, self._some_held = self.row("sequences_and_switches")
+        self._numbers: tuple[int, int, int] = task, ready, fence
+        self._task, self._ready, self._fence = self._numbers
+
+    # -- statements
+
+    def run(self, name: str, *values: Any) -> apsw.Cursor:
+        if self._pending:
+            self.write_out()
+        return self.db.execute(SQL[name], values)
+
+    def row(self, name: str, *values: Any) -> Any:
+        return self.run(name, *values).fetchone()
+
+    def rows(self, name: str, *values: Any) -> list[Any]:
+        return self.run(name, *values).fetchall()
+
+    def run_each(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        self.write_out()
+        self.db.executemany(SQL[name], rows)
+
+    def add(self, name: str, row: Any, size: int = 0) -> None:
+        """To be written with others of its kind; ``size``: its bytes, if they may be many."""
+        self._pending[name].append(row)
+        if size:
+            self._size += size
+            if self._size > SIZE_LIMIT:
+                self.write_out()
+
+    def write_out(self) -> None:
+        pending, self._pending, self._size = self._pending, defaultdict(list), 0
+        for name in WRITES:
+            if rows := pending.pop(name, None):
+                self.db.execute(SQL[name], (listed(rows),))
+        assert not pending, f"nobody writes {', '.join(pending)}"
+
+    # -- numbers that rise
+
+    def next_task(self) -> int:
+        self._task += 1
+        return self._task
+
+    def next_ready(self) -> int:
+        self._ready += 1
+        return self._ready
+
+    def next_fence(self) -> int:
+        self._fence += 1
+        return self._fence
+
+    def raise_numbers(self, task: int, ready: int, fence: int) -> None:
+        self._task, self._ready = max(self._task, task), max(self._ready, ready)
+        self._fence = max(self._fence, fence)
+
+    # -- records
+
+    def look(self, ids: Collection[str]) -> dict[str, Standing]:
+        """How they stand; to be asked again for one that was written since."""
+        rows = self.rows("standings_of", listed(ids))
+        self.written.difference_update(row[1] for row in rows)
+        self._heads.clear()
+        return {row[0]: Standing._make(row) for row in rows}
+
+    def read(self, row: Row) -> Task | None:
+        """None: it cannot be read. One bad row must not stop its neighbours."""
+        try:
+            return task_of(row)
+        except SerialisationError as error:
+            n = row.standing.n
+            log.warning("task number %d is unreadable; see `holdfast doctor`: %s", n, error)
+            return None
+
+    def put(
+        self,
+        before: Task,
+        left: Place,
+        after: Task,
+        rest: msgspec.Raw,
+        *,
+        ready: int | None = None,
+        line: int | None = None,
+    ) -> None:
+        """Write a record that goes to another place from the one that it has left."""
+        n, at, place, status = after.order, after.updated_at, after.place, after.status
+        failure, settled_at = after.failure, after.settled_at
+        self.written.add(n)
+        if place is SETTLED and failure is None and settled_at == at == after.status_since:
+            until = at + after.keep_seconds
+            self._pending["state_settle"].append(
+                (n, after.version, status, at, place, after.fence, until, rest)
+            )
+        else:
+            self._pending["state_put"].append(
+                (
+                    n,
+                    after.version,
+                    status,
+                    after.status_since,
+                    at,
+                    place,
+                    ready,
+                    line,
+                    after.due,
+                    after.fence,
+                    settled_at,
+                    None if settled_at is None else settled_at + after.keep_seconds,
+                    at if after.suspended else None,
+                    None if failure is None else failure.fingerprint,
+                    rest,
+                )
+            )
+        if ready is not None:
+            self._pending["ready_add"].append((after.queue, ready, n))
+        self._count_shift(before, left, after)
+
+    def stay(self, before: Task, after: Task, rest: msgspec.Raw) -> None:
+        """Write a record that stays where it is, without touching an index if that can be."""
+        n, failure, settled_at = after.order, after.failure, after.settled_at
+        self.written.add(n)
+        if before.status is after.status and failure == before.failure and not after.suspended:
+            self._pending["state_stay"].append((n, after.version, after.updated_at, rest))
+            return
+        self._pending["state_stay_marked"].append(
+            (
+                n,
+                after.version,
+                after.status,
+                after.status_since,
+                after.updated_at,
+                settled_at,
+                None if settled_at is None else settled_at + after.keep_seconds,
+                after.updated_at if after.suspended else None,
+                None if failure is None else failure.fingerprint,
+                rest,
+            )
+        )
+        self._count_shift(before, after.place, after)
+
+    # -- tenants and their lines
+
+    def meet(self, names: Collection[str], *, heads: bool = False) -> None:
+        """Read these tenants, and who heads their lines, for all at once."""
+        new = [name for name in names if name not in self._tenants]
+        if new:
+            for name in new:
+                self._tenants[name], self._tenants_read[name] = Tenant(), (None, 0, 0)
+            for name, active, fence, waiting, place, hold, leased in self.rows(
+                "tenants_get", listed(new)
+            ):
+                rests = place is None or (place in RESTING and not hold)
+                self._tenants[name] = Tenant(
+                    active=active, fence=max(fence, leased or 0), waiting=waiting, rests=rests
+                )
+                self._tenants_read[name] = active, fence, waiting
+        waiting = [name for name in names if heads and self._tenants[name].waiting]
+        if waiting:
+            self._heads |= {
+                name: Head(*head) for name, *head in self.rows("line_heads", listed(waiting))
+            }
+
+    def tenant(self, name: str) -> Tenant:
+        """To be changed in place; written at the end."""
+        if name not in self._tenants:
+            self.meet((name,))
+        return self._tenants[name]
+
+    def line_head(self, name: str) -> Head | None:
+        found = self._heads.pop(name, None)
+        if found is None or found.n in self.written:
+            rows = self.rows("line_heads", listed((name,)))
+            found = Head(*rows[0][1:]) if rows else None
+        return found
+
+    def join_line(self, tenant: Tenant, name: str) -> None:
+        tenant.waiting += 1
+        self._heads.pop(name, None)  # it may come to stand before all others
+
+    def let_through(self, head: Head) -> None:
+        """From the line into its queue."""
+        ready = self.next_ready()
+        self.written.add(head.n)
+        self.add("state_place", (head.n, Place.READY, ready, None))
+        self.add("ready_add", (head.queue, ready, head.n))
+        self.count(head.queue, Place.LINE, head.status, -1)
+        self.count(head.queue, Place.READY, head.status, 1)
+        self.topics.add(Topic.READY)
+
+    def gave_fence(self, name: str | None, fence: int) -> None:
+        """The lease has it; who has read the tenant before must know, too."""
+        if name is not None and (tenant := self._tenants.get(name)) is not None:
+            tenant.fence = max(tenant.fence, fence)
+
+    def forget_tenant(self, name: str) -> None:
+        """If no task of it is left."""
+        self.run("tenant_forget", name)
+        if self.db.changes():
+            self._tenants.pop(name, None)
+
+    # -- switches and the chain of audits
+
+    def off(self, switch: Switch) -> frozenset[str]:
+        """The names for which it is thrown. Seldom any: then nothing is read."""
+        if not self._some_off:
+            return NONE
+        found = self._off.get(switch)
+        if found is None:
+            found = frozenset(name for (name,) in self.rows("switches_of", switch))
+            self._off[switch] = found
+        return found
+
+    @property
+    def some_held(self) -> bool:
+        """Return whether any tenant has a hold, be it over; seldom, so little else is asked."""
+        return bool(self._some_held)
+
+    def forget_switches(self) -> None:
+        """They were changed: who asks again must see it."""
+        self._some_off = self._some_held = True
+        self._off.clear()
+
+    def head(self) -> Anchor:
+        if self._head is None:
+            seq, hash = self.row("chain_head")
+            self._head = Anchor(seq=seq, hash=hash)
+        return self._head
+
+    def linked(self, head: Anchor) -> None:
+        self._head, self._linked = head, True
+
+    # -- counts
+
+    def count(self, queue: str, place: str, status: str, by: int) -> None:
+        self._totals[queue, place, status] += by
+        if place in WAITING and queue in self._depths:
+            self._depths[queue] += by
+
+    def count_shifts(self, shift: Shift, count: int, dwelt_seconds: float) -> None:
+        """``dwelt_seconds``: how long they all had the status that they have left."""
+        found = self._shifts[shift]
+        found[0] += count
+        found[1] += dwelt_seconds
+
+    def _count_shift(self, before: Task, left: Place, after: Task) -> None:
+        place, status = after.place, after.status
+        found = self._shifts[after.queue, after.type, left, before.status, place, status]
+        found[0] += 1
+        found[1] += max(0.0, after.updated_at - before.status_since)
+
+    def count_refusal(self, says: str) -> None:
+        self._refused[says] += 1
+
+    def depth(self, queue: str) -> int:
+        """How many wait in the queue: ready, in a line, or for a time."""
+        found = self._depths.get(queue)
+        if found is None or self._shifts:
+            self._add_shifts()
+            found = sum(n for place, n in self.rows("totals_of_queue", queue) if place in WAITING)
+            found += sum(
+                n for (q, place, _), n in self._totals.items() if q == queue and place in WAITING
+            )
+            self._depths[queue] = found
+        return found
+
+    def _add_shifts(self) -> None:
+        """From one place and status to another: counts of both, and of the move between them."""
+        for (queue, type, left, before, place, after), (count, dwelt) in self._shifts.items():
+            self._totals[queue, left, before] -= count
+            self._totals[queue, place, after] += count
+            if before is not after:
+                found = self._moves[queue, type, before, after]
+                found[0] += count
+                found[1] += dwelt
+        self._shifts.clear()
+
+    def flush(self) -> None:
+        self.write_out()
+        self._add_shifts()
+        numbers = self._task, self._ready, self._fence
+        if numbers != self._numbers:
+            self.run("sequences_put", *numbers)
+        changed = [
+            (name, *state)
+            for name, tenant in self._tenants.items()
+            if (state := (tenant.active, tenant.fence, tenant.waiting)) != self._tenants_read[name]
+        ]
+        if changed:
+            self.run("tenant_put", listed(changed))
+        for key, count in self._totals.items():
+            if count:
+                self.run("totals_add", *key, count)
+        if self._moves:
+            self.run_each("moves_add", [(*move, *n) for move, n in self._moves.items()])
+        for says, count in self._refused.items():
+            self.run("refusals_add", says, count)
+        if self._linked and self._head is not None:
+            self.run("chain_head_put", self._head.seq, self._head.hash)
+        if Topic.DUE in self.topics:
+            (self.due_count,) = self.row("due_count_raise")
+
+
+def listed(rows: Iterable[Any]) -> str:
+    """Rows for a statement that takes a list."""
+    return codec.encode(rows).decode()

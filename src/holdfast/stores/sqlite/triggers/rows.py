@@ -1,0 +1,71 @@
+"""A trigger between its record and its row. The record is whole; the columns are for looking."""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.domain.errors import SerialisationError
+from holdfast.domain.trigger.trigger import LEASE, Trigger
+from holdfast.stores import codec
+
+log = logging.getLogger("holdfast.stores.sqlite.trigger_rows")
+
+
+class Columns(NamedTuple):
+    """As `trigger_put` takes them, before the record."""
+
+    id: str
+    tenant: str | None
+    version: int
+    status: str
+    at: float | None
+    boot: int | None
+    until: float | None
+    ended_at: float | None
+    keep_until: float | None
+    declared: int
+
+
+def columns_of(trigger: Trigger, boot: int) -> Columns:
+    """``boot``: the start of the machine that its lease is of, if it has one."""
+    at = trigger.trigger_at if trigger.status in LEASE else None
+    until = None if at is None else trigger.lease_until
+    ended = trigger.ended_at
+    return Columns(
+        id=trigger.id,
+        tenant=trigger.tenant,
+        version=trigger.version,
+        status=trigger.status,
+        at=at,
+        boot=None if until is None else boot,
+        until=until,
+        ended_at=ended,
+        keep_until=None if ended is None else ended + trigger.keep_seconds,
+        declared=int(trigger.declared),
+    )
+
+
+def body_of(trigger: Trigger) -> str:
+    """The record as text; refused if it could be written and never read again."""
+    try:
+        body = codec.encode(trigger)
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+        raise SerialisationError(f"trigger {trigger.id!r} cannot be written: {error}") from error
+    codec.decode_trigger(body)
+    return body.decode()
+
+
+def trigger_of(body: str) -> Trigger:
+    return codec.decode_trigger(body.encode())
+
+
+def readable(trigger_id: str, body: str) -> Trigger | None:
+    """None: it cannot be read, which `doctor` tells. Its neighbours can."""
+    try:
+        return trigger_of(body)
+    except SerialisationError as error:
+        log.warning("trigger %s is unreadable; see `holdfast doctor`: %s", trigger_id, error)
+        return None

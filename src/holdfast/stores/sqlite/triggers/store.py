@@ -1,0 +1,158 @@
+"""SQLite behind the TriggerStore port."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from heapq import merge
+from itertools import islice
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from holdfast.domain import names
+from holdfast.domain.trigger.trigger import (
+    PENDING,
+    Trigger,
+    TriggerChange,
+    TriggerOutcome,
+    TriggerStatus,
+)
+from holdfast.ports import DueTriggers, Kept, TriggerPage
+from holdfast.stores.sqlite.admin import prune
+from holdfast.stores.sqlite.file.opened import Door
+from holdfast.stores.sqlite.file.readers import Look
+from holdfast.stores.sqlite.leases import AsOf
+from holdfast.stores.sqlite.triggers import firing, verbs
+from holdfast.stores.sqlite.triggers.rows import readable, trigger_of
+from holdfast.stores.sqlite.triggers.verbs import Lent
+
+LOOK_LIMIT = 1000  # records compared for one page, however few of them match
+
+
+class SqliteTriggers:
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    def home(self, name: str, *, tenant: str | None) -> str:
+        del tenant
+        return name
+
+    # -- writes
+
+    async def save(self, trigger: Trigger) -> Trigger:
+        if trigger.id:
+            names.check("trigger", trigger.id)
+        return await self._door().writer.do(partial(verbs.save, trigger=trigger))
+
+    async def remove(self, trigger_id: str) -> bool:
+        return await self._door().writer.do(partial(verbs.remove, trigger_id=trigger_id))
+
+    async def acquire_lease(
+        self, trigger_id: str, owner: str, *, lease_seconds: float = 30.0
+    ) -> Trigger | None:
+        lent = Lent(owner, lease_seconds)
+        work = partial(verbs.acquire, trigger_id=trigger_id, lent=lent)
+        return await self._door().writer.do(work)
+
+    async def find_due_with_lease(
+        self,
+        owner: str,
+        *,
+        upto: float | None = None,
+        limit: int = 100,
+        lease_seconds: float = 30.0,
+    ) -> DueTriggers:
+        lent = Lent(owner, lease_seconds)
+        work = partial(verbs.lend_due, lent=lent, upto=upto, limit=limit)
+        return await self._door().writer.do(work, weight=limit)
+
+    async def apply(
+        self, batch: Sequence[TriggerChange], *, depth_limit: int
+    ) -> Sequence[TriggerOutcome]:
+        for change in batch:
+            if change.before.version == 0:
+                names.check("trigger", change.after.id)
+        writes = [firing.write(change) for change in batch]
+        work = partial(firing.apply, batch=writes, depth_limit=depth_limit)
+        return await self._door().writer.do(work, weight=len(writes))
+
+    async def prune(self, *, older_than_seconds: float, limit: int, dry_run: bool) -> int:
+        writer = self._door().writer
+        return await prune.in_steps(
+            writer, Kept.TRIGGERS, older_than_seconds, limit, dry_run=dry_run
+        )
+
+    # -- reads
+
+    async def find(self, trigger_id: str) -> Trigger | None:
+        return await self._door().readers.do(partial(find_one, trigger_id=trigger_id))
+
+    async def find_due(self, upto: float, *, limit: int = 100) -> Sequence[Trigger]:
+        opened = self._door()
+        now = opened.clock.boot, opened.clock.now()
+        return await opened.readers.do(partial(find_due, now=now, upto=upto, limit=limit))
+
+    async def find_all_pending(self, *, limit: int = 100, cursor: str | None = None) -> TriggerPage:
+        return await self.find_all(statuses=tuple(PENDING), limit=limit, cursor=cursor)
+
+    async def find_all(
+        self,
+        *,
+        statuses: Sequence[TriggerStatus] = (),
+        tenant: str | None = None,
+        declared: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> TriggerPage:
+        after = "" if cursor is None else names.check("trigger", cursor)
+        wanted = Wanted(frozenset(statuses or TriggerStatus), tenant, declared)
+        read = partial(find_all, wanted=wanted, limit=limit, after=after)
+        return await self._door().readers.do(read)
+
+
+def find_one(look: Look, trigger_id: str) -> Trigger | None:
+    found = look.row("trigger_of", trigger_id)
+    return trigger_of(found[3]) if found else None
+
+
+def find_due(look: Look, now: AsOf, upto: float, limit: int) -> list[Trigger]:
+    rows = [(at, id, body) for id, at, body in look.rows("triggers_due", upto, limit)]
+    rows += [(at, id, body) for id, at, _, body in look.rows("triggers_lapsed", *now, upto, limit)]
+    found = (readable(trigger_id, body) for _, trigger_id, body in sorted(rows))
+    return [trigger for trigger in islice(found, limit) if trigger is not None]
+
+
+class Wanted(NamedTuple):
+    statuses: frozenset[TriggerStatus]
+    tenant: str | None
+    declared: bool
+
+    def matches(self, trigger: Trigger) -> bool:
+        is_among = trigger.status in self.statuses and self.tenant in (None, trigger.tenant)
+        return is_among and (trigger.declared or not self.declared)
+
+
+def find_all(look: Look, wanted: Wanted, limit: int, after: str) -> TriggerPage:
+    """The narrowest index is walked, the rest is compared on the way."""
+    seen_limit = max(limit + 1, LOOK_LIMIT)
+    found: list[Trigger] = []
+    seen, last = 0, ""
+    for trigger_id, body in islice(_walk(look, wanted, after, seen_limit), seen_limit):
+        trigger = readable(trigger_id, body)
+        if trigger and wanted.matches(trigger):
+            if len(found) == limit:
+                return TriggerPage(triggers=tuple(found), cursor=found[-1].id)
+            found.append(trigger)
+        seen, last = seen + 1, trigger_id
+    return TriggerPage(triggers=tuple(found), cursor=last if seen == seen_limit else None)
+
+
+def _walk(look: Look, wanted: Wanted, after: str, limit: int) -> Iterator[Any]:
+    if wanted.declared:
+        return look.each("triggers_declared", after, limit)
+    if wanted.tenant is not None:
+        return look.each("triggers_of_tenant", wanted.tenant, after, limit)
+    if len(wanted.statuses) == len(TriggerStatus):
+        return look.each("triggers_any", after, limit)
+    parts = [look.each("triggers_of_status", status, after, limit) for status in wanted.statuses]
+    return merge(*parts, key=itemgetter(0))

@@ -1,0 +1,135 @@
+"""What is counted and timed, and how suspended tasks group by cause."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import islice, zip_longest
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.task.state import SUSPENDED, Status
+from holdfast.domain.task.task import Place, Task
+from holdfast.ports import Awaited, ErrorGroup, Filter, Moves, Stats, Timings, late
+from holdfast.stores import codec
+from holdfast.stores.sqlite.file.clock import StoreClock
+from holdfast.stores.sqlite.file.readers import Look
+from holdfast.stores.sqlite.tasks.records import row_of
+from holdfast.stores.sqlite.transaction import Txn
+from holdfast.stores.sqlite.views.find import LOOK_LIMIT, TOP, newest
+from holdfast.stores.sqlite.views.reads import readable
+
+_decode_counts = msgspec.json.Decoder(tuple[int, ...]).decode
+
+
+def observe(txn: Txn, batch: Sequence[Timings]) -> None:
+    for new in batch:
+        key = new.type, new.stage, new.outcome
+        found = txn.row("timings_of", *key)
+        last, seconds = (_decode_counts(found[0]), found[1]) if found else ((), 0.0)
+        counts = [a + b for a, b in zip_longest(last, new.counts, fillvalue=0)]
+        txn.run("timings_put", *key, codec.encode(counts).decode(), seconds + new.total_seconds)
+
+
+def _timings(row: Any) -> Timings:
+    type, stage, outcome, counts, seconds = row
+    return Timings(
+        type=type,
+        stage=stage,
+        outcome=outcome,
+        counts=_decode_counts(counts),
+        total_seconds=seconds,
+    )
+
+
+def stats(look: Look, clock: StoreClock) -> Stats:
+    by_status: Counter[Status] = Counter()
+    by_queue: defaultdict[str, Counter[Place]] = defaultdict(Counter)
+    for queue, place, status, count in look.rows("totals_all"):
+        by_status[Status(status)] += count
+        by_queue[queue][Place(place)] += count
+    return Stats(
+        by_status=by_status,
+        by_queue=by_queue,
+        moves=tuple(
+            Moves(
+                queue=queue,
+                type=type,
+                before=Status(before),
+                after=Status(after),
+                count=count,
+                dwell_seconds=seconds,
+            )
+            for queue, type, before, after, count, seconds in look.rows("moves_all")
+        ),
+        refused=dict(look.rows("refusals_all")),
+        heads=_heads(look, [queue for queue, places in by_queue.items() if places[Place.READY]]),
+        now=clock.now(),
+        checkpoints=look.row("checkpoints_open")[0],
+        locks=look.row("locks_held")[0],
+        timings=tuple(_timings(row) for row in look.rows("timings_all")),
+        late_seconds=late(_waits(look, clock)),
+    )
+
+
+def _waits(look: Look, clock: StoreClock) -> dict[Awaited, float | None]:
+    now = clock.now()
+    return {
+        Awaited.LEASE: _wait(look.row("leases_first"), now),
+        Awaited.TASK: _wait(look.row("due_next"), now),
+        Awaited.TRIGGER: _sooner(
+            _wait(look.row("triggers_first"), clock.wall()),
+            _wait(look.row("triggers_first_lease"), now),
+        ),
+        Awaited.PLAN: _sooner(
+            _wait(look.row("plans_first"), now), _wait(look.row("plans_first_lease"), now)
+        ),
+    }
+
+
+def _wait(first: Any, now: float) -> float | None:
+    """Its last column is the time. A lease of an earlier start of the machine goes by it, too."""
+    return None if first is None or first[-1] is None else first[-1] - now
+
+
+def _sooner(*waits: float | None) -> float | None:
+    return min((wait for wait in waits if wait is not None), default=None)
+
+
+def _heads(look: Look, queues: Sequence[str]) -> dict[str, Task]:
+    found = {}
+    for queue in queues:
+        first = look.row("ready_head", queue)
+        task = readable(row_of(first)) if first else None
+        if task is not None:
+            found[queue] = task
+    return found
+
+
+def errors(look: Look, limit: int) -> list[ErrorGroup]:
+    """All groups are counted in their index; a record is read for each of the largest only."""
+    counts = ((error, _count(look, error)) for error in _all_errors(look))
+    largest = sorted((-count, error) for error, count in counts if count)
+    groups = (_group(look, error, -count) for count, error in largest)
+    return list(islice((group for group in groups if group is not None), limit))
+
+
+def _all_errors(look: Look) -> Iterator[str]:
+    """From one to the next, past all the tasks between them."""
+    found = look.row("error_next", "")
+    while found is not None:
+        yield found[0]
+        found = look.row("error_next", found[0])
+
+
+def _count(look: Look, error: str) -> int:
+    return sum(look.row("error_count", error, status)[0] for status in SUSPENDED)
+
+
+def _group(look: Look, error: str, count: int) -> ErrorGroup | None:
+    """None: none of the newest can be read, which `doctor` tells."""
+    where = Filter(statuses=tuple(SUSPENDED), error=error)
+    tasks = (readable(row) for row in newest(look, where, TOP, LOOK_LIMIT))
+    found = next((task for task in tasks if task is not None), None)
+    return None if found is None else ErrorGroup(fingerprint=error, count=count, newest=found)

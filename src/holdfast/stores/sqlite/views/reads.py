@@ -1,0 +1,150 @@
+"""What can be asked of the store: each read of the port, on one consistent look."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from holdfast.domain.errors import SerialisationError
+from holdfast.domain.task import checkpoint as ckpt
+from holdfast.domain.task.checkpoint import Checkpoint
+from holdfast.domain.task.events import Event
+from holdfast.domain.task.task import Task
+from holdfast.ports import Detail, Peek, TenantView, WorkerInfo
+from holdfast.stores import codec
+from holdfast.stores.sqlite.file.readers import Look
+from holdfast.stores.sqlite.tasks.records import (
+    Row,
+    Standing,
+    bodies_of,
+    long,
+    row_of,
+    start_of,
+    task_of,
+)
+from holdfast.stores.sqlite.transaction import listed
+
+NOBODY = (None, False, 0, 0)
+
+T = TypeVar("T")
+log = logging.getLogger("holdfast.stores.sqlite.reads")
+
+
+def readable(row: Row) -> Task | None:
+    """None: it cannot be read, which `doctor` tells. Its neighbours can."""
+    try:
+        return task_of(row)
+    except SerialisationError as error:
+        log.warning("task %s is unreadable; see `holdfast doctor`: %s", row.standing.id, error)
+        return None
+
+
+def load(look: Look, ids: Sequence[str]) -> list[Task | None]:
+    rows = map(row_of, look.rows("records_of", listed(ids)))
+    found = {row.standing.id: readable(row) for row in rows}
+    return [found.get(task_id) for task_id in ids]
+
+
+def _row(look: Look, task_id: str) -> Row | None:
+    found = look.row("record_of", task_id)
+    return row_of(found) if found else None
+
+
+def peek(look: Look, ids: Sequence[str]) -> list[Peek | None]:
+    return [_peek(look, task_id) for task_id in ids]
+
+
+def _peek(look: Look, task_id: str) -> Peek | None:
+    if row := _row(look, task_id):
+        task = readable(row)
+        found = look.row("outcome_get", row.standing.n)
+        result = found[0] if found else None
+    elif buried := look.row("tombstone_get", task_id):
+        task, result = codec.or_none(codec.decode_task, buried[0]), buried[1]
+    else:
+        return None
+    return None if task is None else codec.peek_at(task, result.encode() if result else None)
+
+
+def detail(look: Look, task_id: str) -> Detail | None:
+    row = _row(look, task_id)
+    task = readable(row) if row else None
+    if row is None or task is None:
+        return None
+    n = row.standing.n
+    bodies = bodies_of(look.rows("bodies_get", n))
+    checkpoint, progress = look.row("checkpoint_get", n), look.row("progress_get", n)
+    return Detail(
+        task=task,
+        payload=look.row("payload_get", n)[0].encode(),
+        result=bodies.result,
+        data=bodies.data,
+        checkpoint=checkpoint[0].encode() if checkpoint else None,
+        stages=bodies.stages,
+        events=tuple(_events(look, row.standing)),
+        progress=(
+            codec.or_none(codec.decode_progress, progress[0]) if progress and progress[0] else None
+        ),
+    )
+
+
+def _events(look: Look, row: Standing) -> Iterator[Event]:
+    """What each write has put down, then its being handed out, which no write has yet."""
+    (first,) = look.row("events_first", row.n)
+    yield from _told(row.id, 1, first)
+    for version, started, events in look.rows("journal_get", row.n):
+        if started is not None:
+            yield start_of(row.id, version - 1, *msgspec.json.decode(started))
+        yield from _told(row.id, version, events)
+    if row.started is not None:
+        yield start_of(row.id, row.present, *row.started)
+
+
+def _told(task_id: str, version: int, events: str) -> Iterator[Event]:
+    try:
+        yield from long(task_id, version, events)
+    except SerialisationError as error:
+        log.warning("task %s has an unreadable event: %s", task_id, error)
+
+
+def checkpoint(look: Look, task_id: str) -> Checkpoint | None:
+    row = _row(look, task_id)
+    found = look.row("checkpoint_get", row.standing.n) if row else None
+    if row is None or found is None:
+        return None
+    stages = bodies_of(look.rows("bodies_get", row.standing.n)).stages
+    return msgspec.structs.replace(
+        ckpt.decode(found[0].encode()),
+        stage_durations={s.name: round(s.duration_seconds * 1000) for s in stages},
+    )
+
+
+def tenants(look: Look, names: Sequence[str]) -> list[TenantView]:
+    found = {name: view for name, *view in look.rows("tenant_views", listed(names))}
+    return [_tenant(name, found.get(name, NOBODY)) for name in names]
+
+
+def _tenant(name: str, view: Sequence[Any]) -> TenantView:
+    active, leased, fence, waiting = view
+    return TenantView(
+        tenant=name,
+        active=active,
+        locked_by=active if leased else None,
+        fence=fence,
+        waiting=waiting,
+    )
+
+
+def line(look: Look, tenant: str, limit: int) -> list[str]:
+    return [task_id for (task_id,) in look.rows("line_ids", tenant, limit)]
+
+
+def workers(look: Look, now: float, live_within_seconds: float) -> list[WorkerInfo]:
+    return [
+        WorkerInfo(beat=beat, seen_seconds_ago=now - seen, live=now - seen <= live_within_seconds)
+        for body, seen in look.rows("workers_all")
+        if (beat := codec.or_none(codec.decode_beat, body)) is not None
+    ]

@@ -1,0 +1,100 @@
+"""For stores that outlive a process: switches, audits and measures outlive it, and are shared."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from holdfast.domain.task.transition import Shut
+from holdfast.ports import Store, Switch, Topic
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.contract.admin.audit import cancel_many, entries, refused, sealed, whole
+from holdfast.testing.contract.drivers.store_driver import Hands, patience
+from holdfast.testing.contract.drivers.switch_driver import OperatingContract, SwitchHands
+from holdfast.testing.contract.tasks.signals import waiting
+from holdfast.testing.contract.views.measures import timed, timings
+
+
+class OperatingDurability(OperatingContract):
+    """``open`` is called more than once in a test and must open the same data each time."""
+
+    @asynccontextmanager
+    async def _other(self, clock: ManualClock) -> AsyncIterator[Store]:
+        store = await self.open(clock)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    async def test_what_was_switched_off_is_off_after_a_restart(
+        self, hands: Hands, switches: SwitchHands, clock: ManualClock
+    ) -> None:
+        await hands.submit()
+        for switch in Switch:
+            await switches.off(switch)
+        before = set(await switches.all())
+        await hands.store.close()
+        async with self._other(clock) as store:
+            again = Hands(store, clock)
+            assert set(await store.switches()) == before
+            assert await again.insert(again.submission(id="x")) == [Shut("default")]
+            assert await again.claim_ids() == []
+        await hands.store.open()
+
+    async def test_measures_and_audits_are_there_again_after_a_restart(
+        self, hands: Hands, clock: ManualClock
+    ) -> None:
+        await hands.suspend(await hands.finish_stage(await hands.start(tenant="t")))
+        await hands.store.observe([timed(0, 3)])
+        await cancel_many(hands, 3)
+        links = await whole(hands.store)
+        await cancel_many(hands, 2)
+        audits, errors = await hands.store.audits(limit=10), await hands.store.errors(limit=10)
+        await hands.store.close()
+        async with self._other(clock) as store:
+            assert await timings(Hands(store, clock)) == [timed(0, 3)]
+            assert (await store.stats()).checkpoints == 1
+            assert list(await store.audits(limit=10)) == list(audits)
+            assert list(await store.errors(limit=10)) == list(errors)
+            after = await whole(store)
+            assert (after[:3], len(after)) == (links, 5)
+        await hands.store.open()
+
+    async def test_what_one_switches_off_is_off_for_the_other(
+        self, hands: Hands, switches: SwitchHands, clock: ManualClock
+    ) -> None:
+        await hands.submit()
+        async with self._other(clock) as store:
+            other = Hands(store, clock)
+            await switches.off(Switch.CLAIMING)
+            await switches.off(Switch.INTAKE)
+            assert await other.claim_ids() == []
+            assert await other.insert(other.submission(id="x")) == [Shut("default")]
+            assert not await SwitchHands(store, clock).off(Switch.INTAKE)
+
+    async def test_what_one_switches_on_wakes_those_who_wait_at_the_other(
+        self, hands: Hands, switches: SwitchHands, clock: ManualClock
+    ) -> None:
+        task = await hands.submit()
+        await switches.off(Switch.CLAIMING)
+        async with self._other(clock) as store:
+            (waiter,) = await waiting(store, Topic.READY, number=1)
+            await switches.on(Switch.CLAIMING)
+            async with patience():
+                await waiter
+            assert await Hands(store, clock).claim_ids() == [task.id]
+
+    async def test_two_that_write_and_seal_at_once_make_one_chain(
+        self, hands: Hands, clock: ManualClock
+    ) -> None:
+        async with self._other(clock) as store:
+            audits = [refused(hands, f"queue:{n}") for n in range(12)]
+            sides = [hands.store, store]
+            await asyncio.gather(
+                *(sides[n % 2].audit(entry) for n, entry in enumerate(audits)),
+                *(sealed(side, limit=2) for side in sides),
+            )
+            links = await whole(hands.store)
+            assert await whole(store) == links
+        assert sorted(e.task_id for e in entries(links)) == sorted(e.task_id for e in audits)

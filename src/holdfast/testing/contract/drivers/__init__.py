@@ -1,0 +1,1 @@
+"""The hands of workers, operators, plan drivers and schedulers on a store, one step at a time."""

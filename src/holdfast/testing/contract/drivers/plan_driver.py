@@ -1,0 +1,266 @@
+"""A driver's and a person's hands on a store of plans, one step at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.domain.audit import Audit
+from holdfast.domain.plan.events import PlanAdvanced, PlanCreated, PlanEvent
+from holdfast.domain.plan.plan import (
+    SETTLED,
+    Member,
+    MemberState,
+    Moves,
+    Plan,
+    PlanApplied,
+    PlanChange,
+    PlanNext,
+    PlanOutcome,
+    PlanStale,
+    PlanStatus,
+    PlanTasks,
+)
+from holdfast.ports import DuePlans, Kept, Store
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.contract.base import Contract
+from holdfast.testing.contract.drivers.store_driver import ASKER, LEASE_SECONDS
+
+A_YEAR = 366 * 86_400.0
+ADMITTED = Member(MemberState.ADMITTED, 1)
+COMPLETED = Member(MemberState.COMPLETED, 3)
+FAILED = Member(MemberState.FAILED, 4)
+
+
+class PlanHands:
+    def __init__(self, store: Store, clock: ManualClock) -> None:
+        self.store, self.clock, self.port = store, clock, store.plans
+        self._numbers = count(1)
+
+    # -- create
+
+    def unsaved(self, name: str | None = None, *, size: int = 4, **fields: Any) -> Plan:
+        now = self.clock.now()
+        waves = fields.pop("waves", (size,))
+        defaults: dict[str, Any] = {
+            "id": name or f"plan-{next(self._numbers):04d}",
+            "total": size,
+            "digest": "digest-1",
+            "waves": waves,
+            "created_at": now,
+            "status_since": now,
+            "updated_at": now,
+            "counts": tuple({} for _ in waves),
+        }
+        return Plan(**(defaults | fields))
+
+    async def create(self, name: str | None = None, *, size: int = 4, **fields: Any) -> Plan:
+        return await self.put(self.unsaved(name, size=size, **fields))
+
+    async def put(self, plan: Plan) -> Plan:
+        created = PlanCreated(
+            plan_id=plan.id, version=plan.version, at=plan.created_at, total=plan.total
+        )
+        return await self.port.create(plan, tasks_of(plan), [created])
+
+    async def ready(
+        self, name: str | None = None, *, delay_seconds: float = 0.0, **fields: Any
+    ) -> Plan:
+        """Created and sealed: somebody has to look at it."""
+        plan = await self.create(name, **fields)
+        return await self.ask(plan, status=PlanStatus.READY, delay_seconds=delay_seconds)
+
+    async def driven(self, owner: str = "d-1", **fields: Any) -> Plan:
+        """The same, in the hands of a driver; no other may be due."""
+        await self.ready(**fields)
+        return await self.take(owner)
+
+    async def settled(self, **fields: Any) -> Plan:
+        plan = await self.driven(**fields)
+        return await self.commit(await self.decided(plan, status=PlanStatus.COMPLETED))
+
+    # -- hold
+
+    async def look(self, owner: str = "d-1", **options: Any) -> DuePlans:
+        return await self.port.claim(
+            owner, **({"limit": 100, "lease_seconds": LEASE_SECONDS} | options)
+        )
+
+    async def claim_ids(self, owner: str = "d-1", **options: Any) -> list[str]:
+        return [plan.id for plan in (await self.look(owner, **options)).plans]
+
+    async def take(self, owner: str = "d-1") -> Plan:
+        """Claim the one plan that is due."""
+        (plan,) = (await self.look(owner)).plans
+        return plan
+
+    async def renew(self, plan: Plan, lease_seconds: float = LEASE_SECONDS) -> bool:
+        return await self.port.renew(plan.id, lease_id(plan), lease_seconds=lease_seconds)
+
+    async def next_seconds(self) -> float | None:
+        """Nothing may be due."""
+        found = await self.look("nobody")
+        assert found.plans == ()
+        return found.next_seconds
+
+    # -- decide
+
+    async def decided(
+        self, plan: Plan, *, next: PlanNext | None = None, **options: Any
+    ) -> PlanChange:
+        """As its driver, who goes on unless it says otherwise."""
+        if next is None:
+            ends = options.get("status", plan.status) in SETTLED
+            next = PlanNext.SETTLED if ends else PlanNext.DRIVE
+        return await self.changed(plan, next=next, lease=lease_id(plan), **options)
+
+    async def asked(
+        self, plan: Plan, *, next: PlanNext = PlanNext.LOOK, **options: Any
+    ) -> PlanChange:
+        return await self.changed(plan, next=next, **options)
+
+    async def changed(
+        self,
+        plan: Plan,
+        *,
+        next: PlanNext,
+        lease: str | None = None,
+        moves: Moves | None = None,
+        events: Sequence[PlanEvent] | None = None,
+        delay_seconds: float = 0.0,
+        audit: Audit | None = None,
+        **fields: Any,
+    ) -> PlanChange:
+        version, now, moves = plan.version + 1, self.clock.now(), moves or {}
+        status = fields.get("status", plan.status)
+        members = {**await self.port.members(plan.id), **moves}
+        decided: dict[str, Any] = {
+            "version": version,
+            "updated_at": now,
+            "settled_at": now if status in SETTLED else None,
+            "counts": counts_of(plan, members),
+            "request": f"request-{self.next_number()}",
+        }
+        if events is None:
+            events = [PlanAdvanced(plan_id=plan.id, version=version, at=now)]
+        return PlanChange(
+            before=plan,
+            after=replace(plan, **(decided | fields)),
+            lease=lease,
+            moves=tuple(moves.items()),
+            events=tuple(events),
+            next=next,
+            delay_seconds=delay_seconds,
+            audit=audit,
+        )
+
+    def next_number(self) -> int:
+        return next(self._numbers)
+
+    def audit(self, plan: Plan, command: str) -> Audit:
+        return Audit(
+            task_id=plan.id,
+            command=command,
+            by=ASKER,
+            at=self.clock.now(),
+            before=plan.status,
+            after=PlanStatus.PAUSED,
+        )
+
+    # -- write
+
+    async def commit(self, change: PlanChange, *, lease_seconds: float = LEASE_SECONDS) -> Plan:
+        outcome = await self.port.apply(change, lease_seconds=lease_seconds)
+        assert isinstance(outcome, PlanApplied), f"{change.after.id}: {outcome}"
+        return outcome.plan
+
+    async def drive(self, plan: Plan, **options: Any) -> Plan:
+        return await self.commit(await self.decided(plan, **options))
+
+    async def ask(self, plan: Plan, **options: Any) -> Plan:
+        return await self.commit(await self.asked(plan, **options))
+
+    async def refused(self, change: PlanChange) -> Plan | None:
+        """The write must be answered STALE and leave no trace; the record as it is."""
+        before = await self.all_of(change.after.id)
+        outcome: PlanOutcome = await self.port.apply(change)
+        assert isinstance(outcome, PlanStale), f"{change.after.id}: {outcome}"
+        assert await self.all_of(change.after.id) == before
+        return outcome.plan
+
+    async def prune(
+        self,
+        *,
+        older_than_seconds: float = 0.0,
+        limit: int = 100,
+        dry_run: bool = False,
+        ignore_keep: bool = False,
+    ) -> int:
+        return await self.store.prune(
+            Kept.PLANS,
+            older_than_seconds=older_than_seconds,
+            limit=limit,
+            dry_run=dry_run,
+            ignore_keep=ignore_keep,
+        )
+
+    # -- read
+
+    async def load(self, plan: Plan) -> Plan:
+        (found,) = await self.port.find([plan.id])
+        assert found is not None, plan.id
+        return found
+
+    async def all_of(self, plan_id: str) -> tuple[object, ...]:
+        (plan,) = await self.port.find([plan_id])
+        return (
+            plan,
+            await self.port.tasks(plan_id),
+            dict(await self.port.members(plan_id)),
+            list(await self.port.events(plan_id, limit=10_000)),
+            list(await self.store.audits(limit=100)),
+        )
+
+    async def all_ids(self, *, limit: int = 100, **where: Any) -> list[str]:
+        """All pages, in their order."""
+        ids: list[str] = []
+        cursor: str | None = None
+        while True:
+            page = await self.port.find_all(limit=limit, cursor=cursor, **where)
+            assert len(page.plans) <= limit
+            ids += [plan.id for plan in page.plans]
+            cursor = page.cursor
+            if cursor is None:
+                return ids
+
+
+class PlanContract(Contract):
+    @pytest.fixture
+    def plans(self, store: Store, clock: ManualClock) -> PlanHands:
+        return PlanHands(store, clock)
+
+
+def lease_id(plan: Plan) -> str:
+    assert plan.lease is not None, plan.id
+    return plan.lease.id
+
+
+def tasks_of(plan: Plan) -> PlanTasks:
+    numbers = range(plan.total)
+    return PlanTasks(
+        ids=tuple(f"{plan.id}.task-{n}" for n in numbers),
+        tenants=tuple(f"tenant-{n}" if n % 3 else None for n in numbers),
+    )
+
+
+def counts_of(plan: Plan, members: Moves) -> tuple[dict[MemberState, int], ...]:
+    found: list[Counter[MemberState]] = [Counter() for _ in plan.waves]
+    for index, member in members.items():
+        if member.state is not MemberState.WAITING:
+            found[plan.wave_of(index)][member.state] += 1
+    return tuple(dict(counts) for counts in found)

@@ -1,0 +1,319 @@
+"""A worker's and an operator's hands on a store: what the engine does, one step at a time.
+
+Every move is decided by the domain and written through the port, as in production.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.task import decide, operate
+from holdfast.domain.task.crashes import SUSPECT_FROM, position
+from holdfast.domain.task.events import Event, name_of
+from holdfast.domain.task.retry import Retry
+from holdfast.domain.task.state import Command, Status
+from holdfast.domain.task.task import By, Failure, Kind, Progress, Task
+from holdfast.domain.task.transition import (
+    Applied,
+    Insertion,
+    Outcome,
+    Stale,
+    Submission,
+    Transition,
+)
+from holdfast.ports import Beat, Claimed, Detail, Renewal, Store, TenantView
+from holdfast.testing.clock import ManualClock
+
+STAGES = ("one", "two", "three")
+LEASE_SECONDS = 30.0
+FOLLOWERS = "followers"  # the queue of the tasks that follow from another
+NO_LIMIT = 1_000_000
+PATIENCE_SECONDS = 60.0  # by the machine's clock: what takes longer will never come
+ASKER = By(actor="ada", origin="contract", reason="because")
+
+OPERATE: Mapping[Command, Callable[..., Transition]] = {
+    Command.RELEASE: operate.release,
+    Command.PAUSE: operate.pause,
+    Command.RESUME: operate.resume,
+    Command.CANCEL: operate.cancel,
+    Command.RETRY: operate.retry,
+    Command.ROLLBACK: operate.rollback,
+    Command.DISCARD: operate.discard,
+}
+ASKED = {**OPERATE, Command.HOLD_BACK: operate.hold_back}  # by a plan, too
+
+
+def patience() -> asyncio.Timeout:
+    return asyncio.timeout(PATIENCE_SECONDS)
+
+
+class Hands:
+    def __init__(self, store: Store, clock: ManualClock) -> None:
+        self.store, self.clock = store, clock
+        self._numbers = count(1)
+
+    # -- submit
+
+    def submission(
+        self, *, payload: object = None, held: bool = False, **fields: Any
+    ) -> Submission:
+        now = self.clock.now()
+        defaults: dict[str, Any] = {
+            "id": f"task-{next(self._numbers):06d}",
+            "type": "test.work",
+            "stages": STAGES,
+            "created_at": now,
+            "status": Status.CREATED if held else Status.PENDING,
+            "status_since": now,
+            "updated_at": now,
+        }
+        task = Task(**(defaults | fields))
+        home = self.store.home(task.id, tenant=task.tenant, key=task.key)
+        return self._submission(msgspec.structs.replace(task, id=home), payload, held=held)
+
+    def follower(
+        self, of: Task | None, name: str = "follower", *, payload: object = None, **fields: Any
+    ) -> Submission:
+        """One that lives where that task does. One of a tenant is at home with the tenant only."""
+        fields = {"queue": FOLLOWERS, "stages": ("tell",)} | fields
+        submission = self.submission(payload=payload, id=name, **fields)
+        if of is None or submission.task.tenant is not None:
+            return submission
+        return self.renamed(submission, self.store.beside(name, of.id))
+
+    def renamed(self, submission: Submission, task_id: str) -> Submission:
+        task = msgspec.structs.replace(submission.task, id=task_id)
+        payload = msgspec.json.decode(submission.payload)
+        return self._submission(task, payload, held=submission.held)
+
+    def _submission(self, task: Task, payload: object, *, held: bool) -> Submission:
+        body = msgspec.json.encode(payload)
+        digest = hashlib.blake2s(task.type.encode() + b"\n" + body).hexdigest()
+        return decide.submit(task, body, digest, held=held)
+
+    async def insert(self, *batch: Submission, depth_limit: int = NO_LIMIT) -> Sequence[Insertion]:
+        return await self.store.insert(batch, depth_limit=depth_limit)
+
+    async def submit(self, *, payload: object = None, held: bool = False, **fields: Any) -> Task:
+        submission = self.submission(payload=payload, held=held, **fields)
+        await self.insert(submission)
+        return await self.load(submission.task.id)
+
+    async def submit_many(self, number: int, **fields: Any) -> list[str]:
+        batch = [self.submission(**fields) for _ in range(number)]
+        await self.insert(*batch)
+        return [submission.task.id for submission in batch]
+
+    # -- claim and hold
+
+    async def claim(
+        self,
+        worker: str = "w-1",
+        *,
+        request: str | None = None,
+        queues: Sequence[str] = ("default",),
+        limit: int = 100,
+        lease_seconds: float = LEASE_SECONDS,
+    ) -> Sequence[Claimed]:
+        return await self.store.claim(
+            worker,
+            request=request or f"claim-{next(self._numbers)}",
+            queues=queues,
+            limit=limit,
+            lease_seconds=lease_seconds,
+        )
+
+    async def claim_ids(self, worker: str = "w-1", **options: Any) -> list[str]:
+        return [claimed.task.id for claimed in await self.claim(worker, **options)]
+
+    async def start(self, worker: str = "w-1", **fields: Any) -> Task:
+        """Submit a task and claim it; nothing else may be ready."""
+        submitted = await self.submit(**fields)
+        task = await self.take(worker, queues=(submitted.queue,))
+        assert task.id == submitted.id
+        return task
+
+    async def take(self, worker: str = "w-1", **options: Any) -> Task:
+        """Claim the one task that is ready."""
+        (claimed,) = await self.claim(worker, **options)
+        return claimed.task
+
+    async def begin(self, task: Task, *, alone: bool = False) -> None:
+        """Note that the stage of a task that is held has begun."""
+        begun = position(task.last_completed, task.next_undo)
+        noted = Progress(fraction=0.0, begun=begun, alone=alone)
+        assert await self.renew(task, progress=noted) == [True]
+
+    async def crash(
+        self, task: Task, *, alone: bool = False, alone_from: int = SUSPECT_FROM
+    ) -> None:
+        """Let the holder die in the stage, and take its lease back."""
+        await self.begin(task, alone=alone)
+        self.clock.advance(LEASE_SECONDS + 1)
+        await self.store.expire(limit=10, count_crashes=True, alone_from=alone_from)
+
+    async def renew(
+        self,
+        *tasks: Task,
+        worker: str = "w-1",
+        progress: Progress | None = None,
+        lease_seconds: float = LEASE_SECONDS,
+    ) -> list[bool]:
+        batch = [
+            Renewal(task_id=task.id, lease_id=decide.lease_of(task).id, progress=progress)
+            for task in tasks
+        ]
+        return list(await self.store.renew(beat(worker), batch, lease_seconds=lease_seconds))
+
+    # -- decide, as the holder
+
+    async def done(self, task: Task, result: object = "ok", **data: object) -> Transition:
+        """The present stage has returned: the transition the executor makes of it."""
+        now = self.clock.now()
+        done = decide.Done(
+            result=msgspec.json.encode(result), data=data, started_at=now, duration_seconds=1.5
+        )
+        if task.last_completed + 1 == len(task.stages) - 1:
+            return decide.complete(task, done, now=now)
+        found = await self.store.checkpoint(task.id)
+        return decide.stage_done(task, done, checkpoint=found, now=now)
+
+    def deployed(self, task: Task, stages: tuple[str, ...]) -> Task:
+        """The record as its holder has it in hand, when the code now has these stages."""
+        return msgspec.structs.replace(task, stages=stages)
+
+    async def failed(
+        self, task: Task, *, retry_seconds: float | None = 60.0, error: str = "ValueError"
+    ) -> Transition:
+        failed = self.failure(task, retry_seconds=retry_seconds, error=error)
+        found = await self.store.checkpoint(task.id)
+        return decide.stage_failed(task, failed, Retry(), checkpoint=found, now=self.clock.now())
+
+    def failure(
+        self, task: Task, *, retry_seconds: float | None, error: str = "ValueError"
+    ) -> decide.Failed:
+        failure = Failure(
+            kind=Kind.STAGE,
+            error=error,
+            message="no luck",
+            stage=task.at_stage or task.stages[-1],
+            attempt=task.attempt,
+            at=self.clock.now(),
+            traceback="Traceback: …",
+        )
+        return decide.Failed(
+            failure=failure, started_at=self.clock.now(), retry_seconds=retry_seconds
+        )
+
+    # -- decide, as an operator
+
+    def asked(
+        self, command: Command, task: Task, *, request: str | None = None, **options: Any
+    ) -> Transition:
+        name = request or f"request-{next(self._numbers)}"
+        ask = operate.Ask(by=ASKER, now=self.clock.now(), request=name)
+        return ASKED[command](task, ask, **options)
+
+    # -- write
+
+    async def apply(self, transition: Transition) -> Outcome:
+        (outcome,) = await self.store.apply([transition])
+        return outcome
+
+    async def commit(self, transition: Transition) -> Task:
+        outcome = await self.apply(transition)
+        assert isinstance(outcome, Applied), f"{transition.task_id}: {outcome}"
+        return outcome.task
+
+    async def refused(self, transition: Transition) -> Task | None:
+        """The write must be answered STALE and leave no trace; the record as it is."""
+        before = await self.store.detail(transition.task_id)
+        outcome = await self.apply(transition)
+        assert isinstance(outcome, Stale), f"{transition.task_id}: {outcome}"
+        assert await self.store.detail(transition.task_id) == before
+        return outcome.task
+
+    async def finish_stage(self, task: Task, result: object = "ok", **data: object) -> Task:
+        return await self.commit(await self.done(task, result, **data))
+
+    async def complete(self, task: Task) -> Task:
+        """Run the stages that are left."""
+        while task.lease is not None and task.at_stage is not None and not task.settled:
+            task = await self.finish_stage(task)
+        return task
+
+    async def fail(self, task: Task, **options: Any) -> Task:
+        return await self.commit(await self.failed(task, **options))
+
+    async def suspend(self, task: Task, **options: Any) -> Task:
+        return await self.fail(task, retry_seconds=None, **options)
+
+    async def ask(self, command: Command, task: Task, **options: Any) -> Task:
+        """Ask of the record as it is now, not of the copy in hand."""
+        return await self.commit(self.asked(command, await self.load(task.id), **options))
+
+    async def give_back(self, task: Task, *, delay_seconds: float = 0.0) -> Task:
+        return await self.commit(
+            decide.give_back(
+                task,
+                "stopping",
+                now=self.clock.now(),
+                interrupted=False,
+                delay_seconds=delay_seconds,
+            )
+        )
+
+    async def roll_back(self, task: Task) -> Task:
+        """Ask for it, take it, undo every stage, finish."""
+        await self.ask(Command.ROLLBACK, task)
+        task = await self.take()
+        while task.next_undo >= 0:
+            task = await self.commit(self.undone(task))
+        return await self.commit(decide.rolled_back(task, now=self.clock.now()))
+
+    def undone(self, task: Task) -> Transition:
+        return decide.undone(
+            task, had_undo=True, data={}, duration_seconds=0.5, now=self.clock.now()
+        )
+
+    # -- read
+
+    async def load(self, task_id: str) -> Task:
+        (task,) = await self.store.load([task_id])
+        assert task is not None, task_id
+        return task
+
+    async def detail(self, task: Task) -> Detail:
+        found = await self.store.detail(task.id)
+        assert found is not None, task.id
+        return found
+
+    async def events(self, task: Task) -> list[str]:
+        return [name_of(event) for event in (await self.detail(task)).events]
+
+    async def last_event(self, task: Task) -> Event:
+        return (await self.detail(task)).events[-1]
+
+    async def tenant(self, name: str) -> TenantView:
+        (view,) = await self.store.tenants([name])
+        return view
+
+
+def beat(worker: str = "w-1", **fields: Any) -> Beat:
+    defaults: dict[str, Any] = {
+        "worker": worker,
+        "host": "host-1",
+        "pid": 42,
+        "types": ("test.work",),
+        "queues": ("default",),
+        "slots": 10,
+        "running": 1,
+        "started_at": 0.0,
+    }
+    return Beat(**(defaults | fields))

@@ -1,0 +1,246 @@
+"""A scheduler's hands on a store of triggers, one step at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from holdfast.domain.audit import Audit
+from holdfast.domain.task.transition import Submission
+from holdfast.domain.trigger.schedule import Every
+from holdfast.domain.trigger.trigger import (
+    Changed,
+    Trigger,
+    TriggerChange,
+    TriggerOutcome,
+    TriggerStale,
+    TriggerStatus,
+)
+from holdfast.ports import DueTriggers, Filter, Kept, Store
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.contract.base import Contract
+from holdfast.testing.contract.drivers.store_driver import ASKER, LEASE_SECONDS, NO_LIMIT, Hands
+
+A_MINUTE = 60.0
+A_YEAR = 366 * 86_400.0
+
+
+class TriggerHands:
+    def __init__(self, store: Store, clock: ManualClock, hands: Hands) -> None:
+        self.store, self.clock, self.hands = store, clock, hands
+        self.port = store.triggers
+        self._numbers = count(1)
+
+    # -- save
+
+    def unsaved(
+        self, name: str | None = None, *, due_in: float = A_MINUTE, **fields: Any
+    ) -> Trigger:
+        now = self.clock.now()
+        name = f"trigger-{next(self._numbers):04d}" if name is None else name
+        at = now + due_in
+        defaults: dict[str, Any] = {
+            "id": name and self.port.home(name, tenant=fields.get("tenant")),
+            "schedule": Every(seconds=A_MINUTE, start=at),
+            "target": "test.work",
+            "created_at": now,
+            "fire_time": at,
+            "trigger_at": at,
+            "updated_at": now,
+        }
+        return Trigger(**(defaults | fields))
+
+    async def save(
+        self, name: str | None = None, *, due_in: float = A_MINUTE, **fields: Any
+    ) -> Trigger:
+        return await self.port.save(self.unsaved(name, due_in=due_in, **fields))
+
+    async def save_due(self, name: str | None = None, **fields: Any) -> Trigger:
+        return await self.save(name, due_in=0.0, **fields)
+
+    # -- lease
+
+    async def take(self, trigger: Trigger, owner: str = "s-1") -> Trigger:
+        leased = await self.port.acquire_lease(trigger.id, owner, lease_seconds=LEASE_SECONDS)
+        assert leased is not None, trigger.id
+        return leased
+
+    async def look(self, owner: str = "s-1", **options: Any) -> DueTriggers:
+        return await self.port.find_due_with_lease(
+            owner, **({"lease_seconds": LEASE_SECONDS} | options)
+        )
+
+    async def take_due(self, owner: str = "s-1", **options: Any) -> list[str]:
+        return [trigger.id for trigger in (await self.look(owner, **options)).triggers]
+
+    async def take_one(self, owner: str = "s-1") -> Trigger:
+        """Hand out the one that is due."""
+        (trigger,) = (await self.look(owner)).triggers
+        return trigger
+
+    # -- decide
+
+    def submission(self, trigger: Trigger, **fields: Any) -> Submission:
+        """The task of its fire time."""
+        key = f"{trigger.id}@{trigger.fire_time:.0f}"
+        return self.hands.submission(**({"key": key, "tenant": trigger.tenant} | fields))
+
+    def changed(
+        self,
+        trigger: Trigger,
+        *submissions: Submission,
+        unless_unfinished: str | None = None,
+        audit: Audit | None = None,
+        **fields: Any,
+    ) -> TriggerChange:
+        """Nobody holds it any more. Without fields: it waits for its next time, a minute on."""
+        at = (trigger.fire_time or self.clock.now()) + A_MINUTE
+        decided: dict[str, Any] = {
+            "status": TriggerStatus.PENDING,
+            "version": trigger.version + 1,
+            "fire_time": at,
+            "trigger_at": at,
+            "last_fire_time": trigger.fire_time,
+            "fired": trigger.fired + len(submissions),
+            "updated_at": self.clock.now(),
+            "request": f"request-{next(self._numbers)}",
+            "owner": None,
+            "lease_until": None,
+        }
+        return TriggerChange(
+            before=trigger,
+            after=replace(trigger, **(decided | fields)),
+            submissions=submissions,
+            unless_unfinished=unless_unfinished,
+            audit=audit,
+        )
+
+    def fired(self, trigger: Trigger, **options: Any) -> TriggerChange:
+        return self.changed(trigger, self.submission(trigger), **options)
+
+    def rested(self, trigger: Trigger, status: TriggerStatus, **fields: Any) -> TriggerChange:
+        """It waits for no time any more."""
+        return self.changed(trigger, status=status, fire_time=None, trigger_at=None, **fields)
+
+    def ended(self, trigger: Trigger, **fields: Any) -> TriggerChange:
+        end = TriggerStatus.COMPLETED
+        return self.rested(trigger, end, ended_at=self.clock.now(), **fields)
+
+    def audit(self, trigger: Trigger, command: str) -> Audit:
+        return Audit(
+            task_id=trigger.id,
+            command=command,
+            by=ASKER,
+            at=self.clock.now(),
+            before=trigger.status,
+            after=TriggerStatus.PAUSED,
+        )
+
+    # -- write
+
+    async def apply(self, change: TriggerChange, *, depth_limit: int = NO_LIMIT) -> TriggerOutcome:
+        (outcome,) = await self.port.apply([change], depth_limit=depth_limit)
+        return outcome
+
+    async def commit(self, change: TriggerChange) -> Changed:
+        outcome = await self.apply(change)
+        assert isinstance(outcome, Changed), f"{change.after.id}: {outcome}"
+        return outcome
+
+    async def fire(self, trigger: Trigger) -> Changed:
+        return await self.commit(self.fired(trigger))
+
+    async def end(self, trigger: Trigger, **fields: Any) -> Trigger:
+        return (await self.commit(self.ended(trigger, **fields))).trigger
+
+    async def untouched(
+        self, change: TriggerChange, *, depth_limit: int = NO_LIMIT
+    ) -> TriggerOutcome:
+        """The answer to a change that must leave no trace."""
+        before = await self._all_of(change)
+        outcome = await self.apply(change, depth_limit=depth_limit)
+        assert not isinstance(outcome, Changed), outcome
+        assert await self._all_of(change) == before
+        return outcome
+
+    async def refused(self, change: TriggerChange) -> Trigger | None:
+        outcome = await self.untouched(change)
+        assert isinstance(outcome, TriggerStale), outcome
+        return outcome.trigger
+
+    async def _all_of(self, change: TriggerChange) -> tuple[object, ...]:
+        return (
+            await self.port.find(change.after.id),
+            await self.tasks(),
+            await self.store.stats(),
+            await self.store.audits(limit=100),
+        )
+
+    async def prune(
+        self,
+        *,
+        older_than_seconds: float = 0.0,
+        limit: int = 100,
+        dry_run: bool = False,
+        ignore_keep: bool = False,
+    ) -> int:
+        return await self.store.prune(
+            Kept.TRIGGERS,
+            older_than_seconds=older_than_seconds,
+            limit=limit,
+            dry_run=dry_run,
+            ignore_keep=ignore_keep,
+        )
+
+    # -- read
+
+    async def load(self, trigger: Trigger) -> Trigger:
+        found = await self.port.find(trigger.id)
+        assert found is not None, trigger.id
+        return found
+
+    async def tasks(self) -> list[str]:
+        page = await self.store.find(Filter(), limit=1_000)
+        return sorted(task.id for task in page.tasks)
+
+    async def due(self, upto: float | None = None, **options: Any) -> list[str]:
+        found = await self.port.find_due(self.clock.now() if upto is None else upto, **options)
+        return [trigger.id for trigger in found]
+
+    async def next_seconds(self) -> float | None:
+        """Nothing may be due."""
+        found = await self.look("nobody")
+        assert found.triggers == ()
+        return found.next_seconds
+
+    async def all_ids(self, *, limit: int = 100, pending: bool = False, **where: Any) -> list[str]:
+        """All pages, in their order."""
+        ids: list[str] = []
+        cursor: str | None = None
+        while True:
+            look = self.port.find_all_pending if pending else self.port.find_all
+            page = await look(limit=limit, cursor=cursor, **where)
+            assert len(page.triggers) <= limit
+            ids += [trigger.id for trigger in page.triggers]
+            cursor = page.cursor
+            if cursor is None:
+                return ids
+
+
+class TriggerContract(Contract):
+    @pytest.fixture
+    def triggers(self, store: Store, clock: ManualClock, hands: Hands) -> TriggerHands:
+        return TriggerHands(store, clock, hands)
+
+
+def ids_of(triggers: Sequence[Trigger]) -> list[str]:
+    return [trigger.id for trigger in triggers]
+
+
+def json(value: object) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(value))

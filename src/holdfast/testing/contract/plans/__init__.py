@@ -1,0 +1,45 @@
+"""The suite that every store of plans passes:
+
+    class TestRedis(DurablePlanStoreContract):
+        open = open_redis
+
+where ``async def open_redis(self, clock)`` returns a store that is open, empty and tells the time
+by ``clock`` (see `holdfast.testing.contract`).
+"""
+
+from __future__ import annotations
+
+from holdfast.testing.contract.plans.durability import PlanDurability
+from holdfast.testing.contract.plans.follow_up_tasks import PlanFollowing
+from holdfast.testing.contract.plans.leases import (
+    PlanAsking,
+    PlanClaiming,
+    PlanHolding,
+    PlanSignals,
+)
+from holdfast.testing.contract.plans.reads import PlanEvents, PlanKeeping, PlanPaging
+from holdfast.testing.contract.plans.wake import PlanWaking
+from holdfast.testing.contract.plans.writes import PlanCreating, PlanRepeats, PlanWriting
+
+__all__ = ["DurablePlanStoreContract", "PlanStoreContract"]
+
+
+class PlanStoreContract(
+    PlanCreating,
+    PlanWriting,
+    PlanRepeats,
+    PlanFollowing,
+    PlanClaiming,
+    PlanHolding,
+    PlanAsking,
+    PlanWaking,
+    PlanSignals,
+    PlanEvents,
+    PlanPaging,
+    PlanKeeping,
+):
+    """Derive a test class from it and implement ``open``."""
+
+
+class DurablePlanStoreContract(PlanStoreContract, PlanDurability):
+    """The same, and that everything is there again after a restart."""

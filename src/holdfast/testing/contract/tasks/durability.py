@@ -1,0 +1,113 @@
+"""For stores that outlive a process: all is there again, and several may have it open at once."""
+
+from __future__ import annotations
+
+import asyncio
+
+from holdfast.domain.task.state import Command, Status
+from holdfast.domain.task.transition import Applied, Existing
+from holdfast.ports import Filter, Kept, Topic
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.contract.base import Contract
+from holdfast.testing.contract.drivers.store_driver import Hands, patience
+from holdfast.testing.contract.tasks.signals import waiting
+
+
+class Durability(Contract):
+    """``open`` is called more than once in a test and must open the same data each time."""
+
+    async def test_the_store_says_that_it_is_durable(self, hands: Hands) -> None:
+        assert hands.store.durable
+
+    async def test_everything_is_there_again_after_a_restart(
+        self, hands: Hands, clock: ManualClock
+    ) -> None:
+        await hands.complete(await hands.start(key="gone", keep_seconds=0))
+        await hands.suspend(await hands.finish_stage(await hands.start(), cursor=7))
+        await hands.fail(await hands.start(), retry_seconds=60)
+        held = await hands.finish_stage(await hands.start(tenant="t"))
+        waiting = await hands.submit_many(2, tenant="t")
+        await hands.ask(Command.PAUSE, await hands.load(waiting[0]))
+        before = (await hands.store.find(Filter(), limit=100)).tasks
+        details = [await hands.detail(task) for task in before]
+        stats = await hands.store.stats()
+        view = await hands.tenant("t")
+        await hands.store.close()
+
+        again = Hands(await self.open(clock), clock)
+        try:
+            assert (await again.store.find(Filter(), limit=100)).tasks == before
+            assert [await again.detail(task) for task in before] == details
+            assert (await again.store.stats()).moves == stats.moves
+            assert await again.tenant("t") == view
+            assert len(await again.store.audits(limit=10)) == 1
+            assert await again.renew(held) == [True]
+            task = await again.complete(held)
+            assert task.status is Status.COMPLETED
+            assert await again.claim_ids() == waiting[1:]
+            clock.advance(60)
+            assert (await again.store.promote(limit=10)).count == 1
+            assert isinstance(
+                (await again.insert(again.submission(key="gone", id="x")))[0], Existing
+            )
+            assert (
+                await again.store.prune(Kept.TASKS, older_than_seconds=0, limit=9, dry_run=True)
+                == 0
+            )
+            assert not await again.store.doctor(fix=False, limit=10)
+        finally:
+            await again.store.close()
+        await hands.store.open()
+
+    async def test_a_repeat_is_known_after_a_restart(
+        self, hands: Hands, clock: ManualClock
+    ) -> None:
+        transition = await hands.done(await hands.start())
+        first = await hands.apply(transition)
+        await hands.store.close()
+        again = await self.open(clock)
+        try:
+            assert await again.apply([transition]) == [first]
+        finally:
+            await again.close()
+        await hands.store.open()
+
+    async def test_two_that_have_it_open_share_its_tasks(
+        self, hands: Hands, clock: ManualClock
+    ) -> None:
+        other = Hands(await self.open(clock), clock)
+        try:
+            ids = await hands.submit_many(20) + await hands.submit_many(5, tenant="t")
+            claims = await asyncio.gather(
+                *(side.claim_ids(f"w-{n}", limit=3) for n in range(5) for side in (hands, other))
+            )
+            got = [task_id for claim in claims for task_id in claim]
+            assert sorted(got) == ids[:21]
+        finally:
+            await other.store.close()
+
+    async def test_what_one_writes_the_other_compares_with(
+        self, hands: Hands, clock: ManualClock
+    ) -> None:
+        other = Hands(await self.open(clock), clock)
+        try:
+            task = await hands.start()
+            stage, pause = await hands.done(task), other.asked(Command.PAUSE, task)
+            outcomes = await asyncio.gather(hands.apply(stage), other.apply(pause))
+            assert sum(isinstance(outcome, Applied) for outcome in outcomes) == 1
+            assert await hands.load(task.id) == await other.load(task.id)
+        finally:
+            await other.store.close()
+
+    async def test_what_one_writes_wakes_those_who_wait_at_the_other(
+        self, hands: Hands, clock: ManualClock
+    ) -> None:
+        other = Hands(await self.open(clock), clock)
+        try:
+            (waiter,) = await waiting(other.store, Topic.READY, number=1)
+            task = await hands.submit()
+            async with patience():
+                await waiter
+            assert await other.claim_ids() == [task.id]
+        finally:
+            await other.store.close()

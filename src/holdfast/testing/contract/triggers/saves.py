@@ -1,0 +1,409 @@
+"""Triggers are saved, found, paged through, removed, and go in their time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from msgspec import Raw
+from msgspec.structs import replace
+
+from holdfast.domain.errors import InvalidInput, InvalidName, SerialisationError
+from holdfast.domain.trigger.schedule import Cron, Every, Once, Schedule
+from holdfast.domain.trigger.trigger import (
+    PENDING,
+    UNFINISHED,
+    Changed,
+    Misfire,
+    Overlap,
+    TriggerStale,
+    TriggerStatus,
+)
+from holdfast.testing.contract.drivers.store_driver import NO_LIMIT
+from holdfast.testing.contract.drivers.trigger_driver import (
+    A_YEAR,
+    TriggerContract,
+    TriggerHands,
+    json,
+)
+
+SCHEDULES: list[Schedule] = [
+    Once(at=1_700_000_123.5),
+    Every(seconds=900.0, start=1_700_000_000.0),
+    Cron(expression="0 3 * * *", tz="Asia/Shanghai"),
+]
+RESTING = sorted(frozenset(TriggerStatus) - PENDING)
+
+
+class TriggerSaving(TriggerContract):
+    async def test_a_trigger_is_found_as_it_was_saved(self, triggers: TriggerHands) -> None:
+        now = triggers.clock.now()
+        saved = await triggers.save(
+            "nightly",
+            payload=json({"to": ["a", "ü"], "n": 1.5}),
+            tenant="acme/eu",
+            queue="slow",
+            user={"name": "ada"},
+            misfire=Misfire.CATCH_UP,
+            catch_up_max=7,
+            grace_seconds=2.5,
+            overlap=Overlap.QUEUE,
+            jitter_seconds=4.0,
+            declared=True,
+            keep_seconds=99.0,
+            trigger_at=now + 63.25,
+            retry_count=2,
+            unknown_since=now - 1,
+            last_fire_time=now - 60,
+            last_task="task-9",
+            fired=12,
+            missed=3,
+            reason="put off",
+            request="request-0",
+            asked="request-9",
+        )
+        assert saved.version == 1
+        assert saved.payload == json({"to": ["a", "ü"], "n": 1.5})
+        assert await triggers.port.find(saved.id) == saved
+
+    @pytest.mark.parametrize("schedule", SCHEDULES)
+    async def test_every_kind_of_schedule_is_kept(
+        self, triggers: TriggerHands, schedule: Schedule
+    ) -> None:
+        saved = await triggers.save(schedule=schedule)
+        found = await triggers.load(saved)
+        assert (found.schedule, found.kind) == (schedule, saved.kind)
+        assert found == saved
+
+    async def test_a_trigger_without_an_id_is_given_one(self, triggers: TriggerHands) -> None:
+        saved = [await triggers.save("", tenant=tenant) for tenant in (None, None, "t")]
+        assert len({trigger.id for trigger in saved}) == 3
+        assert all(trigger.id for trigger in saved)
+        assert [await triggers.load(trigger) for trigger in saved] == saved
+
+    async def test_a_trigger_saved_again_is_replaced_in_the_next_version(
+        self, triggers: TriggerHands
+    ) -> None:
+        first = await triggers.save("nightly", due_in=60)
+        again = await triggers.save("nightly", due_in=90, target="other.work")
+        assert (again.id, again.version) == (first.id, 2)
+        assert await triggers.load(first) == again
+        third = await triggers.port.save(replace(first, reason="late"))
+        assert third.version == 3
+        assert await triggers.all_ids() == [first.id]
+
+    async def test_a_version_is_never_used_twice(self, triggers: TriggerHands) -> None:
+        saved = await triggers.save(version=7)
+        assert saved.version == 8
+        assert await triggers.load(saved) == saved
+
+    async def test_a_trigger_saved_for_another_time_is_due_at_that_time_only(
+        self, triggers: TriggerHands
+    ) -> None:
+        now = triggers.clock.now()
+        first = await triggers.save("nightly", due_in=10)
+        await triggers.save("nightly", due_in=20)
+        assert await triggers.due(now + 19) == []
+        assert await triggers.due(now + 20) == [first.id]
+        await triggers.save("nightly", due_in=5)
+        assert await triggers.due(now + 5) == [first.id]
+
+    @pytest.mark.parametrize("status", RESTING)
+    async def test_a_trigger_saved_at_rest_is_not_due(
+        self, triggers: TriggerHands, status: TriggerStatus
+    ) -> None:
+        await triggers.save_due("nightly")
+        await triggers.save_due("nightly", status=status)
+        assert await triggers.due() == []
+        assert await triggers.next_seconds() is None
+
+    @pytest.mark.parametrize(
+        "name",
+        ["two words", "a/b", "a:b", "-a", ".a", "ä b", "ä\u202e", "x" * 101, "a\n", "*", "{a}"],
+    )
+    async def test_an_id_outside_its_alphabet_is_refused(
+        self, triggers: TriggerHands, name: str
+    ) -> None:
+        with pytest.raises(InvalidName):
+            await triggers.port.save(replace(triggers.unsaved(), id=name))
+        assert await triggers.all_ids() == []
+
+    @pytest.mark.parametrize(
+        "fields",
+        [{"user": object()}, {"last_task": 5}, {"payload": Raw(b"{")}, {"target": "\ud800"}],
+    )
+    async def test_what_could_be_written_and_never_read_again_is_refused(
+        self, triggers: TriggerHands, fields: dict[str, Any]
+    ) -> None:
+        saved = await triggers.save()
+        with pytest.raises(SerialisationError):
+            await triggers.port.save(replace(saved, **fields))
+        with pytest.raises(SerialisationError):
+            await triggers.apply(triggers.changed(saved, **fields))
+        assert await triggers.load(saved) == saved
+
+    @pytest.mark.parametrize("tenant", [None, "t"])
+    async def test_an_id_is_at_home_under_itself(
+        self, triggers: TriggerHands, tenant: str | None
+    ) -> None:
+        home = triggers.port.home("nightly", tenant=tenant)
+        assert triggers.port.home(home, tenant=tenant) == home
+        assert triggers.port.home(home, tenant=None) == home
+        assert (await triggers.save("nightly", tenant=tenant)).id == home
+
+    async def test_many_saved_at_once_are_all_there(self, triggers: TriggerHands) -> None:
+        saved = await asyncio.gather(*(triggers.save() for _ in range(20)))
+        assert await triggers.all_ids() == sorted(trigger.id for trigger in saved)
+
+
+class TriggerCreating(TriggerContract):
+    """A change to version 0 makes a trigger where there is none."""
+
+    async def test_what_is_created_is_as_if_it_was_saved(self, triggers: TriggerHands) -> None:
+        change = triggers.changed(triggers.unsaved("nightly", tenant="t"))
+        created = (await triggers.commit(change)).trigger
+        assert (created, created.version) == (change.after, 1)
+        assert await triggers.load(created) == created
+        assert await triggers.all_ids() == [created.id]
+        at = created.trigger_at
+        assert at is not None
+        assert await triggers.due(at) == [created.id]
+
+    async def test_nothing_is_created_over_what_is_there(self, triggers: TriggerHands) -> None:
+        saved = await triggers.save("nightly")
+        change = triggers.fired(triggers.unsaved("nightly", target="other.work"))
+        assert await triggers.refused(change) == saved
+        ended = await triggers.end(saved)
+        assert await triggers.refused(change) == ended
+
+    async def test_a_creation_sent_again_is_answered_as_it_was(
+        self, triggers: TriggerHands
+    ) -> None:
+        change = triggers.changed(triggers.unsaved())
+        created = (await triggers.commit(change)).trigger
+        assert (await triggers.commit(change)).trigger == created
+        held = await triggers.take(created)
+        assert await triggers.refused(change) == held
+
+    async def test_of_those_who_create_it_at_once_one_does(self, triggers: TriggerHands) -> None:
+        changes = [triggers.changed(triggers.unsaved("nightly", target=f"t{n}")) for n in range(6)]
+        outcomes = await asyncio.gather(*(triggers.apply(change) for change in changes))
+        (written,) = [outcome for outcome in outcomes if isinstance(outcome, Changed)]
+        stale = [outcome for outcome in outcomes if isinstance(outcome, TriggerStale)]
+        assert stale == [TriggerStale(written.trigger)] * 5
+        assert await triggers.load(written.trigger) == written.trigger
+
+    async def test_two_of_one_batch_are_not_both_created(self, triggers: TriggerHands) -> None:
+        batch = [triggers.changed(triggers.unsaved("nightly", target=name)) for name in "ab"]
+        outcomes = await triggers.port.apply(batch, depth_limit=NO_LIMIT)
+        assert [type(outcome) for outcome in outcomes] == [Changed, TriggerStale]
+
+    async def test_an_id_outside_its_alphabet_is_not_created(self, triggers: TriggerHands) -> None:
+        with pytest.raises(InvalidName):
+            await triggers.apply(triggers.changed(replace(triggers.unsaved(), id="two words")))
+        assert await triggers.all_ids() == []
+
+
+class TriggerRemoving(TriggerContract):
+    async def test_a_trigger_is_removed_once(self, triggers: TriggerHands) -> None:
+        trigger, other = await triggers.save_due(), await triggers.save_due()
+        assert await triggers.port.remove(trigger.id) is True
+        assert await triggers.port.remove(trigger.id) is False
+        assert await triggers.port.find(trigger.id) is None
+        assert await triggers.due() == [other.id]
+        assert await triggers.all_ids() == [other.id]
+        assert await triggers.port.acquire_lease(trigger.id, "s-1") is None
+        assert await triggers.take_due() == [other.id]
+
+    async def test_of_those_who_remove_at_once_one_does(self, triggers: TriggerHands) -> None:
+        trigger = await triggers.save()
+        answers = await asyncio.gather(*(triggers.port.remove(trigger.id) for _ in range(8)))
+        assert sorted(answers) == [False] * 7 + [True]
+
+    async def test_what_is_not_there_is_not_found_and_not_removed(
+        self, triggers: TriggerHands
+    ) -> None:
+        unknown = triggers.unsaved().id
+        assert await triggers.port.find(unknown) is None
+        assert await triggers.port.remove(unknown) is False
+        assert await triggers.port.acquire_lease(unknown, "s-1") is None
+
+    async def test_who_holds_a_removed_trigger_makes_no_task(self, triggers: TriggerHands) -> None:
+        await triggers.save_due()
+        held = await triggers.take_one()
+        await triggers.port.remove(held.id)
+        assert await triggers.untouched(triggers.fired(held)) == TriggerStale(None)
+        triggers.clock.advance(31)
+        assert await triggers.take_due("s-2") == []
+        assert await triggers.next_seconds() is None
+
+    async def test_a_removed_id_may_be_used_again(self, triggers: TriggerHands) -> None:
+        await triggers.port.remove((await triggers.save_due("nightly")).id)
+        again = await triggers.save_due("nightly")
+        assert await triggers.take_due() == [again.id]
+
+
+class TriggerPaging(TriggerContract):
+    @pytest.mark.parametrize("limit", [1, 2, 5, 100])
+    async def test_pages_follow_the_order_of_ids(self, triggers: TriggerHands, limit: int) -> None:
+        saved = [await triggers.save(name, due_in=9 - n) for n, name in enumerate("dbeac")]
+        ids = sorted(trigger.id for trigger in saved)
+        assert await triggers.all_ids(limit=limit) == ids
+        assert await triggers.all_ids(limit=limit, pending=True) == ids
+
+    async def test_those_that_code_declares_are_found_among_the_others(
+        self, triggers: TriggerHands
+    ) -> None:
+        saved = {
+            name: await triggers.save(
+                name, declared=name in "bdf", tenant="t" if name < "c" else None
+            )
+            for name in "abcdef"
+        }
+        ids = sorted(saved[name].id for name in "bdf")
+        for limit in (1, 2, 100):
+            assert await triggers.all_ids(declared=True, limit=limit) == ids
+        assert await triggers.all_ids(declared=True, tenant="t") == [saved["b"].id]
+        await triggers.take(saved["b"])
+        await triggers.end(saved["d"])
+        wanted = (TriggerStatus.PROCESSING,)
+        assert await triggers.all_ids(declared=True, statuses=wanted) == [saved["b"].id]
+        assert await triggers.all_ids(declared=True) == ids
+        await triggers.commit(triggers.changed(saved["a"], declared=True))
+        await triggers.save("f", declared=False)
+        await triggers.port.remove(saved["d"].id)
+        assert await triggers.all_ids(declared=True) == sorted(saved[name].id for name in "ab")
+
+    async def test_no_triggers_are_an_empty_page(self, triggers: TriggerHands) -> None:
+        page = await triggers.port.find_all()
+        assert (page.triggers, page.cursor) == ((), None)
+
+    async def test_triggers_are_found_by_status_and_by_tenant(self, triggers: TriggerHands) -> None:
+        status = TriggerStatus
+        waits = await triggers.save("a", tenant="t")
+        paused = await triggers.save("b", tenant="t", status=status.PAUSED)
+        other = await triggers.save("c", tenant="u", status=status.PAUSED)
+        nobodys = await triggers.save("d", status=status.SUSPENDED)
+
+        async def found(**where: Any) -> list[str]:
+            return await triggers.all_ids(limit=1, **where)
+
+        assert await found(tenant="t") == sorted([waits.id, paused.id])
+        assert await found(statuses=(status.PAUSED,)) == sorted([paused.id, other.id])
+        assert await found(statuses=(status.PAUSED,), tenant="t") == [paused.id]
+        both = (status.PENDING, status.SUSPENDED)
+        assert await found(statuses=both) == sorted([waits.id, nobodys.id])
+        assert await found(statuses=(status.CANCELLED,)) == []
+        assert await found(tenant="nobody") == []
+
+    async def test_a_trigger_is_found_under_its_present_status_only(
+        self, triggers: TriggerHands
+    ) -> None:
+        trigger = await triggers.save()
+        held = await triggers.take(trigger)
+        assert await triggers.all_ids(statuses=(TriggerStatus.PENDING,)) == []
+        assert await triggers.all_ids(statuses=(held.status,)) == [trigger.id]
+        await triggers.end(held)
+        assert await triggers.all_ids(statuses=(held.status,)) == []
+        assert await triggers.all_ids(statuses=(TriggerStatus.COMPLETED,)) == [trigger.id]
+
+    async def test_pending_are_those_that_wait_for_a_time_or_are_worked_on(
+        self, triggers: TriggerHands
+    ) -> None:
+        waits, worked_on = await triggers.save(), await triggers.save()
+        await triggers.take(worked_on)
+        for status in RESTING:
+            await triggers.save(status=status)
+        ids = sorted([waits.id, worked_on.id])
+        assert await triggers.all_ids(pending=True) == ids
+        assert await triggers.all_ids(pending=True, limit=1) == ids
+
+    @pytest.mark.parametrize("cursor", ["not a cursor", "*\n"])
+    async def test_a_cursor_that_no_page_gave_is_refused(
+        self, triggers: TriggerHands, cursor: str
+    ) -> None:
+        with pytest.raises(InvalidInput):
+            await triggers.port.find_all(cursor=cursor)
+        with pytest.raises(InvalidInput):
+            await triggers.port.find_all_pending(cursor=cursor)
+
+
+class TriggerKeeping(TriggerContract):
+    async def test_an_ended_trigger_goes_when_its_time_is_over(
+        self, triggers: TriggerHands
+    ) -> None:
+        trigger = await triggers.end(await triggers.save(keep_seconds=100))
+        triggers.clock.advance(99)
+        assert await triggers.prune() == 0
+        assert await triggers.load(trigger) == trigger
+        triggers.clock.advance(2)
+        assert await triggers.prune() == 1
+        assert await triggers.port.find(trigger.id) is None
+        assert await triggers.all_ids() == []
+        assert await triggers.prune() == 0
+
+    async def test_its_time_counts_from_its_end(self, triggers: TriggerHands) -> None:
+        trigger = await triggers.save(keep_seconds=100)
+        triggers.clock.advance(A_YEAR)
+        await triggers.end(trigger)
+        triggers.clock.advance(99)
+        assert await triggers.prune() == 0
+
+    async def test_the_age_asked_for_may_keep_a_trigger_longer(
+        self, triggers: TriggerHands
+    ) -> None:
+        await triggers.end(await triggers.save(keep_seconds=10))
+        triggers.clock.advance(60)
+        assert await triggers.prune(older_than_seconds=100) == 0
+        triggers.clock.advance(60)
+        assert await triggers.prune(older_than_seconds=100) == 1
+
+    async def test_told_to_an_ended_trigger_goes_before_its_time_is_over(
+        self, triggers: TriggerHands
+    ) -> None:
+        await triggers.save()
+        for _ in range(2):
+            await triggers.end(await triggers.save(keep_seconds=A_YEAR))
+        triggers.clock.advance(60)
+        assert await triggers.prune(older_than_seconds=100, ignore_keep=True) == 0
+        assert await triggers.prune(older_than_seconds=10) == 0
+        assert await triggers.prune(older_than_seconds=10, ignore_keep=True, dry_run=True) == 2
+        assert await triggers.prune(older_than_seconds=10, ignore_keep=True) == 2
+        assert len(await triggers.all_ids()) == 1
+
+    async def test_a_dry_run_counts_triggers_and_the_limit_holds(
+        self, triggers: TriggerHands
+    ) -> None:
+        for _ in range(3):
+            await triggers.end(await triggers.save(keep_seconds=1))
+        triggers.clock.advance(2)
+        assert [await triggers.prune(dry_run=True, limit=n) for n in (2, 9)] == [2, 3]
+        assert len(await triggers.all_ids()) == 3
+        assert [await triggers.prune(limit=2) for _ in range(3)] == [2, 1, 0]
+
+    async def test_the_port_prunes_as_the_store_does(self, triggers: TriggerHands) -> None:
+        await triggers.end(await triggers.save(keep_seconds=1))
+        triggers.clock.advance(2)
+        assert await triggers.port.prune(older_than_seconds=0, limit=9, dry_run=True) == 1
+        assert await triggers.port.prune(older_than_seconds=0, limit=9, dry_run=False) == 1
+        assert await triggers.all_ids() == []
+
+    async def test_no_unfinished_trigger_is_ever_trimmed(self, triggers: TriggerHands) -> None:
+        saved = [
+            await triggers.save(status=status, keep_seconds=0, due_in=2 * A_YEAR)
+            for status in sorted(UNFINISHED - {TriggerStatus.PROCESSING})
+        ]
+        saved.append(await triggers.take(await triggers.save(keep_seconds=0)))
+        triggers.clock.advance(A_YEAR)
+        assert await triggers.prune() == 0
+        assert [await triggers.load(trigger) for trigger in saved] == saved
+
+    async def test_a_trigger_saved_again_after_its_end_is_not_trimmed(
+        self, triggers: TriggerHands
+    ) -> None:
+        await triggers.end(await triggers.save("nightly", keep_seconds=1))
+        again = await triggers.save("nightly", keep_seconds=1, due_in=2 * A_YEAR)
+        triggers.clock.advance(A_YEAR)
+        assert await triggers.prune() == 0
+        assert await triggers.load(again) == again

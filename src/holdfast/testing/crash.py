@@ -1,0 +1,116 @@
+"""A store on whose stage boundaries a worker can be made to die."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+
+from holdfast.domain.errors import InvalidInput
+from holdfast.domain.task.events import StageUndone, TaskSnoozed
+from holdfast.domain.task.state import Status
+from holdfast.domain.task.task import Task
+from holdfast.domain.task.transition import Outcome, Transition
+from holdfast.ports import Claimed, Store
+
+When = Literal["before", "after", "commit"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Crash:
+    """``before`` the stage's function is called, ``after`` it has returned and before its end is
+    written, or right behind the ``commit`` of it, before the worker hears that it was written."""
+
+    stage: str
+    when: When
+    undo: bool
+    times: int
+
+    def __post_init__(self) -> None:
+        if self.when not in get_args(When):
+            raise InvalidInput(f"when={self.when!r}: before, after or commit")
+
+    def is_next(self, task: Task) -> bool:
+        """The task's next call is that of this stage."""
+        if (task.status is Status.ROLLING_BACK) != self.undo:
+            return False
+        if self.undo:
+            return task.next_undo >= 0 and task.stages[task.next_undo] == self.stage
+        return task.at_stage == self.stage
+
+    def is_ended_by(self, transition: Transition) -> bool:
+        kind = StageUndone if self.undo else TaskSnoozed
+        if any(isinstance(e, kind) and e.stage == self.stage for e in transition.events):
+            return True
+        stage = transition.stage
+        return not self.undo and stage is not None and stage.name == self.stage
+
+    def is_before(self, transition: Transition) -> bool:
+        """Behind this write the worker would go on with the stage."""
+        goes_on = transition.stage is not None or any(
+            isinstance(event, StageUndone) for event in transition.events
+        )
+        return goes_on and self.is_next(transition.after)
+
+
+class _CrashingStore:
+    def __init__(self, store: Store, kill: Callable[[str], None]) -> None:
+        self._store = store
+        self._kill = kill
+        self._graves: list[asyncio.Future[None]] = []
+        self.crashes: list[Crash] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def claim(self, worker: str, **options: Any) -> Sequence[Claimed]:
+        claimed = await self._store.claim(worker, **options)
+        for crash in self._planned("before"):
+            if any(crash.is_next(one.task) for one in claimed):
+                await self._die(worker, crash)
+        return claimed
+
+    async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
+        await self._die_if("after", Crash.is_ended_by, batch)
+        outcomes = await self._store.apply(batch)
+        await self._die_if("commit", Crash.is_ended_by, batch)
+        await self._die_if("before", Crash.is_before, batch)
+        return outcomes
+
+    def _planned(self, when: When) -> list[Crash]:
+        return [crash for crash in self.crashes if crash.when == when and crash.times > 0]
+
+    async def _die_if(
+        self, when: When, meant: Callable[[Crash, Transition], bool], batch: Sequence[Transition]
+    ) -> None:
+        for crash in self._planned(when):
+            for transition in batch:
+                lease = transition.after.lease
+                if lease is not None and meant(crash, transition):
+                    await self._die(lease.owner, crash)
+
+    async def _die(self, worker: str, crash: Crash) -> None:
+        """Whoever called is dead: it gets no answer, ever."""
+        crash.times -= 1
+        self._kill(worker)
+        grave = asyncio.get_running_loop().create_future()
+        self._graves.append(grave)
+        await grave
+
+    def bury(self) -> None:
+        for grave in self._graves:
+            grave.cancel()
+        self._graves.clear()
+
+
+if TYPE_CHECKING:
+
+    class CrashingStore(_CrashingStore, Store): ...  # the rest of the port is passed through
+
+else:
+    CrashingStore = _CrashingStore
+
+
+def crashing(store: Store, kill: Callable[[str], None]) -> CrashingStore:
+    return cast("CrashingStore", _CrashingStore(store, kill))

@@ -1,0 +1,98 @@
+"""A queue that nobody serves is mentioned in the log when a task is submitted to it."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from holdfast import Context, Holdfast
+from holdfast.engine import queue_watch
+
+NOBODY = "no live worker serves queue {!r}, so its tasks wait; queues that are served: {}"
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Holdfast:
+    app = Holdfast(f"sqlite:///{tmp_path}/holdfast.db")
+
+    @app.task("mail.send", queue="mial")
+    async def send(ctx: Context, to: str) -> str:
+        return to
+
+    return app
+
+
+async def submit(app: Holdfast, times: int = 1) -> None:
+    declared = app.registry.find("mail.send")
+    assert declared is not None
+    for _ in range(times):
+        await app.submit(declared, "ann")
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.name == "holdfast.queues"]
+
+
+async def test_it_is_said_once_for_each_queue(
+    app: Holdfast, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    async with app:
+        await submit(app, 3)
+    assert said(caplog) == [NOBODY.format("mial", "none")]
+
+
+async def test_it_is_said_of_many_tasks_submitted_at_once(
+    app: Holdfast, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    declared = app.registry.find("mail.send")
+    assert declared is not None
+    async with app:
+        await app.submit_many(declared, ["ann", "bob"])
+        await app.submit_many(declared, ["eve"], queue="fast")
+    assert said(caplog) == [NOBODY.format(queue, "none") for queue in ("mial", "fast")]
+
+
+async def test_the_queues_that_are_served_are_named(
+    app: Holdfast, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    async with app.running():
+        while not await app.store.workers(live_within_seconds=60):
+            pass  # until its worker was heard of
+        await submit(app)
+    assert said(caplog) == [NOBODY.format("mial", "default")]
+
+
+@pytest.mark.parametrize("queue", ["mial", "other,mial"])
+async def test_nothing_is_said_of_a_queue_that_this_process_serves(
+    app: Holdfast, caplog: pytest.LogCaptureFixture, queue: str
+) -> None:
+    caplog.set_level(logging.WARNING)
+    async with app.running(queues=tuple(queue.split(","))):
+        await submit(app)
+    assert said(caplog) == []
+
+
+async def test_nothing_is_said_of_a_queue_that_another_process_serves(
+    app: Holdfast, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    caplog.set_level(logging.WARNING)
+    other = Holdfast(f"sqlite:///{tmp_path}/holdfast.db")
+    async with other.running(queues=("mial",)), app:
+        await submit(app)
+    assert said(caplog) == []
+
+
+async def test_the_queues_it_remembers_are_bounded(
+    app: Holdfast, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(queue_watch, "QUEUES_MAX", 2)
+    caplog.set_level(logging.WARNING)
+    declared = app.registry.find("mail.send")
+    assert declared is not None
+    async with app:
+        for queue in ("a", "b", "c", "a"):
+            await app.submit(declared, "ann", queue=queue)
+    assert len(said(caplog)) == 4

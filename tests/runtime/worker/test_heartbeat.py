@@ -1,0 +1,201 @@
+"""Leases are renewed from a thread, and lost where they must be."""
+
+import asyncio
+import threading
+import time
+
+import msgspec
+
+from holdfast import Context, Holdfast, Status
+from holdfast.domain.task.task import Progress
+from holdfast.ports import Renewal
+from holdfast.runtime.worker.running_task import Held, Stop
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing import ManualClock
+from holdfast.testing.plugin import MakeEngine
+from tests.support.runtime.helpers import (
+    BOUND_SECONDS,
+    FlakyStore,
+    Gate,
+    event_names,
+    task_of,
+    within_bounds,
+)
+
+
+async def test_a_running_stage_keeps_its_lease(app: Holdfast, holdfast_engine: MakeEngine) -> None:
+    gate = Gate()
+
+    @app.task("stand")
+    async def stand(ctx: Context) -> None:
+        await gate.stand()
+
+    engine = holdfast_engine(app)
+    handle = await stand.submit()
+    await engine.start()
+    await gate.wait_until_reached()
+    await engine.clock.elapse("10m", turns=5)
+    assert "LeaseLost" not in await event_names(engine, handle)
+    gate.open()
+    await engine.drain()
+
+
+async def test_a_beat_serves_all_leases_of_a_worker(
+    app: Holdfast, holdfast_engine: MakeEngine
+) -> None:
+    gate = Gate()
+
+    @app.task("stand")
+    async def stand(ctx: Context) -> None:
+        await gate.stand()
+
+    clock = ManualClock()
+    store = FlakyStore(MemoryStore(clock))
+    engine = holdfast_engine(app, store=store.as_store, clock=clock)
+    for _ in range(50):
+        await stand.submit()
+    await engine.start()
+    await gate.wait_until_reached()
+    await clock.elapse("2s")
+    store.calls.clear()
+    await clock.elapse("30s")
+    assert store.calls.count("renew") == 3, "one call every third of a lease"
+    gate.open()
+    await engine.drain()
+
+
+async def test_the_lease_is_kept_while_the_event_loop_is_blocked() -> None:
+    """With real threads and real time, since that is what it is about."""
+    app = Holdfast("memory://", lease=3)
+    renewed = threading.Event()
+
+    class Watched(MemoryStore):
+        blocked = False
+
+        def _renew(self, renewal: Renewal, until: float) -> bool:
+            if self.blocked:
+                renewed.set()
+            return super()._renew(renewal, until)
+
+    store = Watched(app.clock)
+    app = Holdfast(store, lease=3)
+
+    @app.task("block")
+    async def block(ctx: Context) -> bool:
+        store.blocked = True
+        return renewed.wait(BOUND_SECONDS)  # blocks the loop: no coroutine of this worker can run
+
+    async with app.running():
+        handle = await block.submit()
+        assert await within_bounds(handle.result()), "renewed from outside the loop"
+
+
+async def test_a_hung_stage_loses_its_lease_after_timeout_and_grace(
+    app: Holdfast, holdfast_engine: MakeEngine
+) -> None:
+    stubborn, ends = asyncio.Event(), list[int]()
+
+    @app.task("hang", timeout="60s")
+    async def hang(ctx: Context) -> str:
+        while ctx.attempt == 1 and not stubborn.is_set():
+            try:
+                await stubborn.wait()
+            except asyncio.CancelledError:
+                continue
+        ends.append(ctx.attempt)
+        return f"attempt {ctx.attempt}"
+
+    engine = holdfast_engine(app)
+    handle = await hang.submit()
+    await engine.start()
+    try:
+        await engine.clock.elapse("69s")
+        assert (await task_of(engine, handle)).lease is not None
+        assert "LeaseLost" not in await event_names(engine, handle)
+        await engine.clock.elapse("35s")  # the grace is over, and what was left of the lease
+        assert "LeaseLost" in await event_names(engine, handle)
+        assert await within_bounds(handle.result()) == "attempt 2"
+    finally:
+        stubborn.set()
+    await engine.drain()
+    assert ends == [2, 1]
+    assert (await event_names(engine, handle)).count("StageCompleted") == 1
+
+
+async def test_a_lease_that_the_store_gave_to_another_stops_the_run(
+    app: Holdfast, holdfast_engine: MakeEngine
+) -> None:
+    gate, stopped = Gate(), asyncio.Event()
+
+    @app.task("stand")
+    async def stand(ctx: Context) -> None:
+        try:
+            await gate.stand()
+        except asyncio.CancelledError:
+            stopped.set()
+            raise
+
+    clock = ManualClock()
+    memory = MemoryStore(clock)
+    engine = holdfast_engine(app, store=memory, clock=clock)
+    handle = await stand.submit()
+    worker = await engine.start()
+    await gate.wait_until_reached()
+    task = memory._tasks[handle.id]
+    assert task.lease is not None
+    memory._tasks[handle.id] = msgspec.structs.replace(
+        task, lease=msgspec.structs.replace(task.lease, id="another's", owner="another")
+    )
+    await clock.elapse("11s")
+    assert stopped.is_set()
+    assert worker.running == 0
+    after = await task_of(engine, handle)
+    assert after.version == task.version, "a run without its lease writes nothing"
+    assert after.status is Status.RUNNING
+
+
+def held() -> Held:
+    return Held("task-1", "lease-1", safe_until=100.0)
+
+
+async def test_only_new_progress_is_sent() -> None:
+    one = held()
+    assert one.renewal().progress is None
+    one.report(Progress(fraction=0.1))
+    one.report(Progress(fraction=0.2))
+    sent = one.renewal().progress
+    assert sent is not None
+    assert sent.fraction == 0.2
+    assert one.renewal().progress is None
+
+
+async def test_a_lost_lease_beats_a_drain_and_a_drain_never_beats_a_lost_lease() -> None:
+    one = held()
+    one.ask_to_stop(Stop.DRAIN)
+    one.ask_to_stop(Stop.LEASE_LOST)
+    one.ask_to_stop(Stop.DRAIN)
+    assert one.stop is Stop.LEASE_LOST
+
+
+async def test_nothing_is_renewed_past_its_time_or_once_it_was_told_to_stop() -> None:
+    one = held()
+    assert one.may_renew(1e9)
+    one.renew_until = 50.0
+    assert one.may_renew(49.9)
+    assert not one.may_renew(50.0)
+    two = held()
+    two.ask_to_stop(Stop.LEASE_LOST)
+    assert not two.may_renew(0.0)
+
+
+async def test_a_worker_with_a_heartbeat_thread_stops_promptly() -> None:
+    app = Holdfast("memory://")
+
+    @app.task("nothing")
+    async def nothing(ctx: Context) -> None: ...
+
+    began = time.monotonic()
+    async with app.running(workers=2):
+        pass
+    assert time.monotonic() - began < BOUND_SECONDS
+    assert not [t for t in threading.enumerate() if t.name == "holdfast-heartbeat"]

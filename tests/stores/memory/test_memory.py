@@ -1,0 +1,60 @@
+"""The reference store passes the contract that all stores pass."""
+
+import asyncio
+
+from msgspec.structs import replace
+
+from holdfast.ports import Clock, Store, Topic
+from holdfast.stores.memory import MemoryStore
+from holdfast.stores.signals import Signals
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.contract import StoreContract
+from holdfast.testing.contract.drivers.store_driver import Hands
+
+
+class TestMemory(StoreContract):
+    async def open(self, clock: Clock) -> Store:
+        return MemoryStore(clock)
+
+
+async def test_a_store_in_memory_says_that_it_is_not_durable() -> None:
+    assert not MemoryStore(ManualClock()).durable
+
+
+async def test_a_tenant_is_forgotten_with_its_last_task_only() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    hands = Hands(store, clock)
+    first = await hands.start(tenant="t", stages=("only",), keep_seconds=0)
+    second = await hands.submit(tenant="t", stages=("only",), keep_seconds=0)
+    await hands.complete(first)
+    assert (await hands.tenant("t")).active == second.id
+    await hands.complete(await hands.take())
+    assert store._tenants == {}
+
+
+async def test_the_doctor_finds_a_record_that_names_other_stages_than_ran() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    hands = Hands(store, clock)
+    task = await hands.finish_stage(await hands.start(stages=("one", "two")))
+    for stages in (("odd", "two"), ()):
+        store._tasks[task.id] = replace(task, stages=stages)
+        [found] = await store.doctor(fix=False, limit=10)
+        assert (found.invariant, found.task_id) == ("I7", task.id)
+    store._tasks[task.id] = task
+    assert await store.doctor(fix=False, limit=10) == []
+
+
+async def test_a_signal_reaches_the_others_when_a_loop_was_closed() -> None:
+    signals = Signals(ManualClock())
+    ticket = signals.ticket(Topic.READY)
+    gone = asyncio.new_event_loop()
+    left = gone.create_task(signals.wait(Topic.READY, ticket, timeout=99))
+    await asyncio.to_thread(gone.run_until_complete, asyncio.sleep(0))
+    gone.close()
+    waiting = asyncio.ensure_future(signals.wait(Topic.READY, ticket, timeout=99))
+    await asyncio.sleep(0)
+    signals.notify(Topic.READY)
+    await waiting
+    left._log_destroy_pending = False  # type: ignore[attr-defined]

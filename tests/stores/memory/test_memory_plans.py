@@ -1,0 +1,91 @@
+"""The reference store passes the contracts of triggers and of plans."""
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.domain.plan.plan import PlanStatus
+from holdfast.domain.trigger.trigger import TriggerStatus
+from holdfast.ports import Clock, Store
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.contract.drivers.plan_driver import ADMITTED, FAILED, PlanHands
+from holdfast.testing.contract.drivers.store_driver import Hands
+from holdfast.testing.contract.drivers.trigger_driver import TriggerHands
+from holdfast.testing.contract.plans import PlanStoreContract
+from holdfast.testing.contract.triggers import TriggerStoreContract
+
+
+class TestMemoryTriggers(TriggerStoreContract):
+    async def open(self, clock: Clock) -> Store:
+        return MemoryStore(clock)
+
+
+class TestMemoryPlans(PlanStoreContract):
+    async def open(self, clock: Clock) -> Store:
+        return MemoryStore(clock)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def store(clock: ManualClock) -> MemoryStore:
+    return MemoryStore(clock)
+
+
+@pytest.fixture
+def plans(store: MemoryStore, clock: ManualClock) -> PlanHands:
+    return PlanHands(store, clock)
+
+
+async def found(store: MemoryStore) -> str:
+    (finding,) = await store.doctor(fix=False, limit=10)
+    assert (finding.invariant, finding.mended) == ("I11", False)
+    return finding.says
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"trigger_at": None}, "is PENDING and waits for no time"),
+        ({"status": TriggerStatus.PROCESSING}, "is PROCESSING and nobody's"),
+        ({"lease_until": 5.0}, "is nobody's until 5.0"),
+    ],
+)
+async def test_the_doctor_finds_a_trigger_that_does_not_agree_with_itself(
+    store: MemoryStore, clock: ManualClock, fields: dict[str, object], says: str
+) -> None:
+    trigger = await TriggerHands(store, clock, Hands(store, clock)).save()
+    assert not await store.doctor(fix=False, limit=10)
+    store.triggers._triggers[trigger.id] = replace(trigger, **fields)
+    assert await found(store) == f"trigger {trigger.id} {says}"
+
+
+async def test_the_doctor_finds_a_plan_whose_counts_are_not_those_of_its_members(
+    store: MemoryStore, plans: PlanHands
+) -> None:
+    plan = await plans.drive(await plans.driven(waves=(1, 4)), moves={0: ADMITTED, 2: ADMITTED})
+    assert not await store.doctor(fix=False, limit=10)
+    store.plans._shelves[plan.id].members[2] = FAILED
+    says = "counts {'admitted': 1} in wave 1, its members are {'failed': 1}"
+    assert await found(store) == f"plan {plan.id} {says}"
+
+
+async def test_the_doctor_finds_a_leased_plan_that_nobody_would_take_over(
+    store: MemoryStore, plans: PlanHands
+) -> None:
+    plan = await plans.driven()
+    assert plan.lease is not None
+    store.plans._shelves[plan.id].due = None
+    says = f"is leased until {plan.lease.until} and looked at never"
+    assert await found(store) == f"plan {plan.id} {says}"
+
+
+async def test_the_doctor_finds_a_settled_plan_that_somebody_would_look_at(
+    store: MemoryStore, plans: PlanHands
+) -> None:
+    plan = await plans.drive(await plans.driven(), status=PlanStatus.COMPLETED)
+    store.plans._shelves[plan.id].due = 0.0
+    assert await found(store) == f"plan {plan.id} has settled and is looked at again"

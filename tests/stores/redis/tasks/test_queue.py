@@ -1,0 +1,218 @@
+"""Queues as Redis sees them (Q3): entries, who has them, and that none is left behind."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from holdfast.domain.task.state import Command
+from holdfast.ports import Kept, Topic
+from holdfast.stores.redis.keys import GROUP, RINGS
+from holdfast.stores.redis.retention import prune as pruning
+from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, beat, patience
+from tests.support.redis.redis_stores import Bench, benched
+from verify.servers import RedisServer
+
+
+@pytest.fixture
+async def bench(redis_server: RedisServer, redis_namespace: str) -> AsyncIterator[Bench]:
+    async with benched(redis_server, redis_namespace) as bench:
+        yield bench
+
+
+def entries(bench: Bench, stream: str = "queue:tasks") -> list[dict[str, str]]:
+    return [fields for _, fields in bench.ask("XRANGE", stream, "-", "+")]
+
+
+def pending(bench: Bench, stream: str = "queue:tasks") -> list[tuple[str, str]]:
+    """Who has which entry: (worker, entry)."""
+    found: list[Any] = bench._client.xpending_range(bench.name(stream), GROUP, "-", "+", 100)
+    return [(one["consumer"], one["message_id"]) for one in found]
+
+
+def consumers(bench: Bench, stream: str = "queue:tasks") -> set[str]:
+    return {one["name"] for one in bench.consumers(stream)}
+
+
+async def lose_all(bench: Bench) -> int:
+    bench.clock.advance(LEASE_SECONDS + 1)
+    return await bench.store.expire(limit=100, count_crashes=True)
+
+
+async def test_an_entry_names_the_task_and_its_type(bench: Bench) -> None:
+    task = await bench.hands.submit(type="mail.send")
+    other = await bench.hands.submit(type="mail.read", queue="slow")
+    assert entries(bench) == [{"taskId": task.id, "type": "mail.send"}]
+    assert entries(bench, "queue:tasks:slow") == [{"taskId": other.id, "type": "mail.read"}]
+
+
+async def test_only_the_head_of_a_tenants_line_has_an_entry(bench: Bench) -> None:
+    first, second = [await bench.hands.submit(tenant="t") for _ in range(2)]
+    assert [entry["taskId"] for entry in entries(bench)] == [first.id]
+    await bench.hands.complete(await bench.hands.take())
+    assert [entry["taskId"] for entry in entries(bench)] == [second.id]
+
+
+async def test_the_entry_is_pending_while_the_task_runs_and_gone_with_its_end(
+    bench: Bench,
+) -> None:
+    task = await bench.hands.start("w-1")
+    [(owner, entry)] = pending(bench)
+    assert owner == "w-1"
+    assert entry == bench.ask("HGET", f"task:{task.id}", "entry")
+    await bench.hands.finish_stage(task)
+    assert pending(bench) == [(owner, entry)]  # acknowledged with the end, not before
+    await bench.hands.complete(await bench.hands.load(task.id))
+    assert (pending(bench), bench.ask("XLEN", "queue:tasks")) == ([], 0)
+
+
+ENDS: dict[str, Any] = {
+    "completed": lambda hands, task: hands.complete(task),
+    "failed": lambda hands, task: hands.suspend(task),
+    "to be tried later": lambda hands, task: hands.fail(task, retry_seconds=60),
+    "completed and not kept": lambda hands, task: hands.complete(task),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_every_end_of_a_run_acknowledges_and_deletes(bench: Bench, end: str) -> None:
+    keep_seconds = 0.0 if "not kept" in end else 60.0
+    task = await bench.hands.start("w-1", tenant="t", keep_seconds=keep_seconds)
+    await ENDS[end](bench.hands, task)
+    assert (pending(bench), bench.ask("XLEN", "queue:tasks")) == ([], 0)
+
+
+@pytest.mark.parametrize("command", [Command.PAUSE, Command.CANCEL])
+async def test_what_is_taken_out_of_the_queue_leaves_no_entry(
+    bench: Bench, command: Command
+) -> None:
+    task = await bench.hands.submit()
+    await bench.hands.ask(command, task)
+    assert bench.ask("XLEN", "queue:tasks") == 0
+    assert await bench.hands.claim() == []
+
+
+async def test_what_is_given_back_gets_a_new_entry(bench: Bench) -> None:
+    task = await bench.hands.start("w-1")
+    await bench.hands.give_back(task)
+    assert pending(bench) == []
+    assert [entry["taskId"] for entry in entries(bench)] == [task.id]
+
+
+async def test_a_dead_workers_entries_are_taken_over_and_none_is_left(bench: Bench) -> None:
+    hands = bench.hands
+    ids = await hands.submit_many(5)
+    await hands.claim("dead")
+    before = pending(bench)
+    assert {owner for owner, _ in before} == {"dead"}
+    assert await lose_all(bench) == 5
+    assert pending(bench) == before  # until somebody has them
+    taken = await hands.claim("heir")
+    assert sorted(one.task.id for one in taken) == sorted(ids)
+    assert pending(bench) == [("heir", entry) for _, entry in before]
+    for one in taken:
+        await hands.complete(one.task)
+    assert (pending(bench), bench.ask("XLEN", "queue:tasks")) == ([], 0)
+    assert await bench.store.doctor(fix=False, limit=10) == []
+
+
+async def test_a_consumer_with_pending_entries_stays_until_they_are_taken_over(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pruning, "IDLE_SECONDS", 0)
+    hands = bench.hands
+    task = await hands.start("dead")
+    await hands.renew(task, worker="dead")
+    await bench.store.leave("dead")
+    assert consumers(bench) == {"dead"}
+    await lose_all(bench)
+    await prune_consumers(bench)
+    assert consumers(bench) == {"dead"}
+    await hands.complete(await hands.take("heir"))
+    await prune_consumers(bench)
+    assert "dead" not in consumers(bench)
+
+
+async def prune_consumers(bench: Bench) -> None:
+    await bench.store.prune(Kept.WORKERS, older_than_seconds=0, limit=100, dry_run=False)
+
+
+async def test_who_leaves_with_empty_hands_is_gone_from_every_queue(bench: Bench) -> None:
+    hands = bench.hands
+    for queue in ("default", "slow"):
+        await hands.submit(queue=queue)
+    for worker in ("w-1", "w-2"):
+        await bench.store.renew(beat(worker), [], lease_seconds=LEASE_SECONDS)
+    for claimed in await hands.claim("w-1", queues=("default", "slow")):
+        await hands.complete(claimed.task)
+    await hands.submit()
+    await hands.claim("w-2")
+    assert (consumers(bench), consumers(bench, "queue:tasks:slow")) == ({"w-1", "w-2"}, {"w-1"})
+    await bench.store.leave("w-1")
+    assert (consumers(bench), consumers(bench, "queue:tasks:slow")) == ({"w-2"}, set())
+    assert {one.beat.worker for one in await bench.store.workers(live_within_seconds=60)} == {"w-2"}
+
+
+async def test_after_a_drain_nothing_is_left_in_any_queue(bench: Bench) -> None:
+    hands = bench.hands
+    for n in range(60):
+        await hands.submit(tenant=f"t-{n % 7}", queue=("default", "slow", "slower")[n % 3])
+    queues, done = ("slow", "default", "slower"), 0
+    for turn in range(200):
+        worker = f"w-{turn % 3}"
+        for claimed in await hands.claim(worker, queues=queues, limit=4):
+            await hands.complete(claimed.task)
+            done += 1
+    for worker in ("w-0", "w-1", "w-2"):
+        await bench.store.leave(worker)
+    assert done == 60
+    for stream in ("queue:tasks", "queue:tasks:slow", "queue:tasks:slower"):
+        assert (bench.ask("XLEN", stream), pending(bench, stream)) == (0, [])
+        assert consumers(bench, stream) == set()
+    assert await bench.store.doctor(fix=False, limit=10) == []
+
+
+async def test_a_worker_serves_its_queues_in_order_of_preference(bench: Bench) -> None:
+    hands = bench.hands
+    ids = {}
+    for queue in ("slow", "default", "fast"):  # the least wanted has waited longest
+        ids[queue] = await hands.submit_many(2, queue=queue)
+    order = ("fast", "default", "slow")
+    assert await hands.claim_ids(queues=order, limit=1) == ids["fast"][:1]
+    assert await hands.claim_ids(queues=order, limit=3) == [ids["fast"][1], *ids["default"]]
+    assert await hands.claim_ids(queues=("fast",), limit=9) == []
+    assert await hands.claim_ids(queues=order, limit=9) == ids["slow"]
+
+
+async def test_a_lost_task_comes_before_those_that_wait_in_its_own_queue_only(
+    bench: Bench,
+) -> None:
+    hands = bench.hands
+    lost = await hands.start("dead", queue="slow")
+    await lose_all(bench)
+    waiting = await hands.submit(queue="slow")
+    wanted = await hands.submit(queue="fast")
+    order = ("fast", "slow")
+    assert await hands.claim_ids(queues=order) == [wanted.id, lost.id, waiting.id]
+
+
+async def test_an_entry_of_nobody_is_dropped_on_the_way(bench: Bench) -> None:
+    task = await bench.hands.submit()
+    bench.ask("XADD", "queue:tasks", "*", "taskId", "nobody", "type", "t")
+    bench.ask("XADD", "queue:tasks", "*", "something", "else")
+    assert await bench.hands.claim_ids() == [task.id]
+    assert [owner for owner, _ in pending(bench)] == ["w-1"]
+    assert bench.ask("XLEN", "queue:tasks") == 1
+
+
+async def test_a_ring_that_others_have_pushed_off_the_bell_is_not_missed(bench: Bench) -> None:
+    ticket = bench.store.ticket(Topic.READY)
+    waiting = asyncio.create_task(bench.store.wait(Topic.READY, ticket, timeout=1e6))
+    with bench._client.pipeline() as pipe:
+        pipe.xadd(bench.name("bell"), {"ready": "1"}, maxlen=RINGS, approximate=False)
+        for _ in range(RINGS):
+            pipe.xadd(bench.name("bell"), {"rested": "1"}, maxlen=RINGS, approximate=False)
+        pipe.execute()
+    async with patience():
+        await waiting

@@ -1,0 +1,96 @@
+"""The watched store of the simulated worlds knows what may follow from a write, and what not."""
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.domain.task.state import Command
+from holdfast.domain.task.transition import Submission
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.contract.drivers.plan_driver import PlanHands
+from holdfast.testing.contract.drivers.store_driver import Hands
+from holdfast.testing.contract.plans.follow_up_tasks import followed as followed_plan
+from holdfast.testing.contract.plans.follow_up_tasks import is_paused
+from holdfast.testing.contract.tasks.follow_up_tasks import followed, is_cancelled
+from verify.simulation.checks.book import Book
+from verify.simulation.stores.watched import WatchedStore
+
+
+class World:
+    def __init__(self) -> None:
+        self.book, clock = Book(stop=lambda: None), ManualClock()
+        self.store = WatchedStore(clock, self.book)
+        self.hands, self.plans = Hands(self.store, clock), PlanHands(self.store, clock)
+
+    @property
+    def broken(self) -> str | None:
+        return self.book.broken.invariant if self.book.broken else None
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_what_follows_from_a_task_breaks_nothing(world: World) -> None:
+    transition = followed(world.hands, await is_cancelled(world.hands))
+    await world.hands.commit(transition)
+    await world.hands.commit(transition)
+    task = await world.hands.load(transition.follows[0].task.id)
+    second = world.hands.follower(task, "second")
+    await world.hands.commit(replace(world.hands.asked(Command.CANCEL, task), follows=(second,)))
+    assert world.broken is None
+
+
+async def test_what_follows_from_a_plan_breaks_nothing(world: World) -> None:
+    change = followed_plan(world.hands, await is_paused(world.plans))
+    await world.plans.commit(change)
+    await world.plans.commit(change)
+    await world.hands.submit()
+    assert world.broken is None
+
+
+@pytest.mark.parametrize("of", ["task", "plan"])
+async def test_a_follower_that_is_nowhere_is_noticed(
+    world: World, monkeypatch: pytest.MonkeyPatch, of: str
+) -> None:
+    monkeypatch.setattr(MemoryStore, "_follow", lambda *_: None)
+    if of == "task":
+        await world.hands.commit(followed(world.hands, await is_cancelled(world.hands)))
+    else:
+        await world.plans.commit(followed_plan(world.hands, await is_paused(world.plans)))
+    assert world.broken == "I1"
+
+
+async def test_a_follower_of_a_write_that_was_refused_is_noticed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transition = followed(world.hands, await is_cancelled(world.hands))
+    await world.hands.ask(Command.PAUSE, transition.before)
+    real = MemoryStore._apply
+
+    def sloppy(store: MemoryStore, one: object) -> object:
+        store._follow(transition.follows)
+        return real(store, one)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(MemoryStore, "_apply", sloppy)
+    await world.hands.apply(transition)
+    assert world.broken == "I9"
+
+
+async def test_a_follower_that_is_made_again_is_noticed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transition = followed(world.hands, await is_cancelled(world.hands))
+    await world.hands.commit(transition)
+    real = MemoryStore._apply
+
+    def sloppy(store: MemoryStore, one: object) -> object:
+        store._follow(again.follows)
+        return real(store, one)  # type: ignore[arg-type]
+
+    other: Submission = world.hands.follower(transition.after, "other")
+    again = replace(transition, follows=(other,))
+    monkeypatch.setattr(MemoryStore, "_apply", sloppy)
+    await world.hands.apply(again)
+    assert world.broken == "I9"

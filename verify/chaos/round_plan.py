@@ -1,0 +1,166 @@
+"""One round of chaos: how much of what, and where its files are."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from holdfast import StoreUnavailable
+from holdfast.clock import SystemClock
+from holdfast.engine.store_url import store_from_url
+from holdfast.ports import Clock, Store
+from verify.chaos import tasks
+from verify.chaos.tasks import Order
+from verify.proxy import Harm
+
+
+def _nothing() -> None:
+    pass
+
+
+class Subject(StrEnum):
+    """What a round is about."""
+
+    TASKS = "tasks"
+    TRIGGERS = "triggers"
+    PLANS = "plans"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    name: str
+    store: str  # its URL
+    folder: Path  # for the ledger and the marks
+    tenants: int
+    kills: int
+    zombies: int
+    tasks: int  # to submit; in a round of triggers or plans: how many of these
+    seed: int
+    seconds: float  # the round ends then, whatever has happened
+    subject: Subject = Subject.TASKS
+    began: float = field(default_factory=time.time)
+    server_kills: int = 0
+    wire: Mapping[Harm, int] = field(default_factory=dict)  # what the proxy has to deal
+    proxied: str | None = None  # URL of the same store through the proxy
+    lease_seconds: float = 1.0
+    workers: int = 12
+    slots: int = 4
+    kill_every_seconds: float = 0.03  # on average; a kill waits for a worker that has begun
+    sabotage: Callable[[], None] = _nothing  # run in each child before it starts, for tests
+    durable: bool = True  # False, for tests: a server of our own keeps nothing when it is killed
+
+    @property
+    def orders(self) -> list[Order]:
+        return tasks.orders(self.tasks, tenants=self.tenants, seed=self.seed)
+
+    @property
+    def submitter_kills(self) -> int:
+        return max(2, self.kills // 15)
+
+    @property
+    def operator_kills(self) -> int:
+        return max(1, self.kills // 50)
+
+    @property
+    def submitted(self) -> Mark:
+        return Mark(self.folder / "submitted")
+
+    @property
+    def calm(self) -> Mark:
+        """No more kills will come."""
+        return Mark(self.folder / "calm")
+
+    @property
+    def harm(self) -> Gauge:
+        """The share of kills and zombies that has been dealt."""
+        return Gauge(self.folder / "harm")
+
+    @property
+    def dealt(self) -> Counts:
+        """What the proxy has dealt."""
+        return Counts(self.folder / "dealt")
+
+    @property
+    def caught_up(self) -> Mark:
+        """What was due when the calm began has been answered for."""
+        return Mark(self.folder / "caught-up")
+
+    @property
+    def settled(self) -> Mark:
+        return Mark(self.folder / "settled")
+
+    def preload(self) -> None:
+        """Import what a store needs: once here, instead of in each child."""
+        store_from_url(self.store, SystemClock(), "chaos")
+
+    async def open_store(self, *, proxied: bool = False, clock: Clock | None = None) -> Store:
+        url = self.proxied if proxied and self.proxied else self.store
+        store = store_from_url(url, clock or SystemClock(), "chaos")
+        try:
+            await store.open()
+        except StoreUnavailable:
+            await store.close()
+            raise
+        return store
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A fact that one process tells the others."""
+
+    path: Path
+
+    def set(self) -> None:
+        self.path.touch()
+
+    def is_set(self) -> bool:
+        return self.path.exists()
+
+    @property
+    def set_at(self) -> float:
+        return self.path.stat().st_mtime
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """A number that one process tells the others."""
+
+    path: Path
+
+    def set(self, value: float) -> None:
+        _replace(self.path, str(value))
+
+    def read(self) -> float:
+        return float(_text(self.path) or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How often each kind of harm was dealt, as one process tells the others."""
+
+    path: Path
+
+    def set(self, counts: Mapping[Harm, int]) -> None:
+        _replace(self.path, " ".join(f"{harm}={count}" for harm, count in counts.items()))
+
+    def read(self) -> Counter[Harm]:
+        pairs = (pair.split("=") for pair in _text(self.path).split())
+        return Counter({Harm(name): int(count) for name, count in pairs})
+
+
+def _replace(path: Path, text: str) -> None:
+    """At once: nobody reads half of it."""
+    fresh = path.with_suffix(".new")
+    fresh.write_text(text, encoding="ascii")
+    fresh.replace(path)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii")
+    except FileNotFoundError:
+        return ""

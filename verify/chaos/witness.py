@@ -1,0 +1,164 @@
+"""The store as it is, with a line in the ledger for what the judge has to know of its answers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any, cast
+
+from holdfast import StoreUnavailable
+from holdfast.domain.plan.plan import PlanApplied, PlanChange, PlanOutcome
+from holdfast.domain.task.task import Task
+from holdfast.domain.task.transition import Outcome, Stale, Transition
+from holdfast.domain.trigger.trigger import TriggerChange, TriggerOutcome, TriggerStale
+from holdfast.ports import (
+    Beat,
+    Clock,
+    DuePlans,
+    DueTriggers,
+    PlanStore,
+    Renewal,
+    Store,
+    Topic,
+    TriggerStore,
+)
+from verify.chaos.ledger import Kind, Ledger
+from verify.chaos.processes import end_if_orphaned, parent_now
+from verify.chaos.round_plan import Plan
+
+LOOK_SECONDS = 0.1
+DUE_SECONDS = 0.5  # a clock that was set is noticed by then, not after the half minute of users
+PROXIED_OF = 3  # one in three reaches the store directly
+
+
+class Witness:
+    """One for each beat and each refused write."""
+
+    def __init__(self, store: Store, book: Ledger, lease_seconds: float) -> None:
+        self._store = store
+        self._ledger = book
+        self.triggers = WitnessOfTriggers(store.triggers, book, lease_seconds)
+        self.plans = WitnessOfPlans(store.plans, book)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def wait(self, topic: Topic, ticket: int, *, timeout: float) -> None:
+        if topic is Topic.DUE:
+            timeout = min(timeout, DUE_SECONDS)
+        await self._store.wait(topic, ticket, timeout=timeout)
+
+    async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
+        outcomes = await self._store.apply(batch)
+        for transition, outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, Stale) and _lease_is_lost(transition, outcome.task):
+                self._ledger.write(Kind.STALE, task=transition.task_id)
+        return outcomes
+
+    async def renew(
+        self, beat: Beat, batch: Sequence[Renewal], *, lease_seconds: float
+    ) -> Sequence[bool]:
+        asked = time.time()
+        try:
+            kept = await self._store.renew(beat, batch, lease_seconds=lease_seconds)
+        except BaseException:
+            self._ledger.write(Kind.UNANSWERED, asked=asked)
+            raise
+        self._ledger.write(Kind.BEAT, asked=asked)
+        return kept
+
+
+def _lease_is_lost(transition: Transition, task: Task | None) -> bool:
+    """And not merely a request that came in between."""
+    held = task.lease.id if task and task.lease else None
+    return transition.lease is not None and transition.lease != held
+
+
+class WitnessOfTriggers:
+    """The lease is the round's, not the half minute that schedulers ask for."""
+
+    def __init__(self, triggers: TriggerStore, book: Ledger, lease_seconds: float) -> None:
+        self._triggers = triggers
+        self._ledger = book
+        self._lease_seconds = lease_seconds
+        self._holds = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._triggers, name)
+
+    async def find_due_with_lease(
+        self, owner: str, *, limit: int, lease_seconds: float
+    ) -> DueTriggers:
+        del lease_seconds
+        if self._holds:
+            self._ledger.write(Kind.LET_GO)
+            self._holds = False
+        due = await self._triggers.find_due_with_lease(
+            owner, limit=limit, lease_seconds=self._lease_seconds
+        )
+        if due.triggers:
+            self._ledger.write(Kind.TAKEN)
+            self._holds = True
+        for trigger in due.triggers:
+            if trigger.retry_count:
+                self._ledger.write(Kind.TAKEN_OVER, task=trigger.id)
+        return due
+
+    async def apply(
+        self, batch: Sequence[TriggerChange], *, depth_limit: int
+    ) -> Sequence[TriggerOutcome]:
+        outcomes = await self._triggers.apply(batch, depth_limit=depth_limit)
+        for change, outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, TriggerStale) and change.before.owner is not None:
+                self._ledger.write(Kind.STALE, task=change.before.id)
+        return outcomes
+
+
+class WitnessOfPlans:
+    """A line for each plan that a driver is handed, and for each write of his."""
+
+    def __init__(self, plans: PlanStore, book: Ledger) -> None:
+        self._plans = plans
+        self._ledger = book
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plans, name)
+
+    async def claim(self, owner: str, *, limit: int, lease_seconds: float) -> DuePlans:
+        due = await self._plans.claim(owner, limit=limit, lease_seconds=lease_seconds)
+        for plan in due.plans:
+            self._ledger.write(
+                Kind.DRIVES, task=plan.id, fence=plan.lease.fence if plan.lease else 0
+            )
+        return due
+
+    async def apply(self, change: PlanChange, *, lease_seconds: float = 30.0) -> PlanOutcome:
+        outcome = await self._plans.apply(change, lease_seconds=lease_seconds)
+        held = change.before.lease
+        if change.lease is None or held is None or held.id != change.lease:
+            return outcome
+        if isinstance(outcome, PlanApplied):
+            version = str(outcome.plan.version)
+            self._ledger.write(Kind.WROTE, task=change.before.id, key=version, fence=held.fence)
+        elif outcome.plan is None or outcome.plan.lease is None or outcome.plan.lease.id != held.id:
+            self._ledger.write(Kind.STALE, task=change.before.id)
+        return outcome
+
+
+async def witnessed(plan: Plan, name: str, clock: Clock | None = None) -> tuple[Store, Ledger]:
+    plan.sabotage()
+    book = Ledger(plan.folder, name)
+    store = await _open_store(plan, name, clock)
+    return cast(Store, Witness(store, book, plan.lease_seconds)), book
+
+
+async def _open_store(plan: Plan, name: str, clock: Clock | None) -> Store:
+    """Some of each kind go through the proxy. If the store is away, it is tried again."""
+    parent = parent_now()
+    while True:
+        try:
+            return await plan.open_store(proxied=int(name[-1]) % PROXIED_OF != 0, clock=clock)
+        except StoreUnavailable:
+            end_if_orphaned(parent)
+        await asyncio.sleep(LOOK_SECONDS)

@@ -1,0 +1,131 @@
+"""Defects of plans: of what decides on them, of what drives them, and of their store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.domain.plan import members, rollout
+from holdfast.domain.plan.members import Look
+from holdfast.domain.plan.plan import Member, MemberState, Plan, PlanChange, PlanStatus
+from holdfast.domain.plan.rollout import Seen
+from holdfast.domain.task.state import Command
+from holdfast.runtime.plans.driver import Driver
+from holdfast.runtime.plans.plan_view import Book
+from holdfast.runtime.plans.task_gateway import Reach, Reached
+from holdfast.stores.memory import plans as in_memory
+from holdfast.stores.memory.plans import MemoryPlans, Shelf
+from verify.mutants.mutant import mutant
+
+Real = Callable[..., Any]
+
+
+@mutant(Driver, "_seen", seed=5)
+async def released_before_admitted(
+    real: Real, driver: Driver, book: Book, looks: Mapping[int, Look]
+) -> Seen:
+    """A task is let go before its slot is written."""
+    found: Seen = await real(driver, book, looks)
+    orders = [
+        (task, Command.RELEASE)
+        for index, member in found.chosen.items()
+        if member.state is MemberState.ADMITTED and (task := looks[index].task) is not None
+    ]
+    await driver._reach.send(book.plan, orders)
+    return found
+
+
+@mutant(Book, "room_after", seed=17)
+def slots_not_counted(_: Real, book: Book, __: object) -> int:
+    """As many tasks are let go as there are."""
+    return book.plan.total
+
+
+@mutant(rollout, "_running", seed=65)
+def halt_ignored(real: Real, plan: Plan, *rest: Any) -> Any:
+    """A wave goes on however many of it have failed."""
+    return real(replace(plan, halt_on=None), *rest)
+
+
+@mutant(rollout, "soaks_seconds", seed=29)
+def soak_ignored(*_: Any) -> float:
+    """The next wave starts when the last has ended."""
+    return 0.0
+
+
+@mutant(Driver, "_candidates", seed=17)
+def wave_not_waited_for(_: Real, __: Driver, book: Book) -> Iterable[int]:
+    """Tasks of all waves are let go at once."""
+    return islice(book.waiting(book.plan.total), 20)
+
+
+@mutant(members, "wanted", seed=29)
+def pause_does_not_reach_tasks(real: Real, *arguments: Any) -> Command | None:
+    """A plan that is paused lets its tasks run."""
+    wanted: Command | None = real(*arguments)
+    return None if wanted is Command.PAUSE else wanted
+
+
+@mutant(members, "wanted", seed=41)
+def rollback_leaves_the_waiting(real: Real, plan: Plan, *rest: Any) -> Command | None:
+    """What has not begun when all of a plan is rolled back is not cancelled."""
+    wanted: Command | None = real(plan, *rest)
+    waits = any(isinstance(one, Member) and one.state is MemberState.WAITING for one in rest)
+    return None if waits and plan.status is PlanStatus.ROLLING_BACK else wanted
+
+
+@mutant(Reach, "send", seed=125)
+async def hold_back_dropped(real: Real, reach: Reach, plan: Plan, orders: Any) -> Reached:
+    """A task whose tenant turns out to be busy keeps its slot."""
+    kept = [(task, command) for task, command in orders if command is not Command.HOLD_BACK]
+    return await real(reach, plan, kept)  # type: ignore[no-any-return]
+
+
+@mutant(Book, "to_undo", seed=17)
+def rolled_back_oldest_first(real: Real, book: Book, most: int) -> list[int]:
+    """A rollback goes through the tasks in the order in which they ran."""
+    return sorted(real(book, book.plan.total))[:most]
+
+
+@mutant(Book, "unended", seed=89)
+def cancel_forgets_the_waiting(real: Real, book: Book) -> Iterable[int]:
+    """A cancel reaches only what has begun."""
+    return (index for index in real(book) if index in book.members)
+
+
+@mutant(in_memory, "_may_write", seed=455)
+def driver_writes_without_its_lease(_: Real, plan: Plan, change: PlanChange) -> bool:
+    """Of a driver's write the version is compared, the lease is not."""
+    return plan.version == change.before.version
+
+
+@mutant(in_memory, "_may_write", seed=17)
+def plan_version_not_compared(_: Real, plan: Plan, change: PlanChange) -> bool:
+    """A person's write goes over what was written meanwhile."""
+    return change.lease is None or (plan.lease is not None and plan.lease.id == change.lease)
+
+
+@mutant(MemoryPlans, "_write", seed=5)
+def members_not_with_their_plan(
+    real: Real, store: MemoryPlans, shelf: Shelf, change: PlanChange
+) -> None:
+    """The counts of a plan are written, the slots of its tasks are not."""
+    real(store, shelf, replace(change, moves=()))
+
+
+@mutant(MemoryPlans, "_waiting", seed=17)
+def plan_taken_over_early(real: Real, store: MemoryPlans) -> list[tuple[float, Shelf]]:
+    """A plan is handed out while its driver still has some of its lease."""
+    return [(due - 1.5, shelf) for due, shelf in real(store)]
+
+
+@mutant(MemoryPlans, "_place", seed=5)
+def plan_left_by_the_index(real: Real, store: MemoryPlans, shelf: Shelf, *rest: Any) -> None:
+    """What a person asks of a plan at rest is written, and nobody is told to look."""
+    was_due = shelf.due
+    real(store, shelf, *rest)
+    if was_due is None:
+        shelf.due = None

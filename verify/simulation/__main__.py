@@ -1,0 +1,105 @@
+"""`python -m verify.simulation --seeds N`: run worlds, say what broke."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+
+from verify.simulation.report import Totals, failure, say
+from verify.simulation.world import Result, run
+
+CHUNK = 10
+SAID_EVERY = 1_000
+SAID_EVERY_SHADOWED = 50  # they take ten times as long
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = _parser().parse_args(arguments)
+    with _shadow(given.shadow) as shadow:
+        if given.seed is not None:
+            return _replay(given, shadow)
+        return _run_all(given, shadow)
+
+
+@contextmanager
+def _shadow(kind: str) -> Iterator[str | None]:
+    """What `run` takes for one."""
+    if kind != "redis":
+        yield None if kind == "memory" else kind
+        return
+    from verify.servers import RedisServer
+
+    with RedisServer() as server:
+        yield server.url
+
+
+def _run_all(given: argparse.Namespace, shadow: str | None) -> int:
+    totals = Totals()
+    for result in _results(given, shadow):
+        totals.add(result)
+        if result.broken is not None:
+            say(failure(result, given.tenants, given.shadow))
+        if totals.seeds % (SAID_EVERY if shadow is None else SAID_EVERY_SHADOWED) == 0:
+            say(totals.summary())
+    if given.coverage:
+        say(totals.coverage())
+    say(totals.summary())
+    missing = [] if given.tenants else totals.missing()
+    if missing:
+        say(f"never met: {', '.join(missing)}")
+    return 1 if totals.broken or missing else 0
+
+
+def _results(given: argparse.Namespace, shadow: str | None) -> Iterator[Result]:
+    seeds = range(given.start, given.start + given.seeds)
+    one = partial(run, tenants=given.tenants, shadow=shadow)
+    if given.processes == 1:
+        yield from map(one, seeds)
+        return
+    with ProcessPoolExecutor(given.processes) as pool:
+        yield from pool.map(one, seeds, chunksize=CHUNK)
+
+
+def _replay(given: argparse.Namespace, shadow: str | None) -> int:
+    """Twice: the same seed must give the same run."""
+    seed = given.seed
+    first, second = (run(seed, given.tenants, shadow) for _ in range(2))
+    same = first.digest == second.digest
+    say(f"seed {seed}: {first.steps} steps, {first.tasks} tasks, trace {first.digest}")
+    if not same:
+        say(f"seed {seed} does not replay: its second trace is {second.digest}")
+    if first.broken is not None:
+        say(failure(first, given.tenants, given.shadow))
+    return 0 if same and first.broken is None else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m verify.simulation",
+        description="Run the engine in simulated worlds, each drawn from a seed.",
+    )
+    parser.add_argument("--seeds", type=int, default=200, help="how many worlds (200)")
+    parser.add_argument("--start", type=int, default=0, help="the first seed (0)")
+    parser.add_argument("--seed", type=int, help="only this one, twice, with its trace's hash")
+    parser.add_argument(
+        "--tenants", choices=("few", "many"), help="else one world in four has many"
+    )
+    parser.add_argument(
+        "--shadow",
+        choices=("memory", "sqlite", "redis"),
+        default="memory",
+        help="a store that is told the same and must answer the same; redis brings its own server",
+    )
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--coverage", action="store_true", help="print how often each thing was met"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""The simulated processes and people."""

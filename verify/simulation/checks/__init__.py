@@ -1,0 +1,1 @@
+"""What must hold of each step in a simulated world."""

@@ -1,0 +1,101 @@
+"""What must come to pass in time with triggers and plans, as long as somebody healthy is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from holdfast.domain.plan.plan import MemberState, Plan, PlanStatus
+from holdfast.domain.task.state import Status
+from holdfast.domain.trigger.trigger import Trigger
+from holdfast.runtime.schedule.scheduler import IDLE_SECONDS, LEAVE_SECONDS
+from holdfast.stores.memory.plans import Shelf
+from verify.simulation.checks.book import Breach
+from verify.simulation.checks.liveness import healthy
+
+if TYPE_CHECKING:
+    from verify.simulation.world import World
+
+TAKE_OVER_SECONDS = 2.0
+DUE_SECONDS = LEAVE_SECONDS[1] + 2.0  # who met one that is not his to fire lets others look
+REACH_SECONDS = 2.5  # a driver that heard no signal looks every second
+LET_GO_SECONDS = 2.0  # from its slot to its release, which follows at once
+
+
+@dataclass(slots=True)
+class Timeliness:
+    world: World
+    # Since when which version of a task is held, although it has a slot (given for which version).
+    held_at: dict[tuple[str, int, int], float] = field(default_factory=dict)
+
+    def look(self) -> Iterator[Breach]:
+        for trigger in self.world.store.triggers._triggers.values():
+            yield from self._late_trigger(trigger)
+        for shelf in self.world.store.plans._shelves.values():
+            yield from self._late_plan(shelf)
+            yield from self._unreached(shelf)
+            yield from self._kept_slots(shelf)
+
+    def _well_for(self, seconds: float, owner: str | None = None) -> bool:
+        """Somebody (or just this one) had no trouble for so long."""
+        deaf = IDLE_SECONDS if self.world.profile.rates.lost_signal else 0.0  # until the timeout
+        since = self.world.loop.time() - seconds - deaf
+        return any(owner in (None, one.name) for one in healthy(self.world, since))
+
+    def _late_trigger(self, trigger: Trigger) -> Iterator[Breach]:
+        store = self.world.store
+        if trigger.trigger_at is None:
+            return
+        if trigger.lease_until is not None:
+            late = store.now - trigger.lease_until
+            if late > TAKE_OVER_SECONDS and self._well_for(late):
+                yield "L1", f"the lease of {trigger.id} ended {late:.2f} s ago, nobody took it"
+            return
+        # A wall clock that was set is noticed at the next look.
+        since_reset = self.world.loop.time() - self.world.reset_at
+        known = store.now - store.triggers.book.written_at[trigger.id]
+        late = min(store.wall - trigger.trigger_at, known, since_reset - IDLE_SECONDS)
+        if late > DUE_SECONDS and self._well_for(late):
+            yield "L2", f"{trigger.id} was due {late:.2f} s ago"
+
+    def _late_plan(self, shelf: Shelf) -> Iterator[Breach]:
+        late = self.world.store.now - shelf.due if shelf.due is not None else 0.0
+        if late > TAKE_OVER_SECONDS and self._well_for(late):
+            yield "L1", f"{shelf.plan.id} should have been looked at {late:.2f} s ago"
+
+    def _driven_for(self, plan: Plan, seconds: float, *, least: float) -> bool:
+        """By one and the same."""
+        store = self.world.store
+        held = store.now - store.plans.book.leased_at.get(plan.id, store.now)
+        if plan.lease is None or min(held, seconds) < least:
+            return False
+        return self._well_for(min(held, seconds), plan.lease.owner)
+
+    def _unreached(self, shelf: Shelf) -> Iterator[Breach]:
+        """A pause reaches each task that the plan has set going."""
+        store, plan, book = self.world.store, shelf.plan, self.world.store.plans.book
+        paused = store.now - book.paused_at.get(plan.id, store.now)
+        if plan.cancel_requested or not self._driven_for(plan, paused, least=REACH_SECONDS):
+            return
+        for task_id in sorted(book.moving[plan.id] - book.by_hand):
+            task = store._tasks[task_id]
+            asked = task.pause_requested or task.cancel_requested
+            if task.status is not Status.ROLLING_BACK and not asked:
+                yield "pause", f"{plan.id} is paused for {paused:.2f} s, and {task_id} is not"
+
+    def _kept_slots(self, shelf: Shelf) -> Iterator[Breach]:
+        """What has a slot is let go, or gives the slot back if its tenant is busy."""
+        plan, now = shelf.plan, self.world.loop.time()
+        ids = self.world.store.plans.book.ids[plan.id]
+        for index, member in shelf.members.items():
+            task = self.world.store._tasks.get(ids[index])
+            if task is None or task.status is not Status.CREATED:
+                continue
+            if member.state is not MemberState.ADMITTED:
+                continue
+            held = (task.id, task.version, member.version)
+            since = now - self.held_at.setdefault(held, now)
+            running = plan.status is PlanStatus.RUNNING and not plan.cancel_requested
+            if running and self._driven_for(plan, since, least=LET_GO_SECONDS):
+                yield "slots", f"{task.id} has a slot for {since:.2f} s and is not let go"

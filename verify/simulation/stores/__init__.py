@@ -1,0 +1,1 @@
+"""The watched store of a simulated world, and a shadow behind it."""

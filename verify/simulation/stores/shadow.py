@@ -1,0 +1,274 @@
+"""Another store behind a simulated world: told all that the watched one is told, and compared.
+
+Every verb carried out on the watched store is told to the shadow, in the same order and at the same
+virtual time, and must be answered alike (see `likeness`). One thing is told otherwise: a worker's
+claim that comes late, after a newer one of the same worker. The memory store remembers the newest
+request and takes the late one for new; the others do not write down a claim that got nothing, so
+for them an older one may still be the last, which they answer as before. Both are right, as nobody
+waits for that answer any more, but the worlds would part. Such a claim gets a new name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import msgspec
+
+from holdfast.domain.audit import first_break
+from holdfast.domain.errors import HoldfastError
+from holdfast.domain.task.task import Task
+from holdfast.domain.task.transition import Transition
+from holdfast.ports import DuePlans, Filter, Renewal, Store
+from holdfast.stores.sqlite import SqliteStore
+from verify.faults import at_once
+from verify.simulation.stores.likeness import Pairing, plain
+from verify.simulation.stores.shadow_parts import (
+    PART_READS,
+    PART_WRITES,
+    DoubledPart,
+    PlanLeases,
+    essence,
+)
+from verify.simulation.stores.watched import WatchedStore
+
+if TYPE_CHECKING:
+    from verify.simulation.world import World
+
+ANSWER_SECONDS = 60.0
+LOADED_EVERY_STEPS = 100
+EXAMINED_EVERY_STEPS = 150
+ALL = 1_000
+SHOWN = 400  # characters of an answer
+WRITES = frozenset(
+    "insert claim apply renew leave expire promote prune audit throw observe".split()
+)
+READS = frozenset(
+    "load peek detail checkpoint find workers stats audits line switches errors".split()
+)
+
+T = TypeVar("T")
+Call = Callable[[Store], Coroutine[Any, Any, Any]]
+
+_numbers = count(1)
+
+
+class Doubled:
+    """The Store port in front of both; the watched store's answers count."""
+
+    def __init__(self, watched: WatchedStore, shadow: Shadow) -> None:
+        self._watched, self._shadow = watched, shadow
+        self.triggers = DoubledPart("triggers", watched.triggers, shadow.follow)
+        self.plans = DoubledPart("plans", watched.plans, shadow.follow)
+
+    def __getattr__(self, verb: str) -> Any:
+        asked = getattr(self._watched, verb)
+        if verb not in WRITES | READS:
+            return asked
+
+        async def both(*given: Any, **named: Any) -> Any:
+            try:
+                answer = await asked(*given, **named)
+            except HoldfastError as error:
+                self._shadow.follow(verb, given, named, error)
+                raise
+            self._shadow.follow(verb, given, named, answer)
+            return answer
+
+        return both
+
+
+class Shadow:
+    def __init__(self, store: Store, watched: WatchedStore) -> None:
+        self.store = store
+        self.pairing = Pairing()
+        self.leases = PlanLeases()
+        self._watched = watched
+        self._known: dict[str, Task] = {}
+        self._claims: dict[str, tuple[str, str]] = {}  # each worker's last, and what we called it
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="shadow", daemon=True)
+        self._thread.start()
+
+    def ask(self, call: Coroutine[Any, Any, T]) -> T:
+        """The world stands still meanwhile."""
+        return asyncio.run_coroutine_threadsafe(call, self._loop).result(ANSWER_SECONDS)
+
+    def close(self) -> None:
+        try:
+            self.ask(self.store.close())
+            self.ask(self._loop.shutdown_default_executor())
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(ANSWER_SECONDS)
+            self._loop.close()
+
+    # -- step by step
+
+    def follow(
+        self, verb: str, given: Sequence[Any], named: Mapping[str, Any], answer: Any
+    ) -> None:
+        if self._watched.book.broken is not None:
+            return
+        found = self._answered(verb, *self._translated(verb, given, named))
+        if verb == "claim" and isinstance(answer, list) and isinstance(found, list):
+            self.pairing.learn(answer, found)
+        if isinstance(answer, DuePlans) and isinstance(found, DuePlans):
+            self.leases.learn(answer, found)
+        if verb in PART_WRITES | PART_READS:
+            answer, found = essence(answer), essence(found)
+        self._compare(verb, answer, found)
+        if verb in WRITES | PART_WRITES:
+            self._look_at(self._changed())
+            if self._watched.book.steps % EXAMINED_EVERY_STEPS == 0:
+                self._examine()
+
+    def _answered(self, verb: str, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        try:
+            return self.ask(attrgetter(verb)(self.store)(*given, **named))
+        except HoldfastError as error:
+            return error
+
+    def _translated(
+        self, verb: str, given: Sequence[Any], named: Mapping[str, Any]
+    ) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        match verb:
+            case "claim":
+                return given, {**named, "request": self._request(given[0], named["request"])}
+            case "apply":
+                return [[self._leased(transition) for transition in given[0]]], named
+            case "renew":
+                return [given[0], [self._held(renewal) for renewal in given[1]]], named
+            case "leave":
+                self._claims.pop(given[0], None)
+        return self.leases.told(verb, given, named)
+
+    def _request(self, worker: str, request: str) -> str:
+        last, called = self._claims.get(worker, ("", ""))
+        if request != last:
+            called = f"{request}-{next(_numbers)}"
+            self._claims[worker] = (request, called)
+        return called
+
+    def _leased(self, transition: Transition) -> Transition:
+        after = transition.after
+        after = msgspec.structs.replace(after, fence=self.pairing.fence_of(after.fence))
+        lease = self.pairing.lease_of(transition.lease) if transition.lease else None
+        return msgspec.structs.replace(transition, after=after, lease=lease)
+
+    def _held(self, renewal: Renewal) -> Renewal:
+        return msgspec.structs.replace(renewal, lease_id=self.pairing.lease_of(renewal.lease_id))
+
+    def _changed(self) -> list[str]:
+        """Whose record is another than at the last look, and now and then everybody."""
+        known, now = self._known, self._watched._tasks
+        changed = [i for i, task in now.items() if known.get(i) is not task]
+        changed += [i for i in known if i not in now]
+        self._known = dict(now)
+        return [*now] if self._watched.book.steps % LOADED_EVERY_STEPS == 0 else changed
+
+    def _look_at(self, ids: Sequence[str]) -> None:
+        if ids:
+            ours = [self._watched._tasks.get(task_id) for task_id in ids]
+            self._compare("load", ours, self.ask(self.store.load(ids)))
+
+    def _compare(self, verb: str, model: Any, other: Any) -> None:
+        difference = self.pairing.difference(model, other)
+        if difference is not None:
+            says = (
+                f"{verb} is answered otherwise by {type(self.store).__name__}: {difference}"
+                f"\n    watched: {str(plain(model))[:SHOWN]}"
+                f"\n    shadow:  {str(plain(other))[:SHOWN]}"
+            )
+            self._watched.book.fail("S1", says, self._watched.now)
+
+    # -- in the end
+
+    def judge_the_end(self) -> None:
+        """Everything that can be seen, and the doctor's word on it."""
+        tenants = sorted({task.tenant for task in self._watched._tasks.values() if task.tenant})
+        calls: dict[str, Call] = {
+            "find": lambda store: store.find(Filter(), limit=ALL),
+            "tenants": lambda store: store.tenants(tenants),
+            "stats": lambda store: store.stats(),
+            "audits": lambda store: store.audits(limit=ALL),
+            "switches": lambda store: store.switches(),
+            "errors": lambda store: store.errors(limit=ALL),
+            "the chain of audits": _chained,
+            "peek": lambda store: store.peek([*self._watched._tasks, *self._watched._tombstones]),
+        }
+        calls |= {f"detail of {i}": _detail_of(i) for i in self._watched._tasks}
+        for verb, call in calls.items():
+            self._compare(verb, at_once(call(self._watched)), self.ask(call(self.store)))
+        self._examine()
+
+    def _examine(self) -> None:
+        """What the verbs do not show: locks, indexes, counts."""
+        for finding in self.ask(self.store.doctor(fix=False, limit=1)):
+            says = f"the doctor of {type(self.store).__name__} found {finding.invariant}"
+            self._watched.book.fail(
+                "S1", f"{says}: {finding.says}", self._watched.now, finding.task_id
+            )
+
+
+async def _chained(store: Store) -> list[Any]:
+    """All of it, in an order that does not tell when each entry was sealed."""
+    while await store.seal(limit=ALL):
+        pass
+    chain = await store.chain(limit=ALL)
+    entries = sorted((link.entry for link in chain.links), key=lambda one: (one.at, one.task_id))
+    return [chain.base.seq, chain.head.seq, first_break(chain.base, chain.links), entries]
+
+
+def _detail_of(task_id: str) -> Call:
+    return lambda store: store.detail(task_id)
+
+
+# -- which stores
+
+
+@contextmanager
+def cast_by(world: World, kind: str | None) -> Iterator[None]:
+    """``kind``: sqlite, or the address of a Redis server; None: no shadow."""
+    if kind is None:
+        yield
+        return
+    with _store(world, kind) as store:
+        shadow = Shadow(store, world.store)
+        try:
+            shadow.ask(store.open())
+            world.shadow, world.front = shadow, cast(Store, Doubled(world.store, shadow))
+            yield
+        finally:
+            shadow.close()
+
+
+@contextmanager
+def _store(world: World, kind: str) -> Iterator[Store]:
+    clock = world.clock
+    if kind == "sqlite":
+        with tempfile.TemporaryDirectory(prefix="holdfast-shadow-") as folder:
+            yield SqliteStore(Path(folder) / "holdfast.db", clock)
+        return
+    from holdfast.stores.redis.store import RedisStore
+
+    name = f"sim-{os.getpid()}-{next(_numbers)}"
+    try:
+        yield RedisStore(kind, clock, name, time=lambda: (world.store.now, clock.now()))
+    finally:
+        _forget(kind, name)
+
+
+def _forget(url: str, namespace: str) -> None:
+    import redis
+
+    with redis.Redis.from_url(url) as client:
+        client.unlink("none", *client.scan_iter(f"{namespace}:*", count=ALL))

@@ -1,0 +1,110 @@
+"""Triggers and plans of a shadowed world: told to both stores, and compared.
+
+A trigger's lease is its version, so there is nothing to translate. A plan's lease has a random id
+and a fence that only has to rise: each store is told its own, and both are left out of what is
+compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.domain.errors import HoldfastError
+from holdfast.domain.plan.plan import Plan, PlanApplied, PlanChange, PlanStale
+from holdfast.ports import DuePlans, PlanPage
+from verify.simulation.stores.likeness import NO_LEASE
+
+PARTS = frozenset({"triggers", "plans"})
+PART_WRITES = frozenset(
+    {
+        *(f"triggers.{verb}" for verb in "save remove acquire_lease find_due_with_lease".split()),
+        "triggers.apply",
+        *(f"plans.{verb}" for verb in "create claim renew wake apply".split()),
+    }
+)
+PART_READS = frozenset(
+    {
+        *(f"triggers.{verb}" for verb in "find find_due find_all_pending find_all".split()),
+        *(f"plans.{verb}" for verb in "find tasks members events find_all".split()),
+    }
+)
+
+Follow = Callable[[str, Sequence[Any], Mapping[str, Any], Any], None]
+
+
+class DoubledPart:
+    """One of the two, in front of both stores."""
+
+    def __init__(self, name: str, watched: Any, follow: Follow) -> None:
+        self._name, self._watched, self._follow = name, watched, follow
+
+    def __getattr__(self, verb: str) -> Any:
+        asked, name = getattr(self._watched, verb), f"{self._name}.{verb}"
+        if name not in PART_WRITES | PART_READS:
+            return asked
+
+        async def both(*given: Any, **named: Any) -> Any:
+            try:
+                answer = await asked(*given, **named)
+            except HoldfastError as error:
+                self._follow(name, given, named, error)
+                raise
+            self._follow(name, given, named, answer)
+            return answer
+
+        return both
+
+
+class PlanLeases:
+    """Which lease of the watched store is which of the other."""
+
+    def __init__(self) -> None:
+        self._ids: dict[tuple[str, str], str] = {}
+
+    def learn(self, model: DuePlans, other: DuePlans) -> None:
+        theirs = {plan.id: plan.lease for plan in other.plans}
+        for plan in model.plans:
+            lease = theirs.get(plan.id)
+            if plan.lease is not None and lease is not None:
+                self._ids[plan.id, plan.lease.id] = lease.id
+
+    def told(
+        self, verb: str, given: Sequence[Any], named: Mapping[str, Any]
+    ) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        if verb == "plans.renew":
+            return (given[0], self._ids.get((given[0], given[1]), NO_LEASE)), named
+        if verb == "plans.apply":
+            change: PlanChange = given[0]
+            if change.lease is not None:
+                lease = self._ids.get((change.after.id, change.lease), NO_LEASE)
+                return (replace(change, lease=lease),), named
+        return given, named
+
+
+def essence(answer: Any) -> Any:
+    """Of an answer about triggers or plans, what must be alike."""
+    match answer:
+        case Plan():
+            seen: Any = _plan(answer)
+        case PlanApplied(plan) | PlanStale(plan):
+            seen = [type(answer).__name__, plan and _plan(plan)]
+        case DuePlans() | PlanPage():
+            seen = [_plan(plan) for plan in answer.plans]
+        case HoldfastError():
+            seen = type(answer).__name__
+        case list() | tuple():
+            seen = [essence(one) for one in answer]
+        case dict():
+            seen = sorted((index, msgspec.to_builtins(one)) for index, one in answer.items())
+        case _:
+            seen = msgspec.json.decode(msgspec.json.encode(answer))
+    return seen
+
+
+def _plan(plan: Plan) -> Any:
+    lease = plan.lease and replace(plan.lease, id="", fence=0)
+    return msgspec.json.decode(msgspec.json.encode(replace(plan, lease=lease, fence=0)))

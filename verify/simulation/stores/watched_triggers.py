@@ -1,0 +1,123 @@
+"""The triggers of a simulated world, examined after each of their steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from holdfast.domain.trigger.trigger import Changed, Trigger, TriggerChange, TriggerOutcome
+from holdfast.ports import DueTriggers
+from holdfast.stores.memory.triggers import MemoryTriggers
+from verify.simulation.checks import trigger_steps, verbs
+from verify.simulation.checks.book import Breach
+from verify.simulation.checks.trigger_steps import TriggerBook
+
+if TYPE_CHECKING:
+    from verify.simulation.stores.watched import WatchedStore
+
+
+class WatchedTriggers(MemoryTriggers):
+    def __init__(self, store: WatchedStore) -> None:
+        super().__init__(store)
+        self._watched = store
+        self.book = TriggerBook(store.book)
+
+    async def save(self, trigger: Trigger) -> Trigger:
+        saved = await super().save(trigger)
+        self._watched.step("triggers.save")
+        if (before := self.book.known.get(saved.id)) is not None:
+            self.book.count("saved over another")
+            self.book.redefined.add(saved.id)
+        version = before.version + 1 if before else trigger.version + 1
+        self._judge([("I4", f"{saved.id} was saved as {saved}")] * (saved.version != version))
+        return saved
+
+    async def remove(self, trigger_id: str) -> bool:
+        removed = await super().remove(trigger_id)
+        self._watched.step("triggers.remove")
+        self.book.known.pop(trigger_id, None)
+        self._judge(())
+        return removed
+
+    async def acquire_lease(
+        self, trigger_id: str, owner: str, *, lease_seconds: float = 30.0
+    ) -> Trigger | None:
+        found = await super().acquire_lease(trigger_id, owner, lease_seconds=lease_seconds)
+        self._watched.step("triggers.acquire_lease")
+        given = [] if found is None else [found]
+        now, wall = self._watched.now, self._watched.wall
+        breaches = trigger_steps.handed_out(
+            self.book, given, owner, now=now, wall=wall, is_due=False
+        )
+        self._judge(breaches)
+        return found
+
+    async def find_due_with_lease(
+        self,
+        owner: str,
+        *,
+        upto: float | None = None,
+        limit: int = 100,
+        lease_seconds: float = 30.0,
+    ) -> DueTriggers:
+        due = await super().find_due_with_lease(
+            owner, upto=upto, limit=limit, lease_seconds=lease_seconds
+        )
+        self._watched.step("triggers.find_due_with_lease")
+        now, wall = self._watched.now, self._watched.wall
+        self._judge(trigger_steps.handed_out(self.book, due.triggers, owner, now=now, wall=wall))
+        return due
+
+    async def apply(
+        self, batch: Sequence[TriggerChange], *, depth_limit: int
+    ) -> Sequence[TriggerOutcome]:
+        answers = await super().apply(batch, depth_limit=depth_limit)
+        made = [
+            pair
+            for change, answer in zip(batch, answers, strict=True)
+            if isinstance(answer, Changed) and answer.tasks
+            for pair in zip(change.submissions, answer.tasks, strict=True)
+        ]
+        tenants = {one.task.tenant or one.task.id for one, _ in made}
+        moves = self._watched.step("triggers.apply", tenants)
+        breaches = trigger_steps.applied(self.book, batch, answers, self._triggers)
+        self._watched.book.judge(breaches, self._watched.now)
+        inserted = [one for one, _ in made], [answer for _, answer in made]
+        self._watched.judge(verbs.inserted(self._watched.book, *inserted, moves), moves)
+        self._judge(())
+        return answers
+
+    async def prune(
+        self,
+        *,
+        older_than_seconds: float,
+        limit: int,
+        dry_run: bool,
+        ignore_keep: bool = False,
+    ) -> int:
+        count = await super().prune(
+            older_than_seconds=older_than_seconds,
+            limit=limit,
+            dry_run=dry_run,
+            ignore_keep=ignore_keep,
+        )
+        self._judge(())
+        return count
+
+    def _judge(self, breaches: Iterable[Breach]) -> None:
+        judge, now, known = self._watched.book.judge, self._watched.now, self.book.known
+        judge(breaches, now)
+        for trigger in self._triggers.values():
+            if known.get(trigger.id) is not trigger:
+                judge(trigger_steps.in_place(trigger), now)
+                self._accept(trigger)
+        for trigger_id in [i for i in known if i not in self._triggers]:
+            judge(trigger_steps.gone(known.pop(trigger_id), wall=self._watched.wall), now)
+
+    def _accept(self, trigger: Trigger) -> None:
+        book, told = self._watched.book, f"v{trigger.version} {trigger.status} {trigger.owner}"
+        self.book.known[trigger.id] = trigger
+        self.book.written_at[trigger.id] = self._watched.now
+        self.book.count(trigger.status)
+        fire_time = f"{trigger.fire_time} fired {trigger.fired} missed {trigger.missed}"
+        book.note(self._watched.now, f"{self._watched.caller} {trigger.id} {told} {fire_time}")
