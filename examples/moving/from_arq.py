@@ -1,7 +1,7 @@
-"""Pages are fetched, politely; old ones are dropped each night. Beside docs/moving/from-arq.md.
+"""Fetches pages politely, and cleans up each night: the program of docs/moving/from-arq.md.
 
-`python from_arq.py` is a worker and its client in one process. `holdfast worker
-from_arq:app` is a worker alone; run as many as you like.
+`python from_arq.py` runs a worker and its client in one process. `holdfast worker
+from_arq:app` runs a worker alone; start as many as you like.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""An order is charged, then shipped; a count is made each night. Beside docs/moving/from-celery.md.
+"""Charges and ships orders, and counts them each night: see docs/moving/from-celery.md.
 
-`python from_celery.py` is a worker and its client in one process. `holdfast worker
-from_celery:app` is a worker alone; run as many as you like.
+`python from_celery.py` runs a worker and its client in one process. `holdfast worker
+from_celery:app` runs a worker alone; start as many as you like.
 """
 
 import asyncio

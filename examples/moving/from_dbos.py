@@ -1,7 +1,7 @@
-"""A seat is reserved, paid and confirmed. Beside docs/moving/from-dbos.md.
+"""Reserves a seat, takes the money and confirms: the program of docs/moving/from-dbos.md.
 
-`python from_dbos.py` is a worker and its client in one process. `holdfast worker
-from_dbos:app` is a worker alone; run as many as you like.
+`python from_dbos.py` runs a worker and its client in one process. `holdfast worker
+from_dbos:app` runs a worker alone; start as many as you like.
 """
 
 import asyncio

@@ -70,7 +70,7 @@ def test_what_the_page_says_above_its_figures_is_told_anew(tmp_path: Path) -> No
     page = tmp_path / "reliability.md"
     document.write(page, section(SQLITE, 11))
     first = page.read_text()
-    page.write_text(first.replace("What chaos found", "What it found long ago"))
+    page.write_text(first.replace("This page shows", "This page once showed"))
     document.write(page, section(SQLITE, 11))
     assert page.read_text() == first
 

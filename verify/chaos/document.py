@@ -1,4 +1,4 @@
-"""docs/reliability.md: a section per store, written anew by the run that measured it."""
+"""Each chaos run writes the section of its store in docs/reliability.md."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from verify.chaos.rounds import Round
 
 TITLE = """# Reliability
 
-What chaos found: real workers killed (SIGKILL) and frozen past their lease (SIGSTOP, SIGCONT), and
-with them a submitter, an operator and, where the store has one, its server and the connections to
-it. Every effect is written to a ledger outside the store, and the judge compares both. Triggers are
-fired by clocks that jump by minutes, each process's on its own (on Redis the server's clock says
-what is due, and the jumps act on what the schedulers write); plans run over shared tenants while
-their drivers are killed.
-`make chaos-long` writes this page; `make chaos` is the same in short.
+This page shows the results of the chaos runs, which use real processes. A run kills workers (SIGKILL)
+and freezes them past their lease (SIGSTOP, SIGCONT). It also kills a submitter, an operator and, where
+the store has one, its server, and it disturbs the connections to that server. The stages write every
+effect to a ledger outside the store, and a judge compares the ledger with the store.
+
+Runs over triggers let the clock of each process jump by minutes. On Redis the server's clock decides
+what is due, and the jumps affect what the schedulers write. Runs over plans use shared tenants and kill
+the workers that drive the plans.
+
+`make chaos-long` writes this page. `make chaos` is a short version of the same runs.
 """
 
 COMMAND = "python -m verify.chaos"
