@@ -16,14 +16,15 @@ from verify.chaos.rounds import Round
 
 TITLE = """# Reliability
 
-This page shows the results of the chaos runs, which use real processes. A run kills workers (SIGKILL)
-and freezes them past their lease (SIGSTOP, SIGCONT). It also kills a submitter, an operator and, where
-the store has one, its server, and it disturbs the connections to that server. The stages write every
-effect to a ledger outside the store, and a judge compares the ledger with the store.
+This page shows the results of the chaos runs, which use real processes. A run kills workers
+(SIGKILL) and freezes them past their lease (SIGSTOP, SIGCONT). It also kills a submitter, an
+operator and, where the store has one, its server, and it disturbs the connections to that server.
+The stages write every effect to a ledger outside the store, and a judge compares the ledger with
+the store.
 
-Runs over triggers let the clock of each process jump by minutes. On Redis the server's clock decides
-what is due, and the jumps affect what the schedulers write. Runs over plans use shared tenants and kill
-the workers that drive the plans.
+Runs over triggers let the clock of each process jump by minutes. On Redis the server's clock
+decides what is due, and the jumps affect what the schedulers write. Runs over plans use shared
+tenants and kill the workers that drive the plans.
 
 `make chaos-long` writes this page. `make chaos` is a short version of the same runs.
 """
