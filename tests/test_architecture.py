@@ -56,6 +56,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "insight": BELOW_ENGINE | {"engine", "notify"},
     "notify": BELOW_ENGINE | {"engine", "insight"},
     ROOT_LAYER: BELOW_ENGINE | {"engine"},
+    "errors": DOMAIN,  # the public names of domain/errors.py; the source itself imports that
+    "types": DOMAIN | {"engine"},
     "server": BELOW_EDGES,
     "cli": BELOW_EDGES | {"server"},
     "integrations": BELOW_EDGES | {"server"},

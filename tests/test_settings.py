@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, InvalidSetting
+from holdfast import Holdfast
 from holdfast import settings as settings_module
+from holdfast.errors import InvalidSetting
 from holdfast.settings import load
 
 

@@ -31,8 +31,9 @@ from typing import Any, TypeAlias
 import httpx
 import redis
 
-from holdfast import Context, Holdfast, Permanent, TaskFailed
+from holdfast import Context, Holdfast, Permanent
 from holdfast.clock import SystemClock
+from holdfast.errors import TaskFailed
 from holdfast.server import Service
 from holdfast.server import serve as serving
 from holdfast.server.auth import tokens as tk

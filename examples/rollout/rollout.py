@@ -23,7 +23,8 @@ os.environ.setdefault("HOLDFAST_LEASE", "3s")  # a killed worker's work goes on 
 
 from app import DATA, PLAN, app, database, read, roll_out, write
 
-from holdfast import PlanHandle, PlanInfo, PlanNotFound
+from holdfast import PlanHandle, PlanInfo
+from holdfast.errors import PlanNotFound
 
 HERE = Path(__file__).parent
 TENANTS = [f"t-{number:03}" for number in range(200)]

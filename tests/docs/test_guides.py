@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, Handle, Holdfast, Status, TaskRolledBack, TriggerStatus
+from holdfast import Context, Handle, Holdfast, Status, TriggerStatus
+from holdfast.errors import TaskRolledBack
 from holdfast.testing.plugin import MakeEngine
 from tests.support.programs import loaded, run_python
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Retry, Status, StoreUnavailable
+from holdfast import Retry, Status
+from holdfast.errors import StoreUnavailable
 from tests.support.redis.redis_outages import Crew
 from tests.support.redis.redis_servers import StartRedis
 from tests.support.redis.redis_stores import Bench, benched

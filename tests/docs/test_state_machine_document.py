@@ -5,11 +5,12 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import pytest
 
-from holdfast import Context, Holdfast, Retry, TaskFailed
+from holdfast import Context, Holdfast, Retry
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.task import decide
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.transition import Next, Outcome, Stale, Transition
+from holdfast.errors import TaskFailed
 from holdfast.ports import Clock
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import Engine, ManualClock

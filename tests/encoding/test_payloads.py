@@ -13,19 +13,18 @@ import msgspec
 import pytest
 from pydantic import BaseModel, Field, field_validator
 
-from holdfast import (
-    Context,
+from holdfast import Context, Holdfast
+from holdfast.domain.errors import SerialisationError
+from holdfast.encoding.codec import DEPTH_LIMIT, Codec
+from holdfast.engine.declare import AsyncTask
+from holdfast.errors import (
     DeclarationError,
-    Holdfast,
     InvalidInput,
     InvalidPayload,
     NotJson,
     PayloadTooDeep,
     PayloadTooLarge,
 )
-from holdfast.domain.errors import SerialisationError
-from holdfast.encoding.codec import DEPTH_LIMIT, Codec
-from holdfast.engine.declare import AsyncTask
 from holdfast.testing.plugin import MakeEngine
 
 T = TypeVar("T")

@@ -9,10 +9,11 @@ import msgspec
 import pytest
 from pydantic import BaseModel, SecretStr
 
-from holdfast import Context, Holdfast, InvalidPayload, NotJson, TaskFailed
+from holdfast import Context, Holdfast
 from holdfast.domain.task.task import Kind
 from holdfast.encoding.codec import Codec
 from holdfast.encoding.simple_types import Trust
+from holdfast.errors import InvalidPayload, NotJson, TaskFailed
 from holdfast.testing.plugin import MakeEngine
 from tests.support.payload_kinds import (
     CHANGED,

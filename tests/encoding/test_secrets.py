@@ -11,13 +11,14 @@ from pydantic import BaseModel, Field, Secret, SecretBytes, SecretStr, field_ser
 from pydantic.functional_validators import field_validator
 from pydantic_core import PydanticCustomError
 
-from holdfast import Context, Filter, Holdfast, InvalidPayload, NotJson
+from holdfast import Context, Filter, Holdfast
 from holdfast.domain import notification
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.redaction import SECRET_MARK, Redactor
 from holdfast.domain.secret_patterns import HIDDEN
 from holdfast.domain.task.task import Kind
 from holdfast.encoding.codec import Codec
+from holdfast.errors import InvalidPayload, NotJson
 from holdfast.insight.views.tasks import detail_shape
 from holdfast.testing.plugin import MakeEngine
 from tests.support.notified_app import telling_app

@@ -16,10 +16,11 @@ import pytest
 from rich.cells import cell_len
 from typer.testing import CliRunner
 
-from holdfast import Context, Filter, Holdfast, KeyConflict, Permanent, Status
+from holdfast import Context, Filter, Holdfast, Permanent, Status
 from holdfast.cli.exits import Exit
 from holdfast.cli.root import cli
 from holdfast.engine.declare import AsyncTask, Workflow
+from holdfast.errors import KeyConflict
 from holdfast.notify.signature import Secret
 from holdfast.testing import Engine
 from holdfast.testing.plugin import MakeEngine

@@ -8,15 +8,8 @@ from typing import Annotated, Any, Literal, NewType
 import pytest
 from pydantic import BaseModel, Field
 
-from holdfast import (
-    Context,
-    DeclarationError,
-    Holdfast,
-    InvalidInput,
-    InvalidName,
-    InvalidPayload,
-    Retry,
-)
+from holdfast import Context, Holdfast, Retry
+from holdfast.errors import DeclarationError, InvalidInput, InvalidName, InvalidPayload
 from holdfast.testing import context
 from holdfast.testing.plugin import MakeEngine
 

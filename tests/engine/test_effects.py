@@ -8,18 +8,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
-    Context,
-    DeclarationError,
-    Holdfast,
-    InvalidInput,
-    KeyRequired,
-    Permanent,
-    Retry,
-    Status,
-)
+from holdfast import Context, Holdfast, Permanent, Retry, Status
 from holdfast.domain.task.effects import effects_id, member_key
 from holdfast.engine.declare import AsyncTask, Workflow
+from holdfast.errors import DeclarationError, InvalidInput, KeyRequired
 from holdfast.testing.plugin import MakeEngine
 from tests.server.conftest import Served, serve
 from tests.support.runtime.helpers import within_bounds

@@ -7,24 +7,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import (
-    Command,
-    Context,
-    Holdfast,
-    HoldfastError,
+from holdfast import Command, Context, Holdfast, HoldfastError, Permanent, Retry, Status
+from holdfast.domain.audit import Audit
+from holdfast.engine.declare import AsyncTask
+from holdfast.errors import (
     IllegalTransition,
     InvalidInput,
-    Permanent,
-    Retry,
-    Status,
     StoreUnavailable,
     TaskCancelled,
     TaskFailed,
     TaskNotFound,
     TaskRolledBack,
 )
-from holdfast.domain.audit import Audit
-from holdfast.engine.declare import AsyncTask
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import Engine, ManualClock
 from holdfast.testing.plugin import MakeEngine

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, Holdfast, KeyConflict, Status
+from holdfast import Context, Holdfast, Status
+from holdfast.errors import KeyConflict
 from holdfast.testing import Engine
 from holdfast.testing.plugin import MakeEngine
 

@@ -4,7 +4,8 @@ import inspect
 
 import pytest
 
-from holdfast import Context, Holdfast, NoResult
+from holdfast import Context, Holdfast
+from holdfast.errors import NoResult
 from holdfast.testing import context
 
 

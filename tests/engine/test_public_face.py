@@ -1,8 +1,13 @@
 """The public names, each used as the design shows it."""
 
+from types import ModuleType
+
+import pytest
 from pydantic import BaseModel
 
 import holdfast
+import holdfast.errors
+import holdfast.types
 from holdfast import Context, Holdfast, Permanent, Retry, RetryAfter, Status
 from holdfast.domain import errors
 from holdfast.testing.plugin import MakeEngine
@@ -68,10 +73,18 @@ async def test_the_example_of_the_design(app: Holdfast, holdfast_engine: MakeEng
     }
 
 
-def test_every_public_name_is_there() -> None:
-    assert sorted(holdfast.__all__) == holdfast.__all__
-    for name in holdfast.__all__:
-        assert hasattr(holdfast, name), name
+@pytest.mark.parametrize("module", [holdfast, holdfast.errors, holdfast.types])
+def test_every_public_name_is_there(module: ModuleType) -> None:
+    assert sorted(module.__all__) == module.__all__
+    for name in module.__all__:
+        assert hasattr(module, name), name
+
+
+def test_the_package_exports_only_what_is_written_every_day() -> None:
+    assert len(holdfast.__all__) <= 25
+    assert not set(holdfast.__all__) & set(holdfast.types.__all__)
+    daily = {"HoldfastError", "Permanent", "RetryAfter", "Snooze"}
+    assert set(holdfast.__all__) & set(holdfast.errors.__all__) == daily
 
 
 def test_every_error_has_a_code_of_its_own() -> None:
@@ -90,4 +103,4 @@ def test_every_error_is_exported() -> None:
         for name, value in vars(errors).items()
         if isinstance(value, type) and value.__module__ == errors.__name__
     }
-    assert ours <= set(holdfast.__all__)
+    assert ours == set(holdfast.errors.__all__)

@@ -2,8 +2,9 @@
 
 import pytest
 
-from holdfast import Context, Holdfast, IllegalTransition, Permanent, Status, TaskNotFound
+from holdfast import Context, Holdfast, Permanent, Status
 from holdfast.engine.declare import Workflow
+from holdfast.errors import IllegalTransition, TaskNotFound
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import Engine, ManualClock
 from holdfast.testing.plugin import MakeEngine

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Context, Holdfast, Status, StoreError, StoreUnavailable, StoreUnusable
+from holdfast import Context, Holdfast, Status
 from holdfast.clock import SystemClock
 from holdfast.engine import core
+from holdfast.errors import StoreError, StoreUnavailable, StoreUnusable
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 from tests.support.runtime.helpers import BOUND_SECONDS, within_bounds

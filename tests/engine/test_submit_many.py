@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
-    Context,
-    Holdfast,
+from holdfast import Context, Holdfast
+from holdfast.domain.errors import PartlyUnavailable
+from holdfast.domain.task.transition import Insertion, Submission
+from holdfast.engine.declare import AsyncTask
+from holdfast.engine.submit import PART
+from holdfast.errors import (
     InvalidInput,
     InvalidName,
     InvalidPayload,
@@ -16,10 +19,6 @@ from holdfast import (
     StoreUnavailable,
     SubmittedInPart,
 )
-from holdfast.domain.errors import PartlyUnavailable
-from holdfast.domain.task.transition import Insertion, Submission
-from holdfast.engine.declare import AsyncTask
-from holdfast.engine.submit import PART
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import Engine, ManualClock
 from holdfast.testing.plugin import MakeEngine

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, Holdfast, SinkUnavailable, Status, StoreUnavailable, Unavailable
+from holdfast import Context, Holdfast, Status
+from holdfast.errors import SinkUnavailable, StoreUnavailable, Unavailable
 from holdfast.testing.plugin import MakeEngine
 from tests.support.pager import Pager, pager
 from tests.support.redis.redis_servers import StartRedis

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Context, Holdfast, HoldfastError, StoreUnavailable
+from holdfast import Context, Holdfast, HoldfastError
 from holdfast.domain.audit import Audit
 from holdfast.domain.task.task import By
+from holdfast.errors import StoreUnavailable
 from holdfast.insight import monitor as module
 from holdfast.insight.monitor import CHECK_SECONDS, EXAMINE_SECONDS, JUDGE_SECONDS, Monitor
 from holdfast.notify.alerts import Change

@@ -1,6 +1,7 @@
 """The alert that stages meet outages: one for each error group, until its last task goes on."""
 
-from holdfast import Context, Holdfast, SinkUnavailable, Unavailable
+from holdfast import Context, Holdfast
+from holdfast.errors import SinkUnavailable, Unavailable
 from holdfast.insight.monitor import Monitor
 from holdfast.insight.timeline import timeline
 from holdfast.insight.why import explain

@@ -12,13 +12,14 @@ import msgspec
 import msgspec.structs
 import pytest
 
-from holdfast import Context, Holdfast, InvalidSetting, Permanent, TelegramMessage, UrlRefused
+from holdfast import Context, Holdfast, Permanent
 from holdfast.domain import notification
 from holdfast.domain.errors import NotJson
 from holdfast.domain.notification import Delivery
 from holdfast.domain.task.events import NAMES, TaskCompleted
+from holdfast.errors import InvalidSetting, UrlRefused
 from holdfast.notify import telegram
-from holdfast.notify.telegram import Reply
+from holdfast.notify.telegram import Reply, TelegramMessage
 from holdfast.settings import Settings, load
 from tests.support.telegram_api import update
 

@@ -6,8 +6,9 @@ from unittest.mock import patch
 
 import pytest
 
-from holdfast import Filter, Holdfast, KeyConflict, Status, UrlRefused
+from holdfast import Filter, Holdfast, Status
 from holdfast.domain import notification
+from holdfast.errors import KeyConflict, UrlRefused
 from holdfast.insight.views.tasks import callback_shape, detail_shape
 from holdfast.notify.addresses import Allowed
 from holdfast.notify.hooks import Hooks

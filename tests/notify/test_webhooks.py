@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, FailureCount, Holdfast, InvalidSetting, Permanent, Retry
+from holdfast import Context, FailureCount, Holdfast, Permanent, Retry
 from holdfast.domain import notification
 from holdfast.domain.task.events import KINDS
+from holdfast.errors import InvalidSetting
 from holdfast.testing.plugin import MakeEngine
 from tests.support.notified_app import (
     HOOK_SECRET,

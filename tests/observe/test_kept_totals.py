@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from holdfast import Context, Holdfast, Permanent, TaskFailed
+from holdfast import Context, Holdfast, Permanent
+from holdfast.errors import TaskFailed
 from holdfast.insight.monitor import Monitor
 from holdfast.observe.metrics import Metrics
 from tests.support.runtime.helpers import within_bounds

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import structlog
 
-from holdfast import Context, Holdfast, InvalidSetting
+from holdfast import Context, Holdfast
 from holdfast.domain.redaction import USUAL, Redactor
+from holdfast.errors import InvalidSetting
 from holdfast.observe import logs
 from holdfast.observe.logs import Format, Lines, PlainFormatter
 from holdfast.testing.plugin import MakeEngine

@@ -14,8 +14,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from holdfast import Context, Holdfast, InvalidPayload, InvalidSetting, Retry, Snooze
+from holdfast import Context, Holdfast, Retry, Snooze
 from holdfast.domain.task.trace import is_traceparent, shown_trace
+from holdfast.errors import InvalidPayload, InvalidSetting
 from holdfast.observe.tracing import OtelTracer
 from holdfast.ports import Detail
 from tests.support.runtime.helpers import BOUND_SECONDS, within_bounds

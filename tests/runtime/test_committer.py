@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from holdfast import StoreUnavailable
+from holdfast.errors import StoreUnavailable
 from holdfast.runtime.committer import BATCH_LIMIT, Gather
 from tests.support.runtime.helpers import within_bounds
 

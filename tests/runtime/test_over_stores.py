@@ -7,18 +7,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from holdfast import (
-    Canary,
-    Context,
-    Filter,
-    Handle,
-    Holdfast,
-    KeyConflict,
-    Retry,
-    Snooze,
-    Status,
-    TaskRolledBack,
-)
+from holdfast import Canary, Context, Filter, Handle, Holdfast, Retry, Snooze, Status
+from holdfast.errors import KeyConflict, TaskRolledBack
 from holdfast.ports import Stats, Store
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite import SqliteStore

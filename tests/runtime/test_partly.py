@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from holdfast import Context, Handle, Holdfast, Status, StoreUnavailable
+from holdfast import Context, Handle, Holdfast, Status
 from holdfast.domain.errors import SerialisationError, StoreForeign
 from holdfast.domain.task.events import LeaseLost
 from holdfast.domain.task.transition import Outcome, Transition
+from holdfast.errors import StoreUnavailable
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 from holdfast.testing.plugin import MakeEngine

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from holdfast import Context, Holdfast, StoreUnavailable
+from holdfast import Context, Holdfast
 from holdfast.clock import SystemClock
 from holdfast.domain.errors import (
     PartlyUnavailable,
@@ -16,6 +16,7 @@ from holdfast.domain.errors import (
     StoreError,
     StoreForeign,
 )
+from holdfast.errors import StoreUnavailable
 from holdfast.ports import Kept
 from holdfast.runtime.deadlines import deadline, sleep
 from holdfast.runtime.ids import new_id

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from holdfast import Context, Holdfast, HoldfastError, ResultTimeout, Status, TaskNotFound
+from holdfast import Context, Holdfast, HoldfastError, Status
+from holdfast.errors import ResultTimeout, TaskNotFound
 from holdfast.ports import Peek, Topic
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import Engine, ManualClock

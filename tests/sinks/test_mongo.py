@@ -13,8 +13,8 @@ from pymongo import WriteConcern
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import DuplicateKeyError, OperationFailure, PyMongoError
 
-from holdfast import InvalidInput
 from holdfast.domain.errors import SinkUnavailable, StaleFence
+from holdfast.errors import InvalidInput
 from holdfast.sinks.fences import FENCES
 from holdfast.sinks.mongo import Mongo
 from holdfast.testing.plugin import MakeEngine

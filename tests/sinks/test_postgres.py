@@ -13,8 +13,8 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from holdfast import InvalidInput
 from holdfast.domain.errors import SinkUnavailable, StaleFence
+from holdfast.errors import InvalidInput
 from holdfast.sinks.sql import Postgres
 from tests.support.postgres_servers import StartPostgres
 from tests.support.sinks.contract import (

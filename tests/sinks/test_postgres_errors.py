@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast import InvalidInput
 from holdfast.domain.errors import SinkUnavailable
+from holdfast.errors import InvalidInput
 from holdfast.sinks.sql import Postgres
 from tests.support.sinks.contract import KEY, PATIENT_SECONDS, TABLE
 from tests.support.sinks.sql_worlds import PostgresWorld

@@ -11,8 +11,8 @@ import apsw
 import psycopg
 import pytest
 
-from holdfast import InvalidInput
 from holdfast.domain.errors import StaleFence
+from holdfast.errors import InvalidInput
 from holdfast.sinks import sql as public
 from holdfast.sinks.fences import FENCES
 from holdfast.sinks.sql import Sqlite

@@ -13,8 +13,8 @@ import apsw
 import pytest
 import pytest_asyncio
 
-from holdfast import InvalidInput
 from holdfast.domain.errors import SinkUnavailable
+from holdfast.errors import InvalidInput
 from holdfast.sinks.sql import Sqlite
 from tests.stores.sqlite.test_opening import no_privileges
 from tests.support.sinks.contract import (

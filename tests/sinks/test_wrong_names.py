@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import InvalidInput, SinkUnavailable
+from holdfast.errors import InvalidInput, SinkUnavailable
 from holdfast.sinks.hosts import is_unknown_host
 from holdfast.sinks.mongo import Mongo
 from holdfast.sinks.sql import Postgres, Sqlite

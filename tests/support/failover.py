@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager
 from itertools import count, pairwise
 from typing import cast
 
-from holdfast import Context, Holdfast, StoreError
+from holdfast import Context, Holdfast
 from holdfast.domain.task.events import StageCompleted
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Place, Task
+from holdfast.errors import StoreError
 from holdfast.stores.redis.store import RedisStore
 from verify.servers import RedisServer, until
 

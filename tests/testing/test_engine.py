@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, Holdfast, InvalidInput, Retry, RetryAfter, Status
+from holdfast import Context, Holdfast, Retry, RetryAfter, Status
+from holdfast.errors import InvalidInput
 from holdfast.testing import Engine
 from holdfast.testing.plugin import MakeEngine
 from tests.support.runtime.helpers import Gate, event_names

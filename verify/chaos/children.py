@@ -7,10 +7,11 @@ from contextlib import suppress
 
 import msgspec
 
-from holdfast import Refused, Status
+from holdfast import Status
 from holdfast.domain.task.state import SETTLED, SUSPENDED
 from holdfast.domain.task.task import Kind as FailureKind
 from holdfast.domain.task.task import Task
+from holdfast.errors import Refused
 from holdfast.ports import Filter
 from verify.chaos.ledger import Ledger
 from verify.chaos.roles import Orders, look_until_settled, submit_each, work_on

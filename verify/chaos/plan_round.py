@@ -9,11 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast import Context, Holdfast, Permanent, Refused
+from holdfast import Context, Holdfast, Permanent
 from holdfast.domain.plan.plan import FailureCount, OnHalt, PlanStatus
 from holdfast.domain.plan.plan import Plan as PlanRecord
 from holdfast.engine.declare import Workflow
 from holdfast.engine.plans.create import PlanTerms
+from holdfast.errors import Refused
 from holdfast.ports import Store
 from verify.chaos.ledger import Kind, Ledger
 from verify.chaos.roles import Orders, look_until_settled, submit_each, work_on

@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from holdfast import Holdfast, StoreUnavailable
+from holdfast import Holdfast
+from holdfast.errors import StoreUnavailable
 from verify.chaos import ledger
 from verify.chaos.ledger import Kind, Ledger
 from verify.chaos.processes import end_if_orphaned, parent_now

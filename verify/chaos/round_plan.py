@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from holdfast import StoreUnavailable
 from holdfast.clock import SystemClock
 from holdfast.engine.store_url import store_from_url
+from holdfast.errors import StoreUnavailable
 from holdfast.ports import Clock, Store
 from verify.chaos import tasks
 from verify.chaos.tasks import Order

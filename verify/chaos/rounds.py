@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 import apsw
 
-from holdfast import StoreUnavailable
 from holdfast.domain.plan.events import PlanEvent
 from holdfast.domain.task.events import Event
 from holdfast.domain.task.task import Task
+from holdfast.errors import StoreUnavailable
 from holdfast.ports import Filter, Store
 from verify.chaos import ledger, plan_round, trigger_round
 from verify.chaos.crew import Crew, Tally

@@ -23,7 +23,7 @@ from itertools import product
 from math import floor
 from typing import Any, Literal
 
-from holdfast import Context, Holdfast, Refused
+from holdfast import Context, Holdfast
 from holdfast.clock import SystemClock
 from holdfast.domain.task.state import SETTLED
 from holdfast.domain.trigger.firing import LOOK_MAX
@@ -32,6 +32,7 @@ from holdfast.domain.trigger.trigger import PENDING, UNFINISHED, Misfire, Overla
 from holdfast.engine.declare import AsyncTask
 from holdfast.engine.triggers.control import TriggerHandle
 from holdfast.engine.triggers.declared_triggers import TriggerTerms
+from holdfast.errors import Refused
 from holdfast.ports import Clock, Store
 from holdfast.runtime.services.patrol import Patrol
 from verify.chaos.clocks import JumpingClock

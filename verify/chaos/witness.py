@@ -7,11 +7,11 @@ import time
 from collections.abc import Sequence
 from typing import Any, cast
 
-from holdfast import StoreUnavailable
 from holdfast.domain.plan.plan import PlanApplied, PlanChange, PlanOutcome
 from holdfast.domain.task.task import Task
 from holdfast.domain.task.transition import Outcome, Stale, Transition
 from holdfast.domain.trigger.trigger import TriggerChange, TriggerOutcome, TriggerStale
+from holdfast.errors import StoreUnavailable
 from holdfast.ports import (
     Beat,
     Clock,

@@ -14,16 +14,10 @@ from holdfast import (
     Handle,
     Holdfast,
     HoldfastError,
-    IllegalTransition,
-    InvalidPayload,
     Permanent,
     PlanHandle,
     PlanStatus,
-    ResultTimeout,
     Status,
-    TaskCancelled,
-    TaskFailed,
-    TaskRolledBack,
     TriggerHandle,
     TriggerStatus,
 )
@@ -41,6 +35,14 @@ from holdfast.engine.operations.control import Control
 from holdfast.engine.plans.create import Plans
 from holdfast.engine.query import Query
 from holdfast.engine.triggers.schedules import Schedules
+from holdfast.errors import (
+    IllegalTransition,
+    InvalidPayload,
+    ResultTimeout,
+    TaskCancelled,
+    TaskFailed,
+    TaskRolledBack,
+)
 from tests.support.runtime.helpers import BOUND_SECONDS
 
 

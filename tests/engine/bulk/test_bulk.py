@@ -5,20 +5,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
-    Context,
-    Handle,
-    Holdfast,
-    InvalidInput,
-    KeyConflict,
-    Permanent,
-    Status,
-    TaskFailed,
-)
+from holdfast import Context, Handle, Holdfast, Permanent, Status
 from holdfast.domain.bulk import CHUNK_LIMIT, BulkCommand
 from holdfast.domain.errors import DeclarationError
 from holdfast.domain.task.events import TaskRetried
 from holdfast.engine.bulk.bulks import BulkHandle, BulkNotFound
+from holdfast.errors import InvalidInput, KeyConflict, TaskFailed
 from holdfast.ports import Filter
 from holdfast.testing import Engine
 from holdfast.testing.plugin import MakeEngine

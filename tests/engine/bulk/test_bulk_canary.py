@@ -2,8 +2,9 @@
 
 import pytest
 
-from holdfast import FailureCount, FailureRate, Holdfast, InvalidInput
+from holdfast import FailureCount, FailureRate, Holdfast
 from holdfast.domain.bulk import WINDOW_LIMIT, Canary
+from holdfast.errors import InvalidInput
 from holdfast.testing.plugin import MakeEngine
 from tests.engine.bulk.test_bulk import WORK, Scene
 from tests.support.runtime.helpers import Gate

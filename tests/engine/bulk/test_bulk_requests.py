@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, KeyConflict, Status, StoreUnavailable
+from holdfast import Holdfast, Status
 from holdfast.domain.audit import Audit
 from holdfast.domain.errors import IllegalTransition
 from holdfast.engine.bulk.bulks import BulkHandle
+from holdfast.errors import KeyConflict, StoreUnavailable
 from holdfast.ports import Filter
 from holdfast.testing.plugin import MakeEngine
 from tests.engine.bulk.test_bulk import WORK, Scene

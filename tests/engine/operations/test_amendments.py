@@ -7,23 +7,19 @@ import msgspec
 import pydantic
 import pytest
 
-from holdfast import (
+from holdfast import Context, Handle, Holdfast, Permanent, Status
+from holdfast.domain.errors import CheckpointTooLarge, NotJson
+from holdfast.domain.task.task import Failure, Kind
+from holdfast.engine.declare import Workflow
+from holdfast.errors import (
     CheckpointConflict,
     CheckpointGone,
-    Context,
-    Handle,
-    Holdfast,
     IllegalTransition,
     InvalidInput,
     InvalidPayload,
     NotSuspended,
-    Permanent,
-    Status,
     TaskNotFound,
 )
-from holdfast.domain.errors import CheckpointTooLarge, NotJson
-from holdfast.domain.task.task import Failure, Kind
-from holdfast.engine.declare import Workflow
 from holdfast.testing import Engine
 from holdfast.testing.plugin import MakeEngine
 from tests.support.every_store import Place

@@ -2,7 +2,8 @@
 
 import pytest
 
-from holdfast import Context, Holdfast, InvalidInput
+from holdfast import Context, Holdfast
+from holdfast.errors import InvalidInput
 from holdfast.ports import Kept
 from holdfast.testing.plugin import MakeEngine
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, Holdfast, InvalidInput, InvalidName, Status, TenantsBusy
+from holdfast import Context, Holdfast, Status
 from holdfast.engine.declare import Workflow
+from holdfast.errors import InvalidInput, InvalidName, TenantsBusy
 from holdfast.ports import Topic
 from holdfast.runtime.services import drain_watch
 from tests.support.sqlite.sqlite_files import PATIENCE_SECONDS

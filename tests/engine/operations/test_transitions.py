@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, Filter, Holdfast, InvalidInput, Permanent, TaskFailed, TaskNotFound
+from holdfast import Context, Filter, Holdfast, Permanent
 from holdfast.domain.task.history import Maker, Step
 from holdfast.engine.operations import transitions
+from holdfast.errors import InvalidInput, TaskFailed, TaskNotFound
 from verify.servers import RedisServer
 
 

@@ -5,34 +5,29 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
-    Context,
-    FailureCount,
-    FailureRate,
-    Holdfast,
-    IllegalTransition,
-    InvalidInput,
-    InvalidName,
-    InvalidPlan,
-    PlanCommand,
-    PlanConflict,
-    PlanNotFound,
-    PlanStatus,
-    QueueFull,
-    ResultTimeout,
-    Status,
-    StoreUnavailable,
-    TenantsBusy,
-)
+from holdfast import Context, FailureCount, FailureRate, Holdfast, PlanStatus, Status
 from holdfast.domain.plan.events import PlanCancelRequested, name_of
 from holdfast.domain.plan.plan import MemberState
 from holdfast.engine.declare import Workflow
 from holdfast.engine.plans.create import Planned
 from holdfast.engine.plans.handle import ends_in
+from holdfast.errors import (
+    IllegalTransition,
+    InvalidInput,
+    InvalidName,
+    InvalidPlan,
+    PlanConflict,
+    PlanNotFound,
+    QueueFull,
+    ResultTimeout,
+    StoreUnavailable,
+    TenantsBusy,
+)
 from holdfast.ports import Filter
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import Engine, ManualClock
 from holdfast.testing.plugin import MakeEngine
+from holdfast.types import PlanCommand
 from tests.support.plan_records import members, plan, with_members
 from tests.support.runtime.helpers import FlakyStore
 

@@ -6,22 +6,17 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
-    Context,
+from holdfast import Context, Holdfast, Misfire, Overlap, TriggerHandle, TriggerStatus
+from holdfast.engine.declare import AsyncTask
+from holdfast.errors import (
     DeclarationError,
-    Holdfast,
     InvalidInput,
     InvalidName,
     InvalidPayload,
     InvalidSchedule,
-    Misfire,
-    Overlap,
     TriggerConflict,
-    TriggerHandle,
     TriggerNotFound,
-    TriggerStatus,
 )
-from holdfast.engine.declare import AsyncTask
 from holdfast.testing import Engine
 from holdfast.testing.plugin import MakeEngine
 

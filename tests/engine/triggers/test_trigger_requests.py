@@ -5,17 +5,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast import (
-    Context,
-    Holdfast,
-    IllegalTransition,
-    InvalidInput,
-    QueueFull,
-    TriggerStatus,
-)
+from holdfast import Context, Holdfast, TriggerStatus
 from holdfast.domain.task.state import Status
 from holdfast.domain.trigger.trigger import TriggerChange
 from holdfast.engine.declare import AsyncTask
+from holdfast.errors import IllegalTransition, InvalidInput, QueueFull
 from holdfast.testing import Engine
 from holdfast.testing.plugin import MakeEngine
 

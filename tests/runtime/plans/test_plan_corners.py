@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import FailureCount, Status, StoreUnavailable
+from holdfast import FailureCount, Status
 from holdfast.domain.plan.plan import MemberState, PlanApplied, PlanStale, PlanStatus
+from holdfast.errors import StoreUnavailable
 from tests.support.runtime.helpers import Gate
 from tests.support.runtime.plan_bench import Bench
 

@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from holdfast import FailureCount, IllegalTransition, Status
+from holdfast import FailureCount, Status
 from holdfast.domain.plan.plan import MemberState, PlanStatus
+from holdfast.errors import IllegalTransition
 from tests.support.runtime.helpers import Gate
 from tests.support.runtime.plan_bench import Bench
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import FailureCount, IllegalTransition, Status
+from holdfast import FailureCount, Status
 from holdfast.domain.plan.plan import SLOTTED, PlanStatus
+from holdfast.errors import IllegalTransition
 from tests.support.runtime.plan_bench import Bench, Process
 
 UNENDED = {Status.CREATED, Status.PENDING, Status.RUNNING, Status.RETRYING}

@@ -8,16 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast import (
-    Holdfast,
-    PartlyUnavailable,
-    SerialisationError,
-    StoreUnavailable,
-    TriggerStatus,
-)
+from holdfast import Holdfast, TriggerStatus
 from holdfast.domain.trigger.firing import RETRY_LIMIT
 from holdfast.domain.trigger.schedule import Once
 from holdfast.domain.trigger.trigger import TriggerChange
+from holdfast.errors import PartlyUnavailable, SerialisationError, StoreUnavailable
 from holdfast.ports import Filter
 from holdfast.runtime.schedule.scheduler import BATCH, IDLE_SECONDS
 from tests.support.runtime.schedules import (

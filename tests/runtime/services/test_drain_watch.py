@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from holdfast import Context, Holdfast, Status, StoreUnavailable
+from holdfast import Context, Holdfast, Status
 from holdfast.domain.audit import Audit
 from holdfast.domain.task.events import name_of
 from holdfast.domain.task.task import By
+from holdfast.errors import StoreUnavailable
 from holdfast.ports import Store, Switch, Thrown
 from holdfast.runtime.services.drain_watch import LOOK_SECONDS
 from holdfast.runtime.worker.worker import Worker

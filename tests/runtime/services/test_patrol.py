@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast import BackupRefused, Context, Holdfast
+from holdfast import Context, Holdfast
+from holdfast.errors import BackupRefused
 from holdfast.runtime.services.patrol import EVERY_SECONDS, PAGE
 from tests.support.runtime.schedules import START, Say, World, every_minute
 from tests.support.sqlite.sqlite_files import PATIENCE_SECONDS

@@ -6,7 +6,8 @@ from typing import cast
 
 import pytest
 
-from holdfast import Holdfast, StoreUnavailable
+from holdfast import Holdfast
+from holdfast.errors import StoreUnavailable
 from holdfast.ports import Store
 from holdfast.runtime.services import sealer as sealing
 from holdfast.runtime.services.sealer import Sealer

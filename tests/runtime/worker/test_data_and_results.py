@@ -7,9 +7,10 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Context, Holdfast, InvalidInput, NoResult, Retry, Status, TaskFailed
+from holdfast import Context, Holdfast, Retry, Status
 from holdfast.domain.task.checkpoint import DATA_LIMIT_BYTES
 from holdfast.domain.task.task import Kind
+from holdfast.errors import InvalidInput, NoResult, TaskFailed
 from holdfast.testing.plugin import MakeEngine
 from tests.support.runtime.helpers import Gate, detail_of, task_of
 

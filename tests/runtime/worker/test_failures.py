@@ -5,19 +5,11 @@ import logging
 
 import pytest
 
-from holdfast import (
-    Context,
-    Holdfast,
-    Permanent,
-    Retry,
-    RetryAfter,
-    StageTimeout,
-    Status,
-    TaskFailed,
-)
+from holdfast import Context, Holdfast, Permanent, Retry, RetryAfter, Status
 from holdfast.domain.errors import StoreError, StoreFull, StoreUnusable
 from holdfast.domain.task.events import StageFailed, TaskRetryScheduled
 from holdfast.domain.task.task import Kind
+from holdfast.errors import StageTimeout, TaskFailed
 from holdfast.testing import Engine
 from holdfast.testing.plugin import MakeEngine
 from tests.support.runtime.helpers import Gate, event_names, events_of, task_of

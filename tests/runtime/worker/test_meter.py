@@ -7,7 +7,8 @@ from typing import cast
 
 import pytest
 
-from holdfast import Context, Holdfast, Retry, StoreUnavailable
+from holdfast import Context, Holdfast, Retry
+from holdfast.errors import StoreUnavailable
 from holdfast.ports import BUCKETS, Store, Timings
 from holdfast.runtime.worker import meter as module
 from holdfast.runtime.worker.meter import DONE, FAILED, FLUSH_SECONDS, UNDO_FAILED, UNDONE, Meter

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, Holdfast, Retry, Status, StoreUnavailable
+from holdfast import Context, Holdfast, Retry, Status
 from holdfast import clock as machine_clock
 from holdfast.domain import notification
 from holdfast.domain.task.events import TaskProgress, TaskYielded
 from holdfast.domain.task.task import Kind
+from holdfast.errors import StoreUnavailable
 from holdfast.ports import Beat, Claimed, Clock, Renewal
 from holdfast.runtime.committer import Gather
 from holdfast.runtime.worker.lanes import CLAIM_LIMIT

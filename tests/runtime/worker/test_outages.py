@@ -5,20 +5,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
-    Context,
-    Handle,
-    Holdfast,
-    Retry,
-    RetryAfter,
-    SinkUnavailable,
-    Status,
-    StoreUnavailable,
-    Unavailable,
-)
+from holdfast import Context, Handle, Holdfast, Retry, RetryAfter, Status
 from holdfast.domain.task import outage
 from holdfast.domain.task.events import StageFailed, StageUndoFailed, TaskRetryScheduled
 from holdfast.domain.task.task import Kind
+from holdfast.errors import SinkUnavailable, StoreUnavailable, Unavailable
 from holdfast.testing import Engine
 from holdfast.testing.plugin import MakeEngine
 from tests.support.runtime.helpers import events_of, task_of

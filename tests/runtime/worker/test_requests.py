@@ -5,21 +5,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
-    Context,
-    Handle,
-    Holdfast,
-    IllegalTransition,
-    Retry,
-    RetryAfter,
-    Status,
-    TaskCancelled,
-)
+from holdfast import Context, Handle, Holdfast, Retry, RetryAfter, Status
 from holdfast.domain.task import operate
 from holdfast.domain.task.operate import Ask
 from holdfast.domain.task.task import By
 from holdfast.domain.task.transition import Outcome, Transition
 from holdfast.engine.declare import Workflow
+from holdfast.errors import IllegalTransition, TaskCancelled
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import Engine, ManualClock
 from holdfast.testing.plugin import MakeEngine

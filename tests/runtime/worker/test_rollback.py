@@ -5,9 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import Context, Handle, Holdfast, Retry, Status, TaskFailed, TaskRolledBack
+from holdfast import Context, Handle, Holdfast, Retry, Status
 from holdfast.domain.task.events import StageUndone, TaskRollingBack
 from holdfast.engine.declare import Workflow
+from holdfast.errors import TaskFailed, TaskRolledBack
 from holdfast.testing import Engine
 from holdfast.testing.plugin import MakeEngine
 from tests.support.runtime.helpers import Gate, detail_of, event_names, events_of, task_of

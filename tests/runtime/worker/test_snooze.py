@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, Holdfast, InvalidInput, Retry, Snooze, Status, TaskFailed
+from holdfast import Context, Holdfast, Retry, Snooze, Status
 from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task.events import TaskSnoozed
 from holdfast.domain.task.task import Place
+from holdfast.errors import InvalidInput, TaskFailed
 from holdfast.testing import Engine
 from holdfast.testing.plugin import MakeEngine
 from tests.support.runtime.helpers import Gate, detail_of, event_names, events_of, task_of

@@ -5,18 +5,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import (
-    Context,
-    Handle,
-    Holdfast,
-    Permanent,
-    QueueFull,
-    Retry,
-    Status,
-    TaskNotFound,
-    TenantMovedOn,
-)
+from holdfast import Context, Handle, Holdfast, Permanent, Retry, Status
 from holdfast.domain.task.task import Kind
+from holdfast.errors import QueueFull, TaskNotFound, TenantMovedOn
 from holdfast.testing import Engine
 from holdfast.testing.plugin import MakeEngine
 from tests.support.runtime.helpers import task_of

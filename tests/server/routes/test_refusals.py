@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import InvalidInput
 from holdfast.domain.audit import Audit
 from holdfast.domain.errors import DeclarationError, StoreUnavailable
+from holdfast.errors import InvalidInput
 from holdfast.server.pool import Pool
 from tests.server.conftest import Served, declared, serve
 

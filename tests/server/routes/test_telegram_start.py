@@ -2,8 +2,9 @@
 
 import pytest
 
-from holdfast import Context, Holdfast, InvalidSetting
+from holdfast import Context, Holdfast
 from holdfast.domain import notification
+from holdfast.errors import InvalidSetting
 from holdfast.server.service import Service
 from tests.server.routes.test_telegram import SECRET, TOKEN, chatting
 

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from holdfast import Context, Holdfast, TaskRolledBack
+from holdfast import Context, Holdfast
+from holdfast.errors import TaskRolledBack
 from holdfast.ports import Topic
 from tests.server.conftest import Served, declared, serve
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from holdfast import BackupRefused, Holdfast, StoreFull, StoreUnusable
+from holdfast import Holdfast
 from holdfast.domain.task.state import Status
+from holdfast.errors import BackupRefused, StoreFull, StoreUnusable
 from holdfast.runtime.context import Context
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.sqlite.file import backup

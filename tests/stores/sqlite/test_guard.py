@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Holdfast, Retry, StoreFileInUse, TaskFailed
+from holdfast import Holdfast, Retry
+from holdfast.errors import StoreFileInUse, TaskFailed
 from holdfast.runtime.context import Context
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.sqlite.file.guard import GUARD

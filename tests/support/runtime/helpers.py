@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar, cast
 
-from holdfast import Handle, StoreUnavailable
+from holdfast import Handle
 from holdfast.domain.errors import PartlyUnavailable, StoreError
 from holdfast.domain.task.events import Event, name_of
 from holdfast.domain.task.task import Task
 from holdfast.domain.task.transition import Outcome, Transition
+from holdfast.errors import StoreUnavailable
 from holdfast.ports import Beat, Claimed, Detail, Peek, Renewal, Store
 from holdfast.testing import Engine
 

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from holdfast import Context, Handle, Holdfast, Retry, Status, StoreUnavailable
+from holdfast import Context, Handle, Holdfast, Retry, Status
 from holdfast.domain.errors import PartlyUnavailable
 from holdfast.domain.plan import events as plan_events
 from holdfast.domain.plan.plan import SLOTTED, Plan, PlanApplied, PlanStatus
 from holdfast.domain.task.events import name_of
 from holdfast.engine.plans.create import Planned
 from holdfast.engine.plans.handle import PlanHandle, PlanInfo
+from holdfast.errors import StoreUnavailable
 from holdfast.ports import DuePlans, Store
 from holdfast.runtime.worker.worker import Worker
 from holdfast.stores.memory import MemoryStore

@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
-from holdfast import Context, Holdfast, StoreUnavailable
+from holdfast import Context, Holdfast
 from holdfast.domain.trigger.trigger import Trigger
 from holdfast.engine.declare import AsyncTask
+from holdfast.errors import StoreUnavailable
 from holdfast.ports import Beat, Filter, Store
 from holdfast.runtime.schedule.declared_triggers import Declared
 from holdfast.runtime.schedule.scheduler import Scheduler

@@ -9,9 +9,10 @@ from urllib.parse import quote
 
 import pytest
 
-from holdfast import Context, Holdfast, InvalidInput, Retry, Status
+from holdfast import Context, Holdfast, Retry, Status
 from holdfast.domain.errors import SinkUnavailable, StaleFence
 from holdfast.engine.declare import Workflow
+from holdfast.errors import InvalidInput
 from holdfast.sinks.fences import FENCES
 from holdfast.testing.plugin import MakeEngine
 

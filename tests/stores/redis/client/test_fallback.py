@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, StoreFull, StoreUnavailable, StoreUnusable
+from holdfast import Holdfast
+from holdfast.errors import StoreFull, StoreUnavailable, StoreUnusable
 from tests.support.redis.fake_redis import fake_redis
 from tests.support.redis.redis_outages import Crew
 from tests.support.redis.redis_servers import StartRedis

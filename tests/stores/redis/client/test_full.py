@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import redis
 
-from holdfast import Context, Holdfast, StoreFull
+from holdfast import Context, Holdfast
 from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.transition import Inserted
+from holdfast.errors import StoreFull
 from holdfast.ports import Kept
 from holdfast.stores.redis.client import faults
 from holdfast.stores.redis.client.address import parse

@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator
 import pytest
 import redis
 
-from holdfast import StoreUnavailable
 from holdfast.clock import SystemClock
 from holdfast.domain.task.events import LeaseLost, TaskStarted
 from holdfast.domain.task.task import Task
+from holdfast.errors import StoreUnavailable
 from holdfast.ports import Store, Topic
 from holdfast.stores.redis.partition import LATE_SECONDS
 from holdfast.stores.redis.store import RedisStore

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 import redis
 
-from holdfast import StoreUnavailable
+from holdfast.errors import StoreUnavailable
 from holdfast.ports import BUCKETS, Timings
 from holdfast.stores.redis.client import faults
 from holdfast.stores.redis.client.address import parse
