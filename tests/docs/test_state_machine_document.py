@@ -8,8 +8,9 @@ import pytest
 from holdfast import Context, Holdfast, Retry
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.task import decide
+from holdfast.domain.task.placement import Next
 from holdfast.domain.task.state import Status
-from holdfast.domain.task.transition import Next, Outcome, Stale, Transition
+from holdfast.domain.task.transition import Outcome, Stale, Transition
 from holdfast.errors import TaskFailed
 from holdfast.ports import Clock
 from holdfast.stores.memory import MemoryStore

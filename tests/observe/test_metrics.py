@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
-from holdfast.domain.task.task import Place
 from holdfast.observe import requests
 from holdfast.observe.families import FAMILIES, STORED
 from holdfast.observe.metrics import Metrics

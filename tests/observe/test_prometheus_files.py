@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]  # no stubs among the tools
 
-from holdfast.domain.task.task import Place
+from holdfast.domain.task.placement import Place
 from holdfast.observe.alerts import SEVERITIES, Thresholds
 from holdfast.observe.families import FAMILIES, HISTOGRAM
 from holdfast.observe.snapshot import Severity

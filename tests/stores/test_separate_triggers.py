@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from holdfast.domain.task.task import Place, Task
+from holdfast.domain.task.placement import Place
+from holdfast.domain.task.task import Task
 from holdfast.domain.task.transition import Full, Insertion, Shut
 from holdfast.domain.trigger.trigger import (
     Changed,

@@ -10,8 +10,9 @@ from typing import cast
 
 from holdfast import Context, Holdfast
 from holdfast.domain.task.events import StageCompleted
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
-from holdfast.domain.task.task import Place, Task
+from holdfast.domain.task.task import Task
 from holdfast.errors import StoreError
 from holdfast.stores.redis.store import RedisStore
 from verify.servers import RedisServer, until

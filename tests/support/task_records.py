@@ -7,8 +7,9 @@ import msgspec
 from holdfast.domain.task import decide
 from holdfast.domain.task.decide import Done, Failed
 from holdfast.domain.task.operate import Ask
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import SETTLED, Status
-from holdfast.domain.task.task import By, Failure, Kind, Lease, Place, Task
+from holdfast.domain.task.task import By, Failure, Kind, Lease, Task
 from holdfast.domain.task.transition import Submission
 from holdfast.domain.trigger.schedule import Every
 from holdfast.domain.trigger.trigger import LEASE as TRIGGER_LEASE

@@ -19,8 +19,9 @@ from holdfast.domain.errors import HoldfastError
 from holdfast.domain.plan import events as plan_events
 from holdfast.domain.plan.plan import Conflict, MemberState, OnHalt, PlanCommand, PlanStatus
 from holdfast.domain.task import events
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import Kind, Place
+from holdfast.domain.task.task import Kind
 from holdfast.domain.trigger.trigger import Misfire, Overlap, TriggerCommand, TriggerStatus
 from holdfast.observe.alerts import SEVERITIES
 from holdfast.observe.families import FAMILIES

@@ -12,8 +12,9 @@ import msgspec
 from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task import decide, operate, outage
 from holdfast.domain.task.decide import Done, Failed
+from holdfast.domain.task.placement import Next
 from holdfast.domain.task.task import Failure, Task
-from holdfast.domain.task.transition import Applied, Next, Outcome, Transition
+from holdfast.domain.task.transition import Applied, Outcome, Transition
 from holdfast.ports import Store, Thrown
 from holdfast.registry import StageDef
 from holdfast.runtime.services.drain_watch import Orders

@@ -9,10 +9,11 @@ import msgspec
 
 from holdfast.domain.audit import Anchor, Audit, linked
 from holdfast.domain.task import events as ev
-from holdfast.domain.task.task import Lease, Place, Task
-from holdfast.domain.task.transition import Next, Outcome, Submission, Transition
+from holdfast.domain.task.placement import RESTING, Next, Place
+from holdfast.domain.task.task import Lease, Task
+from holdfast.domain.task.transition import Outcome, Submission, Transition
 from holdfast.ports import Claimed, Due, Kept, Renewal, Switch, Topic
-from holdfast.stores.memory.state import RESTING, Shelves, Tenant
+from holdfast.stores.memory.state import Shelves, Tenant
 from holdfast.stores.memory.store import MemoryStore
 from verify.mutants.mutant import mutant
 

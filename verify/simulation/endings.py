@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from holdfast.domain.errors import Refused
 from holdfast.domain.plan.members import RESTS
 from holdfast.domain.plan.plan import WAITING, MemberState, Plan, PlanStatus
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
-from holdfast.domain.task.task import Place
 from holdfast.domain.trigger.trigger import UNFINISHED, Overlap, TriggerCommand, TriggerStatus
 from verify.simulation.actors import planner, trigger_actors
 

@@ -15,8 +15,9 @@ from typing import Any
 
 from holdfast.domain.errors import HoldfastError, Refused
 from holdfast.domain.plan.plan import Plan
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import Place, Task
+from holdfast.domain.task.task import Task
 from holdfast.ports import Store
 from holdfast.testing.clock import START_STEADY
 from verify.simulation import endings

@@ -10,8 +10,8 @@ import msgspec
 from holdfast.domain.phrases import ago, count
 from holdfast.domain.plan.plan import SUSPENDED
 from holdfast.domain.redaction import Redactor
-from holdfast.domain.task.state import START
-from holdfast.domain.task.task import Place, Task
+from holdfast.domain.task.placement import START, Place
+from holdfast.domain.task.task import Task
 from holdfast.domain.trigger.trigger import TriggerStatus
 from holdfast.engine.operations import switches
 from holdfast.observe.alerts import LATE, Thresholds

@@ -12,8 +12,9 @@ from holdfast.domain.phrases import acts, ago, count, some, span
 from holdfast.domain.plan.plan import Plan
 from holdfast.domain.task import events as ev
 from holdfast.domain.task.envelope import iso
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
-from holdfast.domain.task.task import By, Kind, Place
+from holdfast.domain.task.task import By, Kind
 from holdfast.engine.operations import switches
 from holdfast.engine.operations.expired_checkpoints import Find, look_ahead, not_known
 from holdfast.engine.visibility import WHOLE, Sight

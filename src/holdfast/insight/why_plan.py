@@ -5,9 +5,9 @@ from __future__ import annotations
 from holdfast.domain.phrases import span
 from holdfast.domain.plan.plan import SLOTTED, Plan, PlanStatus
 from holdfast.domain.plan.rollout import DRIVEN, soaks_seconds
+from holdfast.domain.task.placement import opens_line
 from holdfast.domain.task.task import Task
 from holdfast.ports import Store
-from holdfast.runtime.plans.task_gateway import RESTING
 
 
 def is_driven(plan: Plan) -> bool:
@@ -70,5 +70,5 @@ async def _other_work(store: Store, task: Task) -> str | None:
     if view.active is None or view.active == task.id:
         return None
     [active] = await store.load([view.active])
-    is_closed = active is not None and (active.hold or active.place not in RESTING)
+    is_closed = active is not None and not opens_line(active.place, active.hold)
     return view.active if is_closed else None

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from holdfast.domain.task.task import Place
+from holdfast.domain.task.placement import Place
 from holdfast.observe.snapshot import Alert, Severity, Snapshot
 from holdfast.ports import Awaited, OutageGroup, Switch
 

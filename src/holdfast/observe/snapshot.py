@@ -7,11 +7,9 @@ from enum import StrEnum
 
 import msgspec
 
+from holdfast.domain.task.placement import WAITING, Place
 from holdfast.domain.task.state import SUSPENDED
-from holdfast.domain.task.task import Place
 from holdfast.ports import OF_QUEUES, OutageGroup, Stats, Switch, Thrown, WorkerInfo
-
-WAITING = (Place.READY, Place.LINE, Place.LATER)
 
 
 class Severity(StrEnum):

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TypeAlias
 
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import OPERATOR, Status
-from holdfast.domain.task.task import Place
 from holdfast.observe.alerts import NO_WORKERS, OF_QUEUES, SEVERITIES
 from holdfast.observe.families import FAMILIES
 from holdfast.observe.snapshot import Snapshot

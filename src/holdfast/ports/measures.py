@@ -8,8 +8,9 @@ from enum import StrEnum
 
 import msgspec
 
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
-from holdfast.domain.task.task import Place, Task
+from holdfast.domain.task.task import Task
 
 # The upper ends of the spans in which stages' times are counted; the last one has no end.
 BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0)

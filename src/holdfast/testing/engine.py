@@ -35,8 +35,8 @@ from holdfast.domain.durations import seconds
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.plan.plan import Plan
 from holdfast.domain.plan.rollout import DRIVEN, soaks_seconds
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
-from holdfast.domain.task.task import Place
 from holdfast.engine import Holdfast
 from holdfast.ports import Beat, Due, Filter, Renewal, Store
 from holdfast.runtime.waiters import Waiters

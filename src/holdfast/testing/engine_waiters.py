@@ -6,8 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.domain.plan.rollout import soaks_seconds
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
-from holdfast.domain.task.task import Place, Task
+from holdfast.domain.task.task import Task
 from holdfast.ports import Peek, Store
 from holdfast.runtime.waiters import Look, Waiters
 

@@ -16,8 +16,8 @@ from holdfast.cli.exits import Exit
 from holdfast.cli.process import worker
 from holdfast.cli.process.crew import Crew
 from holdfast.domain.task import decide
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
-from holdfast.domain.task.task import Place
 from holdfast.runtime.worker.running_task import Held
 from holdfast.runtime.worker.worker import Worker
 from tests.support.cli.scene import Scene

@@ -9,10 +9,11 @@ from holdfast.domain.errors import HoldfastError, IllegalTransition
 from holdfast.domain.task import decide
 from holdfast.domain.task import events as ev
 from holdfast.domain.task.checkpoint import Checkpoint
+from holdfast.domain.task.placement import Next, Place
 from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.state import TABLE, Command, Status
-from holdfast.domain.task.task import Kind, Place, Task
-from holdfast.domain.task.transition import Next, Transition
+from holdfast.domain.task.task import Kind, Task
+from holdfast.domain.task.transition import Transition
 from tests.support.task_records import LEASE, NOW, done, failed, failure, held, task
 
 S, C = Status, Command

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task import events as ev
-from holdfast.domain.task.state import DUE, LOSE, START
+from holdfast.domain.task.placement import DUE, LOSE, START
 from tests.support.task_records import BY, failure
 
 SAMPLES: dict[str, Any] = {

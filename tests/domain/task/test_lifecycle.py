@@ -7,10 +7,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from holdfast.domain.task import decide, operate
 from holdfast.domain.task.checkpoint import Checkpoint, Verdict, judge
+from holdfast.domain.task.placement import DUE, LOSE, PLACE_AFTER, START, Next, Place, fits
 from holdfast.domain.task.retry import Retry
-from holdfast.domain.task.state import DUE, LOSE, OPERATOR, START, Command, Status
+from holdfast.domain.task.state import OPERATOR, Command, Status
 from holdfast.domain.task.task import Lease, Task
-from holdfast.domain.task.transition import Next, Transition
+from holdfast.domain.task.transition import Transition
 from holdfast.testing.contract.drivers.store_driver import OPERATE
 from tests.support.task_records import BY, NOW, done, failed, failure, task
 
@@ -29,12 +30,13 @@ class Lifecycle(RuleBasedStateMachine):
     @initialize(stages=st.integers(1, 5), is_held=st.booleans())
     def submit(self, stages: int, is_held: bool) -> None:
         status = Status.CREATED if is_held else Status.PENDING
-        self.task = task(status, stages=NAMES[:stages], version=1)
+        place = Place.HELD if is_held else Place.READY
+        self.task = task(status, stages=NAMES[:stages], version=1, place=place)
         self.checkpoint, self.committed, self.undone = None, [], []
 
     # -- the store
 
-    @precondition(lambda self: self.task.lease is None and self.task.status in START.to)
+    @precondition(lambda self: self.task.place is START.leaves)
     @rule()
     def claim(self) -> None:
         fence = self.task.fence + 1
@@ -43,27 +45,32 @@ class Lifecycle(RuleBasedStateMachine):
             self.task,
             status=START.to[self.task.status],
             version=self.task.version + 1,
+            place=START.enters,
             lease=lease,
             fence=fence,
         )
 
-    @precondition(lambda self: self.task.lease is not None)
+    @precondition(lambda self: self.task.place is LOSE.leaves)
     @rule(counted=st.booleans())
     def lose(self, counted: bool) -> None:
         self.task = msgspec.structs.replace(
             self.task,
             status=LOSE.to[self.task.status],
             version=self.task.version + 1,
+            place=LOSE.enters,
             lease=None,
             crashes=self.task.crashes + counted,
             interrupted=True,
         )
 
-    @precondition(lambda self: self.task.status is Status.RETRYING)
+    @precondition(lambda self: self.task.place is DUE.leaves)
     @rule()
     def come_due(self) -> None:
         self.task = msgspec.structs.replace(
-            self.task, status=DUE.to[self.task.status], version=self.task.version + 1
+            self.task,
+            status=DUE.to[self.task.status],
+            version=self.task.version + 1,
+            place=DUE.enters,
         )
 
     # -- the holder
@@ -173,7 +180,8 @@ class Lifecycle(RuleBasedStateMachine):
             self.checkpoint = transition.checkpoint
         self.now += 1
         lease = before.lease if transition.next is Next.STAY else None
-        self.task = msgspec.structs.replace(after, lease=lease)
+        place = PLACE_AFTER.get(transition.next, before.place)
+        self.task = msgspec.structs.replace(after, lease=lease, place=place)
 
     @property
     def runs(self) -> bool:
@@ -194,6 +202,11 @@ class Lifecycle(RuleBasedStateMachine):
     @invariant()
     def a_task_is_dated_exactly_when_it_has_settled(self) -> None:
         assert self.task.settled == (self.task.settled_at is not None)
+
+    @invariant()
+    def the_place_suits_the_status(self) -> None:
+        assert fits(self.task.status, self.task.place), (self.task.status, self.task.place)
+        assert (self.task.place is Place.LEASED) == (self.task.lease is not None)
 
     @invariant()
     def only_a_task_that_runs_is_held(self) -> None:

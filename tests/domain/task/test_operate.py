@@ -9,9 +9,10 @@ from holdfast.domain.audit import Audit
 from holdfast.domain.errors import IllegalTransition, NotSuspended
 from holdfast.domain.task import events as ev
 from holdfast.domain.task import operate
+from holdfast.domain.task.placement import Next
 from holdfast.domain.task.state import SUSPENDED, TABLE, Command, Status
 from holdfast.domain.task.task import Task
-from holdfast.domain.task.transition import Next, Transition
+from holdfast.domain.task.transition import Transition
 from holdfast.testing.contract.drivers.store_driver import OPERATE
 from tests.support.task_records import ASK, BY, NOW, failure, held, task
 

@@ -5,20 +5,17 @@ from itertools import product
 import pytest
 
 from holdfast.domain.errors import IllegalTransition
+from holdfast.domain.task.placement import DUE, LOSE, START, StoreMove
 from holdfast.domain.task.state import (
-    DUE,
     HOLDER,
-    LOSE,
     OPERATOR,
     PLAN,
     RECORD,
     SETTLED,
-    START,
     STORE,
     SUSPENDED,
     TABLE,
     Command,
-    Move,
     Status,
     can,
     legal,
@@ -146,7 +143,9 @@ def test_no_last_stage_completes_a_task_by_itself() -> None:
     ("move", "command", "event"),
     [(START, C.START, "TaskStarted"), (DUE, C.DUE, "TaskDue"), (LOSE, C.LOSE, "LeaseLost")],
 )
-def test_the_stores_moves_are_rows_of_the_table(move: Move, command: Command, event: str) -> None:
+def test_the_stores_moves_are_rows_of_the_table(
+    move: StoreMove, command: Command, event: str
+) -> None:
     assert move.event == event
     assert move.to == {s: TABLE[s][command] for s in Status if command in TABLE[s]}
 

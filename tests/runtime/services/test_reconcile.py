@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from holdfast.domain.errors import StoreError, StoreUnavailable
-from holdfast.domain.task.task import Place
+from holdfast.domain.task.placement import Place
 from holdfast.ports import Finding
 from holdfast.runtime.services.pruner import Pruner
 from holdfast.stores.redis.keys import Keys

@@ -8,7 +8,7 @@ import pytest
 from holdfast import Context, Holdfast, Retry, Snooze, Status
 from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task.events import TaskSnoozed
-from holdfast.domain.task.task import Place
+from holdfast.domain.task.placement import Place
 from holdfast.errors import InvalidInput, TaskFailed
 from holdfast.testing import Engine
 from holdfast.testing.plugin import MakeEngine

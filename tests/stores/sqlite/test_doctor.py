@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from holdfast.domain.task import decide
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.state import Command
-from holdfast.domain.task.task import Place
 from holdfast.ports import Filter, Finding
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing.clock import ManualClock
@@ -120,6 +120,15 @@ async def only_told(store: SqliteStore, invariant: str) -> None:
     found = await store.doctor(fix=True, limit=LIMIT)
     assert [(finding.invariant, finding.mended) for finding in found] == [(invariant, False)]
     assert await store.doctor(fix=False, limit=LIMIT) == found
+
+
+async def test_a_status_that_does_not_suit_its_place_is_told(
+    store: SqliteStore, path: Path
+) -> None:
+    ask(path, "UPDATE states SET status = 'PENDING' WHERE n = 2")
+    assert "I1" in kinds(await store.doctor(fix=True, limit=LIMIT))
+    (left,) = await store.doctor(fix=False, limit=LIMIT)
+    assert (left.invariant, left.says) == ("I1", "is parked and PENDING")
 
 
 async def test_two_running_tasks_of_a_tenant_are_told(store: SqliteStore, path: Path) -> None:

@@ -8,6 +8,7 @@ import apsw
 import msgspec
 import pytest
 
+from holdfast.domain.task.placement import RESTING
 from holdfast.domain.task.state import SUSPENDED, Status
 from holdfast.domain.task.task import Task
 from holdfast.ports import Filter
@@ -51,6 +52,12 @@ def test_no_query_scans_a_table(db: apsw.Connection, name: str) -> None:
     assert not scans, f"{name}: {scans}"
     sorts = [step for step in plan if "TEMP B-TREE" in step]
     assert not sorts or name in SORTED, f"{name}: {plan}"
+
+
+def test_the_resting_tasks_of_a_tenant_are_read_from_their_index(db: apsw.Connection) -> None:
+    assert "INDEX states_resting" in "\n".join(plan_of(db, "tenant_views"))
+    (places,) = re.findall(r"states_resting .* place IN \((.*)\)", SQL["v1"])
+    assert {*places.split(", ")} == {f"'{place}'" for place in RESTING}
 
 
 def test_a_span_of_time_is_read_from_its_index_alone(db: apsw.Connection) -> None:
@@ -145,7 +152,7 @@ def test_each_of_a_set_is_found_by_an_index(db: apsw.Connection, name: str, inde
 
 
 def test_every_statement_is_used() -> None:
-    code = "".join(p.read_text() for p in (PACKAGE / "stores" / "sqlite").glob("*.py"))
+    code = "".join(p.read_text() for p in (PACKAGE / "stores" / "sqlite").rglob("*.py"))
     made = {f"{table}_delete" for table in re.findall(r'"(\w+)"', code)} | set(transaction.WRITES)
     steps = {f"v{n}" for n in range(1, schema.VERSION + 1)}
     unused = {name for name in SQL if f'"{name}"' not in code} - made - steps

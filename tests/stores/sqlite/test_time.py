@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.domain.task.events import LeaseLost
-from holdfast.domain.task.task import Place
+from holdfast.domain.task.placement import Place
 from holdfast.stores.sqlite.file import clock as boot
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, Hands

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from holdfast.domain.task.task import By, Place
+from holdfast.domain.task.placement import Place
+from holdfast.domain.task.task import By
 from holdfast.observe.snapshot import Snapshot
 from holdfast.ports import Beat, Stats, Switch, Thrown, WorkerInfo
 from tests.support.task_records import NOW, task

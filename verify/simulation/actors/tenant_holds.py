@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.domain.errors import HoldfastError, StoreError
 from holdfast.domain.task import events as ev
-from holdfast.domain.task.task import Place, Task
+from holdfast.domain.task.placement import Place
+from holdfast.domain.task.task import Task
 from holdfast.ports import Switch
 from holdfast.runtime.deadlines import sleep
 from holdfast.runtime.services.drain_watch import LOOK_SECONDS

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from holdfast.domain.task.task import Place, Task
+from holdfast.domain.task.placement import Place
+from holdfast.domain.task.task import Task
 from holdfast.runtime.services.drain_watch import LOOK_SECONDS as LOOK_AT_ORDERS_SECONDS
 from verify.simulation.checks.book import Breach
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from holdfast.domain.task.task import Place, Task
+from holdfast.domain.task.placement import Place
+from holdfast.domain.task.task import Task
 from holdfast.domain.task.transition import Conflict, Existing, Inserted, Submission
 from holdfast.domain.trigger import firing
 from holdfast.domain.trigger import schedule as times

@@ -10,8 +10,9 @@ import msgspec
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task.crashes import SUSPECT_FROM
-from holdfast.domain.task.state import START, Status
-from holdfast.domain.task.task import Place, Task
+from holdfast.domain.task.placement import START, Next, Place
+from holdfast.domain.task.state import Status
+from holdfast.domain.task.task import Task
 from holdfast.domain.task.transition import (
     Applied,
     Busy,
@@ -20,7 +21,6 @@ from holdfast.domain.task.transition import (
     Inserted,
     Insertion,
     MovedOn,
-    Next,
     Outcome,
     Stale,
     Submission,

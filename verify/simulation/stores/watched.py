@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from holdfast.domain.audit import Audit
 from holdfast.domain.task import events as ev
 from holdfast.domain.task.crashes import SUSPECT_FROM
-from holdfast.domain.task.task import Place, Task
+from holdfast.domain.task.placement import Place
+from holdfast.domain.task.task import Task
 from holdfast.domain.task.transition import Insertion, Outcome, Submission, Transition
 from holdfast.ports import Beat, Claimed, Clock, Due, Kept, Renewal, Switch
 from holdfast.stores.memory import MemoryStore

@@ -10,7 +10,7 @@ from holdfast.cli import options as opt
 from holdfast.cli.output.printer import Row, hint, print_json, print_table, say
 from holdfast.cli.session import Session, person, run
 from holdfast.domain.phrases import span
-from holdfast.domain.task.task import Place
+from holdfast.domain.task.placement import Place
 from holdfast.engine.operations.queues import meant
 from holdfast.insight.views.queues import queue_shapes
 from holdfast.observe.snapshot import Snapshot

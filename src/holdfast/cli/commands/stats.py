@@ -13,8 +13,8 @@ from holdfast.cli.output.printer import Row, hint, item, print_json, print_table
 from holdfast.cli.session import Session, run
 from holdfast.domain.phrases import span
 from holdfast.domain.task.envelope import iso
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
-from holdfast.domain.task.task import Place
 from holdfast.insight.tenant_overview import HOLDS_SHOWN, holds_shape
 from holdfast.ports import Moves, Stats, Thrown
 

@@ -23,8 +23,9 @@ from holdfast.domain.phrases import ago, span
 from holdfast.domain.plain import plain, plain_line
 from holdfast.domain.task import checkpoint
 from holdfast.domain.task import events as ev
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
-from holdfast.domain.task.task import Failure, Place, Task
+from holdfast.domain.task.task import Failure, Task
 from holdfast.engine.handle import info
 from holdfast.engine.operations.expired_checkpoints import outlook
 from holdfast.insight.views.tasks import callback_shape

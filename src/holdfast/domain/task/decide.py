@@ -17,11 +17,12 @@ from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task import events as ev
 from holdfast.domain.task import outage
 from holdfast.domain.task.checkpoint import Checkpoint
+from holdfast.domain.task.placement import Next
 from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.stage_outcome import Done, Failed, Snoozed
 from holdfast.domain.task.state import SETTLED, Command, Status, step
 from holdfast.domain.task.task import Failure, Lease, StageRecord, Task
-from holdfast.domain.task.transition import Next, Submission, Transition
+from holdfast.domain.task.transition import Submission, Transition
 
 __all__ = ["Done", "Failed", "Snoozed"]  # and all that is defined here
 

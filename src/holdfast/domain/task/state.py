@@ -18,8 +18,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-import msgspec
-
 from holdfast.domain.machine import Machine
 
 
@@ -139,19 +137,3 @@ SETTLED = frozenset({S.COMPLETED, S.CANCELLED, S.ROLLED_BACK})
 
 MACHINE = Machine(TABLE, Command, asked=OPERATOR)
 can, legal, step = MACHINE.can, MACHINE.legal, MACHINE.step
-
-
-class Move(msgspec.Struct, frozen=True, kw_only=True):
-    """A transition that the store makes over a set of tasks, and the event of it."""
-
-    to: Mapping[Status, Status]
-    event: str
-
-
-def _move(command: Command, event: str) -> Move:
-    return Move(to={s: row[command] for s, row in TABLE.items() if command in row}, event=event)
-
-
-START = _move(C.START, "TaskStarted")
-DUE = _move(C.DUE, "TaskDue")
-LOSE = _move(C.LOSE, "LeaseLost")

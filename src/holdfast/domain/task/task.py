@@ -12,19 +12,8 @@ from typing import Any
 
 import msgspec
 
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import SETTLED, SUSPENDED, Command, Status, can, legal
-
-
-class Place(StrEnum):
-    """Where a task is. Each accepted task is in exactly one place; the store keeps this."""
-
-    HELD = "held"  # accepted, not released
-    READY = "ready"  # in its queue
-    LINE = "line"  # behind its tenant's active task
-    LATER = "later"  # due at a time
-    LEASED = "leased"  # a worker has it
-    PARKED = "parked"  # waits for a person
-    SETTLED = "settled"
 
 
 class Kind(StrEnum):

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 import msgspec
 
 from holdfast.domain.audit import Audit
 from holdfast.domain.task.checkpoint import Checkpoint
 from holdfast.domain.task.events import Event
+from holdfast.domain.task.placement import Next
 from holdfast.domain.task.task import StageRecord, Task
-
-
-class Next(StrEnum):
-    """Where the task goes when the transition is written."""
-
-    STAY = "stay"  # where it is; the only one open to a writer without the lease
-    READY = "ready"  # to its queue, or behind its tenant's active task
-    LATER = "later"  # to its queue after ``delay_seconds``
-    PARKED = "parked"
-    SETTLED = "settled"
-    GONE = "gone"  # settled and not kept: only a tombstone stays
 
 
 class Transition(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -13,8 +13,9 @@ from holdfast.domain.errors import CheckpointGone, SerialisationError
 from holdfast.domain.plan.plan import MemberState
 from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task.checkpoint import Checkpoint, Verdict
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
-from holdfast.domain.task.task import Place, Task
+from holdfast.domain.task.task import Task
 from holdfast.ports import Detail, Store
 from holdfast.registry import TaskType
 

@@ -16,7 +16,8 @@ from holdfast.domain.errors import (
     TriggerNotFound,
 )
 from holdfast.domain.task.operate import Ask
-from holdfast.domain.task.task import By, Place
+from holdfast.domain.task.placement import STOPPED
+from holdfast.domain.task.task import By
 from holdfast.domain.task.transition import Submission
 from holdfast.domain.trigger import firing
 from holdfast.domain.trigger import schedule as times
@@ -45,7 +46,6 @@ R = TypeVar("R")
 
 TRIES = 20
 NEXT_MAX = 1_000
-FINISHED = (Place.PARKED, Place.SETTLED)  # what holds up no next time
 
 Decision = Callable[[Trigger, Ask], TriggerChange]
 
@@ -107,7 +107,7 @@ class TriggerControl:
         if task_id is None or trigger.overlap is Overlap.ALLOW:
             return None
         [task] = await self._app.store.load([task_id])
-        return task_id if task is None or task.place in FINISHED else None
+        return task_id if task is None or task.place in STOPPED else None
 
     def _made(self, trigger: Trigger, ask: Ask) -> Submission:
         app, now = self._app, ask.now

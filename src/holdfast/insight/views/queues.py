@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from holdfast.domain.redaction import Redactor
-from holdfast.domain.task.task import Place
+from holdfast.domain.task.placement import Place
 from holdfast.insight.views.tasks import at
 from holdfast.observe.snapshot import Snapshot
 from holdfast.ports import OF_QUEUES, Switch, Thrown

@@ -13,13 +13,13 @@ from holdfast.domain.plan.members import Look, pause_mark
 from holdfast.domain.plan.plan import Plan
 from holdfast.domain.task import operate
 from holdfast.domain.task.operate import Ask
+from holdfast.domain.task.placement import opens_line
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import By, Place, Task
+from holdfast.domain.task.task import By, Task
 from holdfast.domain.task.transition import Busy, MovedOn, Transition
 from holdfast.ports import Clock, Store, Switch
 
 PAGE = 200
-RESTING = frozenset({Place.PARKED, Place.LATER})
 
 GONE = Look(status=Status.CANCELLED, is_gone=True)
 
@@ -63,7 +63,7 @@ class Reach:
         closed = {
             task.tenant: task
             for task in active
-            if task is not None and (task.hold or task.place not in RESTING)
+            if task is not None and not opens_line(task.place, task.hold)
         }
         found = {i: closed[tenant] for i, tenant in tenants.items() if tenant in closed}
         busy: dict[str, Task | None] = {i: task for i, task in found.items() if task.id != i}

@@ -15,10 +15,11 @@ from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task import decide, outage
 from holdfast.domain.task.checkpoint import RESTART, Checkpoint, Verdict
 from holdfast.domain.task.decide import Done, Failed, Snoozed
+from holdfast.domain.task.placement import Next
 from holdfast.domain.task.stages import misnamed
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Failure, Kind, Progress, Task
-from holdfast.domain.task.transition import Applied, MovedOn, Next, Outcome, Transition
+from holdfast.domain.task.transition import Applied, MovedOn, Outcome, Transition
 from holdfast.ports import Claimed, Clock
 from holdfast.registry import Registry, StageDef, TaskType
 from holdfast.runtime.worker import failures

@@ -13,8 +13,9 @@ from holdfast.domain.plan.plan import FailureRate, MemberState, PlanStatus
 from holdfast.domain.redaction import USUAL
 from holdfast.domain.task import events as ev
 from holdfast.domain.task.envelope import iso
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status, legal
-from holdfast.domain.task.task import Kind, Place
+from holdfast.domain.task.task import Kind
 from holdfast.domain.trigger.trigger import MACHINE as TRIGGERS
 from holdfast.domain.trigger.trigger import TriggerStatus
 from holdfast.insight.views.tasks import event_shape

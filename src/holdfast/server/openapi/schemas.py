@@ -21,8 +21,9 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import SkipJsonSchema
 
 from holdfast.domain import names
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import Kind, Place
+from holdfast.domain.task.task import Kind
 
 PAGE_MAX = 200
 PAGE = 50

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import Body, Path
 from pydantic import Field, StringConstraints
 
-from holdfast.domain.task.task import Place
+from holdfast.domain.task.placement import Place
 from holdfast.engine.operations.queues import named_here
 from holdfast.insight.views.queues import queue_shapes
 from holdfast.ports import Switch

@@ -9,8 +9,8 @@ from fastapi import Query
 from pydantic import Field
 
 from holdfast.domain.task.envelope import ENVELOPE_STATUS
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
-from holdfast.domain.task.task import Place
 from holdfast.insight.tenant_overview import holds_shape
 from holdfast.insight.views import tasks
 from holdfast.ports import Filter

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from holdfast.domain.task.placement import ACTIVE, STOPPED, Place, fits
 from holdfast.domain.task.stages import misnamed
-from holdfast.domain.task.task import Place, Task
+from holdfast.domain.task.task import Task
 from holdfast.ports import Finding
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ def _of_task(store: Shelves, task: Task) -> list[tuple[str, str, str]]:
     queued = task.id in store._ready[task.queue]
     tenant = store._tenants[task.tenant] if task.tenant else None
     lined = tenant is not None and (task.order, task.id) in tenant.line
+    if not fits(task.status, task.place):
+        said.append(("I1", task.id, f"is {task.place} and {task.status}"))
     if queued != (task.place is Place.READY):
         said.append(("I1", task.id, f"is {task.place} and {'in' if queued else 'not in'} a queue"))
     if lined != (task.place is Place.LINE):
@@ -54,9 +57,9 @@ def _of_task(store: Shelves, task: Task) -> list[tuple[str, str, str]]:
         said.append(("I3", task.id, f"is {task.place} with lease {task.lease}"))
     if (task.settled_at is not None) != (task.place is Place.SETTLED):
         said.append(("I1", task.id, f"is {task.place} with settled_at {task.settled_at}"))
-    if task.place in (Place.READY, Place.LEASED) and tenant and tenant.active != task.id:
+    if task.place in ACTIVE and tenant and tenant.active != task.id:
         said.append(("I2", task.id, f"is {task.place} but {tenant.active} is active"))
-    if task.pause_requested and task.place in (Place.PARKED, Place.SETTLED):
+    if task.pause_requested and task.place in STOPPED:
         said.append(("I14", task.id, "rests with a pause still asked for"))
     if wrong := misnamed(task, [*store._bodies[task.id].stages.values()]):
         said.append(("I7", task.id, f"its record {wrong}"))

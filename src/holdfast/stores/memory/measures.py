@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from holdfast.domain.task.task import Place, Task
+from holdfast.domain.task.placement import Place
+from holdfast.domain.task.task import Task
 from holdfast.ports import Awaited, ErrorGroup, Moves, Stats, Timings, late
 from holdfast.stores.memory.state import Shelves
 

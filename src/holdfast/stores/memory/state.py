@@ -12,8 +12,9 @@ import msgspec
 from holdfast.domain.audit import Anchor, Audit, Link, linked
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task import events as ev
-from holdfast.domain.task.state import Move, Status
-from holdfast.domain.task.task import Place, Progress, StageRecord, Task
+from holdfast.domain.task.placement import WAITING, Place, StoreMove, opens_line
+from holdfast.domain.task.state import Status
+from holdfast.domain.task.task import Progress, StageRecord, Task
 from holdfast.ports import (
     Beat,
     Check,
@@ -29,8 +30,6 @@ from holdfast.stores import codec
 from holdfast.stores.signals import Signals
 
 TOMBSTONE_SECONDS = 24 * 3600
-WAITING = (Place.READY, Place.LINE, Place.LATER)
-RESTING = (Place.LATER, Place.PARKED)
 
 Moved = tuple[Status, Status, str, str]  # before, after, queue and type
 
@@ -145,7 +144,7 @@ class Shelves:
     def _rest(self, task: Task) -> None:
         """It stops being runnable; its tenant's next may be let through."""
         self._tasks[task.id] = task
-        if task.tenant is not None and task.place in RESTING and not task.hold:
+        if task.tenant is not None and opens_line(task.place, task.hold):
             self._tenants[task.tenant].resting[task.id] = task.order
         elif task.tenant is not None:
             self._tenants[task.tenant].resting.pop(task.id, None)
@@ -169,7 +168,7 @@ class Shelves:
         if tenant.active is None:
             return True
         active = self._tasks[tenant.active]
-        return active.place in RESTING and not active.hold
+        return opens_line(active.place, active.hold)
 
     def _take_out(self, task: Task) -> None:
         """Out of the queue or line it waits in."""
@@ -188,9 +187,8 @@ class Shelves:
     def _move(
         self,
         task: Task,
-        move: Move,
+        move: StoreMove,
         *,
-        place: Place,
         worker: str = "",
         counted: bool = True,
         **changes: object,
@@ -201,7 +199,12 @@ class Shelves:
         if status is not task.status:
             changes["status_since"] = now
         after = msgspec.structs.replace(
-            task, status=status, version=task.version + 1, updated_at=now, place=place, **changes
+            task,
+            status=status,
+            version=task.version + 1,
+            updated_at=now,
+            place=move.enters,
+            **changes,
         )
         event = ev.made_by_store(
             move.event,

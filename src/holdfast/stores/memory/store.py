@@ -14,8 +14,8 @@ import msgspec
 from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task.checkpoint import Checkpoint
 from holdfast.domain.task.crashes import SUSPECT_FROM, is_counted
-from holdfast.domain.task.state import DUE, LOSE, START
-from holdfast.domain.task.task import Lease, Place, Task
+from holdfast.domain.task.placement import DUE, LOSE, PLACE_AFTER, START, Next, Place
+from holdfast.domain.task.task import Lease, Task
 from holdfast.domain.task.transition import (
     Applied,
     Busy,
@@ -25,7 +25,6 @@ from holdfast.domain.task.transition import (
     Inserted,
     Insertion,
     MovedOn,
-    Next,
     Outcome,
     Shut,
     Stale,
@@ -155,9 +154,7 @@ class MemoryStore(Pruning, Operating, Measuring):
         moved_on = self._moved_on(task)
         if task.tenant is not None:
             self._tenants[task.tenant].fence = self._fence
-        task = self._move(
-            task, START, place=Place.LEASED, lease=lease, fence=self._fence, worker=worker
-        )
+        task = self._move(task, START, lease=lease, fence=self._fence, worker=worker)
         return self._with_bodies(task, moved_on)
 
     def _with_bodies(self, task: Task, moved_on: bool) -> Claimed:
@@ -257,20 +254,19 @@ class MemoryStore(Pruning, Operating, Measuring):
             self._tasks[after.id] = msgspec.structs.replace(after, **kept)
             return
         self._take_out(before)
+        place = PLACE_AFTER[transition.next]
         after = msgspec.structs.replace(
-            after, lease=None, due=None, order=before.order, fence=before.fence
+            after, place=place, lease=None, due=None, order=before.order, fence=before.fence
         )
         self._bodies[after.id].progress = None
-        if transition.next is Next.READY:
+        if place is Place.READY:
             self._enter(after)
-        elif transition.next is Next.LATER:
+        elif place is Place.LATER:
             due = self._now() + transition.delay_seconds
-            self._rest(msgspec.structs.replace(after, place=Place.LATER, due=due))
+            self._rest(msgspec.structs.replace(after, due=due))
             self._signals.notify(Topic.READY)
-        elif transition.next is Next.PARKED:
-            self._rest(msgspec.structs.replace(after, place=Place.PARKED))
         else:
-            self._rest(msgspec.structs.replace(after, place=Place.SETTLED))
+            self._rest(after)
 
     async def renew(
         self, beat: Beat, batch: Sequence[Renewal], *, lease_seconds: float
@@ -315,7 +311,6 @@ class MemoryStore(Pruning, Operating, Measuring):
         moved = self._move(
             task,
             LOSE,
-            place=Place.READY,
             lease=None,
             fence=task.fence,
             worker=task.lease.owner,
@@ -337,12 +332,11 @@ class MemoryStore(Pruning, Operating, Measuring):
             waiting = sorted(
                 (task.due, task.order, task.id)
                 for task in self._tasks.values()
-                if task.place is Place.LATER and task.due is not None
+                if task.place is DUE.leaves and task.due is not None
             )
             due = [task_id for at, _, task_id in waiting if at <= now][:limit]
             for task_id in due:
-                moved = self._move(self._tasks[task_id], DUE, place=Place.READY, due=None)
-                self._enter(moved)
+                self._enter(self._move(self._tasks[task_id], DUE, due=None))
             rest = waiting[len(due) :]
             return Due(count=len(due), next_seconds=max(0.0, rest[0][0] - now) if rest else None)
 

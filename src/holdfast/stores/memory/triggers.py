@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from holdfast.domain import names
-from holdfast.domain.task.task import Place
+from holdfast.domain.task.placement import STOPPED
 from holdfast.domain.task.transition import Submission
 from holdfast.domain.trigger.trigger import (
     LEASE,
@@ -31,8 +31,6 @@ from holdfast.stores.memory.state import check
 
 if TYPE_CHECKING:
     from holdfast.stores.memory.store import MemoryStore
-
-FINISHED = (Place.PARKED, Place.SETTLED)
 
 
 class MemoryTriggers:
@@ -169,7 +167,7 @@ class MemoryTriggers:
 
     def _unfinished(self, task_id: str) -> bool:
         task = self._store._tasks.get(task_id)
-        return task is not None and task.place not in FINISHED
+        return task is not None and task.place not in STOPPED
 
     def _full(self, submissions: Sequence[Submission], depth_limit: int) -> str | None:
         """The queue that cannot take all of them."""

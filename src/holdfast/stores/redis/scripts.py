@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-from holdfast.domain.task.state import START
+from holdfast.domain.task.placement import START
 from holdfast.stores.redis.client.client import Script
 from holdfast.stores.redis.encoding.record import KEEP_SECONDS
 from holdfast.stores.redis.keys import TEMPLATES, in_lua

@@ -7,6 +7,13 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
+from holdfast.domain.task.placement import RESTING
+
+# Sets of the place machine for SQL, written in where a bound value would hide from SQLite that a
+# partial index fits.
+_CONSTANTS = {"resting": ", ".join(f"'{place}'" for place in sorted(RESTING, reverse=True))}
+_CONSTANT = re.compile(r"\{(\w+)\}")
+
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
 
@@ -27,7 +34,8 @@ def _sql_files(folder: Traversable) -> Iterator[Traversable]:
 def _load() -> dict[str, str]:
     found: dict[str, str] = {}
     for file in _sql_files(files(__package__)):
-        for name, body in read(file.read_text(encoding="utf-8")).items():
+        text = _CONSTANT.sub(lambda found: _CONSTANTS[found[1]], file.read_text(encoding="utf-8"))
+        for name, body in read(text).items():
             assert name not in found, f"two statements are called {name}"
             found[name] = body
     return found

@@ -21,17 +21,16 @@ import msgspec
 
 from holdfast.domain.audit import Anchor
 from holdfast.domain.errors import SerialisationError
+from holdfast.domain.task.placement import WAITING, Place, opens_line
 from holdfast.domain.task.state import Status
-from holdfast.domain.task.task import Place, Task
+from holdfast.domain.task.task import Task
 from holdfast.ports import Switch, Topic
 from holdfast.stores import codec
 from holdfast.stores.sqlite.file.clock import StoreClock
 from holdfast.stores.sqlite.statements import SQL
 from holdfast.stores.sqlite.tasks.records import Row, Standing, task_of
 
-WAITING = frozenset({Place.READY, Place.LINE, Place.LATER})
 SETTLED = Place.SETTLED
-RESTING = frozenset({Place.LATER, Place.PARKED})
 NONE: frozenset[str] = frozenset()
 HOLD_PREFIX = f"{Switch.HOLD}:"  # of names in `meta`, which older releases do not read
 SIZE_LIMIT = 8 << 20  # bytes of payloads and results in one statement
@@ -45,7 +44,7 @@ WRITES = """
 
 # Queue, type, place and status left, those taken.
 Shift = tuple[str, str, Place, Status, Place, Status]
-Move = tuple[str, str, Status, Status]  # queue, type, status left, status taken
+StatusChange = tuple[str, str, Status, Status]  # queue, type, status left, status taken
 
 log = logging.getLogger("holdfast.stores.sqlite.txn")
 
@@ -87,7 +86,7 @@ class Txn:
         self._totals: Counter[tuple[str, str, str]] = Counter()
         self._shifts: defaultdict[Shift, list[Any]] = defaultdict(lambda: [0, 0.0])
         self._depths: dict[str, int] = {}
-        self._moves: defaultdict[Move, list[Any]] = defaultdict(lambda: [0, 0.0])
+        self._moves: defaultdict[StatusChange, list[Any]] = defaultdict(lambda: [0, 0.0])
         self._refused: Counter[str] = Counter()
         self._off: dict[Switch, frozenset[str]] = {}
         self._head: Anchor | None = None  # of the chain of audits
@@ -241,7 +240,7 @@ class Txn:
             for name, active, fence, waiting, place, hold, leased in self.rows(
                 "tenants_get", listed(new)
             ):
-                rests = place is None or (place in RESTING and not hold)
+                rests = place is None or opens_line(place, hold)
                 self._tenants[name] = Tenant(
                     active=active, fence=max(fence, leased or 0), waiting=waiting, rests=rests
                 )

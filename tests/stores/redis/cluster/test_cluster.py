@@ -12,8 +12,9 @@ from redis.crc import key_slot
 
 from holdfast.domain.audit import first_break
 from holdfast.domain.errors import InvalidInput, StoreForeign, StoreUnavailable
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import Place, Task
+from holdfast.domain.task.task import Task
 from holdfast.domain.task.transition import Conflict, Existing
 from holdfast.ports import Clock, Filter, Kept, Store
 from holdfast.stores.redis.store import RedisStore

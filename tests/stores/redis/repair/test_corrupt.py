@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import Kind, Place
+from holdfast.domain.task.task import Kind
 from holdfast.ports import Kept
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.repair import salvage

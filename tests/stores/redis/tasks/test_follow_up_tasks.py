@@ -7,8 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.domain.errors import SerialisationError, StoreForeign
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command
-from holdfast.domain.task.task import Lease, Place
+from holdfast.domain.task.task import Lease
 from holdfast.domain.task.transition import Transition
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.encoding import first_run, messages

@@ -5,8 +5,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from holdfast.domain.audit import Audit
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
-from holdfast.domain.task.task import Place, Task
+from holdfast.domain.task.task import Task
 from holdfast.ports import Awaited, Moves, Page, Stats
 from holdfast.stores.redis.views import reads
 from holdfast.stores.redis.views.counts import merge_stats

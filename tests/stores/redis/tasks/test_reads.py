@@ -11,8 +11,9 @@ import redis
 
 from holdfast.domain.task import decide
 from holdfast.domain.task.events import name_of
+from holdfast.domain.task.placement import Next
 from holdfast.domain.task.state import SUSPENDED, Command, Status
-from holdfast.domain.task.transition import Next, Submission, Transition
+from holdfast.domain.task.transition import Submission, Transition
 from holdfast.ports import Filter
 from holdfast.stores.redis.admin import audit_chain
 from holdfast.stores.redis.client import address

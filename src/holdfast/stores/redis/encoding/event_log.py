@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task import events as ev
-from holdfast.domain.task.state import START
+from holdfast.domain.task.placement import START
 from holdfast.domain.task.task import Task
 from holdfast.domain.task.transition import Transition
 from holdfast.stores.redis.encoding import record

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from holdfast.domain.errors import SerialisationError
-from holdfast.domain.task.state import START, Status
-from holdfast.domain.task.task import Lease, Place, Task
+from holdfast.domain.task.placement import START, Place
+from holdfast.domain.task.state import Status
+from holdfast.domain.task.task import Lease, Task
 from holdfast.stores.redis.encoding.record import DEFAULTS
 
 encode = msgspec.json.Encoder().encode

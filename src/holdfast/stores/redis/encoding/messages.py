@@ -10,7 +10,8 @@ import msgspec
 
 from holdfast.domain.errors import SerialisationError, StoreError
 from holdfast.domain.task import checkpoint as ckpt
-from holdfast.domain.task.task import Lease, Place, Task
+from holdfast.domain.task.placement import Next, Place
+from holdfast.domain.task.task import Lease, Task
 from holdfast.domain.task.transition import (
     Applied,
     Busy,
@@ -20,7 +21,6 @@ from holdfast.domain.task.transition import (
     Inserted,
     Insertion,
     MovedOn,
-    Next,
     Outcome,
     Shut,
     Stale,

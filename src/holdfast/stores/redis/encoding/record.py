@@ -17,8 +17,9 @@ import msgspec
 
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task.checkpoint import Checkpoint
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
-from holdfast.domain.task.task import Failure, Lease, Place, Progress, StageRecord, Task
+from holdfast.domain.task.task import Failure, Lease, Progress, StageRecord, Task
 from holdfast.stores import codec
 
 Fields = dict[str, str]

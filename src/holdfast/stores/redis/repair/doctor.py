@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 
 from holdfast.domain.errors import SerialisationError, StoreError, StoreForeign
+from holdfast.domain.task.placement import LOSE, RUNNABLE, STOPPED
 from holdfast.domain.task.stages import misnamed
-from holdfast.domain.task.state import LOSE
-from holdfast.domain.task.task import Place, Task
+from holdfast.domain.task.task import Task
 from holdfast.ports import Finding
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.encoding import record
@@ -35,7 +35,6 @@ ROUNDS = 3  # what one mends may uncover something for the next
 LOOKING_SECONDS = 600.0  # a mark lasts so long that nobody renews
 SOON_SECONDS = 3600.0  # the look takes less
 
-RUNNABLE = frozenset({Place.READY, Place.LINE, Place.LATER, Place.LEASED})
 SETS = {
     "by_status": "the index of status",
     "by_plan": "the index of plan",
@@ -305,7 +304,7 @@ async def _tasks(part: Partition, ids: Sequence[str], fix: bool) -> AsyncIterato
 
 
 def _rules(task: Task, kept: int, checkpoint: bytes, payload: bytes, events: bytes) -> Said:
-    if task.pause_requested and task.place in (Place.PARKED, Place.SETTLED):
+    if task.pause_requested and task.place in STOPPED:
         yield "I14", "rests with a pause still asked for"
     # Both were written by its last failure: a limit that was lowered since then is not meant.
     if 0 < task.retry_max <= task.failures and task.place in RUNNABLE:

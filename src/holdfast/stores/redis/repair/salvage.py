@@ -20,8 +20,9 @@ import msgspec
 
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task import events as ev
-from holdfast.domain.task.state import DUE, LOSE, SETTLED, START, SUSPENDED, Status
-from holdfast.domain.task.task import Failure, Kind, Place, Task
+from holdfast.domain.task.placement import STOPPED, Place, fits
+from holdfast.domain.task.state import SETTLED, Status
+from holdfast.domain.task.task import Failure, Kind, Task
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.encoding import event_log, record
 from holdfast.stores.redis.partition import Partition
@@ -31,17 +32,6 @@ ATTEMPTS = 3  # it may change while it is looked at
 UNREADABLE = "unreadable"  # in the place of a name
 BODIES = {"payload": "string", "ckpt": "string", "data": "string", "stages": "hash"}
 
-# In which place a status can be: what says otherwise would be stuck there.
-STATUSES_IN: Mapping[Place, frozenset[Status]] = {
-    Place.HELD: frozenset({Status.CREATED}),
-    Place.READY: frozenset(START.to),
-    Place.LINE: frozenset(START.to),
-    Place.LATER: frozenset(DUE.to),
-    Place.LEASED: frozenset(LOSE.to),
-    Place.PARKED: SUSPENDED | {Status.PAUSED},
-    Place.SETTLED: SETTLED,
-}
-AT_REST = frozenset({Place.PARKED, Place.SETTLED})
 
 log = logging.getLogger("holdfast.stores.redis.salvage")
 
@@ -126,7 +116,7 @@ def _wrong(task: Task, bad: list[str], damaged: list[str]) -> list[str]:
         return bad
     if not bad and contradicts_itself(task):
         bad = ["status", "place"]
-    if not bad and task.place in AT_REST:
+    if not bad and task.place in STOPPED:
         return []
     return [*bad, *damaged]
 
@@ -136,7 +126,7 @@ def has_ended(task: Task, bad: Sequence[str]) -> bool:
 
 
 def contradicts_itself(task: Task) -> bool:
-    return task.status not in STATUSES_IN[task.place]
+    return not fits(task.status, task.place)
 
 
 # -- what is left

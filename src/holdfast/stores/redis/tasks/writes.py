@@ -17,7 +17,7 @@ from holdfast.domain.errors import (
     StoreError,
     StoreUnavailable,
 )
-from holdfast.domain.task.state import DUE, LOSE, START
+from holdfast.domain.task.placement import DUE, LOSE, START
 from holdfast.domain.task.transition import Insertion, Outcome, Submission, Transition
 from holdfast.ports import Beat, Claimed, Due, Renewal, Switch
 from holdfast.stores import codec

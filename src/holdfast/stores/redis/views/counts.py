@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
-from holdfast.domain.task.task import Place, Task
+from holdfast.domain.task.task import Task
 from holdfast.ports import Awaited, Moves, Stats, late
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.encoding import stage_timings

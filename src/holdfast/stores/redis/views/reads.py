@@ -15,8 +15,9 @@ from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task.checkpoint import Checkpoint
 from holdfast.domain.task.events import Event
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
-from holdfast.domain.task.task import Place, StageRecord, Task
+from holdfast.domain.task.task import StageRecord, Task
 from holdfast.ports import Detail, Peek, TenantView, WorkerInfo
 from holdfast.stores import codec
 from holdfast.stores.redis import scripts

@@ -14,14 +14,14 @@ import msgspec
 
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task import checkpoint as ckpt
+from holdfast.domain.task.placement import ACTIVE, DUE, RUNNABLE, START, STOPPED, Place, fits
 from holdfast.domain.task.stages import misnamed
-from holdfast.domain.task.task import Place, Task
+from holdfast.domain.task.task import Task
 from holdfast.ports import Finding
 from holdfast.stores.sqlite.admin import doctor_plans
 from holdfast.stores.sqlite.tasks.records import Row, Standing, bodies_of, row_of, shown, task_of
 
 PAGE = 500
-RUNNABLE = frozenset({Place.READY, Place.LINE, Place.LATER, Place.LEASED})
 
 
 class Source(Protocol):
@@ -184,19 +184,21 @@ def _place(found: Found, task: Task) -> Said:
     """In exactly one place, and in the index of that place."""
     place = found.at.place
     for name, inside, belongs in (
-        ("a queue", found.queued == found.at.n, place == Place.READY and not found.leased),
+        ("a queue", found.queued == found.at.n, place == START.leaves and not found.leased),
         ("a line", found.line is not None, place == Place.LINE),
-        ("the times", task.due is not None, place == Place.LATER),
+        ("the times", task.due is not None, place == DUE.leaves),
         ("the settled", task.settled_at is not None, place == Place.SETTLED),
     ):
         if inside != belongs:
             yield "I1", f"is {task.place} and {'in' if inside else 'not in'} {name}", "place"
-    if found.leased and place != Place.READY:
+    if not fits(task.status, task.place):
+        yield "I1", f"is {task.place} and {task.status}", "place"
+    if found.leased and place != START.leaves:
         yield "I3", f"is {place} with lease {task.lease}", "place"
 
 
 def _tenant(look: Source, row: Standing, task: Task) -> Said:
-    if task.tenant is None or task.place not in (Place.READY, Place.LEASED):
+    if task.tenant is None or task.place not in ACTIVE:
         return
     (active,) = look.row("tenant_active", task.tenant) or (None,)
     if active != row.n:
@@ -214,7 +216,7 @@ def _key(look: Source, task: Task) -> Said:
 
 
 def _rules(look: Source, task: Task) -> Said:
-    if task.pause_requested and task.place in (Place.PARKED, Place.SETTLED):
+    if task.pause_requested and task.place in STOPPED:
         yield "I14", "rests with a pause still asked for", None
     # Both were written by its last failure: a limit that was lowered since then is not meant.
     if 0 < task.retry_max <= task.failures and task.place in RUNNABLE:

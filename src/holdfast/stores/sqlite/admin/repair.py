@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from holdfast.domain.task.placement import START, Place, fits
 from holdfast.domain.task.stages import renamed
-from holdfast.domain.task.state import START
-from holdfast.domain.task.task import Place, Task
+from holdfast.domain.task.task import Task
 from holdfast.ports import Finding
 from holdfast.stores import codec
 from holdfast.stores.sqlite.admin import doctor_plans
@@ -71,6 +71,8 @@ def _place(txn: Txn, complaint: Complaint) -> bool:
         return False  # which of the two is right cannot be told
     if place is Place.READY and not queued and not there.leased:
         return _recover(txn, there)
+    if not there.leased and not fits(task.status, place):
+        return False
     if there.leased and place is not Place.READY:
         txn.add("lease_delete", there.at.n)
     if queued and (there.leased or place is not Place.READY):

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.domain.task import checkpoint as ckpt
-from holdfast.domain.task.task import Place, Task
-from holdfast.domain.task.transition import Applied, Busy, MovedOn, Next, Outcome, Stale, Transition
+from holdfast.domain.task.placement import PLACE_AFTER, Next, Place
+from holdfast.domain.task.task import Task
+from holdfast.domain.task.transition import Applied, Busy, MovedOn, Outcome, Stale, Transition
 from holdfast.ports import Topic
 from holdfast.stores import codec
 from holdfast.stores.sqlite.admin.audit import write_audit
@@ -27,12 +28,6 @@ from holdfast.stores.sqlite.transaction import Txn
 TOMBSTONE_SECONDS = 24 * 3600
 
 STAY, LEASED = Next.STAY, Place.LEASED
-REST = {
-    Next.LATER: Place.LATER,
-    Next.PARKED: Place.PARKED,
-    Next.SETTLED: Place.SETTLED,
-    Next.GONE: Place.SETTLED,
-}
 
 replace = msgspec.structs.replace
 
@@ -185,7 +180,7 @@ def _move(txn: Txn, row: Standing, write: Write) -> Task:
     if transition.next is Next.READY:
         place, ready, line = entered(txn, after.tenant, n)
     else:
-        place = REST[transition.next]
+        place = PLACE_AFTER[transition.next]
         if place is Place.LATER:
             due = round(txn.now + transition.delay_seconds, 6)
             txn.topics.add(Topic.READY)

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from holdfast.domain.errors import SerialisationError
-from holdfast.domain.task.state import START
-from holdfast.domain.task.task import Lease, Place, Task
+from holdfast.domain.task.placement import START, Place
+from holdfast.domain.task.task import Lease, Task
 from holdfast.ports import Beat, Claimed, Renewal, Switch
 from holdfast.stores import codec
 from holdfast.stores.sqlite.tasks.placement import moved_on, set_aside

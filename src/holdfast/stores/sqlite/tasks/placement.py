@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from holdfast.domain.task import events as ev
-from holdfast.domain.task.state import Move
-from holdfast.domain.task.task import Place, Task
+from holdfast.domain.task.placement import Place, StoreMove, opens_line
+from holdfast.domain.task.task import Task
 from holdfast.ports import Topic
 from holdfast.stores.sqlite.tasks.records import Standing, rest_of, short, shown
-from holdfast.stores.sqlite.transaction import RESTING, Txn
+from holdfast.stores.sqlite.transaction import Txn
 
 replace = msgspec.structs.replace
 
@@ -20,7 +20,7 @@ def entered(txn: Txn, tenant_name: str | None, n: int) -> tuple[Place, int | Non
     """Its place in its queue, or behind its tenant's active task; its number there."""
     if tenant_name is not None:
         tenant = txn.tenant(tenant_name)
-        if lines_up(txn, tenant_name, n):
+        if tenant.active != n and not tenant.open:
             txn.join_line(tenant, tenant_name)
             return Place.LINE, None, n
         tenant.active, tenant.rests = n, False
@@ -50,7 +50,7 @@ def rest(txn: Txn, after: Task) -> None:
         if tenant.active == after.order:
             if after.settled:
                 tenant.active = None
-            tenant.rests = after.place in RESTING and not after.hold
+            tenant.rests = opens_line(after.place, after.hold)
             advance(txn, after.tenant)
     txn.topics.add(Topic.RESTED)
 
@@ -109,9 +109,8 @@ def moved(
     txn: Txn,
     task: Task,
     row: Standing,
-    move: Move,
+    move: StoreMove,
     *,
-    place: Place,
     worker: str = "",
     counted: bool = True,
     **changes: Any,
@@ -121,7 +120,12 @@ def moved(
     if status is not task.status:
         changes["status_since"] = txn.wall
     after = replace(
-        task, status=status, version=task.version + 1, updated_at=txn.wall, place=place, **changes
+        task,
+        status=status,
+        version=task.version + 1,
+        updated_at=txn.wall,
+        place=move.enters,
+        **changes,
     )
     event = ev.made_by_store(
         move.event,

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from holdfast.domain.task.crashes import is_counted
-from holdfast.domain.task.state import DUE, LOSE
-from holdfast.domain.task.task import Place, Progress, Task
+from holdfast.domain.task.placement import DUE, LOSE, Place
+from holdfast.domain.task.task import Progress, Task
 from holdfast.domain.task.transition import (
     Conflict,
     Existing,
@@ -174,7 +174,6 @@ def lose(txn: Txn, task: Task, row: Standing, *, counted: bool) -> None:
         task,
         row,
         LOSE,
-        place=Place.READY,
         lease=None,
         worker=task.lease.owner if task.lease else "",
         counted=counted,
@@ -195,7 +194,7 @@ def promote(txn: Txn, limit: int) -> Due:
         if task is None:
             set_aside(txn, row.standing.n)
         else:
-            enter(txn, task, moved(txn, task, row.standing, DUE, place=Place.READY, due=None))
+            enter(txn, task, moved(txn, task, row.standing, DUE, due=None))
     following = txn.row("due_next")
     return Due(
         count=len(found),

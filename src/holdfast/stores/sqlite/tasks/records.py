@@ -15,8 +15,9 @@ import msgspec
 
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task import events as ev
-from holdfast.domain.task.state import START, Status
-from holdfast.domain.task.task import Lease, Place, StageRecord, Task
+from holdfast.domain.task.placement import START, Place
+from holdfast.domain.task.state import Status
+from holdfast.domain.task.task import Lease, StageRecord, Task
 from holdfast.stores import codec
 
 astuple = msgspec.structs.astuple

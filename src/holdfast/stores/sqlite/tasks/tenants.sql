@@ -18,7 +18,7 @@ SELECT v.tenant, s.id, l.n IS NOT NULL, max(v.fence, coalesce(l.fence, 0)), v.wa
 FROM json_each(?) AS e JOIN tenants AS v ON v.tenant = e.value LEFT JOIN leases AS l ON l.n = v.active
     LEFT JOIN states AS s ON s.n = coalesce(v.active, (
         SELECT n FROM states
-        WHERE tenant = v.tenant AND hold = 0 AND place IN ('parked', 'later')
+        WHERE tenant = v.tenant AND hold = 0 AND place IN ({resting})
         ORDER BY n DESC LIMIT 1
     ));
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.domain.task.task import Place
+from holdfast.domain.task.placement import STOPPED, Place
 from holdfast.domain.trigger.trigger import (
     Changed,
     NoRoom,
@@ -26,7 +26,7 @@ from holdfast.stores.sqlite.triggers.rows import body_of, readable
 from holdfast.stores.sqlite.triggers.verbs import put_all
 
 # What runs is in a lease, and its row says where it was before: ready.
-UNFINISHED = (Place.HELD, Place.READY, Place.LINE, Place.LATER)
+UNFINISHED = frozenset(Place) - STOPPED
 
 
 class Write(msgspec.Struct, frozen=True, gc=False):

@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import SUSPENDED, Status
-from holdfast.domain.task.task import Place, Task
+from holdfast.domain.task.task import Task
 from holdfast.ports import Awaited, ErrorGroup, Filter, Moves, Stats, Timings, late
 from holdfast.stores import codec
 from holdfast.stores.sqlite.file.clock import StoreClock

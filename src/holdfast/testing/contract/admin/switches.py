@@ -7,8 +7,9 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command
-from holdfast.domain.task.task import By, Place
+from holdfast.domain.task.task import By
 from holdfast.domain.task.transition import Conflict, Existing, Inserted, Shut
 from holdfast.domain.trigger.trigger import Changed, NoRoom
 from holdfast.ports import Kept, Switch, Thrown, Topic

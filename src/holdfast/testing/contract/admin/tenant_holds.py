@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import Place
 from holdfast.ports import Switch, Topic
 from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, Hands, patience
 from holdfast.testing.contract.drivers.switch_driver import OperatingContract, SwitchHands

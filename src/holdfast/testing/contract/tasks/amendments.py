@@ -15,8 +15,9 @@ from holdfast.domain.task import amendment
 from holdfast.domain.task.amendment import Amendment
 from holdfast.domain.task.checkpoint import Checkpoint
 from holdfast.domain.task.operate import Ask
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import By, Place, Task
+from holdfast.domain.task.task import By, Task
 from holdfast.domain.task.transition import Existing, Stale, Transition
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import Hands

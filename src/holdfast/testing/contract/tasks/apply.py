@@ -10,9 +10,10 @@ import pytest
 
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task import decide
+from holdfast.domain.task.placement import Next, Place
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import Lease, Place, Progress, Task
-from holdfast.domain.task.transition import Applied, Next, Stale, Transition
+from holdfast.domain.task.task import Lease, Progress, Task
+from holdfast.domain.task.transition import Applied, Stale, Transition
 from holdfast.ports import Kept
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import Hands

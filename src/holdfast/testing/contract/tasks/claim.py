@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from holdfast.domain.task.events import TaskStarted
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import Place
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, Hands, patience
 

@@ -8,9 +8,9 @@ import pytest
 
 from holdfast.domain.task import decide
 from holdfast.domain.task.events import TaskDue
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import Place
 from holdfast.ports import Due, Kept
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import Hands

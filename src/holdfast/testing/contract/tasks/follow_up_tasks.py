@@ -10,8 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.domain.errors import SerialisationError
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import Place, Task
+from holdfast.domain.task.task import Task
 from holdfast.domain.task.transition import (
     Applied,
     Busy,

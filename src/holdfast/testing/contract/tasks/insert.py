@@ -9,8 +9,9 @@ import pytest
 
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task.events import TaskCreated
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import Failure, Kind, Place
+from holdfast.domain.task.task import Failure, Kind
 from holdfast.domain.task.transition import Conflict, Existing, Full, Inserted
 from holdfast.ports import Kept
 from holdfast.testing.contract.base import Contract

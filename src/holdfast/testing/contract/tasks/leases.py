@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.domain.task.events import LeaseLost
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import Lease, Place, Progress
+from holdfast.domain.task.task import Lease, Progress
 from holdfast.ports import Renewal
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, Hands, beat

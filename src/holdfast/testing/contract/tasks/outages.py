@@ -6,9 +6,10 @@ import pytest
 
 from holdfast.domain.task import decide
 from holdfast.domain.task import events as ev
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import Kind, Place, Task
+from holdfast.domain.task.task import Kind, Task
 from holdfast.ports import Filter, OutageGroup
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, Hands, beat

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from holdfast.domain.task import decide
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import Place
 from holdfast.domain.task.transition import Applied, Stale
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import ASKER, Hands

@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from holdfast.domain.task import decide
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import Place, Task
+from holdfast.domain.task.task import Task
 from holdfast.ports import TenantView
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import Hands

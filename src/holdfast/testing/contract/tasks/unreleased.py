@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from holdfast.domain.errors import IllegalTransition
 from holdfast.domain.task.events import TaskHeldBack
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import Place, Task
+from holdfast.domain.task.task import Task
 from holdfast.domain.task.transition import Applied, Busy, Stale, Transition
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import ASKER, Hands

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.domain.errors import SerialisationError
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import Place
 from holdfast.domain.task.transition import Conflict, Existing, Inserted
 from holdfast.domain.trigger.trigger import (
     Changed,

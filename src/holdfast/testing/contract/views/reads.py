@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.domain.task.events import name_of
 from holdfast.domain.task.operate import Ask, refusal
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import Place
 from holdfast.ports import Filter, Moves, Peek
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import ASKER, Hands, beat
