@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import re
 import sys
 import tempfile
 from collections import Counter
@@ -258,23 +257,9 @@ def scripts_run(url: str) -> Iterator[list[str]]:
 
 def lua_of(shas: Sequence[str]) -> list[str]:
     """Return the Lua files that the scripts with these digests are made of, the verb first."""
-    made = {one.sha: one.source for one in vars(scripts).values() if isinstance(one, Script)}
-    texts = {path: path.read_text() for path in sorted(PACKAGE.rglob("*.lua"))}
-    found = dict[Path, None]()
-    for source in (made[sha] for sha in shas):
-        verb = next(path for path, text in texts.items() if source.endswith(text))
-        shared = source.removesuffix(texts[verb])
-        found[verb] = None
-        for path, text in texts.items():
-            if any(function in shared for function in _functions(text)):
-                found[path] = None
-    return [path.relative_to(PACKAGE).as_posix() for path in found]
-
-
-def _functions(text: str) -> list[str]:
-    """Return the functions of a file, whole and without comments, as they are sent."""
-    code = re.sub(r"^\s*--.*\n", "", text, flags=re.MULTILINE)
-    return re.findall(r"^local function \w+\((?:[^\n]*\n)+?end$", code, flags=re.MULTILINE)
+    made = {one.sha: one.files for one in vars(scripts).values() if isinstance(one, Script)}
+    paths = {path.stem: path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.lua")}
+    return list(dict.fromkeys(paths[name] for sha in shas for name in reversed(made[sha])))
 
 
 # -- what is printed

@@ -359,7 +359,7 @@ DEFECTS = (
     ),
     Defect(
         "Q3",
-        "src/holdfast/stores/redis/common.lua",
+        "src/holdfast/stores/redis/shared/write_batch.lua",
         "try('XDEL', stream, unpack(of))",
         "1",
         "tests/stores/redis/tasks/test_queue.py::test_every_end_of_a_run_acknowledges_and_deletes",

@@ -440,7 +440,7 @@ LUA_MUTANTS = [
         (
             "nothing-follows",
             "what follows from a transition is left out",
-            "    accept_all(t.follows)\n",
+            "if t.follows then follow_ups.accept_all(t.follows) end",
             "",
         ),
         (
@@ -459,7 +459,10 @@ LUA_MUTANTS = [
             "followers-of-the-refused",
             "what follows from a refused transition goes in",
             "  if refused then return refused end\n",
-            "  if refused then if t.follows then accept_all(t.follows) end return refused end\n",
+            (
+                "  if refused then\n    if t.follows then follow_ups.accept_all(t.follows) end\n"
+                "    return refused\n  end\n"
+            ),
         ),
         (
             "followers-made-again",
@@ -470,7 +473,7 @@ LUA_MUTANTS = [
         (
             "followers-not-ended",
             "tasks that follow are not among those of their day",
-            "if followed then end_submits() end",
+            "if follow_ups then follow_ups.end_submits() end",
             "",
         ),
         (

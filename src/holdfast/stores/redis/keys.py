@@ -152,17 +152,25 @@ def prefixes(namespace: str, partitions: int, *, clustered: bool) -> list[str]:
     return [f"{{{namespace}-{number_of(number)}}}" for number in range(partitions)]
 
 
-_ALWAYS = {"meta", "tasks", "tasks_of", "key"}  # others are made of these
+_MADE_OF = {"stream": ("tasks", "tasks_of"), "key_of": ("key",)}  # others are made of these
+_MADE = {
+    "stream": "function K.stream(q) if q == 'default' then return K.tasks end "
+    "return K.tasks_of(q) end",
+    "key_of": "function K.key_of(tenant, key) return K.key(tenant .. '|' .. key) end",
+}
+ALL = "all"  # for a script that is told which one to use
+KINDS = {*TEMPLATES, *_MADE, ALL}
 
 
 def in_lua(used: Set[str]) -> str:
-    """Those that a script uses, as functions of a table ``K``, over the prefix of its first key."""
-    return "\n".join(_functions(used | _ALWAYS))
+    """Return the keys that a script uses as a table ``K``, over the prefix of its first key."""
+    kinds = {*TEMPLATES, *_MADE} if ALL in used else set(used)
+    kinds |= {part for kind in kinds for part in _MADE_OF.get(kind, ())}
+    return "\n".join(_functions(kinds))
 
 
 def _functions(used: Set[str]) -> Iterable[str]:
     yield f"local P = string.sub(KEYS[1], 1, -{len(TEMPLATES['meta']) + 1})"
-    yield f"local GROUP, RINGS, DENIED, TORN = '{GROUP}', '{RINGS}', '{DENIED}', '{TORN}'"
     yield "local K = {}"
     for kind, template in TEMPLATES.items():
         head, slot, tail = template.partition("{}")
@@ -173,5 +181,4 @@ def _functions(used: Set[str]) -> Iterable[str]:
             yield f"function K.{kind}(of) return P .. '{head}' .. of{after} end"
         else:
             yield f"K.{kind} = P .. '{head}'"
-    yield "function K.stream(q) if q == 'default' then return K.tasks end return K.tasks_of(q) end"
-    yield "function K.key_of(tenant, key) return K.key(tenant .. '|' .. key) end"
+    yield from (text for kind, text in _MADE.items() if kind in used)

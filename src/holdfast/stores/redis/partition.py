@@ -147,7 +147,7 @@ class Partition:
 
     def now(self) -> str:
         """What the scripts are told about the time: they have the server's, and learn from us
-        by when they should have been run (see common.lua)."""
+        by when they should have been run (see shared/time.lua)."""
         if self._time is not None:
             return "{:.6f} {:.6f}".format(*self._time())
         if self._ahead is None:

@@ -1,77 +1,107 @@
-"""The scripts, one for each verb, over what they share."""
+"""The scripts, one for each verb, composed of the Lua files that their heads name.
+
+The head of a Lua file is the comment at its top. Its lines name what the file uses, and nothing
+else: ``-- uses:`` other files (whose heads name theirs), ``-- keys:`` functions and fields of the
+table ``K`` (see `keys.py`), and ``-- constants:`` values that Python knows. The server builds every
+function of a script at each run, so a shared file holds only what its users need together.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
+import msgspec
+
 from holdfast.domain.task.placement import START
+from holdfast.stores.redis import keys
 from holdfast.stores.redis.client.client import Script
 from holdfast.stores.redis.encoding.record import KEEP_SECONDS
-from holdfast.stores.redis.keys import TEMPLATES, in_lua
+
+CONSTANTS = {
+    "GROUP": keys.GROUP,
+    "RINGS": keys.RINGS,
+    "DENIED": keys.DENIED,
+    "TORN": keys.TORN,
+    "STARTED": START.event,
+    "KEEP": KEEP_SECONDS,
+}
+_NAMED = re.compile(r"^-- (uses|keys|constants): (.*(?:\n--   .*)*)$", re.MULTILINE)
+_COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
+_BLANK = re.compile(r"^\n", re.MULTILINE)
 
 
-def _lua_files(folder: Traversable) -> Iterator[Traversable]:
+class LuaFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A Lua file: what its head names, and the code that is sent of it."""
+
+    name: str
+    text: str
+    uses: tuple[str, ...]
+    keys: tuple[str, ...]
+    constants: tuple[str, ...]
+
+    @property
+    def code(self) -> str:
+        return _BLANK.sub("", _COMMENT.sub("", self.text))
+
+
+def _lua_file(name: str, text: str) -> LuaFile:
+    head = text.partition("\n\n")[0]
+    named = {kind: tuple(re.findall(r"\w+", names)) for kind, names in _NAMED.findall(head)}
+    return LuaFile(
+        name=name,
+        text=text,
+        uses=named.get("uses", ()),
+        keys=named.get("keys", ()),
+        constants=named.get("constants", ()),
+    )
+
+
+def _lua_files(folder: Traversable) -> Iterator[LuaFile]:
     for item in folder.iterdir():
         if item.is_dir():
             yield from _lua_files(item)
         elif item.name.endswith(".lua"):
-            yield item
+            yield _lua_file(item.name.removesuffix(".lua"), item.read_text(encoding="utf-8"))
 
 
-_FILES = {
-    file.name.removesuffix(".lua"): file for file in _lua_files(files("holdfast.stores.redis"))
+FILES: Mapping[str, LuaFile] = {
+    file.name: file for file in _lua_files(files("holdfast.stores.redis"))
 }
 
 
-def _read(name: str) -> str:
-    return _FILES[name].read_text(encoding="utf-8")
+def script(name: str) -> Script:
+    """Compose the script of a verb: constants, keys, the files that it uses, and the verb."""
+    parts = list(_in_order(name, set()))
+    used = {key for part in parts for key in part.keys}
+    prelude = [_constants({name for part in parts for name in part.constants}), keys.in_lua(used)]
+    code = "".join(part.code for part in parts)
+    return Script(name, "\n".join([*filter(None, prelude), code]), [part.name for part in parts])
 
 
-_COMMON = (
-    f"local STARTED, KEEP = '{START.event}', '{KEEP_SECONDS}'\n{_read('common')}\n{_read('places')}"
-)
-_FUNCTION = re.compile(  # in one line, or up to an "end" that begins one
-    r"^local function (\w+)\((?:[^\n]* end|[^\n]*\n.*?^end)$\n", re.MULTILINE | re.DOTALL
-)
-_COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
+def _in_order(name: str, seen: set[str]) -> Iterator[LuaFile]:
+    """Yield a file behind all that it uses, each of them once."""
+    if name in seen:
+        return
+    seen.add(name)
+    for used in FILES[name].uses:
+        yield from _in_order(used, seen)
+    yield FILES[name]
 
 
-def script(name: str, *more: str) -> Script:
-    """A verb over what it needs of what they share, all of them or some (``more``): the server
-    makes all of it at each run."""
-    verb = _read(name)
-    shared = "\n".join([_COMMON, *map(_read, more)])
-    common = _needed(_COMMENT.sub("", shared), verb)
-    used = common + verb
-    keys = TEMPLATES.keys() if "K[" in used else set(re.findall(r"\bK\.(\w+)", used))
-    return Script(name, f"{in_lua(keys)}\n{common}\n{verb}")
+def _constants(used: set[str]) -> str:
+    names = [name for name in CONSTANTS if name in used]
+    values = ", ".join(f"'{CONSTANTS[name]}'" for name in names)
+    return f"local {', '.join(names)} = {values}" if names else ""
 
 
-def _needed(common: str, verb: str) -> str:
-    """Without the functions that nothing in the verb leads to."""
-    bodies = {found[1]: found[0] for found in _FUNCTION.finditer(common)}
-    known = _words(_FUNCTION.sub("", common) + _COMMENT.sub("", verb))
-    waiting = [name for name in bodies if name in known]
-    needed = set(waiting)
-    while waiting:
-        more = (_words(bodies[waiting.pop()]) & bodies.keys()) - needed
-        needed |= more
-        waiting += more
-    return _FUNCTION.sub(lambda found: found[0] if found[1] in needed else "", common)
-
-
-def _words(text: str) -> set[str]:
-    return set(re.findall(r"\w+", text))
-
-
-INSERT = script("insert", "submits")
+INSERT = script("insert")
 REMAKE = script("remake")
 CLAIM = script("claim")
 APPLY = script("apply")
-APPLY_FOLLOWED = script("apply", "submits")  # the same where tasks follow, which is seldom
+APPLY_FOLLOWED = script("apply_followed")  # where tasks follow, which is seldom
 EXPIRE = script("expire")
 PROMOTE = script("promote")
 RENEW = script("renew")
@@ -110,22 +140,22 @@ EXAMINE_TENANTS = script("examine_tenants")
 EXAMINE_CAUSES = script("examine_causes")
 TALLY = script("tally")
 RECOUNT = script("recount")
-TRIGGER_SAVE = script("trigger_save", "triggers")
-TRIGGER_REMOVE = script("trigger_remove", "triggers")
-TRIGGER_LEASE = script("trigger_lease", "triggers")
-TRIGGER_CLAIM = script("trigger_claim", "triggers")
-TRIGGER_DUE = script("trigger_due", "triggers")
-TRIGGER_APPLY = script("trigger_apply", "submits", "triggers")
-TRIGGER_ASIDE = script("trigger_aside", "triggers")
-PRUNE_TRIGGERS = script("prune_triggers", "triggers", "ended")
-EXAMINE_TRIGGERS = script("examine_triggers", "triggers")
-PLAN_CREATE = script("plan_create", "plans")
-PLAN_CLAIM = script("plan_claim", "plans")
-PLAN_DUE = script("plan_due", "plans")
-PLAN_RENEW = script("plan_renew", "plans")
-PLAN_WAKE = script("plan_wake", "plans")
-PLAN_APPLY = script("plan_apply", "plans", "submits")
+TRIGGER_SAVE = script("trigger_save")
+TRIGGER_REMOVE = script("trigger_remove")
+TRIGGER_LEASE = script("trigger_lease")
+TRIGGER_CLAIM = script("trigger_claim")
+TRIGGER_DUE = script("trigger_due")
+TRIGGER_APPLY = script("trigger_apply")
+TRIGGER_ASIDE = script("trigger_aside")
+PRUNE_TRIGGERS = script("prune_triggers")
+EXAMINE_TRIGGERS = script("examine_triggers")
+PLAN_CREATE = script("plan_create")
+PLAN_CLAIM = script("plan_claim")
+PLAN_DUE = script("plan_due")
+PLAN_RENEW = script("plan_renew")
+PLAN_WAKE = script("plan_wake")
+PLAN_APPLY = script("plan_apply")
 PLAN_ASIDE = script("plan_aside")
-PRUNE_PLANS = script("prune_plans", "plans", "ended")
-EXAMINE_PLANS = script("examine_plans", "plans")
+PRUNE_PLANS = script("prune_plans")
+EXAMINE_PLANS = script("examine_plans")
 EXAMINE_DUES = script("examine_dues")

@@ -1,4 +1,6 @@
 -- links: ARGV 2 behind which number, 3 how many. The ends of the chain, and the links.
+-- uses: numbers server
+-- keys: chain ends
 
 local base = string.match(call('HGET', K.ends, 'base') or '', '^%d+')
 local first, count = math.max(0, tonumber(ARGV[2]) - tonumber(base or '0')), tonumber(ARGV[3])

@@ -1,6 +1,8 @@
 -- throw: ARGV 2 the switch and the name, 3 what is kept of it (empty: it is set back), 4 the entry to
 -- write down (empty: another partition does), 5 the end that it must have passed to be set back
 -- (empty: any). Answers 1 if it stood otherwise; one that is over stood for nothing.
+-- uses: numbers server switch_end foreign_keys full_memory record time active_task write_batch
+-- keys: audit back meta switches
 
 local switch, thrown, entry, only = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local changed

@@ -29,9 +29,10 @@ T = TypeVar("T")
 
 
 class Script:
-    def __init__(self, name: str, source: str) -> None:
-        self.name = name
-        self.source = source
+    """The text that the server runs for one verb, and the Lua files that it is made of."""
+
+    def __init__(self, name: str, source: str, files: Sequence[str] = ()) -> None:
+        self.name, self.source, self.files = name, source, files
         self.sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
 
 

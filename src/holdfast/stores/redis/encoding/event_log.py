@@ -128,7 +128,7 @@ def is_unsaid(task: Task, lease_id: str) -> bool:
 
 
 def started(task: Task, owner: str) -> str:
-    """The element for that, as common.lua makes it."""
+    """Return the element for the start of a task, as tasks/shared/event_log.lua makes it."""
     facts = str(task.version), "", START.event, record.iso(task.updated_at), owner, str(task.fence)
     return "\n".join(facts)
 

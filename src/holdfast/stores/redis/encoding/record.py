@@ -258,7 +258,7 @@ _rarely = attrgetter(*_RARE)
 
 
 def grave(task: Task) -> str:
-    """How the list of the settled names it: all that the sweep needs (grave() in common.lua)."""
+    """Return the name of a settled task in the list of the settled, as grave.lua makes it."""
     error = task.failure.fingerprint if task.failure else ""
     facts = task.id, task.tenant or "", task.plan or "", task.status, task.queue, error
     return "|".join((*facts, day(task.created_at), task.key or ""))

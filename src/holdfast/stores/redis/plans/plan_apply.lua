@@ -1,6 +1,9 @@
 -- plan_apply: ARGV 2 the change, 3 lease seconds, 4 the names to answer with. Everything is compared
 -- before the first write; tasks that follow from it go in with it. Answers applied, repeated or stale with the record; or foreign, with the
 -- key that is in the way.
+-- uses: numbers server foreign_keys full_memory time plan_record write_batch error_index
+--   submissions follow_ups
+-- keys: audit plan plan_admitted plan_events plan_members plans_due plans_settled
 
 local t, names = cmsgpack.unpack(ARGV[2]), cmsgpack.unpack(ARGV[4])
 local id, plan = t.id, K.plan(t.id)

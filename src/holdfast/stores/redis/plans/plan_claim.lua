@@ -1,6 +1,8 @@
 -- plan_claim: ARGV 2 owner, 3 limit, 4 lease seconds, 5 a secret, 6 the names to answer with. Answers
 -- those handed out (id, values), those that cannot be read (id, what is wrong; nothing: it is
 -- gone), and the seconds until there is more to look at.
+-- uses: numbers server foreign_keys full_memory time plan_record write_batch
+-- keys: plan plans_due
 
 local owner, secret, names = ARGV[2], ARGV[5], cmsgpack.unpack(ARGV[6])
 local till = decimal(asked + tonumber(ARGV[4]))

@@ -1,5 +1,7 @@
 -- plan_create: ARGV 2 the id, 3 its name in the list of plans, 4 the names to answer with, 5 what is
 -- said of it in its events, 6… its fields. Answers the record as it is now.
+-- uses: server foreign_keys plan_record write_batch
+-- keys: plan plan_admitted plan_events plan_members plans
 
 local id, names = ARGV[2], cmsgpack.unpack(ARGV[4])
 local kinds = {[K.plan(id)] = 'hash', [K.plan_members(id)] = 'hash', [K.plan_admitted(id)] = 'zset',

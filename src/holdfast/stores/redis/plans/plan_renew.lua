@@ -1,5 +1,7 @@
 -- plan_renew: ARGV 2 the id, 3 the lease's id, 4 lease seconds (0: it is given back). Answers 1, or
 -- 0: the lease is lost.
+-- uses: numbers server full_memory time write_batch
+-- keys: plan plans_due
 
 local id, seconds = ARGV[2], tonumber(ARGV[4])
 local till = seconds > 0 and asked + seconds or now

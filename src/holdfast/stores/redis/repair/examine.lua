@@ -4,6 +4,12 @@
 -- is kept of its stages (last the facts of each, without results), complaints (invariant, text,
 -- whether it was mended), and whether it runs.
 -- Looks only for what is missing. What is too much is found from the other side, by members.lua.
+-- uses: grave numbers resting_places server record time write_batch queue_entry departure
+--   record_changes lost_lease
+-- keys: active back by_cause by_day by_error by_plan by_status by_tenant ckpt_meta events fences
+--   key_of leases line lock meta payload resting retry settled stages stream suspended
+--   switches task
+-- constants: GROUP
 
 local fix, lose, event = ARGV[2] == '1', cmsgpack.unpack(ARGV[3]), ARGV[4]
 local lock_seconds = ARGV[5]

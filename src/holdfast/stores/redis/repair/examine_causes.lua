@@ -1,5 +1,7 @@
 -- examine_causes: ARGV 2 "1": mend, 3… fingerprints. Answers those that are counted wrong, with what
 -- is said and what is.
+-- uses: server error_index
+-- keys: by_cause errors
 
 local fix, wrong = ARGV[2] == '1', {}
 for i = 3, #ARGV do

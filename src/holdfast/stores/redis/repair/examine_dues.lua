@@ -1,5 +1,7 @@
 -- examine_dues: ARGV 2 "1": take away, 3 what it is, 4 the kind of its records, 5… its members.
 -- Answers those that have no record.
+-- uses: server
+-- keys: all plans_settled
 
 local list, record, strays = K[ARGV[3]], K[ARGV[4]], {}
 local swept = ARGV[3] == 'plans' and K.plans_settled  -- it has a record, or waits to be swept

@@ -2,6 +2,8 @@
 -- to the version that was looked at only. Answers its type, its values, its members, the tasks that
 -- have a slot, when to look at it by its record and by the list of those, and whether it is in the
 -- list of plans.
+-- uses: server foreign_keys write_batch
+-- keys: plan plan_admitted plan_members plans plans_due
 
 local id, names = ARGV[2], cmsgpack.unpack(ARGV[3])
 local kind = call('TYPE', K.plan(id)).ok

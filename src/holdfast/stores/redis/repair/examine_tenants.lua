@@ -1,5 +1,7 @@
 -- examine_tenants: ARGV 2 "1": mend, 3… tenants. Does its line go on? Answers for each complaint
 -- the tenant, the text, and whether it was mended.
+-- uses: numbers server write_batch queue_entry tenant_queue
+-- keys: active line lock resting task
 
 local fix = ARGV[2] == '1'
 local complaints = {}

@@ -1,5 +1,7 @@
 -- examine_triggers: ARGV 2 "1": mend, 3 the statuses of LEASE, 4… ids. Is each where its record says?
 -- Answers for each its type, its fields, and what is wrong.
+-- uses: milliseconds numbers server
+-- keys: trigger triggers triggers_declared triggers_due triggers_ended triggers_leased
 
 local fix, waits = ARGV[2] == '1', cmsgpack.unpack(ARGV[3])
 

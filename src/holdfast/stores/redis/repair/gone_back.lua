@@ -2,6 +2,8 @@
 -- was noticed. A promoted replica, or a server that restarted from an older file, has fewer. What
 -- several notice is counted once: `lostTo` is how far it has been counted. Answer: how many are
 -- newly counted, and the number of writes from which to go on.
+-- uses: iso_time numbers server time
+-- keys: meta
 
 local answered, before = tonumber(ARGV[2]), tonumber(ARGV[3])
 local writes = tonumber(call('HGET', K.meta, 'writes') or '0')

@@ -1,5 +1,8 @@
 -- members: ARGV 2 "1": take away, 3 what it is, 4 whose, 5… its members (of a stream: entries).
 -- Answers those whose record does not say that they belong there, with what it says instead.
+-- uses: grave resting_places server record
+-- keys: all key payload settled stream task tombstone
+-- constants: GROUP
 
 local fix, kind, of = ARGV[2] == '1', ARGV[3], ARGV[4]
 

@@ -2,6 +2,8 @@
 -- under those who work here, with the numbers that rise: the store was emptied, or the key was evicted.
 -- It is made again; what is still there keeps its place before what comes, whose numbers begin with the
 -- time. Answer: 1 if it was missing.
+-- uses: iso_time numbers server time
+-- keys: meta
 
 if call('HGET', K.meta, 'format') then return 0 end
 local order = math.max(tonumber(call('HGET', K.meta, 'order') or '0'), math.floor(wall * 1000))

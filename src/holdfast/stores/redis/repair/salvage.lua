@@ -2,6 +2,11 @@
 -- the record as it was is kept, 6 what is left of it. Answers "done", "changed", or "gone".
 -- The old record may lack anything, so it is looked for in every place.
 -- One that has ended (it comes with what is good of it) stays so: only the rest is put aside.
+-- uses: grave lists numbers server foreign_keys record time active_task write_batch error_index
+--   event_log tenant_lock transition_counts record_changes tenant_queue
+-- keys: back by_day by_error by_plan by_status by_tenant ckpt ckpt_meta damaged events key_of
+--   leases line meta resting retry saved settled stream suspended task
+-- constants: GROUP
 
 local id, statuses, keep, t = ARGV[2], cmsgpack.unpack(ARGV[4]), ARGV[5], cmsgpack.unpack(ARGV[6])
 local found = try('HGETALL', K.task(id))

@@ -1,5 +1,8 @@
 -- stray: ARGV 2 an id without a record that is ours, 3… pairs of a queue and an entry there.
 -- Takes away what would hand it out again and again. Answers 1, or 0 if there is a record.
+-- uses: server
+-- keys: back leases queues retry stream task
+-- constants: GROUP
 
 local id = ARGV[2]
 if call('TYPE', K.task(id)).ok == 'hash' then return 0 end

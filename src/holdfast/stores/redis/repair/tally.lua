@@ -1,5 +1,7 @@
 -- tally: what can be compared in one step, over all queues: for each place what the counts say, and
 -- how many there are.
+-- uses: server
+-- keys: counts leases retry settled
 
 local says = {}
 local counted = call('HGETALL', K.counts)

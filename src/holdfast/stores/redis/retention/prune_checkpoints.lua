@@ -1,5 +1,7 @@
 -- prune_checkpoints: ARGV 2… for each its task, the version that was read, and what the stages
 -- kept in it. Answers how many are gone, and how many stay: one that was written since then does.
+-- uses: server full_memory
+-- keys: ckpt ckpt_meta data kept saved task
 
 get_through()
 local gone, stay = 0, 0

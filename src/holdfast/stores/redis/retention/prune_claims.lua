@@ -1,5 +1,7 @@
 -- prune_claims: ARGV 2… pairs of a worker and the digest of its last claim, as read. Answers how
 -- many are gone: who has claimed since then may still repeat that claim.
+-- uses: server
+-- keys: claims
 
 local gone = 0
 for i = 2, #ARGV, 2 do

@@ -1,5 +1,8 @@
 -- prune_consumers: ARGV 2 queue, 3… consumers. Answers how many are gone: whoever has pending
 -- entries stays, as they would be lost with it.
+-- uses: server
+-- keys: stream
+-- constants: GROUP
 
 local stream, gone = K.stream(ARGV[2]), 0
 for i = 3, #ARGV do

@@ -2,6 +2,8 @@
 -- 5 "1": also before their own time is over, 6 and 7 where to go on: a score, and how many of that
 -- score to pass over, 8 how many.
 -- Answers how many were seen and how many are outdated, where to go on, and who cannot be read.
+-- uses: numbers script_error server record request_log time idempotency_key write_batch burial
+-- keys: saved settled
 
 local before, tombstone_seconds, dry_run = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
 local upto = ARGV[5] == '1' and '+inf' or decimal(wall)

@@ -1,4 +1,6 @@
 -- prune_tombstones: ARGV 2 ended before, 3 how many. Answers how many are gone.
+-- uses: server idempotency_key
+-- keys: tombstone tombstones
 
 local found = call('ZRANGEBYSCORE', K.tombstones, '-inf', '(' .. ARGV[2], 'LIMIT', 0, ARGV[3])
 for _, id in ipairs(found) do

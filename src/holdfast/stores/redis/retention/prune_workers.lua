@@ -1,5 +1,7 @@
 -- prune_workers: ARGV 2 last seen before, 3… workers. Answers how many are forgotten: one that has
 -- been seen since then stays.
+-- uses: server
+-- keys: claims seen switches workers
 
 local gone = 0
 for i = 3, #ARGV do

@@ -3,6 +3,12 @@
 -- preference. Answers what is handed out (each first run: id, payload, lease, order; each
 -- other: id, fields, changes, whether newer work ran, bodies), who cannot be read, how many the
 -- request has got, the end of the leases and the time; and of a repeat, how many there are to get.
+-- uses: iso_time lists numbers script_error server switch_end foreign_keys record time
+--   active_task write_batch status_index tenant_lock transition_counts departure
+--   record_changes
+-- keys: back ckpt ckpt_meta claims data fences leases line lock meta payload stages stream
+--   switches task
+-- constants: GROUP
 
 local worker, request, got, limit = ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local lease_until, secret, lock_seconds = decimal(asked + tonumber(ARGV[6])), ARGV[7], ARGV[8]

@@ -1,4 +1,7 @@
 -- expire: ARGV 2 limit, 3 from how many crashes on one counts only if it ran alone (empty: none counts), 4 the statuses of LOSE, 5 its event.
+-- uses: numbers server foreign_keys full_memory time ordered_records write_batch lost_lease
+-- keys: leases meta
+-- constants: TORN
 
 local alone_from, lose, event = tonumber(ARGV[3]), cmsgpack.unpack(ARGV[4]), ARGV[5]
 local taken, unreadable = 0, {}

@@ -1,5 +1,6 @@
 -- insert: ARGV 2 the depth limit, 3 when the sender gives up (empty: nobody knows), 4… one
 -- submission each. What comes later than that is not accepted: its sender has been told so.
+-- uses: numbers script_error foreign_keys time write_batch error_index submissions intake
 
 local limit, gives_up = tonumber(ARGV[2]), tonumber(ARGV[3])
 local answers = {}

@@ -1,4 +1,7 @@
 -- leave: ARGV 2 the worker, which stops for good. A consumer with pending entries stays.
+-- uses: server
+-- keys: claims queues seen stream switches workers
+-- constants: GROUP
 
 local worker = ARGV[2]
 call('HDEL', K.workers, worker)

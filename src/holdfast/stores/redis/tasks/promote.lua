@@ -1,4 +1,7 @@
 -- promote: ARGV 2 limit, 3 the statuses of DUE, 4 its event.
+-- uses: lists numbers server foreign_keys full_memory time ordered_records write_batch
+--   queue_entry departure record_changes store_moves
+-- keys: retry task
 
 local due, event = cmsgpack.unpack(ARGV[3]), ARGV[4]
 local moved, unreadable = 0, {}

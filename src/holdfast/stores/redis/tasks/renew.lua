@@ -1,5 +1,7 @@
 -- renew: ARGV 2 worker, 3 its beat, 4 lease seconds, 5 the lock's seconds, then for each lease the
 -- task's id, the lease's id and its progress.
+-- uses: numbers server full_memory time
+-- keys: leases lock seen task workers
 
 local worker, lease_until, lock_seconds = ARGV[2], decimal(asked + tonumber(ARGV[4])), ARGV[5]
 local ends = tonumber(lease_until)  -- in the past: the server's clock was set

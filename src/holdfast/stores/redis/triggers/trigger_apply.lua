@@ -2,6 +2,9 @@
 -- and its tasks are one step: everything is compared before its first write.
 -- Answers for each: changed, with an answer for each task; repeated or stale, with the record;
 -- overlapping, full, shut, foreign or unreadable, with what is in the way.
+-- uses: lists script_error server foreign_keys full_memory write_batch error_index submissions
+--   trigger_record intake
+-- keys: audit task trigger
 
 local limit, changes, answers = tonumber(ARGV[2]), {}, {}
 local goes_on = {held = true, ready = true, line = true, later = true, leased = true}

@@ -1,5 +1,7 @@
 -- trigger_aside: ARGV 2… pairs of an id and a version whose record cannot be read: nobody is to meet
 -- it again. One that was written since then is left where it is.
+-- uses: server foreign_keys write_batch trigger_places
+-- keys: trigger
 
 for i = 2, #ARGV, 2 do
   local version = try('HGET', K.trigger(ARGV[i]), 'version')

@@ -1,6 +1,8 @@
 -- trigger_claim: ARGV 2 owner, 3 up to which time (ms; empty: now), 4 limit, 5 lease seconds, 6 the
 -- statuses of LEASE. Answers those leased (id and fields), those that cannot be read (id and what is
 -- wrong; nothing: it is gone), and the seconds until there is more to look at.
+-- uses: milliseconds foreign_keys full_memory time due_triggers write_batch trigger_places
+--   trigger_leases
 
 local owner, limit, seconds = ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5])
 local upto, waits = ARGV[3] ~= '' and ARGV[3] or ms(wall), cmsgpack.unpack(ARGV[6])

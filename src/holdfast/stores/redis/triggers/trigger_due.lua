@@ -2,6 +2,8 @@
 -- with their records. Answers what nobody works on: of each its id and its time, or its fields; and
 -- the seconds until there is something to look at. With records those whose time has not come are
 -- left out; without, a lapsed lease is enough.
+-- uses: iso_time milliseconds server time due_triggers
+-- keys: trigger
 
 local LAST_MS = 253402300800000  -- there are no times behind it
 local upto, limit = ARGV[2] ~= '' and ARGV[2] or ms(wall), tonumber(ARGV[3])

@@ -1,5 +1,6 @@
 -- trigger_lease: ARGV 2 the id, 3 the owner, 4 lease seconds, 5 the statuses of LEASE. Answers
 -- nothing, what is wrong with the record, or its id and fields.
+-- uses: foreign_keys full_memory due_triggers write_batch trigger_leases
 
 local id, owner, waits = ARGV[2], ARGV[3], cmsgpack.unpack(ARGV[5])
 local r, wrong = trigger_at_hand(id, waits)

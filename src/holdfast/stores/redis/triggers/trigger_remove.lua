@@ -1,4 +1,6 @@
 -- trigger_remove: ARGV 2 the id. Answers 1, or 0 if there is none.
+-- uses: server foreign_keys write_batch trigger_places
+-- keys: trigger
 
 local id = ARGV[2]
 if call('EXISTS', K.trigger(id)) == 0 then return {0, 0, 0} end

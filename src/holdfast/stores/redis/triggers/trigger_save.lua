@@ -1,4 +1,6 @@
 -- trigger_save: ARGV 2 the trigger, with the version that it had. Answers the version it has now.
+-- uses: lists numbers server foreign_keys write_batch trigger_record
+-- keys: trigger
 
 local t = cmsgpack.unpack(ARGV[2])
 local found = try('HGET', K.trigger(t.id), 'version')

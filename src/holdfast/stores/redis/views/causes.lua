@@ -1,5 +1,7 @@
 -- causes: ARGV 2… fingerprints. Of each: nothing, or how many tasks it has suspended, and the id and
 -- the fields of the newest that can be read.
+-- uses: server foreign_keys record
+-- keys: by_cause
 
 local LOOK = 10
 

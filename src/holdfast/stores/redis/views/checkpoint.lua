@@ -1,4 +1,6 @@
 -- checkpoint: ARGV 2 the id. Nothing, or the task's checkpoint and its stages.
+-- uses: server
+-- keys: ckpt stages task
 
 local id = ARGV[2]
 local found = call('EXISTS', K.task(id)) == 1 and call('GET', K.ckpt(id))

@@ -1,5 +1,7 @@
 -- detail: ARGV 2 the id. Nothing, what is wrong with the record, or: its fields, the end of its
 -- lease, payload, result, data, checkpoint, stages, events, and what is wrong with those.
+-- uses: server
+-- keys: ckpt data events leases payload result stages task
 
 local id, wrong = ARGV[2], {}
 

@@ -1,5 +1,8 @@
 -- heads: ARGV 2… queues. Of each: nothing, or the id and the fields of the task that the next claim
 -- would hand out. As a claim: lost ones first, then what nobody was handed yet.
+-- uses: server record
+-- keys: back stream
+-- constants: GROUP
 
 local LOOK = 10
 

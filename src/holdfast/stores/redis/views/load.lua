@@ -1,4 +1,6 @@
 -- load: ARGV 2… ids. Of each: nothing, its fields and the end of its lease, or what is wrong.
+-- uses: server
+-- keys: leases task
 
 local function look(id)
   local fields = try('HGETALL', K.task(id))

@@ -1,4 +1,6 @@
 -- peek: ARGV 2… ids. Of each: nothing, what is wrong, or its status, result, failure and reason.
+-- uses: server
+-- keys: result task tombstone
 
 local function told(key, id)
   local found = try('HMGET', key, 'status', 'result', 'failure', 'reason')

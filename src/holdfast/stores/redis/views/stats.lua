@@ -1,5 +1,8 @@
 -- stats: ARGV 2… the statuses. The time, how many tasks each has, what is counted elsewhere, and the
 -- seconds until the first lease, task, trigger and plan is to be looked at; below 0: it is late.
+-- uses: numbers server time
+-- keys: by_status counts durations leases moves plans_due refused retry triggers_due
+--   triggers_leased
 
 local sizes = {}
 for i = 2, #ARGV do sizes[i - 1] = call('ZCARD', K.by_status(ARGV[i])) end

@@ -1,4 +1,6 @@
 -- tenants: ARGV 2… names. Of each: its active task, that one's place, its fence, how many wait.
+-- uses: server
+-- keys: active fences line task
 
 local answers = {}
 for i = 2, #ARGV do

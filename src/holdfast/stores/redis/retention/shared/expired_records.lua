@@ -1,4 +1,5 @@
--- What has ended and whose time is over, in pages. Over common.lua.
+-- Records that have ended and whose time is over, in pages.
+-- uses: numbers server time write_batch
 
 -- Members of `list` from `score` on, of which `passed` are to be passed over. `outdated` tells of
 -- each whether it is; such a one is forgotten by `forget`. Nil instead: it does not belong there.

@@ -1,4 +1,6 @@
--- Plans: what the verbs share. Over common.lua. The list of a plan's tasks is long, and never read.
+-- A plan's record. The list of a plan's tasks is long, and never read.
+-- uses: numbers server time
+-- keys: plan plan_admitted plan_events plan_members plans_due
 
 local function plan_key_names(id)
   return {K.plan(id), K.plan_members(id), K.plan_admitted(id), K.plan_events(id)}

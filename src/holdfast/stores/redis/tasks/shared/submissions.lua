@@ -1,4 +1,7 @@
--- Submissions: each is looked at before anything of it is written. Over places.lua.
+-- Submissions: each is looked at before anything of it is written.
+-- uses: lists numbers server foreign_keys time write_batch error_index event_log queue_entry
+--   status_index
+-- keys: by_day by_error by_plan by_tenant key_of meta payload suspended task tombstone
 
 local depths, usable, days = {}, {}, {}
 local submits = 0  -- how many there may be from here on
@@ -9,22 +12,6 @@ local function is_usable(key, command)
     usable[key] = not is_strange(try(command, key))
   end
   return usable[key]
-end
-
-local function depth(queue)
-  if not depths[queue] then
-    local n = call('HMGET', K.counts, queue .. ' ready', queue .. ' line', queue .. ' later')
-    depths[queue] = tonumber(n[1] or '0') + tonumber(n[2] or '0') + tonumber(n[3] or '0')
-  end
-  return depths[queue]
-end
-
-local shut = {}
-local function is_shut(queue)
-  if shut[queue] == nil then
-    shut[queue] = call('HGET', K.switches, 'intake ' .. queue) ~= false
-  end
-  return shut[queue]
 end
 
 -- The task that a key belongs to, with its digest, if its time is not over.
@@ -39,6 +26,7 @@ end
 
 -- Numbers are taken for all at once, by the first that needs one; the rest is given back.
 local order, last
+
 local function next_order()
   if order == last then
     last = call('HINCRBY', K.meta, 'order', submits)
@@ -57,15 +45,6 @@ local function met_before(s)
     local id, digest = first_of(s.tenant or '', s.key)
     if id then return {digest == s.digest and 'existing' or 'conflict', id} end
   end
-end
-
--- Why nothing is to be written for it, or nil.
-local function answer_without(s, limit)
-  local met = met_before(s)
-  if met then return met end
-  if not is_usable(K.stream(s.queue), 'XLEN') then return {'foreign', K.stream(s.queue)} end
-  if is_shut(s.queue) then return {'shut', s.queue} end
-  if depth(s.queue) >= limit then return {'full', s.queue} end
 end
 
 local function write_record(s, r)
@@ -105,29 +84,6 @@ local function accept(s)
   if s.saves then count(r.queue, 'checkpoints', s.saves) end
   if s.tenant then put_in(K.by_tenant(s.tenant), s.id) end
   if s.plan then put_in(K.by_plan(s.plan), s.id) end
-end
-
-local function insert(s, limit)
-  local known = answer_without(s, limit)
-  if known then return known end
-  accept(s)
-  return {'inserted', s.id}
-end
-
--- Those that follow from what happens to another. That is not refused for a queue that is full, shut
--- or unusable. To be called before anything is written: the key that is in their way.
-local function in_way_of(follows)
-  for _, s in ipairs(follows) do
-    local met = met_before(s)
-    if met and met[1] == 'foreign' then return met[2] end
-  end
-end
-
-local function accept_all(follows)
-  submits = #follows
-  for _, s in ipairs(follows) do
-    if not met_before(s) then accept(s) end
-  end
 end
 
 -- What follows from all of them; finish() comes after it.

@@ -1,0 +1,6 @@
+-- Lists that grow.
+
+local function add(list, ...)
+  local more, n = {...}, #list
+  for i = 1, #more do list[n + i] = more[i] end
+end

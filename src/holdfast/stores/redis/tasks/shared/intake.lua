@@ -1,0 +1,36 @@
+-- The intake of a queue: it may be full, or switched off.
+-- uses: server submissions
+-- keys: counts stream switches
+
+local function depth(queue)
+  if not depths[queue] then
+    local n = call('HMGET', K.counts, queue .. ' ready', queue .. ' line', queue .. ' later')
+    depths[queue] = tonumber(n[1] or '0') + tonumber(n[2] or '0') + tonumber(n[3] or '0')
+  end
+  return depths[queue]
+end
+
+local shut = {}
+
+local function is_shut(queue)
+  if shut[queue] == nil then
+    shut[queue] = call('HGET', K.switches, 'intake ' .. queue) ~= false
+  end
+  return shut[queue]
+end
+
+-- Why nothing is to be written for it, or nil.
+local function answer_without(s, limit)
+  local met = met_before(s)
+  if met then return met end
+  if not is_usable(K.stream(s.queue), 'XLEN') then return {'foreign', K.stream(s.queue)} end
+  if is_shut(s.queue) then return {'shut', s.queue} end
+  if depth(s.queue) >= limit then return {'full', s.queue} end
+end
+
+local function insert(s, limit)
+  local known = answer_without(s, limit)
+  if known then return known end
+  accept(s)
+  return {'inserted', s.id}
+end

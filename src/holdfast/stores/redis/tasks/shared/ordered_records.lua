@@ -1,0 +1,19 @@
+-- Records in the order in which they are to be moved.
+-- uses: record
+
+-- Records of these ids in the order of their submits, as every store moves those of one moment;
+-- with scores, in the order of these first. Each is its id, its record, and what is wrong with it.
+local function in_order(ids, scored)
+  local found = {}
+  for i = 1, #ids, scored and 2 or 1 do
+    local r, wrong = read(ids[i])
+    local order = r and tonumber(r.order) or 0
+    local score = scored and tonumber(ids[i + 1]) or 0
+    found[#found + 1] = {id = ids[i], record = r, wrong = not r and wrong, score = score,
+      order = order}
+  end
+  table.sort(found, function(a, b)
+    return a.score < b.score or a.score == b.score and a.order < b.order
+  end)
+  return found
+end

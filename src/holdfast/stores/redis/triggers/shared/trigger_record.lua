@@ -1,0 +1,22 @@
+-- A trigger's record, and what follows from it.
+-- uses: server foreign_keys write_batch trigger_places
+-- keys: trigger triggers_declared triggers_due
+
+-- Who sleeps, sleeps until the first time of all at most: a later one does not concern him.
+local function ring_if_first(due)
+  local first = follow('ZRANGE', K.triggers_due, 0, 0, 'WITHSCORES')
+  if not first or not first[2] or tonumber(due) < tonumber(first[2]) then rings.due = true end
+end
+
+local function write_trigger(t)
+  call('HSET', K.trigger(t.id), unpack(t.fields))
+  if #t.gone > 0 then call('HDEL', K.trigger(t.id), unpack(t.gone)) end
+  written = written + 1
+  place_trigger(t)
+  if t.declared then
+    put_in(K.triggers_declared, t.id)
+  else
+    take_from(K.triggers_declared, t.id)
+  end
+  if t.due then ring_if_first(t.due) end
+end
