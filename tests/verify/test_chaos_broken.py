@@ -67,7 +67,7 @@ judged("triggers", broken, "miscounted", "unanswered")
 FIRED_WITHOUT_VERSIONS_AND_KEYS = (
     BEGIN
     + """
-from holdfast.stores.sqlite import firing
+from holdfast.stores.sqlite.triggers import firing
 from holdfast.stores.sqlite.trigger_rows import body_of
 from holdfast.stores.sqlite.txn import Txn
 
@@ -129,7 +129,7 @@ PLANS_WITHOUT_FENCES = (
     BEGIN
     + """
 from holdfast.runtime.plans.driver import Driver
-from holdfast.stores.sqlite import plan_verbs
+from holdfast.stores.sqlite.plans import verbs as plan_verbs
 from holdfast.stores.sqlite.plan_rows import body_of, events_body_of
 
 

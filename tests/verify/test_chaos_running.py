@@ -71,7 +71,7 @@ def judged(store, *, seconds, **harm):
 SQLITE_BLIND = (
     BEGIN
     + """
-from holdfast.stores.sqlite import applying
+from holdfast.stores.sqlite.tasks import apply as applying
 
 compared = applying._apply
 

@@ -27,8 +27,8 @@ from verify.servers.polling import until
 APP = """
 import asyncio, threading
 from holdfast import Context, Holdfast
-from holdfast.cli import crew
-from holdfast.runtime import heartbeat
+from holdfast.cli.process import crew
+from holdfast.runtime.worker import heartbeat
 
 crew.GIVE_BACK_SECONDS = 60.0  # a slow machine gives back, too
 heartbeat.PROGRESS_SECONDS = 0.2  # beats, though the lease is long: what was taken away is noticed

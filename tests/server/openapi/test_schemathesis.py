@@ -22,7 +22,7 @@ from tests.server.conftest import declared
 from tests.support.server.listener import Listening, listening
 
 HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
+ROOT = HERE.parents[2]
 HOOKS = "tests.server.openapi.schemathesis_hooks"
 PHASES = "examples,coverage,fuzzing,stateful"
 BOT = {
