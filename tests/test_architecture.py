@@ -8,7 +8,7 @@ runtime   stores   sinks   observe          never import each other
              domain                         pure: no await, no clock, no random, no I/O
 
 `engine/core.py` holds the class that puts all of it together, so it alone may import insight and
-notify from below.
+notify from below, and load an integration for which there are settings.
 """
 
 import ast
@@ -38,6 +38,7 @@ ROOT_LAYER = "holdfast"  # holdfast/__init__.py: the public names
 SHOWN_AND_TOLD = {"insight", "notify"}
 BELOW_EDGES = BELOW_ENGINE | SHOWN_AND_TOLD | {"engine", ROOT_LAYER}
 COMPOSITION_ROOT = PACKAGE / "engine" / "core.py"
+LOADED = {"integrations"}  # by the composition root, and only where the settings ask for one
 
 # A layer may import itself and what stands here. A new top-level module has to be entered.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -187,7 +188,7 @@ def test_an_import_is_read_in_any_of_its_forms(source: str, module: str) -> None
 
 def may_import(path: Path) -> set[str]:
     allowed = MAY_IMPORT.get(layer_of(path), set())
-    return allowed | SHOWN_AND_TOLD if path == COMPOSITION_ROOT else allowed
+    return allowed | SHOWN_AND_TOLD | LOADED if path == COMPOSITION_ROOT else allowed
 
 
 def python_files(layer: str = "") -> Iterator[Path]:

@@ -18,8 +18,9 @@ from holdfast.domain.errors import NotJson
 from holdfast.domain.notification import Delivery
 from holdfast.domain.task.events import NAMES, TaskCompleted
 from holdfast.errors import InvalidSetting, UrlRefused
-from holdfast.notify import telegram
-from holdfast.notify.telegram import Reply, TelegramMessage
+from holdfast.integrations import telegram
+from holdfast.integrations.telegram import Reply, TelegramMessage
+from holdfast.notify.chat import ChatBot
 from holdfast.settings import Settings, load
 from tests.support.telegram_api import update
 
@@ -242,21 +243,21 @@ def test_a_delivery_to_no_chat_is_given_up(text: str) -> None:
 )
 def test_what_no_second_attempt_would_mend_waits_for_a_person(status: int, says: str) -> None:
     with pytest.raises(Permanent, match=says):
-        telegram.ended(status)
+        telegram.judge(status)
 
 
 def test_a_chat_that_wants_nothing_of_the_bot_ends_the_delivery(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-    assert telegram.ended(403) == {"status": 403, "delivered": False}
+    assert telegram.judge(403) == {"status": 403, "delivered": False}
     [line] = caplog.records
     assert (line.levelno, "403" in line.getMessage()) == (logging.INFO, True)
 
 
 @pytest.mark.parametrize("status", [200, 429, 500, 502])
 def test_what_telegram_means_as_everybody_does_is_judged_as_everywhere(status: int) -> None:
-    assert telegram.ended(status) is None
+    assert telegram.judge(status) is None
 
 
 # -- who may name a chat
@@ -286,7 +287,7 @@ async def test_a_chat_is_no_callback_that_anybody_can_name(tmp_path: Path) -> No
 # -- the settings
 
 
-def bot_of(**settings: Any) -> telegram.Bot | None:
+def bot_of(**settings: Any) -> ChatBot | None:
     return Holdfast("memory://", **settings).bot
 
 

@@ -8,13 +8,11 @@ import os
 import random
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from holdfast.clock import SystemClock
 from holdfast.domain import names
-from holdfast.domain.durations import seconds
 from holdfast.domain.errors import (
-    DeclarationError,
     HoldfastError,
     InvalidSetting,
     StoreError,
@@ -22,15 +20,12 @@ from holdfast.domain.errors import (
     StoreUnavailable,
 )
 from holdfast.domain.redaction import Redactor
-from holdfast.domain.task.checkpoint import DEFAULT, SUSPEND, Policy
 from holdfast.domain.task.events import TaskProgress
-from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.task import By
-from holdfast.encoding.codec import Codec, UntypedCodec
-from holdfast.engine import declare
+from holdfast.encoding.codec import UntypedCodec
 from holdfast.engine.bulk import rounds
 from holdfast.engine.bulk.bulks import Bulks
-from holdfast.engine.declare import Workflow, WorkflowOptions, checkpoint_policy
+from holdfast.engine.declarers import TaskDeclarer, WorkflowDeclarer
 from holdfast.engine.handle import Handle
 from holdfast.engine.operations import retention
 from holdfast.engine.operations.backup import back_up
@@ -46,13 +41,13 @@ from holdfast.engine.query import Query
 from holdfast.engine.queue_watch import QueueWatch
 from holdfast.engine.store_url import store_from_url
 from holdfast.engine.submit import Submitter, Terms
-from holdfast.engine.task_declarer import TaskDeclarer
 from holdfast.engine.triggers.schedules import Schedules
 from holdfast.engine.visibility import WHOLE, Sight
 from holdfast.insight.why import explain
-from holdfast.notify import deliveries, hooks, telegram
+from holdfast.notify import deliveries, hooks
+from holdfast.notify.addresses import Allowed
+from holdfast.notify.chat import ChatBot, ChatReply
 from holdfast.notify.notifier import Teller, telling_store
-from holdfast.notify.telegram import Reply
 from holdfast.ports import Clock, Kept, Store
 from holdfast.ports.backup import Copy
 from holdfast.ports.tracing import NO_TRACER, Tracer
@@ -64,7 +59,7 @@ from holdfast.runtime.worker.executor import Rules
 from holdfast.runtime.worker.running_task import Held
 from holdfast.runtime.worker.suspects import Isolate
 from holdfast.runtime.worker.worker import Worker
-from holdfast.settings import load
+from holdfast.settings import Settings, load
 from holdfast.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -96,10 +91,11 @@ class Holdfast:
         self.redactor = Redactor((given := self.settings).redact, given.redact_patterns)
         self.tracer: Tracer = _tracer(self.redactor) if given.tracing else NO_TRACER
         self.registry = Registry()
-        self.task = TaskDeclarer(self, self._declare)
+        self.task = TaskDeclarer(self)
+        self.workflow = WorkflowDeclarer(self)
         self.registry.add_internal(rounds.declare(self))
         self.hooks = hooks.load(given)
-        self.bot = telegram.load(given, self.hooks.allowed)
+        self.bot = _chat_bot(given, self.hooks.allowed)
         delivery = deliveries.declare(self, self.hooks)
         if given.deliveries and deliveries.can_deliver(self.hooks):
             self.registry.add_internal(delivery)
@@ -127,87 +123,6 @@ class Holdfast:
         self.bulk = Bulks(self, By(actor="app"))
         self.queues = Queues(self, By(actor="app"))
         self.tenants = Tenants(self, By(actor="app"))
-
-    # -- declaring
-
-    @overload
-    def workflow(
-        self, name: str, *, payload: type[P], result: type[R], **options: Unpack[WorkflowOptions]
-    ) -> Workflow[P, R]: ...
-
-    @overload
-    def workflow(
-        self, name: str, *, payload: type[P], **options: Unpack[WorkflowOptions]
-    ) -> Workflow[P, Any]: ...
-
-    @overload
-    def workflow(
-        self, name: str, *, result: type[R], **options: Unpack[WorkflowOptions]
-    ) -> Workflow[Any, R]: ...
-
-    @overload
-    def workflow(self, name: str, **options: Unpack[WorkflowOptions]) -> Workflow[Any, Any]: ...
-
-    def workflow(
-        self,
-        name: str,
-        *,
-        payload: Any = Any,
-        result: Any = Any,
-        **options: Unpack[WorkflowOptions],
-    ) -> Any:
-        """Declare a task of many stages; `@that.stage` adds them in order."""
-        declare.check_options(options)
-        retry = declare.retry_or(Retry(), options.get("retry"))
-        declared = self._declare(
-            name,
-            payload=payload,
-            result=Codec(result, limit_bytes=self.settings.payload_limit),
-            queue=options.get("queue", "default"),
-            hold=options.get("hold", True),
-            keep=options.get("keep"),
-            workflow=True,
-            checkpoints=checkpoint_policy(
-                options.get("on_invalid", SUSPEND), options.get("checkpoint_max_age")
-            ),
-            effects=options.get("effects", "task"),
-        )
-        return Workflow(self, declared, retry)
-
-    def stage_timeout(self, given: float | str | None) -> float:
-        timeout = self.settings.stage_timeout if given is None else seconds(given)
-        if timeout <= 0:
-            raise DeclarationError(f"timeout {given!r} is not above zero")
-        return timeout
-
-    def _declare(
-        self,
-        name: str,
-        *,
-        payload: Any,
-        result: Codec[Any],
-        queue: str,
-        hold: bool,
-        keep: float | str | None,
-        workflow: bool,
-        effects: str = "task",
-        checkpoints: Policy = DEFAULT,
-    ) -> TaskType:
-        if effects not in ("task", "key"):
-            raise DeclarationError(f'effects={effects!r}: write "task" or "key"')
-        declared = TaskType(
-            name=name,
-            payload=Codec(payload, limit_bytes=self.settings.payload_limit),
-            result=result,
-            queue=names.check("queue", queue),
-            hold=hold,
-            workflow=workflow,
-            keep_seconds=self.settings.keep if keep is None else seconds(keep),
-            checkpoints=checkpoints,
-            effects_namespace=self.settings.namespace if effects == "key" else None,
-        )
-        self.registry.add(declared)
-        return declared
 
     # -- opening
 
@@ -390,7 +305,7 @@ class Holdfast:
         queue: str | None = None,
         trace_id: str | None = None,
         user: Any = None,
-        callback: str | Reply | None = None,
+        callback: str | ChatReply | None = None,
     ) -> Handle[Any]:
         """The way in for every task; use `submit` of the task or workflow itself."""
         task_id = await self._submits().one(
@@ -407,8 +322,8 @@ class Holdfast:
             self._queue_watch.note(queue or declared.queue)
         return Handle(self, task_id, declared.result)
 
-    def _checked(self, callback: str | Reply | None) -> str | None:
-        if isinstance(callback, Reply):
+    def _checked(self, callback: str | ChatReply | None) -> str | None:
+        if isinstance(callback, ChatReply):
             return str(callback)
         return None if callback is None else self.hooks.check_callback(callback)
 
@@ -476,6 +391,15 @@ class Holdfast:
         if self._blocking is None:
             self._blocking = Blocking(self)
         return self._blocking
+
+
+def _chat_bot(settings: Settings, allowed: Allowed) -> ChatBot | None:
+    """Load an integration only where its settings are given: the engine itself needs none."""
+    if (settings.telegram_token, settings.telegram_secret, settings.telegram_task) == (None,) * 3:
+        return None
+    from holdfast.integrations import telegram
+
+    return telegram.load(settings, allowed)
 
 
 def _tracer(redactor: Redactor) -> Tracer:

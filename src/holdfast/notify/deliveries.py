@@ -20,7 +20,6 @@ from holdfast.domain.notification import Delivery
 from holdfast.domain.task.envelope import iso
 from holdfast.domain.task.retry import Retry
 from holdfast.encoding.codec import Codec
-from holdfast.notify import telegram
 from holdfast.notify.hooks import Hooks
 from holdfast.notify.name_lookup import CannotResolveNow
 from holdfast.notify.receivers import FAILURES_MAX, Receivers
@@ -29,6 +28,7 @@ from holdfast.notify.slots import Shares
 from holdfast.registry import TaskType, own_type
 from holdfast.runtime.context import Context
 from holdfast.runtime.worker.lanes import DELIVERIES
+from holdfast.settings import PREFIX
 
 if TYPE_CHECKING:
     from holdfast.engine.core import Holdfast
@@ -119,8 +119,9 @@ class Deliverer:
         if answered.status in BUSY and answered.retry_after_seconds is not None:
             said = f"{receiver} answered {answered.status}"
             return await self._later(ctx, answered.retry_after_seconds, said)
-        ended = telegram.ended(answered.status) if told.to == notification.TELEGRAM else None
-        return ended or _judged(answered, receiver)
+        bot = self._app.bot if told.to == notification.TELEGRAM else None
+        judged = bot.judge(answered.status) if bot is not None else None
+        return judged or _judged(answered, receiver)
 
     async def _post(self, ctx: Context, letter: Letter, told: Delivery) -> Answered:
         """A host that does not answer is left alone as a whole; of one that answers, only the
@@ -181,8 +182,8 @@ class Deliverer:
         """To a chat, which knows by the bot's token who speaks."""
         bot = self._app.bot
         if bot is None:
-            raise NotHere(f"no Telegram bot is configured here; see {telegram.TOKEN}")
-        return Letter(bot.address(), telegram.answer(told), JSON_HEADERS)
+            raise NotHere(f"no Telegram bot is configured here; see {PREFIX}TELEGRAM_TOKEN")
+        return Letter(bot.address(), bot.answer(told), JSON_HEADERS)
 
     def _signed(self, ctx: Context, told: Delivery, url: str) -> Letter:
         """As the Standard Webhooks have it: the id is the same at each attempt."""

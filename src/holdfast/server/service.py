@@ -32,7 +32,6 @@ from holdfast.engine.operations.tenants import Tenants
 from holdfast.engine.plans.create import Plans
 from holdfast.engine.triggers.schedules import Schedules
 from holdfast.insight.monitor import Monitor
-from holdfast.notify import telegram
 from holdfast.observe.metrics import Metrics
 from holdfast.server.auth import tokens as tk
 from holdfast.server.auth.access import (
@@ -157,10 +156,11 @@ class Service:
         if bot is None:
             return
         if bot.task not in registry.names():
-            raise InvalidSetting(telegram.TASK, bot.task, "no such task type is declared here")
+            raise InvalidSetting(bot.task_setting, bot.task, "no such task type is declared here")
         declared = registry.find(bot.task)
-        if declared is not None and (problem := telegram.refusal(declared)):
-            raise InvalidSetting(telegram.TASK, bot.task, f"it takes no TelegramMessage: {problem}")
+        if declared is not None and (problem := bot.refusal(declared)):
+            reason = f"it takes no TelegramMessage: {problem}"
+            raise InvalidSetting(bot.task_setting, bot.task, reason)
 
     @property
     def has_tokens(self) -> bool:

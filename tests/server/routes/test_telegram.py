@@ -17,7 +17,7 @@ import pytest
 from holdfast import Context, Holdfast, Permanent
 from holdfast.domain import notification
 from holdfast.domain.task.state import Status
-from holdfast.notify.telegram import TelegramMessage
+from holdfast.integrations.telegram import TelegramMessage
 from holdfast.testing.clock import ManualClock
 from tests.support.server.listener import Listening, listening
 from tests.support.server.wire import JSON, send

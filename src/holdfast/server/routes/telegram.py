@@ -11,8 +11,7 @@ from fastapi import Request, Response
 from pydantic import ConfigDict, Field, RootModel
 
 from holdfast.domain.errors import InvalidInput, KeyConflict
-from holdfast.notify import telegram
-from holdfast.notify.telegram import TelegramMessage
+from holdfast.notify.chat import ChatBot, ChatMessage
 from holdfast.server.http.bodies import ASIDE_BYTES
 from holdfast.server.http.routing import Routes, needs
 from holdfast.server.openapi import schemas as sc
@@ -65,8 +64,9 @@ _needs["openapi_extra"]["requestBody"] = {"content": {"application/json": _BODY}
 async def telegram_webhook(request: Request, service: ServiceOf) -> Response:
     """For Telegram alone: a text message to the bot becomes a task. An update that comes again is
     the same task. What no task can come of is taken, too, or Telegram would send it for ever."""
-    bot, message = service.app.bot, await _read(request)
+    bot = service.app.bot
     assert bot is not None  # or nobody would have been let in
+    message = await _read(bot, request)
     if message is None:
         return sc.answer(200, IGNORED)
     try:
@@ -77,15 +77,15 @@ async def telegram_webhook(request: Request, service: ServiceOf) -> Response:
     return sc.answer(200, {"ok": True, "taskId": task_id})
 
 
-async def _read(request: Request) -> TelegramMessage | None:
+async def _read(bot: ChatBot, request: Request) -> ChatMessage | None:
     """Not as any other body: that is refused for a name too many, or an odd character."""
     body = await request.body()
     if len(body) <= ASIDE_BYTES:
-        return telegram.read(body)
-    return await asyncio.to_thread(telegram.read, body)
+        return bot.read(body)
+    return await asyncio.to_thread(bot.read, body)
 
 
-async def _submitted(service: Service, task: str, message: TelegramMessage) -> str:
+async def _submitted(service: Service, task: str, message: ChatMessage) -> str:
     handle = await service.app.submit(
         declared(service, task),
         msgspec.to_builtins(message),

@@ -1,4 +1,4 @@
-"""Telegram as a way in: a message to the bot becomes a task, and its end an answer to that message.
+"""The bridge to Telegram: a message to the bot becomes a task, and the task's outcome its answer.
 
 The bot's token is part of the address that answers are posted to. So that address is made for one
 post and written down nowhere: a delivery names the chat and the message only.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import Annotated, Any, NamedTuple, NoReturn
+from dataclasses import dataclass
+from typing import Annotated, Any, NoReturn
 
 import msgspec
 
 from holdfast.domain.errors import InvalidInput, InvalidSetting, NotJson, Permanent
 from holdfast.domain.notification import TELEGRAM, Delivery
 from holdfast.notify.addresses import Allowed
+from holdfast.notify.chat import ChatReply
 from holdfast.registry import TaskType
 from holdfast.settings import HIDDEN, PREFIX, Settings
 
@@ -75,8 +77,9 @@ class TelegramMessage(
         return Reply(self.chat_id, self.message_id)
 
 
-class Reply(NamedTuple):
-    """Where the answer goes. No text that a caller sends becomes one of these."""
+@dataclass(frozen=True, slots=True)
+class Reply(ChatReply):
+    """A message to answer, in its chat."""
 
     chat_id: int
     message_id: int
@@ -160,7 +163,9 @@ def _update(text: str) -> _Update | None:
 
 
 class Bot:
-    """As the settings have it. Its secrets are in no ``repr``."""
+    """A bot as the settings describe it; no ``repr`` shows its secrets."""
+
+    task_setting = TASK
 
     def __init__(self, *, token: str, secret: str, task: str, api: str) -> None:
         self._token = token
@@ -169,8 +174,20 @@ class Bot:
         self._api = api
 
     def address(self) -> str:
-        """Not to be written down anywhere: the token is in it."""
+        """Return the URL for one answer; it holds the token, so nobody may store or log it."""
         return f"{self._api}/bot{self._token}/sendMessage"
+
+    def read(self, body: bytes) -> TelegramMessage | None:
+        return read(body)
+
+    def refusal(self, declared: TaskType) -> str | None:
+        return refusal(declared)
+
+    def answer(self, delivery: Delivery) -> bytes:
+        return answer(delivery)
+
+    def judge(self, status: int) -> dict[str, Any] | None:
+        return judge(status)
 
 
 def answer(told: Delivery) -> bytes:
@@ -188,7 +205,7 @@ def answer(told: Delivery) -> bytes:
     )
 
 
-def ended(status: int) -> dict[str, Any] | None:
+def judge(status: int) -> dict[str, Any] | None:
     """The result of a delivery that nobody need mend; Permanent: that a person may. None: the
     status means what it does everywhere."""
     if status == _UNWANTED:

@@ -1,0 +1,137 @@
+"""Definitions for the registry, made and checked from a user's functions and options."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, get_type_hints
+
+from holdfast.domain import names
+from holdfast.domain.durations import seconds
+from holdfast.domain.errors import DeclarationError
+from holdfast.domain.task.checkpoint import DEFAULT, RESTART, SUSPEND, Policy
+from holdfast.domain.task.retry import Retry
+from holdfast.encoding.codec import Codec
+from holdfast.engine import signatures
+from holdfast.registry import StageDef, TaskType
+from holdfast.settings import Settings
+
+
+def define_type(
+    settings: Settings,
+    name: str,
+    *,
+    payload: Any,
+    result: Codec[Any],
+    queue: str,
+    hold: bool,
+    keep: float | str | None,
+    workflow: bool,
+    effects: str = "task",
+    checkpoints: Policy = DEFAULT,
+) -> TaskType:
+    if effects not in ("task", "key"):
+        raise DeclarationError(f'effects={effects!r}: write "task" or "key"')
+    return TaskType(
+        name=name,
+        payload=Codec(payload, limit_bytes=settings.payload_limit),
+        result=result,
+        queue=names.check("queue", queue),
+        hold=hold,
+        workflow=workflow,
+        keep_seconds=settings.keep if keep is None else seconds(keep),
+        checkpoints=checkpoints,
+        effects_namespace=settings.namespace if effects == "key" else None,
+    )
+
+
+def stage_timeout(settings: Settings, given: float | str | None) -> float:
+    timeout = settings.stage_timeout if given is None else seconds(given)
+    if timeout <= 0:
+        raise DeclarationError(f"timeout {given!r} is not above zero")
+    return timeout
+
+
+def retry_or(default: Retry, given: Retry | None) -> Retry:
+    if given is None:
+        return default
+    if not isinstance(given, Retry):
+        raise DeclarationError(f"retry={given!r}: write Retry(max=…)")
+    return given
+
+
+def checkpoint_policy(on_invalid: str, max_age: float | str | None) -> Policy:
+    if on_invalid not in (SUSPEND, RESTART):
+        raise DeclarationError(f"on_invalid={on_invalid!r}: {SUSPEND} or {RESTART}")
+    age = None if max_age is None else seconds(max_age)
+    if age is not None and age <= 0:
+        raise DeclarationError(f"checkpoint_max_age={max_age!r} is not above zero")
+    return Policy(on_invalid=on_invalid, max_age_seconds=age)
+
+
+def define_stage(
+    call: Callable[..., Any],
+    *,
+    name: str | None,
+    timeout_seconds: float,
+    retry: Retry,
+    result_limit_bytes: int,
+) -> StageDef:
+    has_payload = takes_payload(call)
+    hints = hints_of(call)
+    signatures.check_context(call, hints)
+    returned = hints.get("return", Any)
+    name = name or _name_of(call)
+    result: Codec[Any] = Codec(
+        type(None) if returned is None else returned,
+        limit_bytes=result_limit_bytes,
+        what=f"result of {name}",
+    )
+    return StageDef(
+        name=name,
+        call=call,
+        is_async=inspect.iscoroutinefunction(call),
+        takes_payload=has_payload,
+        retry=retry,
+        timeout_seconds=timeout_seconds,
+        result=result,
+    )
+
+
+def payload_type(call: Callable[..., Any]) -> Any:
+    """What a one-stage task takes: the annotation of its second parameter."""
+    if not takes_payload(call):
+        return type(None)
+    parameter = list(inspect.signature(call).parameters.values())[1]
+    return hints_of(call).get(parameter.name, Any)
+
+
+def takes_payload(call: Callable[..., Any]) -> bool:
+    if not inspect.isfunction(call) and not inspect.ismethod(call):
+        raise DeclarationError(f"{call!r} is not a function; wrap it in one")
+    if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
+        raise DeclarationError(f"{_name_of(call)} is a generator; a stage returns once")
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(call).parameters.values()
+    taken = [p for p in parameters if p.kind in kinds and p.default is p.empty]
+    demanded = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    if not 1 <= len(taken) <= 2 or demanded:
+        raise DeclarationError(
+            f"{_name_of(call)} must take a Context and at most one payload; "
+            "for several values use a dataclass or a model"
+        )
+    return len(taken) == 2
+
+
+def hints_of(call: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(call, include_extras=True)
+    except NameError as error:
+        raise DeclarationError(
+            f"{_name_of(call)}: its annotations cannot be read ({error}); "
+            "declare the types at the module's top level"
+        ) from error
+
+
+def _name_of(call: Callable[..., Any]) -> str:
+    return getattr(call, "__name__", repr(call))
