@@ -1,5 +1,6 @@
 """The public names, each used as the design shows it."""
 
+import inspect
 from types import ModuleType
 
 import pytest
@@ -104,3 +105,22 @@ def test_every_error_is_exported() -> None:
         if isinstance(value, type) and value.__module__ == errors.__name__
     }
     assert ours == set(holdfast.errors.__all__)
+
+
+TERMS = {"tenant", "queue", "trace_id", "user", "callback"}
+
+
+def test_help_shows_the_parameters_of_a_submit(app: Holdfast) -> None:
+    @app.task("mail.send")
+    async def send(ctx: Context, to: str) -> str:
+        return to
+
+    for declared in (send, app.workflow("tenant.upgrade", payload=Upgrade)):
+        submit = inspect.signature(declared.submit).parameters
+        submit_many = inspect.signature(declared.submit_many).parameters
+        planned = inspect.signature(declared.on).parameters
+        assert set(submit) == {"payload", "key"} | TERMS
+        assert set(submit_many) == {"payloads", "keys"} | TERMS
+        assert set(planned) == {"payload"} | TERMS
+        for parameters in (submit, submit_many, planned):
+            assert {parameters[name].kind for name in TERMS} == {inspect.Parameter.KEYWORD_ONLY}
