@@ -24,6 +24,7 @@ from holdfast.engine.bulk.order import (
     info_of,
 )
 from holdfast.engine.handle import info_of as task_info_of
+from holdfast.engine.operations.actors import actor_named
 from holdfast.engine.operations.expired_checkpoints import Forecast, forecast, goes_on
 from holdfast.ports import Detail, Filter
 from holdfast.runtime.deadlines import deadline
@@ -48,7 +49,7 @@ class Bulks:
         self._by = by
 
     def acting_as(self, actor: str, origin: str = "") -> Bulks:
-        by = By(actor=names.check_text("actor", actor), origin=names.check_text("origin", origin))
+        by = actor_named(actor, origin)
         return Bulks(self._app, by)
 
     async def preview(

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from holdfast.domain import bulk, names
 from holdfast.domain.errors import (
     BulkNotFound,
-    Contended,
     IntakePaused,
     KeyConflict,
     QueueFull,
@@ -29,12 +28,12 @@ from holdfast.domain.task.task import By, Task
 from holdfast.domain.task.transition import Applied, Conflict, Full, Shut, Submission, Transition
 from holdfast.engine.bulk.order import Order, actor_of
 from holdfast.runtime import new_task
+from holdfast.runtime.compare_and_swap import compare_and_swap
 from holdfast.runtime.ids import new_id
 
 if TYPE_CHECKING:
     from holdfast.engine.core import Holdfast
 
-TRIES = 20
 NOBODY = By(actor="")
 
 
@@ -55,16 +54,21 @@ async def start(app: Holdfast, order: Order, key: str | None) -> str:
 
 
 async def _let_go(app: Holdfast, bulk_id: str, order: Order) -> None:
-    """Unless it was before; or it is gone, and only its key is still known."""
+    """Release a new bulk action; one that was released before, or is gone, is left as it is."""
     request = new_id(app.clock, app.chance)
-    for _ in range(TRIES):
-        [task] = await app.store.load([bulk_id])
+
+    async def write(task: Task | None) -> bool | None:
         if task is None or task.status is not Status.CREATED:
-            return
-        ask, said = _ask(app, order.by, request), f"start {order.command}"
-        if await _is_written(app, _about(operate.release(task, ask), said)):
-            return
-    raise Contended(f"bulk action {bulk_id}", TRIES)
+            return True
+        ask, command = _ask(app, order.by, request), f"start {order.command}"
+        return await _written(app, _about(operate.release(task, ask), command))
+
+    await compare_and_swap(f"bulk action {bulk_id}", lambda: _load(app, bulk_id), write)
+
+
+async def _load(app: Holdfast, bulk_id: str) -> Task | None:
+    [task] = await app.store.load([bulk_id])
+    return task
 
 
 def _submission(app: Holdfast, order: Order, key: str | None) -> Submission:
@@ -89,22 +93,24 @@ def _digest(order: Order) -> str:
 
 
 async def ask(app: Holdfast, bulk_id: str, command: str, by: By) -> None:
-    """Stop, pause or resume it."""
+    """Stop, pause or resume a bulk action."""
     request = new_id(app.clock, app.chance)
-    for _ in range(TRIES):
-        [task] = await app.store.load([bulk_id])
+
+    async def load() -> Task:
+        task = await _load(app, bulk_id)
         if task is None:
             raise BulkNotFound(bulk_id)
-        ask = _ask(app, by, request)
-        try:
-            decided = _DECISIONS[command](task, ask)
-        except Refused as error:
-            refusal = operate.refusal(task, _COMMANDS[command], ask, error.code)
-            await app.store.audit(replace(refusal, task_id=actor_of(bulk_id), command=command))
-            raise
-        if await _is_written(app, _about(decided, command)):
-            return
-    raise Contended(f"bulk action {bulk_id}", TRIES)
+        return task
+
+    async def write(task: Task) -> bool | None:
+        decided = _DECISIONS[command](task, _ask(app, by, request))
+        return await _written(app, _about(decided, command))
+
+    async def record_refusal(task: Task, error: Refused) -> None:
+        refusal = operate.refusal(task, _COMMANDS[command], _ask(app, by, request), error.code)
+        await app.store.audit(replace(refusal, task_id=actor_of(bulk_id), command=command))
+
+    await compare_and_swap(f"bulk action {bulk_id}", load, write, on_refusal=record_refusal)
 
 
 def _resume(task: Task, ask: Ask) -> Transition:
@@ -134,6 +140,7 @@ def _about(transition: Transition, said: str) -> Transition:
     return replace(transition, audit=replace(transition.audit, task_id=about, command=said))
 
 
-async def _is_written(app: Holdfast, transition: Transition) -> bool:
+async def _written(app: Holdfast, transition: Transition) -> bool | None:
+    """Return True; None if the task has changed since it was loaded."""
     [outcome] = await app.store.apply([transition])
-    return isinstance(outcome, Applied)
+    return True if isinstance(outcome, Applied) else None

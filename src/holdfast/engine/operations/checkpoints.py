@@ -14,7 +14,6 @@ from holdfast.domain import names
 from holdfast.domain.audit import Audit
 from holdfast.domain.errors import (
     CheckpointTooLarge,
-    Contended,
     InvalidInput,
     Refused,
     SerialisationError,
@@ -31,14 +30,14 @@ from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import By, Task
 from holdfast.domain.task.transition import Applied, MovedOn, Transition
 from holdfast.encoding.codec import check_json, encode_plain
+from holdfast.engine.operations.actors import actor_named, new_request
 from holdfast.engine.operations.expired_checkpoints import check_checkpoint
 from holdfast.ports import Detail
-from holdfast.runtime.ids import new_id
+from holdfast.runtime.compare_and_swap import compare_and_swap
 
 if TYPE_CHECKING:
     from holdfast.engine.core import Holdfast
 
-TRIES = 20
 SHOWN_CHARS = 2_000  # of a value, in the audit
 
 ASIDE_BYTES = 16 * 1024  # to hide the secrets in more takes long, and is done in a thread
@@ -65,7 +64,7 @@ class Checkpoints:
         self._app, self._by, self._aside = app, by, aside
 
     def acting_as(self, actor: str, origin: str = "") -> Checkpoints:
-        by = By(actor=names.check_text("actor", actor), origin=names.check_text("origin", origin))
+        by = actor_named(actor, origin)
         return Checkpoints(self._app, by, self._aside)
 
     async def get(self, task_id: str) -> Checkpoint | None:
@@ -207,31 +206,38 @@ class Checkpoints:
         size: int = 0,
         onward: bool = False,
     ) -> Transition:
-        """Look, decide, compare and swap, and write down who asked."""
+        """Write a decision over the task and its bodies, and record who asked for it."""
         app, store, task_id = self._app, self._app.store, names.check_text("task id", task_id)
-        by = msgspec.structs.replace(self._by, reason=names.check_text("reason", reason))
-        ask = Ask(by=by, now=app.clock.now(), request=new_id(app.clock, app.chance))
-        for _ in range(TRIES):
-            detail = await store.detail(task_id)
-            if detail is None:
-                raise TaskNotFound(task_id)
-            try:
-                bodies = detail.payload, detail.data, detail.checkpoint
-                whole = size + sum(len(body) for body in bodies if body is not None)
-                transition = await self._aside(whole, partial(decide, detail, ask))
-                if onward:
-                    await check_checkpoint(store, detail.task)
-                [outcome] = await store.apply([transition])
-                if isinstance(outcome, MovedOn):
-                    raise TenantMovedOn(task_id, detail.task.tenant)
-            except Refused as error:
-                await store.audit(_refusal(detail.task, command, ask, error, onward=onward))
-                raise
-            if isinstance(outcome, Applied):
-                if outcome.task.plan is not None:
-                    await store.plans.wake([outcome.task.plan])
-                return msgspec.structs.replace(transition, after=outcome.task)
-        raise Contended(f"task {task_id}", TRIES)
+        ask = new_request(self._by, reason, app.clock, app.chance)
+
+        async def write(detail: Detail) -> Transition | None:
+            bodies = detail.payload, detail.data, detail.checkpoint
+            whole = size + sum(len(body) for body in bodies if body is not None)
+            transition = await self._aside(whole, partial(decide, detail, ask))
+            if onward:
+                await check_checkpoint(store, detail.task)
+            [outcome] = await store.apply([transition])
+            if isinstance(outcome, MovedOn):
+                raise TenantMovedOn(task_id, detail.task.tenant)
+            if not isinstance(outcome, Applied):
+                return None
+            return msgspec.structs.replace(transition, after=outcome.task)
+
+        async def record_refusal(detail: Detail, error: Refused) -> None:
+            await store.audit(_refusal(detail.task, command, ask, error, onward=onward))
+
+        written = await compare_and_swap(
+            f"task {task_id}", lambda: self._detail(task_id), write, on_refusal=record_refusal
+        )
+        if written.after.plan is not None:
+            await store.plans.wake([written.after.plan])
+        return written
+
+    async def _detail(self, task_id: str) -> Detail:
+        detail = await self._app.store.detail(task_id)
+        if detail is None:
+            raise TaskNotFound(task_id)
+        return detail
 
 
 def _refusal(task: Task, command: Command, ask: Ask, error: Refused, *, onward: bool) -> Audit:

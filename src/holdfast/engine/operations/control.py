@@ -1,26 +1,24 @@
-"""An operator's way to a task: load, decide, compare and swap, and write down who asked."""
+"""Commands of an operator to a task: each is decided, written once and recorded in the audit."""
 
 from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
-from holdfast.domain import names
-from holdfast.domain.errors import Contended, Refused, StoreError, TaskNotFound, TenantMovedOn
+from holdfast.domain.errors import Refused, StoreError, TaskNotFound, TenantMovedOn
 from holdfast.domain.task import operate
 from holdfast.domain.task.operate import Ask
 from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import By, Task
 from holdfast.domain.task.transition import Applied, MovedOn, Transition
+from holdfast.engine.operations.actors import actor_named, new_request
 from holdfast.engine.operations.expired_checkpoints import check_checkpoint
 from holdfast.ports import Clock, Store
-from holdfast.runtime.ids import new_id
+from holdfast.runtime.compare_and_swap import compare_and_swap
 
 log = logging.getLogger("holdfast.plans")
-
-TRIES = 20
 
 Decision = Callable[[Task, Ask], Transition]
 
@@ -35,7 +33,7 @@ class Control:
         self._by = by
 
     def acting_as(self, actor: str, origin: str = "") -> Control:
-        by = By(actor=names.check_text("actor", actor), origin=names.check_text("origin", origin))
+        by = actor_named(actor, origin)
         return Control(self._store, self._clock, self._chance, by)
 
     async def pause(self, task_id: str, *, reason: str = "") -> Task:
@@ -77,10 +75,7 @@ class Control:
         return await self._ask(task_id, Command.RETRY, decision, reason, onward=True)
 
     async def can(self, task_id: str, command: Command) -> bool:
-        [task] = await self._store().load([task_id])
-        if task is None:
-            raise TaskNotFound(task_id)
-        return task.can(command)
+        return (await self._load(task_id)).can(command)
 
     async def _ask(
         self,
@@ -92,41 +87,37 @@ class Control:
         onward: bool = False,  # from its checkpoint, which must be there
     ) -> Task:
         store = self._store()
-        why = names.check_text("reason", reason)
-        by = By(actor=self._by.actor, origin=self._by.origin, reason=why)
-        ask = Ask(by=by, now=self._clock.now(), request=new_id(self._clock, self._chance))
-        for _ in range(TRIES):
-            task = _found(await store.load([task_id]), task_id)
-            try:
-                transition = decision(task, ask)
-                if onward:
-                    await check_checkpoint(store, task)
-                [outcome] = await store.apply([transition])
-                if isinstance(outcome, MovedOn):
-                    raise TenantMovedOn(task_id, task.tenant)
-            except Refused as error:
-                await self._write_down(task, command, ask, error)
-                raise
-            if isinstance(outcome, Applied):
-                await self._tell_plan(outcome.task)
-                return outcome.task
-        raise Contended(f"task {task_id}", TRIES)
+        ask = new_request(self._by, reason, self._clock, self._chance)
 
-    async def _tell_plan(self, task: Task) -> None:
-        """A plan that rests looks at its tasks only when somebody says so."""
+        async def write(task: Task) -> Task | None:
+            transition = decision(task, ask)
+            if onward:
+                await check_checkpoint(store, task)
+            [outcome] = await store.apply([transition])
+            if isinstance(outcome, MovedOn):
+                raise TenantMovedOn(task_id, task.tenant)
+            return outcome.task if isinstance(outcome, Applied) else None
+
+        async def record_refusal(task: Task, error: Refused) -> None:
+            await store.audit(operate.refusal(task, command, ask, error.code))
+
+        written = await compare_and_swap(
+            f"task {task_id}", lambda: self._load(task_id), write, on_refusal=record_refusal
+        )
+        await self._wake_plan(written)
+        return written
+
+    async def _load(self, task_id: str) -> Task:
+        [task] = await self._store().load([task_id])
+        if task is None:
+            raise TaskNotFound(task_id)
+        return task
+
+    async def _wake_plan(self, task: Task) -> None:
+        """Wake the task's plan, which polls its tasks only when it is woken."""
         if task.plan is None:
             return
         try:
             await self._store().plans.wake([task.plan])
         except StoreError as error:  # what was asked for is done
             log.warning("plan %s was not told of task %s: %s", task.plan, task.id, error)
-
-    async def _write_down(self, task: Task, command: Command, ask: Ask, error: Refused) -> None:
-        await self._store().audit(operate.refusal(task, command, ask, error.code))
-
-
-def _found(tasks: Sequence[Task | None], task_id: str) -> Task:
-    [task] = tasks
-    if task is None:
-        raise TaskNotFound(task_id)
-    return task

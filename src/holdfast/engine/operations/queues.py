@@ -9,6 +9,7 @@ from holdfast.domain import names, notification
 from holdfast.domain.errors import UnknownQueue
 from holdfast.domain.task.task import By
 from holdfast.engine.operations import switches as switching
+from holdfast.engine.operations.actors import actor_named
 from holdfast.ports import LIVE_LEASES, Switch
 from holdfast.registry import OWN_QUEUES
 
@@ -27,7 +28,7 @@ class Queues:
 
     def acting_as(self, actor: str, origin: str = "") -> Queues:
         """Return the same, in this actor's name."""
-        by = By(actor=names.check_text("actor", actor), origin=names.check_text("origin", origin))
+        by = actor_named(actor, origin)
         return Queues(self._app, by)
 
     async def pause(

@@ -17,6 +17,7 @@ from holdfast.domain.durations import LONGEST_SECONDS, seconds
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.task.task import By
 from holdfast.engine.operations import switches
+from holdfast.engine.operations.actors import actor_named
 from holdfast.ports import Switch, Thrown
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Tenants:
 
     def acting_as(self, actor: str, origin: str = "") -> Tenants:
         """Return the same, in this actor's name."""
-        by = By(actor=names.check_text("actor", actor), origin=names.check_text("origin", origin))
+        by = actor_named(actor, origin)
         return Tenants(self._app, by)
 
     async def hold(

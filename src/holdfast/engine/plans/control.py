@@ -1,4 +1,4 @@
-"""A person's way to a plan: load, decide, compare and swap, and write down who asked."""
+"""Commands of an operator to a plan: each is decided, written once and recorded in the audit."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from collections.abc import Callable
 from functools import partial
 
 from holdfast.domain import names
-from holdfast.domain.errors import Contended, PlanNotFound, Refused
+from holdfast.domain.errors import PlanNotFound, Refused
 from holdfast.domain.plan import commands
 from holdfast.domain.plan.commands import Members
 from holdfast.domain.plan.plan import Plan, PlanApplied, PlanChange, PlanCommand
 from holdfast.domain.task.operate import Ask
 from holdfast.domain.task.task import By
+from holdfast.engine.operations.actors import actor_named, new_request
 from holdfast.ports import Clock, Store
-from holdfast.runtime.ids import new_id
-
-TRIES = 20
+from holdfast.runtime.compare_and_swap import compare_and_swap
 
 WITH_MEMBERS = frozenset({PlanCommand.RETRY, PlanCommand.ROLLBACK})
 
@@ -31,7 +30,7 @@ class PlanControl:
         self._store, self._clock, self._chance, self._by = store, clock, chance, by
 
     def acting_as(self, actor: str, origin: str = "") -> PlanControl:
-        by = By(actor=names.check_text("actor", actor), origin=names.check_text("origin", origin))
+        by = actor_named(actor, origin)
         return PlanControl(self._store, self._clock, self._chance, by)
 
     async def pause(self, plan_id: str, *, reason: str = "") -> Plan:
@@ -55,10 +54,7 @@ class PlanControl:
         return await self._swap(plan_id, PlanCommand.ROLLBACK, decision, reason)
 
     async def can(self, plan_id: str, command: PlanCommand) -> bool:
-        [plan] = await self._store().plans.find([names.normalised(plan_id)])
-        if plan is None:
-            raise PlanNotFound(plan_id)
-        return plan.can(command)
+        return (await self._load(names.normalised(plan_id))).can(command)
 
     async def _ask(
         self, plan_id: str, command: PlanCommand, decision: Decision, reason: str
@@ -68,28 +64,30 @@ class PlanControl:
     async def _swap(
         self, plan_id: str, command: PlanCommand, decision: MembersDecision, reason: str
     ) -> Plan:
-        """The members change with the version only: those that are read after the plan are its
-        own, or the write is refused."""
+        """Write a decision over the plan and its members.
+
+        Members change only with the plan's version: those that are loaded after the plan belong to
+        it, or the write is refused.
+        """
         plans, plan_id = self._store().plans, names.normalised(plan_id)
-        by = By(
-            actor=self._by.actor,
-            origin=self._by.origin,
-            reason=names.check_text("reason", reason),
-        )
-        ask = Ask(by=by, now=self._clock.now(), request=new_id(self._clock, self._chance))
-        for _ in range(TRIES):
-            [plan] = await plans.find([plan_id])
-            if plan is None:
-                raise PlanNotFound(plan_id)
+        ask = new_request(self._by, reason, self._clock, self._chance)
+
+        async def write(plan: Plan) -> Plan | None:
             if plan.asked == ask.request:
                 return plan  # it was written, and its answer was lost
             members = await plans.members(plan_id) if command in WITH_MEMBERS else {}
-            try:
-                change = decision(plan, members, ask)
-            except Refused as error:
-                await self._store().audit(commands.refusal(plan, command, ask, error.code))
-                raise
-            outcome = await plans.apply(change)
-            if isinstance(outcome, PlanApplied):
-                return outcome.plan
-        raise Contended(f"plan {plan_id}", TRIES)
+            outcome = await plans.apply(decision(plan, members, ask))
+            return outcome.plan if isinstance(outcome, PlanApplied) else None
+
+        async def record_refusal(plan: Plan, error: Refused) -> None:
+            await self._store().audit(commands.refusal(plan, command, ask, error.code))
+
+        return await compare_and_swap(
+            f"plan {plan_id}", lambda: self._load(plan_id), write, on_refusal=record_refusal
+        )
+
+    async def _load(self, plan_id: str) -> Plan:
+        [plan] = await self._store().plans.find([plan_id])
+        if plan is None:
+            raise PlanNotFound(plan_id)
+        return plan

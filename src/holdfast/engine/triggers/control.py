@@ -1,4 +1,4 @@
-"""An operator's way to a trigger: load, decide, compare and swap, and write down who asked."""
+"""Commands of an operator to a trigger: each is decided, written once and recorded in the audit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from holdfast.domain import names
 from holdfast.domain.errors import (
-    Contended,
     IntakePaused,
     InvalidInput,
     QueueFull,
@@ -33,18 +32,18 @@ from holdfast.domain.trigger.trigger import (
 )
 from holdfast.encoding.codec import Codec
 from holdfast.engine.handle import Handle
+from holdfast.engine.operations.actors import new_request
 from holdfast.engine.operations.switches import intake_is_paused
 from holdfast.engine.triggers.declared_triggers import zone_of
 from holdfast.ports import TriggerStore
 from holdfast.runtime import new_task
-from holdfast.runtime.ids import new_id
+from holdfast.runtime.compare_and_swap import compare_and_swap
 
 if TYPE_CHECKING:
     from holdfast.engine.core import Holdfast
 
 R = TypeVar("R")
 
-TRIES = 20
 NEXT_MAX = 1_000
 
 Decision = Callable[[Trigger, Ask], TriggerChange]
@@ -55,7 +54,7 @@ class TriggerControl:
         self._app = app
         self._by = by
 
-    async def found(self, trigger_id: str) -> Trigger:
+    async def load(self, trigger_id: str) -> Trigger:
         trigger = await self._triggers.find(names.normalised(trigger_id))
         if trigger is None:
             raise TriggerNotFound(trigger_id)
@@ -64,25 +63,27 @@ class TriggerControl:
     async def ask(
         self, trigger_id: str, command: TriggerCommand, decision: Decision, reason: str
     ) -> Trigger:
-        why, app = names.check_text("reason", reason), self._app
-        by = By(actor=self._by.actor, origin=self._by.origin, reason=why)
-        ask = Ask(by=by, now=app.clock.now(), request=new_id(app.clock, app.chance))
+        app = self._app
+        ask = new_request(self._by, reason, app.clock, app.chance)
         limit = app.settings.queue_limit
-        for _ in range(TRIES):
-            trigger = await self.found(trigger_id)
+
+        async def write(trigger: Trigger) -> Trigger | None:
             if trigger.asked == ask.request:
                 return trigger  # it was written, and its answer was lost
-            try:
-                change = decision(trigger, ask)
-                [outcome] = await self._triggers.apply([change], depth_limit=limit)
-                if isinstance(outcome, NoRoom):
-                    raise await self._no_room(outcome.queue)
-            except Refused as error:
-                await app.store.audit(firing.refusal(trigger, command, ask, error.code))
-                raise
-            if isinstance(outcome, Changed):
-                return outcome.trigger
-        raise Contended(f"trigger {trigger_id}", TRIES)
+            [outcome] = await self._triggers.apply([decision(trigger, ask)], depth_limit=limit)
+            if isinstance(outcome, NoRoom):
+                raise await self._no_room(outcome.queue)
+            return outcome.trigger if isinstance(outcome, Changed) else None
+
+        async def record_refusal(trigger: Trigger, error: Refused) -> None:
+            await app.store.audit(firing.refusal(trigger, command, ask, error.code))
+
+        return await compare_and_swap(
+            f"trigger {trigger_id}",
+            lambda: self.load(trigger_id),
+            write,
+            on_refusal=record_refusal,
+        )
 
     async def _no_room(self, queue: str) -> Refused:
         if await intake_is_paused(self._app.store, {queue}):
@@ -92,7 +93,7 @@ class TriggerControl:
     async def fire(self, trigger_id: str, reason: str) -> str:
         """The id of its task, which is the same however often it has to be decided anew."""
         made: list[Submission] = []
-        ended_task = await self._ended_task(await self.found(trigger_id))
+        ended_task = await self._ended_task(await self.load(trigger_id))
 
         def decision(trigger: Trigger, ask: Ask) -> TriggerChange:
             made.append(self._made(trigger, ask))
@@ -160,7 +161,7 @@ class TriggerHandle(Generic[R]):
         return f"TriggerHandle({self.id!r})"
 
     async def info(self) -> Trigger:
-        return await self._control.found(self.id)
+        return await self._control.load(self.id)
 
     async def next(self, count: int = 1) -> list[datetime]:
         """Its next fire times, in its zone; of one that rests, those that it would have."""

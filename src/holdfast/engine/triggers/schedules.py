@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from holdfast.domain import names
 from holdfast.domain.errors import (
-    Contended,
     InvalidSchedule,
     TriggerConflict,
     TriggerNotFound,
@@ -22,9 +21,11 @@ from holdfast.domain.trigger.definition import Definition
 from holdfast.domain.trigger.schedule import Every, Once, Schedule
 from holdfast.domain.trigger.trigger import UNFINISHED, Changed, Misfire, Trigger, TriggerStatus
 from holdfast.encoding.codec import UntypedCodec
-from holdfast.engine.triggers.control import TRIES, TriggerControl, TriggerHandle
+from holdfast.engine.operations.actors import actor_named
+from holdfast.engine.triggers.control import TriggerControl, TriggerHandle
 from holdfast.engine.triggers.declared_triggers import TriggerTerms, define
 from holdfast.ports import TriggerPage, TriggerStore
+from holdfast.runtime.compare_and_swap import compare_and_swap
 from holdfast.runtime.ids import new_id
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Schedules:
         self._control = TriggerControl(app, by)
 
     def acting_as(self, actor: str, origin: str = "") -> Schedules:
-        by = By(actor=names.check_text("actor", actor), origin=names.check_text("origin", origin))
+        by = actor_named(actor, origin)
         return Schedules(self._app, by)
 
     @overload
@@ -226,8 +227,7 @@ class Schedules:
     async def _there_or_put(
         self, trigger_id: str, wanted: Definition, replaces: bool, any_start: bool
     ) -> Trigger:
-        for _ in range(TRIES):
-            there = await self._triggers.find(trigger_id)
+        async def write(there: Trigger | None) -> Trigger | None:
             if there is None:
                 drawn = self._draw(wanted, owes_start=not any_start)
                 change = defining.create(wanted, trigger_id, **drawn, owes_start=not any_start)
@@ -240,9 +240,11 @@ class Schedules:
                 change = defining.redefine(there, mine, **self._draw(wanted))
             limit = self._app.settings.queue_limit
             [outcome] = await self._triggers.apply([change], depth_limit=limit)
-            if isinstance(outcome, Changed):
-                return outcome.trigger
-        raise Contended(f"trigger {trigger_id}", TRIES)
+            return outcome.trigger if isinstance(outcome, Changed) else None
+
+        return await compare_and_swap(
+            f"trigger {trigger_id}", lambda: self._triggers.find(trigger_id), write
+        )
 
     def _draw(self, wanted: Definition, *, owes_start: bool = False) -> dict[str, Any]:
         now, chance = self._app.clock.now(), self._app.chance

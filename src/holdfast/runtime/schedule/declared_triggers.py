@@ -22,12 +22,13 @@ import random
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
-from holdfast.domain.errors import StoreError
+from holdfast.domain.errors import Contended, StoreError
 from holdfast.domain.trigger import firing
 from holdfast.domain.trigger.definition import Definition, create, redefine, same, supersede
 from holdfast.domain.trigger.trigger import Changed, Trigger, TriggerChange, TriggerStatus
 from holdfast.ports import Clock, Store, WorkerInfo
 from holdfast.registry import Registry, TaskType, TriggerDef
+from holdfast.runtime.compare_and_swap import compare_and_swap
 from holdfast.runtime.deadlines import sleep
 from holdfast.runtime.ids import new_id
 from holdfast.runtime.worker.outages import Outages
@@ -37,7 +38,6 @@ log = logging.getLogger("holdfast.scheduler")
 SYNC_SECONDS = 600.0  # again, should another worker have judged before it saw our beat
 SWEEP_AGAIN_SECONDS = 5.0
 PAGE = 500
-TRIES = 20
 
 # A cancelled one may be there only for the sake of its declaration (see `firing.cancel`).
 JUDGED = tuple(status for status in TriggerStatus if status is not TriggerStatus.COMPLETED)
@@ -120,16 +120,21 @@ class Declared:
 
     async def _write(self, trigger_id: str, wanted: Definition, redefines: bool) -> None:
         triggers = self._store.triggers
-        for _ in range(TRIES):
-            there = await triggers.find(trigger_id)
+
+        async def write(there: Trigger | None) -> bool | None:
             if there is not None and not _is_to_be_written(there, wanted, redefines):
-                return
+                return True
             change = self._change(trigger_id, there, wanted)
             [outcome] = await triggers.apply([change], depth_limit=self._queue_limit)
-            if isinstance(outcome, Changed):
-                log.info("trigger %s is as its declaration says", trigger_id)
-                return
-        log.warning("trigger %s changed under each of %d tries", trigger_id, TRIES)
+            if not isinstance(outcome, Changed):
+                return None
+            log.info("trigger %s is as its declaration says", trigger_id)
+            return True
+
+        try:
+            await compare_and_swap(trigger_id, lambda: triggers.find(trigger_id), write)
+        except Contended as error:
+            log.warning("trigger %s changed under each of %d tries", trigger_id, error.tries)
 
     def _change(self, trigger_id: str, there: Trigger | None, wanted: Definition) -> TriggerChange:
         drawn: dict[str, Any] = {
