@@ -69,16 +69,18 @@ def _table(report: dict[str, Any], book: Book, question: str) -> list[str]:
 
 
 def better(book: Book) -> list[str]:
-    """Every case in which a peer, with either of its settings, is ahead of ours; as measured.
+    """Return a table of the cases in which a peer, with either of its settings, is ahead of ours.
 
-    Ours is taken on the store of the peer, for PostgreSQL on Redis: both are servers.
+    Ours runs on the store of the peer; a peer on PostgreSQL is compared with ours on Redis.
     """
     cases: dict[tuple[object, ...], list[Figure]] = {}
     for figure in book:
         if figure.values and figure.question != "floor" and figure.measure not in _NO_MERIT:
             cases.setdefault((*_asked(figure), _kind(figure)), []).append(figure)
     lines = [line for found in cases.values() for line in _ahead(found)]
-    return lines or ["In no case that both were asked was a peer ahead in this run."]
+    if not lines:
+        return ["No peer was ahead of ours in this run."]
+    return ["| case | peers that were ahead | ours |", "|---|---|---|", *lines]
 
 
 def _asked(figure: Figure) -> tuple[object, ...]:
@@ -110,4 +112,4 @@ def _ahead(figures: list[Figure]) -> list[str]:
     case = ", ".join(f"{name} {shown(value)}" for name, value in own.case.items())
     names = "; ".join(f"{f.who.label} ({f.who.settings}) {number(f.median or 0.0)}" for f in ahead)
     what = f"{own.question}, {own.measure}{f' ({case})' if case else ''}, {own.unit}"
-    return [f"- {what}: {names} – ours ({own.who.store}) {number(own.median or 0.0)}"]
+    return [f"| {what} | {names} | {own.who.store} {number(own.median or 0.0)} |"]

@@ -65,9 +65,9 @@ def test_what_peers_do_better_is_told_from_the_figures() -> None:
     for figure in book.find("submit", "one", engine="repid"):
         figure.values[:] = [50.0]
 
-    [line] = document.better(book)
-    assert line.startswith("- submit, one")
-    assert "repid redis (best) 50 – ours (redis) 10" in line
+    [_, _, line] = document.better(book)
+    assert line.startswith("| submit, one")
+    assert "repid redis (best) 50 | redis 10 |" in line
 
 
 @pytest.mark.parametrize("name", ["drain.svg", "latency.svg", "stages.svg", "growth.svg"])
@@ -98,9 +98,9 @@ def test_settings_as_they_come_count_and_each_store_is_compared_with_its_like() 
             add(book, "recovery", who(one, "redis", "plain"), [value], measure, tasks=100)
     add(book, "drain", who("saq", "sqlite"), [70.0], tasks=10_000, workers=1, tenants=0)
 
-    [line] = document.better(book)
-    assert line.startswith("- recovery, seconds")
-    assert "saq redis (plain) 5 – ours (redis) 30" in line
+    [_, _, line] = document.better(book)
+    assert line.startswith("| recovery, seconds")
+    assert "saq redis (plain) 5 | redis 30 |" in line
 
 
 def case(engine: str, number: int, *, runs: int | None = None, about: float = 10.0) -> Case:

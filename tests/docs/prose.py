@@ -9,7 +9,7 @@ SPAN = re.compile(r"`[^`]+`")
 LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 MARKER = re.compile(r"^ *(?:[-*]|\d+\.) +")
 LEFT_OUT = re.compile(r"^ *(?:\||#)")
-ENDS = re.compile(r"(?<=[.!?])[*_)\"”]*\s+(?=[^a-z])|(?<=[.!?:])\*\*\s+")
+ENDS = re.compile(r" · |(?<=[.!?])[*_)\"”]*\s+(?=[^a-z])|(?<=[.!?:])\*\*\s+")
 WORD = re.compile(r"[\w’'…%.,/-]*\w[\w’'…%/-]*")
 
 

@@ -10,7 +10,7 @@ from tests.support.source_tree import PACKAGE, ROOT, text_of
 PAGE = text_of(ROOT / "docs" / "architecture.md")
 MAP = text_of(ROOT / "docs" / "internals" / "components.md")
 PATHS = re.compile(r"`((?:[\w.-]+/)+(?:[\w-]+\.(?:py|lua|sql|md|rs))?)`")
-TO_COME = {"domain/task/placement.py", "ports/admin.py", "ports/store.py", "ports/views.py"}
+TO_COME = {"ports/admin.py", "ports/store.py", "ports/views.py"}
 WORDS_MAX = 1_200  # five minutes, tables included
 
 
