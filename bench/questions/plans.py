@@ -22,7 +22,7 @@ from bench.harness.processes import Failed
 from holdfast import Context, Holdfast
 from holdfast.domain.plan.plan import PlanStatus
 from holdfast.engine.declare import AsyncTask
-from holdfast.runtime.plans.plan_view import Book
+from holdfast.runtime.plans.plan_view import PlanSnapshot
 
 NAME = "plans"
 TASKS = {True: 1_000, False: 10_000}  # quick or not
@@ -122,7 +122,7 @@ async def _seconds_of_opening(app: Holdfast) -> float:
     tasks, members = await store.tasks(PLAN), await store.members(PLAN)
     assert plan is not None
     assert tasks is not None
-    Book(plan, tasks, members)
+    PlanSnapshot(plan, tasks, members)
     return time.perf_counter() - begun
 
 

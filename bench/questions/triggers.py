@@ -31,9 +31,9 @@ from bench.harness.processes import Failed
 from holdfast import Context, Holdfast
 from holdfast.domain.trigger.trigger import Trigger
 from holdfast.ports import Clock, Store, TriggerStore
-from holdfast.runtime.schedule.declared_triggers import Declared
+from holdfast.runtime.schedule.declared_triggers import DeclaredTriggers
 from holdfast.runtime.schedule.scheduler import Scheduler
-from holdfast.runtime.worker.outages import Outages
+from holdfast.runtime.worker.outages import StoreOutages
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import ManualClock
 
@@ -239,10 +239,10 @@ def _scheduler(app: Holdfast, store: Store, clock: Clock) -> Scheduler:
         "registry": app.registry,
         "clock": clock,
         "chance": random.Random(),
-        "outages": Outages(clock),
+        "outages": StoreOutages(clock),
         "queue_limit": app.settings.queue_limit,
     }
-    declared = Declared(
+    declared = DeclaredTriggers(
         announce=partial(asyncio.sleep, 0), live_within_seconds=2 * app.settings.lease, **common
     )
     return Scheduler(

@@ -15,7 +15,7 @@ from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Kind
 from holdfast.engine.store_url import store_from_url
 from holdfast.ports import Detail
-from holdfast.runtime.worker.running_stages import OF_THIS_PROCESS
+from holdfast.runtime.worker.running_stages import PROCESS_STAGES
 from tests.end_to_end.test_forks import has_ended
 from tests.end_to_end.test_two_workers import BOUND_SECONDS, Terminal
 from verify.servers import RedisServer, until
@@ -170,7 +170,7 @@ async def test_a_process_that_started_for_longer_than_a_lease_runs_its_task(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker that started it has renewed the lease meanwhile."""
-    monkeypatch.setattr(OF_THIS_PROCESS, "suspect", None)  # other tests run here after it
+    monkeypatch.setattr(PROCESS_STAGES, "suspect", None)  # other tests run here after it
     app = Holdfast(f"sqlite:///{tmp_path}/holdfast.db")
 
     @app.task("slow.start")

@@ -20,7 +20,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.ports import Kept
 from holdfast.runtime.deadlines import deadline, sleep
 from holdfast.runtime.ids import new_id
-from holdfast.runtime.worker.outages import Outages
+from holdfast.runtime.worker.outages import StoreOutages
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 from holdfast.testing.plugin import MakeEngine
@@ -48,7 +48,7 @@ def test_an_id_is_a_uuid_of_version_7() -> None:
 
 def test_an_outage_is_remembered_for_as_long_as_asked() -> None:
     clock = ManualClock()
-    outages = Outages(clock)
+    outages = StoreOutages(clock)
     assert not outages.within(60)
     outages.note(StoreUnavailable("away"))
     clock.advance("59s")
@@ -59,7 +59,7 @@ def test_an_outage_is_remembered_for_as_long_as_asked() -> None:
 
 def test_a_jump_of_the_wall_clock_does_not_end_an_outage() -> None:
     clock = ManualClock()
-    outages = Outages(clock)
+    outages = StoreOutages(clock)
     outages.note(StoreUnavailable("away"))
     clock.jump(86_400)
     assert outages.within(60)
@@ -67,7 +67,7 @@ def test_a_jump_of_the_wall_clock_does_not_end_an_outage() -> None:
 
 def test_an_outage_is_said_once_in_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
-    outages = Outages(clock)
+    outages = StoreOutages(clock)
     with caplog.at_level(logging.ERROR):
         for _ in range(100):
             outages.note(StoreUnavailable("away"))
@@ -78,14 +78,14 @@ def test_an_outage_is_said_once_in_ten_seconds(caplog: pytest.LogCaptureFixture)
 def test_an_outage_has_a_reason_also_where_only_time_ran_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    Outages(ManualClock()).note(TimeoutError())
+    StoreOutages(ManualClock()).note(TimeoutError())
     assert caplog.messages == ["the store is out of reach: it did not answer in time"]
 
 
 def test_who_was_told_of_an_outage_is_told_of_its_end_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    outages = Outages(ManualClock())
+    outages = StoreOutages(ManualClock())
     outages.over()
     assert caplog.messages == []
     for _ in range(2):
@@ -106,7 +106,7 @@ def test_who_was_told_of_an_outage_is_told_of_its_end_once(
 def test_what_a_store_within_reach_says_is_no_outage(
     error: StoreError, caplog: pytest.LogCaptureFixture
 ) -> None:
-    outages = Outages(ManualClock())
+    outages = StoreOutages(ManualClock())
     for _ in range(2):
         outages.note(error)
     outages.over()
@@ -123,7 +123,7 @@ def test_what_a_store_within_reach_says_is_no_outage(
     ],
 )
 def test_no_answer_in_time_or_of_a_part_is_an_outage(error: StoreError | TimeoutError) -> None:
-    outages = Outages(ManualClock())
+    outages = StoreOutages(ManualClock())
     outages.note(error)
     assert outages.within(60)
 

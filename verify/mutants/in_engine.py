@@ -17,13 +17,13 @@ from holdfast.domain.task.task import Failure, Task
 from holdfast.domain.task.transition import Applied, Outcome, Transition
 from holdfast.ports import Store, Thrown
 from holdfast.registry import StageDef
-from holdfast.runtime.services.drain_watch import Orders
+from holdfast.runtime.services.drain_watch import DrainWatch
 from holdfast.runtime.services.timers import Timers
-from holdfast.runtime.worker.executor import Holding, Run
+from holdfast.runtime.worker.executor import ClaimedTask, TaskRun
 from holdfast.runtime.worker.heartbeat import Heartbeat
-from holdfast.runtime.worker.running_task import Held, Stop
-from holdfast.runtime.worker.stage_notes import Notes
-from holdfast.runtime.worker.tenant_holds import TenantHolds
+from holdfast.runtime.worker.running_task import RunningTask, Stop
+from holdfast.runtime.worker.stage_notes import StageNotes
+from holdfast.runtime.worker.tenant_holds import HeldTenants
 from holdfast.runtime.worker.worker import Worker
 from holdfast.stores.memory import store as memory_store
 from verify.mutants.mutant import mutant
@@ -69,8 +69,8 @@ def one_retry_too_many(
     )
 
 
-@mutant(Run, "backward", seed=1)
-async def rollback_forward(_: Real, run: Run) -> None:
+@mutant(TaskRun, "backward", seed=1)
+async def rollback_forward(_: Real, run: TaskRun) -> None:
     """Stages are undone in the order in which they ran."""
     run.align()
     last = run.task.next_undo
@@ -84,8 +84,8 @@ async def rollback_forward(_: Real, run: Run) -> None:
     return None
 
 
-@mutant(Run, "commit_undo")
-async def undo_not_saved(_: Real, run: Run, __: StageDef, ___: Done) -> None:
+@mutant(TaskRun, "commit_undo")
+async def undo_not_saved(_: Real, run: TaskRun, __: StageDef, ___: Done) -> None:
     """An undo is not checkpointed: only the end of the rollback is written."""
     run.task = msgspec.structs.replace(run.task, next_undo=run.task.next_undo - 1)
 
@@ -99,8 +99,8 @@ def half_done_stage_not_undone(real: Real, task: Task, *rest: Any, **options: An
     return msgspec.structs.replace(asked, after=after)
 
 
-@mutant(Run, "commit_stage", seed=7)
-async def pause_runs_the_stage_again(_: Real, run: Run, stage: StageDef, done: Done) -> None:
+@mutant(TaskRun, "commit_stage", seed=7)
+async def pause_runs_the_stage_again(_: Real, run: TaskRun, stage: StageDef, done: Done) -> None:
     """A request that comes during a stage makes it run again."""
     decision = partial(decide.stage_done, done=done, checkpoint=run.checkpoint, now=run.now)
     saved = decision(run.task).checkpoint
@@ -114,14 +114,14 @@ async def pause_runs_the_stage_again(_: Real, run: Run, stage: StageDef, done: D
     return None
 
 
-@mutant(Holding, "rested_as_asked", seed=5)
-async def cancel_ignored(real: Real, holding: Holding) -> bool:
+@mutant(ClaimedTask, "rested_as_asked", seed=5)
+async def cancel_ignored(real: Real, holding: ClaimedTask) -> bool:
     """A cancel that was asked for is not applied at the boundary."""
     return not holding.task.cancel_requested and bool(await real(holding))
 
 
-@mutant(Holding, "rested_as_asked", seed=14)
-async def withdrawn_pause_applied(_: Real, holding: Holding) -> bool:
+@mutant(ClaimedTask, "rested_as_asked", seed=14)
+async def withdrawn_pause_applied(_: Real, holding: ClaimedTask) -> bool:
     """A pause that was taken back at the last moment is applied all the same."""
     if not (holding.task.pause_requested or holding.task.cancel_requested):
         return False
@@ -129,14 +129,14 @@ async def withdrawn_pause_applied(_: Real, holding: Holding) -> bool:
     return True
 
 
-@mutant(Held, "may_renew", seed=6)
+@mutant(RunningTask, "may_renew", seed=6)
 def never_renewed(*_: Any) -> bool:
     """A lease is not renewed while its stage runs."""
     return False
 
 
-@mutant(Held, "may_renew", seed=9)
-def hung_stage_renewed(_: Real, held: Held, __: float) -> bool:
+@mutant(RunningTask, "may_renew", seed=9)
+def hung_stage_renewed(_: Real, held: RunningTask, __: float) -> bool:
     """A lease is renewed past its stage's deadline."""
     return held.stop is None
 
@@ -165,20 +165,20 @@ async def outage_fails_the_run(_: Real, worker: Worker, name: str) -> bool:
     return any(one.live and name in one.beat.types for one in live)
 
 
-@mutant(Run, "refusal", seed=35)
-def poison_never_stops(real: Real, run: Run) -> Failure | None:
+@mutant(TaskRun, "refusal", seed=35)
+def poison_never_stops(real: Real, run: TaskRun) -> Failure | None:
     """A task that kills its workers is run again and again."""
     run.task = msgspec.structs.replace(run.task, crashes=0)
     return real(run)  # type: ignore[no-any-return]
 
 
-@mutant(Run, "give_back", seed=27)
+@mutant(TaskRun, "give_back", seed=27)
 async def drain_loses_the_task(*_: Any, **__: Any) -> None:
     """A worker that stops keeps what it has not finished."""
 
 
-@mutant(Held, "_stop", seed=92)
-def drain_interrupts_commits(_: Real, held: Held) -> None:
+@mutant(RunningTask, "_stop", seed=92)
+def drain_interrupts_commits(_: Real, held: RunningTask) -> None:
     """A worker that stops cancels a run in the middle of its write."""
     if held.stop in (Stop.LEASE_LOST, Stop.DRAIN):
         held.interrupt()
@@ -236,8 +236,8 @@ def snooze_over_a_request(real: Real, task: Task, *rest: Any, **options: Any) ->
     return msgspec.structs.replace(asked, before=task)
 
 
-@mutant(Holding, "over_the_read")
-def writes_over_the_record_in_hand(_: Real, __: Holding, transition: Transition) -> Transition:
+@mutant(ClaimedTask, "over_the_read")
+def writes_over_the_record_in_hand(_: Real, __: ClaimedTask, transition: Transition) -> Transition:
     """A write names the record with the code's stages as the one that was read."""
     return transition
 
@@ -262,13 +262,13 @@ def outages_are_failures(_: Real, __: Any) -> bool:
     return False
 
 
-@mutant(Run, "missing_undo", seed=111)
+@mutant(TaskRun, "missing_undo", seed=111)
 def vanished_undo_passed_over(*_: Any, **__: Any) -> None:
     """A rollback passes over a stage whose undo is gone from the code."""
 
 
-@mutant(Run, "restored")
-async def starts_over_unasked(real: Real, run: Run) -> bool:
+@mutant(TaskRun, "restored")
+async def starts_over_unasked(real: Real, run: TaskRun) -> bool:
     """A checkpoint that is no good is discarded, whatever the type says."""
     checkpoints = run.declared.checkpoints
     run.declared.checkpoints = ckpt.Policy(
@@ -286,19 +286,19 @@ def crash_blames_all(*_: Any, **__: Any) -> bool:
     return True
 
 
-@mutant(Notes, "write")
+@mutant(StageNotes, "write")
 async def begun_is_not_noted(*_: Any) -> None:
     """What may kill its worker at once is begun before the store knows of it."""
 
 
-@mutant(TenantHolds, "is_held", seed=1)
-def stages_begin_under_a_hold(_: Real, holds: TenantHolds, tenant: str | None) -> bool:
+@mutant(HeldTenants, "is_held", seed=1)
+def stages_begin_under_a_hold(_: Real, holds: HeldTenants, tenant: str | None) -> bool:
     """A worker that has seen the hold of a tenant goes on with its task."""
     del holds, tenant
     return False
 
 
-@mutant(Orders, "_mind_holds", seed=26)
-async def holds_not_looked_at(_: Real, orders: Orders, holds: Sequence[Thrown]) -> None:
+@mutant(DrainWatch, "_mind_holds", seed=26)
+async def holds_not_looked_at(_: Real, orders: DrainWatch, holds: Sequence[Thrown]) -> None:
     """A worker does not learn that a tenant is held, nor that the time of a hold is up."""
     del orders, holds

@@ -13,9 +13,9 @@ from holdfast.domain.plan.members import Look
 from holdfast.domain.plan.plan import Member, MemberState, Plan, PlanChange, PlanStatus
 from holdfast.domain.plan.rollout import Seen
 from holdfast.domain.task.state import Command
-from holdfast.runtime.plans.driver import Driver
-from holdfast.runtime.plans.plan_view import Book
-from holdfast.runtime.plans.task_gateway import Reach, Reached
+from holdfast.runtime.plans.driver import PlanDriver
+from holdfast.runtime.plans.plan_view import PlanSnapshot
+from holdfast.runtime.plans.task_gateway import SendResult, TaskGateway
 from holdfast.stores.memory import plans as in_memory
 from holdfast.stores.memory.plans import MemoryPlans, Shelf
 from verify.mutants.mutant import mutant
@@ -23,9 +23,9 @@ from verify.mutants.mutant import mutant
 Real = Callable[..., Any]
 
 
-@mutant(Driver, "_seen", seed=5)
+@mutant(PlanDriver, "_seen", seed=5)
 async def released_before_admitted(
-    real: Real, driver: Driver, book: Book, looks: Mapping[int, Look]
+    real: Real, driver: PlanDriver, book: PlanSnapshot, looks: Mapping[int, Look]
 ) -> Seen:
     """A task is let go before its slot is written."""
     found: Seen = await real(driver, book, looks)
@@ -38,8 +38,8 @@ async def released_before_admitted(
     return found
 
 
-@mutant(Book, "room_after", seed=17)
-def slots_not_counted(_: Real, book: Book, __: object) -> int:
+@mutant(PlanSnapshot, "room_after", seed=17)
+def slots_not_counted(_: Real, book: PlanSnapshot, __: object) -> int:
     """As many tasks are let go as there are."""
     return book.plan.total
 
@@ -56,8 +56,8 @@ def soak_ignored(*_: Any) -> float:
     return 0.0
 
 
-@mutant(Driver, "_candidates", seed=17)
-def wave_not_waited_for(_: Real, __: Driver, book: Book) -> Iterable[int]:
+@mutant(PlanDriver, "_candidates", seed=17)
+def wave_not_waited_for(_: Real, __: PlanDriver, book: PlanSnapshot) -> Iterable[int]:
     """Tasks of all waves are let go at once."""
     return islice(book.waiting(book.plan.total), 20)
 
@@ -77,21 +77,21 @@ def rollback_leaves_the_waiting(real: Real, plan: Plan, *rest: Any) -> Command |
     return None if waits and plan.status is PlanStatus.ROLLING_BACK else wanted
 
 
-@mutant(Reach, "send", seed=125)
-async def hold_back_dropped(real: Real, reach: Reach, plan: Plan, orders: Any) -> Reached:
+@mutant(TaskGateway, "send", seed=125)
+async def hold_back_dropped(real: Real, reach: TaskGateway, plan: Plan, orders: Any) -> SendResult:
     """A task whose tenant turns out to be busy keeps its slot."""
     kept = [(task, command) for task, command in orders if command is not Command.HOLD_BACK]
     return await real(reach, plan, kept)  # type: ignore[no-any-return]
 
 
-@mutant(Book, "to_undo", seed=17)
-def rolled_back_oldest_first(real: Real, book: Book, most: int) -> list[int]:
+@mutant(PlanSnapshot, "to_undo", seed=17)
+def rolled_back_oldest_first(real: Real, book: PlanSnapshot, most: int) -> list[int]:
     """A rollback goes through the tasks in the order in which they ran."""
     return sorted(real(book, book.plan.total))[:most]
 
 
-@mutant(Book, "unended", seed=89)
-def cancel_forgets_the_waiting(real: Real, book: Book) -> Iterable[int]:
+@mutant(PlanSnapshot, "unended", seed=89)
+def cancel_forgets_the_waiting(real: Real, book: PlanSnapshot) -> Iterable[int]:
     """A cancel reaches only what has begun."""
     return (index for index in real(book) if index in book.members)
 

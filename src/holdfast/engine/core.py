@@ -56,7 +56,7 @@ from holdfast.runtime import new_task
 from holdfast.runtime.services.services import WorkerOptions
 from holdfast.runtime.waiters import Waiters
 from holdfast.runtime.worker.executor import Rules
-from holdfast.runtime.worker.running_task import Held
+from holdfast.runtime.worker.running_task import RunningTask
 from holdfast.runtime.worker.suspects import Isolate
 from holdfast.runtime.worker.worker import Worker
 from holdfast.settings import Settings, load
@@ -254,7 +254,7 @@ class Holdfast:
         queues: tuple[str, ...] | None = None,
         heartbeat_thread: bool = True,
         schedules: bool = True,
-        on_zombie: Callable[[Held], None] | None = None,
+        on_zombie: Callable[[RunningTask], None] | None = None,
         on_drained: Callable[[], None] | None = None,
         isolate: Isolate | None = None,
     ) -> Worker:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from math import inf
 
 from holdfast.ports import Clock, Timer
-from holdfast.runtime.worker.running_task import Held
+from holdfast.runtime.worker.running_task import RunningTask
 
 EARLY_SECONDS = 0.001  # a loop's timer may ring so much before its time
 
@@ -80,13 +80,13 @@ class Deadlines:
     for the first of those that run then.
     """
 
-    def __init__(self, clock: Clock, running: Callable[[], Iterable[Held]]) -> None:
+    def __init__(self, clock: Clock, running: Callable[[], Iterable[RunningTask]]) -> None:
         self._clock = clock
         self._running = running
         self._rings_at = inf
         self._timer: Timer | None = None
 
-    def begin(self, held: Held, ends: float) -> None:
+    def begin(self, held: RunningTask, ends: float) -> None:
         held.ends = ends
         if ends < self._rings_at:
             self._set(ends)

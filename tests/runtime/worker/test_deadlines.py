@@ -7,7 +7,7 @@ import pytest
 
 from holdfast import Context, Holdfast, Retry
 from holdfast.runtime.deadlines import Deadlines
-from holdfast.runtime.worker.running_task import Held
+from holdfast.runtime.worker.running_task import RunningTask
 from holdfast.testing import ManualClock
 from holdfast.testing.plugin import MakeEngine
 from tests.support.runtime.helpers import detail_of
@@ -19,12 +19,12 @@ class Bench:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.began = self.clock.steady()
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, RunningTask] = {}
         self.deadlines = Deadlines(self.clock, self.held.values)
         self.ended: list[tuple[str, float]] = []
 
     def begin(self, name: str, *, ends: float) -> None:
-        held = Held(name, name, safe_until=1e9)
+        held = RunningTask(name, name, safe_until=1e9)
         held.run = asyncio.create_task(self._stage(name))
         self.held[name] = held
         self.deadlines.begin(held, self.began + ends)

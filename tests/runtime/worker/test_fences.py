@@ -6,8 +6,8 @@ import pytest
 from holdfast import Context, Handle, Holdfast, Retry, Status
 from holdfast.domain.task.task import Lease
 from holdfast.runtime.worker.attempt import LeaseGone
-from holdfast.runtime.worker.executor import Run
-from holdfast.runtime.worker.running_task import Held, Stop
+from holdfast.runtime.worker.executor import TaskRun
+from holdfast.runtime.worker.running_task import RunningTask, Stop
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import Engine, ManualClock
 from holdfast.testing.plugin import MakeEngine
@@ -109,9 +109,9 @@ async def test_no_stage_begins_under_a_lease_that_may_be_anothers(bench: Bench, 
     [claimed] = await bench.store.claim(
         "frozen", request="r-1", queues=("default",), limit=1, lease_seconds=30
     )
-    held = Held(handle.id, "lease-1", safe_until=bench.clock.steady() + 27)
+    held = RunningTask(handle.id, "lease-1", safe_until=bench.clock.steady() + 27)
     executor = bench.engine.app.worker(heartbeat_thread=False)._executor
-    run = Run(executor, claimed, held, bench.flow.declared)
+    run = TaskRun(executor, claimed, held, bench.flow.declared)
     if why == "its time is over":
         bench.clock.advance("27s")
     else:

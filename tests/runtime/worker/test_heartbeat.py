@@ -9,7 +9,7 @@ import msgspec
 from holdfast import Context, Holdfast, Status
 from holdfast.domain.task.task import Progress
 from holdfast.ports import Renewal
-from holdfast.runtime.worker.running_task import Held, Stop
+from holdfast.runtime.worker.running_task import RunningTask, Stop
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 from holdfast.testing.plugin import MakeEngine
@@ -154,8 +154,8 @@ async def test_a_lease_that_the_store_gave_to_another_stops_the_run(
     assert after.status is Status.RUNNING
 
 
-def held() -> Held:
-    return Held("task-1", "lease-1", safe_until=100.0)
+def held() -> RunningTask:
+    return RunningTask("task-1", "lease-1", safe_until=100.0)
 
 
 async def test_only_new_progress_is_sent() -> None:

@@ -1,7 +1,7 @@
 """In which order a worker asks for work and for deliveries."""
 
 from holdfast.domain import notification
-from holdfast.runtime.worker.lanes import ASIDE_SECONDS, DELIVERIES, Asked, Lanes
+from holdfast.runtime.worker.lanes import ASIDE_SECONDS, DELIVERIES, ClaimRequest, Lanes
 from holdfast.testing.clock import ManualClock
 
 
@@ -15,7 +15,7 @@ class Worker:
     def ask(self, deliveries: int) -> str:
         """What is asked for, when so many deliveries wait; they are put off at once."""
         asked = self.lanes.ask()
-        assert isinstance(asked, Asked)
+        assert isinstance(asked, ClaimRequest)
         claimed = asked.limit if asked.for_work else min(asked.limit, deliveries)
         self.lanes.got(asked, claimed)
         return "work" if asked.for_work else "deliveries"

@@ -12,7 +12,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.ports import BUCKETS, Store, Timings
 from holdfast.runtime.worker import meter as module
 from holdfast.runtime.worker.meter import DONE, FAILED, FLUSH_SECONDS, UNDO_FAILED, UNDONE, Meter
-from holdfast.runtime.worker.outages import Outages
+from holdfast.runtime.worker.outages import StoreOutages
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 from holdfast.testing.plugin import MakeEngine
@@ -60,7 +60,7 @@ def ledger() -> Ledger:
 
 @pytest.fixture
 def meter(ledger: Ledger, clock: ManualClock) -> Meter:
-    return Meter(store=cast(Store, ledger), clock=clock, outages=Outages(clock))
+    return Meter(store=cast(Store, ledger), clock=clock, outages=StoreOutages(clock))
 
 
 async def test_a_call_is_counted_in_the_span_that_ends_at_or_above_its_time(

@@ -11,7 +11,7 @@ from holdfast.domain.task import decide
 from holdfast.domain.task.crashes import SUSPECT_FROM, position
 from holdfast.domain.task.task import Progress
 from holdfast.ports import Claimed, Renewal
-from holdfast.runtime.worker.running_stages import OF_THIS_PROCESS
+from holdfast.runtime.worker.running_stages import PROCESS_STAGES
 from holdfast.testing import Engine
 from holdfast.testing.contract.drivers.store_driver import beat
 from holdfast.testing.plugin import MakeEngine
@@ -168,10 +168,10 @@ async def test_a_worker_that_drains_gives_back_the_suspects_that_wait_in_line(
     for handle in handles:
         task = await task_of(engine, handle)
         assert (task.status, task.crashes) == (Status.PENDING, SUSPECT_FROM)
-    assert OF_THIS_PROCESS.suspect is None
+    assert PROCESS_STAGES.suspect is None
 
 
 @pytest.fixture(autouse=True)
 def _nobody_is_kept_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests share this process."""
-    monkeypatch.setattr(OF_THIS_PROCESS, "suspect", None)
+    monkeypatch.setattr(PROCESS_STAGES, "suspect", None)

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from holdfast import Context, Holdfast, Permanent, Status
-from holdfast.runtime.worker.running_task import Held
+from holdfast.runtime.worker.running_task import RunningTask
 from holdfast.runtime.worker.threads import DaemonThreads
 from holdfast.runtime.worker.worker import Worker
 from holdfast.testing import ManualClock
@@ -97,7 +97,7 @@ async def test_slot_and_lease_are_kept_until_the_function_returns(
 async def test_a_lost_lease_with_a_plain_function_running_is_told_once(
     app: Holdfast, holdfast_engine: MakeEngine
 ) -> None:
-    gate, zombies = ThreadGate(), list[Held]()
+    gate, zombies = ThreadGate(), list[RunningTask]()
 
     @app.task("plain", timeout="10s")
     def plain(ctx: Context) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 import httpx
 
-from holdfast.runtime.plans.task_gateway import Reach
+from holdfast.runtime.plans.task_gateway import TaskGateway
 from holdfast.testing.clock import ManualClock
 from tests.server.conftest import Served
 
@@ -103,7 +103,7 @@ async def test_a_hold_that_is_over_is_shown_nowhere(still: Served) -> None:
     assert "is held" not in (await get(client, f"/api/tasks/{task_id}/why"))["says"]
     assert (await get(client, "/internal/tenants/t-1"))["held"] is None
     assert "is held" not in str((await get(client, "/internal/doctor"))["waiting"])
-    reach = Reach(still.app.store, clock, "")
+    reach = TaskGateway(still.app.store, clock, "")
     assert await reach.busy({"other": "t-1"}) != {"other": None}, "a plan sees no hold"
     again = (await client.post("/internal/tenants/t-1/hold", json={"reason": "again"})).json()
     assert again["changed"], "it was free"

@@ -11,9 +11,9 @@ from holdfast.domain.trigger.trigger import Trigger
 from holdfast.engine.declare import AsyncTask
 from holdfast.errors import StoreUnavailable
 from holdfast.ports import Beat, Filter, Store
-from holdfast.runtime.schedule.declared_triggers import Declared
+from holdfast.runtime.schedule.declared_triggers import DeclaredTriggers
 from holdfast.runtime.schedule.scheduler import Scheduler
-from holdfast.runtime.worker.outages import Outages
+from holdfast.runtime.worker.outages import StoreOutages
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 from holdfast.testing.clock import START_NOW
@@ -85,7 +85,7 @@ class Process:
             service.cancel()
 
     def start(self) -> None:
-        store, clock, outages = cast(Store, self), self.world.clock, Outages(self.world.clock)
+        store, clock, outages = cast(Store, self), self.world.clock, StoreOutages(self.world.clock)
         common: dict[str, Any] = {
             "store": store,
             "registry": self.app.registry,
@@ -94,7 +94,7 @@ class Process:
             "outages": outages,
             "queue_limit": self.queue_limit,
         }
-        self.declared = Declared(announce=self.beat, live_within_seconds=60, **common)
+        self.declared = DeclaredTriggers(announce=self.beat, live_within_seconds=60, **common)
         self.scheduler = Scheduler(
             declared=self.declared, owner=self.name, unknown_type_seconds=600, **common
         )

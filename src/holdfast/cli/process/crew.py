@@ -24,7 +24,7 @@ from holdfast.engine.orphans import warn_of_orphans
 from holdfast.ports import Claimed
 from holdfast.runtime.worker.failures import summary
 from holdfast.runtime.worker.interrupts import is_from_signal
-from holdfast.runtime.worker.running_task import Held
+from holdfast.runtime.worker.running_task import RunningTask
 from holdfast.runtime.worker.suspects import Isolate
 
 LOST_LEASE = 70  # a plain function runs on without its lease: only the end of the process stops it
@@ -108,7 +108,7 @@ class Crew:
         if self._at_work == 0:
             self.all_drained.set()
 
-    async def _give_back(self, but: Held | None = None) -> None:
+    async def _give_back(self, but: RunningTask | None = None) -> None:
         await asyncio.gather(*(worker.give_back_rest(but=but) for worker in self._workers))
 
     async def _end_giving_back(self, code: int) -> NoReturn:
@@ -120,7 +120,7 @@ class Crew:
             log.error("could not give back, the leases will lapse: %s", error)
         end(code)
 
-    def _end_with(self, held: Held) -> NoReturn:
+    def _end_with(self, held: RunningTask) -> NoReturn:
         """In a heartbeat's thread, while the workers' own loop gives back."""
         end_soon(LOST_LEASE, GIVE_BACK_SECONDS + LAST_WORD_SECONDS)
         giving: Future[None] = asyncio.run_coroutine_threadsafe(self._give_back(held), self._loop)

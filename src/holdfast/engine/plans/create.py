@@ -37,7 +37,7 @@ from holdfast.engine.plans.control import PlanControl
 from holdfast.engine.plans.handle import PlanHandle, PlanInfo, info
 from holdfast.runtime import new_task
 from holdfast.runtime.ids import new_id, new_ids
-from holdfast.runtime.plans.task_gateway import Reach
+from holdfast.runtime.plans.task_gateway import TaskGateway
 
 if TYPE_CHECKING:
     from holdfast.engine.core import Holdfast
@@ -197,14 +197,14 @@ class Plans:
 
     async def _withdraw(self, plan: Plan) -> None:
         """If it was cancelled while its tasks went in, its driver may not have met them all."""
-        reach = Reach(self._app.store, self._app.clock, "")
+        reach = TaskGateway(self._app.store, self._app.clock, "")
         kept = await self._app.store.plans.tasks(plan.id)
         looks = (await reach.look(kept.ids if kept else ())).values()
         held = [look.task for look in looks if look.task and look.status is Status.CREATED]
         await reach.send(plan, [(task, Command.CANCEL) for task in held])
 
     async def _busy(self, tasks: Sequence[Planned]) -> list[str]:
-        reach = Reach(self._app.store, self._app.clock, "")
+        reach = TaskGateway(self._app.store, self._app.clock, "")
         tenants = sorted({one.record.tenant for one in tasks if one.record.tenant is not None})
         found: set[str] = set()
         for start in range(0, len(tenants), PART):

@@ -33,9 +33,9 @@ from holdfast.domain.task.task import Task
 from holdfast.ports import Clock, Store, Topic
 from holdfast.runtime.deadlines import sleep
 from holdfast.runtime.ids import new_id
-from holdfast.runtime.plans.plan_view import Book
-from holdfast.runtime.plans.task_gateway import PAGE, Reach
-from holdfast.runtime.worker.outages import Outages
+from holdfast.runtime.plans.plan_view import PlanSnapshot
+from holdfast.runtime.plans.task_gateway import PAGE, TaskGateway
+from holdfast.runtime.worker.outages import StoreOutages
 
 log = logging.getLogger("holdfast.plans")
 
@@ -54,7 +54,7 @@ REFUSED = {
 }
 
 
-class Driver:
+class PlanDriver:
     def __init__(
         self,
         plan: Plan,
@@ -62,7 +62,7 @@ class Driver:
         store: Store,
         clock: Clock,
         chance: random.Random,
-        outages: Outages,
+        outages: StoreOutages,
         owner: str,
         lease_seconds: float,
     ) -> None:
@@ -71,8 +71,8 @@ class Driver:
         self._store, self._clock, self._chance = store, clock, chance
         self._outages = outages
         self._lease_seconds = lease_seconds
-        self._reach = Reach(store, clock, owner)
-        self._book: Book | None = None
+        self._reach = TaskGateway(store, clock, owner)
+        self._book: PlanSnapshot | None = None
         self._renewed_at = clock.steady()
         self._looked_again_at = clock.steady()
         self._busy_until: dict[int, float] = {}
@@ -168,17 +168,17 @@ class Driver:
         sent = await self._send(book, looks)
         return change is not None or sent > 0 or self._passed_over or self._looks_on
 
-    async def _open(self) -> Book | None:
+    async def _open(self) -> PlanSnapshot | None:
         [plan] = await self._store.plans.find([self._plan.id])
         tasks = await self._store.plans.tasks(self._plan.id)
         members = await self._store.plans.members(self._plan.id)
         if plan is None or tasks is None or not self._is_ours(plan):
             return None
-        book = Book(plan, tasks, members)
+        book = PlanSnapshot(plan, tasks, members)
         self._unlooked, self._looked_again_at = list(book.resting()), self._clock.steady()
         return book
 
-    async def _changed(self, book: Book) -> Plan | None:
+    async def _changed(self, book: PlanSnapshot) -> Plan | None:
         """Without a write of its own, a driver would not hear of what a person asks for."""
         [plan] = await self._store.plans.find([book.plan.id])
         same = plan is not None and plan.version == book.plan.version and self._is_ours(plan)
@@ -194,7 +194,7 @@ class Driver:
 
     # -- looking
 
-    async def _look(self, book: Book) -> dict[int, Look]:
+    async def _look(self, book: PlanSnapshot) -> dict[int, Look]:
         indexes = dict.fromkeys((*self._slotted(book), *self._to_look_at(book)))
         ids = {book.tasks.ids[index]: index for index in indexes}
         looks = {ids[task]: look for task, look in (await self._reach.look([*ids])).items()}
@@ -206,7 +206,7 @@ class Driver:
         self._unlooked = left
         return looks
 
-    def _slotted(self, book: Book) -> Iterable[int]:
+    def _slotted(self, book: PlanSnapshot) -> Iterable[int]:
         """Of very many, some in turn."""
         slotted = sorted(book.slotted)
         if len(slotted) <= LOOKS:
@@ -214,7 +214,7 @@ class Driver:
         self._turn = (self._turn + LOOKS) % len(slotted)
         return islice(chain(slotted[self._turn :], slotted), LOOKS)
 
-    def _to_look_at(self, book: Book) -> Iterable[int]:
+    def _to_look_at(self, book: PlanSnapshot) -> Iterable[int]:
         plan = book.plan
         if plan.cancel_requested:
             return islice(book.unended(), PAGE)
@@ -229,7 +229,7 @@ class Driver:
             return ()
         return (*book.skipped(), *self._resting(book), *self._candidates(book))
 
-    def _resting(self, book: Book) -> Iterable[int]:
+    def _resting(self, book: PlanSnapshot) -> Iterable[int]:
         """Each once before the plan is put down, and then some in turn."""
         page = self._unlooked[:PAGE]
         self._unlooked = self._unlooked[PAGE:] + page
@@ -242,7 +242,7 @@ class Driver:
         in_turn = islice(chain(resting[self._rest_turn :], resting), min(PAGE, len(resting)))
         return chain(page, in_turn)
 
-    def _candidates(self, book: Book) -> Iterable[int]:
+    def _candidates(self, book: PlanSnapshot) -> Iterable[int]:
         """Those that may be let go now; a tenant that was busy is not asked for again at once."""
         now = self._clock.steady()
         self._busy_until = {i: at for i, at in self._busy_until.items() if at > now}
@@ -254,7 +254,7 @@ class Driver:
 
     # -- deciding
 
-    async def _seen(self, book: Book, looks: Mapping[int, Look]) -> Seen:
+    async def _seen(self, book: PlanSnapshot, looks: Mapping[int, Look]) -> Seen:
         moves, self._refused = self._refused, {}
         self._passed_over = False
         tenants = book.tasks.tenants
@@ -279,7 +279,7 @@ class Driver:
             refused=tuple(tenants[i] or "" for i in refused),
         )
 
-    def _is_moving(self, book: Book, looks: Mapping[int, Look]) -> bool:
+    def _is_moving(self, book: PlanSnapshot, looks: Mapping[int, Look]) -> bool:
         """Of a task with a slot that was not looked at, nobody knows that it rests. One without
         may have been set going by hand."""
         slotted = book.slotted
@@ -293,7 +293,7 @@ class Driver:
         by_hand = any(look.moving for index, look in looks.items() if index not in slotted)
         return by_hand or not slotted <= self._still
 
-    async def _chosen(self, book: Book, looks: Mapping[int, Look], room: int) -> Moves:
+    async def _chosen(self, book: PlanSnapshot, looks: Mapping[int, Look], room: int) -> Moves:
         """Who gets a slot, to be let go or to be undone."""
         plan = book.plan
         if plan.cancel_requested:
@@ -305,7 +305,7 @@ class Driver:
             return await self._admitted(book, looks, room)
         return {}
 
-    async def _admitted(self, book: Book, looks: Mapping[int, Look], room: int) -> Moves:
+    async def _admitted(self, book: PlanSnapshot, looks: Mapping[int, Look], room: int) -> Moves:
         ids, tenants = book.tasks.ids, book.tasks.tenants
         waiting = [
             index for index, look in looks.items() if mem.may_be_admitted(book.member(index), look)
@@ -334,7 +334,7 @@ class Driver:
 
     # -- asking
 
-    async def _send(self, book: Book, looks: Mapping[int, Look]) -> int:
+    async def _send(self, book: PlanSnapshot, looks: Mapping[int, Look]) -> int:
         orders = [
             (look.task, command)
             for index, look in looks.items()

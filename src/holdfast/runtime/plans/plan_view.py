@@ -23,7 +23,7 @@ REACHED = frozenset(
 LOOKED_AGAIN = REACHED - {MemberState.AGAIN}  # a person may set them going
 
 
-class Book:
+class PlanSnapshot:
     def __init__(self, plan: Plan, tasks: PlanTasks, members: Mapping[int, Member]) -> None:
         self.plan, self.tasks = plan, tasks
         self.members = dict(members)

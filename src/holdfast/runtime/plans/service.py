@@ -14,8 +14,8 @@ from holdfast.domain.errors import StoreError
 from holdfast.domain.plan.plan import Plan
 from holdfast.ports import Clock, Store, Topic
 from holdfast.runtime.deadlines import sleep
-from holdfast.runtime.plans.driver import Driver
-from holdfast.runtime.worker.outages import Outages
+from holdfast.runtime.plans.driver import PlanDriver
+from holdfast.runtime.worker.outages import StoreOutages
 
 log = logging.getLogger("holdfast.plans")
 
@@ -32,14 +32,14 @@ class PlanService:
         store: Store,
         clock: Clock,
         chance: random.Random,
-        outages: Outages,
+        outages: StoreOutages,
         owner: str,
         lease_seconds: float,
     ) -> None:
         self._store, self._clock, self._chance = store, clock, chance
         self._outages = outages
         self._owner, self._lease_seconds = owner, lease_seconds
-        self._driven: dict[asyncio.Task[None], Driver] = {}
+        self._driven: dict[asyncio.Task[None], PlanDriver] = {}
 
     async def run(self) -> None:
         while True:
@@ -67,7 +67,7 @@ class PlanService:
         return min(LOOK_SECONDS, max(LEAST_SECONDS, due.next_seconds))
 
     def _begin(self, plan: Plan) -> None:
-        driver = Driver(
+        driver = PlanDriver(
             plan,
             store=self._store,
             clock=self._clock,

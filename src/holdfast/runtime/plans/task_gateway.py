@@ -27,7 +27,7 @@ T = TypeVar("T")
 Decision = Callable[[Task, Ask], Transition]
 
 
-class Reached(msgspec.Struct, frozen=True, kw_only=True):
+class SendResult(msgspec.Struct, frozen=True, kw_only=True):
     """Ids of tasks whose command was refused by the store."""
 
     busy: frozenset[str] = frozenset()
@@ -35,7 +35,7 @@ class Reached(msgspec.Struct, frozen=True, kw_only=True):
     sent: int = 0
 
 
-class Reach:
+class TaskGateway:
     def __init__(self, store: Store, clock: Clock, origin: str) -> None:
         self._store, self._clock, self._origin = store, clock, origin
 
@@ -72,7 +72,7 @@ class Reach:
         held = {one.name for one in off if one.switch is Switch.HOLD and one.stands(now)}
         return {i: None for i, tenant in tenants.items() if tenant in held} | busy
 
-    async def send(self, plan: Plan, orders: Iterable[tuple[Task, Command]]) -> Reached:
+    async def send(self, plan: Plan, orders: Iterable[tuple[Task, Command]]) -> SendResult:
         """A command that is no longer legal, or whose task has changed, is left: the next look
         decides anew."""
         batch = [order for task, command in orders if (order := self._order(plan, task, command))]
@@ -83,7 +83,7 @@ class Reach:
                     busy.add(outcome.task.id)
                 elif isinstance(outcome, MovedOn):
                     moved_on.add(outcome.task.id)
-        return Reached(busy=frozenset(busy), moved_on=frozenset(moved_on), sent=len(batch))
+        return SendResult(busy=frozenset(busy), moved_on=frozenset(moved_on), sent=len(batch))
 
     def _order(self, plan: Plan, task: Task, command: Command) -> Transition | None:
         by = By(actor=f"plan:{plan.id}", origin=self._origin, reason=_reason(plan, command))

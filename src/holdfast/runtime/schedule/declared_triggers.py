@@ -31,7 +31,7 @@ from holdfast.registry import Registry, TaskType, TriggerDef
 from holdfast.runtime.compare_and_swap import compare_and_swap
 from holdfast.runtime.deadlines import sleep
 from holdfast.runtime.ids import new_id
-from holdfast.runtime.worker.outages import Outages
+from holdfast.runtime.worker.outages import StoreOutages
 
 log = logging.getLogger("holdfast.scheduler")
 
@@ -43,7 +43,7 @@ PAGE = 500
 JUDGED = tuple(status for status in TriggerStatus if status is not TriggerStatus.COMPLETED)
 
 
-class Declared:
+class DeclaredTriggers:
     def __init__(
         self,
         *,
@@ -51,7 +51,7 @@ class Declared:
         registry: Registry,
         clock: Clock,
         chance: random.Random,
-        outages: Outages,
+        outages: StoreOutages,
         announce: Callable[[], Awaitable[object]],
         queue_limit: int,
         live_within_seconds: float,

@@ -36,10 +36,10 @@ from holdfast.registry import Registry, TaskType
 from holdfast.runtime import new_task
 from holdfast.runtime.deadlines import deadline, sleep
 from holdfast.runtime.ids import new_id, new_ids
-from holdfast.runtime.schedule.declared_triggers import Declared
+from holdfast.runtime.schedule.declared_triggers import DeclaredTriggers
 from holdfast.runtime.services.patrol import Patrol
 from holdfast.runtime.worker.failures import summary
-from holdfast.runtime.worker.outages import Outages
+from holdfast.runtime.worker.outages import StoreOutages
 
 log = logging.getLogger("holdfast.scheduler")
 
@@ -67,8 +67,8 @@ class Scheduler:
         registry: Registry,
         clock: Clock,
         chance: random.Random,
-        outages: Outages,
-        declared: Declared,
+        outages: StoreOutages,
+        declared: DeclaredTriggers,
         owner: str,
         queue_limit: int,
         unknown_type_seconds: float,

@@ -12,8 +12,8 @@ from holdfast.domain.errors import StoreError
 from holdfast.domain.task.task import By
 from holdfast.ports import Clock, Store, Switch, Thrown
 from holdfast.runtime.deadlines import sleep
-from holdfast.runtime.worker.outages import Outages
-from holdfast.runtime.worker.tenant_holds import TenantHolds
+from holdfast.runtime.worker.outages import StoreOutages
+from holdfast.runtime.worker.tenant_holds import HeldTenants
 
 log = logging.getLogger("holdfast.worker")
 
@@ -22,7 +22,7 @@ THREADS_SECONDS = 0.5
 HELD, FREE = "held", "free"  # as the audit has them
 
 
-class Ordered(Protocol):
+class DrainableWorker(Protocol):
     """Of a worker, what an order needs."""
 
     name: str
@@ -35,7 +35,7 @@ class Ordered(Protocol):
     async def drain(self) -> list[str]: ...
 
 
-class Orders:
+class DrainWatch:
     """For one worker, on its loop. ``on_drained`` tells its owner that it has drained by order."""
 
     def __init__(
@@ -43,9 +43,9 @@ class Orders:
         *,
         store: Store,
         clock: Clock,
-        outages: Outages,
-        worker: Ordered,
-        holds: TenantHolds,
+        outages: StoreOutages,
+        worker: DrainableWorker,
+        holds: HeldTenants,
         on_drained: Callable[[], None] | None,
     ) -> None:
         self._store = store

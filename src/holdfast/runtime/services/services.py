@@ -11,7 +11,7 @@ from holdfast.runtime.services.pruner import Pruner
 from holdfast.runtime.services.sealer import Sealer
 from holdfast.runtime.services.timers import Timers
 from holdfast.runtime.worker.executor import Rules
-from holdfast.runtime.worker.outages import Outages
+from holdfast.runtime.worker.outages import StoreOutages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +28,8 @@ class WorkerOptions:
     heartbeat_thread: bool = True  # False: on the worker's own loop, for simulations
 
 
-def upkeep(
-    store: Store, clock: Clock, outages: Outages, options: WorkerOptions
+def maintenance_services(
+    store: Store, clock: Clock, outages: StoreOutages, options: WorkerOptions
 ) -> list[Callable[[], Awaitable[None]]]:
     """What is due moves, lapsed leases are taken back, what has outlived its time goes, and what
     was written down is sealed."""

@@ -8,7 +8,7 @@ from holdfast.domain.errors import PartlyUnavailable, StoreError
 from holdfast.domain.task.crashes import SUSPECT_FROM
 from holdfast.ports import Clock, Store
 from holdfast.runtime.deadlines import sleep
-from holdfast.runtime.worker.outages import Outages
+from holdfast.runtime.worker.outages import StoreOutages
 
 log = logging.getLogger("holdfast.timers")
 
@@ -24,7 +24,7 @@ class Timers:
         *,
         store: Store,
         clock: Clock,
-        outages: Outages,
+        outages: StoreOutages,
         lease_seconds: float,
         alone_from: int = SUSPECT_FROM,
     ) -> None:

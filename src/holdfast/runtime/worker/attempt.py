@@ -45,8 +45,8 @@ from holdfast.runtime.worker.meter import (
     UNDO_OUTAGE,
     UNDONE,
 )
-from holdfast.runtime.worker.running_stages import Company
-from holdfast.runtime.worker.running_task import Held, Stop
+from holdfast.runtime.worker.running_stages import RunningStages
+from holdfast.runtime.worker.running_task import RunningTask, Stop
 from holdfast.runtime.worker.threads import Raised, Threads
 
 log = logging.getLogger("holdfast.executor")
@@ -59,10 +59,10 @@ class LeaseGone(Exception):
     """The task is another's now. Nothing more may be written."""
 
 
-class Standing(Protocol):
+class StageCaller(Protocol):
     """Where a run stands when it calls a function."""
 
-    held: Held
+    held: RunningTask
     task: Task
     payload: Any
     data: Mapping[str, Any]
@@ -81,8 +81,8 @@ class Attempts:
         deadlines: Deadlines,
         grace_seconds: float,
         took: Callable[[str, str, str, float], None],
-        note: Callable[[Held], Awaitable[None]],
-        company: Company,
+        note: Callable[[RunningTask], Awaitable[None]],
+        company: RunningStages,
         closing: Callable[[], bool] = lambda: True,
         tracer: Tracer = NO_TRACER,
         outage_seconds: float = outage.LIMIT_SECONDS,
@@ -105,12 +105,12 @@ class Attempts:
         self._on_outage = on_outage
 
     def run(
-        self, stage: StageDef, at: Standing
+        self, stage: StageDef, at: StageCaller
     ) -> Coroutine[Any, Any, Done | Failed | Snoozed | None]:
         """Call the stage's function. None: it was stopped because the worker stops."""
         return self._watched(stage, stage, at, key=_key(stage, at))
 
-    async def undo(self, stage: StageDef, at: Standing) -> Done | Failed | None:
+    async def undo(self, stage: StageDef, at: StageCaller) -> Done | Failed | None:
         """Call the stage's undo; a stage without one has nothing to undo."""
         key = f"{_key(stage, at)}/undo"
         outcome = await self._watched(stage, stage.undo, at, key=key)
@@ -118,7 +118,7 @@ class Attempts:
         return outcome
 
     async def _watched(
-        self, stage: StageDef, function: StageDef | UndoDef | None, at: Standing, *, key: str
+        self, stage: StageDef, function: StageDef | UndoDef | None, at: StageCaller, *, key: str
     ) -> Done | Failed | Snoozed | None:
         """What is logged meanwhile names the stage; a span lasts as long as the call."""
         outside = scope.current.set(scope.Scope(at.task, stage.name))
@@ -134,7 +134,7 @@ class Attempts:
             scope.current.reset(outside)
 
     async def _outcome(
-        self, stage: StageDef, function: StageDef | UndoDef | None, at: Standing, *, key: str
+        self, stage: StageDef, function: StageDef | UndoDef | None, at: StageCaller, *, key: str
     ) -> Done | Failed | Snoozed | None:
         held, clock, company = at.held, self._clock, self._company
         if company.suspect is not None and not await company.let_in(held, clock):
@@ -179,7 +179,9 @@ class Attempts:
             self._took(at.task.type, stage.name, name, clock.steady() - started)
         return ended
 
-    async def _begin(self, stage: StageDef, at: Standing, started_at: float, ends: float) -> None:
+    async def _begin(
+        self, stage: StageDef, at: StageCaller, started_at: float, ends: float
+    ) -> None:
         held = at.held
         held.begin(stage.name, at=started_at, ends=ends, renew_until=ends + self._grace_seconds)
         self._company.begin(held, at.task)
@@ -191,7 +193,7 @@ class Attempts:
         stage: StageDef,
         function: StageDef | UndoDef,
         context: Context,
-        at: Standing,
+        at: StageCaller,
         ends: float,
     ) -> Coroutine[Any, Any, Any]:
         arguments = (context, at.payload) if function.takes_payload else (context,)
@@ -199,7 +201,9 @@ class Attempts:
             return self._awaited(stage, Guarded(function.call(*arguments)), at.held, ends)
         return self._in_thread(stage, partial(function.call, *arguments), at.held, ends)
 
-    async def _awaited(self, stage: StageDef, call: Awaitable[Any], held: Held, ends: float) -> Any:
+    async def _awaited(
+        self, stage: StageDef, call: Awaitable[Any], held: RunningTask, ends: float
+    ) -> Any:
         """While the mark stands, the run may be stopped from outside."""
         held.in_stage = True
         self._deadlines.begin(held, ends)
@@ -222,7 +226,7 @@ class Attempts:
                 held.take_back()
 
     async def _in_thread(
-        self, stage: StageDef, call: Callable[[], Any], held: Held, ends: float
+        self, stage: StageDef, call: Callable[[], Any], held: RunningTask, ends: float
     ) -> Any:
         held.in_stage = held.in_thread = True
         try:
@@ -233,7 +237,7 @@ class Attempts:
             raise StageTimeout(stage.name, stage.timeout_seconds)
         return value
 
-    def _context(self, stage: StageDef, at: Standing, key: str) -> Context:
+    def _context(self, stage: StageDef, at: StageCaller, key: str) -> Context:
         """The data is a copy: a failed stage leaves none of what it wrote there."""
         task, data = at.task, at.data
         return Context(
@@ -250,7 +254,7 @@ class Attempts:
         )
 
     def _raised(
-        self, error: BaseException, stage: StageDef, at: Standing, started_at: float
+        self, error: BaseException, stage: StageDef, at: StageCaller, started_at: float
     ) -> Failed | None:
         """What a stage raises is its own failure, unless it comes from outside of the stage."""
         if isinstance(error, GeneratorExit) and not _runs_in(at.held.run):
@@ -264,7 +268,7 @@ class Attempts:
         return self._failed(error, stage, at.task, started_at)
 
     def _stopped(
-        self, error: BaseException, stage: StageDef, at: Standing, started_at: float
+        self, error: BaseException, stage: StageDef, at: StageCaller, started_at: float
     ) -> Failed | None:
         current = asyncio.current_task()
         assert current is not None
@@ -285,7 +289,7 @@ class Attempts:
         asked: Snooze,
         stage: StageDef,
         context: Context,
-        at: Standing,
+        at: StageCaller,
         started_at: float,
         *,
         undo: bool,
@@ -367,7 +371,7 @@ def _runs_in(run: asyncio.Task[None] | None) -> bool:
     return current is not None and run in (None, current)
 
 
-def _key(stage: StageDef, at: Standing) -> str:
+def _key(stage: StageDef, at: StageCaller) -> str:
     name = stage.name if stage.name.isascii() else quote(stage.name)  # a header can carry it
     return f"{at.task.effects or at.task.id}/{at.task.epoch}/{name}"
 

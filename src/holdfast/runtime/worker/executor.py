@@ -25,8 +25,8 @@ from holdfast.registry import Registry, StageDef, TaskType
 from holdfast.runtime.worker import failures
 from holdfast.runtime.worker.attempt import Attempts, LeaseGone
 from holdfast.runtime.worker.interrupts import is_from_signal
-from holdfast.runtime.worker.running_task import Held
-from holdfast.runtime.worker.tenant_holds import TenantHolds
+from holdfast.runtime.worker.running_task import RunningTask
+from holdfast.runtime.worker.tenant_holds import HeldTenants
 
 log = logging.getLogger("holdfast.executor")
 
@@ -53,17 +53,17 @@ class Executor:
     write: Callable[[Transition], Awaitable[Outcome]]
     type_is_served: Callable[[str], Awaitable[bool]]  # by any live worker
     draining: Callable[[], bool]
-    holds: TenantHolds
-    publish: Callable[[Held], None]  # what it last said
+    holds: HeldTenants
+    publish: Callable[[RunningTask], None]  # what it last said
 
-    async def run(self, claimed: Claimed, held: Held) -> None:
+    async def run(self, claimed: Claimed, held: RunningTask) -> None:
         self.holds.note_claim(claimed.task.tenant)
         holding = self.holding(claimed, held)
         if self.clock.steady() >= held.safe_until:
             return await holding.give_back("the claim was answered too late", interrupted=False)
         if holding.asked and await holding.rested_as_asked():
             return None
-        if isinstance(holding, Unknown):
+        if isinstance(holding, UnknownTypeTask):
             return await holding.hand_back()
         if (failure := holding.refusal()) is not None:
             return await holding.suspend(failure)
@@ -71,15 +71,15 @@ class Executor:
             return await holding.backward()
         return await holding.forward()
 
-    def holding(self, claimed: Claimed, held: Held) -> Run | Unknown:
+    def holding(self, claimed: Claimed, held: RunningTask) -> TaskRun | UnknownTypeTask:
         declared = self.registry.find(claimed.task.type)
         if declared is None:
-            return Unknown(self, claimed, held)
-        return Run(self, claimed, held, declared)
+            return UnknownTypeTask(self, claimed, held)
+        return TaskRun(self, claimed, held, declared)
 
-    async def put_off(self, claimed: Claimed, held: Held, seconds: float) -> None:
+    async def put_off(self, claimed: Claimed, held: RunningTask, seconds: float) -> None:
         """Give a suspect back for a while, uncounted."""
-        await Holding(self, claimed, held).commit(
+        await ClaimedTask(self, claimed, held).commit(
             partial(
                 decide.give_back,
                 reason="it was in several crashes and waits for a process of its own",
@@ -90,12 +90,12 @@ class Executor:
         )
 
 
-class Holding:
+class ClaimedTask:
     """The record that a holder moves, and the one door through which it is moved."""
 
     __slots__ = ("claimed", "executor", "held", "stages_read", "task")
 
-    def __init__(self, executor: Executor, claimed: Claimed, held: Held) -> None:
+    def __init__(self, executor: Executor, claimed: Claimed, held: RunningTask) -> None:
         self.executor = executor
         self.claimed = claimed
         self.held = held
@@ -173,11 +173,11 @@ class Holding:
         await self.commit(partial(decide.suspend, failure=failure, now=self.now))
 
 
-class Run(Holding):
+class TaskRun(ClaimedTask):
     __slots__ = ("checkpoint", "data", "declared", "fits", "payload", "results")
 
     def __init__(
-        self, executor: Executor, claimed: Claimed, held: Held, declared: TaskType
+        self, executor: Executor, claimed: Claimed, held: RunningTask, declared: TaskType
     ) -> None:
         super().__init__(executor, claimed, held)
         self.declared = declared
@@ -422,7 +422,7 @@ class Run(Holding):
         )
 
 
-class Unknown(Holding):
+class UnknownTypeTask(ClaimedTask):
     """A task whose type this worker does not know, as during a rolling deploy."""
 
     __slots__ = ()

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from holdfast.domain.errors import PartlyUnavailable, StoreError
 from holdfast.ports import Beat, Clock, Renewal, Store
 from holdfast.runtime.deadlines import deadline, sleep
-from holdfast.runtime.worker.outages import Outages
-from holdfast.runtime.worker.running_task import Held, Stop
+from holdfast.runtime.worker.outages import StoreOutages
+from holdfast.runtime.worker.running_task import RunningTask, Stop
 
 log = logging.getLogger("holdfast.heartbeat")
 
@@ -26,11 +26,11 @@ class Heartbeat:
         *,
         store: Store,
         clock: Clock,
-        outages: Outages,
+        outages: StoreOutages,
         lease_seconds: float,
         describe: Callable[[], Beat],
-        on_zombie: Callable[[Held], None],
-        publish: Callable[[Held], None],
+        on_zombie: Callable[[RunningTask], None],
+        publish: Callable[[RunningTask], None],
     ) -> None:
         self._store = store
         self._clock = clock
@@ -42,7 +42,7 @@ class Heartbeat:
         self._describe = describe
         self._on_zombie = on_zombie
         self._publish = publish
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, RunningTask] = {}
         self._last_beat = -PROGRESS_SECONDS
         self._unsure: frozenset[str] = frozenset()  # leases whose part of the store was away
         self._stop_asked = False
@@ -53,13 +53,13 @@ class Heartbeat:
         """By our own clock, from before the store was asked; stops us before the lease ends."""
         return asked_at + self._lease_seconds * (1 - MARGIN)
 
-    def add(self, held: Held) -> None:
+    def add(self, held: RunningTask) -> None:
         self._held[held.lease_id] = held
 
-    def remove(self, held: Held) -> None:
+    def remove(self, held: RunningTask) -> None:
         self._held.pop(held.lease_id, None)
 
-    async def renew(self, held: Held) -> None:
+    async def renew(self, held: RunningTask) -> None:
         """Renew one lease at once, if the store answers: another process has kept it until now, and
         it may end later than is known here. Called before `start`."""
         await self._beat([held], self._clock.steady())
@@ -118,7 +118,7 @@ class Heartbeat:
                 h.told = True
                 self._on_zombie(h)
 
-    async def _beat(self, held: list[Held], asked_at: float) -> bool:
+    async def _beat(self, held: list[RunningTask], asked_at: float) -> bool:
         """False: nothing of the store has answered."""
         renewals = [h.renewal() for h in held]
         try:
@@ -159,7 +159,7 @@ class Heartbeat:
         ends = [h.safe_until - asked_at for h in list(self._held.values()) if h.stop is None]
         return max(self._tick_seconds, min([self._every_seconds, *ends]))
 
-    def _lost(self, held: Held) -> None:
+    def _lost(self, held: RunningTask) -> None:
         if held.stop is Stop.LEASE_LOST:
             return
         log.warning("task %s: its lease is lost, its run is stopped", held.task_id)
@@ -171,7 +171,7 @@ def _tell(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
         loop.call_soon_threadsafe(stop.set)
 
 
-def leave_running(held: Held) -> None:
+def leave_running(held: RunningTask) -> None:
     """Say that a plain function goes on without its lease; it cannot be stopped."""
     log.critical(
         "task %s: its lease is lost while its plain function runs; another worker may run it too",

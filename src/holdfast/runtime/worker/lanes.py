@@ -14,7 +14,7 @@ DELIVERIES = 32  # at a time; one claim may go beyond it
 ASIDE_SECONDS = 1.0  # between two looks for deliveries alone
 
 
-class Asked(NamedTuple):
+class ClaimRequest(NamedTuple):
     queues: tuple[str, ...]
     limit: int
     for_work: bool  # False: deliveries alone
@@ -50,19 +50,19 @@ class Lanes:
     def has_room_aside(self) -> bool:
         return self._delivers and self._delivering < DELIVERIES
 
-    def ask(self) -> Asked | None:
+    def ask(self) -> ClaimRequest | None:
         """None: there is no room for anything that it would be time to look for."""
         free, aside = self._slots - self._working, self.has_room_aside
         if aside and (self._unseen_for() >= ASIDE_SECONDS or self._is_in_turn(free)):
             limit = min(DELIVERIES - self._delivering, CLAIM_LIMIT)
-            return Asked((notification.QUEUE,), limit, for_work=False, for_all=False)
+            return ClaimRequest((notification.QUEUE,), limit, for_work=False, for_all=False)
         if free == 0:
             return None
         queues = (*self._queues, notification.QUEUE) if aside else self._queues
         limit = min(free, self._appetite)
-        return Asked(queues, limit, for_work=True, for_all=aside or not self._delivers)
+        return ClaimRequest(queues, limit, for_work=True, for_all=aside or not self._delivers)
 
-    def got(self, asked: Asked, claimed: int) -> None:
+    def got(self, asked: ClaimRequest, claimed: int) -> None:
         """Work comes first: a claim that was filled has not got to the deliveries behind it."""
         self._was_aside = not asked.for_work
         if self._was_aside or claimed < asked.limit:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from holdfast.domain.errors import StoreError, StoreUnavailable
 from holdfast.ports import BUCKETS, Clock, Store, Timings
 from holdfast.runtime.deadlines import sleep
-from holdfast.runtime.worker.outages import Outages
+from holdfast.runtime.worker.outages import StoreOutages
 
 log = logging.getLogger("holdfast.meter")
 
@@ -41,7 +41,7 @@ class Cell:
 class Meter:
     """For one worker, on its loop."""
 
-    def __init__(self, *, store: Store, clock: Clock, outages: Outages) -> None:
+    def __init__(self, *, store: Store, clock: Clock, outages: StoreOutages) -> None:
         self._store = store
         self._clock = clock
         self._outages = outages

@@ -12,7 +12,7 @@ log = logging.getLogger("holdfast.store")
 SAID_EVERY_SECONDS = 10.0
 
 
-class Outages:
+class StoreOutages:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._last: float | None = None

@@ -8,44 +8,44 @@ from contextlib import suppress
 from holdfast.domain.task.crashes import position
 from holdfast.domain.task.task import Task
 from holdfast.ports import Clock
-from holdfast.runtime.worker.running_task import Held, Stop
+from holdfast.runtime.worker.running_task import RunningTask, Stop
 
 GATE_SECONDS = 60.0  # for so long at most nothing new begins beside a suspect
 LOOK_SECONDS = 0.1
 
 
-class Company:
+class RunningStages:
     """All workers of one process share it, whichever threads their loops run in."""
 
     def __init__(self) -> None:
-        self.suspect: Held | None = None  # it keeps the others out
+        self.suspect: RunningTask | None = None  # it keeps the others out
         self._running: set[str] = set()  # the leases of the stages that run
         self._waiting: dict[asyncio.Future[None], None] = {}  # in the order in which they came
 
-    def begin(self, held: Held, task: Task) -> None:
+    def begin(self, held: RunningTask, task: Task) -> None:
         alone = held is self.suspect and not self._running
         held.note_begun(position(task.last_completed, task.next_undo), alone=alone)
         self._running.add(held.lease_id)
 
-    def end(self, held: Held) -> None:
+    def end(self, held: RunningTask) -> None:
         self._running.discard(held.lease_id)
         if self._waiting:
             self.wake()
 
-    def release(self, held: Held) -> None:
+    def release(self, held: RunningTask) -> None:
         """Let the others in again, if it is this suspect that keeps them out."""
         if self.suspect is held:
             self.suspect = None
             self.wake()
 
-    async def let_in(self, held: Held, clock: Clock) -> bool:
+    async def let_in(self, held: RunningTask, clock: Clock) -> bool:
         """Wait while a suspect keeps others out; False: the run is to be stopped meanwhile."""
         held.wait_without_end()
         while self.suspect is not None and self.suspect is not held and held.stop is None:
             await self.wait(clock)
         return held.stop is not Stop.DRAIN
 
-    async def until_free(self, held: Held, clock: Clock, seconds: float) -> None:
+    async def until_free(self, held: RunningTask, clock: Clock, seconds: float) -> None:
         """Wait until no stage runs here, but not longer than that, or until it is to be stopped."""
         ends = clock.steady() + seconds
         while self._running and clock.steady() < ends and held.stop is None:
@@ -74,4 +74,4 @@ def _finish(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-OF_THIS_PROCESS = Company()
+PROCESS_STAGES = RunningStages()

@@ -18,7 +18,7 @@ class Stop(StrEnum):
     DRAIN = "the worker stops"  # give it back
 
 
-class Held:
+class RunningTask:
     """The heartbeat reads and writes this from its own thread; each field is set whole."""
 
     renew_until = inf  # a hung stage must lose its lease

@@ -8,19 +8,19 @@ from holdfast.domain.errors import StoreError
 from holdfast.ports import Beat, Clock, Store
 from holdfast.runtime.deadlines import sleep
 from holdfast.runtime.worker.attempt import LeaseGone
-from holdfast.runtime.worker.outages import Outages
-from holdfast.runtime.worker.running_task import Held
+from holdfast.runtime.worker.outages import StoreOutages
+from holdfast.runtime.worker.running_task import RunningTask
 
 AGAIN_SECONDS = 0.25
 
 
-class Notes:
+class StageNotes:
     def __init__(
         self,
         *,
         store: Store,
         clock: Clock,
-        outages: Outages,
+        outages: StoreOutages,
         describe: Callable[[], Beat],
         lease_seconds: float,
         safe_until: Callable[[float], float],
@@ -32,7 +32,7 @@ class Notes:
         self._lease_seconds = lease_seconds
         self._safe_until = safe_until
 
-    async def write(self, held: Held) -> None:
+    async def write(self, held: RunningTask) -> None:
         """Tell the store what a stage says of itself, without waiting for the next beat."""
         while (asked_at := self._clock.steady()) < held.safe_until:
             try:

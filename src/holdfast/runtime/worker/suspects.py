@@ -12,8 +12,8 @@ from contextlib import suppress
 
 from holdfast.ports import Claimed, Clock
 from holdfast.runtime.deadlines import sleep
-from holdfast.runtime.worker.running_stages import GATE_SECONDS, Company
-from holdfast.runtime.worker.running_task import Held
+from holdfast.runtime.worker.running_stages import GATE_SECONDS, RunningStages
+from holdfast.runtime.worker.running_task import RunningTask
 
 log = logging.getLogger("holdfast.worker")
 
@@ -32,13 +32,13 @@ class Suspects:
         *,
         clock: Clock,
         chance: random.Random,
-        company: Company,
+        company: RunningStages,
         isolate: Isolate | None,
         line_limit: int,
-        hand_over: Callable[[Held], None],
-        run: Callable[[Claimed, Held], Awaitable[None]],
-        put_off: Callable[[Claimed, Held, float], Awaitable[None]],
-        note: Callable[[Held], Awaitable[None]],
+        hand_over: Callable[[RunningTask], None],
+        run: Callable[[Claimed, RunningTask], Awaitable[None]],
+        put_off: Callable[[Claimed, RunningTask, float], Awaitable[None]],
+        note: Callable[[RunningTask], Awaitable[None]],
     ) -> None:
         """``line_limit``: so many may wait for an isolated one, each in a slot of others.
         ``hand_over``: another process renews the lease; ``note``: the store is told at once."""
@@ -49,12 +49,12 @@ class Suspects:
         self._run = run
         self._put_off = put_off
         self._note = note
-        self._isolated: Held | None = None
+        self._isolated: RunningTask | None = None
         self._line_limit = line_limit
         self._in_line = 0
         self._put_offs: OrderedDict[str, int] = OrderedDict()
 
-    async def run(self, claimed: Claimed, held: Held) -> None:
+    async def run(self, claimed: Claimed, held: RunningTask) -> None:
         """Run it where nothing else runs, or later."""
         if self._company.suspect is held:  # this process is its own
             await self._run(claimed, held)
@@ -70,7 +70,7 @@ class Suspects:
     def _one_runs(self) -> bool:
         return self._isolated is not None or self._company.suspect is not None
 
-    async def _comes_to_turn(self, held: Held) -> bool:
+    async def _comes_to_turn(self, held: RunningTask) -> bool:
         """Wait for the suspect that runs, but not for long: a slot and a tenant wait with it."""
         if self._isolated is not None and self._in_line >= self._line_limit:
             return False
@@ -83,7 +83,7 @@ class Suspects:
             self._in_line -= 1
         return not self._one_runs and held.stop is None
 
-    async def _run_isolated(self, isolate: Isolate, claimed: Claimed, held: Held) -> None:
+    async def _run_isolated(self, isolate: Isolate, claimed: Claimed, held: RunningTask) -> None:
         self._isolated = held
         handing_over = self._clock.call_later(HAND_OVER_SECONDS, lambda: self._hand_over(held))
         try:
@@ -97,7 +97,7 @@ class Suspects:
             held.in_stage, self._isolated = False, None
             self._company.wake()
 
-    async def _run_alone(self, claimed: Claimed, held: Held) -> None:
+    async def _run_alone(self, claimed: Claimed, held: RunningTask) -> None:
         """In this process: nothing else begins meanwhile, but only for a while."""
         self._company.suspect = held
         opening = asyncio.create_task(self._open_after_a_while(held))
@@ -115,7 +115,7 @@ class Suspects:
             opening.cancel()
             self._company.release(held)
 
-    async def _open_after_a_while(self, held: Held) -> None:
+    async def _open_after_a_while(self, held: RunningTask) -> None:
         """The store knows that it is no longer alone before anything begins beside it."""
         await sleep(self._clock, GATE_SECONDS)
         held.note_company()

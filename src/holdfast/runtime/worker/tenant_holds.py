@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-class TenantHolds:
+class HeldTenants:
     """The tenants that were held at the last look.
 
     The store hands out nothing of a held tenant: a task that was handed out tells of a release

@@ -22,10 +22,10 @@ from holdfast.runtime.committer import Gather
 from holdfast.runtime.deadlines import Deadlines, sleep, wait_for_all
 from holdfast.runtime.ids import new_id
 from holdfast.runtime.plans.service import PlanService
-from holdfast.runtime.schedule.declared_triggers import Declared
+from holdfast.runtime.schedule.declared_triggers import DeclaredTriggers
 from holdfast.runtime.schedule.scheduler import Scheduler
-from holdfast.runtime.services.drain_watch import Orders
-from holdfast.runtime.services.services import WorkerOptions, upkeep
+from holdfast.runtime.services.drain_watch import DrainWatch
+from holdfast.runtime.services.services import WorkerOptions, maintenance_services
 from holdfast.runtime.worker import forks
 from holdfast.runtime.worker.attempt import Attempts, LeaseGone
 from holdfast.runtime.worker.executor import Executor
@@ -33,12 +33,12 @@ from holdfast.runtime.worker.heartbeat import Heartbeat, leave_running
 from holdfast.runtime.worker.lanes import ASIDE_SECONDS, Lanes
 from holdfast.runtime.worker.meter import Meter
 from holdfast.runtime.worker.outage_groups import OutageGroups
-from holdfast.runtime.worker.outages import Outages
-from holdfast.runtime.worker.running_stages import OF_THIS_PROCESS, Company
-from holdfast.runtime.worker.running_task import Held, Stop
-from holdfast.runtime.worker.stage_notes import Notes
+from holdfast.runtime.worker.outages import StoreOutages
+from holdfast.runtime.worker.running_stages import PROCESS_STAGES, RunningStages
+from holdfast.runtime.worker.running_task import RunningTask, Stop
+from holdfast.runtime.worker.stage_notes import StageNotes
 from holdfast.runtime.worker.suspects import Isolate, Suspects
-from holdfast.runtime.worker.tenant_holds import TenantHolds
+from holdfast.runtime.worker.tenant_holds import HeldTenants
 from holdfast.runtime.worker.threads import DaemonThreads, Threads
 
 log = logging.getLogger("holdfast.worker")
@@ -61,11 +61,11 @@ class Worker:
         options: WorkerOptions,
         name: str | None = None,
         threads: Threads | None = None,
-        on_zombie: Callable[[Held], None] | None = None,
+        on_zombie: Callable[[RunningTask], None] | None = None,
         on_progress: Callable[[TaskProgress], None] | None = None,
         on_drained: Callable[[], None] | None = None,
         isolate: Isolate | None = None,
-        company: Company = OF_THIS_PROCESS,
+        company: RunningStages = PROCESS_STAGES,
         tracer: Tracer = NO_TRACER,
     ) -> None:
         host = socket.gethostname()
@@ -80,7 +80,7 @@ class Worker:
         self._started_at = clock.now()
         self._on_progress, self._tracer = on_progress, tracer
         self._loop = asyncio.get_running_loop()
-        self._running: dict[str, Held] = {}
+        self._running: dict[str, RunningTask] = {}
         self._lanes = Lanes(options.queues, options.slots, clock)
         self._company = company
         self._slot_freed, self._drain_asked = asyncio.Event(), asyncio.Event()
@@ -89,7 +89,7 @@ class Worker:
         self._scheduler: Scheduler | None = None
         self._claimer: asyncio.Task[None] | None = None
         self._is_idle = False  # the claimer waits for the bell
-        self._outages = Outages(clock)
+        self._outages = StoreOutages(clock)
         self._write = Gather[Transition, Outcome](store.apply)
         self._heartbeat = Heartbeat(
             store=store,
@@ -100,7 +100,7 @@ class Worker:
             on_zombie=on_zombie or leave_running,
             publish=self._publish,
         )
-        self._notes = Notes(
+        self._notes = StageNotes(
             store=store,
             clock=clock,
             outages=self._outages,
@@ -116,7 +116,7 @@ class Worker:
             owner=self.name,
             lease_seconds=options.lease_seconds,
         )
-        self._declared = Declared(
+        self._declared = DeclaredTriggers(
             store=store,
             registry=registry,
             clock=clock,
@@ -128,8 +128,8 @@ class Worker:
         )
         self._outage_groups = OutageGroups(clock, lease_seconds=options.lease_seconds)
         self._meter = Meter(store=store, clock=clock, outages=self._outages)
-        self._holds = TenantHolds()
-        self._orders = Orders(
+        self._holds = HeldTenants()
+        self._orders = DrainWatch(
             store=store,
             clock=clock,
             outages=self._outages,
@@ -190,7 +190,7 @@ class Worker:
 
     async def start(self) -> None:
         forks.watch(self._loop)
-        services = upkeep(self._store, self._clock, self._outages, self._options)
+        services = maintenance_services(self._store, self._clock, self._outages, self._options)
         services += [self._plans.run, self._meter.run, self._orders.run]
         if self._options.schedules:
             self._scheduler = self._new_scheduler()
@@ -206,7 +206,7 @@ class Worker:
         """Run a suspect that another process has claimed; this one claims nothing."""
         forks.watch(self._loop)
         task, lease = claimed.task, decide.lease_of(claimed.task)
-        held = Held(task.id, lease.id, safe_until=safe_until, version=task.version)
+        held = RunningTask(task.id, lease.id, safe_until=safe_until, version=task.version)
         self._company.suspect = held  # for good: nothing else ever begins here
         await self._heartbeat.renew(held)
         self._heartbeat.start()
@@ -287,7 +287,7 @@ class Worker:
             if task is not None:
                 task.cancel()
 
-    async def give_back_rest(self, *, but: Held | None = None) -> None:
+    async def give_back_rest(self, *, but: RunningTask | None = None) -> None:
         """The last act of a process that ends: what it still holds is free to be taken, uncounted.
 
         ``but``: the one that hung. Its lease lapses and counts, or it would hang for ever anew.
@@ -359,10 +359,12 @@ class Worker:
         is_late = self._clock.steady() >= safe_until  # there is nothing to keep: given back
         for one in claimed:
             task, lease = one.task, decide.lease_of(one.task)
-            held = Held(task.id, lease.id, safe_until=safe_until, version=task.version)
+            held = RunningTask(task.id, lease.id, safe_until=safe_until, version=task.version)
             self._start(one, held, kept=not is_late)
 
-    def _start(self, claimed: Claimed, held: Held, *, kept: bool = True) -> asyncio.Task[None]:
+    def _start(
+        self, claimed: Claimed, held: RunningTask, *, kept: bool = True
+    ) -> asyncio.Task[None]:
         run = held.run = self._loop.create_task(self._run(claimed, held))
         self._running[held.lease_id] = held
         self._lanes.begin(claimed.task.queue)
@@ -370,7 +372,7 @@ class Worker:
             self._heartbeat.add(held)
         return run
 
-    async def _run(self, claimed: Claimed, held: Held) -> None:
+    async def _run(self, claimed: Claimed, held: RunningTask) -> None:
         try:
             if is_suspect(claimed.task, self._crash_limit):
                 await self._suspects.run(claimed, held)
@@ -471,7 +473,7 @@ class Worker:
         asked = self._claimer
         return asked is not None and (asked.done() or asked.cancelling() > 0)
 
-    def _publish(self, held: Held) -> None:
+    def _publish(self, held: RunningTask) -> None:
         """Called from the heartbeat's thread too; the listener is called on the worker's loop."""
         event = held.event()
         if event is not None and self._on_progress is not None:
@@ -496,5 +498,5 @@ class Worker:
         )
 
 
-def _runs(held: Iterable[Held]) -> list[asyncio.Task[None]]:
+def _runs(held: Iterable[RunningTask]) -> list[asyncio.Task[None]]:
     return [one.run for one in held if one.run is not None]
