@@ -10,13 +10,12 @@ from itertools import count
 
 import msgspec
 
-from holdfast.clock import SystemClock
+from holdfast.clock import SystemClock, new_id
 from holdfast.domain.task import decide
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Task
 from holdfast.domain.task.transition import Applied, Inserted, Submission
 from holdfast.ports import Claimed, Kept
-from holdfast.runtime.ids import new_id
 from holdfast.stores.redis.partition import BATCH, MOVES, TOMBSTONE_SECONDS
 from holdfast.stores.redis.store import RedisStore
 

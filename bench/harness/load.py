@@ -8,14 +8,13 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from holdfast.clock import SystemClock
+from holdfast.clock import SystemClock, new_id
 from holdfast.domain.task import decide
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Task
 from holdfast.domain.task.transition import Applied, Inserted, Submission
 from holdfast.engine.store_url import store_from_url
 from holdfast.ports import Claimed, Store
-from holdfast.runtime.ids import new_id
 
 PAYLOAD = b"12345"
 TYPE = "bench.noop"

@@ -14,12 +14,12 @@ from typing import TypeVar
 import msgspec
 
 from bench.harness.load import KEEP_SECONDS, LEASE_SECONDS, NO_LIMIT, WORKER
+from holdfast.clock import new_ids
 from holdfast.domain.task import decide, operate
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import By, Failure, Kind, Task
 from holdfast.domain.task.transition import Applied, Inserted, Transition
 from holdfast.ports import Claimed, Store
-from holdfast.runtime.ids import new_ids
 from holdfast.testing.clock import ManualClock
 
 T = TypeVar("T")

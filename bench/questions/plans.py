@@ -22,7 +22,7 @@ from bench.harness.processes import Failed
 from holdfast import Context, Holdfast
 from holdfast.domain.plan.plan import PlanStatus
 from holdfast.engine.declare import AsyncTask
-from holdfast.runtime.plans.plan_view import PlanSnapshot
+from holdfast.runtime.plans.snapshot import PlanSnapshot
 
 NAME = "plans"
 TASKS = {True: 1_000, False: 10_000}  # quick or not

@@ -33,7 +33,7 @@ from holdfast.domain.trigger.trigger import Trigger
 from holdfast.ports import Clock, Store, TriggerStore
 from holdfast.runtime.schedule.declared_triggers import DeclaredTriggers
 from holdfast.runtime.schedule.scheduler import Scheduler
-from holdfast.runtime.worker.outages import StoreOutages
+from holdfast.runtime.store_outages import StoreOutages
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import ManualClock
 

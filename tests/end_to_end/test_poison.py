@@ -15,7 +15,7 @@ from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Kind
 from holdfast.engine.store_url import store_from_url
 from holdfast.ports import Detail
-from holdfast.runtime.worker.running_stages import PROCESS_STAGES
+from holdfast.runtime.worker.running_tasks import PROCESS_STAGES
 from tests.end_to_end.test_forks import has_ended
 from tests.end_to_end.test_two_workers import BOUND_SECONDS, Terminal
 from verify.servers import RedisServer, until

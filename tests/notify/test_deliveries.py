@@ -12,7 +12,7 @@ from holdfast.domain import notification
 from holdfast.notify import deliveries as module
 from holdfast.notify import name_lookup
 from holdfast.notify.receivers import FAILURES_MAX
-from holdfast.runtime.worker.lanes import DELIVERIES
+from holdfast.runtime.worker.claimer import DELIVERIES
 from holdfast.testing.plugin import MakeEngine
 from tests.support.notified_app import deliveries, hook, submit, telling_app
 from tests.support.runtime.helpers import Gate, within_bounds

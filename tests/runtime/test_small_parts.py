@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from holdfast import Context, Holdfast
-from holdfast.clock import SystemClock
+from holdfast.clock import SystemClock, new_id
 from holdfast.domain.errors import (
     PartlyUnavailable,
     SerialisationError,
@@ -19,8 +19,7 @@ from holdfast.domain.errors import (
 from holdfast.errors import StoreUnavailable
 from holdfast.ports import Kept
 from holdfast.runtime.deadlines import deadline, sleep
-from holdfast.runtime.ids import new_id
-from holdfast.runtime.worker.outages import StoreOutages
+from holdfast.runtime.store_outages import StoreOutages
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 from holdfast.testing.plugin import MakeEngine

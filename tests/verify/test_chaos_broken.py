@@ -97,12 +97,12 @@ judged("triggers", broken, "doubled", "miscounted", zombies=10)
 TWO_SLOTS_TOO_MANY = (
     BEGIN
     + """
-from holdfast.runtime.plans.plan_view import Book
+from holdfast.runtime.plans.snapshot import PlanSnapshot
 
 
 def broken():
-    room_after = Book.room_after
-    Book.room_after = lambda self, moves: room_after(self, moves) + 2
+    room_after = PlanSnapshot.room_after
+    PlanSnapshot.room_after = lambda self, moves: room_after(self, moves) + 2
 
 
 judged("plans", broken, "crowded")

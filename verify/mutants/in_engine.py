@@ -17,24 +17,29 @@ from holdfast.domain.task.task import Failure, Task
 from holdfast.domain.task.transition import Applied, Outcome, Transition
 from holdfast.ports import Store, Thrown
 from holdfast.registry import StageDef
+from holdfast.runtime.committer import Committer
 from holdfast.runtime.services.drain_watch import DrainWatch
 from holdfast.runtime.services.timers import Timers
-from holdfast.runtime.worker.executor import ClaimedTask, TaskRun
+from holdfast.runtime.worker import restore
+from holdfast.runtime.worker.executor import ClaimedTask, HeldTenants, TaskRun
 from holdfast.runtime.worker.heartbeat import Heartbeat
-from holdfast.runtime.worker.running_task import RunningTask, Stop
-from holdfast.runtime.worker.stage_notes import StageNotes
-from holdfast.runtime.worker.tenant_holds import HeldTenants
+from holdfast.runtime.worker.running_tasks import RunningTask, RunningTasks, Stop
 from holdfast.runtime.worker.worker import Worker
 from holdfast.stores.memory import store as memory_store
 from verify.mutants.mutant import mutant
 
 Real = Callable[..., Any]
+UNDER_WAY = set[asyncio.Task[Outcome]]()  # a task that nobody refers to may be collected
 
 
-@mutant(Worker, "_write_until_lost")
-async def acknowledged_before_commit(real: Real, worker: Worker, transition: Transition) -> Outcome:
+@mutant(Committer, "write")
+async def acknowledged_before_commit(
+    real: Real, committer: Committer, transition: Transition
+) -> Outcome:
     """The executor goes on while its write is still under way."""
-    worker._services.append(asyncio.create_task(real(worker, transition)))
+    write = asyncio.create_task(real(committer, transition))
+    UNDER_WAY.add(write)
+    write.add_done_callback(UNDER_WAY.discard)
     return Applied(transition.after)
 
 
@@ -114,18 +119,18 @@ async def pause_runs_the_stage_again(_: Real, run: TaskRun, stage: StageDef, don
     return None
 
 
-@mutant(ClaimedTask, "rested_as_asked", seed=5)
-async def cancel_ignored(real: Real, holding: ClaimedTask) -> bool:
+@mutant(ClaimedTask, "rest_as_requested", seed=5)
+async def cancel_ignored(real: Real, claimed: ClaimedTask) -> bool:
     """A cancel that was asked for is not applied at the boundary."""
-    return not holding.task.cancel_requested and bool(await real(holding))
+    return not claimed.task.cancel_requested and bool(await real(claimed))
 
 
-@mutant(ClaimedTask, "rested_as_asked", seed=14)
-async def withdrawn_pause_applied(_: Real, holding: ClaimedTask) -> bool:
+@mutant(ClaimedTask, "rest_as_requested", seed=14)
+async def withdrawn_pause_applied(_: Real, claimed: ClaimedTask) -> bool:
     """A pause that was taken back at the last moment is applied all the same."""
-    if not (holding.task.pause_requested or holding.task.cancel_requested):
+    if not (claimed.task.pause_requested or claimed.task.cancel_requested):
         return False
-    await holding.commit(partial(decide.boundary, now=holding.now))
+    await claimed.commit(partial(decide.boundary, now=claimed.now))
     return True
 
 
@@ -136,9 +141,9 @@ def never_renewed(*_: Any) -> bool:
 
 
 @mutant(RunningTask, "may_renew", seed=9)
-def hung_stage_renewed(_: Real, held: RunningTask, __: float) -> bool:
+def hung_stage_renewed(_: Real, running: RunningTask, __: float) -> bool:
     """A lease is renewed past its stage's deadline."""
-    return held.stop is None
+    return running.stop is None
 
 
 @mutant(Heartbeat, "_lost", seed=62)
@@ -146,10 +151,10 @@ def lost_lease_unnoticed(*_: Any) -> None:
     """A run goes on when its lease is lost."""
 
 
-@mutant(Heartbeat, "safe_until", seed=53)
-def stopped_too_late(_: Real, beat: Heartbeat, asked_at: float) -> float:
+@mutant(RunningTasks, "safe_until", seed=53)
+def stopped_too_late(_: Real, running: RunningTasks, asked_at: float) -> float:
     """A run that cannot renew is stopped after its lease has ended."""
-    return asked_at + beat._lease_seconds * 1.4
+    return asked_at + running.lease_seconds * 1.4
 
 
 @mutant(Heartbeat, "_patience_seconds", seed=24)
@@ -178,10 +183,10 @@ async def drain_loses_the_task(*_: Any, **__: Any) -> None:
 
 
 @mutant(RunningTask, "_stop", seed=92)
-def drain_interrupts_commits(_: Real, held: RunningTask) -> None:
+def drain_interrupts_commits(_: Real, running: RunningTask) -> None:
     """A worker that stops cancels a run in the middle of its write."""
-    if held.stop in (Stop.LEASE_LOST, Stop.DRAIN):
-        held.interrupt()
+    if running.stop in (Stop.LEASE_LOST, Stop.DRAIN):
+        running.interrupt()
 
 
 @mutant(operate, "retry", seed=1)
@@ -236,7 +241,7 @@ def snooze_over_a_request(real: Real, task: Task, *rest: Any, **options: Any) ->
     return msgspec.structs.replace(asked, before=task)
 
 
-@mutant(ClaimedTask, "over_the_read")
+@mutant(ClaimedTask, "from_stored")
 def writes_over_the_record_in_hand(_: Real, __: ClaimedTask, transition: Transition) -> Transition:
     """A write names the record with the code's stages as the one that was read."""
     return transition
@@ -262,7 +267,7 @@ def outages_are_failures(_: Real, __: Any) -> bool:
     return False
 
 
-@mutant(TaskRun, "missing_undo", seed=111)
+@mutant(restore, "missing_undo", seed=111)
 def vanished_undo_passed_over(*_: Any, **__: Any) -> None:
     """A rollback passes over a stage whose undo is gone from the code."""
 
@@ -286,7 +291,7 @@ def crash_blames_all(*_: Any, **__: Any) -> bool:
     return True
 
 
-@mutant(StageNotes, "write")
+@mutant(Heartbeat, "renew_now")
 async def begun_is_not_noted(*_: Any) -> None:
     """What may kill its worker at once is begun before the store knows of it."""
 

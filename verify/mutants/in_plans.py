@@ -14,7 +14,7 @@ from holdfast.domain.plan.plan import Member, MemberState, Plan, PlanChange, Pla
 from holdfast.domain.plan.rollout import Seen
 from holdfast.domain.task.state import Command
 from holdfast.runtime.plans.driver import PlanDriver
-from holdfast.runtime.plans.plan_view import PlanSnapshot
+from holdfast.runtime.plans.snapshot import PlanSnapshot
 from holdfast.runtime.plans.task_gateway import SendResult, TaskGateway
 from holdfast.stores.memory import plans as in_memory
 from holdfast.stores.memory.plans import MemoryPlans, Shelf

@@ -53,10 +53,9 @@ from holdfast.ports.backup import Copy
 from holdfast.ports.tracing import NO_TRACER, Tracer
 from holdfast.registry import Registry, TaskType
 from holdfast.runtime import new_task
-from holdfast.runtime.services.services import WorkerOptions
 from holdfast.runtime.waiters import Waiters
-from holdfast.runtime.worker.executor import Rules
-from holdfast.runtime.worker.running_task import RunningTask
+from holdfast.runtime.worker.options import Rules, WorkerOptions
+from holdfast.runtime.worker.running_tasks import RunningTask
 from holdfast.runtime.worker.suspects import Isolate
 from holdfast.runtime.worker.worker import Worker
 from holdfast.settings import Settings, load

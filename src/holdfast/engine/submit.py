@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypedDict, Unpack
 
+from holdfast.clock import new_ids
 from holdfast.domain import names
 from holdfast.domain.error_text import bare_name
 from holdfast.domain.errors import (
@@ -32,7 +33,6 @@ from holdfast.ports.tracing import NO_TRACER, Span, Tracer
 from holdfast.registry import TaskType
 from holdfast.runtime import new_task
 from holdfast.runtime.committer import Gather
-from holdfast.runtime.ids import new_ids
 
 log = logging.getLogger("holdfast")
 

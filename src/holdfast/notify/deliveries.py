@@ -27,7 +27,7 @@ from holdfast.notify.signature import sign
 from holdfast.notify.slots import Shares
 from holdfast.registry import TaskType, own_type
 from holdfast.runtime.context import Context
-from holdfast.runtime.worker.lanes import DELIVERIES
+from holdfast.runtime.worker.claimer import DELIVERIES
 from holdfast.settings import PREFIX
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.clock import new_id
 from holdfast.domain import notification
 from holdfast.domain.notification import Delivery, Hook, Telling
 from holdfast.domain.plan.events import PlanEvent
@@ -27,7 +28,6 @@ from holdfast.insight.views.tasks import event_shape, failure_shape, text_or_non
 from holdfast.ports import PlanStore, Store
 from holdfast.registry import TaskType
 from holdfast.runtime import new_task
-from holdfast.runtime.ids import new_id
 
 if TYPE_CHECKING:
     from holdfast.engine.core import Holdfast

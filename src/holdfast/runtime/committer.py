@@ -1,13 +1,22 @@
-"""Group commit: while one write is under way, the next ones gather behind it."""
+"""Group commit: while one write is under way, the next ones gather behind it.
+
+`Gather` batches any calls of a store; `Committer` is the one through which the runs of a worker
+write, again and again through an outage.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-from holdfast.domain.errors import PartlyUnavailable, StoreError
+from holdfast.domain.errors import PartlyUnavailable, SerialisationError, StoreError
+from holdfast.domain.task.transition import Outcome, Transition
+from holdfast.ports import Clock, Store
+from holdfast.runtime.deadlines import back_off
+from holdfast.runtime.store_outages import StoreOutages
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -16,7 +25,7 @@ BATCH_LIMIT = 200
 
 
 class Gather(Generic[T, R]):
-    """Sends single items in batches: no added latency when idle, hundreds at once under load.
+    """Send single items in batches: no added latency when idle, hundreds at once under load.
 
     A store that is out of reach fails each item of the batch; to try again is the caller's
     business. Any other error is one item's own, and only that one fails.
@@ -29,7 +38,7 @@ class Gather(Generic[T, R]):
         self._loop: asyncio.AbstractEventLoop  # the sender's; to ask for it costs a system call
 
     def __call__(self, item: T) -> asyncio.Future[R]:
-        """To be awaited; whoever is cancelled while he waits has sent it all the same, or not."""
+        """Return the answer to be awaited; a caller that is cancelled may have sent it or not."""
         if self._sender is None:
             self._loop = asyncio.get_running_loop()
             self._sender = self._loop.create_task(self._send_all())
@@ -74,6 +83,35 @@ class Gather(Generic[T, R]):
                 _fail([one], answer)
             elif not one[1].done():
                 one[1].set_result(answer)
+
+
+class Committer:
+    """The write door of a worker's runs."""
+
+    def __init__(
+        self, *, store: Store, clock: Clock, chance: random.Random, outages: StoreOutages
+    ) -> None:
+        self._store, self._clock, self._chance = store, clock, chance
+        self._outages = outages
+        self._write = Gather[Transition, Outcome](store.apply)
+
+    async def write(self, transition: Transition) -> Outcome:
+        """Write through an outage, which fails no stage: the same write again, until the lease's
+        own time is up and the run is stopped."""
+        write, tries = self._write, 0
+        while True:
+            try:
+                return await write(transition)
+            except SerialisationError:
+                # A batch may fail for another's record: only alone it is known to be for ours.
+                if write is not self._write:
+                    raise  # it would be answered for ever
+                write = Gather(self._store.apply)
+                continue
+            except StoreError as error:
+                self._outages.note(error)
+            tries += 1
+            await back_off(self._clock, self._chance, tries)
 
 
 def _fail(batch: Sequence[tuple[T, asyncio.Future[R]]], error: Exception) -> None:

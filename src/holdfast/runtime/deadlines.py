@@ -1,16 +1,15 @@
-"""Waiting, by the Clock port."""
+"""Sleeps, pauses and deadlines by the Clock port, so that tests can move them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+import random
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from math import inf
 
-from holdfast.ports import Clock, Timer
-from holdfast.runtime.worker.running_task import RunningTask
+from holdfast.ports import Clock
 
-EARLY_SECONDS = 0.001  # a loop's timer may ring so much before its time
+TRY_AGAIN_SECONDS = (0.05, 1.0)
 
 
 async def sleep(clock: Clock, seconds: float) -> None:
@@ -38,12 +37,16 @@ async def _wait(tasks: Sequence[asyncio.Task[None]]) -> None:
     await asyncio.wait(tasks)
 
 
+async def back_off(clock: Clock, chance: random.Random, tries: int) -> None:
+    """Pause before a call of the store is tried again, longer after each failure."""
+    least, most = TRY_AGAIN_SECONDS
+    wait = min(most, least * 2 ** min(tries, 10))
+    await sleep(clock, wait * (0.5 + chance.random() / 2))
+
+
 @asynccontextmanager
 async def deadline(clock: Clock, seconds: float) -> AsyncIterator[None]:
-    """Cancels what is inside after ``seconds`` and raises TimeoutError.
-
-    `asyncio.timeout` by the port's clock, so that tests can move it.
-    """
+    """Cancel what is inside after ``seconds`` and raise TimeoutError, as `asyncio.timeout` does."""
     task = asyncio.current_task()
     assert task is not None
     expired = False
@@ -71,40 +74,3 @@ async def deadline(clock: Clock, seconds: float) -> AsyncIterator[None]:
             raise TimeoutError
     finally:
         timer.cancel()
-
-
-class Deadlines:
-    """The ends of a worker's stages, under one timer: it is set for the first that may be due.
-
-    A stage that ends in time costs nothing more; the timer rings all the same, once, and is set
-    for the first of those that run then.
-    """
-
-    def __init__(self, clock: Clock, running: Callable[[], Iterable[RunningTask]]) -> None:
-        self._clock = clock
-        self._running = running
-        self._rings_at = inf
-        self._timer: Timer | None = None
-
-    def begin(self, held: RunningTask, ends: float) -> None:
-        held.ends = ends
-        if ends < self._rings_at:
-            self._set(ends)
-
-    def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _set(self, rings_at: float) -> None:
-        self.close()
-        seconds = max(0.0, rings_at - self._clock.steady())
-        self._rings_at, self._timer = rings_at, self._clock.call_later(seconds, self._ring)
-
-    def _ring(self) -> None:
-        self._rings_at, due = inf, self._clock.steady() + EARLY_SECONDS
-        for held in self._running():
-            if held.ends <= due:
-                held.time_is_up()
-        first = min((held.ends for held in self._running()), default=inf)
-        if first < inf:
-            self._set(first)

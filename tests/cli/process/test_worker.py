@@ -18,7 +18,7 @@ from holdfast.cli.process.crew import Crew
 from holdfast.domain.task import decide
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
-from holdfast.runtime.worker.running_task import RunningTask
+from holdfast.runtime.worker.running_tasks import RunningTask
 from holdfast.runtime.worker.worker import Worker
 from tests.support.cli.scene import Scene
 from tests.support.cli.world import App, World
@@ -229,9 +229,9 @@ async def test_a_task_that_hung_is_not_given_back_with_the_others(scene: Scene) 
     hung, innocent, foreign = [await scene.claim(name) for name in ("w-1", "w-1", "w-2")]
     worker = scene.app.worker(name="w-1")
     for task in (hung, innocent):
-        held = RunningTask(task.id, decide.lease_of(task).id, safe_until=0.0)
-        worker._running[held.lease_id] = held
-    lost = worker._running[decide.lease_of(hung).id]
+        running = RunningTask(task.id, decide.lease_of(task).id, safe_until=0.0)
+        worker._running._tasks[running.lease_id] = running
+    lost = worker._running._tasks[decide.lease_of(hung).id]
     await worker.give_back_rest(but=lost)
     after = await scene.store.load([hung.id, innocent.id, foreign.id])
     assert [task and task.place for task in after] == [Place.LEASED, Place.READY, Place.LEASED]

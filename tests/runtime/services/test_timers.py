@@ -7,7 +7,7 @@ import pytest
 from holdfast import Context, Holdfast, Retry, RetryAfter, Status
 from holdfast.ports import Due
 from holdfast.runtime.services.timers import BATCH, TICK_SECONDS, Timers
-from holdfast.runtime.worker.outages import StoreOutages
+from holdfast.runtime.store_outages import StoreOutages
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import Engine, ManualClock
 from holdfast.testing.plugin import MakeEngine

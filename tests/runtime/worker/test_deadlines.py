@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from holdfast import Context, Holdfast, Retry
-from holdfast.runtime.deadlines import Deadlines
-from holdfast.runtime.worker.running_task import RunningTask
+from holdfast.runtime.worker.attempt import Deadlines
+from holdfast.runtime.worker.running_tasks import RunningTask
 from holdfast.testing import ManualClock
 from holdfast.testing.plugin import MakeEngine
 from tests.support.runtime.helpers import detail_of

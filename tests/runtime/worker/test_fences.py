@@ -5,9 +5,8 @@ import pytest
 
 from holdfast import Context, Handle, Holdfast, Retry, Status
 from holdfast.domain.task.task import Lease
-from holdfast.runtime.worker.attempt import LeaseGone
 from holdfast.runtime.worker.executor import TaskRun
-from holdfast.runtime.worker.running_task import RunningTask, Stop
+from holdfast.runtime.worker.running_tasks import LeaseGone, RunningTask, Stop
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import Engine, ManualClock
 from holdfast.testing.plugin import MakeEngine

@@ -9,7 +9,7 @@ import msgspec
 from holdfast import Context, Holdfast, Status
 from holdfast.domain.task.task import Progress
 from holdfast.ports import Renewal
-from holdfast.runtime.worker.running_task import RunningTask, Stop
+from holdfast.runtime.worker.running_tasks import RunningTask, Stop
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 from holdfast.testing.plugin import MakeEngine

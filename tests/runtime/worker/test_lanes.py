@@ -1,7 +1,7 @@
 """In which order a worker asks for work and for deliveries."""
 
 from holdfast.domain import notification
-from holdfast.runtime.worker.lanes import ASIDE_SECONDS, DELIVERIES, ClaimRequest, Lanes
+from holdfast.runtime.worker.claimer import ASIDE_SECONDS, DELIVERIES, ClaimRequest, Lanes
 from holdfast.testing.clock import ManualClock
 
 
@@ -14,10 +14,10 @@ class Worker:
 
     def ask(self, deliveries: int) -> str:
         """What is asked for, when so many deliveries wait; they are put off at once."""
-        asked = self.lanes.ask()
+        asked = self.lanes.next_request()
         assert isinstance(asked, ClaimRequest)
         claimed = asked.limit if asked.for_work else min(asked.limit, deliveries)
-        self.lanes.got(asked, claimed)
+        self.lanes.note_answer(asked, claimed)
         return "work" if asked.for_work else "deliveries"
 
 
@@ -44,4 +44,4 @@ def test_a_worker_without_a_free_slot_asks_for_deliveries_while_there_are_some()
     assert [worker.ask(1000) for _ in range(3)] == ["deliveries"] * 3
     for _ in range(DELIVERIES):
         worker.lanes.begin(notification.QUEUE)
-    assert worker.lanes.ask() is None
+    assert worker.lanes.next_request() is None

@@ -10,9 +10,9 @@ import pytest
 from holdfast import Context, Holdfast, Retry
 from holdfast.errors import StoreUnavailable
 from holdfast.ports import BUCKETS, Store, Timings
+from holdfast.runtime.store_outages import StoreOutages
 from holdfast.runtime.worker import meter as module
 from holdfast.runtime.worker.meter import DONE, FAILED, FLUSH_SECONDS, UNDO_FAILED, UNDONE, Meter
-from holdfast.runtime.worker.outages import StoreOutages
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 from holdfast.testing.plugin import MakeEngine

@@ -16,7 +16,7 @@ from holdfast.domain.task.task import Kind
 from holdfast.errors import StoreUnavailable
 from holdfast.ports import Beat, Claimed, Clock, Renewal
 from holdfast.runtime.committer import Gather
-from holdfast.runtime.worker.lanes import CLAIM_LIMIT
+from holdfast.runtime.worker.claimer import CLAIM_LIMIT
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 from holdfast.testing.plugin import MakeEngine

@@ -11,7 +11,7 @@ from holdfast.domain.task import decide
 from holdfast.domain.task.crashes import SUSPECT_FROM, position
 from holdfast.domain.task.task import Progress
 from holdfast.ports import Claimed, Renewal
-from holdfast.runtime.worker.running_stages import PROCESS_STAGES
+from holdfast.runtime.worker.running_tasks import PROCESS_STAGES
 from holdfast.testing import Engine
 from holdfast.testing.contract.drivers.store_driver import beat
 from holdfast.testing.plugin import MakeEngine

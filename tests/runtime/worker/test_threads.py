@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from holdfast import Context, Holdfast, Permanent, Status
-from holdfast.runtime.worker.running_task import RunningTask
+from holdfast.runtime.worker.running_tasks import RunningTask
 from holdfast.runtime.worker.threads import DaemonThreads
 from holdfast.runtime.worker.worker import Worker
 from holdfast.testing import ManualClock

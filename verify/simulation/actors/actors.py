@@ -24,9 +24,8 @@ from holdfast.engine.declare import Submittable
 from holdfast.engine.handle import Handle
 from holdfast.ports import Filter
 from holdfast.runtime.deadlines import sleep
-from holdfast.runtime.services.services import WorkerOptions
-from holdfast.runtime.worker.executor import Rules
-from holdfast.runtime.worker.running_stages import RunningStages
+from holdfast.runtime.worker.options import Rules, WorkerOptions
+from holdfast.runtime.worker.running_tasks import RunningStages
 from holdfast.runtime.worker.worker import Worker
 from verify.faults import Fault, FaultyLine, FaultyStore
 from verify.simulation.actors import planner, tenant_holds, trigger_actors
@@ -142,7 +141,7 @@ class WorkerActor(Actor):
             name=self.name,
             threads=SimulatedThreads(self, self.chance, lambda: self.world.is_calm),
             on_zombie=lambda held: self.zombie(held.task_id),
-            company=RunningStages(),
+            stages=RunningStages(),
             options=WorkerOptions(
                 slots=profile.slots,
                 queues=self.queues,

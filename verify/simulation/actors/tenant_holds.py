@@ -111,7 +111,7 @@ def may_begin(store: WatchedStore, run: Invocation, task: Task) -> Iterator[Brea
 def _seen_held(process: Process) -> Collection[str]:
     """Return the tenants that were held when the worker in a process last looked."""
     worker: Worker | None = getattr(process, "worker", None)
-    return () if worker is None else worker._holds._held
+    return () if worker is None else tuple(worker.held_tenants)
 
 
 def moved(store: WatchedStore, move: Move) -> Iterator[Breach]:

@@ -24,7 +24,7 @@ from holdfast.engine.orphans import warn_of_orphans
 from holdfast.ports import Claimed
 from holdfast.runtime.worker.failures import summary
 from holdfast.runtime.worker.interrupts import is_from_signal
-from holdfast.runtime.worker.running_task import RunningTask
+from holdfast.runtime.worker.running_tasks import RunningTask
 from holdfast.runtime.worker.suspects import Isolate
 
 LOST_LEASE = 70  # a plain function runs on without its lease: only the end of the process stops it

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.clock import new_id
 from holdfast.domain import bulk, names
 from holdfast.domain.errors import (
     BulkNotFound,
@@ -29,7 +30,6 @@ from holdfast.domain.task.transition import Applied, Conflict, Full, Shut, Submi
 from holdfast.engine.bulk.order import Order, actor_of
 from holdfast.runtime import new_task
 from holdfast.runtime.compare_and_swap import compare_and_swap
-from holdfast.runtime.ids import new_id
 
 if TYPE_CHECKING:
     from holdfast.engine.core import Holdfast

@@ -6,11 +6,11 @@ import random
 
 from msgspec.structs import replace
 
+from holdfast.clock import new_id
 from holdfast.domain import names
 from holdfast.domain.task.operate import Ask
 from holdfast.domain.task.task import By
 from holdfast.ports import Clock
-from holdfast.runtime.ids import new_id
 
 
 def actor_named(actor: str, origin: str = "") -> By:

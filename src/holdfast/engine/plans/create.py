@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.clock import new_id, new_ids
 from holdfast.domain import names
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import IntakePaused, InvalidPlan, PlanConflict, QueueFull, TenantsBusy
@@ -36,7 +37,6 @@ from holdfast.engine.operations.switches import intake_is_paused
 from holdfast.engine.plans.control import PlanControl
 from holdfast.engine.plans.handle import PlanHandle, PlanInfo, info
 from holdfast.runtime import new_task
-from holdfast.runtime.ids import new_id, new_ids
 from holdfast.runtime.plans.task_gateway import TaskGateway
 
 if TYPE_CHECKING:

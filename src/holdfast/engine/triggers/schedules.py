@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
 
+from holdfast.clock import new_id
 from holdfast.domain import names
 from holdfast.domain.errors import (
     InvalidSchedule,
@@ -26,7 +27,6 @@ from holdfast.engine.triggers.control import TriggerControl, TriggerHandle
 from holdfast.engine.triggers.declared_triggers import TriggerTerms, define
 from holdfast.ports import TriggerPage, TriggerStore
 from holdfast.runtime.compare_and_swap import compare_and_swap
-from holdfast.runtime.ids import new_id
 
 if TYPE_CHECKING:
     from holdfast.engine.core import Holdfast

@@ -13,6 +13,7 @@ import random
 from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 
+from holdfast.clock import new_id
 from holdfast.domain.errors import StoreError
 from holdfast.domain.plan import members as mem
 from holdfast.domain.plan import rollout
@@ -32,10 +33,9 @@ from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import Task
 from holdfast.ports import Clock, Store, Topic
 from holdfast.runtime.deadlines import sleep
-from holdfast.runtime.ids import new_id
-from holdfast.runtime.plans.plan_view import PlanSnapshot
+from holdfast.runtime.plans.snapshot import PlanSnapshot
 from holdfast.runtime.plans.task_gateway import PAGE, TaskGateway
-from holdfast.runtime.worker.outages import StoreOutages
+from holdfast.runtime.store_outages import StoreOutages
 
 log = logging.getLogger("holdfast.plans")
 

@@ -15,7 +15,7 @@ from holdfast.domain.plan.plan import Plan
 from holdfast.ports import Clock, Store, Topic
 from holdfast.runtime.deadlines import sleep
 from holdfast.runtime.plans.driver import PlanDriver
-from holdfast.runtime.worker.outages import StoreOutages
+from holdfast.runtime.store_outages import StoreOutages
 
 log = logging.getLogger("holdfast.plans")
 

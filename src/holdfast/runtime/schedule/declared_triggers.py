@@ -22,6 +22,7 @@ import random
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
+from holdfast.clock import new_id
 from holdfast.domain.errors import Contended, StoreError
 from holdfast.domain.trigger import firing
 from holdfast.domain.trigger.definition import Definition, create, redefine, same, supersede
@@ -30,8 +31,7 @@ from holdfast.ports import Clock, Store, WorkerInfo
 from holdfast.registry import Registry, TaskType, TriggerDef
 from holdfast.runtime.compare_and_swap import compare_and_swap
 from holdfast.runtime.deadlines import sleep
-from holdfast.runtime.ids import new_id
-from holdfast.runtime.worker.outages import StoreOutages
+from holdfast.runtime.store_outages import StoreOutages
 
 log = logging.getLogger("holdfast.scheduler")
 

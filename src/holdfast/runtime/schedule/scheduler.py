@@ -11,6 +11,7 @@ import logging
 import random
 from collections.abc import Iterable, Iterator, Sequence
 
+from holdfast.clock import new_id, new_ids
 from holdfast.domain.errors import (
     HoldfastError,
     InvalidInput,
@@ -35,11 +36,10 @@ from holdfast.ports.tracing import NO_TRACER, Tracer
 from holdfast.registry import Registry, TaskType
 from holdfast.runtime import new_task
 from holdfast.runtime.deadlines import deadline, sleep
-from holdfast.runtime.ids import new_id, new_ids
 from holdfast.runtime.schedule.declared_triggers import DeclaredTriggers
 from holdfast.runtime.services.patrol import Patrol
+from holdfast.runtime.store_outages import StoreOutages
 from holdfast.runtime.worker.failures import summary
-from holdfast.runtime.worker.outages import StoreOutages
 
 log = logging.getLogger("holdfast.scheduler")
 

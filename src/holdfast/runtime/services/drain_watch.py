@@ -12,8 +12,8 @@ from holdfast.domain.errors import StoreError
 from holdfast.domain.task.task import By
 from holdfast.ports import Clock, Store, Switch, Thrown
 from holdfast.runtime.deadlines import sleep
-from holdfast.runtime.worker.outages import StoreOutages
-from holdfast.runtime.worker.tenant_holds import HeldTenants
+from holdfast.runtime.store_outages import StoreOutages
+from holdfast.runtime.worker.executor import HeldTenants
 
 log = logging.getLogger("holdfast.worker")
 

@@ -8,7 +8,7 @@ from holdfast.domain.errors import PartlyUnavailable, StoreError
 from holdfast.domain.task.crashes import SUSPECT_FROM
 from holdfast.ports import Clock, Store
 from holdfast.runtime.deadlines import sleep
-from holdfast.runtime.worker.outages import StoreOutages
+from holdfast.runtime.store_outages import StoreOutages
 
 log = logging.getLogger("holdfast.timers")
 

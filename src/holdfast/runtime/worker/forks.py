@@ -1,4 +1,4 @@
-"""Processes that a stage has forked: a child that comes back out of the stage is no worker.
+"""A process that a stage has forked is no worker: it ends when it comes back out of the stage.
 
 A forked child has a copy of the worker: its event loop, its leases, its connections to the store.
 What the stage does in the child is the user's business. The child ends as soon as it would go on
@@ -10,25 +10,26 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import Coroutine, Generator
-from typing import Any, ClassVar, NoReturn
+from typing import ClassVar, NoReturn
 
-_SAID = b"holdfast: a process that was forked in a stage came back out of the stage; it ends here\n"
+_MESSAGE = (
+    b"holdfast: a process that was forked in a stage came back out of the stage; it ends here\n"
+)
 
 
-class _Forks:
+class Forks:
     generation = 0  # one more in each forked child: what was begun in its parent is not its own
     loops: ClassVar[weakref.WeakSet[asyncio.AbstractEventLoop]] = weakref.WeakSet()
 
 
 def watch(loop: asyncio.AbstractEventLoop) -> None:
     """Note the loop of a worker: in a forked child it does nothing more."""
-    _Forks.loops.add(loop)
+    Forks.loops.add(loop)
 
 
 def generation() -> int:
     """Return a number that differs from that of the process which forked this one."""
-    return _Forks.generation
+    return Forks.generation
 
 
 def end_child(error: BaseException | None = None) -> NoReturn:
@@ -37,52 +38,20 @@ def end_child(error: BaseException | None = None) -> NoReturn:
     if isinstance(error, SystemExit):
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
     else:
-        os.write(2, _SAID)
+        os.write(2, _MESSAGE)
     os._exit(code)
 
 
-class Guarded:
-    """Awaits a stage's coroutine, and ends a forked child where it would return to the loop."""
-
-    __slots__ = ("_call",)
-
-    def __init__(self, call: Coroutine[Any, Any, Any]) -> None:
-        self._call = call
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        began_in, send = _Forks.generation, self._call.send
-        try:
-            waits_for = send(None)
-            while _Forks.generation == began_in:
-                try:
-                    sent = yield waits_for
-                except GeneratorExit:
-                    self._call.close()
-                    raise
-                except BaseException as error:
-                    waits_for = self._call.throw(error)
-                else:
-                    waits_for = send(sent)
-        except StopIteration as returned:
-            if _Forks.generation == began_in:
-                return returned.value
-        except BaseException as error:
-            if _Forks.generation == began_in:
-                raise
-            end_child(error)
-        end_child()
-
-
 def _in_child() -> None:
-    _Forks.generation += 1
-    for loop in _Forks.loops:
+    Forks.generation += 1
+    for loop in Forks.loops:
         # The stage may have forked in a task of its own, or in a thread of a pool: whatever comes
         # back from there calls one of these.
         loop.call_soon = loop.call_soon_threadsafe = _end  # type: ignore[method-assign]
         ready = getattr(loop, "_ready", None)
         if ready is not None:  # asyncio's own loop: before anything that was ready already
             ready.appendleft(asyncio.Handle(_end, (), loop))
-    _Forks.loops.clear()
+    Forks.loops.clear()
 
 
 def _end(*_: object, **__: object) -> NoReturn:

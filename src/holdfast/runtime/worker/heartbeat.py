@@ -1,4 +1,8 @@
-"""Keeps the leases of a worker, from a thread that a blocked event loop cannot stop."""
+"""The heartbeat renews the leases of a worker, from a thread that a blocked event loop cannot stop.
+
+A lease that cannot be renewed is given up by our own clock, before the store hands its task out
+again.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,13 @@ from collections.abc import Callable, Sequence
 from holdfast.domain.errors import PartlyUnavailable, StoreError
 from holdfast.ports import Beat, Clock, Renewal, Store
 from holdfast.runtime.deadlines import deadline, sleep
-from holdfast.runtime.worker.outages import StoreOutages
-from holdfast.runtime.worker.running_task import RunningTask, Stop
+from holdfast.runtime.store_outages import StoreOutages
+from holdfast.runtime.worker.running_tasks import MARGIN, LeaseGone, RunningTask, RunningTasks, Stop
 
 log = logging.getLogger("holdfast.heartbeat")
 
 TICK_SECONDS = 0.5
-MARGIN = 0.1  # the last part of a lease, in which a run that cannot renew is stopped
+AGAIN_SECONDS = 0.25
 PROGRESS_SECONDS = 10.0  # what a stage last said is published at least this often
 
 
@@ -27,7 +31,7 @@ class Heartbeat:
         store: Store,
         clock: Clock,
         outages: StoreOutages,
-        lease_seconds: float,
+        running: RunningTasks,
         describe: Callable[[], Beat],
         on_zombie: Callable[[RunningTask], None],
         publish: Callable[[RunningTask], None],
@@ -35,34 +39,43 @@ class Heartbeat:
         self._store = store
         self._clock = clock
         self._outages = outages
-        self._lease_seconds = lease_seconds
+        self._running = running
+        self._lease_seconds = lease_seconds = running.lease_seconds
         self._every_seconds = min(lease_seconds / 3, PROGRESS_SECONDS)
         # What cannot be renewed is seen while a part of the margin is left.
         self._tick_seconds = min(TICK_SECONDS, lease_seconds * MARGIN / 2)
         self._describe = describe
         self._on_zombie = on_zombie
         self._publish = publish
-        self._held: dict[str, RunningTask] = {}
         self._last_beat = -PROGRESS_SECONDS
         self._unsure: frozenset[str] = frozenset()  # leases whose part of the store was away
         self._stop_asked = False
         self._wake: Callable[[], None] | None = None
         self._thread: threading.Thread | None = None
 
-    def safe_until(self, asked_at: float) -> float:
-        """By our own clock, from before the store was asked; stops us before the lease ends."""
-        return asked_at + self._lease_seconds * (1 - MARGIN)
+    async def take_over(self, running: RunningTask) -> None:
+        """Renew a lease that another process has kept until now, if the store answers: it may end
+        later than is known here. Called before `start`."""
+        await self._beat([running], self._clock.steady())
 
-    def add(self, held: RunningTask) -> None:
-        self._held[held.lease_id] = held
-
-    def remove(self, held: RunningTask) -> None:
-        self._held.pop(held.lease_id, None)
-
-    async def renew(self, held: RunningTask) -> None:
-        """Renew one lease at once, if the store answers: another process has kept it until now, and
-        it may end later than is known here. Called before `start`."""
-        await self._beat([held], self._clock.steady())
+    async def renew_now(self, running: RunningTask) -> None:
+        """Tell the store what a stage reports, without waiting for the next beat: the death of
+        this process does not erase it."""
+        while (asked_at := self._clock.steady()) < running.safe_until:
+            try:
+                (is_kept,) = await self._store.renew(
+                    self._describe(), [running.renewal()], lease_seconds=self._lease_seconds
+                )
+            except StoreError as error:
+                self._outages.note(error)
+                running.progress_is_new = True
+                await sleep(self._clock, AGAIN_SECONDS)
+                continue
+            if not is_kept:
+                break
+            running.safe_until = self._running.safe_until(asked_at)
+            return
+        raise LeaseGone(running.task_id)
 
     def start(self) -> None:
         self._thread = threading.Thread(
@@ -89,7 +102,7 @@ class Heartbeat:
 
     async def _run_until_stopped(self) -> None:
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
-        self._wake = lambda: _tell(loop, stop)
+        self._wake = lambda: _set(loop, stop)
         if self._stop_asked:
             return
         beating = asyncio.create_task(self.run())
@@ -99,31 +112,34 @@ class Heartbeat:
         await self._store.detach()
 
     async def tick(self) -> None:
-        """Renew when it is time or a stage has something to say; stop what cannot be renewed."""
+        """Renew when it is time or a stage has new progress; stop what cannot be renewed."""
         now = self._clock.steady()
-        held = list(self._held.values())
-        for h in held:
-            h.note_overdue(now)
+        running = self._renewed_tasks()
+        for task in running:
+            task.note_overdue(now)
         is_time = now - self._last_beat >= self._every_seconds
-        renewable = [h for h in held if h.may_renew(now)]
-        if is_time or any(h.progress_is_new for h in held):
+        renewable = [task for task in running if task.may_renew(now)]
+        if is_time or any(task.progress_is_new for task in running):
             if await self._beat(renewable, now):
                 self._last_beat = now
-        elif unsure := [h for h in renewable if h.lease_id in self._unsure]:
+        elif unsure := [task for task in renewable if task.lease_id in self._unsure]:
             await self._beat(unsure, now)  # no beat of all: the others' time runs on
-        for h in held:
-            if self._clock.steady() >= h.safe_until:
-                self._lost(h)
-            if h.stop is Stop.LEASE_LOST and h.in_thread and not h.told:
-                h.told = True
-                self._on_zombie(h)
+        for task in running:
+            if self._clock.steady() >= task.safe_until:
+                self._lost(task)
+            if task.stop is Stop.LEASE_LOST and task.in_thread and not task.zombie_reported:
+                task.zombie_reported = True
+                self._on_zombie(task)
 
-    async def _beat(self, held: list[RunningTask], asked_at: float) -> bool:
-        """False: nothing of the store has answered."""
-        renewals = [h.renewal() for h in held]
+    def _renewed_tasks(self) -> list[RunningTask]:
+        return [running for running in self._running.snapshot() if running.is_renewed]
+
+    async def _beat(self, running: list[RunningTask], asked_at: float) -> bool:
+        """Renew these leases once; False: no part of the store has answered."""
+        renewals = [task.renewal() for task in running]
         try:
             async with deadline(self._clock, self._patience_seconds(asked_at)):
-                kept = await self._renewed(renewals)
+                kept = await self._renew(renewals)
         except PartlyUnavailable as error:
             self._outages.note(error)
             kept = error.answers
@@ -131,19 +147,19 @@ class Heartbeat:
             self._outages.note(error)
             return False
         unsure = set[str]()
-        for h, is_kept in zip(held, kept, strict=True):
+        for task, is_kept in zip(running, kept, strict=True):
             if isinstance(is_kept, StoreError):
-                unsure.add(h.lease_id)  # asked again soon; else it ends by our own clock
+                unsure.add(task.lease_id)  # asked again soon; else it ends by our own clock
             elif is_kept:
-                h.safe_until = self.safe_until(asked_at)
-                self._publish(h)
-            elif h.lease_id in self._held and not h.ending:
-                self._lost(h)
+                task.safe_until = self._running.safe_until(asked_at)
+                self._publish(task)
+            elif task.is_renewed and not task.ending:
+                self._lost(task)
         self._unsure = frozenset(unsure)
         return True
 
-    async def _renewed(self, renewals: list[Renewal]) -> Sequence[bool | StoreError]:
-        """What one stage says about itself must not cost all the others their lease."""
+    async def _renew(self, renewals: list[Renewal]) -> Sequence[bool | StoreError]:
+        """Renew without progress where it cannot be written: it must cost no other its lease."""
         seconds = self._lease_seconds
         try:
             return await self._store.renew(self._describe(), renewals, lease_seconds=seconds)
@@ -155,25 +171,25 @@ class Heartbeat:
         return await self._store.renew(self._describe(), bare, lease_seconds=seconds)
 
     def _patience_seconds(self, asked_at: float) -> float:
-        """A beat that hangs must not hide that a lease ends meanwhile."""
-        ends = [h.safe_until - asked_at for h in list(self._held.values()) if h.stop is None]
+        """Return how long a beat may hang without hiding that a lease ends meanwhile."""
+        ends = [task.safe_until - asked_at for task in self._renewed_tasks() if task.stop is None]
         return max(self._tick_seconds, min([self._every_seconds, *ends]))
 
-    def _lost(self, held: RunningTask) -> None:
-        if held.stop is Stop.LEASE_LOST:
+    def _lost(self, running: RunningTask) -> None:
+        if running.stop is Stop.LEASE_LOST:
             return
-        log.warning("task %s: its lease is lost, its run is stopped", held.task_id)
-        held.ask_to_stop(Stop.LEASE_LOST)
+        log.warning("task %s: its lease is lost, its run is stopped", running.task_id)
+        running.ask_to_stop(Stop.LEASE_LOST)
 
 
-def _tell(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+def _set(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
     if not loop.is_closed():
         loop.call_soon_threadsafe(stop.set)
 
 
-def leave_running(held: RunningTask) -> None:
-    """Say that a plain function goes on without its lease; it cannot be stopped."""
+def leave_running(running: RunningTask) -> None:
+    """Log that a plain function goes on without its lease; it cannot be stopped."""
     log.critical(
         "task %s: its lease is lost while its plain function runs; another worker may run it too",
-        held.task_id,
+        running.task_id,
     )

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from holdfast.domain.errors import StoreError, StoreUnavailable
 from holdfast.ports import BUCKETS, Clock, Store, Timings
 from holdfast.runtime.deadlines import sleep
-from holdfast.runtime.worker.outages import StoreOutages
+from holdfast.runtime.store_outages import StoreOutages
 
 log = logging.getLogger("holdfast.meter")
 

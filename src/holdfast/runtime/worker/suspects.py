@@ -1,5 +1,5 @@
-"""Tasks that were in several crashes in a row: each of them is run alone, so that the next crash
-names the one that is to blame."""
+"""Suspects are tasks that were in several crashes in a row: each of them is run alone, so that the
+next crash names the one that is to blame."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from contextlib import suppress
 
 from holdfast.ports import Claimed, Clock
 from holdfast.runtime.deadlines import sleep
-from holdfast.runtime.worker.running_stages import GATE_SECONDS, RunningStages
-from holdfast.runtime.worker.running_task import RunningTask
+from holdfast.runtime.worker.running_tasks import GATE_SECONDS, RunningStages, RunningTask
 
 log = logging.getLogger("holdfast.worker")
 
@@ -32,101 +31,106 @@ class Suspects:
         *,
         clock: Clock,
         chance: random.Random,
-        company: RunningStages,
+        stages: RunningStages,
         isolate: Isolate | None,
         line_limit: int,
-        hand_over: Callable[[RunningTask], None],
         run: Callable[[Claimed, RunningTask], Awaitable[None]],
         put_off: Callable[[Claimed, RunningTask, float], Awaitable[None]],
-        note: Callable[[RunningTask], Awaitable[None]],
+        renew_now: Callable[[RunningTask], Awaitable[None]],
     ) -> None:
         """``line_limit``: so many may wait for an isolated one, each in a slot of others.
-        ``hand_over``: another process renews the lease; ``note``: the store is told at once."""
+        ``renew_now`` tells the store at once what a task reports."""
         self._clock, self._chance = clock, chance
-        self._company = company
+        self._stages = stages
         self._isolate = isolate
-        self._hand_over = hand_over
         self._run = run
         self._put_off = put_off
-        self._note = note
+        self._renew_now = renew_now
         self._isolated: RunningTask | None = None
         self._line_limit = line_limit
         self._in_line = 0
         self._put_offs: OrderedDict[str, int] = OrderedDict()
 
-    async def run(self, claimed: Claimed, held: RunningTask) -> None:
-        """Run it where nothing else runs, or later."""
-        if self._company.suspect is held:  # this process is its own
-            await self._run(claimed, held)
-        elif not await self._comes_to_turn(held):
-            seconds = self._next_put_off(held.task_id) if held.stop is None else 0.0
-            await self._put_off(claimed, held, seconds)
+    async def run(self, claimed: Claimed, running: RunningTask) -> None:
+        """Run a suspect where nothing else runs, or put it off."""
+        if self._stages.suspect is running:  # this process is its own
+            await self._run(claimed, running)
+        elif not await self._wait_for_turn(running):
+            seconds = self._put_off_seconds(running.task_id) if running.stop is None else 0.0
+            await self._put_off(claimed, running, seconds)
         elif self._isolate is not None:
-            await self._run_isolated(self._isolate, claimed, held)
+            await self._run_isolated(self._isolate, claimed, running)
         else:
-            await self._run_alone(claimed, held)
+            await self._run_alone(claimed, running)
 
     @property
-    def _one_runs(self) -> bool:
-        return self._isolated is not None or self._company.suspect is not None
+    def _is_taken(self) -> bool:
+        return self._isolated is not None or self._stages.suspect is not None
 
-    async def _comes_to_turn(self, held: RunningTask) -> bool:
+    async def _wait_for_turn(self, running: RunningTask) -> bool:
         """Wait for the suspect that runs, but not for long: a slot and a tenant wait with it."""
         if self._isolated is not None and self._in_line >= self._line_limit:
             return False
         ends = self._clock.steady() + IN_LINE_SECONDS
         self._in_line += 1
         try:
-            while self._one_runs and held.stop is None and self._clock.steady() < ends:
-                await self._company.wait(self._clock)
+            while self._is_taken and running.stop is None and self._clock.steady() < ends:
+                await self._stages.wait(self._clock)
         finally:
             self._in_line -= 1
-        return not self._one_runs and held.stop is None
+        return not self._is_taken and running.stop is None
 
-    async def _run_isolated(self, isolate: Isolate, claimed: Claimed, held: RunningTask) -> None:
-        self._isolated = held
-        handing_over = self._clock.call_later(HAND_OVER_SECONDS, lambda: self._hand_over(held))
+    async def _run_isolated(self, isolate: Isolate, claimed: Claimed, running: RunningTask) -> None:
+        self._isolated = running
+        handing_over = self._clock.call_later(HAND_OVER_SECONDS, lambda: _hand_over(running))
         try:
-            held.in_stage = held.ending = True  # it may be stopped, and ends by another's hand
-            await isolate(claimed, held.safe_until)
+            running.in_stage = running.ending = (
+                True  # it may be stopped, and ends by another's hand
+            )
+            await isolate(claimed, running.safe_until)
         except OSError as error:
-            log.error("task %s: a process of its own cannot be started: %s", held.task_id, error)
-            await self._put_off(claimed, held, self._next_put_off(held.task_id))
+            log.error("task %s: a process of its own cannot be started: %s", running.task_id, error)
+            await self._put_off(claimed, running, self._put_off_seconds(running.task_id))
         finally:
             handing_over.cancel()
-            held.in_stage, self._isolated = False, None
-            self._company.wake()
+            running.in_stage, self._isolated = False, None
+            self._stages.wake()
 
-    async def _run_alone(self, claimed: Claimed, held: RunningTask) -> None:
-        """In this process: nothing else begins meanwhile, but only for a while."""
-        self._company.suspect = held
-        opening = asyncio.create_task(self._open_after_a_while(held))
+    async def _run_alone(self, claimed: Claimed, running: RunningTask) -> None:
+        """Run a suspect in this process; for a while nothing else begins here."""
+        self._stages.suspect = running
+        ending = asyncio.create_task(self._end_isolation_later(running))
         try:
             log.warning(
                 "task %s was in %d crashes in a row: nothing else begins in this process for up "
                 "to %.0f s",
-                held.task_id,
+                running.task_id,
                 claimed.task.crashes,
                 GATE_SECONDS,
             )
-            await self._company.until_free(held, self._clock, GATE_SECONDS)
-            await self._run(claimed, held)
+            await self._stages.until_free(running, self._clock, GATE_SECONDS)
+            await self._run(claimed, running)
         finally:
-            opening.cancel()
-            self._company.release(held)
+            ending.cancel()
+            self._stages.release(running)
 
-    async def _open_after_a_while(self, held: RunningTask) -> None:
-        """The store knows that it is no longer alone before anything begins beside it."""
+    async def _end_isolation_later(self, running: RunningTask) -> None:
+        """Let others begin after a while; the store knows before that the suspect is not alone."""
         await sleep(self._clock, GATE_SECONDS)
-        held.note_company()
+        running.note_company()
         with suppress(Exception):  # its run ends by the same reason
-            await self._note(held)
-        self._company.release(held)
+            await self._renew_now(running)
+        self._stages.release(running)
 
-    def _next_put_off(self, task_id: str) -> float:
+    def _put_off_seconds(self, task_id: str) -> float:
         count = self._put_offs.pop(task_id, 0)
         self._put_offs[task_id] = count + 1
         if len(self._put_offs) > REMEMBERED:
             self._put_offs.popitem(last=False)
         longest = PUT_OFF_SECONDS[min(count, len(PUT_OFF_SECONDS) - 1)]
         return self._chance.uniform(longest / 2, longest)  # not all of them at once
+
+
+def _hand_over(running: RunningTask) -> None:
+    """Leave the renewal of a lease to the process that runs the task."""
+    running.is_renewed = False

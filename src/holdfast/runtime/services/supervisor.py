@@ -1,0 +1,32 @@
+"""The supervisor keeps the services of a worker running."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from holdfast.ports import Clock
+from holdfast.runtime.deadlines import sleep
+
+log = logging.getLogger("holdfast.worker")
+
+RESTART_SECONDS = 1.0
+
+
+class Supervisor:
+    """Starts a service again that failed: a defect in one must not end it."""
+
+    def __init__(self, worker: str, clock: Clock) -> None:
+        self._worker, self._clock = worker, clock
+
+    def start(self, service: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        return asyncio.create_task(self._keep_up(service))
+
+    async def _keep_up(self, service: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                return await service()
+            except Exception:
+                log.exception("a service of worker %s failed; it is started again", self._worker)
+            await sleep(self._clock, RESTART_SECONDS)
