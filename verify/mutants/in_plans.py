@@ -14,6 +14,7 @@ from holdfast.domain.plan.plan import Member, MemberState, Plan, PlanChange, Pla
 from holdfast.domain.plan.rollout import Seen
 from holdfast.domain.task.state import Command
 from holdfast.runtime.plans.driver import PlanDriver
+from holdfast.runtime.plans.poll import TaskPoll
 from holdfast.runtime.plans.snapshot import PlanSnapshot
 from holdfast.runtime.plans.task_gateway import SendResult, TaskGateway
 from holdfast.stores.memory import plans as in_memory
@@ -23,25 +24,25 @@ from verify.mutants.mutant import mutant
 Real = Callable[..., Any]
 
 
-@mutant(PlanDriver, "_seen", seed=5)
+@mutant(PlanDriver, "_judge", seed=5)
 async def released_before_admitted(
-    real: Real, driver: PlanDriver, book: PlanSnapshot, looks: Mapping[int, Look]
+    real: Real, driver: PlanDriver, snapshot: PlanSnapshot, looks: Mapping[int, Look]
 ) -> Seen:
     """A task is let go before its slot is written."""
-    found: Seen = await real(driver, book, looks)
+    found: Seen = await real(driver, snapshot, looks)
     orders = [
         (task, Command.RELEASE)
         for index, member in found.chosen.items()
         if member.state is MemberState.ADMITTED and (task := looks[index].task) is not None
     ]
-    await driver._reach.send(book.plan, orders)
+    await driver._gateway.send(snapshot.plan, orders)
     return found
 
 
 @mutant(PlanSnapshot, "room_after", seed=17)
-def slots_not_counted(_: Real, book: PlanSnapshot, __: object) -> int:
+def slots_not_counted(_: Real, snapshot: PlanSnapshot, __: object) -> int:
     """As many tasks are let go as there are."""
-    return book.plan.total
+    return snapshot.plan.total
 
 
 @mutant(rollout, "_running", seed=65)
@@ -56,10 +57,10 @@ def soak_ignored(*_: Any) -> float:
     return 0.0
 
 
-@mutant(PlanDriver, "_candidates", seed=17)
-def wave_not_waited_for(_: Real, __: PlanDriver, book: PlanSnapshot) -> Iterable[int]:
+@mutant(TaskPoll, "_candidates", seed=17)
+def wave_not_waited_for(_: Real, __: TaskPoll, snapshot: PlanSnapshot) -> Iterable[int]:
     """Tasks of all waves are let go at once."""
-    return islice(book.waiting(book.plan.total), 20)
+    return islice(snapshot.waiting(snapshot.plan.total), 20)
 
 
 @mutant(members, "wanted", seed=29)
@@ -78,22 +79,24 @@ def rollback_leaves_the_waiting(real: Real, plan: Plan, *rest: Any) -> Command |
 
 
 @mutant(TaskGateway, "send", seed=125)
-async def hold_back_dropped(real: Real, reach: TaskGateway, plan: Plan, orders: Any) -> SendResult:
+async def hold_back_dropped(
+    real: Real, gateway: TaskGateway, plan: Plan, orders: Any
+) -> SendResult:
     """A task whose tenant turns out to be busy keeps its slot."""
     kept = [(task, command) for task, command in orders if command is not Command.HOLD_BACK]
-    return await real(reach, plan, kept)  # type: ignore[no-any-return]
+    return await real(gateway, plan, kept)  # type: ignore[no-any-return]
 
 
 @mutant(PlanSnapshot, "to_undo", seed=17)
-def rolled_back_oldest_first(real: Real, book: PlanSnapshot, most: int) -> list[int]:
+def rolled_back_oldest_first(real: Real, snapshot: PlanSnapshot, most: int) -> list[int]:
     """A rollback goes through the tasks in the order in which they ran."""
-    return sorted(real(book, book.plan.total))[:most]
+    return sorted(real(snapshot, snapshot.plan.total))[:most]
 
 
 @mutant(PlanSnapshot, "unended", seed=89)
-def cancel_forgets_the_waiting(real: Real, book: PlanSnapshot) -> Iterable[int]:
+def cancel_forgets_the_waiting(real: Real, snapshot: PlanSnapshot) -> Iterable[int]:
     """A cancel reaches only what has begun."""
-    return (index for index in real(book) if index in book.members)
+    return (index for index in real(snapshot) if index in snapshot.members)
 
 
 @mutant(in_memory, "_may_write", seed=455)

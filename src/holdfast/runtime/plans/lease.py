@@ -1,0 +1,43 @@
+"""The lease under which one driver holds a plan, renewed at a third of its time."""
+
+from __future__ import annotations
+
+from holdfast.domain.plan.plan import Plan
+from holdfast.ports import Clock, Store
+
+MARGIN = 0.5  # of a lease: a driver that has not renewed it for so long sends nothing more
+
+
+class PlanLease:
+    def __init__(self, plan: Plan, *, store: Store, clock: Clock, seconds: float) -> None:
+        self._plan_id, self._id = plan.id, plan.lease.id if plan.lease else ""
+        self._store, self._clock = store, clock
+        self.seconds = seconds
+        self._renewed_at = clock.steady()
+
+    def is_on(self, plan: Plan) -> bool:
+        """Whether the plan, as it was read, is still held under this lease."""
+        return plan.lease is not None and plan.lease.id == self._id
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether the lease is surely ours, so that commands may be sent."""
+        return self._clock.steady() - self._renewed_at < self.seconds * MARGIN
+
+    async def keep(self) -> bool:
+        """Renew the lease when it is time; False: the plan is another's."""
+        asked_at = self._clock.steady()
+        if asked_at - self._renewed_at < self.seconds / 3:
+            return True
+        is_kept = await self._store.plans.renew(self._plan_id, self._id, lease_seconds=self.seconds)
+        if is_kept:
+            self.note_renewed(asked_at)
+        return is_kept
+
+    def note_renewed(self, asked_at: float) -> None:
+        """Note that the store has renewed the lease, with a write too, asked for at that time."""
+        self._renewed_at = asked_at
+
+    async def give_back(self) -> None:
+        """Let another driver go on at once: this process ends."""
+        await self._store.plans.renew(self._plan_id, self._id, lease_seconds=0.0)

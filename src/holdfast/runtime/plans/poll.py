@@ -1,0 +1,102 @@
+"""The poll of a plan's tasks: which of them a step loads, so that none is forgotten and the load is
+bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import chain, islice
+
+from holdfast.domain.plan import members as mem
+from holdfast.domain.plan.members import Look
+from holdfast.domain.plan.plan import PlanStatus
+from holdfast.ports import Clock
+from holdfast.runtime.plans.admission import BusyTenants
+from holdfast.runtime.plans.snapshot import PlanSnapshot
+from holdfast.runtime.plans.task_gateway import PAGE
+
+AGAIN_SECONDS = 5.0  # between two polls of tasks that rest
+SLOTTED_LIMIT = 500  # tasks with slots, in one step
+
+
+class TaskPoll:
+    def __init__(self, clock: Clock, busy: BusyTenants) -> None:
+        self._clock, self._busy = clock, busy
+        self._polled_again_at = clock.steady()
+        self._unseen: list[int] = []  # at rest when the plan was loaded, and not polled since
+        self._goes_on = False
+        self._turn = self._rest_turn = 0
+
+    def begin(self, snapshot: PlanSnapshot) -> None:
+        """Begin anew with a plan that was just loaded."""
+        self._unseen, self._polled_again_at = list(snapshot.resting()), self._clock.steady()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every task that rested when the plan was loaded has been polled."""
+        return not self._unseen
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the next step polls more tasks that rest."""
+        return self._goes_on
+
+    def indexes(self, snapshot: PlanSnapshot) -> Iterable[int]:
+        """Return the tasks that this step loads."""
+        return dict.fromkeys((*self._slotted(snapshot), *self._others(snapshot)))
+
+    def note(self, snapshot: PlanSnapshot, looks: Mapping[int, Look]) -> None:
+        """Note what was polled.
+
+        A task that a person set going while the plan is paused has no slot: it is polled until it
+        rests.
+        """
+        is_paused = snapshot.plan.status is PlanStatus.PAUSED
+        polled = {index for index, look in looks.items() if not (is_paused and look.moving)}
+        left = [index for index in self._unseen if index not in polled]
+        self._goes_on = 0 < len(left) < len(self._unseen)
+        self._unseen = left
+
+    def _slotted(self, snapshot: PlanSnapshot) -> Iterable[int]:
+        """Return the tasks with slots, of very many some in turn."""
+        slotted = sorted(snapshot.slotted)
+        if len(slotted) <= SLOTTED_LIMIT:
+            return slotted
+        self._turn = (self._turn + SLOTTED_LIMIT) % len(slotted)
+        return islice(chain(slotted[self._turn :], slotted), SLOTTED_LIMIT)
+
+    def _others(self, snapshot: PlanSnapshot) -> Iterable[int]:
+        plan = snapshot.plan
+        if plan.cancel_requested:
+            return islice(snapshot.unended(), PAGE)
+        if plan.status is PlanStatus.ROLLING_BACK:
+            if mem.ready_to_undo(plan):
+                most = min(plan.max_concurrency or PAGE, PAGE)
+                return (*snapshot.skipped(), *snapshot.to_undo(most))
+            return islice(snapshot.waiting(plan.total), PAGE if mem.undoes_all(plan) else 0)
+        if plan.rests:
+            return self._resting(snapshot)
+        if plan.status is not PlanStatus.RUNNING:
+            return ()
+        return (*snapshot.skipped(), *self._resting(snapshot), *self._candidates(snapshot))
+
+    def _resting(self, snapshot: PlanSnapshot) -> Iterable[int]:
+        """Return each task at rest once before the plan is put down, and then some in turn."""
+        page = self._unseen[:PAGE]
+        self._unseen = self._unseen[PAGE:] + page
+        now = self._clock.steady()
+        if now - self._polled_again_at < AGAIN_SECONDS:
+            return page
+        self._polled_again_at = now
+        resting = list(snapshot.resting())
+        self._rest_turn = (self._rest_turn + PAGE) % len(resting) if len(resting) > PAGE else 0
+        in_turn = islice(chain(resting[self._rest_turn :], resting), min(PAGE, len(resting)))
+        return chain(page, in_turn)
+
+    def _candidates(self, snapshot: PlanSnapshot) -> Iterable[int]:
+        """Return tasks that may be let go now; one whose tenant was busy is left for a while."""
+        busy = self._busy.now()
+        waiting = snapshot.to_run(snapshot.plan.waves[snapshot.plan.wave])
+        free = (index for index in waiting if index not in busy)
+        # Where many tenants are busy, those behind them must not wait for them.
+        few = PAGE if busy else 2 * (snapshot.plan.max_concurrency or PAGE)
+        return islice(free, min(PAGE, few))
