@@ -130,7 +130,7 @@ def test_a_wrong_setting_is_named(world: World, monkeypatch: pytest.MonkeyPatch)
 
 def test_an_internal_error_is_one_line_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.send()
-    monkeypatch.setattr("holdfast.cli.commands.stats._shape", lambda _: 1 / 0)
+    monkeypatch.setattr("holdfast.cli.commands.stats.counts_view", lambda _: 1 / 0)
     result = world.cli("stats", "--json")
     assert result.exit_code == Exit.FAILED
     assert result.stderr.count("\n") == 1

@@ -19,7 +19,7 @@ from holdfast.domain.secret_patterns import HIDDEN
 from holdfast.domain.task.task import Kind
 from holdfast.encoding.codec import Codec
 from holdfast.errors import InvalidPayload, NotJson
-from holdfast.insight.views.tasks import detail_shape
+from holdfast.insight.views.tasks import detail_view
 from holdfast.testing.plugin import MakeEngine
 from tests.support.notified_app import telling_app
 
@@ -81,7 +81,7 @@ async def test_a_secret_reaches_the_stage_and_the_result_with_its_true_value(
     assert await handle.result() == value
     detail = await app.store.detail(handle.id)
     assert detail is not None
-    assert HUNTER not in str(detail_shape(detail, app.redactor, now=0.0))
+    assert HUNTER not in str(detail_view(detail, app.redactor, now=0.0))
     assert HUNTER not in str(await app.handle(handle.id).result()), "nor who knows no type"
     assert HUNTER.encode() not in msgspec.json.encode(await handle.envelope())
 
@@ -226,4 +226,4 @@ async def test_a_failing_task_says_its_secret_nowhere(
         assert detail is not None
         if task.type == notification.TYPE:
             assert HUNTER not in detail.payload.decode()
-        assert HUNTER not in str(detail_shape(detail, app.redactor, now=0.0))
+        assert HUNTER not in str(detail_view(detail, app.redactor, now=0.0))

@@ -9,7 +9,7 @@ import pytest
 from holdfast import Filter, Holdfast, Status
 from holdfast.domain import notification
 from holdfast.errors import KeyConflict, UrlRefused
-from holdfast.insight.views.tasks import callback_shape, detail_shape
+from holdfast.insight.views.tasks import callback_view, detail_view
 from holdfast.notify.addresses import Allowed
 from holdfast.notify.hooks import Hooks
 from holdfast.notify.signature import BadSignature, Secret, verify
@@ -330,12 +330,12 @@ async def test_where_it_goes_is_shown_without_path_and_query(
     for task_id in (handle.id, delivery.id):
         detail = await app.store.detail(task_id)
         assert detail is not None
-        shown = repr(detail_shape(detail, app.redactor, now=0.0))
+        shown = repr(detail_view(detail, app.redactor, now=0.0))
         assert "T0KEN" not in shown
         assert "abcdef" not in shown
     [task] = await app.store.load([handle.id])
     assert task is not None
-    assert callback_shape(task.callback) == f"http://127.0.0.1:{receiver.port}/…"
+    assert callback_view(task.callback) == f"http://127.0.0.1:{receiver.port}/…"
 
 
 async def test_another_secret_does_not_verify(

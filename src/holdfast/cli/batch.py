@@ -10,7 +10,7 @@ from rich.text import Text
 
 from holdfast.cli.exits import Exit, complain, exit_code
 from holdfast.cli.output.printer import hint, print_json, say, status_text, warn
-from holdfast.cli.output.task_json import asked_shape
+from holdfast.cli.output.task_json import asked_view
 from holdfast.cli.session import Session
 from holdfast.domain.errors import Refused
 from holdfast.domain.phrases import acts, count
@@ -133,7 +133,7 @@ def _line(task: Task) -> Text:
 
 def _shape(report: Report) -> dict[str, object]:
     return {
-        "done": [asked_shape(task) for task in report.done],
+        "done": [asked_view(task) for task in report.done],
         "refused": [
             {"taskId": task_id, "code": error.code, "message": str(error)}
             for task_id, error in report.refused

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -48,42 +47,6 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def clean(self) -> bool:
         return self.durable and not self.stuck and all(one.mended for one in self.findings)
-
-    def shape(self, now: float) -> dict[str, Any]:
-        return {
-            "clean": self.clean,
-            "store": self.store,
-            "durable": self.durable,
-            "checks": [
-                {"name": check.name, "good": check.good, "says": check.says}
-                for check in self.checks
-            ],
-            "workers": [
-                {
-                    "worker": worker.beat.worker,
-                    "live": worker.live,
-                    "seenSecondsAgo": worker.seen_seconds_ago,
-                    "queues": worker.beat.queues,
-                    "types": worker.beat.types,
-                    "slots": worker.beat.slots,
-                    "running": worker.beat.running,
-                }
-                for worker in self.workers
-            ],
-            "oldestReady": self.oldest
-            and {"taskId": self.oldest.id, "ageSeconds": now - self.oldest.status_since},
-            "findings": [
-                {
-                    "invariant": finding.invariant,
-                    "taskId": finding.task_id,
-                    "says": finding.says,
-                    "mended": finding.mended,
-                }
-                for finding in self.findings
-            ],
-            "stuck": self.stuck,
-            "waiting": self.waiting,
-        }
 
 
 async def examine(

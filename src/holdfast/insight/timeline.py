@@ -11,7 +11,7 @@ from holdfast.domain.task.task import Failure
 from holdfast.ports import Detail
 
 
-class Call(msgspec.Struct, kw_only=True):
+class StageCall(msgspec.Struct, kw_only=True):
     """One call of a stage's function, or of its undo."""
 
     stage: str
@@ -26,7 +26,7 @@ class Call(msgspec.Struct, kw_only=True):
     failure: Failure | None = None
 
 
-class Mark(msgspec.Struct, kw_only=True):
+class TimelineMark(msgspec.Struct, kw_only=True):
     """What else happened: who asked for what, what it waited for."""
 
     at: float
@@ -34,15 +34,15 @@ class Mark(msgspec.Struct, kw_only=True):
     event: ev.Event
 
 
-class Turn(msgspec.Struct, kw_only=True):
+class TaskRun(msgspec.Struct, kw_only=True):
     """One run: from start, retry or rollback to a rest."""
 
     run: int
     started_at: float
     ended_at: float | None = None
     ended_as: str | None = None  # the event that ended it
-    calls: list[Call] = []
-    marks: list[Mark] = []
+    calls: list[StageCall] = []
+    marks: list[TimelineMark] = []
 
 
 _STARTS_RUN = (ev.TaskRetried, ev.TaskRollingBack, ev.CheckpointDiscarded)
@@ -57,7 +57,7 @@ _ENDS_RUN = (
 )
 
 
-def timeline(detail: Detail) -> list[Turn]:
+def timeline(detail: Detail) -> list[TaskRun]:
     return _Teller(detail).tell()
 
 
@@ -65,7 +65,7 @@ class _Teller:
     def __init__(self, detail: Detail) -> None:
         self._detail = detail
         self._results = {(stage.name, stage.run): stage.result for stage in detail.stages}
-        self._turns: list[Turn] = []
+        self._turns: list[TaskRun] = []
         self._worker: str | None = None
         self._fence: int | None = None
         self._begun: ev.StageStarted | None = None
@@ -74,7 +74,7 @@ class _Teller:
         self._goes_back = False
         self._failed = 0  # of the present stage, in a row
 
-    def tell(self) -> list[Turn]:
+    def tell(self) -> list[TaskRun]:
         for event in self._detail.events:
             self._hear(event)
         task = self._detail.task
@@ -90,7 +90,7 @@ class _Teller:
 
     def _hear(self, event: ev.Event) -> None:
         if isinstance(event, _STARTS_RUN) or not self._turns:
-            self._turns.append(Turn(run=len(self._turns) + 1, started_at=event.at))
+            self._turns.append(TaskRun(run=len(self._turns) + 1, started_at=event.at))
         match event:
             case ev.TaskStarted():
                 self._worker, self._fence, self._since = event.worker, event.fence, event.at
@@ -160,7 +160,7 @@ class _Teller:
 
     def _mark(self, event: ev.Event) -> None:
         turn = self._turns[-1]
-        turn.marks.append(Mark(at=event.at, version=event.version, event=event))
+        turn.marks.append(TimelineMark(at=event.at, version=event.version, event=event))
         if isinstance(event, _ENDS_RUN):
             turn.ended_at, turn.ended_as = event.at, ev.name_of(event)
         else:
@@ -194,4 +194,4 @@ class _Teller:
         )
 
     def _call(self, **facts: Any) -> None:
-        self._turns[-1].calls.append(Call(worker=self._worker, fence=self._fence, **facts))
+        self._turns[-1].calls.append(StageCall(worker=self._worker, fence=self._fence, **facts))

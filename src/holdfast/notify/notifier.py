@@ -23,8 +23,8 @@ from holdfast.domain.task.envelope import ENVELOPE_STATUS
 from holdfast.domain.task.events import Event, TaskCompleted
 from holdfast.domain.task.task import Failure
 from holdfast.domain.task.transition import Outcome, Submission, Transition
-from holdfast.insight.views.plans import plan_event_shape
-from holdfast.insight.views.tasks import event_shape, failure_shape, text_or_none
+from holdfast.insight.views.plans import plan_event_view
+from holdfast.insight.views.tasks import event_view, failure_view, text_or_none
 from holdfast.ports import PlanStore, Store
 from holdfast.registry import TaskType
 from holdfast.runtime import new_task
@@ -131,7 +131,7 @@ class Teller:
 
     def _of_task(self, transition: Transition, one: Telling) -> dict[str, Any]:
         task, hide = transition.after, self._hide
-        facts = event_shape(cast(Event, one.event), hide)
+        facts = event_view(cast(Event, one.event), hide)
         told = {
             "taskId": task.id,
             "type": task.type,
@@ -157,7 +157,7 @@ class Teller:
         return {"result": None if result is None else hide.body(result)}
 
     def _of_plan(self, change: PlanChange, one: Telling) -> dict[str, Any]:
-        plan, facts = change.after, plan_event_shape(cast(PlanEvent, one.event), self._hide)
+        plan, facts = change.after, plan_event_view(cast(PlanEvent, one.event), self._hide)
         return {
             "planId": plan.id,
             "status": plan.status,
@@ -174,7 +174,7 @@ def _error(failure: Failure | None, hide: Redactor) -> dict[str, Any] | None:
     """Without its traceback: the lines of the code are for those who run it."""
     if failure is None:
         return None
-    told = failure_shape(failure, hide)
+    told = failure_view(failure, hide)
     return {name: value for name, value in told.items() if name != "traceback"}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import typer
 
@@ -11,7 +10,7 @@ from holdfast.cli import options as opt
 from holdfast.cli.output.printer import Row, hint, print_json, print_table
 from holdfast.cli.session import Session, run
 from holdfast.insight.monitor import Monitor
-from holdfast.insight.views.live import alert_shape
+from holdfast.insight.views.alerts import AlertView, alert_view
 
 
 def alerts(context: typer.Context, json: opt.Json = False) -> None:
@@ -25,13 +24,13 @@ def alerts(context: typer.Context, json: opt.Json = False) -> None:
     threshold).
     """
 
-    async def look(session: Session) -> tuple[list[dict[str, Any]], Mapping[str, int]]:
+    async def look(session: Session) -> tuple[list[AlertView], Mapping[str, int]]:
         found = await Monitor(session.app).snapshot()
-        return [alert_shape(one) for one in found.alerts], session.settings.backlog
+        return [alert_view(one) for one in found.alerts], session.settings.backlog
 
     found, limits = run(context, look)
     if json:
-        shown = [{key: one[key] for key in one if key != "since"} for one in found]
+        shown = [{key: value for key, value in one.items() if key != "since"} for one in found]
         print_json({"alerts": shown, "backlog": limits})
         return
     print_table([_row(one) for one in found], keep=3)
@@ -41,7 +40,7 @@ def alerts(context: typer.Context, json: opt.Json = False) -> None:
     hint(f"backlogs are judged by HOLDFAST_BACKLOG as it is here: {judged}")
 
 
-def _row(one: dict[str, Any]) -> Row:
+def _row(one: AlertView) -> Row:
     return {
         "ALERT": one["code"],
         "SEVERITY": one["severity"],

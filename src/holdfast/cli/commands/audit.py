@@ -20,7 +20,7 @@ from holdfast.cli.output.printer import (
     say,
 )
 from holdfast.cli.output.progress import is_watched, progress
-from holdfast.cli.output.task_json import audit_shape, step_shape
+from holdfast.cli.output.task_json import audit_view, transition_view
 from holdfast.cli.session import Session, run
 from holdfast.domain.audit import Audit
 from holdfast.domain.durations import seconds
@@ -28,8 +28,8 @@ from holdfast.domain.phrases import count, span
 from holdfast.domain.task.history import Step
 from holdfast.engine.operations import audit as auditing
 from holdfast.engine.operations.audit import Verdict, anchor_from
-from holdfast.engine.operations.audit_gaps import Missing
 from holdfast.engine.operations.transitions import TransitionPage
+from holdfast.insight.views.audit import missing_view
 
 SEEN = 4  # columns, however narrow it is
 WORTH = ("ID", "ACTOR", "COMMAND", "OUTCOME", "AGO", "REASON")  # for which ids are shortened
@@ -71,7 +71,7 @@ def listed(
 
     entries, more, now = run(context, look)
     if json:
-        print_json({"entries": [audit_shape(entry) for entry in entries], "cursor": more})
+        print_json({"entries": [audit_view(entry) for entry in entries], "cursor": more})
         return
     _print(entries, now)
     if not entries:
@@ -171,7 +171,7 @@ def transitions(
 
     page, now = run(context, look)
     if json:
-        shown = [step_shape(step) for step in page.transitions]
+        shown = [transition_view(step) for step in page.transitions]
         print_json({"transitions": shown, "cursor": page.cursor})
         return
     print_table([_step_row(step, now) for step in page.transitions], keep=6, shrinks=SHRINKS)
@@ -217,7 +217,7 @@ def verify(context: typer.Context, *, head: Head = None, json: opt.Json = False)
 
     verdict = run(context, walk)
     if json:
-        print_json(_verdict_shape(verdict))
+        print_json(_verdict_view(verdict))
     else:
         _tell(verdict)
     return Exit.OK if verdict.holds else Exit.FAILED
@@ -243,13 +243,7 @@ def _tell(verdict: Verdict) -> None:
         hint("note the head elsewhere: --head compares a later chain with it")
 
 
-def missing_shape(missing: Missing | None) -> dict[str, Any] | None:
-    if missing is None:
-        return None
-    return {"count": missing.count, "explained": missing.explained, "says": missing.says}
-
-
-def _verdict_shape(verdict: Verdict) -> dict[str, Any]:
+def _verdict_view(verdict: Verdict) -> dict[str, Any]:
     broken, missing = verdict.broken, verdict.missing
     return {
         "holds": verdict.holds,
@@ -258,5 +252,5 @@ def _verdict_shape(verdict: Verdict) -> dict[str, Any]:
         "base": auditing.written(verdict.base),
         "loose": verdict.loose,
         "broken": {"seq": broken.seq, "says": broken.says} if broken else None,
-        "missing": missing_shape(missing),
+        "missing": missing_view(missing),
     }

@@ -12,10 +12,10 @@ from holdfast.cli.batch import hint_of_code, warn_of_starting_over
 from holdfast.cli.output.bulk_view import (
     BULK_KEYS,
     PREVIEW_KEYS,
-    bulk_shape,
+    bulk_preview_view,
+    bulk_view,
     count_words,
     phase_text,
-    preview_shape,
     print_bulk,
     row,
 )
@@ -182,7 +182,7 @@ def list_bulks(
 
     page, now = run(context, look)
     if json:
-        print_json({"bulks": [bulk_shape(one) for one in page.bulks], "cursor": page.cursor})
+        print_json({"bulks": [bulk_view(one) for one in page.bulks], "cursor": page.cursor})
         return
     print_table([row(one, now) for one in page.bulks], keep=3)
     if not page.bulks:
@@ -202,7 +202,7 @@ def show(context: typer.Context, id: Id, json: opt.Json = False) -> None:
 
     info, now, missing = run(context, look)
     if json:
-        print_json(bulk_shape(info))
+        print_json(bulk_view(info))
         return
     print_bulk(info, now)
     if missing:
@@ -249,7 +249,7 @@ def _preview(
 
     found, now = run(context, look)
     if json:
-        print_json(preview_shape(found))
+        print_json(bulk_preview_view(found))
         return
     least = "at least " if found.more else ""
     say(f"{command} would touch {least}{count(found.matching, 'task')}")
@@ -308,7 +308,7 @@ def _warn_of(found: BulkPreview) -> None:
 
 def _tell(info: BulkInfo, *, json: bool) -> None:
     if json:
-        print_json(bulk_shape(info))
+        print_json(bulk_view(info))
         return
     counted = ", ".join(count_words(info)) if info.matching else str(info.command)
     say(Text(f"{info.id}  ") + phase_text(info.phase) + Text(f"  {counted}"))

@@ -14,6 +14,7 @@ from holdfast.cli.session import Session, run
 from holdfast.domain.audit import Audit
 from holdfast.domain.phrases import count, some, span
 from holdfast.insight.health import Health, examine
+from holdfast.insight.views.health import doctor_view
 from holdfast.insight.why import seen
 
 NOT_DURABLE = "NO: a crash may lose tasks"
@@ -47,7 +48,7 @@ def doctor(
 
     health, now = run(context, look, shows_settings=True)
     if json:
-        print_json(health.shape(now))
+        print_json(doctor_view(health, now))
     else:
         _print(health, now)
     return Exit.OK if health.clean else Exit.FAILED

@@ -16,7 +16,7 @@ from holdfast.domain.errors import InvalidInput, NotDelivered, TaskNotFound
 from holdfast.domain.notification import Hook
 from holdfast.domain.task.events import TaskSnoozed, TaskStarted
 from holdfast.domain.task.state import Status
-from holdfast.insight.views.tasks import callback_shape
+from holdfast.insight.views.tasks import callback_view
 from holdfast.notify import hooks as book
 from holdfast.notify.hooks import FILE
 from holdfast.notify.signature import Secret
@@ -54,7 +54,7 @@ def listed(json: opt.Json = False) -> None:
 def _shape(hook: Hook) -> dict[str, Any]:
     return {
         "name": hook.name,
-        "url": callback_shape(hook.url),
+        "url": callback_view(hook.url),
         "events": sorted(hook.events),
         "types": sorted(hook.types),
         "tenants": sorted(hook.tenants),

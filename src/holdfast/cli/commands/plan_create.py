@@ -12,7 +12,7 @@ from rich.text import Text
 from holdfast.cli import options as opt
 from holdfast.cli.apps import loaded, payload_of, run_on, type_of
 from holdfast.cli.exits import Exit
-from holdfast.cli.output.plan_json import PLAN_KEYS, PREVIEW_KEYS, plan_shape, preview_shape
+from holdfast.cli.output.plan_json import PLAN_KEYS, PREVIEW_KEYS, plan_view, preview_view
 from holdfast.cli.output.plan_view import status_text
 from holdfast.cli.output.printer import Row, hint, item, print_fields, print_json, print_table, say
 from holdfast.cli.session import person
@@ -136,7 +136,7 @@ def _tenant(source: str, number: int, line: str) -> str:
 
 def _tell_made(made: PlanInfo, *, json: bool) -> None:
     if json:
-        print_json(plan_shape(made))
+        print_json(plan_view(made))
         return
     size = f"{count(made.total, 'task')} in {count(len(made.waves), 'wave')}"
     say(Text(f"{made.id}  ") + status_text(made.status) + Text(f"  {size}"))
@@ -145,7 +145,7 @@ def _tell_made(made: PlanInfo, *, json: bool) -> None:
 
 def _tell_preview(preview: Preview, conflict: Conflict, *, json: bool) -> int:
     if json:
-        print_json(preview_shape(preview))
+        print_json(preview_view(preview))
     else:
         _print_preview(preview, conflict)
     return Exit.REFUSED if preview.busy and conflict is Conflict.REJECT else Exit.OK

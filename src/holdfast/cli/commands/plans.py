@@ -15,9 +15,10 @@ from holdfast.cli.output import redaction
 from holdfast.cli.output.plan_json import (
     ASKED_KEYS,
     PLAN_KEYS,
-    asked_shape,
-    plan_shape,
-    shown_shape,
+    TERMS_KEYS,
+    asked_view,
+    plan_view,
+    shown_view,
 )
 from holdfast.cli.output.plan_view import FailedTask, Shown, percent, print_plan, status_text
 from holdfast.cli.output.plan_watch import WATCH_HELP, watch
@@ -68,7 +69,7 @@ def list_plans(
 
     page, now = run(context, look)
     if json:
-        told = [plan_shape(info(plan, now=now)) for plan in page.plans]
+        told = [plan_view(info(plan, now=now)) for plan in page.plans]
         print_json({"plans": told, "cursor": page.cursor})
         return
     print_table([_row(plan, now) for plan in page.plans], keep=2)
@@ -108,7 +109,7 @@ def _row(plan: Plan, now: float) -> Row:
 
 
 @plans.command(
-    epilog=f"JSON: {PLAN_KEYS}; soakSeconds, haltOn, onHalt, conflict, failed (each: taskId, "
+    epilog=f"JSON: {PLAN_KEYS}; {TERMS_KEYS}, failed (each: taskId, "
     "tenantId, state, error), failedTotal; with --events: events."
 )
 def show(
@@ -125,7 +126,7 @@ def show(
 
     shown, now, missing = run(context, look)
     if json:
-        print_json(shown_shape(shown))
+        print_json(shown_view(shown))
         return
     print_plan(shown, now)
     if missing:
@@ -243,7 +244,7 @@ def _ask(
 
     plan, missing, unknown = run(context, whole)
     if json:
-        print_json(asked_shape(plan) | ({"codeUnknown": list(unknown)} if onward else {}))
+        print_json(asked_view(plan) | ({"codeUnknown": list(unknown)} if onward else {}))
         return
     asked = "  cancel asked for: its tasks are cancelled first" if plan.cancel_requested else ""
     say(Text(f"{plan.id}  ") + status_text(plan.status) + Text(asked))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterable
+from typing import Annotated
 
 import typer
 
@@ -12,7 +13,8 @@ from holdfast.cli.session import Session, person, run
 from holdfast.domain.phrases import span
 from holdfast.domain.task.placement import Place
 from holdfast.engine.operations.queues import meant
-from holdfast.insight.views.queues import queue_shapes
+from holdfast.insight.views.queues import Off, QueueView, queue_views
+from holdfast.insight.views.view import keys
 from holdfast.observe.snapshot import Snapshot
 from holdfast.ports import LIVE_LEASES, Switch
 
@@ -43,15 +45,14 @@ def of_queues() -> None:
 
 @queues.command(
     "list",
-    epilog="JSON: queues (each: queue, places, oldestAgeSeconds, backlog, threshold, intakePaused, "
-    "claimingPaused; the last two: null, or actor, origin, reason, at).",
+    epilog=f"JSON: queues (each: {keys(QueueView)}; the last two: null, or {keys(Off)}).",
 )
 def listed(context: typer.Context, json: opt.Json = False) -> None:
     """How full each is, and who has paused it."""
 
-    async def look(session: Session) -> list[dict[str, Any]]:
+    async def look(session: Session) -> list[QueueView]:
         found = await _look(session)
-        return queue_shapes(found, found.thrown, session.settings.backlog, session.app.redactor)
+        return queue_views(found, found.thrown, session.settings.backlog, session.app.redactor)
 
     found = run(context, look)
     if json:
@@ -69,26 +70,29 @@ async def _look(session: Session) -> Snapshot:
     return Snapshot(stats=await store.stats(), workers=tuple(workers), thrown=tuple(off))
 
 
-def _row(one: dict[str, Any]) -> Row:
+def _row(one: QueueView) -> Row:
     return {
         "QUEUE": one["queue"],
         "WAITING": str(one["backlog"]),
         "OLDEST": span(one["oldestAgeSeconds"]) if one["backlog"] else "-",
         "INTAKE": _state(one["intakePaused"]),
         "CLAIMING": _state(one["claimingPaused"]),
-        "BY": _said(one, "actor"),
-        "REASON": _said(one, "reason"),
+        "BY": _said(off["actor"] for off in _pauses(one)),
+        "REASON": _said(off["reason"] for off in _pauses(one)),
         "LEASED": str(one["places"][Place.LEASED]),
     }
 
 
-def _state(off: dict[str, Any] | None) -> str:
+def _state(off: Off | None) -> str:
     return "paused" if off else "on"
 
 
-def _said(one: dict[str, Any], key: str) -> str:
-    found = [off[key] for off in (one["intakePaused"], one["claimingPaused"]) if off]
-    return ", ".join(dict.fromkeys(found)) or "-"
+def _pauses(one: QueueView) -> list[Off]:
+    return [off for off in (one["intakePaused"], one["claimingPaused"]) if off]
+
+
+def _said(words: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(words)) or "-"
 
 
 @queues.command(epilog=TURNED)

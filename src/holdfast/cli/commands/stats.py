@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import typer
 
 from holdfast.cli import options as opt
@@ -15,7 +13,8 @@ from holdfast.domain.phrases import span
 from holdfast.domain.task.envelope import iso
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
-from holdfast.insight.tenant_overview import HOLDS_SHOWN, holds_shape
+from holdfast.insight.views.stats import counts_view, mean_dwell_seconds
+from holdfast.insight.views.tenants import HOLDS_SHOWN, hold_count_view
 from holdfast.ports import Moves, Stats, Thrown
 
 WAITING = (Place.READY, Place.LINE, Place.LATER, Place.LEASED, Place.PARKED, Place.HELD)
@@ -35,8 +34,8 @@ def stats(context: typer.Context, json: opt.Json = False) -> None:
 
     found, holds, durable = run(context, look)
     if json:
-        shape = {"durable": durable} | _shape(found) | holds_shape(holds, redaction.current())
-        print_json(shape)
+        held = hold_count_view(holds, redaction.current())
+        print_json({"durable": durable, **counts_view(found), **held})
         return
     counted: list[Row] = [
         {"STATUS": status_text(status), "TASKS": str(found.by_status.get(status, 0))}
@@ -84,33 +83,9 @@ def _move_row(move: Moves) -> Row:
         "FROM": status_text(move.before),
         "TO": status_text(move.after),
         "COUNT": str(move.count),
-        "AFTER (MEAN)": span(mean_dwell(move)),
+        "AFTER (MEAN)": span(mean_dwell_seconds(move)),
     }
 
 
 def _refusal_row(what: str, count: int) -> Row:
     return {"REFUSED": what, "COUNT": str(count)}
-
-
-def mean_dwell(move: Moves) -> float:
-    return move.dwell_seconds / move.count if move.count else 0.0
-
-
-def _shape(found: Stats) -> dict[str, Any]:
-    return {
-        "byStatus": {status: found.by_status.get(status, 0) for status in Status},
-        "byQueue": {
-            queue: {place: places.get(place, 0) for place in Place}
-            for queue, places in found.by_queue.items()
-        },
-        "transitions": [
-            {
-                "from": move.before,
-                "to": move.after,
-                "count": move.count,
-                "meanDwellSeconds": mean_dwell(move),
-            }
-            for move in found.transitions
-        ],
-        "refused": found.refused,
-    }

@@ -22,7 +22,7 @@ from holdfast.cli.commands.tasks import JSON_REPORT, full_page, says
 from holdfast.cli.json_input import parsed, parsed_object
 from holdfast.cli.output.error_groups import Group, grouped
 from holdfast.cli.output.printer import Row, hint, print_json, print_table, status_text
-from holdfast.cli.output.task_json import TASK_KEYS, detail_shape, task_shape
+from holdfast.cli.output.task_json import TASK_KEYS, detail_view, task_view
 from holdfast.cli.output.task_view import print_task
 from holdfast.cli.session import Session, person, run
 from holdfast.domain.errors import NotSuspended, TaskNotFound
@@ -75,7 +75,7 @@ def list_suspended(
 
     page, now = run(context, look)
     if json:
-        print_json({"tasks": [task_shape(task) for task in page.tasks], "cursor": page.cursor})
+        print_json({"tasks": [task_view(task) for task in page.tasks], "cursor": page.cursor})
         return
     print_table([_row(task, now) for task in page.tasks], keep=4)
     if not page.tasks:
@@ -130,7 +130,7 @@ def show(context: typer.Context, id: opt.Id, json: opt.Json = False) -> None:
 
     detail, session = run(context, look)
     if json:
-        print_json(detail_shape(detail, session.now))
+        print_json(detail_view(detail, session.now))
     else:
         print_task(detail, session.now)
 

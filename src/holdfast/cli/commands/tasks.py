@@ -11,7 +11,7 @@ from holdfast.cli import options as opt
 from holdfast.cli.batch import Report, act, act_onward, tell
 from holdfast.cli.output import redaction
 from holdfast.cli.output.printer import Row, hint, print_json, print_table, status_text
-from holdfast.cli.output.task_json import TASK_KEYS, detail_shape, task_shape
+from holdfast.cli.output.task_json import DETAIL_KEYS, TASK_KEYS, detail_view, task_view
 from holdfast.cli.output.task_view import print_task
 from holdfast.cli.session import Session, run
 from holdfast.domain.errors import TaskNotFound
@@ -57,7 +57,7 @@ def list_tasks(
 
     page, now = run(context, look)
     if json:
-        print_json({"tasks": [task_shape(task) for task in page.tasks], "cursor": page.cursor})
+        print_json({"tasks": [task_view(task) for task in page.tasks], "cursor": page.cursor})
         return
     rows = [task_row(task, now) for task in page.tasks]
     print_table(rows, keep=2, room=_room(status, type, tenant, queue))
@@ -109,11 +109,7 @@ def says(task: Task) -> str:
     return f"{task.failure.error.rpartition('.')[2]}: {redaction.text(task.failure.message)}"
 
 
-@tasks.command(
-    epilog=f"JSON: {TASK_KEYS}; key, callbackUrl, run, epoch, version, place, dueAt, settledAt, "
-    "pauseRequested, cancelRequested, legalCommands, lease, stageNames, completed, stages, "
-    "progress, payload, result, data, checkpoint, checkpointInvalid, startsOver, events."
-)
+@tasks.command(epilog=f"JSON: {TASK_KEYS}; {DETAIL_KEYS}.")
 def show(context: typer.Context, id: opt.Id, json: opt.Json = False) -> None:
     """Everything about one task: stages, attempts, error, checkpoint, events."""
 
@@ -125,7 +121,7 @@ def show(context: typer.Context, id: opt.Id, json: opt.Json = False) -> None:
 
     detail, session = run(context, look)
     if json:
-        print_json(detail_shape(detail, session.now))
+        print_json(detail_view(detail, session.now))
     else:
         print_task(detail, session.now)
 

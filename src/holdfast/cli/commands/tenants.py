@@ -15,7 +15,9 @@ from holdfast.domain.phrases import count
 from holdfast.domain.redaction import Redactor
 from holdfast.domain.task.envelope import iso
 from holdfast.engine.operations.tenants import HoldAnswer
-from holdfast.insight.tenant_overview import Standing, hold_shape, standings
+from holdfast.insight.tenant_overview import TenantOverview, overviews
+from holdfast.insight.views.tenants import HoldView, TenantState, hold_view
+from holdfast.insight.views.view import keys
 from holdfast.ports import Thrown
 
 tenants = typer.Typer(help="How tenants stand: what runs, what waits, what to do next; holds.")
@@ -33,8 +35,8 @@ def of_tenants() -> None:
 
 
 @tenants.command(
-    epilog="JSON: tenants (each: tenantId, active, progress, hasCheckpoint, waiting, line, "
-    "lockedBy, fence, latest, next, held). Exit code 3: a tenant of whom nothing is known."
+    epilog=f"JSON: tenants (each: {keys(TenantState)}). "
+    "Exit code 3: a tenant of whom nothing is known."
 )
 def show(
     context: typer.Context,
@@ -43,12 +45,12 @@ def show(
 ) -> int:
     """Active task, checkpoint, line, lock, and what to do next."""
 
-    async def look(session: Session) -> tuple[list[Standing], Redactor]:
-        return await standings(session.app, tenants), session.app.redactor
+    async def look(session: Session) -> tuple[list[TenantOverview], Redactor]:
+        return await overviews(session.app, tenants), session.app.redactor
 
     found, hide = run(context, look)
     if json:
-        print_json({"tenants": [one.shape(hide) for one in found]})
+        print_json({"tenants": [one.view(hide) for one in found]})
     else:
         for number, one in enumerate(found):
             _print(one, first=number == 0)
@@ -56,10 +58,10 @@ def show(
     return Exit.OK if known else Exit.NOT_FOUND
 
 
-def _print(one: Standing, *, first: bool) -> None:
+def _print(one: TenantOverview, *, first: bool) -> None:
     if not first:
         say()
-    status, view, active = one.status, one.view, one.active
+    status, view, active = one.status, one.lock, one.active
     checkpoint = "yes" if status.has_checkpoint else "none"
     print_fields(
         {
@@ -129,7 +131,7 @@ def release(
     say(f"{tenant}  {'released' if changed else 'was not held'}")
 
 
-@tenants.command(epilog="JSON: holds (each: tenantId, actor, origin, reason, at, until).")
+@tenants.command(epilog=f"JSON: holds (each: {keys(HoldView)}).")
 def holds(context: typer.Context, json: opt.Json = False) -> None:
     """Which tenants are held, by whom, since when and why."""
 
@@ -138,7 +140,7 @@ def holds(context: typer.Context, json: opt.Json = False) -> None:
 
     found, hide = run(context, look)
     if json:
-        print_json({"holds": [hold_shape(one, hide) for one in found]})
+        print_json({"holds": [hold_view(one, hide) for one in found]})
         return
     for one in found:
         say(f"{one.name}  {_who(one)}")

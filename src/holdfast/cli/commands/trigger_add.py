@@ -11,7 +11,7 @@ from rich.text import Text
 from holdfast.cli import options as opt
 from holdfast.cli.apps import loaded, payload_of, run_on, type_of
 from holdfast.cli.output.printer import print_json, say
-from holdfast.cli.output.trigger_view import TRIGGER_KEYS, local, status_text, trigger_shape
+from holdfast.cli.output.trigger_view import TRIGGER_KEYS, local, status_text, trigger_view
 from holdfast.cli.session import person
 from holdfast.domain import names
 from holdfast.domain.errors import InvalidSchedule
@@ -98,7 +98,7 @@ def _moment(text: str) -> datetime:
 
 def _tell(made: Trigger, *, json: bool) -> None:
     if json:
-        print_json(trigger_shape(made))
+        print_json(trigger_view(made))
         return
     waits = made.fire_time
     then = "" if waits is None else f"  fires at {local(waits, made.schedule)}"

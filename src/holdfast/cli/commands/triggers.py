@@ -16,11 +16,11 @@ from holdfast.cli.output.printer import hint, print_json, print_table, say
 from holdfast.cli.output.trigger_view import (
     DETAIL_KEYS,
     TRIGGER_KEYS,
-    detail_shape,
+    detail_view,
     print_trigger,
     status_text,
     trigger_row,
-    trigger_shape,
+    trigger_view,
     written,
 )
 from holdfast.cli.session import Session, person, run
@@ -63,7 +63,7 @@ def list_triggers(
 
     page = run(context, look)
     if json:
-        told = [trigger_shape(trigger) for trigger in page.triggers]
+        told = [trigger_view(trigger) for trigger in page.triggers]
         print_json({"triggers": told, "cursor": page.cursor})
         return
     print_table([trigger_row(trigger) for trigger in page.triggers], keep=2)
@@ -102,7 +102,7 @@ def show(context: typer.Context, id: Id, json: opt.Json = False) -> None:
 
     trigger, upcoming, now = run(context, look)
     if json:
-        print_json(detail_shape(trigger, upcoming))
+        print_json(detail_view(trigger, upcoming))
     else:
         print_trigger(trigger, upcoming, now)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,7 +12,8 @@ from holdfast.cli.output.printer import Row, hint, print_json, print_table, say
 from holdfast.cli.session import Session, run
 from holdfast.domain.phrases import span
 from holdfast.engine.operations import switches
-from holdfast.insight.views.live import worker_shape
+from holdfast.insight.views.view import keys
+from holdfast.insight.views.workers import WorkerView, worker_view
 from holdfast.ports import LIVE_LEASES
 from holdfast.registry import OWN_QUEUES
 
@@ -30,18 +31,17 @@ def of_workers() -> None:
 
 @workers.command(
     "list",
-    epilog="JSON: workers (each: worker, host, pid, live, seenSecondsAgo, queues, types, slots, "
-    "running, startedAt, draining).",
+    epilog=f"JSON: workers (each: {keys(WorkerView)}).",
 )
 def listed(context: typer.Context, json: opt.Json = False) -> None:
     """All that were seen lately."""
 
-    async def look(session: Session) -> list[dict[str, Any]]:
+    async def look(session: Session) -> list[WorkerView]:
         draining = await switches.draining(session.store)
         found = await session.store.workers(
             live_within_seconds=LIVE_LEASES * session.settings.lease
         )
-        return [worker_shape(one, draining) for one in found]
+        return [worker_view(one, draining) for one in found]
 
     found = run(context, look)
     if json:
@@ -53,7 +53,7 @@ def listed(context: typer.Context, json: opt.Json = False) -> None:
         hint("no worker was seen lately; start one: `holdfast worker APP`")
 
 
-def _row(one: dict[str, Any], common: Collection[str]) -> Row:
+def _row(one: WorkerView, common: Collection[str]) -> Row:
     state = "draining" if one["draining"] else "live"
     return {
         "WORKER": one["worker"],

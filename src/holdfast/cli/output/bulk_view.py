@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from rich.text import Text
 
@@ -14,20 +13,13 @@ from holdfast.domain.phrases import count, span
 from holdfast.domain.plan.plan import FailureRate
 from holdfast.domain.task.state import Status
 from holdfast.engine.bulk.order import DONE, HALTED, STUCK, BulkInfo
-from holdfast.insight.views import bulk as shapes
+from holdfast.insight.views import bulk as views
+from holdfast.insight.views.view import keys
 from holdfast.ports import Filter
 
-BULK_KEYS = (
-    "bulkId, command, phase, status, matching, more, left, done, refused, changed, gone, ended, "
-    "failed, unknown, rate, canary, limit, filter, startedBy, origin, why, reason, error, "
-    "createdAt, updatedAt"
-)
-PREVIEW_KEYS = (
-    "matching, more, refusedNow, startsOver, startingOver (ids), "
-    "checkpointsJudged, checkpointsToJudge, "
-    "sample (each: taskId, type, tenantId, status, stage, updatedAt)"
-)
-preview_shape = shapes.preview_shape
+BULK_KEYS = keys(views.BulkView)
+PREVIEW_KEYS = keys(views.BulkPreviewView, sample=views.SampleView)
+bulk_preview_view = views.bulk_preview_view
 
 WRONG = frozenset({HALTED, STUCK})
 
@@ -119,5 +111,5 @@ def line(info: BulkInfo) -> str:
     return f"{info.command} {info.phase}  {', '.join(count_words(info))}{why}"
 
 
-def bulk_shape(info: BulkInfo) -> dict[str, Any]:
-    return shapes.bulk_shape(info, redaction.current())
+def bulk_view(info: BulkInfo) -> views.BulkView:
+    return views.bulk_view(info, redaction.current())

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from holdfast.cli import options as opt
 from holdfast.cli.exits import Exit
-from holdfast.cli.output.bulk_view import BULK_KEYS, WRONG, bulk_shape, line
+from holdfast.cli.output.bulk_view import BULK_KEYS, WRONG, bulk_view, line
 from holdfast.cli.output.printer import console, iso_seconds, say
 from holdfast.cli.output.progress import Estimate
 from holdfast.cli.session import Session, run
@@ -66,7 +66,7 @@ async def _as_lines(session: Session, bulk_id: str, *, json: bool) -> BulkInfo:
     async for told in looks(session, bulk_id):
         now = line(told)
         if now != before and json:
-            print(plain_json(msgspec.json.encode(bulk_shape(told)).decode()))
+            print(plain_json(msgspec.json.encode(bulk_view(told)).decode()))
         elif now != before:
             say(f"{iso_seconds(session.now)}  {now}")
         before = now

@@ -6,42 +6,43 @@ from typing import Any
 
 from holdfast.cli.output import redaction
 from holdfast.cli.output.plan_view import FailedTask, Shown
-from holdfast.cli.output.task_json import failure_shape
+from holdfast.cli.output.task_json import failure_view
 from holdfast.engine.plans.handle import PlanInfo
-from holdfast.insight.views import plans as shapes
+from holdfast.insight.views import plans as views
+from holdfast.insight.views.view import keys
 
-PLAN_KEYS = (
-    "planId, status, cancelRequested, progress, total, wave, waves (each: wave, size, counts), "
-    "maxConcurrency, soakSecondsLeft, endsInSeconds, reason, legalCommands, driver, createdAt, "
-    "startedAt, updatedAt"
-)
-ASKED_KEYS = "planId, status, cancelRequested"
-PREVIEW_KEYS = "planId, total, waves (each: wave, size, tenants), busy, exists"
+PLAN_KEYS = keys(views.PlanView, waves=views.WaveView)
+TERMS_KEYS = keys(views.PlanTermsView)
+ASKED_KEYS = keys(views.PlanAsked)
+PREVIEW_KEYS = keys(views.PreviewView, waves=views.WavePreviewView)
 
 
-asked_shape = shapes.asked_plan_shape
-preview_shape = shapes.preview_shape
+asked_view = views.asked_plan_view
+preview_view = views.preview_view
 
 
-def plan_shape(info: PlanInfo) -> dict[str, Any]:
-    return shapes.plan_shape(info, redaction.current())
+def plan_view(info: PlanInfo) -> views.PlanView:
+    return views.plan_view(info, redaction.current())
 
 
-def shown_shape(shown: Shown) -> dict[str, Any]:
-    told = plan_shape(shown.info) | shapes.terms_shape(shown.plan)
-    told["failed"] = [_failed_shape(one) for one in shown.failed]
-    told["failedTotal"] = shown.failed_total
+def shown_view(shown: Shown) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        **plan_view(shown.info),
+        **views.terms_view(shown.plan),
+        "failed": [_failed_view(one) for one in shown.failed],
+        "failedTotal": shown.failed_total,
+    }
     if shown.events is not None:
         hide = redaction.current()
-        told["events"] = [shapes.plan_event_shape(event, hide) for event in shown.events]
-    return told
+        fields["events"] = [views.plan_event_view(event, hide) for event in shown.events]
+    return fields
 
 
-def _failed_shape(one: FailedTask) -> dict[str, Any]:
+def _failed_view(one: FailedTask) -> dict[str, Any]:
     failure = one.task.failure if one.task else None
     return {
         "taskId": one.task_id,
         "tenantId": one.tenant,
         "state": one.state,
-        "error": failure_shape(failure) if failure else None,
+        "error": failure_view(failure) if failure else None,
     }

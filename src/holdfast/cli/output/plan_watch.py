@@ -12,7 +12,7 @@ from rich.live import Live
 
 from holdfast.cli import options as opt
 from holdfast.cli.exits import Exit
-from holdfast.cli.output.plan_json import PLAN_KEYS, plan_shape
+from holdfast.cli.output.plan_json import PLAN_KEYS, plan_view
 from holdfast.cli.output.plan_view import frame, line
 from holdfast.cli.output.printer import console, hint, iso_seconds, say
 from holdfast.cli.process.alive import undriven
@@ -72,7 +72,7 @@ async def _as_lines(session: Session, plan_id: str, *, json: bool = False) -> Pl
 
 def _print(told: PlanInfo, now: str, at: float, *, json: bool) -> None:
     if json:
-        print(plain_json(msgspec.json.encode(plan_shape(told)).decode()))
+        print(plain_json(msgspec.json.encode(plan_view(told)).decode()))
     else:
         say(f"{iso_seconds(at)}  {now}")
     sys.stdout.flush()

@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from holdfast.cli.output import redaction
 from holdfast.domain.audit import Audit
 from holdfast.domain.task.history import Step
 from holdfast.domain.task.task import Failure, Task
-from holdfast.insight.views import tasks
+from holdfast.insight.views import audit, tasks
+from holdfast.insight.views.audit import AuditView, TransitionView
+from holdfast.insight.views.tasks import Error, TaskDetail, TaskView
+from holdfast.insight.views.view import keys
 from holdfast.ports import Detail
 
-TASK_KEYS = (
-    "taskId, type, status, tenantId, planId, queue, stage, attempt, outages, outageSince, reason, "
-    "error, createdAt, updatedAt"
-)
+TASK_KEYS = keys(TaskView)
+DETAIL_KEYS = keys(TaskDetail, without=TaskView)
 
-asked_shape = tasks.asked_shape
+asked_view = tasks.asked_view
 
 
-def task_shape(task: Task) -> dict[str, Any]:
-    return tasks.task_shape(task, redaction.current())
+def task_view(task: Task) -> TaskView:
+    return tasks.task_view(task, redaction.current())
 
 
-def detail_shape(detail: Detail, now: float) -> dict[str, Any]:
-    return tasks.detail_shape(detail, redaction.current(), now=now)
+def detail_view(detail: Detail, now: float) -> TaskDetail:
+    return tasks.detail_view(detail, redaction.current(), now=now)
 
 
-def failure_shape(failure: Failure) -> dict[str, Any]:
-    return tasks.failure_shape(failure, redaction.current())
+def failure_view(failure: Failure) -> Error:
+    return tasks.failure_view(failure, redaction.current())
 
 
-def audit_shape(entry: Audit) -> dict[str, Any]:
-    return tasks.audit_shape(entry, redaction.current())
+def audit_view(entry: Audit) -> AuditView:
+    return audit.audit_view(entry, redaction.current())
 
 
-def step_shape(step: Step) -> dict[str, Any]:
-    return tasks.step_shape(step, redaction.current())
+def transition_view(step: Step) -> TransitionView:
+    return audit.transition_view(step, redaction.current())

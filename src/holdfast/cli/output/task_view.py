@@ -28,7 +28,7 @@ from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Failure, Task
 from holdfast.engine.handle import info
 from holdfast.engine.operations.expired_checkpoints import outlook
-from holdfast.insight.views.tasks import callback_shape
+from holdfast.insight.views.tasks import callback_view
 from holdfast.ports import Detail
 
 EVENTS_SHOWN = 60
@@ -69,7 +69,7 @@ def _head(detail: Detail, now: float) -> dict[str, str | Text | None]:
         "tenant": task.tenant,
         "plan": task.plan,
         "key": task.key,
-        "tells": callback_shape(task.callback),
+        "tells": callback_view(task.callback),
         "queue": f"{task.queue} ({task.place})",
         "progress": progress,
         "run": f"{task.run}" + ("" if task.settled else f", attempt {task.attempt}"),

@@ -16,15 +16,11 @@ from holdfast.domain.trigger.schedule import Schedule, described
 from holdfast.domain.trigger.trigger import UNFINISHED, Misfire, Trigger, TriggerStatus
 from holdfast.engine.triggers.declared_triggers import zone_of
 from holdfast.insight.views import triggers
+from holdfast.insight.views.triggers import TriggerDetail, TriggerView
+from holdfast.insight.views.view import keys
 
-TRIGGER_KEYS = (
-    "triggerId, status, schedule, kind, type, tenantId, declared, nextFireTime, lastFireTime, "
-    "lastTaskId, fired, missed, reason, createdAt, updatedAt"
-)
-DETAIL_KEYS = (
-    "payload, queue, misfire, catchUpMax, overlap, jitterSeconds, graceSeconds, retryCount, "
-    "triggerAt, owner, endedAt, legalCommands, next"
-)
+TRIGGER_KEYS = keys(TriggerView)
+DETAIL_KEYS = keys(TriggerDetail, without=TriggerView)
 IN_CODE, BY_A_CALL = "code", "call"
 
 _STYLES = {
@@ -127,12 +123,12 @@ def _last(trigger: Trigger) -> str | None:
     return f"{local(trigger.last_fire_time, trigger.schedule)}{task}"
 
 
-def trigger_shape(trigger: Trigger) -> dict[str, Any]:
-    return triggers.trigger_shape(trigger, redaction.current())
+def trigger_view(trigger: Trigger) -> TriggerView:
+    return triggers.trigger_view(trigger, redaction.current())
 
 
-def detail_shape(trigger: Trigger, upcoming: Sequence[datetime]) -> dict[str, Any]:
-    return triggers.trigger_detail_shape(trigger, upcoming, redaction.current())
+def detail_view(trigger: Trigger, upcoming: Sequence[datetime]) -> TriggerDetail:
+    return triggers.trigger_detail_view(trigger, upcoming, redaction.current())
 
 
 def _payload(trigger: Trigger) -> Any:

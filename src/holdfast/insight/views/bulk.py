@@ -1,20 +1,111 @@
-"""Bulk actions as JSON, for the command line and the API. The keys are a promise: add, never
-rename."""
+"""The JSON views of bulk actions, which the command line and the API share."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from pydantic import Field
 
+from holdfast.domain.bulk import BulkCommand
+from holdfast.domain.plan.plan import FailureRate
 from holdfast.domain.redaction import Redactor
+from holdfast.domain.task.envelope import iso
+from holdfast.domain.task.state import Status
 from holdfast.engine.bulk.order import BulkInfo, BulkPreview
 from holdfast.engine.handle import Info
 from holdfast.insight.views.tasks import at, text_or_none
+from holdfast.insight.views.view import Time, View
 from holdfast.ports import Filter
 
 
-def bulk_shape(info: BulkInfo, hide: Redactor) -> dict[str, Any]:
+class CanaryView(View):
+    steps: tuple[int, ...]
+    stopAt: dict[str, Any]
+    waitSeconds: float
+
+
+class BulkView(View):
+    bulkId: str
+    command: Annotated[BulkCommand, Field(examples=[BulkCommand.RESUME])]
+    phase: Annotated[str, Field(examples=list(PHASES))]
+    status: Annotated[
+        Status, Field(examples=[Status.RUNNING], description="Of the task that carries it out")
+    ]
+    matching: Annotated[int, Field(examples=[250], description="When it began")]
+    more: Annotated[bool, Field(description="There were more than were counted")]
+    left: Annotated[int, Field(examples=[120])]
+    done: Annotated[int, Field(examples=[129])]
+    refused: Annotated[
+        dict[str, int],
+        Field(examples=[{"tenant-moved-on": 1}], description="By the code of the refusal"),
+    ]
+    changed: Annotated[
+        int, Field(examples=[0], description="By somebody else meanwhile: left alone")
+    ]
+    gone: int
+    ended: Annotated[int, Field(description="canary: came to rest, and well")]
+    failed: Annotated[int, Field(description="canary: failed again")]
+    unknown: Annotated[int, Field(description="canary: not at rest yet")]
+    rate: Annotated[float, Field(examples=[50.0])]
+    canary: Annotated[CanaryView | None, Field(examples=[example_canary()])]
+    limit: Annotated[int | None, Field(examples=[None])]
+    filter: Annotated[dict[str, Any], Field(examples=[{"error": "4f0c9a7d12ab"}])]
+    startedBy: Annotated[str, Field(examples=["api:ann"])]
+    origin: str
+    why: Annotated[str, Field(examples=["the database is back"])]
+    reason: Annotated[str | None, Field(description="Why it was halted, stopped or paused")]
+    error: Annotated[str | None, Field(examples=[None])]
+    createdAt: Time
+    updatedAt: Time
+
+
+PHASES = ("rest", "waiting", "canary 1", "done", "halted", "stopped", "paused", "suspended")
+
+
+def example_canary() -> CanaryView:
+    """Return a canary as the examples in the OpenAPI document have it."""
+    rule = msgspec.to_builtins(FailureRate(0.2))
+    return {"steps": (1, 10), "stopAt": rule, "waitSeconds": 600.0}
+
+
+class BulkPageView(View):
+    bulks: list[BulkView]
+    cursor: str | None
+
+
+class SampleView(View):
+    taskId: str
+    type: str
+    tenantId: str | None
+    status: Status
+    stage: str | None
+    updatedAt: Time
+
+
+class BulkPreviewView(View):
+    matching: Annotated[int, Field(examples=[250])]
+    more: Annotated[bool, Field(description="Than were looked at")]
+    refusedNow: Annotated[
+        int,
+        Field(examples=[1], description="Of those looked at: they could not take the command"),
+    ]
+    startsOver: Annotated[
+        int, Field(examples=[0], description="Of those looked at: from their first stage on")
+    ]
+    startingOver: Annotated[
+        tuple[str, ...], Field(examples=[[]], description="Ids of the first of them")
+    ]
+    checkpointsJudged: Annotated[
+        int, Field(examples=[250], description="So many were looked at to tell who starts over")
+    ]
+    checkpointsToJudge: Annotated[
+        int, Field(examples=[250], description="Tasks that would go on from a checkpoint")
+    ]
+    sample: list[SampleView]
+
+
+def bulk_view(info: BulkInfo, hide: Redactor) -> BulkView:
     counts = info.counts
     return {
         "bulkId": info.id,
@@ -32,56 +123,56 @@ def bulk_shape(info: BulkInfo, hide: Redactor) -> dict[str, Any]:
         "failed": counts.failed,
         "unknown": info.unknown,
         "rate": info.rate,
-        "canary": _canary_shape(info),
+        "canary": _canary_view(info),
         "limit": info.limit,
-        "filter": _filter_shape(info.where),
+        "filter": _filter_view(info.where),
         "startedBy": info.by.actor,
         "origin": info.by.origin,
         "why": hide.text(info.by.reason),
         "reason": text_or_none(info.reason, hide),
         "error": hide.text(info.failure.summary) if info.failure else None,
-        "createdAt": at(info.created_at),
-        "updatedAt": at(info.updated_at),
+        "createdAt": iso(info.created_at),
+        "updatedAt": iso(info.updated_at),
     }
 
 
-def _canary_shape(info: BulkInfo) -> dict[str, Any] | None:
-    if info.canary is None:
+def _canary_view(info: BulkInfo) -> CanaryView | None:
+    canary = info.canary
+    if canary is None:
         return None
-    told = info.canary
-    rule: dict[str, Any] = msgspec.to_builtins(told.stop_at)
-    return {"steps": told.steps, "stopAt": rule, "waitSeconds": told.wait_seconds}
+    rule: dict[str, Any] = msgspec.to_builtins(canary.stop_at)
+    return {"steps": canary.steps, "stopAt": rule, "waitSeconds": canary.wait_seconds}
 
 
-def _filter_shape(where: Filter) -> dict[str, Any]:
-    told: dict[str, Any] = {
+def _filter_view(where: Filter) -> dict[str, Any]:
+    fields: dict[str, Any] = {
         name: value for name, value in msgspec.to_builtins(where).items() if value is not None
     }
     for old, new in (("updated_before", "updatedBefore"), ("updated_after", "updatedAfter")):
-        if old in told:
-            told[new] = at(told.pop(old))
-    return told
+        if old in fields:
+            fields[new] = at(fields.pop(old))
+    return fields
 
 
-def preview_shape(preview: BulkPreview) -> dict[str, Any]:
+def bulk_preview_view(preview: BulkPreview) -> BulkPreviewView:
     return {
         "matching": preview.matching,
         "more": preview.more,
         "refusedNow": preview.refused_now,
         "startsOver": preview.starts_over,
-        "startingOver": list(preview.starting_over),
+        "startingOver": preview.starting_over,
         "checkpointsJudged": preview.checkpoints_judged,
         "checkpointsToJudge": preview.checkpoints_to_judge,
-        "sample": [_sample_shape(one) for one in preview.sample],
+        "sample": [_sample_view(task) for task in preview.sample],
     }
 
 
-def _sample_shape(one: Info) -> dict[str, Any]:
+def _sample_view(task: Info) -> SampleView:
     return {
-        "taskId": one.id,
-        "type": one.type,
-        "tenantId": one.tenant,
-        "status": one.status,
-        "stage": one.stage,
-        "updatedAt": at(one.updated_at),
+        "taskId": task.id,
+        "type": task.type,
+        "tenantId": task.tenant,
+        "status": task.status,
+        "stage": task.stage,
+        "updatedAt": iso(task.updated_at),
     }

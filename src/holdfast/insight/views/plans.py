@@ -1,20 +1,133 @@
-"""Plans as JSON, for the command line and the API. The keys are a promise: add, never rename."""
+"""The JSON views of plans, which the command line and the API share."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from pydantic import Field
 
 from holdfast.domain.plan.events import PlanEvent
-from holdfast.domain.plan.plan import Plan
+from holdfast.domain.plan.plan import (
+    MACHINE,
+    Conflict,
+    FailureRate,
+    MemberState,
+    OnHalt,
+    Plan,
+    PlanCommand,
+    PlanStatus,
+)
 from holdfast.domain.redaction import Redactor
+from holdfast.domain.task.envelope import iso
+from holdfast.engine.operations.expired_checkpoints import Forecast
 from holdfast.engine.plans.create import Preview
 from holdfast.engine.plans.handle import PlanInfo
 from holdfast.insight.views.tasks import at, text_or_none
+from holdfast.insight.views.view import Time, View
+
+_FIRST = {"wave": 1, "size": 1, "counts": {MemberState.COMPLETED: 1}}
+_SECOND = {"wave": 2, "size": 3, "counts": {MemberState.ADMITTED: 2, MemberState.WAITING: 1}}
+_PREVIEWED = [
+    {"wave": 1, "size": 1, "tenants": ["t-001"]},
+    {"wave": 2, "size": 3, "tenants": ["t-002", "t-003", "t-004"]},
+]
 
 
-def plan_shape(info: PlanInfo, hide: Redactor) -> dict[str, Any]:
+class WaveView(View):
+    wave: int
+    size: int
+    counts: dict[MemberState, int]
+
+
+class PlanView(View):
+    planId: str
+    status: Annotated[PlanStatus, Field(examples=[PlanStatus.RUNNING])]
+    cancelRequested: bool
+    progress: Annotated[float, Field(examples=[0.25])]
+    total: Annotated[int, Field(examples=[4])]
+    wave: Annotated[int, Field(examples=[2])]
+    waves: Annotated[list[WaveView], Field(examples=[[_FIRST, _SECOND]])]
+    maxConcurrency: Annotated[int | None, Field(examples=[2])]
+    soakSecondsLeft: Annotated[float, Field(examples=[0.0])]
+    endsInSeconds: Annotated[float | None, Field(examples=[90.0])]
+    reason: str | None
+    legalCommands: Annotated[
+        tuple[PlanCommand, ...], Field(examples=[list(MACHINE.legal(PlanStatus.RUNNING))])
+    ]
+    driver: str | None
+    createdAt: Time
+    startedAt: Time | None
+    updatedAt: Time
+
+
+class PlanPageView(View):
+    plans: list[PlanView]
+    cursor: str | None
+
+
+class PlanTermsView(View):
+    """The terms on which a plan runs."""
+
+    soakSeconds: Annotated[float, Field(examples=[600.0])]
+    haltOn: Annotated[
+        dict[str, Any] | None, Field(examples=[msgspec.to_builtins(FailureRate(0.05))])
+    ]
+    onHalt: OnHalt
+    conflict: Conflict
+
+
+class PlanDetail(PlanView, PlanTermsView):
+    startingOver: Annotated[
+        tuple[str, ...],
+        Field(
+            examples=[[]],
+            description="Failed tasks that start at their first stage, with new keys, when retried",
+        ),
+    ]
+    checkpointsJudged: Annotated[
+        int, Field(examples=[0], description="So many were looked at to tell who starts over")
+    ]
+    checkpointsToJudge: Annotated[int, Field(examples=[0], description="Tasks that failed")]
+
+
+class WavePreviewView(View):
+    wave: int
+    size: int
+    tenants: tuple[str | None, ...]
+
+
+class PreviewView(View):
+    planId: str
+    total: Annotated[int, Field(examples=[4])]
+    waves: Annotated[list[WavePreviewView], Field(examples=[_PREVIEWED])]
+    busy: Annotated[
+        tuple[str, ...],
+        Field(examples=[["t-003"]], description="Tenants that have other work now"),
+    ]
+    exists: Annotated[PlanStatus | None, Field(examples=[None])]
+
+
+class PlanAsked(View):
+    planId: str
+    status: Annotated[PlanStatus, Field(examples=[PlanStatus.PAUSED])]
+    cancelRequested: bool
+
+
+class MemberView(View):
+    number: Annotated[int, Field(examples=[0])]
+    taskId: str
+    tenantId: str | None
+    wave: Annotated[int, Field(examples=[1])]
+    state: Annotated[MemberState, Field(examples=[MemberState.COMPLETED])]
+
+
+class MemberPage(View):
+    tasks: list[MemberView]
+    cursor: str | None
+
+
+def plan_view(info: PlanInfo, hide: Redactor) -> PlanView:
     return {
         "planId": info.id,
         "status": info.status,
@@ -23,7 +136,8 @@ def plan_shape(info: PlanInfo, hide: Redactor) -> dict[str, Any]:
         "total": info.total,
         "wave": info.wave,
         "waves": [
-            {"wave": wave.number, "size": wave.size, "counts": wave.counts} for wave in info.waves
+            {"wave": wave.number, "size": wave.size, "counts": dict(wave.counts)}
+            for wave in info.waves
         ],
         "maxConcurrency": info.max_concurrency,
         "soakSecondsLeft": info.soaks_for,
@@ -31,32 +145,43 @@ def plan_shape(info: PlanInfo, hide: Redactor) -> dict[str, Any]:
         "reason": text_or_none(info.reason, hide),
         "legalCommands": info.legal,
         "driver": info.driver,
-        "createdAt": at(info.created_at),
+        "createdAt": iso(info.created_at),
         "startedAt": at(info.started_at),
-        "updatedAt": at(info.updated_at),
+        "updatedAt": iso(info.updated_at),
     }
 
 
-def terms_shape(plan: Plan) -> dict[str, Any]:
+def terms_view(plan: Plan) -> PlanTermsView:
     return {
         "soakSeconds": plan.soak_seconds,
-        "haltOn": plan.halt_on,
+        "haltOn": msgspec.to_builtins(plan.halt_on),
         "onHalt": plan.on_halt,
         "conflict": plan.conflict,
     }
 
 
-def plan_event_shape(event: PlanEvent, hide: Redactor) -> dict[str, Any]:
-    told: dict[str, Any] = hide.strings(msgspec.to_builtins(event))
-    return told | {"at": at(event.at)}
+def plan_detail_view(plan: Plan, info: PlanInfo, ahead: Forecast, hide: Redactor) -> PlanDetail:
+    return {
+        **plan_view(info, hide),
+        **terms_view(plan),
+        "startingOver": ahead.ids,
+        "checkpointsJudged": ahead.judged,
+        "checkpointsToJudge": ahead.total,
+    }
 
 
-def asked_plan_shape(plan: Plan) -> dict[str, Any]:
-    """A plan after a command."""
+def plan_event_view(event: PlanEvent, hide: Redactor) -> dict[str, Any]:
+    """Return an event of a plan with the fields that its own type has."""
+    fields: dict[str, Any] = hide.strings(msgspec.to_builtins(event))
+    return fields | {"at": at(event.at)}
+
+
+def asked_plan_view(plan: Plan) -> PlanAsked:
+    """Return a plan as it is after a command."""
     return {"planId": plan.id, "status": plan.status, "cancelRequested": plan.cancel_requested}
 
 
-def preview_shape(preview: Preview) -> dict[str, Any]:
+def preview_view(preview: Preview) -> PreviewView:
     return {
         "planId": preview.id,
         "total": preview.total,

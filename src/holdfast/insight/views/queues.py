@@ -1,48 +1,94 @@
-"""Queues as JSON, for the command line and the API. The keys are a promise: add, never rename."""
+"""The JSON views of queues, which the command line and the API share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Annotated
+
+from pydantic import Field
 
 from holdfast.domain.redaction import Redactor
+from holdfast.domain.task.envelope import iso
 from holdfast.domain.task.placement import Place
-from holdfast.insight.views.tasks import at
+from holdfast.insight.views.tasks import EXAMPLE_AT
+from holdfast.insight.views.view import Time, View
 from holdfast.observe.snapshot import Snapshot
 from holdfast.ports import OF_QUEUES, Switch, Thrown
 
 
-def queue_shapes(
-    found: Snapshot, off: Iterable[Thrown], limits: Mapping[str, int], hide: Redactor
-) -> list[dict[str, Any]]:
-    """``off``: as of now, the snapshot may be older."""
-    of_queues = [one for one in off if one.switch in OF_QUEUES]
-    names = sorted({*found.queues, *(one.name for one in of_queues)})
-    return [_shape(found, of_queues, name, limits, hide) for name in names]
+class Off(View):
+    """Who has paused it."""
+
+    actor: str
+    origin: str
+    reason: str
+    at: Time
 
 
-def _shape(
-    found: Snapshot, off: Iterable[Thrown], queue: str, limits: Mapping[str, int], hide: Redactor
-) -> dict[str, Any]:
-    places = found.stats.by_queue.get(queue, {})
-    thrown = {one.switch: one for one in off if one.name == queue}
+class QueueView(View):
+    queue: str
+    places: Annotated[dict[Place, int], Field(examples=[example_places()])]
+    oldestAgeSeconds: Annotated[float, Field(examples=[12.5])]
+    backlog: Annotated[int, Field(examples=[3], description="How many wait")]
+    threshold: Annotated[
+        int | None, Field(examples=[10_000], description="Above it there is an alert")
+    ]
+    intakePaused: Annotated[Off | None, Field(examples=[example_pause()])]
+    claimingPaused: Annotated[Off | None, Field(examples=[None])]
+
+
+class QueueList(View):
+    queues: list[QueueView]
+
+
+def example_places() -> dict[Place, int]:
+    return dict.fromkeys(Place, 0) | {Place.READY: 3, Place.LEASED: 1, Place.SETTLED: 9}
+
+
+def example_pause() -> Off:
     return {
-        "queue": queue,
-        "places": {place: places.get(place, 0) for place in Place},
-        "oldestAgeSeconds": found.oldest_seconds(queue),
-        "backlog": found.depth(queue),
-        "threshold": limits.get(queue, limits.get("*")),
-        "intakePaused": _off(thrown.get(Switch.INTAKE), hide),
-        "claimingPaused": _off(thrown.get(Switch.CLAIMING), hide),
+        "actor": "api:ann",
+        "origin": "10.0.0.7",
+        "reason": "the database is down",
+        "at": iso(EXAMPLE_AT),
     }
 
 
-def _off(thrown: Thrown | None, hide: Redactor) -> dict[str, Any] | None:
-    if thrown is None:
+def queue_views(
+    snapshot: Snapshot, off: Iterable[Thrown], limits: Mapping[str, int], hide: Redactor
+) -> list[QueueView]:
+    """Return every queue by its name; ``off`` is as of now, the snapshot may be older."""
+    of_queues = [one for one in off if one.switch in OF_QUEUES]
+    names = sorted({*snapshot.queues, *(one.name for one in of_queues)})
+    return [_view(snapshot, of_queues, name, limits, hide) for name in names]
+
+
+def _view(
+    snapshot: Snapshot,
+    off: Iterable[Thrown],
+    queue: str,
+    limits: Mapping[str, int],
+    hide: Redactor,
+) -> QueueView:
+    places = snapshot.stats.by_queue.get(queue, {})
+    paused = {one.switch: one for one in off if one.name == queue}
+    return {
+        "queue": queue,
+        "places": {place: places.get(place, 0) for place in Place},
+        "oldestAgeSeconds": snapshot.oldest_seconds(queue),
+        "backlog": snapshot.depth(queue),
+        "threshold": limits.get(queue, limits.get("*")),
+        "intakePaused": _pause(paused.get(Switch.INTAKE), hide),
+        "claimingPaused": _pause(paused.get(Switch.CLAIMING), hide),
+    }
+
+
+def _pause(setting: Thrown | None, hide: Redactor) -> Off | None:
+    if setting is None:
         return None
     return {
-        "actor": thrown.by.actor,
-        "origin": thrown.by.origin,
-        "reason": hide.text(thrown.by.reason),
-        "at": at(thrown.at),
+        "actor": setting.by.actor,
+        "origin": setting.by.origin,
+        "reason": hide.text(setting.by.reason),
+        "at": iso(setting.at),
     }

@@ -1,31 +1,159 @@
-"""Tasks as JSON, for the command line and the API. The keys are a promise: add, never rename.
+"""The JSON views of tasks, which the command line and the API share.
 
 What users and their code have written (payloads, results, errors, reasons) goes through a Redactor.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from pydantic import Field
 
-from holdfast.domain.audit import Audit
-from holdfast.domain.redaction import Redactor
+from holdfast.domain.redaction import USUAL, Redactor
 from holdfast.domain.task import events as ev
 from holdfast.domain.task.envelope import iso
-from holdfast.domain.task.history import Step
-from holdfast.domain.task.task import Failure, Progress, Task
+from holdfast.domain.task.placement import Place
+from holdfast.domain.task.state import Command, Status, legal
+from holdfast.domain.task.task import Failure, Kind, Progress, Task
 from holdfast.engine.handle import info
 from holdfast.engine.operations.expired_checkpoints import Find, not_known, outlook_of
+from holdfast.insight.views.view import Time, View
 from holdfast.ports import Detail
+
+EXAMPLE_ID = "019c1a4e-9d00-7c31-8a52-6f0b7c9d1e24"
+EXAMPLE_AT = 1_769_860_800.0
+
+
+class Error(View):
+    """Why a stage failed. Secrets are hidden."""
+
+    fingerprint: Annotated[
+        str, Field(examples=["4f0c9a7d12ab"], description="The same for one cause")
+    ]
+    kind: Kind
+    error: Annotated[str, Field(examples=["ConnectionError"])]
+    message: str
+    stage: str
+    attempt: int
+    at: Time
+    traceback: Annotated[
+        str,
+        Field(
+            description="For operators of all tenants, of one task; else, and in lists, it is empty"
+        ),
+    ]
+
+
+class TaskView(View):
+    taskId: str
+    type: str
+    status: Status
+    tenantId: str | None
+    planId: str | None
+    queue: str
+    stage: Annotated[str | None, Field(description="That runs now or would run next")]
+    attempt: int
+    outages: Annotated[int, Field(description="In a row; they are not among the attempts")]
+    outageSince: Annotated[Time | None, Field(description="The first outage of that row")]
+    reason: str | None
+    error: Error | None
+    createdAt: Time
+    updatedAt: Time
+
+
+class TaskPage(View):
+    tasks: list[TaskView]
+    cursor: Annotated[str | None, Field(description="Go on with it; null: that was the last page")]
+
+
+class Asked(View):
+    """A task after a command. A task that runs takes a pause or cancel at the end of its stage."""
+
+    taskId: str
+    status: Annotated[Status, Field(examples=[Status.PENDING])]
+    pauseRequested: bool
+    cancelRequested: bool
+
+
+class LeaseView(View):
+    worker: str
+    fence: int
+    until: Annotated[Time | None, Field(description="null: the store has lost sight of it")]
+
+
+class StageView(View):
+    name: str
+    durationSeconds: float
+    run: int
+    undo: Annotated[
+        bool | None, Field(description="Whether it had one when it ran; null: not known")
+    ]
+    result: Any
+
+
+class ProgressView(View):
+    fraction: float
+    message: str
+    stage: str
+    at: Time
+
+
+class TaskDetail(TaskView):
+    key: Annotated[str | None, Field(examples=["upgrade-7:t-001"])]
+    callbackUrl: Annotated[str | None, Field(examples=[None])]
+    run: int
+    epoch: int
+    version: Annotated[int, Field(examples=[8])]
+    place: Annotated[Place, Field(examples=[Place.PARKED])]
+    dueAt: Annotated[Time | None, Field(examples=[None])]
+    settledAt: Annotated[Time | None, Field(examples=[None])]
+    pauseRequested: bool
+    cancelRequested: bool
+    legalCommands: Annotated[tuple[Command, ...], Field(examples=[list(legal(Status.FAILED))])]
+    ranBy: Annotated[
+        str | None, Field(examples=["worker-1"], description="The worker that ran it last")
+    ]
+    lease: Annotated[LeaseView | None, Field(examples=[None])]
+    stageNames: Annotated[tuple[str, ...], Field(examples=[["snapshot", "migrate"]])]
+    completed: Annotated[tuple[str, ...], Field(examples=[["snapshot"]])]
+    stages: Annotated[list[StageView], Field(examples=[[EXAMPLE_STAGE]])]
+    progress: Annotated[ProgressView | None, Field(examples=[None])]
+    payload: Any
+    result: Annotated[Any, Field(examples=[None])]
+    data: Annotated[Any, Field(examples=[{"taken": True}])]
+    checkpoint: Annotated[Any, Field(examples=[{"taken": True}])]
+    checkpointInvalid: Annotated[
+        str | None,
+        Field(
+            examples=[None],
+            description="Why it does not go on from its checkpoint, were it set going",
+        ),
+    ]
+    startsOver: Annotated[
+        bool, Field(description="Set going, it starts at its first stage, with new keys")
+    ]
+    events: Annotated[list[dict[str, Any]], Field(examples=[[example_event()]])]
+
+
+EXAMPLE_STAGE = StageView(name="snapshot", durationSeconds=1.5, run=1, undo=True, result="snap-1")
+
+
+def example_event() -> dict[str, Any]:
+    """Return an event as the examples in the OpenAPI document have it."""
+    started = ev.TaskStarted(
+        task_id=EXAMPLE_ID, version=2, at=EXAMPLE_AT, worker="host-1-4711", fence=4
+    )
+    return event_view(started, USUAL)
 
 
 def at(moment: float | None) -> str | None:
     return None if moment is None else iso(moment)
 
 
-def task_shape(task: Task, hide: Redactor) -> dict[str, Any]:
+def task_view(task: Task, hide: Redactor) -> TaskView:
     """Return a task as lists have it; a traceback is in its detail only."""
+    failure = task.failure
     return {
         "taskId": task.id,
         "type": task.type,
@@ -38,14 +166,14 @@ def task_shape(task: Task, hide: Redactor) -> dict[str, Any]:
         "outages": task.outages,
         "outageSince": at(task.outage_since),
         "reason": text_or_none(task.reason, hide),
-        "error": failure_shape(task.failure, hide) | {"traceback": ""} if task.failure else None,
-        "createdAt": at(task.created_at),
-        "updatedAt": at(task.updated_at),
+        "error": {**failure_view(failure, hide), "traceback": ""} if failure else None,
+        "createdAt": iso(task.created_at),
+        "updatedAt": iso(task.updated_at),
     }
 
 
-def asked_shape(task: Task) -> dict[str, Any]:
-    """A task after a command."""
+def asked_view(task: Task) -> Asked:
+    """Return a task as it is after a command."""
     return {
         "taskId": task.id,
         "status": task.status,
@@ -54,7 +182,7 @@ def asked_shape(task: Task) -> dict[str, Any]:
     }
 
 
-def failure_shape(failure: Failure, hide: Redactor) -> dict[str, Any]:
+def failure_view(failure: Failure, hide: Redactor) -> Error:
     return {
         "fingerprint": failure.fingerprint,
         "kind": failure.kind,
@@ -62,21 +190,22 @@ def failure_shape(failure: Failure, hide: Redactor) -> dict[str, Any]:
         "message": hide.text(failure.message),
         "stage": failure.stage,
         "attempt": failure.attempt,
-        "at": at(failure.at),
+        "at": iso(failure.at),
         "traceback": hide.text(failure.traceback),
     }
 
 
-def detail_shape(
+def detail_view(
     detail: Detail, hide: Redactor, *, now: float, find: Find = not_known
-) -> dict[str, Any]:
+) -> TaskDetail:
     """Return all that is kept of a task; ``find`` knows the code that judges its checkpoint."""
     task, lease = detail.task, detail.task.lease
     ahead = outlook_of(detail, now=now, find=find)
-    return task_shape(task, hide) | {
-        "error": failure_shape(task.failure, hide) if task.failure else None,
+    return {
+        **task_view(task, hide),
+        "error": failure_view(task.failure, hide) if task.failure else None,
         "key": task.key,
-        "callbackUrl": callback_shape(task.callback),
+        "callbackUrl": callback_view(task.callback),
         "run": task.run,
         "epoch": task.epoch,
         "version": task.version,
@@ -87,8 +216,9 @@ def detail_shape(
         "cancelRequested": task.cancel_requested,
         "legalCommands": task.legal,
         "ranBy": task.ran_by,
-        "lease": lease
-        and {"worker": lease.owner, "fence": lease.fence, "until": at(lease.until or None)},
+        "lease": {"worker": lease.owner, "fence": lease.fence, "until": at(lease.until or None)}
+        if lease
+        else None,
         "stageNames": task.stages,
         "completed": info(detail).completed,
         "stages": [
@@ -101,68 +231,40 @@ def detail_shape(
             }
             for stage in detail.stages
         ],
-        "progress": progress_shape(detail.progress, hide),
+        "progress": progress_view(detail.progress, hide),
         "payload": hide.body(detail.payload),
         "result": body_or_none(detail.result, hide),
         "data": body_or_none(detail.data, hide),
         "checkpoint": body_or_none(detail.checkpoint, hide),
         "checkpointInvalid": ahead.why if ahead else None,
         "startsOver": ahead is not None and ahead.starts_over,
-        "events": [event_shape(event, hide) for event in detail.events],
+        "events": [event_view(event, hide) for event in detail.events],
     }
 
 
-def callback_shape(callback: str | None) -> str | None:
-    """Where it goes, without path and query: people put secrets there."""
+def callback_view(callback: str | None) -> str | None:
+    """Return a callback's address without path and query: people put secrets there."""
     if callback is None:
         return None
     scheme, separator, rest = callback.partition("://")
     return f"{scheme}://{rest.partition('/')[0].partition('?')[0]}/…" if separator else scheme
 
 
-def progress_shape(progress: Progress | None, hide: Redactor) -> dict[str, Any] | None:
+def progress_view(progress: Progress | None, hide: Redactor) -> ProgressView | None:
     if progress is None:
         return None
     return {
         "fraction": progress.fraction,
         "message": hide.text(progress.message),
         "stage": progress.stage,
-        "at": at(progress.at),
+        "at": iso(progress.at),
     }
 
 
-def event_shape(event: ev.Event, hide: Redactor) -> dict[str, Any]:
-    told: dict[str, Any] = hide.strings(msgspec.to_builtins(event))
-    return told | {"at": at(event.at)}
-
-
-def audit_shape(entry: Audit, hide: Redactor) -> dict[str, Any]:
-    return {
-        "at": at(entry.at),
-        "actor": entry.by.actor,
-        "origin": entry.by.origin,
-        "reason": hide.text(entry.by.reason),
-        "command": entry.command,
-        "taskId": entry.task_id,
-        "before": entry.before,
-        "after": entry.after,
-        "refused": entry.refused,
-    }
-
-
-def step_shape(step: Step, hide: Redactor) -> dict[str, Any]:
-    return {
-        "at": at(step.at),
-        "taskId": step.task_id,
-        "version": step.version,
-        "command": step.command,
-        "before": step.before,
-        "after": step.after,
-        "maker": step.maker,
-        "name": step.name,
-        "origin": step.origin,
-        "reason": hide.text(step.reason),
-    }
+def event_view(event: ev.Event, hide: Redactor) -> dict[str, Any]:
+    """Return an event with the fields that its own type has."""
+    fields: dict[str, Any] = hide.strings(msgspec.to_builtins(event))
+    return fields | {"at": at(event.at)}
 
 
 def body_or_none(body: bytes | None, hide: Redactor) -> Any:

@@ -1,19 +1,83 @@
-"""Triggers as JSON, for the command line and the API; their times are in their own zone."""
+"""The JSON views of triggers; their times are in their own zone."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from holdfast.domain.redaction import Redactor
 from holdfast.domain.trigger.schedule import described
-from holdfast.domain.trigger.trigger import Trigger
+from holdfast.domain.trigger.trigger import (
+    MACHINE,
+    Misfire,
+    Overlap,
+    Trigger,
+    TriggerCommand,
+    TriggerStatus,
+)
 from holdfast.engine.triggers.declared_triggers import zone_of
-from holdfast.insight.views.tasks import text_or_none
+from holdfast.insight.views.tasks import EXAMPLE_ID, text_or_none
+from holdfast.insight.views.view import Time, View
+
+_NEXT = ["2026-02-01T03:00:00+08:00", "2026-02-02T03:00:00+08:00"]
 
 
-def trigger_shape(trigger: Trigger, hide: Redactor) -> dict[str, Any]:
+class TriggerView(View):
+    triggerId: str
+    status: TriggerStatus
+    schedule: Annotated[str, Field(examples=["0 3 * * * (Asia/Shanghai)"])]
+    kind: Annotated[str, Field(examples=["cron"])]
+    type: str
+    tenantId: Annotated[str | None, Field(examples=[None])]
+    declared: Annotated[bool, Field(description="In code: it comes back with its worker")]
+    nextFireTime: Annotated[Time | None, Field(examples=["2026-02-01T03:00:00.000+08:00"])]
+    lastFireTime: Annotated[Time | None, Field(examples=["2026-01-31T03:00:00.000+08:00"])]
+    lastTaskId: Annotated[str | None, Field(examples=[EXAMPLE_ID])]
+    fired: Annotated[int, Field(examples=[12])]
+    missed: int
+    reason: str | None
+    createdAt: Time
+    updatedAt: Time
+
+
+class TriggerDetail(TriggerView):
+    payload: Any
+    queue: str | None
+    misfire: Misfire
+    catchUpMax: Annotated[int, Field(examples=[100])]
+    overlap: Overlap
+    jitterSeconds: Annotated[float, Field(examples=[0.0])]
+    graceSeconds: Annotated[float, Field(examples=[60.0])]
+    retryCount: int
+    triggerAt: Annotated[Time | None, Field(examples=["2026-02-01T03:00:00.000+08:00"])]
+    owner: Annotated[str | None, Field(examples=[None])]
+    endedAt: Annotated[Time | None, Field(examples=[None])]
+    legalCommands: Annotated[
+        tuple[TriggerCommand, ...], Field(examples=[list(MACHINE.legal(TriggerStatus.PENDING))])
+    ]
+    next: Annotated[list[Time], Field(examples=[_NEXT])]
+
+
+class TriggerPageView(View):
+    triggers: list[TriggerView]
+    cursor: str | None
+
+
+class NextTimes(View):
+    triggerId: str
+    next: Annotated[list[Time], Field(examples=[_NEXT])]
+
+
+class TriggerAsked(View):
+    triggerId: str
+    status: Annotated[TriggerStatus, Field(examples=[TriggerStatus.PENDING])]
+    taskId: Annotated[str | None, Field(description="fire: the task that it made")]
+
+
+def trigger_view(trigger: Trigger, hide: Redactor) -> TriggerView:
     return {
         "triggerId": trigger.id,
         "status": trigger.status,
@@ -22,8 +86,8 @@ def trigger_shape(trigger: Trigger, hide: Redactor) -> dict[str, Any]:
         "type": trigger.target,
         "tenantId": trigger.tenant,
         "declared": trigger.declared,
-        "nextFireTime": _iso(trigger.fire_time, trigger),
-        "lastFireTime": _iso(trigger.last_fire_time, trigger),
+        "nextFireTime": _in_zone(trigger.fire_time, trigger),
+        "lastFireTime": _in_zone(trigger.last_fire_time, trigger),
         "lastTaskId": trigger.last_task,
         "fired": trigger.fired,
         "missed": trigger.missed,
@@ -33,10 +97,11 @@ def trigger_shape(trigger: Trigger, hide: Redactor) -> dict[str, Any]:
     }
 
 
-def trigger_detail_shape(
+def trigger_detail_view(
     trigger: Trigger, upcoming: Sequence[datetime], hide: Redactor
-) -> dict[str, Any]:
-    return trigger_shape(trigger, hide) | {
+) -> TriggerDetail:
+    return {
+        **trigger_view(trigger, hide),
         "payload": hide.body(bytes(trigger.payload)),
         "queue": trigger.queue,
         "misfire": trigger.misfire,
@@ -45,15 +110,17 @@ def trigger_detail_shape(
         "jitterSeconds": trigger.jitter_seconds,
         "graceSeconds": trigger.grace_seconds,
         "retryCount": trigger.retry_count,
-        "triggerAt": _iso(trigger.trigger_at, trigger),
+        "triggerAt": _in_zone(trigger.trigger_at, trigger),
         "owner": trigger.owner,
-        "endedAt": _iso(trigger.ended_at, trigger),
+        "endedAt": _in_zone(trigger.ended_at, trigger),
         "legalCommands": trigger.legal,
         "next": [moment.isoformat() for moment in upcoming],
     }
 
 
-def _iso(moment: float | None, trigger: Trigger) -> str | None:
-    if moment is None:
-        return None
+def _in_zone(moment: float | None, trigger: Trigger) -> str | None:
+    return None if moment is None else _iso(moment, trigger)
+
+
+def _iso(moment: float, trigger: Trigger) -> str:
     return datetime.fromtimestamp(moment, zone_of(trigger.schedule)).isoformat()

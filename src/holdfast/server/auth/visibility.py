@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
@@ -45,11 +46,11 @@ async def visible_detail(service: Service, caller: Caller, task_id: str) -> Deta
 
 async def detail_answer(
     service: Service, caller: Caller, detail: Detail
-) -> dict[str, Any] | Response:
+) -> Mapping[str, Any] | Response:
     """Return all that is kept of a task, with its secrets hidden."""
     app = service.app
     now, find = app.clock.now(), app.registry.find
-    view = partial(tasks.detail_shape, detail, app.redactor, now=now, find=find)
+    view = partial(tasks.detail_view, detail, app.redactor, now=now, find=find)
     return await service.large_views.answer(caller, size_of(detail), view)
 
 

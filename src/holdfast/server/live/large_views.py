@@ -4,7 +4,7 @@ are answered meanwhile."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -24,7 +24,7 @@ READS_AT_ONCE = 64  # tasks that are read whole out of the store, at some megaby
 READ_WAIT_SECONDS = 5.0  # for one of these places: a store that is away gives none back for long
 
 T = TypeVar("T")
-View = Callable[[], dict[str, Any]]
+View = Callable[[], Mapping[str, Any]]
 
 
 class LargeViews:
@@ -58,7 +58,7 @@ class LargeViews:
 
     async def answer(
         self, caller: Caller, size: int, view: View, status: int = 200
-    ) -> dict[str, Any] | Response:
+    ) -> Mapping[str, Any] | Response:
         """Return what ``view`` makes out of so many stored bytes, or an answer with it."""
         if size <= ASIDE_BYTES:
             return view()

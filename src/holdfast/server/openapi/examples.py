@@ -45,12 +45,12 @@ class Examples:
         return found
 
     def _of(self, schema: Schema, name: str = "") -> Any:
-        """``name``: of the field."""
+        """Return an example of a schema; ``name`` is that of the field."""
+        if "examples" in schema:
+            return schema["examples"][0]
         schema = self._found(schema)
         if "properties" in schema:
             return self._object(schema)
-        if "examples" in schema:
-            return schema["examples"][0]
         if "const" in schema:
             return schema["const"]
         if "anyOf" in schema:

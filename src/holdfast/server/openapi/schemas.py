@@ -21,9 +21,9 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import SkipJsonSchema
 
 from holdfast.domain import names
-from holdfast.domain.task.placement import Place
-from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import Kind
+from holdfast.domain.task.state import Status
+from holdfast.insight.views.tasks import Error
+from holdfast.insight.views.view import Time
 
 PAGE_MAX = 200
 PAGE = 50
@@ -75,7 +75,6 @@ Fingerprint = Annotated[
     str, StringConstraints(pattern="^[0-9a-f]{12}$"), Field(examples=["4f0c9a7d12ab"])
 ]
 Reason = Annotated[str, StringConstraints(max_length=REASON_MAX_CHARS)]
-Time = Annotated[str, Field(examples=["2026-01-31T12:00:00.000+00:00"])]
 Offset = Annotated[str, StringConstraints(pattern="^[0-9]{1,12}$")]
 Cursor = Annotated[str, StringConstraints(pattern=rf"^([\x20-\x7e]|{_OTHERS}){{1,500}}$")]
 IdCursor = Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,200}$")]  # the last one's
@@ -129,102 +128,6 @@ class Answer(BaseModel):
 def answer(status: int, body: Any) -> Response:
     """Where the status decides which model it is, or the way is too busy to check it again."""
     return Response(msgspec.json.encode(body), status, media_type="application/json")
-
-
-class Error(Answer):
-    """Why a stage failed. Secrets are hidden."""
-
-    fingerprint: str = Field(examples=["4f0c9a7d12ab"], description="The same for one cause")
-    kind: Kind
-    error: str = Field(examples=["ConnectionError"])
-    message: str
-    stage: str
-    attempt: int
-    at: Time
-    traceback: str = Field(
-        description="For operators of all tenants, of one task; else, and in lists, it is empty"
-    )
-
-
-class TaskView(Answer):
-    task_id: str
-    type: str
-    status: Status
-    tenant_id: str | None
-    plan_id: str | None
-    queue: str
-    stage: str | None = Field(description="That runs now or would run next")
-    attempt: int
-    outages: int = Field(description="In a row; they are not among the attempts")
-    outage_since: Time | None = Field(description="The first outage of that row")
-    reason: str | None
-    error: Error | None
-    created_at: Time
-    updated_at: Time
-
-
-class TaskPage(Answer):
-    tasks: list[TaskView]
-    cursor: str | None = Field(description="Go on with it; null: that was the last page")
-
-
-class Asked(Answer):
-    """A task after a command. A task that runs takes a pause or cancel at the end of its stage."""
-
-    task_id: str
-    status: Status
-    pause_requested: bool
-    cancel_requested: bool
-
-
-class LeaseView(Answer):
-    worker: str
-    fence: int
-    until: Time | None = Field(description="null: the store has lost sight of it")
-
-
-class StageView(Answer):
-    name: str
-    duration_seconds: float
-    run: int
-    undo: bool | None = Field(description="Whether it had one when it ran; null: not known")
-    result: Any
-
-
-class ProgressView(Answer):
-    fraction: float
-    message: str
-    stage: str
-    at: Time
-
-
-class TaskDetail(TaskView):
-    key: str | None
-    callback_url: str | None
-    run: int
-    epoch: int
-    version: int
-    place: Place
-    due_at: Time | None
-    settled_at: Time | None
-    pause_requested: bool
-    cancel_requested: bool
-    legal_commands: list[Command]
-    ran_by: str | None = Field(description="The worker that ran it last")
-    lease: LeaseView | None
-    stage_names: list[str]
-    completed: list[str]
-    stages: list[StageView]
-    progress: ProgressView | None
-    payload: Any
-    result: Any
-    data: Any
-    checkpoint: Any
-    checkpoint_invalid: str | None = Field(
-        description="Why it does not go on from its checkpoint, were it set going"
-    )
-    starts_over: bool = Field(description="Set going, it starts at its first stage, with new keys")
-    events: list[dict[str, Any]]
 
 
 class EnvelopeContext(Answer):

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
 from fastapi.responses import StreamingResponse
-from pydantic import Field
 
 from holdfast.insight.views import tasks
-from holdfast.insight.views.live import alert_shape
+from holdfast.insight.views.alerts import AlertList, alert_view
 from holdfast.notify.alerts import Change
 from holdfast.observe.alerts import AlertRaised
-from holdfast.observe.snapshot import Severity
 from holdfast.server.auth.access import CallerOf
 from holdfast.server.auth.tokens import Role
 from holdfast.server.http import sse
 from holdfast.server.http.routing import Routes, needs
-from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import Service, ServiceOf
 
 router = Routes("alerts")
@@ -26,25 +22,10 @@ router = Routes("alerts")
 NEWS_MAX = 1000
 
 
-class AlertView(sc.Answer):
-    code: str = Field(examples=["backlog"])
-    severity: Severity
-    queue: str | None = Field(description="null: of the whole store")
-    group: str | None = Field(description="Of an outage: the fingerprint of its error group")
-    says: str
-    value: float
-    threshold: float
-    since: sc.Time
-
-
-class AlertList(sc.Answer):
-    alerts: list[AlertView]
-
-
 @router.get("/internal/alerts", response_model=AlertList, **needs(Role.VIEWER, everywhere=True))
-async def list_alerts(service: ServiceOf) -> dict[str, Any]:
+async def list_alerts(service: ServiceOf) -> AlertList:
     """Those that stand. Each service judges by itself, every five seconds."""
-    return {"alerts": [alert_shape(alert) for alert in service.monitor.alerts]}
+    return {"alerts": [alert_view(alert) for alert in service.monitor.alerts]}
 
 
 _watching = needs(Role.VIEWER, everywhere=True)
@@ -70,10 +51,10 @@ async def _told(service: Service) -> AsyncIterator[bytes]:
     leave = service.monitor.subscribe(hear)
     try:
         for alert in service.monitor.alerts:
-            yield sse.event("raised", alert_shape(alert))
+            yield sse.event("raised", alert_view(alert))
         while True:
             change = await news.get()
             name = "raised" if isinstance(change, AlertRaised) else "cleared"
-            yield sse.event(name, alert_shape(change.alert) | {"at": tasks.at(change.at)})
+            yield sse.event(name, {**alert_view(change.alert), "at": tasks.at(change.at)})
     finally:
         leave()

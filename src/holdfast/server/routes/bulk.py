@@ -11,9 +11,8 @@ from pydantic import Field
 
 from holdfast.domain.bulk import HIGHEST_RATE, LOWEST_RATE, STEPS_LIMIT, BulkCommand, Canary
 from holdfast.domain.errors import BulkNotFound
-from holdfast.domain.task.state import Status
 from holdfast.engine.bulk.order import BulkInfo
-from holdfast.insight.views.bulk import bulk_shape, preview_shape
+from holdfast.insight.views import bulk as views
 from holdfast.server.auth.access import Caller, CallerOf, foreign
 from holdfast.server.auth.tokens import Role
 from holdfast.server.http.routing import Routes, needs
@@ -81,78 +80,17 @@ class NewBulk(sc.Sent):
         )
 
 
-class CanaryView(sc.Answer):
-    steps: list[int]
-    stop_at: dict[str, Any]
-    wait_seconds: float
-
-
-class BulkView(sc.Answer):
-    bulk_id: str
-    command: BulkCommand
-    phase: str = Field(
-        examples=["waiting", "canary 1", "rest", "done", "halted", "stopped", "paused", "suspended"]
-    )
-    status: Status = Field(description="Of the task that carries it out")
-    matching: int = Field(description="When it began")
-    more: bool = Field(description="There were more than were counted")
-    left: int
-    done: int
-    refused: dict[str, int] = Field(description="By the code of the refusal")
-    changed: int = Field(description="By somebody else meanwhile: left alone")
-    gone: int
-    ended: int = Field(description="canary: came to rest, and well")
-    failed: int = Field(description="canary: failed again")
-    unknown: int = Field(description="canary: not at rest yet")
-    rate: float
-    canary: CanaryView | None
-    limit: int | None
-    filter: dict[str, Any]
-    started_by: str
-    origin: str
-    why: str
-    reason: str | None = Field(description="Why it was halted, stopped or paused")
-    error: str | None
-    created_at: sc.Time
-    updated_at: sc.Time
-
-
-class SampleView(sc.Answer):
-    task_id: str
-    type: str
-    tenant_id: str | None
-    status: Status
-    stage: str | None
-    updated_at: sc.Time
-
-
-class BulkPreviewView(sc.Answer):
-    matching: int
-    more: bool = Field(description="Than were looked at")
-    refused_now: int = Field(description="Of those looked at: they could not take the command")
-    starts_over: int = Field(description="Of those looked at: from their first stage on")
-    starting_over: list[str] = Field(description="Ids of the first of them")
-    checkpoints_judged: int = Field(description="So many were looked at to tell who starts over")
-    checkpoints_to_judge: int = Field(description="Tasks that would go on from a checkpoint")
-    sample: list[SampleView]
-
-
-class BulkPageView(sc.Answer):
-    bulks: list[BulkView]
-    cursor: str | None
-
-
 _making = needs(Role.OPERATOR, 409)
 
 
 @router.post(
     "/internal/bulk",
     status_code=201,
-    response_model=BulkView,
+    response_model=views.BulkView,
     **_making
     | {
         "responses": _making["responses"]
-        | {200: {"model": BulkPreviewView, "description": "A dry run: nothing was written"}}
+        | {200: {"model": views.BulkPreviewView, "description": "A dry run: nothing was written"}}
     },
 )
 async def create_bulk(new: NewBulk, service: ServiceOf, caller: CallerOf) -> Any:
@@ -163,7 +101,7 @@ async def create_bulk(new: NewBulk, service: ServiceOf, caller: CallerOf) -> Any
     how = {"force": new.force, "from_checkpoint": new.from_checkpoint}
     if new.dry_run:
         preview = await bulks.preview(new.command, where, everything=new.everything, **how)
-        return sc.answer(200, preview_shape(preview))
+        return sc.answer(200, views.bulk_preview_view(preview))
     handle = await bulks.start(
         new.command,
         where,
@@ -175,15 +113,19 @@ async def create_bulk(new: NewBulk, service: ServiceOf, caller: CallerOf) -> Any
         reason=new.reason,
         **how,
     )
-    return bulk_shape(_seen(await handle.info(), caller), service.app.redactor)
+    return views.bulk_view(_seen(await handle.info(), caller), service.app.redactor)
 
 
-@router.get("/internal/bulk", response_model=BulkPageView, **needs(Role.VIEWER, everywhere=True))
-async def list_bulks(query: Annotated[sc.PageQuery, Query()], service: ServiceOf) -> dict[str, Any]:
+@router.get(
+    "/internal/bulk", response_model=views.BulkPageView, **needs(Role.VIEWER, everywhere=True)
+)
+async def list_bulks(
+    query: Annotated[sc.PageQuery, Query()], service: ServiceOf
+) -> views.BulkPageView:
     """The newest first."""
     page = await service.app.bulk.find(limit=query.limit, cursor=query.cursor)
     hide = service.app.redactor
-    return {"bulks": [bulk_shape(one, hide) for one in page.bulks], "cursor": page.cursor}
+    return {"bulks": [views.bulk_view(one, hide) for one in page.bulks], "cursor": page.cursor}
 
 
 def _seen(info: BulkInfo, caller: Caller) -> BulkInfo:
@@ -200,10 +142,10 @@ async def visible_bulk(service: Service, caller: Caller, bulk_id: str) -> BulkIn
     return _seen(info, caller)
 
 
-@router.get("/internal/bulk/{bulk_id}", response_model=BulkView, **needs(Role.VIEWER, 404))
-async def show_bulk(bulk_id: BulkId, service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
+@router.get("/internal/bulk/{bulk_id}", response_model=views.BulkView, **needs(Role.VIEWER, 404))
+async def show_bulk(bulk_id: BulkId, service: ServiceOf, caller: CallerOf) -> views.BulkView:
     """How far it has got, as of its last round."""
-    return bulk_shape(await visible_bulk(service, caller, bulk_id), service.app.redactor)
+    return views.bulk_view(await visible_bulk(service, caller, bulk_id), service.app.redactor)
 
 
 class BulkAsking(StrEnum):
@@ -219,7 +161,9 @@ class BulkAsk(sc.Sent):
 
 
 @router.post(
-    "/internal/bulk/{bulk_id}/{command}", response_model=BulkView, **needs(Role.OPERATOR, 404, 409)
+    "/internal/bulk/{bulk_id}/{command}",
+    response_model=views.BulkView,
+    **needs(Role.OPERATOR, 404, 409),
 )
 async def ask_bulk(
     bulk_id: BulkId,
@@ -227,9 +171,9 @@ async def ask_bulk(
     service: ServiceOf,
     caller: CallerOf,
     ask: Annotated[BulkAsk | None, Body()] = None,
-) -> dict[str, Any]:
+) -> views.BulkView:
     """`stop` is for good; what is done stays done."""
     await visible_bulk(service, caller, bulk_id)
     reason = ask.reason if ask else ""
     told = await service.bulks(caller).ask(bulk_id, command, reason)
-    return bulk_shape(_seen(told, caller), service.app.redactor)
+    return views.bulk_view(_seen(told, caller), service.app.redactor)

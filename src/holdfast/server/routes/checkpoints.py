@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Body, Response
+from fastapi import Body
 from pydantic import Field
 
-from holdfast.insight.views import tasks
+from holdfast.insight.views.tasks import body_or_none
+from holdfast.insight.views.view import View
 from holdfast.server.auth.access import CallerOf
 from holdfast.server.auth.tokens import Role
 from holdfast.server.auth.visibility import TaskId, visible, visible_detail
@@ -27,23 +28,23 @@ EXAMPLE = {
 }
 
 
-class CheckpointView(sc.Answer):
-    task_id: str
-    checkpoint: Any = Field(examples=[EXAMPLE], description="None: it has none. Secrets are hidden")
+class CheckpointView(View):
+    taskId: str
+    checkpoint: Annotated[
+        Any, Field(examples=[EXAMPLE], description="None: it has none. Secrets are hidden")
+    ]
 
 
 @router.get(
     "/internal/checkpoints/{task_id}", response_model=CheckpointView, **needs(Role.VIEWER, 404)
 )
-async def show_checkpoint(
-    task_id: TaskId, service: ServiceOf, caller: CallerOf
-) -> dict[str, Any] | Response:
+async def show_checkpoint(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> Any:
     """The checkpoint that a task goes on from, with its version."""
     detail = await visible_detail(service, caller, task_id)
     stored, hide = detail.checkpoint, service.app.redactor
 
-    def view() -> dict[str, Any]:
-        return {"taskId": task_id, "checkpoint": tasks.body_or_none(stored, hide)}
+    def view() -> CheckpointView:
+        return {"taskId": task_id, "checkpoint": body_or_none(stored, hide)}
 
     return await service.large_views.answer(caller, len(stored or b""), view)
 
@@ -57,9 +58,11 @@ class CheckpointToPut(sc.Sent):
     reason: sc.Reason = Field(default="", examples=["a higher limit"])
 
 
-class CheckpointState(sc.Answer):
-    task_id: str
-    version: int | None = Field(description="Of the checkpoint that is stored now; None: none is")
+class CheckpointState(View):
+    taskId: str
+    version: Annotated[
+        int | None, Field(description="Of the checkpoint that is stored now; None: none is")
+    ]
 
 
 @router.post(
@@ -69,7 +72,7 @@ class CheckpointState(sc.Answer):
 )
 async def put_checkpoint(
     task_id: TaskId, service: ServiceOf, caller: CallerOf, asked: CheckpointToPut
-) -> dict[str, Any]:
+) -> CheckpointState:
     """Write a checkpoint of a paused or suspended task in place of the version that was read; 409
     when another version is stored. It is stored one version on, and the task stays as it is."""
     await visible(service, caller, task_id)
@@ -98,7 +101,7 @@ async def remove_checkpoint(
     service: ServiceOf,
     caller: CallerOf,
     asked: Annotated[CheckpointToRemove | None, Body()] = None,
-) -> dict[str, Any]:
+) -> CheckpointState:
     """Delete the checkpoint of a paused or suspended task. It can then be rolled back, or start
     over; it cannot go on."""
     await visible(service, caller, task_id)

@@ -29,7 +29,7 @@ from holdfast.engine.operations.expired_checkpoints import Forecast
 from holdfast.engine.plans.create import Planned, PlanTerms
 from holdfast.engine.plans.handle import forecast, info
 from holdfast.engine.visibility import Sight
-from holdfast.insight.views import plans as shapes
+from holdfast.insight.views import plans as views
 from holdfast.server.auth.access import Caller, CallerOf, foreign, only_visible
 from holdfast.server.auth.own_ids import own_id, plan_ids
 from holdfast.server.auth.tokens import Role
@@ -135,61 +135,17 @@ def halt_rule(written: str) -> FailureRate | FailureCount:
     return FailureCount(int(written))
 
 
-class WaveView(sc.Answer):
-    wave: int
-    size: int
-    counts: dict[MemberState, int]
-
-
-class PlanView(sc.Answer):
-    plan_id: str
-    status: PlanStatus
-    cancel_requested: bool
-    progress: float
-    total: int
-    wave: int
-    waves: list[WaveView]
-    max_concurrency: int | None
-    soak_seconds_left: float
-    ends_in_seconds: float | None
-    reason: str | None
-    legal_commands: list[PlanCommand]
-    driver: str | None
-    created_at: sc.Time
-    started_at: sc.Time | None
-    updated_at: sc.Time
-
-
-class PlanPageView(sc.Answer):
-    plans: list[PlanView]
-    cursor: str | None
-
-
-class WavePreviewView(sc.Answer):
-    wave: int
-    size: int
-    tenants: list[str | None]
-
-
-class PreviewView(sc.Answer):
-    plan_id: str
-    total: int
-    waves: list[WavePreviewView]
-    busy: list[str] = Field(description="Tenants that have other work now")
-    exists: PlanStatus | None
-
-
 _making = needs(Role.OPERATOR, 404, 409, large=NewPlan)
 
 
 @router.post(
     "/api/plans",
     status_code=201,
-    response_model=PlanView,
+    response_model=views.PlanView,
     **_making
     | {
         "responses": _making["responses"]
-        | {200: {"model": PreviewView, "description": "A dry run: nothing was written"}}
+        | {200: {"model": views.PreviewView, "description": "A dry run: nothing was written"}}
     },
 )
 async def create_plan(new: NewPlan, service: ServiceOf, caller: CallerOf) -> Any:
@@ -199,10 +155,10 @@ async def create_plan(new: NewPlan, service: ServiceOf, caller: CallerOf) -> Any
     plan_id, plans = await _id_for(service, caller, new.plan_id), service.plans(caller)
     if new.dry_run:
         preview = await plans.preview(plan_id, tasks, **new.terms())
-        return sc.answer(200, shapes.preview_shape(preview))
+        return sc.answer(200, views.preview_view(preview))
     async with service.noting(caller, "create", f"plan:{plan_id}", new.reason):
         handle = await plans(plan_id, tasks, **new.terms())
-    return shapes.plan_shape(await handle.info(), service.app.redactor)
+    return views.plan_view(await handle.info(), service.app.redactor)
 
 
 def _planned(new: NewPlan, service: Service, caller: Caller) -> list[Planned]:
@@ -256,46 +212,28 @@ class PlanQuery(sc.PageQuery):
     )
 
 
-@router.get("/api/plans", response_model=PlanPageView, **needs(Role.VIEWER, everywhere=True))
-async def list_plans(query: Annotated[PlanQuery, Query()], service: ServiceOf) -> dict[str, Any]:
+@router.get("/api/plans", response_model=views.PlanPageView, **needs(Role.VIEWER, everywhere=True))
+async def list_plans(
+    query: Annotated[PlanQuery, Query()], service: ServiceOf
+) -> views.PlanPageView:
     """The newest first. A page may be short and still have a next one."""
     page = await service.app.store.plans.find_all(
         statuses=tuple(dict.fromkeys(query.status)), limit=query.limit, cursor=query.cursor
     )
     now, hide = service.app.clock.now(), service.app.redactor
     return {
-        "plans": [shapes.plan_shape(info(plan, now=now), hide) for plan in page.plans],
+        "plans": [views.plan_view(info(plan, now=now), hide) for plan in page.plans],
         "cursor": page.cursor,
     }
 
 
-class PlanDetail(PlanView):
-    soak_seconds: float
-    halt_on: dict[str, Any] | None
-    on_halt: OnHalt
-    conflict: Conflict
-    starting_over: list[str] = Field(
-        description="Failed tasks that start at their first stage, with new keys, when retried"
-    )
-    checkpoints_judged: int = Field(description="So many were looked at to tell who starts over")
-    checkpoints_to_judge: int = Field(description="Tasks that failed")
-
-
-@router.get("/api/plans/{plan_id}", response_model=PlanDetail, **needs(Role.VIEWER, 404))
-async def show_plan(plan_id: PlanInPath, service: ServiceOf, caller: CallerOf) -> Any:
+@router.get("/api/plans/{plan_id}", response_model=views.PlanDetail, **needs(Role.VIEWER, 404))
+async def show_plan(plan_id: PlanInPath, service: ServiceOf, caller: CallerOf) -> views.PlanDetail:
     """How far each wave has got, and on which terms it runs."""
     plan = await visible_plan(service, caller, plan_id)
-    told = info(plan, now=service.app.clock.now())
     ahead = await _foretold(service, plan)
-    return msgspec.to_builtins(
-        shapes.plan_shape(told, service.app.redactor)
-        | shapes.terms_shape(plan)
-        | {
-            "startingOver": ahead.ids,
-            "checkpointsJudged": ahead.judged,
-            "checkpointsToJudge": ahead.total,
-        }
-    )
+    shown = info(plan, now=service.app.clock.now())
+    return views.plan_detail_view(plan, shown, ahead, service.app.redactor)
 
 
 async def _foretold(service: Service, plan: Plan) -> Forecast:
@@ -310,19 +248,6 @@ async def _foretold(service: Service, plan: Plan) -> Forecast:
     )
 
 
-class MemberView(sc.Answer):
-    number: int
-    task_id: str
-    tenant_id: str | None
-    wave: int
-    state: MemberState
-
-
-class MemberPage(sc.Answer):
-    tasks: list[MemberView]
-    cursor: str | None
-
-
 class MemberQuery(sc.Sent):
     state: list[MemberState] = Field(
         default=[], max_length=20, description="One of these; none given: any"
@@ -331,7 +256,9 @@ class MemberQuery(sc.Sent):
     cursor: sc.Offset | sc.Absent = Field(default=None, description=sc.FROM_BEFORE)
 
 
-@router.get("/api/plans/{plan_id}/tasks", response_model=MemberPage, **needs(Role.VIEWER, 404))
+@router.get(
+    "/api/plans/{plan_id}/tasks", response_model=views.MemberPage, **needs(Role.VIEWER, 404)
+)
 async def plan_tasks(
     plan_id: PlanInPath,
     query: Annotated[MemberQuery, Query()],
@@ -403,8 +330,8 @@ async def _told(service: Service, plan_id: str, at: Position, sight: Sight) -> A
                 if place > at:
                     at = place
                     name = name_of(event)
-                    yield sse.event(name, shapes.plan_event_shape(sight.event(event), hide), at)
-            told = shapes.plan_shape(info(plan, now=service.app.clock.now()), hide)
+                    yield sse.event(name, views.plan_event_view(sight.event(event), hide), at)
+            told = views.plan_view(info(plan, now=service.app.clock.now()), hide)
             yield sse.event("progress", msgspec.to_builtins(told))
             if plan.settled and plan.version <= at.version:
                 yield sse.event("end", {"planId": plan_id, "status": plan.status})
@@ -453,14 +380,10 @@ class PlanAsk(sc.Sent):
     force: sc.Flag = Field(default=False, description="rollback: over newer work, too")
 
 
-class PlanAsked(sc.Answer):
-    plan_id: str
-    status: PlanStatus
-    cancel_requested: bool
-
-
 @router.post(
-    "/api/plans/{plan_id}/{command}", response_model=PlanAsked, **needs(Role.OPERATOR, 404, 409)
+    "/api/plans/{plan_id}/{command}",
+    response_model=views.PlanAsked,
+    **needs(Role.OPERATOR, 404, 409),
 )
 async def ask_plan(
     plan_id: PlanInPath,
@@ -468,12 +391,10 @@ async def ask_plan(
     service: ServiceOf,
     caller: CallerOf,
     ask: Annotated[PlanAsk | None, Body()] = None,
-) -> dict[str, Any]:
+) -> views.PlanAsked:
     """Ask something of a plan; it reaches each of its tasks."""
     plan = await visible_plan(service, caller, plan_id)
-    return shapes.asked_plan_shape(
-        await _asked(service, caller, plan.id, command, ask or PlanAsk())
-    )
+    return views.asked_plan_view(await _asked(service, caller, plan.id, command, ask or PlanAsk()))
 
 
 async def _asked(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Body, Path
 from pydantic import Field, StringConstraints
 
-from holdfast.domain.task.placement import Place
 from holdfast.engine.operations.queues import named_here
-from holdfast.insight.views.queues import queue_shapes
+from holdfast.insight.views.queues import QueueList, queue_views
+from holdfast.insight.views.view import View
 from holdfast.ports import Switch
 from holdfast.server.auth.access import CallerOf
 from holdfast.server.auth.tokens import Role
@@ -21,35 +21,12 @@ from holdfast.server.service import ServiceOf
 router = Routes("queues")
 
 
-class Off(sc.Answer):
-    """Who has paused it."""
-
-    actor: str
-    origin: str
-    reason: str
-    at: sc.Time
-
-
-class QueueView(sc.Answer):
-    queue: str
-    places: dict[Place, int]
-    oldest_age_seconds: float
-    backlog: int = Field(description="How many wait")
-    threshold: int | None = Field(description="Above it there is an alert")
-    intake_paused: Off | None
-    claiming_paused: Off | None
-
-
-class QueueList(sc.Answer):
-    queues: list[QueueView]
-
-
 @router.get("/internal/queues", response_model=QueueList, **needs(Role.VIEWER, everywhere=True))
-async def list_queues(service: ServiceOf) -> dict[str, Any]:
+async def list_queues(service: ServiceOf) -> QueueList:
     """How full each is, and who has paused it; the counts are at most two seconds old."""
     found, off = await service.monitor.snapshot(), await service.app.store.switches()
     limits, hide = service.settings.backlog, service.app.redactor
-    return {"queues": queue_shapes(found, off, limits, hide)}
+    return {"queues": queue_views(found, off, limits, hide)}
 
 
 class Valve(StrEnum):
@@ -71,12 +48,18 @@ class Turn(sc.Sent):
     )
 
 
-class Turned(sc.Answer):
+class Turned(View):
     queue: str
     what: Valve
-    paused: bool
-    changed: bool = Field(description="False: it was so already")
-    known: bool = Field(description="False: no task, type or worker has such a queue: misspelt?")
+    paused: Annotated[bool, Field(examples=[True])]
+    changed: Annotated[bool, Field(description="False: it was so already")]
+    known: Annotated[
+        bool,
+        Field(
+            examples=[True],
+            description="False: no task, type or worker has such a queue: misspelt?",
+        ),
+    ]
 
 
 @router.post(
@@ -97,7 +80,7 @@ async def turn_queue(
     service: ServiceOf,
     caller: CallerOf,
     turn: Annotated[Turn | None, Body()] = None,
-) -> dict[str, Any]:
+) -> Turned:
     """Over all machines, at once. With the intake paused, submits are answered with 503 and
     Retry-After; with claiming paused, what waits stays where it is, and what runs goes on. A queue
     that no task, type or live worker has is paused with `force` only."""

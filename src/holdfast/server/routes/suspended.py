@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Body, Query, Response
+from fastapi import Body, Query
 from pydantic import Field
 
 from holdfast.domain.errors import IllegalTransition, NotSuspended
 from holdfast.domain.task.state import SUSPENDED
 from holdfast.engine.operations.checkpoints import NOT_GIVEN
-from holdfast.insight.views import tasks
+from holdfast.insight.views import tasks as views
+from holdfast.insight.views.view import View
 from holdfast.server.auth.access import CallerOf
 from holdfast.server.auth.tokens import Role
 from holdfast.server.auth.visibility import TaskId, detail_answer, visible, visible_detail
@@ -28,26 +29,26 @@ class SuspendedQuery(Facts, sc.PageQuery):
     pass
 
 
-@router.get("/internal/tasks/suspended", response_model=sc.TaskPage, **needs(Role.VIEWER))
+@router.get("/internal/tasks/suspended", response_model=views.TaskPage, **needs(Role.VIEWER))
 async def list_suspended(
     query: Annotated[SuspendedQuery, Query()], service: ServiceOf, caller: CallerOf
-) -> dict[str, Any]:
+) -> views.TaskPage:
     """The newest first, with the error of each."""
     where = seen_by(caller, query.where(sorted(SUSPENDED)))
     return await page_of(service, caller, where, query.limit, query.cursor)
 
 
-class Cause(sc.Answer):
-    fingerprint: str = Field(examples=["4f0c9a7d12ab"])
-    count: int
+class Cause(View):
+    fingerprint: Annotated[str, Field(examples=["4f0c9a7d12ab"])]
+    count: Annotated[int, Field(examples=[3])]
     kind: str
-    error: str = Field(examples=["ConnectionError"])
-    message: str = Field(description="Of the newest")
+    error: Annotated[str, Field(examples=["ConnectionError"])]
+    message: Annotated[str, Field(description="Of the newest")]
     stage: str
-    example: sc.TaskView = Field(description="The newest")
+    example: Annotated[views.TaskView, Field(description="The newest")]
 
 
-class Causes(sc.Answer):
+class Causes(View):
     groups: list[Cause]
 
 
@@ -60,9 +61,7 @@ class CausesQuery(sc.Sent):
     response_model=Causes,
     **needs(Role.VIEWER, everywhere=True),
 )
-async def suspended_groups(
-    query: Annotated[CausesQuery, Query()], service: ServiceOf
-) -> dict[str, Any]:
+async def suspended_groups(query: Annotated[CausesQuery, Query()], service: ServiceOf) -> Causes:
     """By cause, the most frequent first. `error=FINGERPRINT` lists the tasks of one."""
     found = await service.app.store.errors(limit=query.limit)
     hide = service.app.redactor
@@ -75,7 +74,7 @@ async def suspended_groups(
                 "error": failure.error,
                 "message": hide.text(failure.message),
                 "stage": failure.stage,
-                "example": tasks.task_shape(group.newest, hide),
+                "example": views.task_view(group.newest, hide),
             }
             for group in found
             if (failure := group.newest.failure) is not None
@@ -85,12 +84,10 @@ async def suspended_groups(
 
 @router.get(
     "/internal/tasks/suspended/{task_id}",
-    response_model=sc.TaskDetail,
+    response_model=views.TaskDetail,
     **needs(Role.VIEWER, 404, 409),
 )
-async def show_suspended(
-    task_id: TaskId, service: ServiceOf, caller: CallerOf
-) -> dict[str, Any] | Response:
+async def show_suspended(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> Any:
     """Payload, error, every attempt; 409 when it is not suspended. The traceback is for operators
     of all tenants."""
     detail = await visible_detail(service, caller, task_id)
@@ -114,7 +111,7 @@ class Discarding(sc.Sent):
 
 @router.post(
     "/internal/tasks/suspended/{task_id}/resume",
-    response_model=sc.Asked,
+    response_model=views.Asked,
     **needs(Role.OPERATOR, 404, 409),
 )
 async def resume_suspended(
@@ -122,14 +119,14 @@ async def resume_suspended(
     service: ServiceOf,
     caller: CallerOf,
     asked: Annotated[Resuming | None, Body()] = None,
-) -> dict[str, Any]:
+) -> views.Asked:
     """Set it going again, forward or backward, as it was going; its failures count anew."""
     await visible(service, caller, task_id)
     asked = asked or Resuming()
     task = await service.control(caller).resume_suspended(
         task_id, reason=asked.reason, force=asked.force
     )
-    return tasks.asked_shape(task)
+    return views.asked_view(task)
 
 
 class Amending(sc.Sent):
@@ -149,12 +146,12 @@ class Amending(sc.Sent):
 
 @router.post(
     "/internal/tasks/suspended/{task_id}/amend",
-    response_model=sc.Asked,
+    response_model=views.Asked,
     **needs(Role.OPERATOR, 404, 409, large=Amending),
 )
 async def amend_suspended(
     task_id: TaskId, service: ServiceOf, caller: CallerOf, asked: Amending
-) -> dict[str, Any]:
+) -> views.Asked:
     """Correct its payload or its data, and set it going. The payload is validated as in a submit;
     the same submit with the first payload still finds the task."""
     await visible(service, caller, task_id)
@@ -166,12 +163,12 @@ async def amend_suspended(
         force=asked.force,
         from_view=True,
     )
-    return tasks.asked_shape(task)
+    return views.asked_view(task)
 
 
 @router.post(
     "/internal/tasks/suspended/{task_id}/discard",
-    response_model=sc.Asked,
+    response_model=views.Asked,
     **needs(Role.OPERATOR, 404, 409),
 )
 async def discard_suspended(
@@ -179,10 +176,10 @@ async def discard_suspended(
     service: ServiceOf,
     caller: CallerOf,
     asked: Annotated[Discarding | None, Body()] = None,
-) -> dict[str, Any]:
+) -> views.Asked:
     """Give it up: it is cancelled, with the reason."""
     task, reason = await visible(service, caller, task_id), asked.reason if asked else ""
     try:
-        return tasks.asked_shape(await service.control(caller).discard(task_id, reason=reason))
+        return views.asked_view(await service.control(caller).discard(task_id, reason=reason))
     except IllegalTransition as error:
         raise NotSuspended(task_id, task.status) from error

@@ -13,7 +13,7 @@ from holdfast.domain.plan.events import PlanEvent
 from holdfast.domain.task import events as ev
 from holdfast.domain.task.task import Progress
 from holdfast.engine.visibility import Sight
-from holdfast.insight.views.tasks import event_shape, progress_shape
+from holdfast.insight.views.tasks import event_view, progress_view
 from holdfast.server.auth.access import CallerOf
 from holdfast.server.auth.tokens import Role
 from holdfast.server.auth.visibility import TaskId, visible
@@ -63,10 +63,10 @@ async def _told(service: Service, task_id: str, at: Position, sight: Sight) -> A
             for place, event in numbered(sight.detail(detail).events):
                 if place > at:
                     at = place
-                    yield sse.event(ev.name_of(event), event_shape(event, hide), at)
+                    yield sse.event(ev.name_of(event), event_view(event, hide), at)
             if detail.progress is not None and _is_news(detail.progress, said):
                 said = detail.progress
-                yield sse.event("progress", progress_shape(said, hide))
+                yield sse.event("progress", progress_view(said, hide))
             if detail.task.settled and detail.task.version <= at.version:
                 yield sse.event("end", {"taskId": task_id, "status": detail.task.status})
                 return

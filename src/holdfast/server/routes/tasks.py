@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any
@@ -13,12 +13,12 @@ from fastapi import Body, Path, Query, Request, Response
 from pydantic import Field, field_validator
 
 from holdfast.domain.errors import HoldfastError
-from holdfast.domain.redaction import Redactor
 from holdfast.domain.task.effects import key_required
-from holdfast.domain.task.state import Command, Status
-from holdfast.insight.timeline import Call, Mark, Turn, timeline
-from holdfast.insight.views import tasks as shapes
-from holdfast.ports import Detail, Filter
+from holdfast.domain.task.state import Command, Status, legal
+from holdfast.insight.views import tasks as views
+from holdfast.insight.views.timeline import Timeline, timeline_view
+from holdfast.insight.views.view import View
+from holdfast.ports import Filter
 from holdfast.server.auth.access import CallerOf, caller_of
 from holdfast.server.auth.tokens import Role
 from holdfast.server.auth.visibility import TaskId, detail_answer, moment, visible, visible_detail
@@ -169,10 +169,10 @@ class TaskPageQuery(TaskQuery, sc.PageQuery):
     pass
 
 
-@router.get("/api/tasks", response_model=sc.TaskPage, **needs(Role.VIEWER))
+@router.get("/api/tasks", response_model=views.TaskPage, **needs(Role.VIEWER))
 async def list_tasks(
     query: Annotated[TaskPageQuery, Query()], service: ServiceOf, caller: CallerOf
-) -> dict[str, Any]:
+) -> views.TaskPage:
     """The newest first. A page may be short and still have a next one: each look is bounded."""
     where = seen_by(caller, query.filter())
     return await page_of(service, caller, where, query.limit, query.cursor)
@@ -184,45 +184,45 @@ def seen_by(caller: CallerOf, where: Filter) -> Filter:
 
 async def page_of(
     service: Service, caller: CallerOf, where: Filter, limit: int, cursor: str | None
-) -> dict[str, Any]:
+) -> views.TaskPage:
     page = await service.app.store.find(where, limit=limit, cursor=cursor)
     hide, sight = service.app.redactor, caller.sight
     return {
-        "tasks": [shapes.task_shape(sight.task(task), hide) for task in page.tasks],
+        "tasks": [views.task_view(sight.task(task), hide) for task in page.tasks],
         "cursor": page.cursor,
     }
 
 
-@router.get("/api/tasks/{task_id}", response_model=sc.TaskDetail, **needs(Role.VIEWER, 404))
+@router.get("/api/tasks/{task_id}", response_model=views.TaskDetail, **needs(Role.VIEWER, 404))
 async def show_task(
     task_id: TaskId, service: ServiceOf, caller: CallerOf
-) -> dict[str, Any] | Response:
+) -> Mapping[str, Any] | Response:
     """All that is kept of a task. Secrets are hidden."""
     detail = await visible_detail(service, caller, task_id)
     return await detail_answer(service, caller, detail)
 
 
-class Why(sc.Answer):
-    task_id: str
-    says: str = Field(examples=["It waits for a worker: 3 tasks are before it."])
+class Why(View):
+    taskId: str
+    says: Annotated[str, Field(examples=["It waits for a worker: 3 tasks are before it."])]
 
 
 @router.get("/api/tasks/{task_id}/why", response_model=Why, **needs(Role.VIEWER, 404))
-async def why_task(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
+async def why_task(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> Why:
     """Why does it not move? One plain answer, and what to do about it."""
     await visible(service, caller, task_id)
     says = service.app.redactor.text(await service.app.why(task_id, sight=caller.sight))
     return {"taskId": task_id, "says": says}
 
 
-class Commands(sc.Answer):
-    task_id: str
+class Commands(View):
+    taskId: str
     status: Status
-    legal_commands: list[Command]
+    legalCommands: Annotated[tuple[Command, ...], Field(examples=[list(legal(Status.FAILED))])]
 
 
 @router.get("/api/tasks/{task_id}/commands", response_model=Commands, **needs(Role.VIEWER, 404))
-async def task_commands(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
+async def task_commands(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> Commands:
     """What may be asked of it now."""
     task = await visible(service, caller, task_id)
     return {"taskId": task.id, "status": task.status, "legalCommands": task.legal}
@@ -231,96 +231,14 @@ async def task_commands(task_id: TaskId, service: ServiceOf, caller: CallerOf) -
 # -- its life
 
 
-class CallView(sc.Answer):
-    stage: str
-    attempt: int
-    outcome: str = Field(
-        examples=["done", "failed", "outage", "snoozed", "undone", "undo-failed", "lost", "running"]
-    )
-    started_at: sc.Time | None
-    ended_at: sc.Time | None
-    duration_seconds: float | None
-    worker: str | None
-    fence: int | None
-    result: Any = None
-    error: sc.Error | None
-
-
-class MarkView(sc.Answer):
-    at: sc.Time
-    version: int
-    event: dict[str, Any]
-
-
-class RunView(sc.Answer):
-    run: int
-    started_at: sc.Time
-    ended_at: sc.Time | None
-    ended_as: str | None = Field(examples=["TaskCompleted"])
-    calls: list[CallView]
-    marks: list[MarkView]
-
-
-class Timeline(sc.Answer):
-    task_id: str
-    status: Status
-    checkpoint: Any
-    progress: sc.ProgressView | None
-    runs: list[RunView]
-
-
 @router.get("/api/tasks/{task_id}/timeline", response_model=Timeline, **needs(Role.VIEWER, 404))
 async def task_timeline(
     task_id: TaskId, service: ServiceOf, caller: CallerOf
-) -> dict[str, Any] | Response:
+) -> Mapping[str, Any] | Response:
     """Every run, attempt and stage, with times, results, errors, and the checkpoint."""
     detail = await visible_detail(service, caller, task_id)
-    view = partial(_timeline_shape, detail, service.app.redactor)
+    view = partial(timeline_view, detail, service.app.redactor)
     return await service.large_views.answer(caller, size_of(detail), view)
-
-
-def _timeline_shape(detail: Detail, hide: Redactor) -> dict[str, Any]:
-    return {
-        "taskId": detail.task.id,
-        "status": detail.task.status,
-        "checkpoint": shapes.body_or_none(detail.checkpoint, hide),
-        "progress": shapes.progress_shape(detail.progress, hide),
-        "runs": [_run_shape(turn, hide) for turn in timeline(detail)],
-    }
-
-
-def _run_shape(turn: Turn, hide: Redactor) -> dict[str, Any]:
-    return {
-        "run": turn.run,
-        "startedAt": shapes.at(turn.started_at),
-        "endedAt": shapes.at(turn.ended_at),
-        "endedAs": turn.ended_as,
-        "calls": [_call_shape(call, hide) for call in turn.calls],
-        "marks": [_mark_shape(mark, hide) for mark in turn.marks],
-    }
-
-
-def _call_shape(call: Call, hide: Redactor) -> dict[str, Any]:
-    return {
-        "stage": call.stage,
-        "attempt": call.attempt,
-        "outcome": call.outcome,
-        "startedAt": shapes.at(call.started_at),
-        "endedAt": shapes.at(call.ended_at),
-        "durationSeconds": call.duration_seconds,
-        "worker": call.worker,
-        "fence": call.fence,
-        "result": shapes.body_or_none(call.result, hide),
-        "error": shapes.failure_shape(call.failure, hide) if call.failure else None,
-    }
-
-
-def _mark_shape(mark: Mark, hide: Redactor) -> dict[str, Any]:
-    return {
-        "at": shapes.at(mark.at),
-        "version": mark.version,
-        "event": shapes.event_shape(mark.event, hide),
-    }
 
 
 # -- acting
@@ -346,7 +264,7 @@ class Ask(sc.Sent):
 
 
 @router.post(
-    "/api/tasks/{task_id}/{command}", response_model=sc.Asked, **needs(Role.OPERATOR, 404, 409)
+    "/api/tasks/{task_id}/{command}", response_model=views.Asked, **needs(Role.OPERATOR, 404, 409)
 )
 async def ask_task(
     task_id: TaskId,
@@ -354,10 +272,10 @@ async def ask_task(
     service: ServiceOf,
     caller: CallerOf,
     ask: Annotated[Ask | None, Body()] = None,
-) -> dict[str, Any]:
+) -> views.Asked:
     """Ask something of a task; 409 when its present status forbids it."""
     await visible(service, caller, task_id)
-    return shapes.asked_shape(await _asked(service, caller, task_id, command, ask or Ask()))
+    return views.asked_view(await _asked(service, caller, task_id, command, ask or Ask()))
 
 
 async def _asked(

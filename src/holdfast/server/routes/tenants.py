@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Body, Path
 from pydantic import Field, StringConstraints
 
-from holdfast.insight.tenant_overview import hold_shape, standings
-from holdfast.insight.views import tasks
+from holdfast.insight.tenant_overview import overviews
+from holdfast.insight.views import tasks as views
+from holdfast.insight.views.tenants import HoldList, TenantState, TenantStates, hold_view
+from holdfast.insight.views.view import View
 from holdfast.server.auth.access import CallerOf
 from holdfast.server.auth.tokens import Role
 from holdfast.server.http.problems import NoSuchTenant
@@ -34,41 +36,6 @@ TenantInPath = Annotated[
 ]
 
 
-class HoldView(sc.Answer):
-    """Who holds a tenant. A token of some tenants is not told who and why."""
-
-    tenant_id: str
-    actor: str
-    origin: str
-    reason: str
-    at: sc.Time
-    until: sc.Time | None = Field(description="None: until it is released")
-
-
-class HoldList(sc.Answer):
-    holds: list[HoldView]
-
-
-class TenantState(sc.Answer):
-    tenant_id: str
-    active: sc.TaskView | None = Field(
-        description="The task that runs or rests unsettled, else the head of its line"
-    )
-    progress: float | None
-    has_checkpoint: bool
-    waiting: int
-    line: list[str] = Field(description="The first of those that wait behind the active task")
-    locked_by: str | None
-    fence: int
-    latest: sc.TaskView | None
-    next: str = Field(description="What to do")
-    held: HoldView | None = Field(description="While it is held, nothing of it is handed out")
-
-
-class TenantStates(sc.Answer):
-    tenants: list[TenantState]
-
-
 class TenantsAsked(sc.Sent):
     model_config = sc.example(tenants=["t-001", "t-002"])
 
@@ -76,33 +43,33 @@ class TenantsAsked(sc.Sent):
 
 
 @router.get("/internal/holds", response_model=HoldList, **needs(Role.VIEWER))
-async def list_holds(service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
+async def list_holds(service: ServiceOf, caller: CallerOf) -> HoldList:
     """The tenants that are held."""
     found = [one for one in await service.app.tenants.holds() if caller.sees(one.name)]
     hide, limited = service.app.redactor, caller.sight.limited
-    return {"holds": [hold_shape(one, hide, limited) for one in found]}
+    return {"holds": [hold_view(one, hide, limited) for one in found]}
 
 
 @router.get(
     "/internal/tenants/{tenant:path}", response_model=TenantState, **needs(Role.VIEWER, 404)
 )
-async def show_tenant(tenant: TenantInPath, service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
+async def show_tenant(tenant: TenantInPath, service: ServiceOf, caller: CallerOf) -> TenantState:
     """Active task, checkpoint, line, lock, and what to do next."""
     if not caller.sees(tenant):
         raise NoSuchTenant(tenant)
-    [found] = await standings(service.app, [tenant], caller.sight)
+    [found] = await overviews(service.app, [tenant], caller.sight)
     if found.active is None and found.latest is None:
         raise NoSuchTenant(tenant)
-    return found.shape(service.app.redactor)
+    return found.view(service.app.redactor)
 
 
 @router.post("/internal/tenants/query", response_model=TenantStates, **needs(Role.VIEWER))
-async def show_tenants(asked: TenantsAsked, service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
+async def show_tenants(asked: TenantsAsked, service: ServiceOf, caller: CallerOf) -> TenantStates:
     """Many at once, in their order. Of another's tenant, and of one nobody knows, nothing is told
     but that nothing is there."""
     mine = [tenant for tenant in dict.fromkeys(asked.tenants) if caller.sees(tenant)]
-    found = await standings(service.app, mine, caller.sight)
-    return {"tenants": [one.shape(service.app.redactor) for one in found]}
+    found = await overviews(service.app, mine, caller.sight)
+    return {"tenants": [one.view(service.app.redactor) for one in found]}
 
 
 class Retrying(sc.Sent):
@@ -115,7 +82,7 @@ class Retrying(sc.Sent):
 
 @router.post(
     "/internal/tenants/{tenant:path}/retry",
-    response_model=sc.Asked,
+    response_model=views.Asked,
     **needs(Role.OPERATOR, 404, 409),
 )
 async def retry_tenant(
@@ -123,7 +90,7 @@ async def retry_tenant(
     service: ServiceOf,
     caller: CallerOf,
     asked: Annotated[Retrying | None, Body()] = None,
-) -> dict[str, Any]:
+) -> views.Asked:
     """Retry the tenant's active task, from its checkpoint."""
     [view] = await service.app.store.tenants([tenant]) if caller.sees(tenant) else [None]
     if view is None or view.active is None:
@@ -135,7 +102,7 @@ async def retry_tenant(
         from_checkpoint=asked.from_checkpoint,
         force=asked.force,
     )
-    return tasks.asked_shape(task)
+    return views.asked_view(task)
 
 
 class HoldRequest(sc.Sent):
@@ -147,13 +114,17 @@ class HoldRequest(sc.Sent):
     )
 
 
-class HoldState(sc.Answer):
-    tenant_id: str
-    held: bool
-    changed: bool = Field(description="False: it was so already")
-    waiting_for: str | None = Field(
-        description="hold: the task that runs, and is given back at its next stage boundary"
-    )
+class HoldState(View):
+    tenantId: str
+    held: Annotated[bool, Field(examples=[True])]
+    changed: Annotated[bool, Field(description="False: it was so already")]
+    waitingFor: Annotated[
+        str | None,
+        Field(
+            examples=[views.EXAMPLE_ID],
+            description="hold: the task that runs, and is given back at its next stage boundary",
+        ),
+    ]
 
 
 @router.post(
@@ -164,7 +135,7 @@ async def hold_tenant(
     service: ServiceOf,
     caller: CallerOf,
     asked: Annotated[HoldRequest | None, Body()] = None,
-) -> dict[str, Any]:
+) -> HoldState:
     """Hand out nothing of the tenant until it is released. Submits are accepted."""
     if not caller.sees(tenant):
         raise NoSuchTenant(tenant)
@@ -193,7 +164,7 @@ async def release_tenant(
     service: ServiceOf,
     caller: CallerOf,
     asked: Annotated[ReleaseRequest | None, Body()] = None,
-) -> dict[str, Any]:
+) -> HoldState:
     """Let the tenant's work go on, whoever held it."""
     if not caller.sees(tenant):
         raise NoSuchTenant(tenant)

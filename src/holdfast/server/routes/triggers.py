@@ -7,7 +7,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import Body, Path, Query, Response
+from fastapi import Body, Path, Query
 from pydantic import Field, StringConstraints
 
 from holdfast.domain.errors import InvalidInput, InvalidSchedule, TriggerNotFound
@@ -15,7 +15,7 @@ from holdfast.domain.trigger.trigger import Misfire, Overlap, Trigger, TriggerCo
 from holdfast.engine.declare import Submittable
 from holdfast.engine.triggers.control import TriggerHandle
 from holdfast.engine.triggers.declared_triggers import TriggerTerms
-from holdfast.insight.views.triggers import trigger_detail_shape, trigger_shape
+from holdfast.insight.views import triggers as views
 from holdfast.server.auth.access import Caller, CallerOf, foreign
 from holdfast.server.auth.own_ids import own_id, trigger_ids
 from holdfast.server.auth.tokens import Role
@@ -83,54 +83,13 @@ class NewTrigger(sc.Sent):
     reason: sc.Reason = ""
 
 
-class TriggerView(sc.Answer):
-    trigger_id: str
-    status: TriggerStatus
-    schedule: str = Field(examples=["0 3 * * * (Asia/Shanghai)"])
-    kind: str
-    type: str
-    tenant_id: str | None
-    declared: bool = Field(description="In code: it comes back with its worker")
-    next_fire_time: sc.Time | None
-    last_fire_time: sc.Time | None
-    last_task_id: str | None
-    fired: int
-    missed: int
-    reason: str | None
-    created_at: sc.Time
-    updated_at: sc.Time
-
-
-class TriggerDetail(TriggerView):
-    payload: Any
-    queue: str | None
-    misfire: Misfire
-    catch_up_max: int
-    overlap: Overlap
-    jitter_seconds: float
-    grace_seconds: float
-    retry_count: int
-    trigger_at: sc.Time | None
-    owner: str | None
-    ended_at: sc.Time | None
-    legal_commands: list[TriggerCommand]
-    next: list[sc.Time]
-
-
-class TriggerPageView(sc.Answer):
-    triggers: list[TriggerView]
-    cursor: str | None
-
-
 @router.post(
     "/api/triggers",
     status_code=201,
-    response_model=TriggerDetail,
+    response_model=views.TriggerDetail,
     **needs(Role.OPERATOR, 404, 409, large=NewTrigger),
 )
-async def create_trigger(
-    new: NewTrigger, service: ServiceOf, caller: CallerOf
-) -> dict[str, Any] | Response:
+async def create_trigger(new: NewTrigger, service: ServiceOf, caller: CallerOf) -> Any:
     """Sent again with the same definition, it answers with the trigger that is there. The id that
     a token of some tenants gives gets a suffix: `triggerId` of the answer has it."""
     if [new.at, new.every, new.cron].count(None) != 2:
@@ -192,10 +151,10 @@ class TriggerQuery(sc.PageQuery):
     cursor: sc.TriggerCursor | sc.Absent = Field(default=None, description=sc.FROM_BEFORE)
 
 
-@router.get("/api/triggers", response_model=TriggerPageView, **needs(Role.VIEWER))
+@router.get("/api/triggers", response_model=views.TriggerPageView, **needs(Role.VIEWER))
 async def list_triggers(
     query: Annotated[TriggerQuery, Query()], service: ServiceOf, caller: CallerOf
-) -> dict[str, Any]:
+) -> views.TriggerPageView:
     """In the order of their ids. A page may be short and still have a next one."""
     page = await service.app.schedule.page(
         statuses=tuple(dict.fromkeys(query.status)),
@@ -205,7 +164,7 @@ async def list_triggers(
     )
     hide = service.app.redactor
     return {
-        "triggers": [trigger_shape(trigger, hide) for trigger in page.triggers],
+        "triggers": [views.trigger_view(trigger, hide) for trigger in page.triggers],
         "cursor": page.cursor,
     }
 
@@ -221,10 +180,10 @@ async def visible_trigger(service: Service, caller: Caller, trigger_id: str) -> 
     raise foreign(unknown) if is_anothers else unknown
 
 
-@router.get("/api/triggers/{trigger_id}", response_model=TriggerDetail, **needs(Role.VIEWER, 404))
-async def show_trigger(
-    trigger_id: TriggerInPath, service: ServiceOf, caller: CallerOf
-) -> dict[str, Any] | Response:
+@router.get(
+    "/api/triggers/{trigger_id}", response_model=views.TriggerDetail, **needs(Role.VIEWER, 404)
+)
+async def show_trigger(trigger_id: TriggerInPath, service: ServiceOf, caller: CallerOf) -> Any:
     """With its next fire times, in its own zone."""
     trigger = await visible_trigger(service, caller, trigger_id)
     return await _answer(service, caller, await service.app.schedule.get(trigger.id))
@@ -232,30 +191,27 @@ async def show_trigger(
 
 async def _answer(
     service: Service, caller: Caller, handle: TriggerHandle[Any], status: int = 200
-) -> dict[str, Any] | Response:
+) -> Any:
     """Return the view of a trigger, which takes long for a large payload."""
     upcoming = await handle.next(NEXT_SHOWN)
     trigger = await handle.info()
-    view = partial(trigger_detail_shape, trigger, upcoming, service.app.redactor)
+    view = partial(views.trigger_detail_view, trigger, upcoming, service.app.redactor)
     return await service.large_views.answer(caller, len(trigger.payload), view, status)
-
-
-class NextTimes(sc.Answer):
-    trigger_id: str
-    next: list[sc.Time]
 
 
 class NextQuery(sc.Sent):
     count: int = Field(default=10, ge=1, le=1000, description="So many")
 
 
-@router.get("/api/triggers/{trigger_id}/next", response_model=NextTimes, **needs(Role.VIEWER, 404))
+@router.get(
+    "/api/triggers/{trigger_id}/next", response_model=views.NextTimes, **needs(Role.VIEWER, 404)
+)
 async def next_times(
     trigger_id: TriggerInPath,
     query: Annotated[NextQuery, Query()],
     service: ServiceOf,
     caller: CallerOf,
-) -> dict[str, Any]:
+) -> views.NextTimes:
     """Its next fire times, in its own zone; of one that rests, those that it would have."""
     trigger = await visible_trigger(service, caller, trigger_id)
     upcoming = await (await service.app.schedule.get(trigger.id)).next(query.count)
@@ -278,15 +234,9 @@ class TriggerAsk(sc.Sent):
     reason: sc.Reason = ""
 
 
-class TriggerAsked(sc.Answer):
-    trigger_id: str
-    status: TriggerStatus
-    task_id: str | None = Field(description="fire: the task that it made")
-
-
 @router.post(
     "/api/triggers/{trigger_id}/{command}",
-    response_model=TriggerAsked,
+    response_model=views.TriggerAsked,
     **needs(Role.OPERATOR, 404, 409),
 )
 async def ask_trigger(
@@ -295,7 +245,7 @@ async def ask_trigger(
     service: ServiceOf,
     caller: CallerOf,
     ask: Annotated[TriggerAsk | None, Body()] = None,
-) -> dict[str, Any]:
+) -> views.TriggerAsked:
     """`fire` makes a task now, whatever its policies say; its times stay."""
     trigger = await visible_trigger(service, caller, trigger_id)
     handle, why = await service.schedule(caller).get(trigger.id), ask.reason if ask else ""

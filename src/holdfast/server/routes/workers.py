@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Body, Path
 from pydantic import Field
 
 from holdfast.engine.operations import switches
-from holdfast.insight.views import tasks
-from holdfast.insight.views.live import worker_shape
+from holdfast.insight.views.tasks import at
+from holdfast.insight.views.view import Time, View
+from holdfast.insight.views.workers import WorkerView, worker_view
 from holdfast.ports import LIVE_LEASES
 from holdfast.server.auth.access import CallerOf
 from holdfast.server.auth.tokens import Role
@@ -21,53 +22,39 @@ from holdfast.server.service import ServiceOf
 router = Routes("workers")
 
 
-class WorkerView(sc.Answer):
-    worker: str
-    host: str
-    pid: int
-    live: bool
-    seen_seconds_ago: float
-    queues: list[str]
-    types: list[str]
-    slots: int
-    running: int
-    started_at: sc.Time
-    draining: bool = Field(description="A person has asked it to stop")
-
-
-class ProcessView(sc.Answer):
+class ProcessView(View):
     pid: int | None
     state: ProcessState
-    started_at: sc.Time | None
+    startedAt: Time | None
     restarts: int
 
 
-class PoolView(sc.Answer):
+class PoolView(View):
     """The worker processes of this service."""
 
-    wanted: int
-    limit: int
+    wanted: Annotated[int, Field(examples=[1])]
+    limit: Annotated[int, Field(examples=[32])]
     processes: list[ProcessView]
 
 
-class WorkerList(sc.Answer):
+class WorkerList(View):
     workers: list[WorkerView]
     pool: PoolView
 
 
 @router.get("/internal/workers", response_model=WorkerList, **needs(Role.VIEWER, everywhere=True))
-async def list_workers(service: ServiceOf) -> dict[str, Any]:
+async def list_workers(service: ServiceOf) -> WorkerList:
     """All that were seen lately, over all machines, and the processes of this service."""
     store = service.app.store
     draining = await switches.draining(store)
     workers = await store.workers(live_within_seconds=LIVE_LEASES * service.settings.lease)
     return {
-        "workers": [worker_shape(worker, draining) for worker in workers],
-        "pool": _pool_shape(service.pool.state()),
+        "workers": [worker_view(worker, draining) for worker in workers],
+        "pool": _pool_view(service.pool.state()),
     }
 
 
-def _pool_shape(pool: PoolState) -> dict[str, Any]:
+def _pool_view(pool: PoolState) -> PoolView:
     return {
         "wanted": pool.wanted,
         "limit": pool.limit,
@@ -75,7 +62,7 @@ def _pool_shape(pool: PoolState) -> dict[str, Any]:
             {
                 "pid": one.pid,
                 "state": one.state,
-                "startedAt": tasks.at(one.started_at),
+                "startedAt": at(one.started_at),
                 "restarts": one.restarts,
             }
             for one in pool.processes
@@ -95,12 +82,12 @@ class Scaling(sc.Sent):
 @router.post(
     "/internal/workers/scale", response_model=PoolView, **needs(Role.ADMIN, 409, everywhere=True)
 )
-async def scale_workers(asked: Scaling, service: ServiceOf, caller: CallerOf) -> dict[str, Any]:
+async def scale_workers(asked: Scaling, service: ServiceOf, caller: CallerOf) -> PoolView:
     """Start worker processes of this service, or stop the newest; those finish what they run."""
     before, after = str(service.pool.state().wanted), str(asked.processes)
     async with service.noting(caller, "scale", "workers", asked.reason, before=before, after=after):
         service.check_is_shared()
-        return _pool_shape(await service.pool.scale(asked.processes))
+        return _pool_view(await service.pool.scale(asked.processes))
 
 
 class Draining(sc.Sent):
@@ -109,9 +96,9 @@ class Draining(sc.Sent):
     reason: sc.Reason = ""
 
 
-class Drained(sc.Answer):
+class Drained(View):
     worker: str
-    changed: bool = Field(description="False: it had been asked already")
+    changed: Annotated[bool, Field(description="False: it had been asked already")]
 
 
 @router.post(
@@ -126,7 +113,7 @@ async def drain_worker(
     service: ServiceOf,
     caller: CallerOf,
     asked: Annotated[Draining | None, Body()] = None,
-) -> dict[str, Any]:
+) -> Drained:
     """It finishes what it runs, takes nothing more, and ends, on whatever machine it is."""
     app, reason = service.app, asked.reason if asked else ""
     changed = await switches.drain_worker(

@@ -16,7 +16,7 @@ from holdfast.domain.errors import StoreError, TaskCancelled, TaskNotFound, Task
 from holdfast.domain.redaction import Redactor
 from holdfast.domain.task.envelope import ENVELOPE_STATUS, envelope, iso
 from holdfast.domain.task.state import SETTLED, Status
-from holdfast.insight.views.tasks import failure_shape, text_or_none
+from holdfast.insight.views.tasks import Error, failure_view, text_or_none
 from holdfast.ports import Detail, Peek
 from holdfast.server.auth.access import Caller, CallerOf, TooManyRequests, caller_of
 from holdfast.server.auth.tokens import Role
@@ -53,7 +53,7 @@ class Applied(sc.Answer):
     status: str = Field(examples=["completed", "processing", "suspended"])
     task_status: Status | None = Field(description="null: accepted, and the store is away now")
     result: Any = None
-    error: sc.Error | None = None
+    error: Error | None = None
 
 
 _needs = needs(Role.OPERATOR, 404, 409, large=Application)
@@ -144,7 +144,7 @@ def _as_it_stands(service: Service, peek: Peek) -> Response:
         ended = TaskRolledBack if peek.status is Status.ROLLED_BACK else TaskCancelled
         raise ended(peek.task_id, text_or_none(peek.reason, service.app.redactor))
     if peek.failure is not None:
-        told["error"] = failure_shape(peek.failure, service.app.redactor)
+        told["error"] = failure_view(peek.failure, service.app.redactor)
     return sc.answer(202, told)
 
 
@@ -169,7 +169,7 @@ def _envelope_of(service: Service, caller: Caller, detail: Detail) -> dict[str, 
     if detail.result is not None:
         told["result"] = _for(service, caller).body(detail.result)
     if task.failure is not None:
-        told["error"] = failure_shape(task.failure, hide)
+        told["error"] = failure_view(task.failure, hide)
     return told
 
 

@@ -1,0 +1,42 @@
+"""The JSON views of alerts, which the command line and the API share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from holdfast.domain.task.envelope import iso
+from holdfast.insight.views.view import Time, View
+from holdfast.observe.snapshot import Alert, Severity
+
+
+class AlertView(View):
+    code: Annotated[str, Field(examples=["backlog"])]
+    severity: Annotated[Severity, Field(examples=[Severity.TICKET])]
+    queue: Annotated[str | None, Field(description="null: of the whole store")]
+    group: Annotated[
+        str | None,
+        Field(examples=[None], description="Of an outage: the fingerprint of its error group"),
+    ]
+    says: Annotated[str, Field(examples=["12000 tasks wait in queue default"])]
+    value: Annotated[float, Field(examples=[12_000.0])]
+    threshold: Annotated[float, Field(examples=[10_000.0])]
+    since: Time
+
+
+class AlertList(View):
+    alerts: list[AlertView]
+
+
+def alert_view(alert: Alert) -> AlertView:
+    return {
+        "code": alert.code,
+        "severity": alert.severity,
+        "queue": alert.queue or None,
+        "group": alert.group or None,
+        "says": alert.says,
+        "value": alert.value,
+        "threshold": alert.threshold,
+        "since": iso(alert.since),
+    }

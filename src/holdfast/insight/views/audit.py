@@ -1,0 +1,145 @@
+"""The JSON views of the audit chain and of transitions."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from holdfast.domain.audit import Audit
+from holdfast.domain.redaction import Redactor
+from holdfast.domain.task.envelope import iso
+from holdfast.domain.task.history import Maker, Step
+from holdfast.domain.task.state import Command, Status
+from holdfast.engine.operations import audit as auditing
+from holdfast.engine.operations.audit import Verdict
+from holdfast.engine.operations.audit_gaps import Missing
+from holdfast.insight.views.view import Time, View
+
+_HASH = "7c4e0c0b4f0c4f8b6a5b5d0e6f0d7d3a9d3f5a1b2c4d6e8f00112233445566aa"
+
+
+class AuditView(View):
+    at: Time
+    actor: Annotated[str, Field(examples=["api:ann"])]
+    origin: Annotated[str, Field(examples=["10.0.0.7"])]
+    reason: Annotated[str, Field(examples=["a duplicate"])]
+    command: Annotated[str, Field(examples=[Command.CANCEL])]
+    taskId: Annotated[
+        str, Field(description="Of a task, or plan:ID, trigger:ID, queue:NAME, worker:NAME")
+    ]
+    before: Annotated[str, Field(examples=[Status.PENDING])]
+    after: Annotated[str, Field(examples=[Status.CANCELLED])]
+    refused: Annotated[
+        str | None,
+        Field(examples=[None], description="The code of the refusal; null: it was done"),
+    ]
+
+
+class AuditPage(View):
+    entries: list[AuditView]
+    cursor: str | None
+
+
+class TransitionView(View):
+    at: Time
+    taskId: str
+    version: Annotated[int, Field(examples=[2], description="Of the record, after the transition")]
+    command: Annotated[str, Field(examples=["start"])]
+    before: Annotated[
+        Status | None, Field(examples=[Status.PENDING], description="null: there was no task")
+    ]
+    after: Annotated[Status, Field(examples=[Status.RUNNING])]
+    maker: Annotated[Maker, Field(examples=[Maker.WORKER])]
+    name: Annotated[
+        str, Field(examples=["host-1-4711"], description="Worker, actor, plan or trigger")
+    ]
+    origin: str
+    reason: Annotated[str, Field(examples=[""])]
+
+
+class TransitionList(View):
+    transitions: list[TransitionView]
+    cursor: str | None
+
+
+class MissingView(View):
+    """Links that are gone at the old end."""
+
+    count: Annotated[int, Field(examples=[204], description="Numbers 1 to this")]
+    explained: Annotated[
+        bool,
+        Field(examples=[True], description="False: neither the retention nor a prune took them"),
+    ]
+    says: Annotated[
+        str, Field(examples=["numbers 1 to 204 are missing: the retention of 365d took them"])
+    ]
+
+
+class ChainView(View):
+    holds: Annotated[bool, Field(examples=[True])]
+    links: Annotated[int, Field(examples=[1204])]
+    base: Annotated[
+        str,
+        Field(examples=["0:" + "0" * 64], description="NUMBER:HASH on which the oldest hangs"),
+    ]
+    head: Annotated[
+        str,
+        Field(
+            examples=[f"1204:{_HASH}"],
+            description="NUMBER:HASH; note it elsewhere, and compare with it later",
+        ),
+    ]
+    loose: Annotated[int, Field(description="Written down, and not in the chain yet")]
+    brokenAt: Annotated[int | None, Field(examples=[None])]
+    says: Annotated[str | None, Field(examples=[None])]
+    missing: Annotated[MissingView | None, Field(examples=[None])]
+
+
+def audit_view(entry: Audit, hide: Redactor) -> AuditView:
+    return {
+        "at": iso(entry.at),
+        "actor": entry.by.actor,
+        "origin": entry.by.origin,
+        "reason": hide.text(entry.by.reason),
+        "command": entry.command,
+        "taskId": entry.task_id,
+        "before": entry.before,
+        "after": entry.after,
+        "refused": entry.refused,
+    }
+
+
+def transition_view(step: Step, hide: Redactor) -> TransitionView:
+    return {
+        "at": iso(step.at),
+        "taskId": step.task_id,
+        "version": step.version,
+        "command": step.command,
+        "before": step.before,
+        "after": step.after,
+        "maker": step.maker,
+        "name": step.name,
+        "origin": step.origin,
+        "reason": hide.text(step.reason),
+    }
+
+
+def missing_view(missing: Missing | None) -> MissingView | None:
+    if missing is None:
+        return None
+    return {"count": missing.count, "explained": missing.explained, "says": missing.says}
+
+
+def chain_view(verdict: Verdict) -> ChainView:
+    broken = verdict.broken
+    return {
+        "holds": verdict.holds,
+        "links": verdict.links,
+        "base": auditing.written(verdict.base),
+        "head": auditing.written(verdict.head),
+        "loose": verdict.loose,
+        "brokenAt": broken.seq if broken else None,
+        "says": broken.says if broken else None,
+        "missing": missing_view(verdict.missing),
+    }

@@ -1,0 +1,94 @@
+"""The JSON views of tenants and of the holds on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+from pydantic import Field
+
+from holdfast.domain.redaction import Redactor
+from holdfast.domain.task.envelope import iso
+from holdfast.insight.views.tasks import TaskView, at
+from holdfast.insight.views.view import Time, View
+from holdfast.ports import Switch, Thrown
+
+HOLDS_SHOWN = 100  # in statistics; `holdfast tenants holds` has all
+_LATER_ID = "019c1a50-2f10-7d02-9b63-0a1c2d3e4f50"
+
+
+class HoldView(View):
+    """Who holds a tenant. A token of some tenants is not told who and why."""
+
+    tenantId: str
+    actor: str
+    origin: str
+    reason: Annotated[str, Field(examples=["this customer is being moved"])]
+    at: Time
+    until: Annotated[Time | None, Field(description="None: until it is released")]
+
+
+class HoldList(View):
+    holds: list[HoldView]
+
+
+class HoldCount(View):
+    """How many tenants are held, and the first of the holds."""
+
+    tenantsHeld: int
+    holds: list[HoldView]
+
+
+class TenantState(View):
+    tenantId: str
+    active: Annotated[
+        TaskView | None,
+        Field(description="The task that runs or rests unsettled, else the head of its line"),
+    ]
+    progress: Annotated[float | None, Field(examples=[0.5])]
+    hasCheckpoint: Annotated[bool, Field(examples=[True])]
+    waiting: Annotated[int, Field(examples=[1])]
+    line: Annotated[
+        tuple[str, ...],
+        Field(
+            examples=[[_LATER_ID]],
+            description="The first of those that wait behind the active task",
+        ),
+    ]
+    lockedBy: Annotated[str | None, Field(examples=[None])]
+    fence: int
+    latest: TaskView | None
+    next: Annotated[
+        str,
+        Field(
+            examples=["find the cause, then resume or discard the task"], description="What to do"
+        ),
+    ]
+    held: Annotated[
+        HoldView | None,
+        Field(examples=[None], description="While it is held, nothing of it is handed out"),
+    ]
+
+
+class TenantStates(View):
+    tenants: list[TenantState]
+
+
+def hold_view(hold: Thrown, hide: Redactor, limited: bool = False) -> HoldView:
+    return {
+        "tenantId": hold.name,
+        "actor": "" if limited else hold.by.actor,
+        "origin": "" if limited else hold.by.origin,
+        "reason": "" if limited else hide.text(hold.by.reason),
+        "at": iso(hold.at),
+        "until": at(hold.until),
+    }
+
+
+def hold_count_view(settings: Iterable[Thrown], hide: Redactor) -> HoldCount:
+    """Return how many tenants are held, and the first of the holds by the tenants' names."""
+    holds = sorted((one for one in settings if one.switch is Switch.HOLD), key=lambda one: one.name)
+    return {
+        "tenantsHeld": len(holds),
+        "holds": [hold_view(one, hide) for one in holds[:HOLDS_SHOWN]],
+    }
