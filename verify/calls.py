@@ -18,12 +18,12 @@ PACKAGE = Path(holdfast.__file__).parent
 NOT_ENGINE = "testing/"  # clocks and servers for tests are no part of a road
 
 
-class Call(NamedTuple):
+class PythonCall(NamedTuple):
     file: str | None  # below src/holdfast; None: another library's
     function: str
 
 
-class Recorder:
+class CallRecorder:
     """A recorder notes the calls of all threads that were started after `install`, while it is on.
 
     A coroutine or generator counts once, when it first runs; that it goes on is no call.
@@ -54,7 +54,7 @@ class Recorder:
         self._seen.clear()
         self._on = True
 
-    def stop(self) -> list[Call]:
+    def stop(self) -> list[PythonCall]:
         self._on = False
         return [_call(code) for code, at in self._seen if at == _first(code)]
 
@@ -75,9 +75,9 @@ def _first(code: CodeType) -> int:
 
 
 @cache
-def _call(code: CodeType) -> Call:
+def _call(code: CodeType) -> PythonCall:
     path = Path(code.co_filename)
     if not path.is_relative_to(PACKAGE):
-        return Call(None, code.co_qualname)
+        return PythonCall(None, code.co_qualname)
     file = path.relative_to(PACKAGE).as_posix()
-    return Call(None if file.startswith(NOT_ENGINE) else file, code.co_qualname)
+    return PythonCall(None if file.startswith(NOT_ENGINE) else file, code.co_qualname)

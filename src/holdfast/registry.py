@@ -147,7 +147,7 @@ class Registry:
         self.triggers[declared.name] = declared
 
     def find(self, name: str) -> TaskType | None:
-        return self._types.get(names.normalised(name))
+        return self._types.get(name) or self._types.get(names.normalised(name))
 
     def names(self) -> tuple[str, ...]:
         """Those that users have declared."""

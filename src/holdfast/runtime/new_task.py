@@ -40,7 +40,7 @@ def record(
     return Task(
         id="",
         type=declared.name,
-        tenant=names.check_any("tenant", tenant),
+        tenant=None if tenant is None else names.check("tenant", tenant),
         queue=declared.queue if queue is None else names.check("queue", queue),
         trace_id=None if trace_id is None else names.check_text("trace_id", trace_id),
         user=plain_user(user),
