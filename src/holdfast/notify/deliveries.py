@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import msgspec
 
 from holdfast.domain import notification
+from holdfast.domain.backoff import stretch
 from holdfast.domain.errors import NotDelivered, Permanent, Snooze, UrlRefused
 from holdfast.domain.notification import Delivery
 from holdfast.domain.task.envelope import iso
@@ -166,7 +167,7 @@ class Deliverer:
             raise Permanent(f"put off again and again: {why}")
         ctx.data.update(run=run, waits={**waits, kind: since})
         wait = max(1.0, seconds, min(LONGEST_WAIT_SECONDS, (now - since) / 4))
-        raise Snooze(wait * (1 + JITTER * self._app.chance.random()), why)
+        raise Snooze(stretch(wait, JITTER, self._app.chance.random()), why)
 
     def _letter(self, ctx: Context, told: Delivery) -> Letter:
         if told.to == notification.CALLBACK:

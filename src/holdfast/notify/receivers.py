@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from holdfast.domain.backoff import doubled_seconds
+
 if TYPE_CHECKING:
     from holdfast.engine.core import Holdfast
 
@@ -82,7 +84,6 @@ class Receivers:
             return  # it began before the pause, and tells nothing new
         receiver.failures += 1
         if receiver.failures >= FAILURES_MAX:
-            first, longest = REST_SECONDS
-            rest = min(longest, first * 2.0 ** min(receiver.rests, 10))
+            rest = doubled_seconds(REST_SECONDS, receiver.rests)
             receiver.rests += 1
             receiver.rests_until = self._app.clock.steady() + rest

@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from holdfast.domain.backoff import doubled_seconds, shorten
 from holdfast.ports import Clock
 
 TRY_AGAIN_SECONDS = (0.05, 1.0)
@@ -39,9 +40,7 @@ async def _wait(tasks: Sequence[asyncio.Task[None]]) -> None:
 
 async def back_off(clock: Clock, chance: random.Random, tries: int) -> None:
     """Pause before a call of the store is tried again, longer after each failure."""
-    least, most = TRY_AGAIN_SECONDS
-    wait = min(most, least * 2 ** min(tries, 10))
-    await sleep(clock, wait * (0.5 + chance.random() / 2))
+    await sleep(clock, shorten(doubled_seconds(TRY_AGAIN_SECONDS, tries), chance.random()))
 
 
 @asynccontextmanager

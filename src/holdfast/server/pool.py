@@ -16,6 +16,7 @@ from enum import StrEnum
 
 import msgspec
 
+from holdfast.domain.backoff import doubled_seconds
 from holdfast.domain.errors import InvalidInput, Refused
 
 log = logging.getLogger("holdfast.server.pool")
@@ -182,8 +183,7 @@ class _Member:
             self._restarts += 1
 
     async def _rest(self, code: int, deaths: int) -> None:
-        least, most = self._again_seconds
-        pause = min(most, least * 2 ** min(max(0, deaths - 1), 20))
+        pause = doubled_seconds(self._again_seconds, max(0, deaths - 1))
         log.error("a worker process died (%d); the next starts in %.1f s", code, pause)
         await asyncio.wait((told := asyncio.ensure_future(self._told.wait()),), timeout=pause)
         told.cancel()

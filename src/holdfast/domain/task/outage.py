@@ -11,16 +11,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.domain.backoff import doubled_seconds, stretch
 from holdfast.domain.errors import SinkUnavailable, StoreUnavailable, Unavailable
 from holdfast.domain.task.task import Failure, Kind, Task
 
 OUTAGES = (SinkUnavailable, StoreUnavailable, Unavailable)
-FIRST_SECONDS = 1.0
-LONGEST_SECONDS = 300.0
+PAUSE_SECONDS = (1.0, 300.0)  # the first one, and the longest
 JITTER = 0.2  # of each wait, so that all that waits for one database does not come back at once
 LIMIT_SECONDS = 86_400.0  # for a row, unless set otherwise
-
-_DOUBLINGS = 9  # by then the longest wait is reached
 
 
 NONE: dict[str, Any] = {"outages": 0, "outage_since": None}  # in the record
@@ -81,5 +79,4 @@ def for_event(failure: Failure, counted: Mapping[str, Any]) -> Failure:
 
 def delay_seconds(count: int, chance: float) -> float:
     """How long to wait after the ``count``-th outage in a row; ``chance`` in [0, 1)."""
-    base = min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** min(count - 1, _DOUBLINGS))
-    return base * (1 + JITTER * chance)
+    return stretch(doubled_seconds(PAUSE_SECONDS, count - 1), JITTER, chance)

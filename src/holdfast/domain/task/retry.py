@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from holdfast.domain.backoff import stretch
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import DeclarationError, Permanent, RetryAfter
 
@@ -56,7 +57,7 @@ class Retry:
     def delay_seconds(self, failures: int, chance: float) -> float:
         """How long to wait after the ``failures``-th consecutive failure; ``chance`` in [0, 1)."""
         base = self.backoff_seconds[min(failures, len(self.backoff_seconds)) - 1]
-        return base * (1 + self.jitter * chance)
+        return stretch(base, self.jitter, chance)
 
 
 def _error_types(name: str, given: object) -> tuple[type[BaseException], ...]:

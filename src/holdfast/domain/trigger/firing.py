@@ -22,6 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.domain.audit import Audit
+from holdfast.domain.backoff import doubled_seconds
 from holdfast.domain.durations import written
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.task.operate import Ask
@@ -178,8 +179,7 @@ def failed(trigger: Trigger, error: str, *, now: float) -> TriggerChange:
     count = trigger.retry_count + 1
     if count >= RETRY_LIMIT:
         return suspend(trigger, f"it could not be fired {count} times in a row: {error}", now=now)
-    least, most = RETRY_SECONDS
-    delay = min(most, least * 2**trigger.retry_count)
+    delay = doubled_seconds(RETRY_SECONDS, trigger.retry_count)
     changes = {"trigger_at": now + delay, "reason": error, "retry_count": count}
     return TriggerChange(before=trigger, after=_held(trigger, C.PUT_OFF, now=now, **changes))
 

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+from holdfast.domain.backoff import shorten
 from holdfast.ports import Claimed, Clock
 from holdfast.runtime.deadlines import sleep
 from holdfast.runtime.worker.running_tasks import GATE_SECONDS, RunningStages, RunningTask
@@ -128,7 +129,7 @@ class Suspects:
         if len(self._put_offs) > REMEMBERED:
             self._put_offs.popitem(last=False)
         longest = PUT_OFF_SECONDS[min(count, len(PUT_OFF_SECONDS) - 1)]
-        return self._chance.uniform(longest / 2, longest)  # not all of them at once
+        return shorten(longest, self._chance.random())  # not all of them at once
 
 
 def _hand_over(running: RunningTask) -> None:

@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Iterable
 from contextlib import suppress
 
+from holdfast.domain.backoff import doubled_seconds
 from holdfast.domain.errors import StoreError
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.partition import Partition
@@ -22,7 +23,7 @@ from holdfast.stores.redis.views.walks import Pace
 
 log = logging.getLogger("holdfast.stores.redis.mending")
 
-AGAIN_SECONDS = 1.0  # after one that was refused, or that another process makes
+AGAIN_SECONDS = (1.0, 64.0)  # after one that was refused, or that another process makes
 LOCK_SECONDS = 10.0  # renewed while it is needed; one that has died holds up the others no longer
 APART_SECONDS = 1.0  # by which our idea of the server's time may be wrong
 STAY_TRIES = 6  # for findings that stay, such as counts of a busy store; the pause doubles
@@ -60,7 +61,7 @@ class Mender:
                 await self._mend(part)
             except StoreError as error:
                 log.warning("%s is torn and cannot be mended yet: %s", part.keys.prefix, error)
-            pause = AGAIN_SECONDS * 2.0 ** self._stays.get(part, 0)
+            pause = doubled_seconds(AGAIN_SECONDS, self._stays.get(part, 0))
             self._not_before[part] = part.steady() + pause
 
     async def _mend(self, part: Partition) -> None:
