@@ -92,7 +92,7 @@ async def planned(url: str, tasks: int, slots: int) -> Result:
         plan = await app.plan(PLAN, members, max_concurrency=slots or None)
         made = time.perf_counter()
         async with app.running():
-            info = await plan.rested(timeout=LIMIT_SECONDS)
+            info = await plan.wait(timeout=LIMIT_SECONDS)
             ended = time.perf_counter()
         if info.status is not PlanStatus.COMPLETED or not counted.all_done.is_set():
             raise Failed(f"the plan is {info.status}, {info.progress:.0%} of it done")

@@ -137,14 +137,14 @@ async def play(crew: Crew, *, stop_when_halted: bool) -> bool:
         plan = await roll_out(TENANTS)
         await kill_driver(plan, crew, "while it rolls out")
         await kill_other(plan, crew)
-        halted = await plan.rested("10m")
+        halted = await plan.wait("10m")
         show(halted)
         print(versions())
         if stop_when_halted:
             return halted.status == "HALTED"
         await plan.rollback("the old plug-in does not start")
         await kill_driver(plan, crew, "while it rolls back")
-        last = await plan.rested("10m")
+        last = await plan.wait("10m")
         show(last)
         print(versions())
         return last.status == "ROLLED_BACK" and is_as_it_was()

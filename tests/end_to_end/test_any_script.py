@@ -123,7 +123,7 @@ async def test_tenants_keys_types_and_stages_work_on_every_store(bench: Bench) -
 
         tasks = [bench.upgrade.on(1, tenant=f"租户-{n}") for n in range(3)]
         plan = await app.plan(PLAN, tasks, waves=["1", "100%"])
-        assert (await plan.rested(timeout=BOUND)).status == "COMPLETED"
+        assert (await plan.wait(timeout=BOUND)).status == "COMPLETED"
         assert (await app.query.query_plan_status(unicodedata.normalize("NFD", PLAN))).id == PLAN
         assert await app.store.doctor(fix=False, limit=10) == []
 

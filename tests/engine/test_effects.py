@@ -228,7 +228,7 @@ async def test_the_key_of_an_effect_is_kept_on_each_store(
         handle = await bank.mail.submit("ann", tenant="t", key="k")
         await within_bounds(handle.result())
         plan = await bank.app.plan("p", [bank.mail.on("bob", tenant="u")])
-        await within_bounds(plan.rested())
+        await within_bounds(plan.wait())
     assert bank.keys == [
         f"{effects_id(redis_namespace, 'mail', tenant, key)}/1/mail"
         for tenant, key in (("t", "k"), ("u", "p|1"))

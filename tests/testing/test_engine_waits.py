@@ -126,17 +126,17 @@ async def test_who_waits_for_a_plan_runs_the_engine_or_is_told_what_to_call(
     engine = holdfast_engine(app, patience=0.01)
     quick = await app.plan("quick", [upgrade.on("a", tenant="a")])
     with pytest.raises(StillBusy, match=r"driven by the clock, so call `await engine\.advance"):
-        await within_bounds(quick.rested())
+        await within_bounds(quick.wait())
     await engine.advance(5)
-    assert (await quick.rested()).status is PlanStatus.COMPLETED
+    assert (await quick.wait()).status is PlanStatus.COMPLETED
     tasks = [upgrade.on(name, tenant=name) for name in "bc"]
     slow = await app.plan("slow", tasks, waves=("1", "2"), soak="10m")
     await engine.advance(5)
     with pytest.raises(StillBusy, match=r"plan slow soaks.*await engine\.advance\(59\d"):
-        await within_bounds(slow.rested())
+        await within_bounds(slow.wait())
     handle = (await slow.tasks())[1]
     with pytest.raises(StillBusy, match="plan slow"):
         await within_bounds(handle.result())
     await engine.advance("10m")
-    assert (await slow.rested()).status is PlanStatus.COMPLETED
+    assert (await slow.wait()).status is PlanStatus.COMPLETED
     assert (await handle.info()).status is Status.COMPLETED

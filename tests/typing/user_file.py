@@ -135,7 +135,7 @@ async def plan() -> None:
     tasks = [upgrade.on(Upgrade(7), tenant=tenant) for tenant in ("a", "b")]
     rollout = await app.plan("upgrade-7", tasks, waves=("1", "100%"), halt_on=FailureRate(0.05))
     reveal_type(rollout)  # → PlanHandle
-    reveal_type((await rollout.rested("1h")).status)  # → PlanStatus
+    reveal_type((await rollout.wait("1h")).status)  # → PlanStatus
     reveal_type((await app.plan.preview("p", [tidy.on()])).busy)  # → tuple[str, ...]
     upgrade.on("seven", tenant="a")  # ✗
     upgrade.on()  # ✗

@@ -62,7 +62,7 @@ from holdfast.settings import Settings, load
 from holdfast.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from holdfast.engine.blocking.app import Blocking
+    from holdfast.engine.blocking.faces import Blocking
 
 log = logging.getLogger("holdfast")
 
@@ -385,7 +385,7 @@ class Holdfast:
     @property
     def blocking(self) -> Blocking:
         """The same face for code without an event loop: scripts, Django, the REPL."""
-        from holdfast.engine.blocking.app import Blocking
+        from holdfast.engine.blocking.faces import Blocking
 
         if self._blocking is None:
             self._blocking = Blocking(self)

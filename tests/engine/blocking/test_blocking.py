@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import (
+    BulkHandle,
     Command,
     Context,
     Handle,
@@ -21,17 +22,24 @@ from holdfast import (
     TriggerHandle,
     TriggerStatus,
 )
-from holdfast.engine.blocking.app import (
+from holdfast.engine.blocking.faces import (
+    BlockingBulkHandle,
     BlockingCheckpoints,
     BlockingControl,
     BlockingHandle,
+    BlockingPlanHandle,
+    BlockingPlans,
     BlockingQuery,
+    BlockingQueues,
+    BlockingSchedules,
+    BlockingTenants,
+    BlockingTrigger,
 )
-from holdfast.engine.blocking.plans import BlockingPlanHandle, BlockingPlans
-from holdfast.engine.blocking.triggers import BlockingSchedules, BlockingTrigger
 from holdfast.engine.declare import SyncTask
 from holdfast.engine.operations.checkpoints import Checkpoints
 from holdfast.engine.operations.control import Control
+from holdfast.engine.operations.queues import Queues
+from holdfast.engine.operations.tenants import Tenants
 from holdfast.engine.plans.create import Plans
 from holdfast.engine.query import Query
 from holdfast.engine.triggers.schedules import Schedules
@@ -278,15 +286,15 @@ def test_plans_are_made_and_asked_without_a_loop(app: Holdfast, greet: SyncTask[
         preview = face.plan.preview("greet-all", tasks, waves=("1", "100%"))
         assert [wave.tenants for wave in preview.waves] == [("ann",), ("bob",)]
         plan = face.plan("greet-all", tasks, waves=("1", "100%"))
-        assert plan.rested(BOUND_SECONDS).status is PlanStatus.COMPLETED
+        assert plan.wait(BOUND_SECONDS).status is PlanStatus.COMPLETED
         assert [task.result(BOUND_SECONDS) for task in plan.tasks()] == ["hello ann", "hello bob"]
         assert plan.events()[0].plan_id == "greet-all"
         assert plan.rollback("no", wave=2) is PlanStatus.ROLLING_BACK
-        assert plan.rested(BOUND_SECONDS).status is PlanStatus.ROLLED_BACK
+        assert plan.wait(BOUND_SECONDS).status is PlanStatus.ROLLED_BACK
         assert plan.retry() is PlanStatus.RUNNING
         assert face.plan.acting_as("ada").get("greet-all").info().total == 2
         assert [one.id for one in face.plan.find()] == ["greet-all"]
-        plan.rested(BOUND_SECONDS)
+        plan.wait(BOUND_SECONDS)
         for ask in (plan.pause, plan.resume, plan.cancel):
             with pytest.raises(IllegalTransition):
                 ask()
@@ -305,6 +313,9 @@ def test_its_workers_take_the_same_options(app: Holdfast, greet: SyncTask[str, s
         (Handle, BlockingHandle),
         (Control, BlockingControl),
         (Query, BlockingQuery),
+        (Queues, BlockingQueues),
+        (Tenants, BlockingTenants),
+        (BulkHandle, BlockingBulkHandle),
         (Checkpoints, BlockingCheckpoints),
         (Schedules, BlockingSchedules),
         (TriggerHandle, BlockingTrigger),
@@ -314,7 +325,7 @@ def test_its_workers_take_the_same_options(app: Holdfast, greet: SyncTask[str, s
 )
 def test_it_is_the_same_face(face: type, twin: type) -> None:
     def public(cls: type) -> set[str]:
-        return {name for name, it in vars(cls).items() if callable(it) and name[0] != "_"}
+        return {name for name, _ in inspect.getmembers(cls, callable) if name[0] != "_"}
 
     assert public(face) == public(twin)
     for name in public(face):

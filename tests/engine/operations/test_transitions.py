@@ -110,7 +110,7 @@ async def test_a_look_is_bounded(monkeypatch: pytest.MonkeyPatch, world: World) 
 async def test_plans_triggers_and_operators_are_named_with_what_they_did(world: World) -> None:
     app = world.app
     plan = await app.plan("upgrade-7", [world.send.on("ann", tenant="ann")])
-    await plan.rested(timeout="60s")
+    await plan.wait(timeout="60s")
     nightly = await app.schedule.every("1h", world.send, "bob", name="nightly")
     fired = await nightly.fire()
     assert await fired.result(timeout="60s") == "bob"

@@ -72,7 +72,7 @@ async def test_a_plan_is_kept_with_its_tasks_held_until_a_driver_comes(bench: Be
     assert (detail.task.plan, detail.task.tenant) == ("upgrade-7", "t1")
     await bench.engine.start()
     await bench.clock.elapse(5)
-    assert (await handle.rested(1)).status is PlanStatus.COMPLETED
+    assert (await handle.wait(1)).status is PlanStatus.COMPLETED
     assert sorted(bench.ran) == ["t1", "t2"]
 
 
@@ -426,7 +426,7 @@ async def test_a_plan_that_is_not_there_is_not_found(bench: Bench, ask: str) -> 
 
 async def test_waiting_for_a_plan_has_an_end(bench: Bench) -> None:
     handle = await bench.app.plan("p", bench.on("t1"))
-    waiting = asyncio.create_task(handle.rested("5s"))
+    waiting = asyncio.create_task(handle.wait("5s"))
     await bench.clock.elapse(6)
     with pytest.raises(ResultTimeout):
         await waiting

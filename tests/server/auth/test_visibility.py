@@ -153,7 +153,7 @@ async def test_of_a_plan_of_its_own_tasks_a_tenant_sees_who_and_not_from_where(
     order = {"planId": "p-2", "type": "mail.send", "payload": "ann", "tenants": ["t-1"]}
     assert (await served.client().post("/api/plans", json=order)).status_code == 201
     plans = served.app.plan.acting_as("api:admin", ADDRESS)
-    await plans.get("p-2").rested(timeout=60)
+    await plans.get("p-2").wait(timeout=60)
     await plans.control.rollback("p-2", reason=OF_ONE)
     live = await streamed(served.client("of-t-1"), "/api/plans/p-2/events", "end")
     assert ADDRESS not in live

@@ -123,7 +123,7 @@ async def test_a_running_plan_is_rolled_back_with_one_command(served: Served) ->
     assert (await client.get("/api/plans/p-1")).json()["status"] == "RUNNING"
     asked = await client.post("/api/plans/p-1/rollback", json={"reason": "7 is broken"})
     assert asked.status_code == 200, asked.text
-    assert (await handle.rested(timeout=60)).status is PlanStatus.ROLLED_BACK
+    assert (await handle.wait(timeout=60)).status is PlanStatus.ROLLED_BACK
     found = await served.app.store.find(Filter(plan="p-1"), limit=10)
     states = {task.tenant: task.status for task in found.tasks}
     assert states == {"t-1": "ROLLED_BACK", "t-2": "ROLLED_BACK", "t-3": "CANCELLED"}
@@ -142,7 +142,7 @@ async def test_which_tasks_would_start_over_is_told_beforehand(served: Served) -
 
     client = served.client()
     await make(client, type="half", payload="x", tenants=["t-1"])
-    await served.app.plan.get("p-1").rested(timeout=60)
+    await served.app.plan.get("p-1").wait(timeout=60)
     [task] = (await served.app.store.find(Filter(plan="p-1"), limit=10)).tasks
 
     async def told() -> list[Any]:
@@ -188,7 +188,7 @@ async def test_whoever_polls_a_plan_shares_one_look_at_its_checkpoints(
     client = served.client()
     for plan_id, tenant in (("p-1", "t-1"), ("p-2", "t-2")):
         await make(client, plan_id=plan_id, type="broken", payload="x", tenants=[tenant])
-        await served.app.plan.get(plan_id).rested(timeout=60)
+        await served.app.plan.get(plan_id).wait(timeout=60)
         polls = (client.get(f"/api/plans/{plan_id}") for _ in range(5))
         told = [one.json() for one in await asyncio.gather(*polls)]
         told.append((await client.get(f"/api/plans/{plan_id}")).json())

@@ -120,7 +120,7 @@ class World:
         async def whole() -> None:
             made = App(self.url)
             async with made.app.running():
-                await made.app.plan.get(plan_id).rested("60s")
+                await made.app.plan.get(plan_id).wait("60s")
 
         asyncio.run(whole())
 

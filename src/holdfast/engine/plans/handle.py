@@ -110,8 +110,8 @@ class PlanHandle:
         plan = await self._control.rollback(self.id, wave=wave, force=force, reason=reason)
         return plan.status
 
-    async def rested(self, timeout: float | str | None = None) -> PlanInfo:
-        """Until it has ended, or waits for a person; ResultTimeout if not in time."""
+    async def wait(self, timeout: float | str | None = None) -> PlanInfo:
+        """Wait until the plan has ended or waits for a person; ResultTimeout if not in time."""
         if timeout is None:
             return await self._rested()
         limit = seconds(timeout)

@@ -47,9 +47,9 @@ async def test_a_plan_over_many_partitions_halts_and_is_rolled_back(
         plan = await app.plan("up-7", tasks, max_concurrency=3, waves=waves, halt_on=rule)
         parts = {handle.id.rpartition(".p")[2] for handle in await plan.tasks()}
         assert len(parts) > 1, "its tasks are in several partitions"
-        assert (await plan.rested("120s")).status is PlanStatus.HALTED
+        assert (await plan.wait("120s")).status is PlanStatus.HALTED
         await plan.rollback()
-        assert (await plan.rested("120s")).status is PlanStatus.ROLLED_BACK
+        assert (await plan.wait("120s")).status is PlanStatus.ROLLED_BACK
         assert {"t-00", "t-01", "t-03"} <= set(undone)
         assert len(undone) == len(set(undone))
         assert await app.store.doctor(fix=False, limit=10) == []
