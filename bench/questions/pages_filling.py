@@ -17,7 +17,7 @@ from bench.harness.load import KEEP_SECONDS, LEASE_SECONDS, NO_LIMIT, WORKER
 from holdfast.clock import new_ids
 from holdfast.domain.task import decide, operate
 from holdfast.domain.task.state import Status
-from holdfast.domain.task.task import By, Failure, Kind, Task
+from holdfast.domain.task.task import By, Failure, FailureKind, Task
 from holdfast.domain.task.transition import Applied, Inserted, Transition
 from holdfast.ports import Claimed, Store
 from holdfast.testing.clock import ManualClock
@@ -145,7 +145,7 @@ class Filler:
     def _fail(self, task: Task) -> Transition:
         now = self._clock.now()
         failure = Failure(
-            kind=Kind.PERMANENT,
+            kind=FailureKind.PERMANENT,
             error=self._chance.choice(CAUSES),
             message="it did not work",
             stage="run",
@@ -156,16 +156,16 @@ class Filler:
         return decide.suspend(task, failure, now=now)
 
     async def _ask(
-        self, ids: Sequence[str], command: Callable[[Task, operate.Ask], Transition]
+        self, ids: Sequence[str], command: Callable[[Task, operate.OperatorRequest], Transition]
     ) -> None:
         """As a person would, who is written down."""
         for batch in _batches(ids):
             tasks = [task for task in await self._store.load(batch) if task is not None]
             await self._apply([command(task, self._asking()) for task in tasks])
 
-    def _asking(self) -> operate.Ask:
+    def _asking(self) -> operate.OperatorRequest:
         self._asked += 1
-        return operate.Ask(by=BY, now=self._clock.now(), request=f"ask-{self._asked}")
+        return operate.OperatorRequest(by=BY, now=self._clock.now(), request=f"ask-{self._asked}")
 
     async def _apply(self, batch: Sequence[Transition]) -> None:
         outcomes = await self._store.apply(batch)

@@ -5,7 +5,7 @@ import hashlib
 import pytest
 from msgspec.structs import replace
 
-from holdfast.domain.audit import START, Anchor, Audit, Link, digest, first_break, linked
+from holdfast.domain.audit import START, Anchor, Audit, AuditLink, digest, first_break, linked
 from holdfast.domain.task.task import By
 
 ENTRY = Audit(
@@ -18,8 +18,8 @@ ENTRY = Audit(
 )
 
 
-def chain(number: int, before: Anchor | None = None) -> list[Link]:
-    links: list[Link] = []
+def chain(number: int, before: Anchor | None = None) -> list[AuditLink]:
+    links: list[AuditLink] = []
     at = before or Anchor()
     for n in range(number):
         links.append(linked(at, replace(ENTRY, task_id=f"task-{n}")))

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.domain import bulk
-from holdfast.domain.bulk import BulkCommand, BulkState, Canary, Counts, Picked
+from holdfast.domain.bulk import BulkCommand, BulkCounts, BulkState, Canary, Picked
 from holdfast.domain.errors import InvalidInput, Refused
 from holdfast.domain.plan.plan import FailureCount
 from holdfast.domain.task.state import SETTLED, Command, Status
@@ -60,12 +60,12 @@ def test_every_bulk_command_is_one_of_a_task() -> None:
 def test_a_round_takes_what_fits_into_its_time(
     rate: float, limit: int | None, taken: int, room: int
 ) -> None:
-    state = replace(ON_THE_WAY, counts=Counts(done=taken))
+    state = replace(ON_THE_WAY, counts=BulkCounts(done=taken))
     assert bulk.room(state, rate=rate, limit=limit, canary=None) == room
 
 
 def test_a_step_waits_for_all_of_its_tasks() -> None:
-    state = bulk.acted(ON_THE_WAY, Counts(done=1), ["a"], [])
+    state = bulk.acted(ON_THE_WAY, BulkCounts(done=1), ["a"], [])
     assert bulk.room(state, rate=50, limit=None, canary=CANARY) == 0
     waiting = bulk.judged(bulk.saw(state, {}, now=NOW), CANARY, now=NOW)
     assert (waiting.step, waiting.waits_since) == (0, NOW)
@@ -77,7 +77,7 @@ def test_a_step_waits_for_all_of_its_tasks() -> None:
 
 
 def test_one_that_was_refused_or_changed_is_no_canary() -> None:
-    state = bulk.acted(ON_THE_WAY, Counts(refused={"moved-on": 1}, changed=1), [], [])
+    state = bulk.acted(ON_THE_WAY, BulkCounts(refused={"moved-on": 1}, changed=1), [], [])
     state = bulk.judged(bulk.saw(state, {}, now=NOW), CANARY, now=NOW)
     assert (state.step, bulk.room(state, rate=50, limit=None, canary=CANARY)) == (0, 1)
 
@@ -92,7 +92,7 @@ def test_each_end_gives_the_rest_more_time() -> None:
 
 @pytest.mark.parametrize("status", [Status.FAILED, Status.ROLLBACK_FAILED])
 def test_one_that_is_suspended_again_has_failed(status: Status) -> None:
-    state = replace(ON_THE_WAY, watched=("a",), counts=Counts(done=1))
+    state = replace(ON_THE_WAY, watched=("a",), counts=BulkCounts(done=1))
     state = bulk.judged(bulk.saw(state, {"a": status}, now=NOW), CANARY, now=NOW)
     assert (state.counts.failed, state.counts.ended) == (1, 0)
     assert state.halted == "1 of 1 have failed again"
@@ -100,7 +100,7 @@ def test_one_that_is_suspended_again_has_failed(status: Status) -> None:
 
 
 def test_one_whose_record_is_gone_has_not_failed() -> None:
-    state = replace(ON_THE_WAY, watched=("a",), counts=Counts(done=1))
+    state = replace(ON_THE_WAY, watched=("a",), counts=BulkCounts(done=1))
     state = bulk.saw(state, {"a": None}, now=NOW)
     assert (state.counts.failed, state.counts.ended, state.watched) == (0, 1, ())
 
@@ -112,16 +112,16 @@ def test_it_is_not_over_while_something_is_pending() -> None:
 
 
 def test_counts_add_up_by_the_code_of_a_refusal() -> None:
-    first = Counts(done=1, refused={"a": 1}, changed=1, gone=1)
-    both = bulk.added(first, Counts(done=2, refused={"a": 1, "b": 3}))
-    assert both == Counts(done=3, refused={"a": 2, "b": 3}, changed=1, gone=1)
+    first = BulkCounts(done=1, refused={"a": 1}, changed=1, gone=1)
+    both = bulk.added(first, BulkCounts(done=2, refused={"a": 1, "b": 3}))
+    assert both == BulkCounts(done=3, refused={"a": 2, "b": 3}, changed=1, gone=1)
     assert both.taken == 3 + 5 + 1 + 1
 
 
 def test_none_may_fail_where_the_threshold_is_zero() -> None:
     canary = Canary(stop_at=FailureCount(0))
     assert bulk.check_canary(BulkCommand.RETRY, canary) is canary
-    state = replace(ON_THE_WAY, step=2, counts=Counts(done=500, failed=1))
+    state = replace(ON_THE_WAY, step=2, counts=BulkCounts(done=500, failed=1))
     assert bulk.judged(state, canary, now=NOW).halted
 
 
@@ -138,11 +138,11 @@ def test_none_may_fail_where_the_threshold_is_zero() -> None:
 def test_at_the_end_what_was_not_found_any_more_is_counted_as_changed(
     changes: dict[str, Any], changed: int
 ) -> None:
-    state = BulkState(matching=10, looked_through=True, counts=Counts(done=5, gone=1))
+    state = BulkState(matching=10, looked_through=True, counts=BulkCounts(done=5, gone=1))
     assert bulk.squared(replace(state, **changes), None).counts.changed == changed
 
 
 def test_what_a_limit_leaves_out_has_not_changed() -> None:
-    state = BulkState(matching=10, looked_through=True, counts=Counts(done=6))
+    state = BulkState(matching=10, looked_through=True, counts=BulkCounts(done=6))
     assert bulk.squared(state, 6).counts.changed == 0
     assert bulk.squared(state, 7).counts.changed == 4

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.domain.redaction import DEPTH_LIMIT, Redactor, redacted
 from holdfast.domain.secret_patterns import HIDDEN
-from holdfast.domain.task.task import Failure, Kind
+from holdfast.domain.task.task import Failure, FailureKind
 
 SECRET = [
     *("password", "Password", "db_password", "passwd", "passphrase", "pwd", "client-secret"),
@@ -366,7 +366,7 @@ def test_of_a_body_that_cannot_be_read_only_that_is_said(body: bytes) -> None:
 
 def test_an_error_is_shown_without_its_secrets() -> None:
     failure = Failure(
-        kind=Kind.STAGE,
+        kind=FailureKind.STAGE,
         error="ValueError",
         message="token=hunter2",
         stage="charge",

@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, SecretStr
 
 from holdfast import Context, Holdfast
-from holdfast.domain.task.task import Kind
+from holdfast.domain.task.task import FailureKind
 from holdfast.encoding.codec import Codec
 from holdfast.encoding.simple_types import Trust
 from holdfast.errors import InvalidPayload, NotJson, TaskFailed
@@ -110,7 +110,7 @@ async def test_nothing_is_written_of_a_refused_payload_and_a_refused_result_susp
         await handle.result()
     failure = (await handle.info()).failure
     assert failure is not None
-    assert failure.kind is Kind.SERIALISATION
+    assert failure.kind is FailureKind.SERIALISATION
     assert named.replace("payload", "result of give") in failure.message
 
 
@@ -181,7 +181,7 @@ async def test_untyped_values_are_exactly_json_or_refused(
     await engine.drain()
     failure = (await handle.info()).failure
     assert failure is not None
-    assert failure.kind is Kind.SERIALISATION
+    assert failure.kind is FailureKind.SERIALISATION
     assert "ctx.data.kept" in failure.message
 
 
@@ -209,7 +209,7 @@ async def test_the_result_of_a_workflow_is_read_as_its_last_stage_returned_it(
     await engine.drain()
     failure = (await bad.info()).failure
     assert failure is not None
-    assert (failure.stage, failure.kind) == ("last", Kind.SERIALISATION)
+    assert (failure.stage, failure.kind) == ("last", FailureKind.SERIALISATION)
     assert "a Refund is read back as a Charge" in failure.message
     assert await good.result() == Refund(amount=2)
 

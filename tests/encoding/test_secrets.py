@@ -16,7 +16,7 @@ from holdfast.domain import notification
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.redaction import SECRET_MARK, Redactor
 from holdfast.domain.secret_patterns import HIDDEN
-from holdfast.domain.task.task import Kind
+from holdfast.domain.task.task import FailureKind
 from holdfast.encoding.codec import Codec
 from holdfast.errors import InvalidPayload, NotJson
 from holdfast.insight.views.tasks import detail_view
@@ -216,7 +216,7 @@ async def test_a_failing_task_says_its_secret_nowhere(
     assert (await good.result()).pin.get_secret_value() == HUNTER
     failure = (await bad.info()).failure
     assert failure is not None
-    assert failure.kind is Kind.SERIALISATION
+    assert failure.kind is FailureKind.SERIALISATION
     assert HUNTER not in failure.message + failure.traceback
     assert HUNTER not in caplog.text
     tasks = (await app.store.find(Filter(), limit=100)).tasks

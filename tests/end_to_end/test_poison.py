@@ -12,7 +12,7 @@ import pytest
 from holdfast import Context, Holdfast
 from holdfast.clock import SystemClock
 from holdfast.domain.task.state import Status
-from holdfast.domain.task.task import Kind
+from holdfast.domain.task.task import FailureKind
 from holdfast.engine.store_url import store_from_url
 from holdfast.ports import Detail
 from holdfast.runtime.worker.running_tasks import PROCESS_STAGES
@@ -161,7 +161,7 @@ def test_a_task_that_always_kills_is_suspended_and_the_worker_lives(world: World
     world.until_status(Status.FAILED, culprit)
     task = world.detail(culprit).task
     assert task.failure is not None
-    assert (task.failure.kind, task.crashes) == (Kind.POISON, 3)
+    assert (task.failure.kind, task.crashes) == (FailureKind.POISON, 3)
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(BOUND_SECONDS) == 0
 

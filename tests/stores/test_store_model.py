@@ -253,7 +253,9 @@ class TwinStores(RuleBasedStateMachine):
             options["force"] = force
         if command is Command.RETRY:
             options["from_checkpoint"] = from_checkpoint
-        asked = operate.Ask(by=ASKER, now=self.twins.clock.now(), request=self.next_request())
+        asked = operate.OperatorRequest(
+            by=ASKER, now=self.twins.clock.now(), request=self.next_request()
+        )
 
         def decision(task: Task, checkpoint: Checkpoint | None, now: float) -> Transition:
             return OPERATE[command](task, asked, **options)
@@ -314,7 +316,7 @@ class TwinStores(RuleBasedStateMachine):
 
     def refuse_or_leave(self, pick: int, command: Command, worker: str) -> None:
         task, _ = self.tasks[pick % len(self.tasks)]
-        asked = operate.Ask(by=ASKER, now=self.twins.clock.now(), request="r")
+        asked = operate.OperatorRequest(by=ASKER, now=self.twins.clock.now(), request="r")
         entry = operate.refusal(task, command, asked, "illegal-transition")
         self.twins.both(lambda store: store.audit(entry))
         self.twins.both(lambda store: store.leave(worker))

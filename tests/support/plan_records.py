@@ -15,7 +15,7 @@ from holdfast.domain.plan.plan import (
     PlanChange,
     PlanStatus,
 )
-from holdfast.domain.plan.rollout import Seen
+from holdfast.domain.plan.rollout import PlanObservation
 from holdfast.domain.task.task import Lease
 from tests.support.task_records import NOW
 
@@ -53,8 +53,10 @@ def with_members(record: Plan, of: Mapping[int, Member]) -> Plan:
     return replace(record, counts=commands.counted(empty, {}, of))
 
 
-def seen(moves: Mapping[int, Member] | None = None, *, moving: bool = False, **more: Any) -> Seen:
-    return Seen(moves=moves or {}, moving=moving, **more)
+def seen(
+    moves: Mapping[int, Member] | None = None, *, moving: bool = False, **more: Any
+) -> PlanObservation:
+    return PlanObservation(moves=moves or {}, moving=moving, **more)
 
 
 def written(of: Mapping[int, Member], change: PlanChange) -> dict[int, Member]:

@@ -12,7 +12,7 @@ from holdfast.domain.errors import HoldfastError
 from holdfast.domain.task import decide, operate
 from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import Failure, Kind, Task
+from holdfast.domain.task.task import Failure, FailureKind, Task
 from holdfast.domain.task.transition import Transition
 from holdfast.ports import Store
 from holdfast.stores.redis.client import connect
@@ -76,7 +76,7 @@ class Racer:
             self.requests += 1
             task = self.chance.choice(self.known)
             name = f"{self.client.process}-{self.requests}"
-            ask = operate.Ask(by=ASKER, now=CLOCK.now(), request=name)
+            ask = operate.OperatorRequest(by=ASKER, now=CLOCK.now(), request=name)
             command = self.chance.choice([Command.PAUSE, Command.RESUME, Command.RETRY])
             try:
                 await self.write(OPERATE[command](task, ask))
@@ -103,7 +103,7 @@ class Racer:
                 return decide.give_back(task, "stopping", now=now, interrupted=False)
             case 1:
                 failure = Failure(
-                    kind=Kind.STAGE, error="E", message="", stage="s", attempt=1, at=now
+                    kind=FailureKind.STAGE, error="E", message="", stage="s", attempt=1, at=now
                 )
                 failed = decide.Failed(failure=failure, started_at=now, retry_seconds=None)
                 return decide.stage_failed(task, failed, Retry(), checkpoint=None, now=now)

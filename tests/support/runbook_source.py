@@ -12,7 +12,7 @@ import yaml  # type: ignore[import-untyped]  # no stubs among the tools
 from holdfast.domain import bulk, notification
 from holdfast.domain.plan import plan
 from holdfast.domain.task import state
-from holdfast.domain.task.task import Kind
+from holdfast.domain.task.task import FailureKind
 from holdfast.domain.trigger import trigger
 from holdfast.observe.alerts import SEVERITIES
 from holdfast.ports import Switch
@@ -86,7 +86,7 @@ def _texts(nodes: list[ast.expr]) -> Iterator[str]:
 
 
 def kinds() -> frozenset[str]:
-    return frozenset(Kind)
+    return frozenset(FailureKind)
 
 
 def alerts() -> frozenset[str]:

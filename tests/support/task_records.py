@@ -6,10 +6,10 @@ import msgspec
 
 from holdfast.domain.task import decide
 from holdfast.domain.task.decide import Done, Failed
-from holdfast.domain.task.operate import Ask
+from holdfast.domain.task.operate import OperatorRequest
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import SETTLED, Status
-from holdfast.domain.task.task import By, Failure, Kind, Lease, Task
+from holdfast.domain.task.task import By, Failure, FailureKind, Lease, Task
 from holdfast.domain.task.transition import Submission
 from holdfast.domain.trigger.schedule import Every
 from holdfast.domain.trigger.trigger import LEASE as TRIGGER_LEASE
@@ -17,7 +17,7 @@ from holdfast.domain.trigger.trigger import PENDING, UNFINISHED, Trigger, Trigge
 
 NOW = 1_700_000_000.0
 BY = By(actor="ada", origin="cli", reason="because")
-ASK = Ask(by=BY, now=NOW + 60, request="request-1")
+ASK = OperatorRequest(by=BY, now=NOW + 60, request="request-1")
 LEASE = Lease(owner="w-1", fence=3, id="lease-1", until=NOW + 30)
 
 
@@ -50,7 +50,7 @@ def done(result: object = "ok", **data: object) -> Done:
 
 def failure(**fields: Any) -> Failure:
     defaults: dict[str, Any] = {
-        "kind": Kind.STAGE,
+        "kind": FailureKind.STAGE,
         "error": "ValueError",
         "message": "no luck",
         "stage": "one",

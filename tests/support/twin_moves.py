@@ -8,7 +8,7 @@ from holdfast.domain.task import decide
 from holdfast.domain.task.checkpoint import Checkpoint
 from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.state import Status
-from holdfast.domain.task.task import Failure, Kind, Task
+from holdfast.domain.task.task import Failure, FailureKind, Task
 from holdfast.domain.task.transition import Transition
 
 Decision = Callable[[Task, Checkpoint | None, float], Transition]
@@ -23,7 +23,7 @@ def done(task: Task) -> decide.Done:
 
 def failed(task: Task, retry_seconds: float | None, now: float) -> decide.Failed:
     failure = Failure(
-        kind=Kind.STAGE, error="E", message="m", stage="s", attempt=task.attempt, at=now
+        kind=FailureKind.STAGE, error="E", message="m", stage="s", attempt=task.attempt, at=now
     )
     return decide.Failed(failure=failure, started_at=0.0, retry_seconds=retry_seconds)
 

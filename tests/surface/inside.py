@@ -17,11 +17,11 @@ from holdfast.domain.bulk import BulkCommand
 from holdfast.domain.error_text import qualified_name
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.plan import events as plan_events
-from holdfast.domain.plan.plan import Conflict, MemberState, OnHalt, PlanCommand, PlanStatus
+from holdfast.domain.plan.plan import MemberState, OnHalt, PlanCommand, PlanStatus, TenantConflict
 from holdfast.domain.task import events
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import Kind
+from holdfast.domain.task.task import FailureKind
 from holdfast.domain.trigger.trigger import Misfire, Overlap, TriggerCommand, TriggerStatus
 from holdfast.observe.alerts import SEVERITIES
 from holdfast.observe.families import FAMILIES
@@ -51,13 +51,13 @@ OWN_NAMES = {
 VALUES: Mapping[str, type[StrEnum]] = {
     "status of a task": Status,
     "command of a task": Command,
-    "kind of a failure": Kind,
+    "kind of a failure": FailureKind,
     "place of a task": Place,
     "status of a plan": PlanStatus,
     "command of a plan": PlanCommand,
     "state of a plan's task": MemberState,
     "answer to a halt": OnHalt,
-    "conflict of a plan": Conflict,
+    "conflict of a plan": TenantConflict,
     "status of a trigger": TriggerStatus,
     "command of a trigger": TriggerCommand,
     "misfire of a trigger": Misfire,

@@ -9,8 +9,7 @@ import msgspec
 
 from holdfast import Status
 from holdfast.domain.task.state import SETTLED, SUSPENDED
-from holdfast.domain.task.task import Kind as FailureKind
-from holdfast.domain.task.task import Task
+from holdfast.domain.task.task import FailureKind, Task
 from holdfast.errors import Refused
 from holdfast.ports import Filter
 from verify.chaos.ledger import Ledger

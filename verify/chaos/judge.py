@@ -29,11 +29,11 @@ ENDS_OF_A_CLAIM = (
     ev.LeaseLost,
     ev.TaskYielded,
     ev.TaskRetryScheduled,
-    ev.TaskFailed,
+    ev.TaskFailedEvent,
     ev.TaskCompleted,
     ev.TaskPaused,
-    ev.TaskCancelled,
-    ev.TaskRolledBack,
+    ev.TaskCancelledEvent,
+    ev.TaskRolledBackEvent,
     ev.TaskRollbackFailed,
 )
 
@@ -137,7 +137,9 @@ class Walk:
     def _end(self, event: Event) -> None:
         claim = self._open
         if claim is None:
-            if not isinstance(event, ev.TaskPaused | ev.TaskCancelled):  # an operator's, at rest
+            if not isinstance(
+                event, ev.TaskPaused | ev.TaskCancelledEvent
+            ):  # an operator's, at rest
                 self.wrong.append(f"{_at(event)} ended, and nobody held it")
             return
         if isinstance(event, ev.LeaseLost) and event.fence != claim.fence:
@@ -173,7 +175,8 @@ def judge(history: History) -> Verdict:
         undos=_count(events, ev.StageUndone),
         retries=_count(events, ev.TaskRetryScheduled),
         poison=sum(
-            isinstance(e, ev.TaskFailed) and e.failure.kind is tk.Kind.POISON for e in events
+            isinstance(e, ev.TaskFailedEvent) and e.failure.kind is tk.FailureKind.POISON
+            for e in events
         ),
         stale=sum(line.kind is Kind.STALE for line in history.lines),
         repeated_submits=acks.total() - len(acks),

@@ -252,13 +252,13 @@ def row_of_outages_never_ends(real: Real, task: Task, *rest: Any, **options: Any
     """A row of outages goes on over failures and crashes."""
     row = real(task, *rest, **options)
     began = task.created_at if task.failure is not None else row.since
-    return outage.Row(count=task.outages + 1, since=min(row.since, began))
+    return outage.OutageRow(count=task.outages + 1, since=min(row.since, began))
 
 
 @mutant(outage, "row_with", seed=10)
 def row_of_outages_begins_anew(_: Real, *__: Any, now: float) -> Any:
     """Each outage is the first one of a row, so that it never lasts too long."""
-    return outage.Row(count=1, since=now)
+    return outage.OutageRow(count=1, since=now)
 
 
 @mutant(outage, "are_outages", seed=10)

@@ -9,9 +9,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.domain.plan import members, rollout
-from holdfast.domain.plan.members import Look
+from holdfast.domain.plan.members import MemberTask
 from holdfast.domain.plan.plan import Member, MemberState, Plan, PlanChange, PlanStatus
-from holdfast.domain.plan.rollout import Seen
+from holdfast.domain.plan.rollout import PlanObservation
 from holdfast.domain.task.state import Command
 from holdfast.runtime.plans.driver import PlanDriver
 from holdfast.runtime.plans.poll import TaskPoll
@@ -26,10 +26,10 @@ Real = Callable[..., Any]
 
 @mutant(PlanDriver, "_judge", seed=5)
 async def released_before_admitted(
-    real: Real, driver: PlanDriver, snapshot: PlanSnapshot, looks: Mapping[int, Look]
-) -> Seen:
+    real: Real, driver: PlanDriver, snapshot: PlanSnapshot, looks: Mapping[int, MemberTask]
+) -> PlanObservation:
     """A task is let go before its slot is written."""
-    found: Seen = await real(driver, snapshot, looks)
+    found: PlanObservation = await real(driver, snapshot, looks)
     orders = [
         (task, Command.RELEASE)
         for index, member in found.chosen.items()

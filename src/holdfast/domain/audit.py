@@ -44,7 +44,7 @@ class Anchor(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     hash: str = START
 
 
-class Link(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class AuditLink(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     seq: int  # from 1, without gaps
     entry: Audit
     hash: str
@@ -60,7 +60,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
 
     base: Anchor  # what the oldest link that is kept hangs on
     head: Anchor
-    links: tuple[Link, ...]
+    links: tuple[AuditLink, ...]
     loose: int = 0  # written down, and not in the chain yet
     base_at: float | None = None  # of the newest entry that was cleaned up; None: nobody noted it
     odd: str = ""  # what beside the links is not stored as it was written
@@ -74,16 +74,16 @@ class Break(msgspec.Struct, frozen=True, kw_only=True):
     says: str
 
 
-def linked(before: Anchor, entry: Audit) -> Link:
+def linked(before: Anchor, entry: Audit) -> AuditLink:
     seq = before.seq + 1
-    return Link(seq=seq, entry=entry, hash=digest(before.hash, seq, entry))
+    return AuditLink(seq=seq, entry=entry, hash=digest(before.hash, seq, entry))
 
 
 def digest(before: str, seq: int, entry: Audit) -> str:
     return hashlib.sha256(f"{before}\n{seq}\n".encode() + _encode(entry)).hexdigest()
 
 
-def first_break(before: Anchor, links: Iterable[Link]) -> Break | None:
+def first_break(before: Anchor, links: Iterable[AuditLink]) -> Break | None:
     """The first place where the links do not hang together, each on the one before it."""
     for link in links:
         if link.seq != before.seq + 1:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from holdfast.domain.errors import IllegalTransition, InvalidInput
 from holdfast.domain.plan.plan import FailureRate, HaltRule
 from holdfast.domain.task import operate
-from holdfast.domain.task.operate import Ask
+from holdfast.domain.task.operate import OperatorRequest
 from holdfast.domain.task.state import SETTLED, SUSPENDED, Command, Status, can
 from holdfast.domain.task.task import Task
 from holdfast.domain.task.transition import Transition
@@ -52,7 +52,7 @@ class Canary(msgspec.Struct, frozen=True, kw_only=True):
     window: int = WINDOW_LIMIT  # of the rest, at most so many whose end is not known yet
 
 
-class Counts(msgspec.Struct, frozen=True, kw_only=True):
+class BulkCounts(msgspec.Struct, frozen=True, kw_only=True):
     done: int = 0
     refused: Mapping[str, int] = {}  # by the code of the error
     changed: int = 0  # by somebody else, or by itself, since it was counted: left alone
@@ -82,7 +82,7 @@ class BulkState(msgspec.Struct, frozen=True, kw_only=True):
     step: int = 0  # of a canary; past the last: the rest
     in_step: int = 0  # set going in this step
     waits_since: float | None = None  # for the ends of those that are watched
-    counts: Counts = Counts()
+    counts: BulkCounts = BulkCounts()
     halted: str = ""  # why
 
 
@@ -134,7 +134,7 @@ def check_canary(command: BulkCommand, canary: Canary) -> Canary:
 
 
 def decision(
-    command: BulkCommand, task: Task, ask: Ask, *, force: bool, from_checkpoint: bool
+    command: BulkCommand, task: Task, ask: OperatorRequest, *, force: bool, from_checkpoint: bool
 ) -> Transition:
     """What it would do to this task; Refused when it cannot."""
     if command in _PLAIN:
@@ -156,7 +156,7 @@ def is_asked(command: BulkCommand, task: Task) -> bool:
     return asks.get(command, False)
 
 
-_PLAIN: Mapping[BulkCommand, Callable[[Task, Ask], Transition]] = {
+_PLAIN: Mapping[BulkCommand, Callable[[Task, OperatorRequest], Transition]] = {
     BulkCommand.DISCARD: operate.discard,
     BulkCommand.CANCEL: operate.cancel,
     BulkCommand.PAUSE: operate.pause,
@@ -226,7 +226,7 @@ def is_over(state: BulkState, canary: Canary | None, *, now: float) -> bool:
 
 
 def acted(
-    state: BulkState, counts: Counts, going: Sequence[str], rest: Sequence[Picked]
+    state: BulkState, counts: BulkCounts, going: Sequence[str], rest: Sequence[Picked]
 ) -> BulkState:
     """After a round: what it counted, what it has set going, and what it did not get to."""
     return replace(
@@ -245,15 +245,15 @@ def squared(state: BulkState, limit: int | None) -> BulkState:
         return state
     if limit is not None and taken >= limit:
         return state
-    missed = Counts(changed=max(0, state.matching - taken))
+    missed = BulkCounts(changed=max(0, state.matching - taken))
     return replace(state, counts=added(state.counts, missed))
 
 
-def added(one: Counts, two: Counts) -> Counts:
+def added(one: BulkCounts, two: BulkCounts) -> BulkCounts:
     refused = dict(one.refused)
     for code, number in two.refused.items():
         refused[code] = refused.get(code, 0) + number
-    return Counts(
+    return BulkCounts(
         done=one.done + two.done,
         refused=refused,
         changed=one.changed + two.changed,

@@ -24,7 +24,7 @@ Point = tuple[int, int]
 Route = tuple[Point, Sequence[Point]]  # where the label stands, then the corners of the line
 
 
-class Live(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
+class LiveCounts(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
     """The running system, to be drawn on the diagram."""
 
     counts: Mapping[S, int]
@@ -32,7 +32,7 @@ class Live(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
     dwell_seconds: Mapping[S, float]  # the mean, of those that have left
 
 
-class Edge(msgspec.Struct, Generic[S, C], frozen=True, kw_only=True):
+class Arrow(msgspec.Struct, Generic[S, C], frozen=True, kw_only=True):
     before: S
     after: S
     commands: tuple[C, ...]
@@ -42,7 +42,7 @@ class Edge(msgspec.Struct, Generic[S, C], frozen=True, kw_only=True):
         return ", ".join(self.commands)
 
 
-class Hand(msgspec.Struct, frozen=True, kw_only=True):
+class Mover(msgspec.Struct, frozen=True, kw_only=True):
     """Who moves it."""
 
     colour: str
@@ -56,8 +56,8 @@ class Picture(Generic[S, C]):
     begins: Sequence[S]
     suspended: Collection[S]
     settled: Collection[S]
-    hands: Sequence[Hand]
-    hand_of: Callable[[Edge[S, C]], Hand]
+    hands: Sequence[Mover]
+    hand_of: Callable[[Arrow[S, C]], Mover]
     width: int
     height: int
     centres: Mapping[S, Point]
@@ -65,15 +65,15 @@ class Picture(Generic[S, C]):
 
 
 AnyPicture = Picture[Any, Any]
-AnyLive = Live[Any]
+AnyLive = LiveCounts[Any]
 
 
-def edges(picture: Picture[S, C]) -> Iterator[Edge[S, C]]:
+def edges(picture: Picture[S, C]) -> Iterator[Arrow[S, C]]:
     """One per pair of statuses, with all the commands that lead from one to the other."""
     for before, row in picture.machine.table.items():
         for after in dict.fromkeys(row.values()):
             commands = tuple(command for command, to in row.items() if to is after)
-            yield Edge(before=before, after=after, commands=commands)
+            yield Arrow(before=before, after=after, commands=commands)
 
 
 def text(picture: AnyPicture, live: AnyLive | None = None) -> str:
@@ -121,7 +121,7 @@ def _rough(seconds: float) -> float:
     return round(seconds, 1) if seconds < 10 else round(seconds)
 
 
-def _moved(edge: Edge[Any, Any], live: AnyLive | None) -> str:
+def _moved(edge: Arrow[Any, Any], live: AnyLive | None) -> str:
     count = live.moves.get((edge.before, edge.after), 0) if live else 0
     return f" ({count})" if count else ""
 
@@ -166,7 +166,7 @@ def _arrowhead(colour: str) -> str:
     )
 
 
-def _line(picture: AnyPicture, edge: Edge[Any, Any]) -> str:
+def _line(picture: AnyPicture, edge: Arrow[Any, Any]) -> str:
     _, points = picture.routes[edge.before, edge.after]
     colour = picture.hand_of(edge).colour
     return f'<path d="{_rounded(points)}" stroke="{colour}" marker-end="url(#to{colour[1:]})"/>'
@@ -194,7 +194,7 @@ def label_width(said: str) -> int:
     return len(said) * CHAR_WIDTH + 4
 
 
-def _label(picture: AnyPicture, edge: Edge[Any, Any], live: AnyLive | None) -> str:
+def _label(picture: AnyPicture, edge: Arrow[Any, Any], live: AnyLive | None) -> str:
     (x, y), _ = picture.routes[edge.before, edge.after]
     said = f"{edge.label}{_moved(edge, live)}"
     wide = label_width(said)

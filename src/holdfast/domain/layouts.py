@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from holdfast.domain.diagram import Edge, Hand, Picture, Point, Route
+from holdfast.domain.diagram import Arrow, Mover, Picture, Point, Route
 from holdfast.domain.plan import plan
 from holdfast.domain.plan.plan import PlanCommand, PlanStatus
 from holdfast.domain.task import state
@@ -15,7 +15,7 @@ from holdfast.domain.trigger.trigger import TriggerCommand, TriggerStatus
 S, P, T = Status, PlanStatus, TriggerStatus
 
 ASKED, MOVED, HELD = "#1d5fbf", "#5b7f3a", "#333333"
-PERSON = Hand(colour=ASKED, said="a person asks")
+PERSON = Mover(colour=ASKED, said="a person asks")
 
 TASK_CENTRES: Mapping[Status, Point] = {
     S.CREATED: (95, 300),
@@ -64,11 +64,11 @@ TASK_ROUTES: Mapping[tuple[Status, Status], Route] = {
     (S.ROLLBACK_FAILED, S.CANCELLED): ((760, 657), [(885, 657), (675, 657)]),
 }
 
-WORKER = Hand(colour=HELD, said="the worker that holds the lease")
-STORE = Hand(colour=MOVED, said="the store, over many tasks at once")
+WORKER = Mover(colour=HELD, said="the worker that holds the lease")
+STORE = Mover(colour=MOVED, said="the store, over many tasks at once")
 
 
-def _task_hand(edge: Edge[Status, Command]) -> Hand:
+def _task_hand(edge: Arrow[Status, Command]) -> Mover:
     if edge.before is S.RUNNING:
         return WORKER
     first = edge.commands[0]
@@ -173,11 +173,11 @@ PLAN_ROUTES: Mapping[tuple[PlanStatus, PlanStatus], Route] = {
     (P.ROLLBACK_FAILED, P.CANCELLED): ((1255, 632), [(1320, 515), (1320, 632), (715, 632)]),
 }
 
-MAKER = Hand(colour=MOVED, said="whoever makes it, when all its tasks are in")
-DRIVER = Hand(colour=HELD, said="the instance that drives it")
+MAKER = Mover(colour=MOVED, said="whoever makes it, when all its tasks are in")
+DRIVER = Mover(colour=HELD, said="the instance that drives it")
 
 
-def _plan_hand(edge: Edge[PlanStatus, PlanCommand]) -> Hand:
+def _plan_hand(edge: Arrow[PlanStatus, PlanCommand]) -> Mover:
     first = edge.commands[0]
     return PERSON if first in plan.ASKED else MAKER if first is PlanCommand.SEAL else DRIVER
 
@@ -227,11 +227,11 @@ TRIGGER_ROUTES: Mapping[tuple[TriggerStatus, TriggerStatus], Route] = {
     (T.SUSPENDED, T.CANCELLED): ((685, 112), [(595, 112), (800, 112), (800, 386), (885, 386)]),
 }
 
-SCHEDULER = Hand(colour=HELD, said="the scheduler that has it")
-LEASER = Hand(colour=MOVED, said="the store, when its time has come")
+SCHEDULER = Mover(colour=HELD, said="the scheduler that has it")
+LEASER = Mover(colour=MOVED, said="the store, when its time has come")
 
 
-def _trigger_hand(edge: Edge[TriggerStatus, TriggerCommand]) -> Hand:
+def _trigger_hand(edge: Arrow[TriggerStatus, TriggerCommand]) -> Mover:
     first = edge.commands[0]
     if first is TriggerCommand.LEASE:
         return LEASER

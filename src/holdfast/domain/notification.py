@@ -36,10 +36,10 @@ TELLABLE = frozenset(ev.NAMES[kind] for kind in TASK_EVENTS) | OF_NO_TASK
 # What a request's callback is told of: the task has come to rest.
 OUTCOMES = (
     ev.TaskCompleted,
-    ev.TaskFailed,
-    ev.TaskCancelled,
+    ev.TaskFailedEvent,
+    ev.TaskCancelledEvent,
     ev.TaskDiscarded,
-    ev.TaskRolledBack,
+    ev.TaskRolledBackEvent,
     ev.TaskRollbackFailed,
 )
 

@@ -35,11 +35,11 @@ PICTURES: dict[Of, diagram.AnyPicture] = {
 }
 
 
-def drawn(of: Of, format: Format, live: diagram.Live[Any] | None = None) -> str:
+def drawn(of: Of, format: Format, live: diagram.LiveCounts[Any] | None = None) -> str:
     return _DRAW[format](PICTURES[of], live)
 
 
-async def live(of: Of, store: Store, *, now: float) -> diagram.Live[Any]:
+async def live(of: Of, store: Store, *, now: float) -> diagram.LiveCounts[Any]:
     if of is Of.TRIGGERS:
         raise InvalidInput("live counts and times are kept of tasks and plans, not of triggers")
     if of is Of.PLANS:
@@ -47,7 +47,7 @@ async def live(of: Of, store: Store, *, now: float) -> diagram.Live[Any]:
     return as_live(await store.stats())
 
 
-async def live_plans(store: Store, *, now: float) -> diagram.Live[PlanStatus]:
+async def live_plans(store: Store, *, now: float) -> diagram.LiveCounts[PlanStatus]:
     """Of the newest: plans are few, and nobody keeps counts of them."""
     since: dict[PlanStatus, list[float]] = defaultdict(list)
     cursor = None
@@ -58,20 +58,20 @@ async def live_plans(store: Store, *, now: float) -> diagram.Live[PlanStatus]:
         cursor = page.cursor
         if cursor is None:
             break
-    return diagram.Live(
+    return diagram.LiveCounts(
         counts={status: len(ages) for status, ages in since.items()},
         moves={},
         dwell_seconds={status: sum(ages) / len(ages) for status, ages in since.items()},
     )
 
 
-def as_live(stats: Stats) -> diagram.Live[Status]:
+def as_live(stats: Stats) -> diagram.LiveCounts[Status]:
     left: Counter[Status] = Counter()
     dwelt: dict[Status, float] = {}
     for move in stats.transitions:
         left[move.before] += move.count
         dwelt[move.before] = dwelt.get(move.before, 0.0) + move.dwell_seconds
-    return diagram.Live(
+    return diagram.LiveCounts(
         counts=stats.by_status,
         moves={(move.before, move.after): move.count for move in stats.transitions},
         dwell_seconds={status: dwelt[status] / count for status, count in left.items() if count},

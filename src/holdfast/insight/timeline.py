@@ -48,10 +48,10 @@ class TaskRun(msgspec.Struct, kw_only=True):
 _STARTS_RUN = (ev.TaskRetried, ev.TaskRollingBack, ev.CheckpointDiscarded)
 _ENDS_RUN = (
     ev.TaskCompleted,
-    ev.TaskFailed,
-    ev.TaskCancelled,
+    ev.TaskFailedEvent,
+    ev.TaskCancelledEvent,
     ev.TaskDiscarded,
-    ev.TaskRolledBack,
+    ev.TaskRolledBackEvent,
     ev.TaskRollbackFailed,
     ev.TaskPaused,
 )

@@ -14,7 +14,7 @@ from holdfast.domain.task import events as ev
 from holdfast.domain.task.envelope import iso
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
-from holdfast.domain.task.task import By, Kind
+from holdfast.domain.task.task import By, FailureKind
 from holdfast.engine.operations import switches
 from holdfast.engine.operations.expired_checkpoints import Find, look_ahead, not_known
 from holdfast.engine.visibility import WHOLE, Sight
@@ -355,7 +355,7 @@ class Explanation:
             )
         failure = task.failure
         told = f"{failure.summary} (at stage {failure.stage!r})" if failure else "no error is kept"
-        if failure is not None and failure.kind is Kind.OUTAGE:
+        if failure is not None and failure.kind is FailureKind.OUTAGE:
             told = f"an outage did not end, first met {self._back(task.outage_since)}: {told}"
         since = f"{task.status} since {span(self._dwelt)}"
         return (
@@ -389,7 +389,9 @@ class Explanation:
 
     async def _settled(self) -> str:
         task = self._task
-        by = self._asked(ev.CancelRequested, ev.TaskCancelled, ev.TaskDiscarded, ev.TaskRollingBack)
+        by = self._asked(
+            ev.CancelRequested, ev.TaskCancelledEvent, ev.TaskDiscarded, ev.TaskRollingBack
+        )
         told = by
         if task.status is Status.COMPLETED:
             late = any(self._last(ev.CancelRequested))

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from holdfast.cli.exits import Exit
 from holdfast.cli.root import cli
 from holdfast.clock import SystemClock
-from holdfast.domain.audit import START, Anchor, Audit, Link, linked
+from holdfast.domain.audit import START, Anchor, Audit, AuditLink, linked
 from holdfast.domain.task.task import By
 from holdfast.engine.operations import audit
 from holdfast.engine.store_url import store_from_url
@@ -40,9 +40,9 @@ class Hand(Protocol):
     def swap(self, seq: int) -> None: ...
     def remove(self, seq: int) -> None: ...
     def spoil(self, seq: int) -> None: ...
-    def cut(self, last: Link | None) -> None: ...
+    def cut(self, last: AuditLink | None) -> None: ...
     def move_head(self, to: Anchor) -> None: ...
-    def forge(self, link: Link) -> None: ...
+    def forge(self, link: AuditLink) -> None: ...
     def stored(self, seq: int) -> bytes: ...
     def store(self, seq: int, written: bytes) -> None: ...
     def move_base(self, to: Anchor) -> None: ...
@@ -69,13 +69,13 @@ class InFile:
     def spoil(self, seq: int) -> None:
         ask(self._path, "UPDATE audits SET entry = CAST('{' AS BLOB) WHERE n = ?", seq)
 
-    def cut(self, last: Link | None) -> None:
+    def cut(self, last: AuditLink | None) -> None:
         ask(self._path, "DELETE FROM audits WHERE n > ?", last.seq if last else 0)
 
     def move_head(self, to: Anchor) -> None:
         ask(self._path, "UPDATE chain SET head = ?, head_hash = ?", to.seq, to.hash)
 
-    def forge(self, link: Link) -> None:
+    def forge(self, link: AuditLink) -> None:
         self.change(link.seq)
         ask(self._path, "UPDATE audits SET hash = ? WHERE n = ?", link.hash, link.seq)
 
@@ -117,7 +117,7 @@ class OnServer:
     def spoil(self, seq: int) -> None:
         self._put(seq, "{")
 
-    def cut(self, last: Link | None) -> None:
+    def cut(self, last: AuditLink | None) -> None:
         if last is None:
             self._client.delete(self._chain)
         else:
@@ -126,7 +126,7 @@ class OnServer:
     def move_head(self, to: Anchor) -> None:
         self._client.hset(f"{self.namespace}:audit:ends", "head", f"{to.seq} {to.hash}")
 
-    def forge(self, link: Link) -> None:
+    def forge(self, link: AuditLink) -> None:
         self.change(link.seq)
         _, _, body = self._at(link.seq).split(" ", 2)
         self._put(link.seq, f"{link.seq} {link.hash} {body}")
@@ -156,12 +156,12 @@ class Place:
 
         self._with_store(do)
 
-    def links(self) -> list[Link]:
-        async def look(store: Store) -> list[Link]:
+    def links(self) -> list[AuditLink]:
+        async def look(store: Store) -> list[AuditLink]:
             await store.seal(limit=100)
             return list((await store.chain(limit=100)).links)
 
-        found: list[Link] = self._with_store(look)
+        found: list[AuditLink] = self._with_store(look)
         return found
 
     def prune(self, count: int) -> None:

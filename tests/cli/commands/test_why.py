@@ -11,7 +11,7 @@ from holdfast.domain.task import decide
 from holdfast.domain.task.decide import Failed
 from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.state import Status
-from holdfast.domain.task.task import Failure, Kind, Progress
+from holdfast.domain.task.task import Failure, FailureKind, Progress
 from holdfast.insight.why import Explanation, explain
 from holdfast.ports import Kept, Renewal
 from holdfast.settings import load
@@ -307,7 +307,7 @@ async def test_a_rollback_needs_no_young_checkpoint(scene: Scene) -> None:
     await scene.app.control.rollback(task_id)
     now = scene.clock.now()
     failure = Failure(
-        kind=Kind.STAGE, error="OSError", message="no", stage="migrate", attempt=1, at=now
+        kind=FailureKind.STAGE, error="OSError", message="no", stage="migrate", attempt=1, at=now
     )
     failed = Failed(failure=failure, started_at=now, retry_seconds=None)
     rolling = await scene.claim()

@@ -2,7 +2,7 @@
 
 from holdfast.domain.plan.plan import MemberState, PlanStatus
 from holdfast.domain.task import operate
-from holdfast.domain.task.operate import Ask
+from holdfast.domain.task.operate import OperatorRequest
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import By
 from tests.support.cli.scene import Scene
@@ -96,7 +96,7 @@ async def test_a_task_that_its_plan_has_paused(scene: Scene) -> None:
     [first, *_] = await scene.plan(TENANTS)
     [task] = await scene.store.load([first])
     assert task is not None
-    ask = Ask(by=By(actor="plan:up-7"), now=scene.clock.now(), request="r-1")
+    ask = OperatorRequest(by=By(actor="plan:up-7"), now=scene.clock.now(), request="r-1")
     await scene.apply(operate.release(task, ask))
     await scene.app.control.acting_as("plan:up-7").pause(first, reason="plan up-7 is paused")
     answer = await scene.why(first)

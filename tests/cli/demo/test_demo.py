@@ -78,7 +78,7 @@ def told_by(details: Sequence[Detail]) -> Told:
         killed=[event.worker for event in lost if isinstance(event, ev.LeaseLost)],
         in_hand=[event.task_id for event in lost],
         resumed=[event.task_id for event in events_of(details, ev.TaskRetried)],
-        rolled_back=[event.task_id for event in events_of(details, ev.TaskRolledBack)],
+        rolled_back=[event.task_id for event in events_of(details, ev.TaskRolledBackEvent)],
     )
 
 

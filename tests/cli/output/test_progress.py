@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.cli.output import bulk_watch
 from holdfast.cli.output.progress import Estimate
-from holdfast.domain.bulk import BulkCommand, Counts
+from holdfast.domain.bulk import BulkCommand, BulkCounts
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import By
 from holdfast.engine.bulk.order import BulkInfo
@@ -109,7 +109,7 @@ def bulk_with(left: int) -> BulkInfo:
         matching=100,
         more=False,
         left=left,
-        counts=Counts(),
+        counts=BulkCounts(),
         unknown=0,
         rate=1.0,
         canary=None,

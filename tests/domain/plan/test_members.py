@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.domain.plan import members as mem
-from holdfast.domain.plan.members import Look, pause_mark
+from holdfast.domain.plan.members import MemberTask, pause_mark
 from holdfast.domain.plan.plan import (
     SLOTTED,
     TABLE,
@@ -122,8 +122,8 @@ def settled(of: Plan, member: Member, one: Task) -> tuple[Member, Task, list[Com
     pytest.fail(f"never comes to rest: {sent}")
 
 
-def look(one: Task) -> Look:
-    return Look(status=one.status, task=one)
+def look(one: Task) -> MemberTask:
+    return MemberTask(status=one.status, task=one)
 
 
 def carried_out(one: Task, command: Command) -> Task:
@@ -138,7 +138,7 @@ def carried_out(one: Task, command: Command) -> Task:
         C.ROLLBACK: operate.rollback,
     }
     by = By(actor="plan", reason=pause_mark(plan()))
-    ask = operate.Ask(by=by, now=ASK.now, request="r")
+    ask = operate.OperatorRequest(by=by, now=ASK.now, request="r")
     after: Task = decisions[command](one, ask).after
     return after
 
@@ -204,13 +204,15 @@ def test_a_pause_by_a_person_is_no_pause_by_the_plan() -> None:
 
 
 def test_a_task_of_which_a_tombstone_is_left_is_what_it_ended_as() -> None:
-    assert mem.seen(plan(), 0, Member(M.ADMITTED, AT), Look(status=S.COMPLETED)) == Member(
+    assert mem.seen(plan(), 0, Member(M.ADMITTED, AT), MemberTask(status=S.COMPLETED)) == Member(
         M.COMPLETED
     )
 
 
 def test_a_task_whose_record_is_gone_cannot_be_undone() -> None:
-    assert mem.undoing(Member(M.COMPLETED), Look(status=S.COMPLETED)) == Member(M.ROLLBACK_FAILED)
+    assert mem.undoing(Member(M.COMPLETED), MemberTask(status=S.COMPLETED)) == Member(
+        M.ROLLBACK_FAILED
+    )
 
 
 def test_a_cancelled_task_that_did_nothing_need_not_be_undone_and_is_asked_once() -> None:
@@ -266,7 +268,9 @@ def test_what_could_not_be_undone_stays_so_until_it_is_undone_or_discarded(statu
     member = Member(M.ROLLBACK_FAILED)
     rests = plan(P.ROLLBACK_FAILED)
     assert mem.seen(rests, 0, member, look(task(status))) == member
-    assert mem.seen(rests, 0, member, Look(status=S.ROLLED_BACK)) == member  # its record is gone
+    assert (
+        mem.seen(rests, 0, member, MemberTask(status=S.ROLLED_BACK)) == member
+    )  # its record is gone
     for after in (S.ROLLED_BACK, S.CANCELLED):
         assert mem.seen(rests, 0, member, look(task(after))).state is mem.RESTS[after]
     assert mem.seen(rests, 0, member, look(task(S.ROLLING_BACK))).state is M.UNDOING

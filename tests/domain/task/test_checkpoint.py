@@ -17,7 +17,7 @@ from holdfast.domain.errors import (
 )
 from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task import decide, operate
-from holdfast.domain.task.checkpoint import DATA_LIMIT_BYTES, Checkpoint, Verdict
+from holdfast.domain.task.checkpoint import DATA_LIMIT_BYTES, Checkpoint, CheckpointVerdict
 from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.state import Status
 from tests.support.task_records import ASK, NOW, done, failed, failure, held, task
@@ -234,35 +234,37 @@ def test_a_task_goes_on_at_the_stage_after_the_last_completed(last: int, stage: 
 # C4: when it is no good
 
 
-def verdict(checkpoint: Checkpoint, stages: tuple[str, ...] = STAGES, age: float = 0.0) -> Verdict:
+def verdict(
+    checkpoint: Checkpoint, stages: tuple[str, ...] = STAGES, age: float = 0.0
+) -> CheckpointVerdict:
     found, why = ckpt.judge(checkpoint, stages, now=NOW + age, max_age_seconds=A_WEEK)
-    assert bool(why) == (found is not Verdict.GOOD)
+    assert bool(why) == (found is not CheckpointVerdict.GOOD)
     return found
 
 
 @pytest.mark.parametrize("index", [0, 1, 2])
 def test_a_checkpoint_of_these_stages_is_good(index: int) -> None:
-    assert verdict(saved(index)) is Verdict.GOOD
+    assert verdict(saved(index)) is CheckpointVerdict.GOOD
 
 
 @pytest.mark.parametrize("index", [-1, 3, 99])
 def test_an_index_out_of_range_is_invalid(index: int) -> None:
-    assert verdict(saved(last_completed_stage_index=index)) is Verdict.INVALID
+    assert verdict(saved(last_completed_stage_index=index)) is CheckpointVerdict.INVALID
 
 
 @pytest.mark.parametrize("names", [(), ("one", "two")])
 def test_names_that_do_not_fit_the_index_are_invalid(names: tuple[str, ...]) -> None:
-    assert verdict(saved(0, completed_stage_names=names)) is Verdict.INVALID
+    assert verdict(saved(0, completed_stage_names=names)) is CheckpointVerdict.INVALID
 
 
 def test_a_checkpoint_older_than_its_type_allows_is_invalid() -> None:
-    assert verdict(saved(), age=A_WEEK) is Verdict.GOOD
-    assert verdict(saved(), age=A_WEEK + 1) is Verdict.INVALID
+    assert verdict(saved(), age=A_WEEK) is CheckpointVerdict.GOOD
+    assert verdict(saved(), age=A_WEEK + 1) is CheckpointVerdict.INVALID
 
 
 def test_without_an_age_limit_no_checkpoint_is_too_old() -> None:
     found, _ = ckpt.judge(saved(), STAGES, now=NOW + 1e9, max_age_seconds=None)
-    assert found is Verdict.GOOD
+    assert found is CheckpointVerdict.GOOD
 
 
 def test_a_checkpoint_says_what_its_type_does_when_it_is_no_good() -> None:
@@ -277,7 +279,7 @@ def test_a_checkpoint_says_what_its_type_does_when_it_is_no_good() -> None:
 
 
 def test_a_name_that_the_code_does_not_know_is_invalid() -> None:
-    assert verdict(saved(1), ("one", "deux", "three")) is Verdict.INVALID
+    assert verdict(saved(1), ("one", "deux", "three")) is CheckpointVerdict.INVALID
 
 
 @pytest.mark.parametrize(
@@ -286,15 +288,15 @@ def test_a_name_that_the_code_does_not_know_is_invalid() -> None:
 def test_stages_that_were_inserted_or_moved_mean_another_definition(
     stages: tuple[str, ...],
 ) -> None:
-    assert verdict(saved(1), stages) is Verdict.CHANGED
+    assert verdict(saved(1), stages) is CheckpointVerdict.CHANGED
 
 
 def test_stages_added_behind_do_no_harm() -> None:
-    assert verdict(saved(1), (*STAGES, "four")) is Verdict.GOOD
+    assert verdict(saved(1), (*STAGES, "four")) is CheckpointVerdict.GOOD
 
 
 def test_stages_taken_away_behind_do_no_harm() -> None:
-    assert verdict(saved(0), ("one", "two")) is Verdict.GOOD
+    assert verdict(saved(0), ("one", "two")) is CheckpointVerdict.GOOD
 
 
 # C5: the version

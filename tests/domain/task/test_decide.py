@@ -12,7 +12,7 @@ from holdfast.domain.task.checkpoint import Checkpoint
 from holdfast.domain.task.placement import Next, Place
 from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.state import TABLE, Command, Status
-from holdfast.domain.task.task import Kind, Task
+from holdfast.domain.task.task import FailureKind, Task
 from holdfast.domain.task.transition import Transition
 from tests.support.task_records import LEASE, NOW, done, failed, failure, held, task
 
@@ -219,7 +219,7 @@ def test_the_third_failure_in_a_row_suspends() -> None:
     assert statuses == [S.RETRYING, S.RETRYING, S.FAILED]
     transition = retry_later(held(failures=2))
     assert (transition.next, transition.delay_seconds) == (Next.PARKED, 0)
-    assert [type(event) for event in transition.events][1:] == [ev.StageFailed, ev.TaskFailed]
+    assert [type(event) for event in transition.events][1:] == [ev.StageFailed, ev.TaskFailedEvent]
 
 
 def test_a_failure_that_cannot_be_retried_suspends_at_once() -> None:
@@ -234,7 +234,10 @@ def test_a_cancel_that_waits_is_applied_when_the_stage_fails() -> None:
     transition = retry_later(held(cancel_requested=True, reason="enough"))
     assert (transition.after.status, transition.next) == (S.CANCELLED, Next.SETTLED)
     assert transition.delay_seconds == 0
-    assert [type(event) for event in transition.events][1:] == [ev.StageFailed, ev.TaskCancelled]
+    assert [type(event) for event in transition.events][1:] == [
+        ev.StageFailed,
+        ev.TaskCancelledEvent,
+    ]
     assert not transition.after.cancel_requested
 
 
@@ -305,7 +308,7 @@ def test_the_end_of_a_rollback_settles_the_task_with_nothing_completed() -> None
 def test_a_task_that_cannot_go_on_is_suspended_without_a_failed_stage(
     status: Status, after: Status
 ) -> None:
-    poison = failure(kind=Kind.POISON)
+    poison = failure(kind=FailureKind.POISON)
     transition = decide.suspend(held(status, crashes=3), poison, now=LATER)
     assert (transition.after.status, transition.next) == (after, Next.PARKED)
     assert (transition.after.failures, transition.after.failure) == (0, poison)
@@ -314,7 +317,7 @@ def test_a_task_that_cannot_go_on_is_suspended_without_a_failed_stage(
 
 def test_a_task_that_cannot_go_on_is_cancelled_if_that_was_asked() -> None:
     before = held(cancel_requested=True, reason="enough")
-    transition = decide.suspend(before, failure(kind=Kind.POISON), now=LATER)
+    transition = decide.suspend(before, failure(kind=FailureKind.POISON), now=LATER)
     assert (transition.after.status, transition.next) == (S.CANCELLED, Next.SETTLED)
     assert not transition.after.cancel_requested
 

@@ -62,11 +62,21 @@ def test_an_event_says_in_its_json_what_it_is(kind: type[ev.Event]) -> None:
 
 def test_the_kinds_are_all_events_of_the_module() -> None:
     defined = {
-        name
-        for name, found in vars(ev).items()
+        found
+        for found in vars(ev).values()
         if isinstance(found, type) and issubclass(found, ev.Event) and found is not ev.Event
     }
-    assert set(ev.KINDS) == defined
+    assert {*ev.KINDS.values()} == defined
+
+
+def test_an_event_is_stored_under_its_tag_whatever_its_class_is_called() -> None:
+    """Events that share their stored name with an exception have a class named apart."""
+    apart = {kind.__name__: name for name, kind in ev.KINDS.items() if kind.__name__ != name}
+    assert apart == {
+        "TaskFailedEvent": "TaskFailed",
+        "TaskCancelledEvent": "TaskCancelled",
+        "TaskRolledBackEvent": "TaskRolledBack",
+    }
 
 
 def test_optional_facts_may_be_left_out() -> None:

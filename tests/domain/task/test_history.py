@@ -85,7 +85,7 @@ def test_the_events_of_one_version_are_one_step_with_its_reason() -> None:
         *events(CREATED, STARTED),
         ev.StageStarted(stage="a", attempt=1, run=1, **facts),
         ev.StageFailed(failure=failure(), run=1, **facts),
-        ev.TaskFailed(failure=failure(), **facts),
+        ev.TaskFailedEvent(failure=failure(), **facts),
     ]
     last = steps(task(Status.FAILED), made)[-1]
     assert (last.command, last.after) == (Command.FAIL, Status.FAILED)

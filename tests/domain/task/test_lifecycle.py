@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from holdfast.domain.task import decide, operate
-from holdfast.domain.task.checkpoint import Checkpoint, Verdict, judge
+from holdfast.domain.task.checkpoint import Checkpoint, CheckpointVerdict, judge
 from holdfast.domain.task.placement import DUE, LOSE, PLACE_AFTER, START, Next, Place, fits
 from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.state import OPERATOR, Command, Status
@@ -152,7 +152,7 @@ class Lifecycle(RuleBasedStateMachine):
     def ask(self, command: Command, from_checkpoint: bool) -> None:
         if not self.task.can(command):
             return
-        ask = operate.Ask(by=BY, now=self.now, request=f"r-{self.task.version}")
+        ask = operate.OperatorRequest(by=BY, now=self.now, request=f"r-{self.task.version}")
         if command is Command.RETRY:
             transition = operate.retry(self.task, ask, from_checkpoint=from_checkpoint)
         else:
@@ -231,7 +231,7 @@ class Lifecycle(RuleBasedStateMachine):
         if self.checkpoint is None:
             return
         verdict, why = judge(self.checkpoint, self.task.stages, now=self.now, max_age_seconds=None)
-        assert verdict is Verdict.GOOD, why
+        assert verdict is CheckpointVerdict.GOOD, why
         assert self.checkpoint.last_completed_stage_index == self.task.last_completed
 
     @invariant()

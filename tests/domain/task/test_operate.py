@@ -31,7 +31,7 @@ EVENTS = {
     C.RELEASE: ev.TaskReleased,
     C.PAUSE: ev.TaskPaused,
     C.RESUME: ev.TaskResumed,
-    C.CANCEL: ev.TaskCancelled,
+    C.CANCEL: ev.TaskCancelledEvent,
     C.RETRY: ev.TaskRetried,
     C.ROLLBACK: ev.TaskRollingBack,
     C.DISCARD: ev.TaskDiscarded,

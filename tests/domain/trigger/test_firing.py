@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.trigger import definition, firing
 from holdfast.domain.trigger.definition import begun, definition_of, redefine, same
-from holdfast.domain.trigger.firing import RETRY_LIMIT, TASKS_A_CHANGE, Due, due, fire
+from holdfast.domain.trigger.firing import RETRY_LIMIT, TASKS_A_CHANGE, DueFireTimes, due, fire
 from holdfast.domain.trigger.schedule import Cron, Every, Once, latest, next_after
 from holdfast.domain.trigger.trigger import (
     UNFINISHED,
@@ -38,7 +38,7 @@ def fired(one: Trigger, *, now: float, chance: float = 0.0) -> TriggerChange:
     return fire(one, found, made, now=now, chance=chance)
 
 
-def hours(found: Due) -> list[float]:
+def hours(found: DueFireTimes) -> list[float]:
     return [(at - NOW) / HOUR for at in found.times]
 
 

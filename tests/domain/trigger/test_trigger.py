@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.domain.errors import IllegalTransition
-from holdfast.domain.task.operate import Ask
+from holdfast.domain.task.operate import OperatorRequest
 from holdfast.domain.trigger import firing
 from holdfast.domain.trigger.schedule import Once
 from holdfast.domain.trigger.trigger import (
@@ -27,7 +27,7 @@ from tests.support.task_records import ASK, submission, trigger
 
 S, C = TriggerStatus, TriggerCommand
 
-WISHES: dict[TriggerCommand, Callable[[Trigger, Ask], TriggerChange]] = {
+WISHES: dict[TriggerCommand, Callable[[Trigger, OperatorRequest], TriggerChange]] = {
     C.FIRE: lambda one, ask: firing.fire_now(one, ask, submission("task-9")),
     C.PAUSE: firing.pause,
     C.RESUME: firing.resume,

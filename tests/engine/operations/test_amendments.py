@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Context, Handle, Holdfast, Permanent, Status
 from holdfast.domain.errors import CheckpointTooLarge, NotJson
-from holdfast.domain.task.task import Failure, Kind
+from holdfast.domain.task.task import Failure, FailureKind
 from holdfast.engine.declare import Workflow
 from holdfast.errors import (
     CheckpointConflict,
@@ -262,7 +262,12 @@ async def test_a_view_that_is_put_unchanged_changes_nothing_but_the_version(
     first = await app.checkpoints.get(handle.id)
     assert first is not None
     failure = Failure(
-        kind=Kind.PERMANENT, error="E", message="password=hunter2", stage="a", attempt=1, at=1.0
+        kind=FailureKind.PERMANENT,
+        error="E",
+        message="password=hunter2",
+        stage="a",
+        attempt=1,
+        at=1.0,
     )
     await app.checkpoints.put(handle.id, msgspec.structs.replace(first, failure_history=(failure,)))
     before = await app.checkpoints.get(handle.id)

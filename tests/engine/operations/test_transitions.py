@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Filter, Holdfast, Permanent
-from holdfast.domain.task.history import Maker, Step
+from holdfast.domain.task.history import HistoryStep, Maker
 from holdfast.engine.operations import transitions
 from holdfast.errors import InvalidInput, TaskFailed, TaskNotFound
 from verify.servers import RedisServer
@@ -35,8 +35,8 @@ class World:
                 await handle.result()
         return [handle.id for handle in handles]
 
-    async def everything(self, limit: int, **asked: Any) -> list[Step]:
-        found: list[Step] = []
+    async def everything(self, limit: int, **asked: Any) -> list[HistoryStep]:
+        found: list[HistoryStep] = []
         cursor: str | None = None
         for _ in range(100):
             page = await self.app.query.transitions(limit=limit, cursor=cursor, **asked)

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast import Context, Handle, Holdfast, Status
 from holdfast.domain.task.events import LeaseLost
-from holdfast.domain.task.task import Kind
+from holdfast.domain.task.task import FailureKind
 from holdfast.engine.declare import Workflow
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
@@ -57,7 +57,7 @@ async def test_three_crashes_in_a_row_at_one_stage_suspend_the_task(
     info = await handle.info()
     assert info.status is Status.FAILED
     assert info.failure is not None
-    assert info.failure.kind is Kind.POISON
+    assert info.failure.kind is FailureKind.POISON
     assert ran == ["a", "b", "b", "b"]
 
 
@@ -230,7 +230,7 @@ async def test_an_unknown_type_is_handed_back_uncounted_and_suspended_after_ten_
     task = await task_of(engine, handle)
     assert task.status is Status.FAILED
     assert task.failure is not None
-    assert task.failure.kind is Kind.UNKNOWN_TYPE
+    assert task.failure.kind is FailureKind.UNKNOWN_TYPE
 
 
 async def test_a_type_that_a_live_worker_knows_is_never_suspended_as_unknown(

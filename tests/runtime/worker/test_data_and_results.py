@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from holdfast import Context, Holdfast, Retry, Status
 from holdfast.domain.task.checkpoint import DATA_LIMIT_BYTES
-from holdfast.domain.task.task import Kind
+from holdfast.domain.task.task import FailureKind
 from holdfast.errors import InvalidInput, NoResult, TaskFailed
 from holdfast.testing.plugin import MakeEngine
 from tests.support.runtime.helpers import Gate, detail_of, task_of
@@ -150,7 +150,7 @@ async def test_data_that_cannot_be_kept_suspends_the_task(
     info = await handle.info()
     assert info.status is Status.FAILED
     assert info.failure is not None
-    assert info.failure.kind is Kind.SERIALISATION
+    assert info.failure.kind is FailureKind.SERIALISATION
     assert ran == [1]
 
 
@@ -168,7 +168,7 @@ async def test_a_result_that_is_no_json_suspends_the_task(
     info = await handle.info()
     assert info.status is Status.FAILED
     assert info.failure is not None
-    assert info.failure.kind is Kind.SERIALISATION
+    assert info.failure.kind is FailureKind.SERIALISATION
     assert "result of give" in info.failure.message
 
 

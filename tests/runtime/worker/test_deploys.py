@@ -10,7 +10,7 @@ import pytest
 from holdfast import Context, Handle, Holdfast, PlanHandle, PlanStatus, Retry, Status
 from holdfast.domain.plan.rollout import DRIVEN
 from holdfast.domain.task import decide
-from holdfast.domain.task.task import Kind, StageRecord, Task
+from holdfast.domain.task.task import FailureKind, StageRecord, Task
 from holdfast.engine.declare import Workflow
 from holdfast.testing import Engine
 from holdfast.testing.plugin import MakeEngine
@@ -174,7 +174,7 @@ async def test_a_rollback_that_meets_a_vanished_undo_waits_for_it(deploys: Deplo
         failure = (await task_of(deploys.engine, done)).failure
         assert failure is not None
         assert (failure.kind, failure.error, failure.stage) == (
-            Kind.DEFINITION_CHANGED,
+            FailureKind.DEFINITION_CHANGED,
             "undo-gone",
             "b",
         )

@@ -8,7 +8,7 @@ import pytest
 from holdfast import Context, Holdfast, Permanent, Retry, RetryAfter, Status
 from holdfast.domain.errors import StoreError, StoreFull, StoreUnusable
 from holdfast.domain.task.events import StageFailed, TaskRetryScheduled
-from holdfast.domain.task.task import Kind
+from holdfast.domain.task.task import FailureKind
 from holdfast.errors import StageTimeout, TaskFailed
 from holdfast.testing import Engine
 from holdfast.testing.plugin import MakeEngine
@@ -107,7 +107,7 @@ async def test_a_permanent_failure_suspends_at_once(
     failure = (await handle.info()).failure
     assert (await handle.info()).status is Status.FAILED
     assert failure is not None
-    assert failure.kind is Kind.PERMANENT
+    assert failure.kind is FailureKind.PERMANENT
 
 
 async def test_retry_after_says_when(app: Holdfast, holdfast_engine: MakeEngine) -> None:
@@ -229,7 +229,7 @@ async def test_an_async_stage_is_stopped_at_its_timeout(
     assert await hung(app, engine) is Status.RETRYING
     failure = (await handle.info()).failure
     assert failure is not None
-    assert failure.kind is Kind.TIMEOUT
+    assert failure.kind is FailureKind.TIMEOUT
     assert failure.error.endswith(StageTimeout.__name__)
 
 
@@ -245,7 +245,7 @@ async def test_a_timeout_error_of_the_users_own_is_an_ordinary_failure(
     await engine.drain()
     failure = (await handle.info()).failure
     assert failure is not None
-    assert (failure.kind, failure.message) == (Kind.STAGE, "the database")
+    assert (failure.kind, failure.message) == (FailureKind.STAGE, "the database")
 
 
 async def test_a_stage_that_swallows_its_timeout_has_still_timed_out(
@@ -281,7 +281,7 @@ async def test_a_cancelled_error_raised_by_user_code_is_a_failure(
     assert info.status is Status.RETRYING
     assert info.failure is not None
     assert info.failure.error == "asyncio.exceptions.CancelledError"
-    assert info.failure.kind is Kind.CANCELLED
+    assert info.failure.kind is FailureKind.CANCELLED
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ async def test_what_the_store_refuses_inside_a_stage_is_a_failure_of_persistence
     await engine.drain()
     failure = (await handle.info()).failure
     assert failure is not None
-    assert failure.kind is Kind.PERSISTENCE
+    assert failure.kind is FailureKind.PERSISTENCE
 
 
 @pytest.mark.parametrize("way_out", [SystemExit(3), StopAsyncIteration()])

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from holdfast import Context, Handle, Holdfast, Retry, Status
-from holdfast.domain.task.task import Kind
+from holdfast.domain.task.task import FailureKind
 from holdfast.engine.declare import Workflow
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import Engine
@@ -33,16 +33,24 @@ FORMS: dict[str, dict[str, Any]] = {
     "with other names": {"completedStageNames": None, "completedStages": ["a", "b"]},
     "with unknown fields": {"tenantSnapshot": {"x": 1}},
 }
-REFUSED: dict[str, tuple[dict[str, Any], Kind, str]] = {
+REFUSED: dict[str, tuple[dict[str, Any], FailureKind, str]] = {
     "another index": (
         {"lastCompletedStageIndex": 0, "completedStageNames": ["a"]},
-        Kind.INVALID_CHECKPOINT,
+        FailureKind.INVALID_CHECKPOINT,
         "of stage 0, the record is at stage 1",
     ),
-    "no names": ({"completedStageNames": None}, Kind.SERIALISATION, "completedStageNames"),
-    "no time": ({"timestamp": [2025, 13, 1]}, Kind.SERIALISATION, "month must be in 1..12"),
-    "too much data": ({"customData": {"x": "y" * 70_000}}, Kind.SERIALISATION, "customData has"),
-    "an index as text": ({"lastCompletedStageIndex": "1"}, Kind.SERIALISATION, "Expected `int`"),
+    "no names": ({"completedStageNames": None}, FailureKind.SERIALISATION, "completedStageNames"),
+    "no time": ({"timestamp": [2025, 13, 1]}, FailureKind.SERIALISATION, "month must be in 1..12"),
+    "too much data": (
+        {"customData": {"x": "y" * 70_000}},
+        FailureKind.SERIALISATION,
+        "customData has",
+    ),
+    "an index as text": (
+        {"lastCompletedStageIndex": "1"},
+        FailureKind.SERIALISATION,
+        "Expected `int`",
+    ),
 }
 
 

@@ -12,7 +12,7 @@ from holdfast import Context, Holdfast, Retry, Status
 from holdfast import clock as machine_clock
 from holdfast.domain import notification
 from holdfast.domain.task.events import TaskProgress, TaskYielded
-from holdfast.domain.task.task import Kind
+from holdfast.domain.task.task import FailureKind
 from holdfast.errors import StoreUnavailable
 from holdfast.ports import Beat, Claimed, Clock, Renewal
 from holdfast.runtime.committer import Gather
@@ -238,7 +238,7 @@ async def test_a_payload_type_that_raises_while_it_is_read_suspends_with_its_err
     failure = (await handle.info()).failure
     assert failure is not None
     assert "its own" in failure.message
-    assert failure.kind is not Kind.POISON
+    assert failure.kind is not FailureKind.POISON
 
 
 async def test_a_plain_function_that_returns_late_has_failed_by_its_timeout(
@@ -255,7 +255,7 @@ async def test_a_plain_function_that_returns_late_has_failed_by_its_timeout(
     await engine.drain()
     failure = (await handle.info()).failure
     assert failure is not None
-    assert failure.kind is Kind.TIMEOUT
+    assert failure.kind is FailureKind.TIMEOUT
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, GeneratorExit])

@@ -10,7 +10,7 @@ from pydantic import BaseModel, field_serializer, field_validator
 from holdfast import Context, Holdfast, Permanent, Retry, RetryAfter, Snooze, Status
 from holdfast.domain.error_text import text_of
 from holdfast.domain.task.events import StageFailed, StageUndoFailed
-from holdfast.domain.task.task import Failure, Kind
+from holdfast.domain.task.task import Failure, FailureKind
 from holdfast.runtime.worker.failures import describe, summary
 from holdfast.testing.plugin import MakeEngine
 from tests.support.runtime.helpers import events_of, within_bounds
@@ -86,7 +86,7 @@ IN_THREADS = ERRORS | {"stop": (lambda: StopIteration("end"), "StopIteration")}
 
 
 def is_of(failure: Failure, name: str) -> bool:
-    kind = Kind.CANCELLED if name == "CancelledError" else Kind.STAGE
+    kind = FailureKind.CANCELLED if name == "CancelledError" else FailureKind.STAGE
     return failure.error.rpartition(".")[2] == name and failure.kind is kind
 
 
@@ -209,7 +209,7 @@ async def test_a_result_whose_serialiser_raises_anything_is_a_failure(
     info = await handle.info()
     assert info.status is Status.FAILED, "it will be none the next time either"
     assert info.failure is not None
-    assert info.failure.kind is Kind.SERIALISATION
+    assert info.failure.kind is FailureKind.SERIALISATION
     assert "Own: cannot be written" in info.failure.message
 
 
@@ -244,7 +244,7 @@ async def test_a_payload_whose_reading_raises_anything_suspends_its_task(
     info = await handle.info()
     assert info.status is Status.FAILED
     assert info.failure is not None
-    assert info.failure.kind is not Kind.POISON
+    assert info.failure.kind is not FailureKind.POISON
     assert engine.deaths == 0
 
 
@@ -262,7 +262,7 @@ async def test_a_group_with_a_permanent_error_is_permanent(
     info = await handle.info()
     assert info.status is Status.FAILED
     assert info.failure is not None
-    assert info.failure.kind is Kind.PERMANENT
+    assert info.failure.kind is FailureKind.PERMANENT
     assert "Permanent: never" in info.failure.message
 
 

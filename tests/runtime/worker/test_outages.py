@@ -8,7 +8,7 @@ import pytest
 from holdfast import Context, Handle, Holdfast, Retry, RetryAfter, Status
 from holdfast.domain.task import outage
 from holdfast.domain.task.events import StageFailed, StageUndoFailed, TaskRetryScheduled
-from holdfast.domain.task.task import Kind
+from holdfast.domain.task.task import FailureKind
 from holdfast.errors import SinkUnavailable, StoreUnavailable, Unavailable
 from holdfast.testing import Engine
 from holdfast.testing.plugin import MakeEngine
@@ -57,7 +57,7 @@ async def test_ten_minutes_without_its_database_cost_a_task_nothing(
     assert task.outages == database.calls > 3
     assert task.outage_since == task.created_at
     assert task.failure is not None
-    expected = Kind.PERSISTENCE if error is StoreUnavailable else Kind.STAGE
+    expected = FailureKind.PERSISTENCE if error is StoreUnavailable else FailureKind.STAGE
     assert task.failure.kind is expected
     database.error = None
     await engine.advance("6m")
@@ -107,7 +107,7 @@ async def test_an_outage_of_a_day_suspends_with_a_kind_of_its_own(
     await engine.advance("10m")
     task = await task_of(engine, handle)
     assert task.failure is not None
-    assert (task.status, task.failure.kind, task.failures) == (S.FAILED, Kind.OUTAGE, 0)
+    assert (task.status, task.failure.kind, task.failures) == (S.FAILED, FailureKind.OUTAGE, 0)
     assert "out of reach" in task.failure.message
     assert "test_outages.py" in task.failure.traceback
     failed = [e.failure for e in await events_of(engine, handle) if isinstance(e, StageFailed)]
@@ -166,7 +166,7 @@ async def test_failures_and_outages_do_not_add_up(
     await engine.advance("2s")
     task = await task_of(engine, handle)
     assert task.failure is not None
-    assert (task.status, task.failures, task.failure.kind) == (S.FAILED, 3, Kind.STAGE)
+    assert (task.status, task.failures, task.failure.kind) == (S.FAILED, 3, FailureKind.STAGE)
 
 
 async def test_a_row_ends_with_any_other_outcome_and_begins_anew(
@@ -243,7 +243,7 @@ async def test_an_undo_waits_out_an_outage(app: Holdfast, holdfast_engine: MakeE
     await engine.advance("24h")
     task = await task_of(engine, handle)
     assert task.failure is not None
-    assert (task.status, task.failure.kind) == (S.ROLLBACK_FAILED, Kind.OUTAGE)
+    assert (task.status, task.failure.kind) == (S.ROLLBACK_FAILED, FailureKind.OUTAGE)
     database.error = None
     await engine.app.control.resume_suspended(handle.id)
     await engine.drain()

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast import Context, Handle, Holdfast, Retry, RetryAfter, Status
 from holdfast.domain.task import operate
-from holdfast.domain.task.operate import Ask
+from holdfast.domain.task.operate import OperatorRequest
 from holdfast.domain.task.task import By
 from holdfast.domain.task.transition import Outcome, Transition
 from holdfast.engine.declare import Workflow
@@ -249,7 +249,7 @@ class Interrupting(MemoryStore):
         if self.armed:
             self.armed = False
             task = self._tasks[batch[0].task_id]
-            ask = Ask(by=By(actor="test"), now=self._clock.now(), request="cancel-1")
+            ask = OperatorRequest(by=By(actor="test"), now=self._clock.now(), request="cancel-1")
             await super().apply([operate.cancel(task, ask)])
         return await super().apply(batch)
 

@@ -11,7 +11,7 @@ import pytest
 from holdfast import Context, Handle, Holdfast, Retry, Status
 from holdfast.domain.errors import CheckpointGone
 from holdfast.domain.task.events import TaskProgress
-from holdfast.domain.task.task import Kind
+from holdfast.domain.task.task import FailureKind
 from holdfast.domain.task.transition import Outcome, Transition
 from holdfast.engine.declare import Workflow
 from holdfast.stores.memory import MemoryStore
@@ -192,7 +192,7 @@ async def test_a_workflow_may_limit_the_age_of_its_checkpoints(
     assert await bench.again(handle) is Status.FAILED
     failure = (await task_of(bench.engine, handle)).failure
     assert failure is not None
-    assert failure.kind is Kind.INVALID_CHECKPOINT
+    assert failure.kind is FailureKind.INVALID_CHECKPOINT
     assert "older than checkpoint_max_age" in failure.message
 
 
@@ -218,7 +218,7 @@ async def test_a_checkpoint_that_goes_missing_on_the_way_suspends(bench: Bench) 
     await bench.engine.drain()
     failure = (await task_of(bench.engine, handle)).failure
     assert failure is not None
-    assert failure.kind is Kind.INVALID_CHECKPOINT
+    assert failure.kind is FailureKind.INVALID_CHECKPOINT
     await handle.retry(from_checkpoint=False)
     await bench.engine.drain()
     assert bench.ran == ["a", "b", "c"]
@@ -234,7 +234,7 @@ async def test_an_invalid_checkpoint_suspends(
     assert await bench.again(handle) is Status.FAILED
     failure = (await task_of(bench.engine, handle)).failure
     assert failure is not None
-    assert failure.kind is Kind.INVALID_CHECKPOINT
+    assert failure.kind is FailureKind.INVALID_CHECKPOINT
     assert bench.ran == []
     assert (await detail_of(bench.engine, handle)).checkpoint is not None
 
@@ -247,7 +247,7 @@ async def test_a_stage_inserted_or_moved_before_the_checkpoint_suspends(
     assert await bench.again(handle, names) is Status.FAILED
     failure = (await task_of(bench.engine, handle)).failure
     assert failure is not None
-    assert failure.kind is Kind.DEFINITION_CHANGED
+    assert failure.kind is FailureKind.DEFINITION_CHANGED
     assert bench.ran == []
     detail = await detail_of(bench.engine, handle)
     assert detail.checkpoint is not None
@@ -263,7 +263,7 @@ async def test_code_without_a_stage_left_to_run_suspends(bench: Bench) -> None:
     assert await bench.again(handle, "ab") is Status.FAILED
     failure = (await task_of(bench.engine, handle)).failure
     assert failure is not None
-    assert failure.kind is Kind.DEFINITION_CHANGED
+    assert failure.kind is FailureKind.DEFINITION_CHANGED
 
 
 async def test_a_stage_removed_from_the_code_makes_the_checkpoint_invalid(
@@ -293,7 +293,7 @@ async def test_an_undecodable_checkpoint_suspends_and_deletes_nothing(
     assert await bench.again(handle) is Status.FAILED
     detail = await detail_of(bench.engine, handle)
     assert detail.task.failure is not None
-    assert detail.task.failure.kind is Kind.SERIALISATION
+    assert detail.task.failure.kind is FailureKind.SERIALISATION
     assert detail.checkpoint == body
     assert len(detail.stages) == 2
     assert bench.ran == []
@@ -305,7 +305,7 @@ async def test_an_undecodable_payload_suspends(bench: Bench) -> None:
     await bench.engine.drain()
     failure = (await task_of(bench.engine, handle)).failure
     assert failure is not None
-    assert failure.kind is Kind.SERIALISATION
+    assert failure.kind is FailureKind.SERIALISATION
 
 
 async def test_the_field_names_of_earlier_writers_are_read(bench: Bench) -> None:

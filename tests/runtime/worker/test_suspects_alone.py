@@ -6,7 +6,7 @@ import pytest
 
 from holdfast import Context, Handle, Holdfast, Status
 from holdfast.domain.task.events import LeaseLost
-from holdfast.domain.task.task import Kind
+from holdfast.domain.task.task import FailureKind
 from holdfast.ports import Beat, Clock, Renewal
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import Engine, ManualClock
@@ -132,7 +132,7 @@ async def test_a_crash_while_it_is_alone_suspends_it(bench: Bench) -> None:
     info = await bench.handle.info()
     assert info.status is Status.FAILED
     assert info.failure is not None
-    assert info.failure.kind is Kind.POISON
+    assert info.failure.kind is FailureKind.POISON
     assert await bench.lost() == [False, True, True, True]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Handle, Holdfast, Permanent, Retry, Status
-from holdfast.domain.task.task import Kind
+from holdfast.domain.task.task import FailureKind
 from holdfast.errors import QueueFull, TaskNotFound, TenantMovedOn
 from holdfast.testing import Engine
 from holdfast.testing.plugin import MakeEngine
@@ -192,7 +192,7 @@ async def test_a_retry_that_comes_due_over_newer_work_goes_to_a_person(
     info = await first.info()
     assert info.status is Status.FAILED
     assert info.failure is not None
-    assert info.failure.kind is Kind.TENANT_MOVED_ON
+    assert info.failure.kind is FailureKind.TENANT_MOVED_ON
     assert bench.ran == ["flaky", "sure"]
 
 
@@ -264,7 +264,7 @@ async def test_a_retry_asked_for_before_newer_work_ran_does_not_run_over_it(
     assert bench.ran == ["flaky", "sure"]
     failure = (await first.info()).failure
     assert failure is not None
-    assert failure.kind is Kind.TENANT_MOVED_ON
+    assert failure.kind is FailureKind.TENANT_MOVED_ON
     await first.retry(force=True)
     await engine.drain()
     assert (await first.info()).status is Status.COMPLETED

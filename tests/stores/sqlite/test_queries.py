@@ -15,7 +15,7 @@ from holdfast.ports import Filter
 from holdfast.stores.sqlite import transaction
 from holdfast.stores.sqlite.file import schema
 from holdfast.stores.sqlite.statements import SQL
-from holdfast.stores.sqlite.tasks.records import Row
+from holdfast.stores.sqlite.tasks.records import RecordRow
 from holdfast.stores.sqlite.views import find, measures
 from holdfast.stores.sqlite.views.reads import readable
 from holdfast.testing.clock import START_NOW, ManualClock
@@ -221,7 +221,7 @@ class Reads:
         monkeypatch.setattr(find, "readable", self._readable)
         monkeypatch.setattr(measures, "readable", self._readable)
 
-    def _readable(self, row: Row) -> Task | None:
+    def _readable(self, row: RecordRow) -> Task | None:
         self.count += 1
         return readable(row)
 

@@ -7,13 +7,13 @@ from typing import Any
 from holdfast import Context, Holdfast
 from holdfast.domain.plan import rollout
 from holdfast.domain.plan.plan import Member, MemberState, Plan, PlanApplied
-from holdfast.domain.plan.rollout import Seen
+from holdfast.domain.plan.rollout import PlanObservation
 from holdfast.domain.task import decide
 from holdfast.domain.task.checkpoint import Policy
 from holdfast.domain.task.decide import Done, Failed
 from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.state import Status
-from holdfast.domain.task.task import Failure, Kind, Task
+from holdfast.domain.task.task import Failure, FailureKind, Task
 from holdfast.domain.task.transition import Applied, Transition
 from holdfast.ports import Beat, Renewal, Store
 from holdfast.testing.clock import ManualClock
@@ -77,7 +77,9 @@ class Scene:
         claimed = await self.store.plans.claim("w-1", limit=1, lease_seconds=LEASE_SECONDS)
         plan = claimed.plans[0] if claimed.plans else await self._plan()
         members = await self.store.plans.members(plan.id)
-        seen = Seen(moves={i: Member(state) for i, state in enumerate(states)}, moving=True)
+        seen = PlanObservation(
+            moves={i: Member(state) for i, state in enumerate(states)}, moving=True
+        )
         request = f"step-{next(self._requests)}"
         change = rollout.advance(plan, members, seen, now=self.clock.now(), request=request)
         assert change is not None
@@ -141,7 +143,7 @@ class Scene:
         """None: for good."""
         now = self.clock.now()
         failure = Failure(
-            kind=Kind.STAGE,
+            kind=FailureKind.STAGE,
             error="OSError",
             message="no route",
             stage=task.at_stage or "",

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from holdfast.domain.errors import HoldfastError, StoreError
 from holdfast.domain.plan.plan import (
     ASKED,
-    Conflict,
     FailureCount,
     FailureRate,
     OnHalt,
     Plan,
     PlanCommand,
     PlanStatus,
+    TenantConflict,
 )
 from holdfast.engine.plans.create import PlanTerms
 from holdfast.engine.plans.handle import PlanHandle
@@ -58,7 +58,7 @@ def draft(world: World, chance: random.Random, number: int) -> Draft:
             # A plan of one task has failed when that has: it does not halt before.
             "halt_on": None if (rule := chance.choice(RULES)) and size == 1 else rule,
             "on_halt": chance.choice(tuple(OnHalt)),
-            "conflict": chance.choice((Conflict.WAIT, *Conflict)),
+            "conflict": chance.choice((TenantConflict.WAIT, *TenantConflict)),
         },
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from holdfast.domain.task import events as ev
 from holdfast.domain.task.outage import OUTAGES
 from holdfast.domain.task.state import HOLDER, OPERATOR, SETTLED, TABLE, Command, Status
-from holdfast.domain.task.task import Kind, Task
+from holdfast.domain.task.task import FailureKind, Task
 from verify.simulation.checks.book import Book, Breach, Move
 from verify.simulation.deploys import CHANGING, RESTARTING
 
@@ -29,12 +29,12 @@ COMMANDS: Mapping[type[ev.Event], Command] = {
     ev.TaskYielded: Command.YIELD,
     ev.TaskSnoozed: Command.YIELD,
     ev.TaskCompleted: Command.COMPLETE,
-    ev.TaskFailed: Command.FAIL,
-    ev.TaskCancelled: Command.CANCEL,
+    ev.TaskFailedEvent: Command.FAIL,
+    ev.TaskCancelledEvent: Command.CANCEL,
     ev.TaskDiscarded: Command.DISCARD,
     ev.TaskRollingBack: Command.ROLLBACK,
     ev.StageUndone: Command.UNDO,
-    ev.TaskRolledBack: Command.FINISH_ROLLBACK,
+    ev.TaskRolledBackEvent: Command.FINISH_ROLLBACK,
     ev.TaskRollbackFailed: Command.FAIL_ROLLBACK,
     ev.LeaseLost: Command.LOSE,
 }
@@ -75,7 +75,7 @@ def check(book: Book, move: Move) -> Iterator[Breach]:
                 yield "C4", f"it starts over, but nobody declared so: {event.reason}"
             case ev.TaskRollingBack():
                 yield from _rolls_back_all(book, after)
-            case ev.TaskRolledBack():
+            case ev.TaskRolledBackEvent():
                 yield from _all_undone(book, before)
 
 
@@ -129,7 +129,7 @@ def _requests(before: Task, after: Task, last: ev.Event) -> Iterator[Breach]:
     by_holder = before.lease is not None and not isinstance(last, REQUESTS)
     if by_holder and isinstance(last, ev.TaskPaused) and not before.pause_requested:
         yield "S7", "it was paused, but no pause was asked for any more"
-    if by_holder and isinstance(last, ev.TaskCancelled) and not before.cancel_requested:
+    if by_holder and isinstance(last, ev.TaskCancelledEvent) and not before.cancel_requested:
         yield "S7", "it was cancelled, but no cancel was asked for"
 
 
@@ -168,7 +168,10 @@ def _outages(before: Task, after: Task, last: ev.Event, *, in_outage: bool) -> I
     if after.outage_since != (before.outage_since if goes_on else after.updated_at):
         yield "I16", f"the row of outages began at {before.outage_since}, not {after.outage_since}"
     kind = after.failure.kind if after.failure is not None else None
-    if isinstance(last, ev.TaskFailed | ev.TaskRollbackFailed) and kind is not Kind.OUTAGE:
+    if (
+        isinstance(last, ev.TaskFailedEvent | ev.TaskRollbackFailed)
+        and kind is not FailureKind.OUTAGE
+    ):
         yield "I16", f"an outage suspended it as {kind}"
 
 

@@ -233,7 +233,7 @@ class WatchedStore(MemoryStore):
         counts = self.book.counts
         for event in move.events:
             counts[f"event {ev.name_of(event)}"] += 1
-            if isinstance(event, ev.TaskFailed | ev.TaskRollbackFailed):
+            if isinstance(event, ev.TaskFailedEvent | ev.TaskRollbackFailed):
                 counts[f"suspended {event.failure.kind}"] += 1
         if move.after is not None:
             counts[f"status {move.after.status}"] += 1

@@ -25,7 +25,7 @@ from holdfast.cli.session import Session, run
 from holdfast.domain.audit import Audit
 from holdfast.domain.durations import seconds
 from holdfast.domain.phrases import count, span
-from holdfast.domain.task.history import Step
+from holdfast.domain.task.history import HistoryStep
 from holdfast.engine.operations import audit as auditing
 from holdfast.engine.operations.audit import Verdict, anchor_from
 from holdfast.engine.operations.transitions import TransitionPage
@@ -181,7 +181,7 @@ def transitions(
         hint(f"more with --cursor {page.cursor}")
 
 
-def _step_row(step: Step, now: float) -> dict[str, str]:
+def _step_row(step: HistoryStep, now: float) -> dict[str, str]:
     return {
         "ID": step.task_id,
         "AGO": span(now - step.at),

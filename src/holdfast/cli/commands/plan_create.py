@@ -19,7 +19,7 @@ from holdfast.cli.session import person
 from holdfast.domain import names
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.phrases import count, some
-from holdfast.domain.plan.plan import Conflict, FailureCount, FailureRate, HaltRule, OnHalt
+from holdfast.domain.plan.plan import FailureCount, FailureRate, HaltRule, OnHalt, TenantConflict
 from holdfast.engine import Holdfast
 from holdfast.engine.plans.create import PlanTerms, Preview
 from holdfast.engine.plans.handle import PlanInfo
@@ -30,9 +30,9 @@ BUSY_SHOWN = 10
 CREATE_HELP = f"JSON: {PLAN_KEYS}. With --dry-run: {PREVIEW_KEYS}."
 
 _BUSY = {
-    Conflict.WAIT: "their tasks wait for them, without a slot",
-    Conflict.SKIP: "their tasks are skipped if they still are then",
-    Conflict.REJECT: "the plan would be refused",
+    TenantConflict.WAIT: "their tasks wait for them, without a slot",
+    TenantConflict.SKIP: "their tasks are skipped if they still are then",
+    TenantConflict.REJECT: "the plan would be refused",
 }
 
 
@@ -58,7 +58,9 @@ def create(
         typer.Option(metavar="5%|3", help="Halt when more of a wave fail; with waves: 0%."),
     ] = None,
     on_halt: Annotated[OnHalt, typer.Option(help="What then.")] = OnHalt.PAUSE,
-    conflict: Annotated[Conflict, typer.Option(help="For tenants that are busy.")] = Conflict.WAIT,
+    conflict: Annotated[
+        TenantConflict, typer.Option(help="For tenants that are busy.")
+    ] = TenantConflict.WAIT,
     repeat_tenants: Annotated[
         bool, typer.Option("--repeat-tenants", help="A tenant may stand there twice.")
     ] = False,
@@ -143,15 +145,15 @@ def _tell_made(made: PlanInfo, *, json: bool) -> None:
     hint(f"follow it with: holdfast plans watch {made.id}")
 
 
-def _tell_preview(preview: Preview, conflict: Conflict, *, json: bool) -> int:
+def _tell_preview(preview: Preview, conflict: TenantConflict, *, json: bool) -> int:
     if json:
         print_json(preview_view(preview))
     else:
         _print_preview(preview, conflict)
-    return Exit.REFUSED if preview.busy and conflict is Conflict.REJECT else Exit.OK
+    return Exit.REFUSED if preview.busy and conflict is TenantConflict.REJECT else Exit.OK
 
 
-def _print_preview(preview: Preview, conflict: Conflict) -> None:
+def _print_preview(preview: Preview, conflict: TenantConflict) -> None:
     there = f"is there already: {preview.exists}" if preview.exists else None
     total = f"{count(preview.total, 'task')} in {count(len(preview.waves), 'wave')}"
     print_fields({"plan": preview.id, "exists": there, "total": total})

@@ -29,7 +29,7 @@ def states(
     if live and of is Of.TRIGGERS:
         raise WrongUsage("--live: counts and times are kept of tasks and plans, not of triggers")
 
-    async def look(session: Session) -> diagram.Live[Any]:
+    async def look(session: Session) -> diagram.LiveCounts[Any]:
         return await diagrams.live(of, session.store, now=session.now)
 
     print(diagrams.drawn(of, format, run(context, look) if live else None), end="")

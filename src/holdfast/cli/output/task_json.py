@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.cli.output import redaction
 from holdfast.domain.audit import Audit
-from holdfast.domain.task.history import Step
+from holdfast.domain.task.history import HistoryStep
 from holdfast.domain.task.task import Failure, Task
 from holdfast.insight.views import audit, tasks
 from holdfast.insight.views.audit import AuditView, TransitionView
@@ -34,5 +34,5 @@ def audit_view(entry: Audit) -> AuditView:
     return audit.audit_view(entry, redaction.current())
 
 
-def transition_view(step: Step) -> TransitionView:
+def transition_view(step: HistoryStep) -> TransitionView:
     return audit.transition_view(step, redaction.current())

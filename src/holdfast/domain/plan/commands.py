@@ -24,7 +24,7 @@ from holdfast.domain.plan.plan import (
     PlanNext,
     PlanStatus,
 )
-from holdfast.domain.task.operate import Ask
+from holdfast.domain.task.operate import OperatorRequest
 
 Members = Mapping[int, Member]
 
@@ -40,11 +40,11 @@ def seal(plan: Plan, *, now: float, request: str) -> PlanChange:
     )
 
 
-def pause(plan: Plan, ask: Ask) -> PlanChange:
+def pause(plan: Plan, ask: OperatorRequest) -> PlanChange:
     return _asked(plan, PlanCommand.PAUSE, ask, fact(ev.PlanPaused, plan, ask.now, by=ask.by))
 
 
-def resume(plan: Plan, ask: Ask) -> PlanChange:
+def resume(plan: Plan, ask: OperatorRequest) -> PlanChange:
     """After a halt: what has failed in this wave so far is forgiven."""
     event = fact(ev.PlanResumed, plan, ask.now, by=ask.by)
     failed = plan.count(MemberState.FAILED, wave=plan.wave)
@@ -59,13 +59,13 @@ def resume(plan: Plan, ask: Ask) -> PlanChange:
     return change
 
 
-def cancel(plan: Plan, ask: Ask) -> PlanChange:
+def cancel(plan: Plan, ask: OperatorRequest) -> PlanChange:
     """Its driver cancels every task that has not ended; then the plan is cancelled."""
     event = fact(ev.PlanCancelRequested, plan, ask.now, by=ask.by)
     return _asked(plan, PlanCommand.CANCEL, ask, event, cancel_requested=True, soaks_since=None)
 
 
-def retry(plan: Plan, members: Members, ask: Ask) -> PlanChange:
+def retry(plan: Plan, members: Members, ask: OperatorRequest) -> PlanChange:
     """Those that failed or were rolled back run again, wave by wave; then the rest goes on."""
     ended = (MemberState.FAILED, MemberState.ROLLED_BACK)
     again = Member(MemberState.AGAIN)
@@ -91,7 +91,12 @@ def retry(plan: Plan, members: Members, ask: Ask) -> PlanChange:
 
 
 def rollback(
-    plan: Plan, members: Members, ask: Ask, *, wave: int | None = None, force: bool = False
+    plan: Plan,
+    members: Members,
+    ask: OperatorRequest,
+    *,
+    wave: int | None = None,
+    force: bool = False,
 ) -> PlanChange:
     """The newest first; ``wave`` (from 1): only the tasks of that one. After a failed rollback,
     the same again from where it stopped."""
@@ -124,7 +129,7 @@ def span_of(plan: Plan, wave: int | None) -> range:
     return plan.span(wave - 1)
 
 
-def refusal(plan: Plan, command: PlanCommand, ask: Ask, code: str) -> Audit:
+def refusal(plan: Plan, command: PlanCommand, ask: OperatorRequest, code: str) -> Audit:
     return replace(_done(plan, plan, command, ask), refused=code)
 
 
@@ -174,7 +179,7 @@ def _without_zeros(counts: Iterable[tuple[MemberState, int]]) -> Counts:
 def _asked(
     plan: Plan,
     command: PlanCommand,
-    ask: Ask,
+    ask: OperatorRequest,
     event: ev.PlanEvent,
     *,
     moves: Moves | None = None,
@@ -194,7 +199,7 @@ def _asked(
     )
 
 
-def _done(plan: Plan, after: Plan, command: PlanCommand, ask: Ask) -> Audit:
+def _done(plan: Plan, after: Plan, command: PlanCommand, ask: OperatorRequest) -> Audit:
     return Audit(
         task_id=f"plan:{plan.id}",
         command=command,

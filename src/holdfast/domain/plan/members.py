@@ -38,7 +38,7 @@ UNDONE = frozenset({Status.ROLLING_BACK, Status.ROLLED_BACK, Status.CANCELLED})
 UNDOABLE = frozenset({M.COMPLETED, M.FAILED, M.PAUSED, M.AGAIN})
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class MemberTask(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A task as its plan finds it; without ``task`` only its tombstone is left, or nothing."""
 
     status: Status
@@ -59,7 +59,7 @@ def pause_mark(plan: Plan) -> str:
     return f"plan {plan.id} is paused"
 
 
-def seen(plan: Plan, index: int, member: Member, look: Look) -> Member:
+def seen(plan: Plan, index: int, member: Member, look: MemberTask) -> Member:
     """How the plan sees a task that it finds like this."""
     if member.state is M.SKIPPED:
         return member if look.status is Status.CREATED else Member(M.SKIPPED)
@@ -73,7 +73,7 @@ def seen(plan: Plan, index: int, member: Member, look: Look) -> Member:
     return Member(state, version or 0)
 
 
-def _stays(plan: Plan, index: int, member: Member, look: Look) -> bool:
+def _stays(plan: Plan, index: int, member: Member, look: MemberTask) -> bool:
     """Its task does not tell all: a command is to reach it first."""
     match member.state:
         case M.WAITING:
@@ -90,7 +90,7 @@ def _stays(plan: Plan, index: int, member: Member, look: Look) -> bool:
     return False
 
 
-def _still_rests(plan: Plan, member: Member, look: Look) -> bool:
+def _still_rests(plan: Plan, member: Member, look: MemberTask) -> bool:
     """Its task may look better than it is: a command was refused, or nothing was undone."""
     if plan.status is P.ROLLING_BACK:  # asked for again, after a rollback that failed
         return member.state is M.FAILED and look.status is Status.ROLLBACK_FAILED
@@ -104,7 +104,7 @@ def _still_rests(plan: Plan, member: Member, look: Look) -> bool:
     return plan.status is P.PAUSED and look.moving
 
 
-def _state_of(plan: Plan, index: int, member: Member, look: Look) -> MemberState:
+def _state_of(plan: Plan, index: int, member: Member, look: MemberTask) -> MemberState:
     if look.is_gone:
         return M.CANCELLED if plan.cancel_requested else M.FAILED
     held_back = member.state is M.ADMITTED and look.version == member.version + 1
@@ -119,7 +119,7 @@ def _goes_forward(plan: Plan, index: int) -> bool:
     return not back and not plan.cancel_requested
 
 
-def is_due(member: Member, look: Look) -> bool:
+def is_due(member: Member, look: MemberTask) -> bool:
     """The command that was decided on for it is still to be carried out."""
     same = look.version is not None and look.version == member.version
     if member.state is M.UNDOING:
@@ -127,13 +127,13 @@ def is_due(member: Member, look: Look) -> bool:
     return same and look.status in SETS_GOING
 
 
-def _is_paused_by(plan: Plan, look: Look) -> bool:
+def _is_paused_by(plan: Plan, look: MemberTask) -> bool:
     if look.status is not Status.PAUSED or look.task is None:
         return False
     return look.task.reason == pause_mark(plan)
 
 
-def may_be_admitted(member: Member, look: Look) -> bool:
+def may_be_admitted(member: Member, look: MemberTask) -> bool:
     return member.state in (M.WAITING, M.AGAIN) and look.status in SETS_GOING
 
 
@@ -174,7 +174,7 @@ def _to_end(member: Member, task: Task) -> Command | None:
 
 def _void(member: Member, task: Task) -> Command | None:
     """A command that was decided on before, and may be on its way, is not to reach the task."""
-    due = is_due(member, Look(status=task.status, task=task))
+    due = is_due(member, MemberTask(status=task.status, task=task))
     return Command.HOLD_BACK if due and task.can(Command.HOLD_BACK) else None
 
 
@@ -182,7 +182,7 @@ def _to_undo(plan: Plan, index: int, member: Member, task: Task) -> Command | No
     """What runs is stopped first, and undone when it has stopped. When all of the plan is undone,
     what has not begun never will."""
     if member.state is M.UNDOING:
-        due = is_due(member, Look(status=task.status, task=task))
+        due = is_due(member, MemberTask(status=task.status, task=task))
         return Command.ROLLBACK if due else None
     if undoes_all(plan):
         stops = member.state in (M.WAITING, M.ADMITTED)
@@ -208,7 +208,7 @@ def to_undo(plan: Plan, index: int, member: Member) -> bool:
     return in_scope(plan, index) and (member.state in UNDOABLE or cancelled)
 
 
-def undoing(member: Member, look: Look) -> Member:
+def undoing(member: Member, look: MemberTask) -> Member:
     """How a task begins to be undone; one that was cancelled before it did anything need not be."""
     task = look.task
     if task is None:
@@ -218,7 +218,7 @@ def undoing(member: Member, look: Look) -> Member:
     return Member(M.UNDOING, task.version)
 
 
-def _is_untouched(look: Look) -> bool:
+def _is_untouched(look: MemberTask) -> bool:
     task = look.task
     if task is None:
         return look.is_gone

@@ -148,7 +148,7 @@ SETTLED = frozenset({S.COMPLETED, S.CANCELLED, S.ROLLED_BACK})
 SUSPENDED = frozenset({S.HALTED, S.PARTIAL_FAILED, S.FAILED, S.ROLLBACK_FAILED})
 
 
-class Conflict(StrEnum):
+class TenantConflict(StrEnum):
     """What becomes of a task whose tenant is busy with other work."""
 
     WAIT = "wait"
@@ -241,7 +241,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     soak_seconds: float = 0.0
     halt_on: HaltRule | None = None
     on_halt: OnHalt = OnHalt.PAUSE
-    conflict: Conflict = Conflict.WAIT
+    conflict: TenantConflict = TenantConflict.WAIT
     keep_seconds: float = KEEP_SECONDS
     created_at: float
 

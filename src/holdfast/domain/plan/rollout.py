@@ -33,7 +33,7 @@ UNENDED = (*SLOTTED, M.AGAIN, M.PAUSED)
 DRIVEN = frozenset({P.READY, P.RUNNING, P.ROLLING_BACK})  # to be looked after without a word
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class PlanObservation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the driver found at one look."""
 
     moves: Moves  # what the tasks have become
@@ -43,7 +43,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     refused: tuple[str, ...] = ()  # tenants whose tasks cannot be undone
 
 
-class Step(msgspec.Struct, frozen=True, gc=False):
+class RolloutStep(msgspec.Struct, frozen=True, gc=False):
     """What the plan does next, if anything."""
 
     command: PlanCommand = PlanCommand.ADVANCE
@@ -51,11 +51,11 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     events: tuple[ev.PlanEvent, ...] = ()
 
 
-STAYS = Step()
+STAYS = RolloutStep()
 
 
 def advance(
-    plan: Plan, members: Members, found: Seen, *, now: float, request: str
+    plan: Plan, members: Members, found: PlanObservation, *, now: float, request: str
 ) -> PlanChange | None:
     """Write down what was found, and go one step further if the plan can. None: all as it was."""
     now_is = replace(plan, counts=counted(plan, members, found.moves))
@@ -81,7 +81,7 @@ def advance(
     )
 
 
-def _told(plan: Plan, found: Seen, now: float) -> Iterator[ev.PlanEvent]:
+def _told(plan: Plan, found: PlanObservation, now: float) -> Iterator[ev.PlanEvent]:
     if found.skipped:
         yield fact(ev.TenantsSkipped, plan, now, tenants=found.skipped)
     if found.refused:
@@ -91,13 +91,13 @@ def _told(plan: Plan, found: Seen, now: float) -> Iterator[ev.PlanEvent]:
         yield fact(ev.PlanAdvanced, plan, now, moved=told)
 
 
-def _step(plan: Plan, members: Members, now: float) -> Step:
+def _step(plan: Plan, members: Members, now: float) -> RolloutStep:
     step = STAYS
     match plan.status:
         case _ if plan.cancel_requested:
             step = _cancelling(plan, members, now)
         case P.READY:
-            step = Step(PlanCommand.START, {"started_at": now}, starting(plan, now))
+            step = RolloutStep(PlanCommand.START, {"started_at": now}, starting(plan, now))
         case P.RUNNING:
             step = _running(plan, members, now)
         case P.HALTED if plan.on_halt is not OnHalt.PAUSE:
@@ -111,13 +111,13 @@ def _step(plan: Plan, members: Members, now: float) -> Step:
     return step
 
 
-def _cancelling(plan: Plan, members: Members, now: float) -> Step:
+def _cancelling(plan: Plan, members: Members, now: float) -> RolloutStep:
     if plan.count(*SLOTTED, M.AGAIN, M.PAUSED, M.FAILED, M.ROLLBACK_FAILED) or plan.all_waiting:
         return STAYS
     if _skips(members):
         return STAYS
     cancelled = fact(ev.PlanCancelled, plan, now)
-    return Step(PlanCommand.FINISH_CANCEL, {"cancel_requested": False}, (cancelled,))
+    return RolloutStep(PlanCommand.FINISH_CANCEL, {"cancel_requested": False}, (cancelled,))
 
 
 def _skips(members: Members) -> bool:
@@ -125,7 +125,7 @@ def _skips(members: Members) -> bool:
     return any(member.state is M.SKIPPED and member.version for member in members.values())
 
 
-def _running(plan: Plan, members: Members, now: float) -> Step:
+def _running(plan: Plan, members: Members, now: float) -> RolloutStep:
     wave, size = plan.wave, plan.size(plan.wave)
     is_last = wave == len(plan.waves) - 1
     failed = plan.count(M.FAILED, wave=wave)
@@ -133,17 +133,17 @@ def _running(plan: Plan, members: Members, now: float) -> Step:
     if rule is not None and rule.broken_by(max(0, failed - plan.forgiven), size):
         why = f"{failed} of the {size} tasks of wave {wave + 1} have failed; it halts at {rule}"
         halted = fact(ev.PlanHalted, plan, now, wave=wave + 1, why=why)
-        return Step(PlanCommand.HALT, {"reason": why, "soaks_since": None}, (halted,))
+        return RolloutStep(PlanCommand.HALT, {"reason": why, "soaks_since": None}, (halted,))
     # A person may set one going again, also one of a wave that has ended.
     if plan.waiting(wave) or plan.count(*UNENDED, wave=None if is_last else wave):
         forgiven = min(plan.forgiven, failed)  # who was forgiven and is mended makes room for none
-        return Step(PlanCommand.ADVANCE, {"soaks_since": None, "forgiven": forgiven})
+        return RolloutStep(PlanCommand.ADVANCE, {"soaks_since": None, "forgiven": forgiven})
     if not is_last:
         return _next_wave(plan, now)
     return STAYS if _skips(members) else _ending(plan, now)
 
 
-def _next_wave(plan: Plan, now: float) -> Step:
+def _next_wave(plan: Plan, now: float) -> RolloutStep:
     wave, events = plan.wave, list[ev.PlanEvent]()
     if plan.soaks_since is None:
         completed, failed = (plan.count(state, wave=wave) for state in (M.COMPLETED, M.FAILED))
@@ -151,14 +151,14 @@ def _next_wave(plan: Plan, now: float) -> Step:
             fact(ev.WaveEnded, plan, now, wave=wave + 1, completed=completed, failed=failed)
         )
         if plan.soak_seconds and plan.wave_ran:
-            return Step(PlanCommand.ADVANCE, {"soaks_since": now}, tuple(events))
+            return RolloutStep(PlanCommand.ADVANCE, {"soaks_since": now}, tuple(events))
     elif plan.soaks_since > now:  # by a clock that is ahead of ours: it would soak until then
-        return Step(PlanCommand.ADVANCE, {"soaks_since": now})
+        return RolloutStep(PlanCommand.ADVANCE, {"soaks_since": now})
     elif soaks_seconds(plan, now) > 0:
         return STAYS
     events.append(fact(ev.WaveStarted, plan, now, wave=wave + 2, tasks=plan.size(wave + 1)))
     changes = {"wave": wave + 1, "wave_ran": False, "soaks_since": None, "forgiven": 0}
-    return Step(PlanCommand.ADVANCE, changes, tuple(events))
+    return RolloutStep(PlanCommand.ADVANCE, changes, tuple(events))
 
 
 def soaks_seconds(plan: Plan, now: float) -> float:
@@ -168,18 +168,18 @@ def soaks_seconds(plan: Plan, now: float) -> float:
     return min(plan.soak_seconds, max(0.0, plan.soaks_since + plan.soak_seconds - now))
 
 
-def _ending(plan: Plan, now: float) -> Step:
+def _ending(plan: Plan, now: float) -> RolloutStep:
     """Skipped and cancelled tasks are no failures of the plan."""
     failed = plan.count(M.FAILED, M.ROLLBACK_FAILED)
     why = {"reason": _unlike_completed(plan)}
     if failed and plan.count(M.COMPLETED):
         partly = fact(ev.PlanPartlyFailed, plan, now, failed=failed)
-        return Step(PlanCommand.END_PARTLY, why, (partly,))
+        return RolloutStep(PlanCommand.END_PARTLY, why, (partly,))
     if failed:
-        return Step(PlanCommand.FAIL, why, (fact(ev.PlanFailed, plan, now, failed=failed),))
+        return RolloutStep(PlanCommand.FAIL, why, (fact(ev.PlanFailed, plan, now, failed=failed),))
     if plan.count(M.CANCELLED) == plan.total:
-        return Step(PlanCommand.FINISH_CANCEL, {}, (fact(ev.PlanCancelled, plan, now),))
-    return Step(PlanCommand.COMPLETE, why, (fact(ev.PlanCompleted, plan, now),))
+        return RolloutStep(PlanCommand.FINISH_CANCEL, {}, (fact(ev.PlanCancelled, plan, now),))
+    return RolloutStep(PlanCommand.COMPLETE, why, (fact(ev.PlanCompleted, plan, now),))
 
 
 def _unlike_completed(plan: Plan) -> str | None:
@@ -193,40 +193,40 @@ def _unlike_completed(plan: Plan) -> str | None:
     return f"{', '.join(told)}, of {plan.total}" if told else None
 
 
-def _mended(plan: Plan, now: float) -> Step:
+def _mended(plan: Plan, now: float) -> RolloutStep:
     """It has ended, and a person may have mended by hand what had failed."""
     if plan.count(*UNENDED):
         return STAYS
     step = _ending(plan, now)
     if MACHINE.can(plan.status, step.command):
         return step
-    return Step(PlanCommand.ADVANCE, {"reason": _unlike_completed(plan)})
+    return RolloutStep(PlanCommand.ADVANCE, {"reason": _unlike_completed(plan)})
 
 
-def _undone_by_hand(plan: Plan, now: float) -> Step:
+def _undone_by_hand(plan: Plan, now: float) -> RolloutStep:
     if plan.count(M.UNDOING, M.ROLLBACK_FAILED) or not ready_to_undo(plan):
         return STAYS
     why = {"reason": _unlike_completed(plan)}
-    return Step(PlanCommand.FINISH_ROLLBACK, why, (fact(ev.PlanRolledBack, plan, now),))
+    return RolloutStep(PlanCommand.FINISH_ROLLBACK, why, (fact(ev.PlanRolledBack, plan, now),))
 
 
-def _unwinding(plan: Plan, now: float) -> Step:
+def _unwinding(plan: Plan, now: float) -> RolloutStep:
     whole = plan.on_halt is OnHalt.ROLLBACK_PLAN
     scope = range(plan.total) if whole else plan.span(plan.wave)
     changes = {"undo_from": scope.start, "undo_upto": scope.stop, "undo_forced": False}
     rolling = fact(ev.PlanRollingBack, plan, now, tasks=len(scope))
-    return Step(PlanCommand.UNWIND, changes, (rolling,))
+    return RolloutStep(PlanCommand.UNWIND, changes, (rolling,))
 
 
-def _rolling_back(plan: Plan, members: Members, now: float) -> Step:
+def _rolling_back(plan: Plan, members: Members, now: float) -> RolloutStep:
     if not ready_to_undo(plan) or plan.count(M.UNDOING) or _skips(members):
         return STAYS
     if any(to_undo(plan, index, member) for index, member in members.items()):
         return STAYS
     if failed := plan.count(M.ROLLBACK_FAILED):
         event = fact(ev.PlanRollbackFailed, plan, now, failed=failed)
-        return Step(PlanCommand.FAIL_ROLLBACK, {"reason": _unlike_completed(plan)}, (event,))
-    return Step(PlanCommand.FINISH_ROLLBACK, {}, (fact(ev.PlanRolledBack, plan, now),))
+        return RolloutStep(PlanCommand.FAIL_ROLLBACK, {"reason": _unlike_completed(plan)}, (event,))
+    return RolloutStep(PlanCommand.FINISH_ROLLBACK, {}, (fact(ev.PlanRolledBack, plan, now),))
 
 
 def _next(plan: Plan, moving: bool, now: float) -> tuple[PlanNext, float]:

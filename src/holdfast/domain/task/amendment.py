@@ -17,7 +17,7 @@ from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task import events as ev
 from holdfast.domain.task.checkpoint import Checkpoint
 from holdfast.domain.task.decide import fact, moved
-from holdfast.domain.task.operate import Ask, resume_suspended
+from holdfast.domain.task.operate import OperatorRequest, resume_suspended
 from holdfast.domain.task.placement import Next
 from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import Task
@@ -49,7 +49,7 @@ class Amendment(msgspec.Struct, frozen=True, kw_only=True):
 
 def amend(
     task: Task,
-    ask: Ask,
+    ask: OperatorRequest,
     amendment: Amendment,
     checkpoint: Checkpoint | None,
     *,
@@ -71,7 +71,7 @@ def amend(
     )
 
 
-def check_put(task: Task, ask: Ask, version: int, stored: Stored) -> Task:
+def check_put(task: Task, ask: OperatorRequest, version: int, stored: Stored) -> Task:
     """Return the task with a checkpoint put in place of this version; 0: where none is stored.
 
     One that cannot be read has no version to compare."""
@@ -83,7 +83,9 @@ def check_put(task: Task, ask: Ask, version: int, stored: Stored) -> Task:
     return after
 
 
-def put_checkpoint(task: Task, ask: Ask, checkpoint: Checkpoint, stored: Stored) -> Transition:
+def put_checkpoint(
+    task: Task, ask: OperatorRequest, checkpoint: Checkpoint, stored: Stored
+) -> Transition:
     """Write a checkpoint in place of the version that it was made of."""
     after = check_put(task, ask, checkpoint.version, stored)
     _check(task, checkpoint)
@@ -95,7 +97,7 @@ def put_checkpoint(task: Task, ask: Ask, checkpoint: Checkpoint, stored: Stored)
 
 
 def remove_checkpoint(
-    task: Task, ask: Ask, stored: Stored, version: int | None = None
+    task: Task, ask: OperatorRequest, stored: Stored, version: int | None = None
 ) -> Transition:
     """Delete the checkpoint. ``version``: only this one; None: whichever is stored."""
     after = moved(task, Command.REMOVE_CHECKPOINT, now=ask.now)
@@ -118,7 +120,9 @@ def _check(task: Task, checkpoint: Checkpoint) -> None:
     ckpt.encode(checkpoint)
 
 
-def _kept(task: Task, after: Task, ask: Ask, event: ev.Event, command: Command) -> Transition:
+def _kept(
+    task: Task, after: Task, ask: OperatorRequest, event: ev.Event, command: Command
+) -> Transition:
     return Transition(
         before=task,
         after=after,

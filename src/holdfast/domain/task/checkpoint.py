@@ -59,7 +59,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=F
 _encode = msgspec.json.Encoder().encode
 
 
-class Verdict(StrEnum):
+class CheckpointVerdict(StrEnum):
     GOOD = "good"
     INVALID = "invalid"
     CHANGED = "changed"  # the code's stages are no longer those that ran
@@ -137,22 +137,25 @@ def _moment(numbers: list[int]) -> datetime:
 
 def judge(
     checkpoint: Checkpoint, stages: Sequence[str], *, now: float, max_age_seconds: float | None
-) -> tuple[Verdict, str]:
+) -> tuple[CheckpointVerdict, str]:
     """Is it good for a task whose code now has these stages? And why not."""
     index, names = checkpoint.last_completed_stage_index, checkpoint.completed_stage_names
     if not 0 <= index < len(stages):
-        return Verdict.INVALID, f"index {index} is not among {len(stages)} stages"
+        return CheckpointVerdict.INVALID, f"index {index} is not among {len(stages)} stages"
     if len(names) != index + 1:
-        return Verdict.INVALID, f"{len(names)} names do not fit index {index}"
+        return CheckpointVerdict.INVALID, f"{len(names)} names do not fit index {index}"
     if max_age_seconds is not None and now - checkpoint.timestamp.timestamp() > max_age_seconds:
         saved, age = checkpoint.timestamp.isoformat(), written(max_age_seconds)
-        return Verdict.INVALID, f"saved {saved}, older than checkpoint_max_age ({age})"
+        return CheckpointVerdict.INVALID, f"saved {saved}, older than checkpoint_max_age ({age})"
     unknown = [name for name in names if name not in stages]
     if unknown:
-        return Verdict.INVALID, f"stage {unknown[0]!r} is unknown to the present code"
+        return CheckpointVerdict.INVALID, f"stage {unknown[0]!r} is unknown to the present code"
     if tuple(stages[: index + 1]) != names:
-        return Verdict.CHANGED, "the completed stages are no longer the first ones in the code"
-    return Verdict.GOOD, ""
+        return (
+            CheckpointVerdict.CHANGED,
+            "the completed stages are no longer the first ones in the code",
+        )
+    return CheckpointVerdict.GOOD, ""
 
 
 def remember(history: Sequence[Failure], failure: Failure) -> tuple[Failure, ...]:

@@ -118,10 +118,10 @@ def stage_failed(
     command, next_, delay = Command.RETRY_LATER, Next.LATER, failed.retry_seconds or 0.0
     if task.cancel_requested:
         command, next_ = Command.CANCEL, Next.SETTLED
-        events += (fact(ev.TaskCancelled, task, now, reason=task.reason),)
+        events += (fact(ev.TaskCancelledEvent, task, now, reason=task.reason),)
     elif spent:
         command, next_ = Command.FAIL, Next.PARKED
-        events += (fact(ev.TaskFailed, task, now, failure=failure),)
+        events += (fact(ev.TaskFailedEvent, task, now, failure=failure),)
     elif task.pause_requested:
         command, next_ = Command.PAUSE, Next.PARKED
         events += (fact(ev.TaskPaused, task, now, reason=task.reason),)
@@ -151,7 +151,7 @@ def snooze(
     command, next_ = Command.YIELD, Next.LATER if delay else Next.READY
     if task.cancel_requested:
         command, next_ = Command.CANCEL, Next.SETTLED
-        events += (fact(ev.TaskCancelled, task, now, reason=task.reason),)
+        events += (fact(ev.TaskCancelledEvent, task, now, reason=task.reason),)
     elif task.pause_requested:
         command, next_ = Command.PAUSE, Next.PARKED
         events += (fact(ev.TaskPaused, task, now, reason=task.reason),)
@@ -172,7 +172,7 @@ def boundary(task: Task, *, now: float) -> Transition:
     applied: ev.Event
     if task.cancel_requested:
         command, next_ = Command.CANCEL, Next.SETTLED
-        applied = fact(ev.TaskCancelled, task, now, reason=task.reason)
+        applied = fact(ev.TaskCancelledEvent, task, now, reason=task.reason)
     else:
         command, next_ = Command.PAUSE, Next.PARKED
         applied = fact(ev.TaskPaused, task, now, reason=task.reason)
@@ -248,7 +248,7 @@ def rolled_back(task: Task, *, now: float) -> Transition:
         task,
         moved(task, Command.FINISH_ROLLBACK, now=now, **changes),
         next=Next.SETTLED,
-        events=(fact(ev.TaskRolledBack, task, now),),
+        events=(fact(ev.TaskRolledBackEvent, task, now),),
         drop_checkpoint=True,
     )
 
@@ -258,8 +258,8 @@ def suspend(task: Task, failure: Failure, *, now: float) -> Transition:
     if task.cancel_requested:
         return boundary(task, now=now)
     back = task.status is Status.ROLLING_BACK
-    kind: type[ev.TaskRollbackFailed | ev.TaskFailed] = (
-        ev.TaskRollbackFailed if back else ev.TaskFailed
+    kind: type[ev.TaskRollbackFailed | ev.TaskFailedEvent] = (
+        ev.TaskRollbackFailed if back else ev.TaskFailedEvent
     )
     command = Command.FAIL_ROLLBACK if back else Command.FAIL
     return _held(

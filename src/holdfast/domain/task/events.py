@@ -138,11 +138,11 @@ class TaskCompleted(Event, frozen=True, kw_only=True, tag="TaskCompleted"):
     pass
 
 
-class TaskFailed(Event, frozen=True, kw_only=True, tag="TaskFailed"):
+class TaskFailedEvent(Event, frozen=True, kw_only=True, tag="TaskFailed"):
     failure: Failure
 
 
-class TaskCancelled(Event, frozen=True, kw_only=True, tag="TaskCancelled"):
+class TaskCancelledEvent(Event, frozen=True, kw_only=True, tag="TaskCancelled"):
     reason: str | None = None
     by: By | None = None
 
@@ -168,7 +168,7 @@ class StageUndoFailed(Event, frozen=True, kw_only=True, tag="StageUndoFailed"):
     run: int
 
 
-class TaskRolledBack(Event, frozen=True, kw_only=True, tag="TaskRolledBack"):
+class TaskRolledBackEvent(Event, frozen=True, kw_only=True, tag="TaskRolledBack"):
     pass
 
 

@@ -30,19 +30,19 @@ COMMANDS: Mapping[type[ev.Event], Command] = {
     ev.CheckpointRemoved: Command.REMOVE_CHECKPOINT,
     ev.TaskCompleted: Command.COMPLETE,
     ev.TaskRetryScheduled: Command.RETRY_LATER,
-    ev.TaskFailed: Command.FAIL,
+    ev.TaskFailedEvent: Command.FAIL,
     ev.TaskSnoozed: Command.YIELD,
     ev.TaskYielded: Command.YIELD,
     ev.TaskDue: Command.DUE,
     ev.LeaseLost: Command.LOSE,
     ev.TaskPaused: Command.PAUSE,
     ev.TaskResumed: Command.RESUME,
-    ev.TaskCancelled: Command.CANCEL,
+    ev.TaskCancelledEvent: Command.CANCEL,
     ev.TaskDiscarded: Command.DISCARD,
     ev.TaskRetried: Command.RETRY,
     ev.TaskRollingBack: Command.ROLLBACK,
     ev.StageUndone: Command.UNDO,
-    ev.TaskRolledBack: Command.FINISH_ROLLBACK,
+    ev.TaskRolledBackEvent: Command.FINISH_ROLLBACK,
     ev.TaskRollbackFailed: Command.FAIL_ROLLBACK,
 }
 # An operator has asked for something, and the holder answers at the next stage boundary.
@@ -77,7 +77,7 @@ class Maker(StrEnum):
     STORE = "store"  # a due time has come, or a lease has lapsed
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class HistoryStep(msgspec.Struct, frozen=True, kw_only=True):
     """One committed transition of a task."""
 
     task_id: str
@@ -92,12 +92,12 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-def steps(task: Task, events: Sequence[ev.Event]) -> list[Step]:
+def steps(task: Task, events: Sequence[ev.Event]) -> list[HistoryStep]:
     """Return the transitions of the task, the oldest first."""
     return list(_replay(task, events))
 
 
-def _replay(task: Task, events: Sequence[ev.Event]) -> Iterator[Step]:
+def _replay(task: Task, events: Sequence[ev.Event]) -> Iterator[HistoryStep]:
     status, worker = _first_status(task, events), ""
     for version, group in groupby(events, key=lambda event: event.version):
         made = list(group)
@@ -111,7 +111,7 @@ def _replay(task: Task, events: Sequence[ev.Event]) -> Iterator[Step]:
             continue
         after = TABLE[status].get(command, status) if type(event) in COMMANDS else status
         maker, by = _maker(event, worker)
-        yield Step(
+        yield HistoryStep(
             task_id=task.id,
             version=version,
             at=event.at,
@@ -141,14 +141,14 @@ def _telling(made: Sequence[ev.Event]) -> ev.Event:
     return next((event for event in reversed(made) if type(event) not in ACCOMPANYING), made[-1])
 
 
-def _created(task: Task, event: ev.Event, status: Status) -> Step:
+def _created(task: Task, event: ev.Event, status: Status) -> HistoryStep:
     fired = _FIRED.fullmatch(task.key or "")
     maker, name = Maker.CLIENT, ""
     if task.plan is not None:
         maker, name = Maker.PLAN, task.plan
     elif fired is not None:
         maker, name = Maker.TRIGGER, fired[1]
-    return Step(
+    return HistoryStep(
         task_id=task.id,
         version=event.version,
         at=event.at,

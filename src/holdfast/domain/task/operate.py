@@ -21,7 +21,7 @@ from holdfast.domain.task.task import By, Task
 from holdfast.domain.task.transition import Transition
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Who asks, when, and the name of this one request (a resend has the same)."""
 
     by: By
@@ -29,18 +29,18 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     request: str
 
 
-def release(task: Task, ask: Ask) -> Transition:
+def release(task: Task, ask: OperatorRequest) -> Transition:
     event = fact(ev.TaskReleased, task, ask.now, by=ask.by)
     return _at_once(task, Command.RELEASE, ask, Next.READY, event)
 
 
-def hold_back(task: Task, ask: Ask) -> Transition:
+def hold_back(task: Task, ask: OperatorRequest) -> Transition:
     """It stays as it is, in a new version: what was decided on for the old one is void."""
     event = fact(ev.TaskHeldBack, task, ask.now, by=ask.by)
     return _at_once(task, Command.HOLD_BACK, ask, Next.STAY, event)
 
 
-def pause(task: Task, ask: Ask) -> Transition:
+def pause(task: Task, ask: OperatorRequest) -> Transition:
     _must(task, Command.PAUSE)
     reason = ask.by.reason
     if task.status is Status.RUNNING:
@@ -50,7 +50,7 @@ def pause(task: Task, ask: Ask) -> Transition:
     return _at_once(task, Command.PAUSE, ask, Next.PARKED, event, reason=reason)
 
 
-def resume(task: Task, ask: Ask, *, force: bool = False) -> Transition:
+def resume(task: Task, ask: OperatorRequest, *, force: bool = False) -> Transition:
     if task.status is Status.RUNNING:
         _must(task, Command.RESUME)
         asked = fact(ev.PauseWithdrawn, task, ask.now, by=ask.by)
@@ -62,16 +62,18 @@ def resume(task: Task, ask: Ask, *, force: bool = False) -> Transition:
     )
 
 
-def cancel(task: Task, ask: Ask) -> Transition:
+def cancel(task: Task, ask: OperatorRequest) -> Transition:
     reason = ask.by.reason
     if task.status is Status.RUNNING:
         asked = fact(ev.CancelRequested, task, ask.now, by=ask.by)
         return _request(task, Command.CANCEL, ask, asked, cancel_requested=True, reason=reason)
-    event = fact(ev.TaskCancelled, task, ask.now, reason=reason, by=ask.by)
+    event = fact(ev.TaskCancelledEvent, task, ask.now, reason=reason, by=ask.by)
     return _at_once(task, Command.CANCEL, ask, Next.SETTLED, event, reason=reason)
 
 
-def retry(task: Task, ask: Ask, *, from_checkpoint: bool = True, force: bool = False) -> Transition:
+def retry(
+    task: Task, ask: OperatorRequest, *, from_checkpoint: bool = True, force: bool = False
+) -> Transition:
     """A new run: the count of failures starts anew, the history stays."""
     resumes = from_checkpoint and task.status is not Status.ROLLED_BACK
     changes: dict[str, Any] = NOT_BEGUN | {"interrupted": task.begun}
@@ -92,7 +94,7 @@ def retry(task: Task, ask: Ask, *, from_checkpoint: bool = True, force: bool = F
     )
 
 
-def rollback(task: Task, ask: Ask, *, force: bool = False) -> Transition:
+def rollback(task: Task, ask: OperatorRequest, *, force: bool = False) -> Transition:
     """Undo in reverse, from the stage that was begun last; after a failed rollback, from there."""
     if task.status is Status.ROLLBACK_FAILED or task.next_undo >= 0:
         first = task.next_undo  # also when it was discarded half rolled back
@@ -115,7 +117,7 @@ def rollback(task: Task, ask: Ask, *, force: bool = False) -> Transition:
     )
 
 
-def resume_suspended(task: Task, ask: Ask, *, force: bool = False) -> Transition:
+def resume_suspended(task: Task, ask: OperatorRequest, *, force: bool = False) -> Transition:
     """Set it going again, forward or backward, as it was going."""
     if not task.suspended:
         raise NotSuspended(task.id, task.status)
@@ -124,7 +126,7 @@ def resume_suspended(task: Task, ask: Ask, *, force: bool = False) -> Transition
     return retry(task, ask, force=force)
 
 
-def discard(task: Task, ask: Ask) -> Transition:
+def discard(task: Task, ask: OperatorRequest) -> Transition:
     event = fact(ev.TaskDiscarded, task, ask.now, by=ask.by)
     all_undone = task.status is Status.ROLLBACK_FAILED and task.next_undo < 0
     changes = FROM_SCRATCH if all_undone else {}
@@ -140,7 +142,7 @@ def discard(task: Task, ask: Ask) -> Transition:
     )
 
 
-def refusal(task: Task, command: Command, ask: Ask, code: str) -> Audit:
+def refusal(task: Task, command: Command, ask: OperatorRequest, code: str) -> Audit:
     return msgspec.structs.replace(_done(task, task, command, ask), refused=code)
 
 
@@ -152,7 +154,7 @@ def _must(task: Task, command: Command) -> None:
 def _at_once(
     task: Task,
     command: Command,
-    ask: Ask,
+    ask: OperatorRequest,
     next: Next,
     event: ev.Event,
     *,
@@ -175,7 +177,9 @@ def _at_once(
     )
 
 
-def _request(task: Task, command: Command, ask: Ask, event: ev.Event, **flags: Any) -> Transition:
+def _request(
+    task: Task, command: Command, ask: OperatorRequest, event: ev.Event, **flags: Any
+) -> Transition:
     """Leave a request on a held record; its status stays the holder's."""
     moved(task, command, now=ask.now)
     after = moved(task, Command.CHECKPOINT, now=ask.now, **flags)
@@ -189,7 +193,7 @@ def _request(task: Task, command: Command, ask: Ask, event: ev.Event, **flags: A
     )
 
 
-def _done(task: Task, after: Task, command: Command, ask: Ask) -> Audit:
+def _done(task: Task, after: Task, command: Command, ask: OperatorRequest) -> Audit:
     return Audit(
         task_id=task.id,
         command=command,

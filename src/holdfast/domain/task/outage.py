@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from holdfast.domain.backoff import doubled_seconds, stretch
 from holdfast.domain.errors import SinkUnavailable, StoreUnavailable, Unavailable
-from holdfast.domain.task.task import Failure, Kind, Task
+from holdfast.domain.task.task import Failure, FailureKind, Task
 
 OUTAGES = (SinkUnavailable, StoreUnavailable, Unavailable)
 PAUSE_SECONDS = (1.0, 300.0)  # the first one, and the longest
@@ -24,7 +24,7 @@ LIMIT_SECONDS = 86_400.0  # for a row, unless set otherwise
 NONE: dict[str, Any] = {"outages": 0, "outage_since": None}  # in the record
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class OutageRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Outages of one stage, or of its undo, one after the other."""
 
     count: int
@@ -39,7 +39,7 @@ def are_outages(errors: Sequence[BaseException]) -> bool:
     return all(issubclass(type(error), OUTAGES) for error in errors)
 
 
-def row_with(task: Task, failure: Failure, *, now: float) -> Row:
+def row_with(task: Task, failure: Failure, *, now: float) -> OutageRow:
     """The row of the task after this outage: a new one unless its last outcome was one of it.
 
     The failure is compared too: a process of an older release does not reset the counts.
@@ -52,8 +52,8 @@ def row_with(task: Task, failure: Failure, *, now: float) -> Row:
         and last.stage == failure.stage
     )
     if goes_on and task.outage_since is not None:
-        return Row(count=task.outages + 1, since=task.outage_since)
-    return Row(count=1, since=now)
+        return OutageRow(count=task.outages + 1, since=task.outage_since)
+    return OutageRow(count=1, since=now)
 
 
 def judge(
@@ -66,7 +66,7 @@ def judge(
     """
     row = row_with(task, failure, now=now)
     spent = row.lasts_too_long(limit_seconds, now=now)
-    kept = replace(failure, kind=Kind.OUTAGE) if spent else failure
+    kept = replace(failure, kind=FailureKind.OUTAGE) if spent else failure
     begun = {"interrupted": True}  # no failure says so
     return spent, kept, begun | {"outages": row.count, "outage_since": row.since}
 

@@ -16,7 +16,7 @@ from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import SETTLED, SUSPENDED, Command, Status, can, legal
 
 
-class Kind(StrEnum):
+class FailureKind(StrEnum):
     """What kind of thing went wrong."""
 
     STAGE = "stage"
@@ -38,7 +38,7 @@ class Failure(
 ):
     """A failure as text: it must outlive the code that raised it."""
 
-    kind: Kind
+    kind: FailureKind
     error: str  # the exception's type
     message: str
     stage: str

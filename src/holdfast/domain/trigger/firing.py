@@ -25,7 +25,7 @@ from holdfast.domain.audit import Audit
 from holdfast.domain.backoff import doubled_seconds
 from holdfast.domain.durations import written
 from holdfast.domain.errors import HoldfastError
-from holdfast.domain.task.operate import Ask
+from holdfast.domain.task.operate import OperatorRequest
 from holdfast.domain.task.transition import Submission
 from holdfast.domain.trigger import schedule as times
 from holdfast.domain.trigger.schedule import Once, Schedule
@@ -55,7 +55,7 @@ NOT_DECLARED = "no longer declared in code"
 C = TriggerCommand
 
 
-class Due(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class DueFireTimes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The fire times that a look has to answer for."""
 
     times: tuple[float, ...]  # that make a task now, oldest first
@@ -65,7 +65,7 @@ class Due(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     count: int  # up to the newest
 
 
-def due(trigger: Trigger, *, now: float) -> Due:
+def due(trigger: Trigger, *, now: float) -> DueFireTimes:
     """``now``: when it was handed out, by the clock that found it due."""
     first = _fire_time(trigger)
     now = max(now, first)  # a store may keep its times in coarser steps
@@ -77,7 +77,7 @@ def due(trigger: Trigger, *, now: float) -> Due:
     newest = found[-1] if found else first
     answered = newest if len(chosen) == len(wanted) else chosen[-1]
     missed = sum(at <= answered for at in found) - len(chosen)
-    return Due(
+    return DueFireTimes(
         times=tuple(chosen), answered=answered, missed=missed, newest=newest, count=len(found)
     )
 
@@ -94,7 +94,12 @@ def _wanted(trigger: Trigger, found: list[float], now: float) -> list[float]:
 
 
 def fire(
-    trigger: Trigger, due: Due, submissions: Sequence[Submission], *, now: float, chance: float
+    trigger: Trigger,
+    due: DueFireTimes,
+    submissions: Sequence[Submission],
+    *,
+    now: float,
+    chance: float,
 ) -> TriggerChange:
     """Its tasks go in, and it moves on to its next time or ends: one step. ``chance``: 0..1."""
     made: dict[str, Any] = {
@@ -112,7 +117,9 @@ def fire(
     )
 
 
-def skip_overlap(trigger: Trigger, due: Due, *, now: float, chance: float) -> TriggerChange:
+def skip_overlap(
+    trigger: Trigger, due: DueFireTimes, *, now: float, chance: float
+) -> TriggerChange:
     """Its last task still waits or runs: all that is due makes none."""
     missed = trigger.missed + due.count
     why = "at its time its last task still waited or ran"
@@ -232,7 +239,7 @@ def drop(
 
 
 def fire_now(
-    trigger: Trigger, ask: Ask, submission: Submission, *, ended_task: str | None = None
+    trigger: Trigger, ask: OperatorRequest, submission: Submission, *, ended_task: str | None = None
 ) -> TriggerChange:
     """One task more, whatever its policies say; its times stay. What fires once has fired then.
 
@@ -250,24 +257,24 @@ def fire_now(
     return replace(change, submissions=(submission,))
 
 
-def pause(trigger: Trigger, ask: Ask) -> TriggerChange:
+def pause(trigger: Trigger, ask: OperatorRequest) -> TriggerChange:
     return _asked(trigger, C.PAUSE, ask, trigger_at=None, reason=ask.by.reason or None)
 
 
-def resume(trigger: Trigger, ask: Ask) -> TriggerChange:
+def resume(trigger: Trigger, ask: OperatorRequest) -> TriggerChange:
     """The misfire policy says what becomes of the fire times that passed meanwhile."""
     changes: dict[str, Any] = {"retry_count": 0, "unknown_since": None, "reason": None}
     return _asked(trigger, C.RESUME, ask, trigger_at=trigger.fire_time, **changes)
 
 
-def cancel(trigger: Trigger, ask: Ask) -> TriggerChange:
+def cancel(trigger: Trigger, ask: OperatorRequest) -> TriggerChange:
     """One that is declared in code is kept for as long as it is: else it would come back."""
     ended_at = None if trigger.declared else ask.now
     changes = _ENDED | {"ended_at": ended_at, "reason": ask.by.reason or None}
     return _asked(trigger, C.CANCEL, ask, **changes)
 
 
-def refusal(trigger: Trigger, command: TriggerCommand, ask: Ask, code: str) -> Audit:
+def refusal(trigger: Trigger, command: TriggerCommand, ask: OperatorRequest, code: str) -> Audit:
     return replace(_audit(trigger, trigger, command, ask), refused=code)
 
 
@@ -279,7 +286,7 @@ def key(trigger: Trigger, fire_time: float) -> str:
     return f"{trigger.id}@{_written(fire_time)}"
 
 
-def key_now(trigger: Trigger, ask: Ask) -> str:
+def key_now(trigger: Trigger, ask: OperatorRequest) -> str:
     """Of a task that a person asked for: the same when the same request is decided anew."""
     at = datetime.fromtimestamp(ask.now, UTC).isoformat(timespec="milliseconds")
     return f"{trigger.id}@{at.removesuffix('+00:00')}Z+{ask.request[-8:]}"
@@ -348,7 +355,7 @@ def _request(trigger: Trigger) -> str:
 def _asked(
     trigger: Trigger,
     command: TriggerCommand,
-    ask: Ask,
+    ask: OperatorRequest,
     *,
     audited: TriggerCommand | None = None,
     **changes: Any,
@@ -374,7 +381,9 @@ def _stepped(
     )
 
 
-def _audit(trigger: Trigger, after: Trigger, command: TriggerCommand, ask: Ask) -> Audit:
+def _audit(
+    trigger: Trigger, after: Trigger, command: TriggerCommand, ask: OperatorRequest
+) -> Audit:
     return Audit(
         task_id=f"trigger:{trigger.id}",
         command=command,

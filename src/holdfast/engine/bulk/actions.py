@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from holdfast.domain import bulk
-from holdfast.domain.bulk import BulkCommand, Counts, Picked
+from holdfast.domain.bulk import BulkCommand, BulkCounts, Picked
 from holdfast.domain.errors import Refused, TenantMovedOn
 from holdfast.domain.task import operate
-from holdfast.domain.task.operate import Ask
+from holdfast.domain.task.operate import OperatorRequest
 from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import By, Task
 from holdfast.domain.task.transition import Applied, MovedOn, Transition
@@ -39,7 +39,7 @@ class Acting:
         self._plans: set[str] = set()
         self.going: list[str] = []  # those that took the command
 
-    async def on(self, part: Sequence[Picked]) -> Counts:
+    async def on(self, part: Sequence[Picked]) -> BulkCounts:
         left = part
         for _ in range(TRIES):
             if left:
@@ -47,7 +47,7 @@ class Acting:
         self._changed += len(left)
         if self._plans:
             await self._store.plans.wake(sorted(self._plans))
-        return Counts(
+        return BulkCounts(
             done=len(self.going), refused=self._refused, changed=self._changed, gone=self._gone
         )
 
@@ -107,9 +107,11 @@ class Acting:
         if task.plan is not None:
             self._plans.add(task.plan)
 
-    def _ask(self, task: Task) -> Ask:
+    def _ask(self, task: Task) -> OperatorRequest:
         # One bulk acts on a task once, so this names the write and a resend of it.
-        return Ask(by=self._by, now=self._clock.now(), request=f"{self._by.actor}:{task.version}")
+        return OperatorRequest(
+            by=self._by, now=self._clock.now(), request=f"{self._by.actor}:{task.version}"
+        )
 
     async def _refuse(self, task: Task, error: Refused) -> None:
         self._refused[error.code] += 1

@@ -11,7 +11,7 @@ from holdfast.domain import bulk, names
 from holdfast.domain.bulk import BulkCommand, Canary
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import BulkNotFound, InvalidInput, Refused, ResultTimeout
-from holdfast.domain.task.operate import Ask
+from holdfast.domain.task.operate import OperatorRequest
 from holdfast.domain.task.task import By, Task
 from holdfast.engine.bulk import requests, rounds
 from holdfast.engine.bulk.actions import ONWARD
@@ -65,7 +65,7 @@ class Bulks:
         asked = _command(command)
         where = check_filter(asked, where, everything=everything)
         matching, more, tasks = await rounds.matching_of(self._app.store, where)
-        ask = Ask(by=self._by, now=self._app.clock.now(), request="preview")
+        ask = OperatorRequest(by=self._by, now=self._app.clock.now(), request="preview")
 
         def is_refused(task: Task) -> bool:
             try:

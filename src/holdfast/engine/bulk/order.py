@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from holdfast.domain import bulk, names
-from holdfast.domain.bulk import BulkCommand, BulkState, Canary, Counts
+from holdfast.domain.bulk import BulkCommand, BulkCounts, BulkState, Canary
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.task.state import SETTLED, SUSPENDED, Status
 from holdfast.domain.task.task import By, Failure, Task
@@ -70,7 +70,7 @@ class BulkInfo(msgspec.Struct, frozen=True, kw_only=True):
     matching: int  # when it began
     more: bool
     left: int
-    counts: Counts
+    counts: BulkCounts
     unknown: int  # of a canary: set going, and not at rest yet
     rate: float
     canary: Canary | None

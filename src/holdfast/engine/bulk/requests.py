@@ -23,7 +23,7 @@ from holdfast.domain.errors import (
     Refused,
 )
 from holdfast.domain.task import decide, operate
-from holdfast.domain.task.operate import Ask
+from holdfast.domain.task.operate import OperatorRequest
 from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.task import By, Task
 from holdfast.domain.task.transition import Applied, Conflict, Full, Shut, Submission, Transition
@@ -113,7 +113,7 @@ async def ask(app: Holdfast, bulk_id: str, command: str, by: By) -> None:
     await compare_and_swap(f"bulk action {bulk_id}", load, write, on_refusal=record_refusal)
 
 
-def _resume(task: Task, ask: Ask) -> Transition:
+def _resume(task: Task, ask: OperatorRequest) -> Transition:
     if task.suspended:
         return operate.resume_suspended(task, ask)
     if task.status is Status.CREATED:  # whoever started it died, or lost the store, on the way
@@ -121,7 +121,7 @@ def _resume(task: Task, ask: Ask) -> Transition:
     return operate.resume(task, ask)
 
 
-_DECISIONS: Mapping[str, Callable[[Task, Ask], Transition]] = {
+_DECISIONS: Mapping[str, Callable[[Task, OperatorRequest], Transition]] = {
     "stop": operate.cancel,
     "pause": operate.pause,
     "resume": _resume,
@@ -129,8 +129,8 @@ _DECISIONS: Mapping[str, Callable[[Task, Ask], Transition]] = {
 _COMMANDS = {"stop": Command.CANCEL, "pause": Command.PAUSE, "resume": Command.RESUME}
 
 
-def _ask(app: Holdfast, by: By, request: str) -> Ask:
-    return Ask(by=by, now=app.clock.now(), request=request)
+def _ask(app: Holdfast, by: By, request: str) -> OperatorRequest:
+    return OperatorRequest(by=by, now=app.clock.now(), request=request)
 
 
 def _about(transition: Transition, said: str) -> Transition:

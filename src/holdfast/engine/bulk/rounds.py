@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from holdfast.domain import bulk
 from holdfast.domain.audit import Audit
-from holdfast.domain.bulk import BulkState, Counts, Picked
+from holdfast.domain.bulk import BulkCounts, BulkState, Picked
 from holdfast.domain.errors import Snooze, TaskNotFound
 from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.state import SETTLED, SUSPENDED, Status
@@ -100,7 +100,7 @@ class Round:
         """On what the round before has picked; and when the next may begin."""
         rate, began = self._order.rate, self._clock.steady()
         size, looked_at = max(1, round(rate * SLICE_SECONDS)), began
-        counts, going, done = Counts(), list[str](), 0
+        counts, going, done = BulkCounts(), list[str](), 0
         while part := state.pending[done : done + size]:
             if self._clock.steady() - looked_at >= LOOK_SECONDS:
                 looked_at = self._clock.steady()

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from holdfast.clock import new_id
 from holdfast.domain import names
-from holdfast.domain.task.operate import Ask
+from holdfast.domain.task.operate import OperatorRequest
 from holdfast.domain.task.task import By
 from holdfast.ports import Clock
 
@@ -18,7 +18,7 @@ def actor_named(actor: str, origin: str = "") -> By:
     return By(actor=names.check_text("actor", actor), origin=names.check_text("origin", origin))
 
 
-def new_request(by: By, reason: str, clock: Clock, chance: random.Random) -> Ask:
+def new_request(by: By, reason: str, clock: Clock, chance: random.Random) -> OperatorRequest:
     """Return a request in an actor's name; its id stays the same however often it is decided."""
     by = replace(by, reason=names.check_text("reason", reason))
-    return Ask(by=by, now=clock.now(), request=new_id(clock, chance))
+    return OperatorRequest(by=by, now=clock.now(), request=new_id(clock, chance))

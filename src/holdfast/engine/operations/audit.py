@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.domain.audit import START, Anchor, Audit, Break, Chain, Link, first_break
+from holdfast.domain.audit import START, Anchor, Audit, AuditLink, Break, Chain, first_break
 from holdfast.domain.errors import InvalidInput
 from holdfast.engine.operations.audit_gaps import Evidence, Missing
 from holdfast.ports import Store
@@ -138,7 +138,7 @@ def _below(noted: Anchor | None, base: Anchor) -> Break | None:
     return _rewritten(noted, base)
 
 
-def _other(noted: Anchor | None, links: Sequence[Link]) -> Break | None:
+def _other(noted: Anchor | None, links: Sequence[AuditLink]) -> Break | None:
     if noted is None or not links or not links[0].seq <= noted.seq <= links[-1].seq:
         return None
     return _rewritten(noted, links[noted.seq - links[0].seq].anchor)

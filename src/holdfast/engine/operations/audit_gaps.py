@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from holdfast.domain.audit import START, Audit, Chain, Link
+from holdfast.domain.audit import START, Audit, AuditLink, Chain
 from holdfast.domain.durations import written
 from holdfast.domain.task.envelope import iso
 from holdfast.ports import Store
@@ -55,7 +55,7 @@ class Evidence:
         self.oldest_at = first.links[0].entry.at if first.links else None
         self._prunes: list[_Prune] = []
 
-    def see(self, links: Iterable[Link]) -> None:
+    def see(self, links: Iterable[AuditLink]) -> None:
         for link in links:
             entry = link.entry
             if entry.command != "prune" or entry.refused:

@@ -25,7 +25,7 @@ from holdfast.domain.task import amendment, operate
 from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task.amendment import AMEND, UNREADABLE, Amendment, Stored
 from holdfast.domain.task.checkpoint import DATA_LIMIT_BYTES, Checkpoint
-from holdfast.domain.task.operate import Ask
+from holdfast.domain.task.operate import OperatorRequest
 from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import By, Task
 from holdfast.domain.task.transition import Applied, MovedOn, Transition
@@ -42,7 +42,7 @@ SHOWN_CHARS = 2_000  # of a value, in the audit
 
 ASIDE_BYTES = 16 * 1024  # to hide the secrets in more takes long, and is done in a thread
 
-Decision = Callable[[Detail, Ask], Transition]
+Decision = Callable[[Detail, OperatorRequest], Transition]
 Aside = Callable[[int, Callable[[], Transition]], Awaitable[Transition]]
 
 
@@ -89,7 +89,7 @@ class Checkpoints:
         fields = _fields(checkpoint)
         given = None if from_view else _read(fields)
 
-        def decide(detail: Detail, ask: Ask) -> Transition:
+        def decide(detail: Detail, ask: OperatorRequest) -> Transition:
             stored = _stored(detail)
             if type(version := fields.get("version")) is int:
                 amendment.check_put(
@@ -115,7 +115,7 @@ class Checkpoints:
         over; it cannot go on. CheckpointGone when it has none; ``version``: CheckpointConflict when
         another one is stored, or none."""
 
-        def decide(detail: Detail, ask: Ask) -> Transition:
+        def decide(detail: Detail, ask: OperatorRequest) -> Transition:
             return amendment.remove_checkpoint(detail.task, ask, _stored(detail), version)
 
         await self._swap(task_id, Command.REMOVE_CHECKPOINT, decide, reason)
@@ -139,7 +139,7 @@ class Checkpoints:
             raise InvalidInput("nothing to amend: give a payload, data, or both")
         sent = None if data is None else _data(data)
 
-        def decide(detail: Detail, ask: Ask) -> Transition:
+        def decide(detail: Detail, ask: OperatorRequest) -> Transition:
             body = None
             if payload is not NOT_GIVEN:
                 body = self._encoded(detail, payload, from_view=from_view)
@@ -240,7 +240,9 @@ class Checkpoints:
         return detail
 
 
-def _refusal(task: Task, command: Command, ask: Ask, error: Refused, *, onward: bool) -> Audit:
+def _refusal(
+    task: Task, command: Command, ask: OperatorRequest, error: Refused, *, onward: bool
+) -> Audit:
     refused = operate.refusal(task, command, ask, error.code)
     return msgspec.structs.replace(refused, command=AMEND if onward else command)
 

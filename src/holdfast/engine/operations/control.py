@@ -9,7 +9,7 @@ from functools import partial
 
 from holdfast.domain.errors import Refused, StoreError, TaskNotFound, TenantMovedOn
 from holdfast.domain.task import operate
-from holdfast.domain.task.operate import Ask
+from holdfast.domain.task.operate import OperatorRequest
 from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import By, Task
 from holdfast.domain.task.transition import Applied, MovedOn, Transition
@@ -20,7 +20,7 @@ from holdfast.runtime.compare_and_swap import compare_and_swap
 
 log = logging.getLogger("holdfast.plans")
 
-Decision = Callable[[Task, Ask], Transition]
+Decision = Callable[[Task, OperatorRequest], Transition]
 
 
 class Control:

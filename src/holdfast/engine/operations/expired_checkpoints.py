@@ -12,7 +12,7 @@ import msgspec
 from holdfast.domain.errors import CheckpointGone, SerialisationError
 from holdfast.domain.plan.plan import MemberState
 from holdfast.domain.task import checkpoint as ckpt
-from holdfast.domain.task.checkpoint import Checkpoint, Verdict
+from holdfast.domain.task.checkpoint import Checkpoint, CheckpointVerdict
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Task
@@ -62,7 +62,7 @@ def outlook(
         stages, age = declared.stage_names, declared.checkpoints.max_age_seconds
         restarts = declared.checkpoints.on_invalid != ckpt.SUSPEND
     verdict, why = ckpt.judge(found, stages, now=now, max_age_seconds=age)
-    if verdict is not Verdict.INVALID:
+    if verdict is not CheckpointVerdict.INVALID:
         return None
     return Outlook(task_id=task.id, why=f"its checkpoint: {why}", starts_over=restarts)
 

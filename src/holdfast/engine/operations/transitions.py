@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from holdfast.domain.errors import InvalidInput, TaskNotFound
-from holdfast.domain.task.history import Step, steps
+from holdfast.domain.task.history import HistoryStep, steps
 from holdfast.ports import Filter, Store
 
 TASKS = 20  # found at once
@@ -24,7 +24,7 @@ _ALL = 2**53  # behind every version
 class TransitionPage(msgspec.Struct, frozen=True, kw_only=True):
     """A page may be short and still have a next one: a look is bounded."""
 
-    transitions: tuple[Step, ...]
+    transitions: tuple[HistoryStep, ...]
     cursor: str | None
 
 
@@ -42,7 +42,7 @@ async def page(
     store: Store, where: Filter, window: Window, *, limit: int, cursor: str | None = None
 ) -> TransitionPage:
     """Return the transitions of the tasks that match, whoever made them."""
-    found: list[Step] = []
+    found: list[HistoryStep] = []
     last, looks = "", 0
     async for task_id, after in _tasks(store, _changed_since(where, window), cursor):
         for step in await _steps(store, task_id, after, window):
@@ -95,7 +95,7 @@ async def _tasks(store: Store, where: Filter, cursor: str | None) -> AsyncIterat
             return
 
 
-async def _steps(store: Store, task_id: str, after: int, window: Window) -> list[Step]:
+async def _steps(store: Store, task_id: str, after: int, window: Window) -> list[HistoryStep]:
     detail = await store.detail(task_id)
     if detail is None:  # deleted meanwhile
         return []
@@ -103,7 +103,7 @@ async def _steps(store: Store, task_id: str, after: int, window: Window) -> list
     return [step for step in made if step.version > after and window.holds(step.at)]
 
 
-def _written(found: list[Step], task_id: str) -> str:
+def _written(found: list[HistoryStep], task_id: str) -> str:
     """Write where a page ends: behind its last step, which may be one of the task before."""
     last = found[-1]
     return f"{last.task_id}{_MARK}{last.version if last.task_id == task_id else _ALL}"

@@ -11,7 +11,7 @@ from holdfast.domain.errors import PlanNotFound, Refused
 from holdfast.domain.plan import commands
 from holdfast.domain.plan.commands import Members
 from holdfast.domain.plan.plan import Plan, PlanApplied, PlanChange, PlanCommand
-from holdfast.domain.task.operate import Ask
+from holdfast.domain.task.operate import OperatorRequest
 from holdfast.domain.task.task import By
 from holdfast.engine.operations.actors import actor_named, new_request
 from holdfast.ports import Clock, Store
@@ -19,8 +19,8 @@ from holdfast.runtime.compare_and_swap import compare_and_swap
 
 WITH_MEMBERS = frozenset({PlanCommand.RETRY, PlanCommand.ROLLBACK})
 
-Decision = Callable[[Plan, Ask], PlanChange]
-MembersDecision = Callable[[Plan, Members, Ask], PlanChange]
+Decision = Callable[[Plan, OperatorRequest], PlanChange]
+MembersDecision = Callable[[Plan, Members, OperatorRequest], PlanChange]
 
 
 class PlanControl:

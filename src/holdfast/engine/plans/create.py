@@ -19,7 +19,6 @@ from holdfast.domain.plan import commands, waves
 from holdfast.domain.plan.events import PlanCreated
 from holdfast.domain.plan.plan import (
     KEEP_SECONDS,
-    Conflict,
     FailureCount,
     FailureRate,
     HaltRule,
@@ -27,6 +26,7 @@ from holdfast.domain.plan.plan import (
     Plan,
     PlanStatus,
     PlanTasks,
+    TenantConflict,
 )
 from holdfast.domain.task import decide
 from holdfast.domain.task.effects import effects_id, member_key
@@ -69,7 +69,9 @@ class PlanTerms(TypedDict, total=False):
     soak: float | str  # between the end of a wave and the next
     halt_on: HaltRule | None  # with waves: FailureRate(0) unless said otherwise
     on_halt: OnHalt | Literal["pause", "rollback", "rollback-plan"]  # rollback: the wave
-    conflict: Conflict | Literal["wait", "skip", "reject"]  # for tenants that are busy elsewhere
+    conflict: (
+        TenantConflict | Literal["wait", "skip", "reject"]
+    )  # for tenants that are busy elsewhere
     repeat_tenants: bool  # the same tenant may stand in the plan more than once
     keep: float | str  # how long the record stays after it has settled
 
@@ -105,7 +107,7 @@ class Plans:
         """Kept when this returns, and then driven by whatever workers run. Called again with the
         same id and the same tasks and terms, it goes on with the plan that is there."""
         plan = checked(plan_id, tasks, terms, now=self._app.clock.now())
-        if plan.conflict is Conflict.REJECT and (busy := await self._busy(tasks)):
+        if plan.conflict is TenantConflict.REJECT and (busy := await self._busy(tasks)):
             [there] = await self._app.store.plans.find([plan_id])
             if there is None:  # else they may be busy with this very plan
                 raise TenantsBusy(plan_id, busy)
@@ -239,7 +241,7 @@ def checked(plan_id: str, tasks: Sequence[Planned], terms: PlanTerms, *, now: fl
         soak_seconds=seconds(terms.get("soak", 0.0)),
         halt_on=_halt_rule(terms),
         on_halt=_one_of(OnHalt, "on_halt", terms.get("on_halt", OnHalt.PAUSE)),
-        conflict=_one_of(Conflict, "conflict", terms.get("conflict", Conflict.WAIT)),
+        conflict=_one_of(TenantConflict, "conflict", terms.get("conflict", TenantConflict.WAIT)),
         keep_seconds=seconds(terms.get("keep", KEEP_SECONDS)),
         created_at=now,
         status_since=now,

@@ -14,7 +14,7 @@ from holdfast.domain.errors import (
     Refused,
     TriggerNotFound,
 )
-from holdfast.domain.task.operate import Ask
+from holdfast.domain.task.operate import OperatorRequest
 from holdfast.domain.task.placement import STOPPED
 from holdfast.domain.task.task import By
 from holdfast.domain.task.transition import Submission
@@ -46,7 +46,7 @@ R = TypeVar("R")
 
 NEXT_MAX = 1_000
 
-Decision = Callable[[Trigger, Ask], TriggerChange]
+Decision = Callable[[Trigger, OperatorRequest], TriggerChange]
 
 
 class TriggerControl:
@@ -95,7 +95,7 @@ class TriggerControl:
         made: list[Submission] = []
         ended_task = await self._ended_task(await self.load(trigger_id))
 
-        def decision(trigger: Trigger, ask: Ask) -> TriggerChange:
+        def decision(trigger: Trigger, ask: OperatorRequest) -> TriggerChange:
             made.append(self._made(trigger, ask))
             return firing.fire_now(trigger, ask, made[-1], ended_task=ended_task)
 
@@ -110,7 +110,7 @@ class TriggerControl:
         [task] = await self._app.store.load([task_id])
         return task_id if task is None or task.place in STOPPED else None
 
-    def _made(self, trigger: Trigger, ask: Ask) -> Submission:
+    def _made(self, trigger: Trigger, ask: OperatorRequest) -> Submission:
         app, now = self._app, ask.now
         declared = app.registry.find(trigger.target)
         if declared is None:

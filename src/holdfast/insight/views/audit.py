@@ -9,7 +9,7 @@ from pydantic import Field
 from holdfast.domain.audit import Audit
 from holdfast.domain.redaction import Redactor
 from holdfast.domain.task.envelope import iso
-from holdfast.domain.task.history import Maker, Step
+from holdfast.domain.task.history import HistoryStep, Maker
 from holdfast.domain.task.state import Command, Status
 from holdfast.engine.operations import audit as auditing
 from holdfast.engine.operations.audit import Verdict
@@ -110,7 +110,7 @@ def audit_view(entry: Audit, hide: Redactor) -> AuditView:
     }
 
 
-def transition_view(step: Step, hide: Redactor) -> TransitionView:
+def transition_view(step: HistoryStep, hide: Redactor) -> TransitionView:
     return {
         "at": iso(step.at),
         "taskId": step.task_id,

@@ -10,13 +10,13 @@ from pydantic import Field
 from holdfast.domain.plan.events import PlanEvent
 from holdfast.domain.plan.plan import (
     MACHINE,
-    Conflict,
     FailureRate,
     MemberState,
     OnHalt,
     Plan,
     PlanCommand,
     PlanStatus,
+    TenantConflict,
 )
 from holdfast.domain.redaction import Redactor
 from holdfast.domain.task.envelope import iso
@@ -74,7 +74,7 @@ class PlanTermsView(View):
         dict[str, Any] | None, Field(examples=[msgspec.to_builtins(FailureRate(0.05))])
     ]
     onHalt: OnHalt
-    conflict: Conflict
+    conflict: TenantConflict
 
 
 class PlanDetail(PlanView, PlanTermsView):

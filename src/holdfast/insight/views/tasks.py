@@ -15,7 +15,7 @@ from holdfast.domain.task import events as ev
 from holdfast.domain.task.envelope import iso
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status, legal
-from holdfast.domain.task.task import Failure, Kind, Progress, Task
+from holdfast.domain.task.task import Failure, FailureKind, Progress, Task
 from holdfast.engine.handle import info
 from holdfast.engine.operations.expired_checkpoints import Find, not_known, outlook_of
 from holdfast.insight.views.view import Time, View
@@ -31,7 +31,7 @@ class Error(View):
     fingerprint: Annotated[
         str, Field(examples=["4f0c9a7d12ab"], description="The same for one cause")
     ]
-    kind: Kind
+    kind: FailureKind
     error: Annotated[str, Field(examples=["ConnectionError"])]
     message: str
     stage: str

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from itertools import islice
 
 from holdfast.domain.plan import members as mem
-from holdfast.domain.plan.members import Look
-from holdfast.domain.plan.plan import Conflict, Member, MemberState, Moves, PlanStatus
+from holdfast.domain.plan.members import MemberTask
+from holdfast.domain.plan.plan import Member, MemberState, Moves, PlanStatus, TenantConflict
 from holdfast.domain.task.task import Task
 from holdfast.ports import Clock
 from holdfast.runtime.plans.snapshot import PlanSnapshot
@@ -42,7 +42,9 @@ class Admission:
         self._gateway, self._busy = gateway, busy
         self.passed_over = False  # tenants that are busy: those behind them come next
 
-    async def choose(self, snapshot: PlanSnapshot, looks: Mapping[int, Look], room: int) -> Moves:
+    async def choose(
+        self, snapshot: PlanSnapshot, looks: Mapping[int, MemberTask], room: int
+    ) -> Moves:
         """Return the tasks that get one of the free slots, to be let go or to be undone."""
         plan = snapshot.plan
         self.passed_over = False
@@ -56,7 +58,9 @@ class Admission:
             return await self._admit(snapshot, looks, room)
         return {}
 
-    async def _admit(self, snapshot: PlanSnapshot, looks: Mapping[int, Look], room: int) -> Moves:
+    async def _admit(
+        self, snapshot: PlanSnapshot, looks: Mapping[int, MemberTask], room: int
+    ) -> Moves:
         ids, tenants, plan = snapshot.tasks.ids, snapshot.tasks.tenants, snapshot.plan
         waiting = [
             index
@@ -72,7 +76,7 @@ class Admission:
                 if room > 0:
                     moves[index] = Member(MemberState.ADMITTED, version)
                 room -= 1
-            elif plan.conflict is Conflict.SKIP and _plan_of(busy[ids[index]]) != plan.id:
+            elif plan.conflict is TenantConflict.SKIP and _plan_of(busy[ids[index]]) != plan.id:
                 moves[index] = Member(MemberState.SKIPPED, version)
             else:
                 self._busy.put_off(index)

@@ -16,7 +16,7 @@ from holdfast.clock import new_id
 from holdfast.domain.errors import StoreError
 from holdfast.domain.plan import members as mem
 from holdfast.domain.plan import rollout
-from holdfast.domain.plan.members import Look
+from holdfast.domain.plan.members import MemberTask
 from holdfast.domain.plan.plan import (
     Member,
     MemberState,
@@ -25,7 +25,7 @@ from holdfast.domain.plan.plan import (
     PlanStale,
     PlanStatus,
 )
-from holdfast.domain.plan.rollout import Seen
+from holdfast.domain.plan.rollout import PlanObservation
 from holdfast.domain.task.state import Command
 from holdfast.ports import Clock, Store, Topic
 from holdfast.runtime.deadlines import sleep
@@ -162,7 +162,7 @@ class PlanDriver:
         self._snapshot = None
         return True if plan is not None and self._lease.is_on(plan) else None
 
-    async def _look(self, snapshot: PlanSnapshot) -> dict[int, Look]:
+    async def _look(self, snapshot: PlanSnapshot) -> dict[int, MemberTask]:
         indexes = {snapshot.tasks.ids[index]: index for index in self._poll.indexes(snapshot)}
         looks = {
             indexes[task_id]: look
@@ -173,7 +173,9 @@ class PlanDriver:
 
     # -- deciding
 
-    async def _judge(self, snapshot: PlanSnapshot, looks: Mapping[int, Look]) -> Seen:
+    async def _judge(
+        self, snapshot: PlanSnapshot, looks: Mapping[int, MemberTask]
+    ) -> PlanObservation:
         """Return what the tasks have become, and which of them get a slot."""
         plan, tenants = snapshot.plan, snapshot.tasks.tenants
         moves, self._refused = self._refused, {}
@@ -190,7 +192,7 @@ class PlanDriver:
         others = {index: look for index, look in looks.items() if index not in moves}
         chosen = await self._admission.choose(snapshot, others, room)
         skipped = [i for i, m in chosen.items() if m.state is MemberState.SKIPPED]
-        return Seen(
+        return PlanObservation(
             moves=moves,
             chosen=chosen,
             moving=self._is_moving(snapshot, looks) or not self._poll.is_complete,
@@ -198,7 +200,7 @@ class PlanDriver:
             refused=tuple(tenants[i] or "" for i in refused),
         )
 
-    def _is_moving(self, snapshot: PlanSnapshot, looks: Mapping[int, Look]) -> bool:
+    def _is_moving(self, snapshot: PlanSnapshot, looks: Mapping[int, MemberTask]) -> bool:
         """Whether a task may be on its way: one with a slot that was not found at rest, or one
         without that was set going by hand."""
         slotted = snapshot.slotted
@@ -214,7 +216,7 @@ class PlanDriver:
 
     # -- sending
 
-    async def _send(self, snapshot: PlanSnapshot, looks: Mapping[int, Look]) -> int:
+    async def _send(self, snapshot: PlanSnapshot, looks: Mapping[int, MemberTask]) -> int:
         """Send the tasks the commands that the plan wants of them; return how many."""
         plan = snapshot.plan
         commands = [

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 
 from holdfast.domain.plan import members as mem
-from holdfast.domain.plan.members import Look
+from holdfast.domain.plan.members import MemberTask
 from holdfast.domain.plan.plan import PlanStatus
 from holdfast.ports import Clock
 from holdfast.runtime.plans.admission import BusyTenants
@@ -44,7 +44,7 @@ class TaskPoll:
         """Return the tasks that this step loads."""
         return dict.fromkeys((*self._slotted(snapshot), *self._others(snapshot)))
 
-    def note(self, snapshot: PlanSnapshot, looks: Mapping[int, Look]) -> None:
+    def note(self, snapshot: PlanSnapshot, looks: Mapping[int, MemberTask]) -> None:
         """Note what was polled.
 
         A task that a person set going while the plan is paused has no slot: it is polled until it

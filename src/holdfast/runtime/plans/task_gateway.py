@@ -9,10 +9,10 @@ from typing import TypeVar
 import msgspec
 
 from holdfast.domain.errors import IllegalTransition, PartlyUnavailable, StoreError
-from holdfast.domain.plan.members import Look, pause_mark
+from holdfast.domain.plan.members import MemberTask, pause_mark
 from holdfast.domain.plan.plan import Plan
 from holdfast.domain.task import operate
-from holdfast.domain.task.operate import Ask
+from holdfast.domain.task.operate import OperatorRequest
 from holdfast.domain.task.placement import opens_line
 from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.task import By, Task
@@ -21,10 +21,10 @@ from holdfast.ports import Clock, Store, Switch
 
 PAGE = 200
 
-GONE = Look(status=Status.CANCELLED, is_gone=True)
+GONE = MemberTask(status=Status.CANCELLED, is_gone=True)
 
 T = TypeVar("T")
-Decision = Callable[[Task, Ask], Transition]
+Decision = Callable[[Task, OperatorRequest], Transition]
 
 
 class SendResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,20 +39,20 @@ class TaskGateway:
     def __init__(self, store: Store, clock: Clock, origin: str) -> None:
         self._store, self._clock, self._origin = store, clock, origin
 
-    async def look(self, ids: Sequence[str]) -> Mapping[str, Look]:
+    async def look(self, ids: Sequence[str]) -> Mapping[str, MemberTask]:
         """Those that cannot be looked at now are left out; one that is nowhere is as cancelled."""
-        found: dict[str, Look] = {}
+        found: dict[str, MemberTask] = {}
         for start in range(0, len(ids), PAGE):
             page = ids[start : start + PAGE]
             for task_id, task in zip(page, await _answers(self._store.load(page)), strict=True):
                 if isinstance(task, Task):
-                    found[task_id] = Look(status=task.status, task=task)
+                    found[task_id] = MemberTask(status=task.status, task=task)
             gone = [i for i in page if i not in found]
             if not gone:
                 continue
             for task_id, peek in zip(gone, await _answers(self._store.peek(gone)), strict=True):
                 if not isinstance(peek, StoreError):
-                    found[task_id] = Look(status=peek.status) if peek else GONE
+                    found[task_id] = MemberTask(status=peek.status) if peek else GONE
         return found
 
     async def busy(self, tenants: Mapping[str, str]) -> Mapping[str, Task | None]:
@@ -89,7 +89,7 @@ class TaskGateway:
         by = By(actor=f"plan:{plan.id}", origin=self._origin, reason=_reason(plan, command))
         # One command for each version of a task: so this names it, and a resend of it.
         request = f"plan:{plan.id}:{task.id}:{task.version}:{command}"
-        ask = Ask(by=by, now=self._clock.now(), request=request)
+        ask = OperatorRequest(by=by, now=self._clock.now(), request=request)
         try:
             order = _decision(plan, command)(task, ask)
         except IllegalTransition:

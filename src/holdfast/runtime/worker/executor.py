@@ -13,12 +13,12 @@ import msgspec
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task import decide
-from holdfast.domain.task.checkpoint import RESTART, Checkpoint, Verdict
+from holdfast.domain.task.checkpoint import RESTART, Checkpoint, CheckpointVerdict
 from holdfast.domain.task.decide import Done, Failed, Snoozed
 from holdfast.domain.task.placement import Next
 from holdfast.domain.task.stages import misnamed
 from holdfast.domain.task.state import Status
-from holdfast.domain.task.task import Failure, Kind, Progress, Task
+from holdfast.domain.task.task import Failure, FailureKind, Progress, Task
 from holdfast.domain.task.transition import Applied, MovedOn, Outcome, Transition
 from holdfast.ports import Claimed, Clock
 from holdfast.registry import Registry, StageDef, TaskType
@@ -155,7 +155,7 @@ class ClaimedTask:
             partial(decide.give_back, reason=reason, now=self.now, interrupted=interrupted)
         )
 
-    def failure(self, kind: Kind, message: str) -> Failure:
+    def failure(self, kind: FailureKind, message: str) -> Failure:
         return failures.stated(kind, message, self.task, now=self.now)
 
     async def suspend(self, failure: Failure) -> None:
@@ -236,10 +236,10 @@ class TaskRun(ClaimedTask):
         if task.crashes >= self.executor.rules.crash_limit:
             message = f"{task.crashes} workers in a row died or hung in this stage"
             alone = ", the last one while nothing else ran in it" if task.crashes > 1 else ""
-            return self.failure(Kind.POISON, message + alone)
+            return self.failure(FailureKind.POISON, message + alone)
         if self.would_overrun():
             message = f"newer work has run for tenant {task.tenant} while this waited half done"
-            return self.failure(Kind.TENANT_MOVED_ON, message)
+            return self.failure(FailureKind.TENANT_MOVED_ON, message)
         if error := self.read_bodies():
             stage = task.at_stage or task.stages[-1]
             return failures.describe(error, task, stage, now=self.now)
@@ -247,10 +247,10 @@ class TaskRun(ClaimedTask):
             wrong := misnamed(task, self.claimed.stages)
         ):
             message = f"its record {wrong}; `holdfast doctor --fix` puts it right"
-            return self.failure(Kind.DEFINITION_CHANGED, message)
+            return self.failure(FailureKind.DEFINITION_CHANGED, message)
         if not self.can_undo():
             message = "the stages to undo are no longer the first ones in the code"
-            return self.failure(Kind.DEFINITION_CHANGED, message)
+            return self.failure(FailureKind.DEFINITION_CHANGED, message)
         return None
 
     def would_overrun(self) -> bool:
@@ -292,7 +292,7 @@ class TaskRun(ClaimedTask):
         missing = restore.missing_undo(self.task, self.claimed.stages, self.declared, known=known)
         if missing is None:
             return None
-        failure = self.failure(Kind.DEFINITION_CHANGED, missing.message)
+        failure = self.failure(FailureKind.DEFINITION_CHANGED, missing.message)
         return msgspec.structs.replace(failure, stage=stage.name, error=missing.error)
 
     def aligned(self, task: Task) -> Task:
@@ -308,16 +308,16 @@ class TaskRun(ClaimedTask):
     async def restored(self) -> bool:
         """Go on after the checkpoint, or from stage 0 when it is no good; False: suspended."""
         verdict, why = restore.judge(self.checkpoint, self.declared, self.task, now=self.now)
-        if verdict is Verdict.GOOD:
+        if verdict is CheckpointVerdict.GOOD:
             self.align()
             message, stage = "restored from its checkpoint", self.task.at_stage or ""
             self.running.report(Progress(fraction=0.0, message=message, stage=stage, at=self.now))
             self.executor.publish(self.running)
-        elif verdict is Verdict.CHANGED:
-            await self.suspend(self.failure(Kind.DEFINITION_CHANGED, why))
+        elif verdict is CheckpointVerdict.CHANGED:
+            await self.suspend(self.failure(FailureKind.DEFINITION_CHANGED, why))
             return False
         elif self.declared.checkpoints.on_invalid != RESTART:
-            await self.suspend(self.failure(Kind.INVALID_CHECKPOINT, why))
+            await self.suspend(self.failure(FailureKind.INVALID_CHECKPOINT, why))
             return False
         else:
             log.warning("task %s starts over, its checkpoint is no good: %s", self.task.id, why)
@@ -380,7 +380,7 @@ class UnknownTypeTask(ClaimedTask):
             message = (
                 f"no live worker has known type {self.task.type!r} for {self.now - since:.0f} s"
             )
-            return await self.suspend(self.failure(Kind.UNKNOWN_TYPE, message))
+            return await self.suspend(self.failure(FailureKind.UNKNOWN_TYPE, message))
         await self.commit(
             partial(
                 decide.give_back,

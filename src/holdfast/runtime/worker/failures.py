@@ -16,7 +16,7 @@ from holdfast.domain.errors import (
     StageTimeout,
     StoreError,
 )
-from holdfast.domain.task.task import Failure, Kind, Task
+from holdfast.domain.task.task import Failure, FailureKind, Task
 
 __all__ = ["clean", "deciding", "describe", "stated", "summary"]
 
@@ -28,22 +28,22 @@ FRAMES_LIMIT = 200  # the innermost ones, of each error
 CAUSES_LIMIT = 50
 PIECE_LIMIT_CHARS = 4_000  # of a line with its message: a huge one must not hide the frames
 
-_KINDS: tuple[tuple[type[BaseException], Kind], ...] = (
-    (StageTimeout, Kind.TIMEOUT),
-    (Permanent, Kind.PERMANENT),
-    (InvalidPayload, Kind.SERIALISATION),
-    (SerialisationError, Kind.SERIALISATION),
-    (CheckpointTooLarge, Kind.SERIALISATION),
-    (StoreError, Kind.PERSISTENCE),
-    (asyncio.CancelledError, Kind.CANCELLED),
-    (concurrent.futures.CancelledError, Kind.CANCELLED),
+_KINDS: tuple[tuple[type[BaseException], FailureKind], ...] = (
+    (StageTimeout, FailureKind.TIMEOUT),
+    (Permanent, FailureKind.PERMANENT),
+    (InvalidPayload, FailureKind.SERIALISATION),
+    (SerialisationError, FailureKind.SERIALISATION),
+    (CheckpointTooLarge, FailureKind.SERIALISATION),
+    (StoreError, FailureKind.PERSISTENCE),
+    (asyncio.CancelledError, FailureKind.CANCELLED),
+    (concurrent.futures.CancelledError, FailureKind.CANCELLED),
 )
 
 
 def describe(error: BaseException, task: Task, stage: str, *, now: float) -> Failure:
     cause = type(deciding(error))
     return Failure(
-        kind=next((kind for cls, kind in _KINDS if issubclass(cause, cls)), Kind.STAGE),
+        kind=next((kind for cls, kind in _KINDS if issubclass(cause, cls)), FailureKind.STAGE),
         error=qualified_name(type(error)),
         message=text_of(error, MESSAGE_LIMIT_CHARS),
         stage=stage,
@@ -60,7 +60,7 @@ def deciding(error: BaseException) -> BaseException:
     return next(permanent, leaves[0] if len(leaves) == 1 else error)
 
 
-def stated(kind: Kind, message: str, task: Task, *, now: float) -> Failure:
+def stated(kind: FailureKind, message: str, task: Task, *, now: float) -> Failure:
     """A failure that no exception stands for."""
     return Failure(
         kind=kind,

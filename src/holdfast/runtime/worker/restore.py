@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.domain.task import checkpoint as ckpt
-from holdfast.domain.task.checkpoint import Checkpoint, Verdict
+from holdfast.domain.task.checkpoint import Checkpoint, CheckpointVerdict
 from holdfast.domain.task.task import StageRecord, Task
 from holdfast.registry import TaskType
 
@@ -30,10 +30,10 @@ def at_least(checkpoint: Checkpoint, version: int) -> Checkpoint:
 
 def judge(
     checkpoint: Checkpoint | None, declared: TaskType, task: Task, *, now: float
-) -> tuple[Verdict, str]:
+) -> tuple[CheckpointVerdict, str]:
     """Return whether the task can go on after its checkpoint, and why not."""
     if checkpoint is None:
-        return Verdict.INVALID, "the checkpoint is gone"
+        return CheckpointVerdict.INVALID, "the checkpoint is gone"
     verdict, why = ckpt.judge(
         checkpoint,
         declared.stage_names,
@@ -41,10 +41,13 @@ def judge(
         max_age_seconds=declared.checkpoints.max_age_seconds,
     )
     index, last = checkpoint.last_completed_stage_index, task.last_completed
-    if verdict is Verdict.GOOD and index != last:
-        return Verdict.INVALID, f"it is of stage {index}, the record is at stage {last}"
-    if verdict is Verdict.GOOD and len(declared.stages) == index + 1:
-        return Verdict.CHANGED, "the code has no stage left to run behind the completed ones"
+    if verdict is CheckpointVerdict.GOOD and index != last:
+        return CheckpointVerdict.INVALID, f"it is of stage {index}, the record is at stage {last}"
+    if verdict is CheckpointVerdict.GOOD and len(declared.stages) == index + 1:
+        return (
+            CheckpointVerdict.CHANGED,
+            "the code has no stage left to run behind the completed ones",
+        )
     return verdict, why
 
 

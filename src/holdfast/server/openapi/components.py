@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-NAMES: Mapping[str, str] = {}  # of a class → in the document
+NAMES: Mapping[str, str] = {  # of a class → in the document
+    "FailureKind": "Kind",
+    "TenantConflict": "Conflict",
+}
 
 _PLACE = "#/components/schemas/"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.domain.task.state import Status
-from holdfast.domain.task.task import Kind
+from holdfast.domain.task.task import FailureKind
 from holdfast.insight.views.tasks import EXAMPLE_ID
 
 ANYWHERE: dict[str, Any] = {
@@ -22,7 +22,7 @@ ANYWHERE: dict[str, Any] = {
     "durable": True,
     "fence": 4,
     "fingerprint": "4f0c9a7d12ab",
-    "kind": Kind.STAGE,
+    "kind": FailureKind.STAGE,
     "message": "no route to host",
     "origin": "10.0.0.7",
     "outageSince": None,

@@ -16,7 +16,6 @@ from pydantic import Field, StringConstraints
 from holdfast.domain.errors import InvalidPlan, PlanNotFound, StoreError
 from holdfast.domain.plan.events import PlanEvent, name_of
 from holdfast.domain.plan.plan import (
-    Conflict,
     FailureCount,
     FailureRate,
     MemberState,
@@ -24,6 +23,7 @@ from holdfast.domain.plan.plan import (
     Plan,
     PlanCommand,
     PlanStatus,
+    TenantConflict,
 )
 from holdfast.engine.operations.expired_checkpoints import Forecast
 from holdfast.engine.plans.create import Planned, PlanTerms
@@ -109,7 +109,7 @@ class NewPlan(sc.Sent):
         examples=["5%", "3"],
     )
     on_halt: OnHalt = OnHalt.PAUSE
-    conflict: Conflict = Conflict.WAIT
+    conflict: TenantConflict = TenantConflict.WAIT
     repeat_tenants: sc.Flag = False
     dry_run: sc.Flag = Field(default=False, description="Say what it would do, and write nothing")
     reason: sc.Reason = ""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from holdfast.domain.audit import Anchor, Audit, Link, linked
+from holdfast.domain.audit import Anchor, Audit, AuditLink, linked
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task import events as ev
 from holdfast.domain.task.placement import WAITING, Place, StoreMove, opens_line
@@ -89,7 +89,7 @@ class Shelves:
         self._claims: dict[str, tuple[str, list[Claimed]]] = {}
         self._base = Anchor()  # what the oldest link hangs on
         self._base_at: float | None = None  # of the newest that was cleaned up
-        self._links: list[Link] = []
+        self._links: list[AuditLink] = []
         self._thrown: dict[tuple[Switch, str], Thrown] = {}
         self._moves: Counter[Moved] = Counter()
         self._dwell: Counter[Moved] = Counter()

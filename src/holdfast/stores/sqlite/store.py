@@ -184,7 +184,7 @@ class SqliteStore:
     async def claim(
         self, worker: str, *, request: str, queues: Sequence[str], limit: int, lease_seconds: float
     ) -> Sequence[Claimed]:
-        asked = claiming.Claim(
+        asked = claiming.ClaimRequest(
             worker=worker,
             request=request,
             queues=queues,

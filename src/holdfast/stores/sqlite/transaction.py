@@ -28,7 +28,7 @@ from holdfast.ports import Switch, Topic
 from holdfast.stores import codec
 from holdfast.stores.sqlite.file.clock import StoreClock
 from holdfast.stores.sqlite.statements import SQL
-from holdfast.stores.sqlite.tasks.records import Row, Standing, task_of
+from holdfast.stores.sqlite.tasks.records import RecordRow, TaskPosition, task_of
 
 SETTLED = Place.SETTLED
 NONE: frozenset[str] = frozenset()
@@ -49,7 +49,7 @@ StatusChange = tuple[str, str, Status, Status]  # queue, type, status left, stat
 log = logging.getLogger("holdfast.stores.sqlite.txn")
 
 
-class Tenant(msgspec.Struct, kw_only=True):
+class TenantLine(msgspec.Struct, kw_only=True):
     active: int | None = None
     fence: int = 0
     waiting: int = 0
@@ -81,7 +81,7 @@ class Txn:
         self._size = 0
         self.written: set[int] = set()  # since the last look
         self._heads: dict[str, Head] = {}
-        self._tenants: dict[str, Tenant] = {}
+        self._tenants: dict[str, TenantLine] = {}
         self._tenants_read: dict[str, tuple[int | None, int, int]] = {}
         self._totals: Counter[tuple[str, str, str]] = Counter()
         self._shifts: defaultdict[Shift, list[Any]] = defaultdict(lambda: [0, 0.0])
@@ -147,14 +147,14 @@ class Txn:
 
     # -- records
 
-    def look(self, ids: Collection[str]) -> dict[str, Standing]:
+    def look(self, ids: Collection[str]) -> dict[str, TaskPosition]:
         """How they stand; to be asked again for one that was written since."""
         rows = self.rows("standings_of", listed(ids))
         self.written.difference_update(row[1] for row in rows)
         self._heads.clear()
-        return {row[0]: Standing._make(row) for row in rows}
+        return {row[0]: TaskPosition._make(row) for row in rows}
 
-    def read(self, row: Row) -> Task | None:
+    def read(self, row: RecordRow) -> Task | None:
         """None: it cannot be read. One bad row must not stop its neighbours."""
         try:
             return task_of(row)
@@ -236,12 +236,12 @@ class Txn:
         new = [name for name in names if name not in self._tenants]
         if new:
             for name in new:
-                self._tenants[name], self._tenants_read[name] = Tenant(), (None, 0, 0)
+                self._tenants[name], self._tenants_read[name] = TenantLine(), (None, 0, 0)
             for name, active, fence, waiting, place, hold, leased in self.rows(
                 "tenants_get", listed(new)
             ):
                 rests = place is None or opens_line(place, hold)
-                self._tenants[name] = Tenant(
+                self._tenants[name] = TenantLine(
                     active=active, fence=max(fence, leased or 0), waiting=waiting, rests=rests
                 )
                 self._tenants_read[name] = active, fence, waiting
@@ -251,7 +251,7 @@ class Txn:
                 name: Head(*head) for name, *head in self.rows("line_heads", listed(waiting))
             }
 
-    def tenant(self, name: str) -> Tenant:
+    def tenant(self, name: str) -> TenantLine:
         """To be changed in place; written at the end."""
         if name not in self._tenants:
             self.meet((name,))
@@ -264,7 +264,7 @@ class Txn:
             found = Head(*rows[0][1:]) if rows else None
         return found
 
-    def join_line(self, tenant: Tenant, name: str) -> None:
+    def join_line(self, tenant: TenantLine, name: str) -> None:
         tenant.waiting += 1
         self._heads.pop(name, None)  # it may come to stand before all others
 

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import Kind
+from holdfast.domain.task.task import FailureKind
 from holdfast.ports import Kept
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.repair import salvage
@@ -37,7 +37,7 @@ async def is_suspended(bench: Bench, task_id: str, named: str) -> None:
     task = await bench.hands.load(task_id)
     assert (task.status, task.place) == (Status.FAILED, Place.PARKED)
     assert task.failure is not None
-    assert task.failure.kind is Kind.SERIALISATION
+    assert task.failure.kind is FailureKind.SERIALISATION
     assert named in task.failure.message
     events = await bench.hands.events(task)
     assert events[-1] == "TaskFailed"
@@ -264,7 +264,7 @@ async def test_a_stage_that_cannot_be_read_is_named(bench: Bench) -> None:
     assert await hands.claim_ids() == []
     failed = await hands.load(task.id)
     assert failed.failure is not None
-    assert failed.failure.kind is Kind.SERIALISATION
+    assert failed.failure.kind is FailureKind.SERIALISATION
     assert "stages" in failed.failure.message
 
 

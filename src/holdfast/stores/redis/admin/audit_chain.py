@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.domain.audit import NOT_AS_WRITTEN, Anchor, Audit, Chain, Link
+from holdfast.domain.audit import NOT_AS_WRITTEN, Anchor, Audit, AuditLink, Chain
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task.task import By
 from holdfast.stores import codec
@@ -138,20 +138,20 @@ def _ends(reply: Sequence[bytes]) -> Ends:
 # -- entries and links
 
 
-def element_of(link: Link) -> bytes:
+def element_of(link: AuditLink) -> bytes:
     return f"{text_of(link.anchor)} ".encode() + codec.encode(link.entry)
 
 
-def link_of(element: bytes, seq: int) -> Link:
+def link_of(element: bytes, seq: int) -> AuditLink:
     """Whatever stands there: who verifies the chain is to see it. ``seq``: the number that belongs
     in this place."""
     try:
         number, hash_, body = element.split(b" ", 2)
         anchor = anchor_of(f"{number.decode()} {hash_.decode()}")
-        link = Link(seq=anchor.seq, entry=codec.decode_audit(body), hash=anchor.hash)
+        link = AuditLink(seq=anchor.seq, entry=codec.decode_audit(body), hash=anchor.hash)
         return link if element_of(link) == element else replace(link, odd=NOT_AS_WRITTEN)
     except (ValueError, SerialisationError):
-        return Link(seq=seq, entry=unreadable(element, 0.0), hash="")
+        return AuditLink(seq=seq, entry=unreadable(element, 0.0), hash="")
 
 
 def unreadable(body: bytes, at: float) -> Audit:

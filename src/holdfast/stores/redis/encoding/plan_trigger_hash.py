@@ -13,13 +13,13 @@ import msgspec
 
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.plan.plan import (
-    Conflict,
     HaltRule,
     MemberState,
     OnHalt,
     Plan,
     PlanStatus,
     PlanTasks,
+    TenantConflict,
 )
 from holdfast.domain.task.task import Lease
 from holdfast.domain.trigger.schedule import Schedule
@@ -120,7 +120,7 @@ PLAN: Mapping[str, _Field] = {
     "soak_seconds": _number("soakSeconds"),
     "halt_on": _json("haltOn", HaltRule),
     "on_halt": _enum("onHalt", OnHalt),
-    "conflict": _enum("conflict", Conflict),
+    "conflict": _enum("conflict", TenantConflict),
     "keep_seconds": _number("keepSeconds"),
     "created_at": _time("createdAt"),
     "status": _enum("status", PlanStatus),

@@ -22,7 +22,7 @@ from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task import events as ev
 from holdfast.domain.task.placement import STOPPED, Place, fits
 from holdfast.domain.task.state import SETTLED, Status
-from holdfast.domain.task.task import Failure, Kind, Task
+from holdfast.domain.task.task import Failure, FailureKind, Task
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.encoding import event_log, record
 from holdfast.stores.redis.partition import Partition
@@ -229,7 +229,7 @@ def _placeholder(task_id: str, remains: Remains, now: float) -> Task:
 def _failed(task: Task, bad: Sequence[str], now: float) -> Task:
     undoing = task.status in (Status.ROLLING_BACK, Status.ROLLBACK_FAILED)
     failure = Failure(
-        kind=Kind.SERIALISATION,
+        kind=FailureKind.SERIALISATION,
         error=SerialisationError.stored_name,
         message=_cannot_be_read(bad),
         stage=_stage(task),
@@ -265,7 +265,7 @@ def _stage(task: Task) -> str:
 
 def _facts(after: Task, before: Status | None, order: str | None) -> dict[str, Any]:
     assert after.failure is not None
-    kind = ev.TaskFailed if after.status is Status.FAILED else ev.TaskRollbackFailed
+    kind = ev.TaskFailedEvent if after.status is Status.FAILED else ev.TaskRollbackFailed
     said = kind(task_id=after.id, version=after.version, at=after.updated_at, failure=after.failure)
     facts: dict[str, Any] = {
         "fields": _fields(after),

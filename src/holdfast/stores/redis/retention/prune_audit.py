@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.domain.audit import Link
+from holdfast.domain.audit import AuditLink
 from holdfast.domain.errors import StoreFull
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.admin.audit_chain import (
@@ -77,7 +77,7 @@ async def _counted(parts: Partitions, before: float, limit: int) -> int:
     return counted
 
 
-def _time(link: Link) -> float | None:
+def _time(link: AuditLink) -> float | None:
     return link.entry.at if link.hash else None
 
 

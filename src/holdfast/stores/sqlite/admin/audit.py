@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import Any
 
-from holdfast.domain.audit import NOT_AS_WRITTEN, Anchor, Audit, Chain, Link, linked
+from holdfast.domain.audit import NOT_AS_WRITTEN, Anchor, Audit, AuditLink, Chain, linked
 from holdfast.stores import codec
-from holdfast.stores.sqlite.file.readers import Look
+from holdfast.stores.sqlite.file.readers import ReadView
 from holdfast.stores.sqlite.transaction import Txn
 
 
@@ -49,7 +49,7 @@ def _noted(row: Any, base: int) -> float | None:
         return None
 
 
-def audits(look: Look, limit: int, cursor: str | None) -> list[Audit]:
+def audits(look: ReadView, limit: int, cursor: str | None) -> list[Audit]:
     return [
         entry
         for (body,) in look.rows("audits_newest", int(cursor or 0), limit)
@@ -57,7 +57,7 @@ def audits(look: Look, limit: int, cursor: str | None) -> list[Audit]:
     ]
 
 
-def chain(look: Look, after: int, limit: int) -> Chain:
+def chain(look: ReadView, after: int, limit: int) -> Chain:
     base, base_hash = look.row("chain_base")
     head, head_hash = look.row("chain_head")
     [strays] = look.row("audits_upto", base)
@@ -65,7 +65,7 @@ def chain(look: Look, after: int, limit: int) -> Chain:
         base=Anchor(seq=base, hash=base_hash),
         head=Anchor(seq=head, hash=head_hash),
         links=tuple(
-            Link(seq=n, entry=entry, hash=hash, odd=_odd(entry, at, body))
+            AuditLink(seq=n, entry=entry, hash=hash, odd=_odd(entry, at, body))
             for n, at, body, hash in look.rows("audits_after", after, limit)
             if (entry := codec.or_none(codec.decode_audit, body)) is not None
         ),

@@ -19,7 +19,14 @@ from holdfast.domain.task.stages import misnamed
 from holdfast.domain.task.task import Task
 from holdfast.ports import Finding
 from holdfast.stores.sqlite.admin import doctor_plans
-from holdfast.stores.sqlite.tasks.records import Row, Standing, bodies_of, row_of, shown, task_of
+from holdfast.stores.sqlite.tasks.records import (
+    RecordRow,
+    TaskPosition,
+    bodies_of,
+    row_of,
+    shown,
+    task_of,
+)
 
 PAGE = 500
 
@@ -31,7 +38,7 @@ class Source(Protocol):
     def rows(self, name: str, *values: Any) -> list[Any]: ...
 
 
-class Found(msgspec.Struct, frozen=True):
+class TaskRow(msgspec.Struct, frozen=True):
     """A row of `doctor_tasks`."""
 
     tenant: str | None
@@ -43,10 +50,10 @@ class Found(msgspec.Struct, frozen=True):
     keep_until: float | None
     suspended_at: float | None
     queued: int | None  # who has its number in its queue
-    row: Row
+    row: RecordRow
 
     @property
-    def at(self) -> Standing:
+    def at(self) -> TaskPosition:
         return self.row.standing
 
     @property
@@ -59,9 +66,9 @@ class Found(msgspec.Struct, frozen=True):
         return self.at.queue, *shown(self.at.place, self.row.status, self.leased)
 
 
-def found_in(values: Sequence[Any]) -> Found:
-    *columns, _ = Found.__struct_fields__
-    return Found(**dict(zip(columns, values, strict=False)), row=row_of(values[len(columns) :]))
+def found_in(values: Sequence[Any]) -> TaskRow:
+    *columns, _ = TaskRow.__struct_fields__
+    return TaskRow(**dict(zip(columns, values, strict=False)), row=row_of(values[len(columns) :]))
 
 
 class Numbers(msgspec.Struct):
@@ -128,7 +135,7 @@ def _everything(look: Source, seen: Callable[[int], None]) -> Iterator[Complaint
         yield Complaint(invariant="I11", says=says, cure=cure, name=name)
 
 
-def _all_tasks(look: Source, seen: Callable[[int], None]) -> Iterator[Found]:
+def _all_tasks(look: Source, seen: Callable[[int], None]) -> Iterator[TaskRow]:
     last = number = 0
     while page := look.rows("doctor_tasks", last, PAGE):
         yield from map(found_in, page)
@@ -137,7 +144,7 @@ def _all_tasks(look: Source, seen: Callable[[int], None]) -> Iterator[Found]:
         seen(number)
 
 
-def of_task(look: Source, found: Found) -> Iterator[Complaint]:
+def of_task(look: Source, found: TaskRow) -> Iterator[Complaint]:
     row = found.at
     try:
         task = task_of(found.row)
@@ -158,9 +165,9 @@ def of_task(look: Source, found: Found) -> Iterator[Complaint]:
 Said = Iterator[tuple[str, str, str | None]]
 
 
-def _columns(found: Found, task: Task) -> Said:
+def _columns(found: TaskRow, task: Task) -> Said:
     for name, value in columns_of(task).items():
-        column = getattr(found.at if name in Standing._fields else found, name)
+        column = getattr(found.at if name in TaskPosition._fields else found, name)
         if column != value:
             yield "I11", f"column {name} is {column!r}, the record says {value!r}", "columns"
 
@@ -180,7 +187,7 @@ def columns_of(task: Task) -> dict[str, Any]:
     }
 
 
-def _place(found: Found, task: Task) -> Said:
+def _place(found: TaskRow, task: Task) -> Said:
     """In exactly one place, and in the index of that place."""
     place = found.at.place
     for name, inside, belongs in (
@@ -197,7 +204,7 @@ def _place(found: Found, task: Task) -> Said:
         yield "I3", f"is {place} with lease {task.lease}", "place"
 
 
-def _tenant(look: Source, row: Standing, task: Task) -> Said:
+def _tenant(look: Source, row: TaskPosition, task: Task) -> Said:
     if task.tenant is None or task.place not in ACTIVE:
         return
     (active,) = look.row("tenant_active", task.tenant) or (None,)

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 PAGE = 200
 
 
-class Said(NamedTuple):
+class PlanComplaint(NamedTuple):
     name: str  # the trigger or plan
     says: str
     cure: str | None = None  # see `CURES`
 
 
-def examine(look: Source) -> Iterator[Said]:
+def examine(look: Source) -> Iterator[PlanComplaint]:
     for row in _pages(look, "doctor_triggers"):
         yield from _of_trigger(row)
     for row in _pages(look, "doctor_plans"):
@@ -50,22 +50,24 @@ def _pages(look: Source, name: str) -> Iterator[Any]:
 # -- triggers
 
 
-def _of_trigger(row: Any) -> Iterator[Said]:
-    columns = trigger_rows.Columns(*row[:-1])
+def _of_trigger(row: Any) -> Iterator[PlanComplaint]:
+    columns = trigger_rows.TriggerColumns(*row[:-1])
     name = f"trigger {columns.id}"
     try:
         trigger = trigger_rows.trigger_of(row[-1])
     except SerialisationError as error:
-        yield Said(columns.id, f"{name}: {error}; save it anew or remove it", "trigger-aside")
+        yield PlanComplaint(
+            columns.id, f"{name}: {error}; save it anew or remove it", "trigger-aside"
+        )
         return
     due = trigger_rows.columns_of(trigger, columns.boot or 0)
     cure = "trigger-columns" if columns.id == trigger.id else None
     for column, value, wanted in zip(columns._fields, columns, due, strict=True):
         if value != wanted:
             says = f"{name}: column {column} is {value!r}, the record says {wanted!r}"
-            yield Said(columns.id, says, cure)
+            yield PlanComplaint(columns.id, says, cure)
     if trigger.status in LEASE and trigger.trigger_at is None:
-        yield Said(columns.id, f"{name}: is {trigger.status} and waits for no time")
+        yield PlanComplaint(columns.id, f"{name}: is {trigger.status} and waits for no time")
 
 
 def _mend_trigger(txn: Txn, name: str) -> bool:
@@ -87,25 +89,29 @@ def _set_trigger_aside(txn: Txn, name: str) -> bool:
 
 # -- plans
 
-NOBODY = rows.Held(0, None, None, None)
+NOBODY = rows.PlanLease(0, None, None, None)
 
 
-def _of_plan(look: Source, row: Any) -> Iterator[Said]:
+def _of_plan(look: Source, row: Any) -> Iterator[PlanComplaint]:
     plan_id, _, created_at, *columns, body = row
     try:
         plan = rows.plan_of(body, NOBODY)
         there = _counted(look, plan)
         codec.decode_plan_tasks((look.row("plan_tasks_of", plan_id) or ("",))[0].encode())
     except SerialisationError as error:
-        yield Said(plan_id, f"plan {plan_id}: {error}; restore it from a backup", "plan-aside")
+        yield PlanComplaint(
+            plan_id, f"plan {plan_id}: {error}; restore it from a backup", "plan-aside"
+        )
         return
     wanted = (plan.id, plan.created_at, *rows.columns_of(plan))
     if (plan_id, created_at, *columns) != wanted:
         cure = "plan-columns" if (plan_id, created_at) == wanted[:2] else None
-        yield Said(plan_id, f"plan {plan_id}: columns {columns}, the record says {wanted}", cure)
+        yield PlanComplaint(
+            plan_id, f"plan {plan_id}: columns {columns}, the record says {wanted}", cure
+        )
     if _shown(plan.counts) != _shown(there):
         says = f"plan {plan_id} counts {_shown(plan.counts)}, its members are {_shown(there)}"
-        yield Said(plan_id, says, "plan-counts")
+        yield PlanComplaint(plan_id, says, "plan-counts")
 
 
 def _counted(look: Source, plan: Plan) -> tuple[Counts, ...]:

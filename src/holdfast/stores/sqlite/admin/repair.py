@@ -14,7 +14,7 @@ from holdfast.stores import codec
 from holdfast.stores.sqlite.admin import doctor_plans
 from holdfast.stores.sqlite.admin.doctor import (
     Complaint,
-    Found,
+    TaskRow,
     columns_of,
     found_in,
     may_be_active,
@@ -32,7 +32,7 @@ def mend(txn: Txn, complaints: Sequence[Complaint]) -> list[Finding]:
     return [told(c, mended=c.cure is not None and _CURES[c.cure](txn, c)) for c in complaints]
 
 
-def _read(txn: Txn, n: int) -> tuple[Found, Task] | None:
+def _read(txn: Txn, n: int) -> tuple[TaskRow, Task] | None:
     values = txn.row("doctor_task", n)
     if values is None:
         return None
@@ -81,7 +81,7 @@ def _place(txn: Txn, complaint: Complaint) -> bool:
     return True
 
 
-def _recover(txn: Txn, there: Found) -> bool:
+def _recover(txn: Txn, there: TaskRow) -> bool:
     """In no queue and in nobody's hands: as if it had been handed out and its lease lost."""
     lost = there.at._replace(
         lease_version=there.at.version + 1,
@@ -100,7 +100,7 @@ def _recover(txn: Txn, there: Found) -> bool:
     return True
 
 
-def _rewrite(txn: Txn, found: Found, task: Task, *, place: Place) -> None:
+def _rewrite(txn: Txn, found: TaskRow, task: Task, *, place: Place) -> None:
     """The row as its record and its place want it."""
     row, columns = found.at, columns_of(task)
     leased = found.leased and place is Place.READY

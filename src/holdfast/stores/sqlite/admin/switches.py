@@ -9,7 +9,7 @@ from holdfast.domain.task.task import By
 from holdfast.ports import Switch, Thrown, Topic
 from holdfast.stores import codec
 from holdfast.stores.sqlite.admin.audit import write_audit
-from holdfast.stores.sqlite.file.readers import Look
+from holdfast.stores.sqlite.file.readers import ReadView
 from holdfast.stores.sqlite.transaction import HOLD_PREFIX, Txn
 
 _decode_by = msgspec.json.Decoder(By).decode
@@ -62,7 +62,7 @@ def _stored(txn: Txn, tenant: str) -> Thrown | None:
     return codec.or_none(codec.decode_thrown, found[0]) if found else None
 
 
-def switches(look: Look) -> list[Thrown]:
+def switches(look: ReadView) -> list[Thrown]:
     found = [
         Thrown(switch=Switch(switch), name=name, by=_decode_by(by), at=at)
         for switch, name, at, by in look.rows("switches_all")

@@ -31,7 +31,7 @@ URI = "file:"
 log = logging.getLogger("holdfast.stores.sqlite.guard")
 
 
-class Guard:
+class FileGuard:
     """The inodes that this process must not open, and how many open stores each belongs to."""
 
     def __init__(self) -> None:
@@ -108,4 +108,4 @@ def _path_of_uri(uri: str) -> str:
     return unquote(path)
 
 
-GUARD = Guard()
+GUARD = FileGuard()

@@ -21,7 +21,7 @@ READERS = 2
 T = TypeVar("T")
 
 
-class Look:
+class ReadView:
     """One consistent look at the file."""
 
     def __init__(self, db: apsw.Connection) -> None:
@@ -46,11 +46,11 @@ class Readers:
             self._free.put(open_reader(path))
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="holdfast-sqlite-read")
 
-    async def do(self, read: Callable[[Look], T]) -> T:
+    async def do(self, read: Callable[[ReadView], T]) -> T:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, self._read, read)
 
-    def _read(self, read: Callable[[Look], T]) -> T:
+    def _read(self, read: Callable[[ReadView], T]) -> T:
         db = self._free.get()
         try:
             self._identity.check()
@@ -64,9 +64,9 @@ class Readers:
             self._free.get().close()
 
 
-def within_snapshot(db: apsw.Connection, read: Callable[[Look], T], path: Path) -> T:
+def within_snapshot(db: apsw.Connection, read: Callable[[ReadView], T], path: Path) -> T:
     try:
         with snapshot(db):
-            return read(Look(db))
+            return read(ReadView(db))
     except apsw.Error as error:
         raise faults.translated(error, path, db.system_errno) from error

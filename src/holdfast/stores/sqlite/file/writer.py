@@ -46,7 +46,7 @@ T = TypeVar("T")
 log = logging.getLogger("holdfast.stores.sqlite.writer")
 
 
-class Operation(msgspec.Struct, eq=False):
+class QueuedWrite(msgspec.Struct, eq=False):
     work: Callable[[Txn], Any]
     weight: int
     loop: asyncio.AbstractEventLoop
@@ -72,7 +72,7 @@ class Writer:
         self._db, self._path, self._clock, self._notify = db, path, clock, notify
         self._identity, self._connect, self._lock_seconds = identity, connect, lock_seconds
         self._broken = False  # its connection cannot be used any more
-        self._queue: queue.SimpleQueue[Operation | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[QueuedWrite | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closing = False
         self._watchers = 0
@@ -89,7 +89,7 @@ class Writer:
                 raise faults.not_open(self._path)
             if self._queue.qsize() >= WAITING_LIMIT:
                 raise StoreUnavailable(f"{WAITING_LIMIT} writes wait for {self._path} already")
-            self._queue.put(Operation(work, weight, loop, future))
+            self._queue.put(QueuedWrite(work, weight, loop, future))
         return await future
 
     @contextmanager
@@ -127,9 +127,9 @@ class Writer:
                 log.exception("the writer of %s went wrong", self._path)
         self._db.close()
 
-    def _gather(self) -> list[Operation]:
+    def _gather(self) -> list[QueuedWrite]:
         """Wait for one, then take what else is there."""
-        group: list[Operation] = []
+        group: list[QueuedWrite] = []
         weight = 0
         try:
             first = self._queue.get(timeout=self._look_seconds() if self._watchers else None)
@@ -143,7 +143,7 @@ class Writer:
         except queue.Empty:
             return group
 
-    def _write(self, group: Sequence[Operation]) -> None:
+    def _write(self, group: Sequence[QueuedWrite]) -> None:
         try:
             topics = self._commit(group)
         except _Spoiled as spoiled:
@@ -163,7 +163,7 @@ class Writer:
         finally:
             _answer(group)
 
-    def _commit(self, group: Sequence[Operation]) -> set[Topic]:
+    def _commit(self, group: Sequence[QueuedWrite]) -> set[Topic]:
         if self._broken:
             self._reconnect()
         patiently(lambda: self._db.execute(SQL["begin_writing"]), seconds=self._lock_seconds)
@@ -203,7 +203,7 @@ class Writer:
         self._db = self._connect()
         self._seen, self._broken = self._data_version(), False
 
-    def _perform(self, group: Sequence[Operation]) -> Txn:
+    def _perform(self, group: Sequence[QueuedWrite]) -> Txn:
         try:
             txn = Txn(self._db, self._clock)
             for operation in group:
@@ -260,9 +260,9 @@ class _Spoiled(Exception):
         self.cause = cause
 
 
-def _answer(group: Sequence[Operation]) -> None:
+def _answer(group: Sequence[QueuedWrite]) -> None:
     """Waking a loop costs more than an operation does: once per loop, not once per answer."""
-    by_loop: defaultdict[asyncio.AbstractEventLoop, list[Operation]] = defaultdict(list)
+    by_loop: defaultdict[asyncio.AbstractEventLoop, list[QueuedWrite]] = defaultdict(list)
     for operation in group:
         by_loop[operation.loop].append(operation)
     for loop, operations in by_loop.items():
@@ -272,7 +272,7 @@ def _answer(group: Sequence[Operation]) -> None:
             log.debug("%d answers came after their loop was closed", len(operations))
 
 
-def _resolve(operations: Sequence[Operation]) -> None:
+def _resolve(operations: Sequence[QueuedWrite]) -> None:
     for operation in operations:
         if operation.future.done():
             continue

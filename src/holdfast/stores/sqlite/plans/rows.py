@@ -24,7 +24,7 @@ log = logging.getLogger("holdfast.stores.sqlite.plan_rows")
 _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
-class Held(NamedTuple):
+class PlanLease(NamedTuple):
     """Who has a plan."""
 
     fence: int
@@ -39,7 +39,7 @@ class Held(NamedTuple):
         return Lease(owner=self.owner, fence=self.fence, id=self.lease_id, until=self.until)
 
 
-class Columns(NamedTuple):
+class PlanColumns(NamedTuple):
     """Those that follow from the record."""
 
     version: int
@@ -48,10 +48,10 @@ class Columns(NamedTuple):
     keep_until: float | None
 
 
-def columns_of(plan: Plan) -> Columns:
+def columns_of(plan: Plan) -> PlanColumns:
     settled = plan.settled_at
     until = None if settled is None else settled + plan.keep_seconds
-    return Columns(plan.version, plan.status, settled, until)
+    return PlanColumns(plan.version, plan.status, settled, until)
 
 
 def body_of(plan: Plan) -> str:
@@ -72,11 +72,11 @@ def _text(record: msgspec.Struct, name: str, decode: Any) -> str:
     return body.decode()
 
 
-def plan_of(body: str, held: Held) -> Plan:
+def plan_of(body: str, held: PlanLease) -> Plan:
     return replace(codec.decode_plan(body.encode()), lease=held.lease, fence=held.fence)
 
 
-def readable(plan_id: object, body: str, held: Held) -> Plan | None:
+def readable(plan_id: object, body: str, held: PlanLease) -> Plan | None:
     """None: it cannot be read, which `doctor` tells. Its neighbours can."""
     try:
         return plan_of(body, held)

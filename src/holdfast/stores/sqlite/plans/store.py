@@ -17,10 +17,10 @@ from holdfast.ports import DuePlans, Kept, PlanPage
 from holdfast.stores import codec
 from holdfast.stores.sqlite.admin import prune
 from holdfast.stores.sqlite.file.opened import Door
-from holdfast.stores.sqlite.file.readers import Look
+from holdfast.stores.sqlite.file.readers import ReadView
 from holdfast.stores.sqlite.plans import verbs as plan_verbs
 from holdfast.stores.sqlite.plans.rows import (
-    Held,
+    PlanLease,
     body_of,
     events_body_of,
     events_of,
@@ -47,7 +47,7 @@ class SqlitePlans:
 
     async def create(self, plan: Plan, tasks: PlanTasks, events: Sequence[PlanEvent]) -> Plan:
         names.check("plan", plan.id)
-        new = plan_verbs.New(
+        new = plan_verbs.EncodedPlan(
             plan, body_of(plan), tasks_body_of(plan.id, tasks), events_body_of(events)
         )
         return await self._door().writer.do(partial(plan_verbs.create, new=new))
@@ -65,7 +65,7 @@ class SqlitePlans:
     async def apply(self, change: PlanChange, *, lease_seconds: float = 30.0) -> PlanOutcome:
         follows = tuple(map(queue.new, change.follows))
         body, events = body_of(change.after), events_body_of(change.events)
-        write = plan_verbs.Write(change, body, events, follows)
+        write = plan_verbs.EncodedPlanChange(change, body, events, follows)
         work = partial(plan_verbs.apply, write=write, lease_seconds=lease_seconds)
         return await self._door().writer.do(work, weight=1 + len(change.moves) + len(follows))
 
@@ -101,29 +101,29 @@ class SqlitePlans:
         return await self._door().readers.do(read)
 
 
-def find(look: Look, plan_ids: Sequence[str]) -> list[Plan | None]:
+def find(look: ReadView, plan_ids: Sequence[str]) -> list[Plan | None]:
     return [_find(look, plan_id) for plan_id in plan_ids]
 
 
-def _find(look: Look, plan_id: str) -> Plan | None:
+def _find(look: ReadView, plan_id: str) -> Plan | None:
     found = look.row("plan_of", plan_id)
     if found is None:
         return None
-    row = plan_verbs.Row(*found)
+    row = plan_verbs.PlanRow(*found)
     return readable(plan_id, row.body, row.held)
 
 
-def tasks_of(look: Look, plan_id: str) -> PlanTasks | None:
+def tasks_of(look: ReadView, plan_id: str) -> PlanTasks | None:
     found = look.row("plan_tasks_of", plan_id)
     return codec.decode_plan_tasks(found[0].encode()) if found else None
 
 
-def members_of(look: Look, plan_id: str) -> dict[int, Member]:
+def members_of(look: ReadView, plan_id: str) -> dict[int, Member]:
     found = look.each("plan_members_of", plan_id)
     return {number: member_of(state, version) for number, state, version in found}
 
 
-def events(look: Look, plan_id: str, limit: int, after_version: int) -> list[PlanEvent]:
+def events(look: ReadView, plan_id: str, limit: int, after_version: int) -> list[PlanEvent]:
     found: list[PlanEvent] = []
     for (body,) in look.each("plan_events_of", plan_id, after_version):
         if len(found) >= limit:
@@ -132,9 +132,9 @@ def events(look: Look, plan_id: str, limit: int, after_version: int) -> list[Pla
     return found
 
 
-def find_all(look: Look, statuses: Iterable[PlanStatus], limit: int, before: Mark) -> PlanPage:
+def find_all(look: ReadView, statuses: Iterable[PlanStatus], limit: int, before: Mark) -> PlanPage:
     rows = list(islice(_newest(look, set(statuses), before, limit + 1), limit + 1))
-    plans = (readable(plan_id, body, Held(*held)) for _, plan_id, *held, body in rows[:limit])
+    plans = (readable(plan_id, body, PlanLease(*held)) for _, plan_id, *held, body in rows[:limit])
     more = len(rows) > limit
     return PlanPage(
         plans=tuple(plan for plan in plans if plan is not None),
@@ -142,7 +142,7 @@ def find_all(look: Look, statuses: Iterable[PlanStatus], limit: int, before: Mar
     )
 
 
-def _newest(look: Look, statuses: set[PlanStatus], before: Mark, limit: int) -> Iterator[Any]:
+def _newest(look: ReadView, statuses: set[PlanStatus], before: Mark, limit: int) -> Iterator[Any]:
     if not statuses:
         return look.each("plans_any", *before, limit)
     parts = [look.each("plans_of_status", status, *before, limit) for status in statuses]

@@ -21,14 +21,14 @@ from holdfast.domain.task.task import Lease
 from holdfast.ports import DuePlans, Topic
 from holdfast.stores.sqlite.admin.audit import write_audit
 from holdfast.stores.sqlite.leases import lease_end, next_seconds
-from holdfast.stores.sqlite.plans.rows import Held, columns_of, plan_of, readable
+from holdfast.stores.sqlite.plans.rows import PlanLease, columns_of, plan_of, readable
 from holdfast.stores.sqlite.tasks import queue
 from holdfast.stores.sqlite.transaction import Txn, listed
 
 replace = msgspec.structs.replace
 
 
-class Row(NamedTuple):
+class PlanRow(NamedTuple):
     """A row of `plan_of`."""
 
     n: int
@@ -42,11 +42,11 @@ class Row(NamedTuple):
     body: str
 
     @property
-    def held(self) -> Held:
-        return Held(self.fence, self.lease_id, self.owner, self.until)
+    def held(self) -> PlanLease:
+        return PlanLease(self.fence, self.lease_id, self.owner, self.until)
 
 
-class New(msgspec.Struct, frozen=True, gc=False):
+class EncodedPlan(msgspec.Struct, frozen=True, gc=False):
     """A plan, encoded before the writer's time is spent on it."""
 
     plan: Plan
@@ -55,16 +55,16 @@ class New(msgspec.Struct, frozen=True, gc=False):
     events: str
 
 
-class Write(msgspec.Struct, frozen=True, gc=False):
+class EncodedPlanChange(msgspec.Struct, frozen=True, gc=False):
     """A change, encoded before the writer's time is spent on it."""
 
     change: PlanChange
     body: str
     events: str
-    follows: tuple[queue.New, ...] = ()
+    follows: tuple[queue.EncodedSubmission, ...] = ()
 
 
-def create(txn: Txn, new: New) -> Plan:
+def create(txn: Txn, new: EncodedPlan) -> Plan:
     row, plan = _row(txn, new.plan.id), replace(new.plan, lease=None, fence=0)
     if row is not None:
         return plan_of(row.body, row.held)
@@ -75,9 +75,9 @@ def create(txn: Txn, new: New) -> Plan:
     return plan
 
 
-def _row(txn: Txn, plan_id: str) -> Row | None:
+def _row(txn: Txn, plan_id: str) -> PlanRow | None:
     found = txn.row("plan_of", plan_id)
-    return Row(*found) if found else None
+    return PlanRow(*found) if found else None
 
 
 def claim(txn: Txn, owner: str, limit: int, lease_seconds: float) -> DuePlans:
@@ -86,7 +86,7 @@ def claim(txn: Txn, owner: str, limit: int, lease_seconds: float) -> DuePlans:
     for n, last, body in _free(txn, limit):
         fence = max(txn.next_fence(), last + 1)
         lease = Lease(owner=owner, fence=fence, id=f"{secret}{fence:x}", until=until)
-        plan = readable(f"number {n}", body, Held(fence, lease.id, owner, until))
+        plan = readable(f"number {n}", body, PlanLease(fence, lease.id, owner, until))
         if plan is None:
             txn.run("plan_set_aside", n)  # it would be met each time
         else:
@@ -120,7 +120,7 @@ def wake(txn: Txn, plan_ids: Sequence[str]) -> None:
         txn.topics.add(Topic.DUE)
 
 
-def apply(txn: Txn, write: Write, lease_seconds: float) -> PlanOutcome:
+def apply(txn: Txn, write: EncodedPlanChange, lease_seconds: float) -> PlanOutcome:
     change, row = write.change, _row(txn, write.change.after.id)
     if row is None:
         return PlanStale(None)
@@ -132,18 +132,18 @@ def apply(txn: Txn, write: Write, lease_seconds: float) -> PlanOutcome:
     if change.audit is not None:
         write_audit(txn, change.audit)
     if write.follows:
-        queue.follow(txn, write.follows, queue.There(txn, write.follows))
+        queue.follow(txn, write.follows, queue.ExistingTasks(txn, write.follows))
     held = _place(txn, row, change, lease_seconds)
     if change.is_news:
         txn.topics.add(Topic.DUE)
     return PlanApplied(replace(change.after, lease=held.lease, fence=held.fence))
 
 
-def _may_write(row: Row, change: PlanChange) -> bool:
+def _may_write(row: PlanRow, change: PlanChange) -> bool:
     return row.version == change.before.version and change.lease in (None, row.lease_id)
 
 
-def _refused(row: Row, change: PlanChange) -> PlanOutcome:
+def _refused(row: PlanRow, change: PlanChange) -> PlanOutcome:
     """The same write, sent again, is answered as it was; any other is stale."""
     plan, after = readable(change.after.id, row.body, row.held), change.after
     if plan and (plan.version, plan.request) == (after.version, after.request):
@@ -161,7 +161,7 @@ def _move(txn: Txn, n: int, change: PlanChange) -> None:
         txn.run("plan_members_put", n, listed(others))
 
 
-def _place(txn: Txn, row: Row, change: PlanChange, lease_seconds: float) -> Held:
+def _place(txn: Txn, row: PlanRow, change: PlanChange, lease_seconds: float) -> PlanLease:
     """Who looks at it next. A person's write leaves it to the driver that has it."""
     leased, settles = row.lease_id is not None, change.next is PlanNext.SETTLED
     if change.next is PlanNext.DRIVE:
@@ -178,18 +178,18 @@ def _place(txn: Txn, row: Row, change: PlanChange, lease_seconds: float) -> Held
     return _put_place(txn, row, due, None, None, None, None)
 
 
-def _put_place(txn: Txn, row: Row, *place: Any) -> Held:
+def _put_place(txn: Txn, row: PlanRow, *place: Any) -> PlanLease:
     """``place``: when it is due; the lease's id, owner, start of the machine and end."""
     txn.run("plan_place", row.n, *place)
     _, lease_id, owner, _, until = place
-    return Held(row.fence, lease_id, owner, until)
+    return PlanLease(row.fence, lease_id, owner, until)
 
 
 def prune(txn: Txn, now: float, before: float, limit: int, *, dry_run: bool) -> int:
     found = txn.rows("outdated_plans", now, before, limit)
     deleted = 0
     for n, body in () if dry_run else found:
-        if readable(f"number {n}", body, Held(0, None, None, None)) is None:
+        if readable(f"number {n}", body, PlanLease(0, None, None, None)) is None:
             txn.run("plan_set_aside", n)
             continue
         for table in ("plan", "plan_tasks", "plan_members", "plan_events"):

@@ -14,10 +14,10 @@ from holdfast.ports import Topic
 from holdfast.stores import codec
 from holdfast.stores.sqlite.admin.audit import write_audit
 from holdfast.stores.sqlite.tasks.placement import entered, leave, lines_up, moved_on, rest
-from holdfast.stores.sqlite.tasks.queue import New, There, follow, new
+from holdfast.stores.sqlite.tasks.queue import EncodedSubmission, ExistingTasks, follow, new
 from holdfast.stores.sqlite.tasks.records import (
     PLACES,
-    Standing,
+    TaskPosition,
     rest_of,
     row_of,
     short,
@@ -32,18 +32,18 @@ STAY, LEASED = Next.STAY, Place.LEASED
 replace = msgspec.structs.replace
 
 
-class Write(msgspec.Struct, frozen=True, gc=False):
+class EncodedTransition(msgspec.Struct, frozen=True, gc=False):
     """A transition, encoded before the writer's time is spent on it."""
 
     transition: Transition
     rest: msgspec.Raw
     checkpoint: str | None
-    follows: tuple[New, ...] = ()
+    follows: tuple[EncodedSubmission, ...] = ()
 
 
-def write(transition: Transition) -> Write:
+def write(transition: Transition) -> EncodedTransition:
     checkpoint = transition.checkpoint
-    return Write(
+    return EncodedTransition(
         transition,
         rest_of(transition.after),
         None if checkpoint is None else ckpt.encode(checkpoint).decode(),
@@ -51,17 +51,17 @@ def write(transition: Transition) -> Write:
     )
 
 
-def apply(txn: Txn, batch: Sequence[Write]) -> list[Outcome]:
+def apply(txn: Txn, batch: Sequence[EncodedTransition]) -> list[Outcome]:
     ids = [write.transition.after.id for write in batch]
     rows = txn.look(ids)
     follows = [new for write in batch for new in write.follows]
-    there = There(txn, follows) if follows else None
+    there = ExistingTasks(txn, follows) if follows else None
     txn.meet(_tenants_left(batch), heads=True)
     pairs = zip(batch, ids, strict=True)
     return [_apply(txn, write, rows.get(id), there) for write, id in pairs]
 
 
-def _tenants_left(batch: Sequence[Write]) -> set[str]:
+def _tenants_left(batch: Sequence[EncodedTransition]) -> set[str]:
     """The tenants whose lines may go on."""
     return {
         name
@@ -70,7 +70,9 @@ def _tenants_left(batch: Sequence[Write]) -> set[str]:
     }
 
 
-def _apply(txn: Txn, write: Write, row: Standing | None, there: There | None) -> Outcome:
+def _apply(
+    txn: Txn, write: EncodedTransition, row: TaskPosition | None, there: ExistingTasks | None
+) -> Outcome:
     transition = write.transition
     if row is not None and row.n in txn.written:
         row = txn.look((row.id,)).get(row.id)
@@ -86,7 +88,7 @@ def _apply(txn: Txn, write: Write, row: Standing | None, there: There | None) ->
     return Applied(after)
 
 
-def _written(txn: Txn, row: Standing, write: Write) -> Task:
+def _written(txn: Txn, row: TaskPosition, write: EncodedTransition) -> Task:
     _write_bodies(txn, row, write)
     if write.transition.next is STAY:
         return _stay(txn, row, write)
@@ -97,7 +99,7 @@ def _written(txn: Txn, row: Standing, write: Write) -> Task:
     return after
 
 
-def _may_write(row: Standing, transition: Transition) -> bool:
+def _may_write(row: TaskPosition, transition: Transition) -> bool:
     if row.present != transition.before.version or row.place not in PLACES:
         return False
     new, last = transition.checkpoint, row.checkpoint
@@ -109,7 +111,7 @@ def _may_write(row: Standing, transition: Transition) -> bool:
     return row.lease_id == transition.lease
 
 
-def _refused(txn: Txn, row: Standing | None, transition: Transition) -> Outcome:
+def _refused(txn: Txn, row: TaskPosition | None, transition: Transition) -> Outcome:
     """The same write, sent again, is answered as it was; any other is stale."""
     if row is None:
         found, task = txn.row("tombstone_request", transition.task_id), None
@@ -121,11 +123,11 @@ def _refused(txn: Txn, row: Standing | None, transition: Transition) -> Outcome:
     return Stale(task)
 
 
-def _record(txn: Txn, row: Standing) -> Task | None:
+def _record(txn: Txn, row: TaskPosition) -> Task | None:
     return txn.read(row_of(txn.row("record_at", row.n)))
 
 
-def _write_bodies(txn: Txn, row: Standing, write: Write) -> None:
+def _write_bodies(txn: Txn, row: TaskPosition, write: EncodedTransition) -> None:
     transition, n = write.transition, row.n
     if row.checkpoint is not None:
         if transition.drop_checkpoint:
@@ -158,7 +160,7 @@ def _write_bodies(txn: Txn, row: Standing, write: Write) -> None:
         txn.add("data_replaced", (n, version))
 
 
-def _stay(txn: Txn, row: Standing, write: Write) -> Task:
+def _stay(txn: Txn, row: TaskPosition, write: EncodedTransition) -> Task:
     before, after, lease = write.transition.before, write.transition.after, row.lease
     _write_head(txn, row.n, before, after)
     if lease is None:
@@ -170,7 +172,7 @@ def _stay(txn: Txn, row: Standing, write: Write) -> Task:
     return after
 
 
-def _move(txn: Txn, row: Standing, write: Write) -> Task:
+def _move(txn: Txn, row: TaskPosition, write: EncodedTransition) -> Task:
     """Write the record and put it in its new place."""
     transition, n = write.transition, row.n
     before, after = transition.before, transition.after

@@ -27,7 +27,7 @@ replace = msgspec.structs.replace
 _decode_handed_out = msgspec.json.Decoder(list[tuple[int, int, bool]]).decode
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     worker: str
     request: str
     queues: Sequence[str]
@@ -35,7 +35,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     lease_seconds: float
 
 
-def claim(txn: Txn, asked: Claim, empty: MutableMapping[str, str]) -> list[Claimed]:
+def claim(txn: Txn, asked: ClaimRequest, empty: MutableMapping[str, str]) -> list[Claimed]:
     """``empty``: each worker's last claim that got nothing, which is not worth a sync."""
     if empty.get(asked.worker) == asked.request:
         return []
@@ -51,7 +51,7 @@ def claim(txn: Txn, asked: Claim, empty: MutableMapping[str, str]) -> list[Claim
     return claimed
 
 
-def _take(txn: Txn, asked: Claim) -> list[Claimed]:
+def _take(txn: Txn, asked: ClaimRequest) -> list[Claimed]:
     claimed: list[Claimed] = []
     off = txn.off(Switch.CLAIMING)
     for queue in asked.queues:
@@ -71,7 +71,7 @@ def _ready(txn: Txn, queue: str, limit: int) -> list[Any]:
     return txn.rows("ready_of_queue_unheld", queue, txn.wall, limit)
 
 
-def _hand_out_all(txn: Txn, queue: str, rows: Sequence[Any], asked: Claim) -> list[Claimed]:
+def _hand_out_all(txn: Txn, queue: str, rows: Sequence[Any], asked: ClaimRequest) -> list[Claimed]:
     now, until = txn.wall, round(txn.now + asked.lease_seconds, 6)
     secret = secrets.token_hex(8)  # asked of the system once for all; the fence makes each its own
     claimed, leases, unreadable = [], [], []

@@ -10,7 +10,7 @@ from holdfast.domain.task import events as ev
 from holdfast.domain.task.placement import Place, StoreMove, opens_line
 from holdfast.domain.task.task import Task
 from holdfast.ports import Topic
-from holdfast.stores.sqlite.tasks.records import Standing, rest_of, short, shown
+from holdfast.stores.sqlite.tasks.records import TaskPosition, rest_of, short, shown
 from holdfast.stores.sqlite.transaction import Txn
 
 replace = msgspec.structs.replace
@@ -87,7 +87,7 @@ def set_aside(txn: Txn, n: int) -> None:
         advance(txn, name)
 
 
-def leave(txn: Txn, row: Standing, tenant: str | None) -> None:
+def leave(txn: Txn, row: TaskPosition, tenant: str | None) -> None:
     """Out of the queue or line that it waits in, or out of its holder's hands."""
     if row.lease_id is not None:
         txn.add("lease_delete", row.n)
@@ -108,7 +108,7 @@ def moved_on(txn: Txn, tenant: str | None, fence: int) -> bool:
 def moved(
     txn: Txn,
     task: Task,
-    row: Standing,
+    row: TaskPosition,
     move: StoreMove,
     *,
     worker: str = "",

@@ -21,32 +21,32 @@ from holdfast.domain.task.transition import (
 from holdfast.ports import Due, Switch, Topic
 from holdfast.stores import codec
 from holdfast.stores.sqlite.tasks.placement import enter, entered, leave, moved, set_aside
-from holdfast.stores.sqlite.tasks.records import Standing, head_of, rest_of, row_of, short
+from holdfast.stores.sqlite.tasks.records import TaskPosition, head_of, rest_of, row_of, short
 from holdfast.stores.sqlite.transaction import Txn, listed
 
 Key = tuple[str, str]  # tenant, key
 
 
-class New(msgspec.Struct, frozen=True, gc=False):
+class EncodedSubmission(msgspec.Struct, frozen=True, gc=False):
     """A submission and its record, encoded before the writer's time is spent on it."""
 
     submission: Submission
     head: msgspec.Raw
 
 
-def new(submission: Submission) -> New:
-    return New(submission, head_of(submission.task))
+def new(submission: Submission) -> EncodedSubmission:
+    return EncodedSubmission(submission, head_of(submission.task))
 
 
-def insert(txn: Txn, batch: Sequence[New], depth_limit: int) -> list[Insertion]:
-    there = There(txn, batch)
+def insert(txn: Txn, batch: Sequence[EncodedSubmission], depth_limit: int) -> list[Insertion]:
+    there = ExistingTasks(txn, batch)
     return [insert_one(txn, new, depth_limit, there) for new in batch]
 
 
-class There:
+class ExistingTasks:
     """What is there already of what a batch submits, read for all of it at once."""
 
-    def __init__(self, txn: Txn, batch: Sequence[New]) -> None:
+    def __init__(self, txn: Txn, batch: Sequence[EncodedSubmission]) -> None:
         tasks = [new.submission.task for new in batch]
         ids = [task.id for task in tasks]
         self.ids = {found for (found,) in txn.rows("tasks_known", listed(ids))} if ids else set()
@@ -64,7 +64,9 @@ def _owners(txn: Txn, keys: Sequence[Key]) -> dict[Key, tuple[str, str]]:
     return {(tenant, key): (task_id, digest) for tenant, key, task_id, digest in found}
 
 
-def insert_one(txn: Txn, new: New, depth_limit: int, there: There) -> Insertion:
+def insert_one(
+    txn: Txn, new: EncodedSubmission, depth_limit: int, there: ExistingTasks
+) -> Insertion:
     submission = new.submission
     task = submission.task
     if task.id in there.ids:
@@ -81,14 +83,14 @@ def insert_one(txn: Txn, new: New, depth_limit: int, there: There) -> Insertion:
     return Inserted(task.id)
 
 
-def follow(txn: Txn, batch: Sequence[New], there: There) -> None:
+def follow(txn: Txn, batch: Sequence[EncodedSubmission], there: ExistingTasks) -> None:
     """What has happened cannot be refused: no depth and no switch is asked."""
     for new in batch:
         if there.is_new(new.submission.task):
             _accept(txn, new, there)
 
 
-def _accept(txn: Txn, new: New, there: There) -> None:
+def _accept(txn: Txn, new: EncodedSubmission, there: ExistingTasks) -> None:
     submission, task = new.submission, new.submission.task
     there.ids.add(task.id)
     if task.key is not None:
@@ -98,7 +100,7 @@ def _accept(txn: Txn, new: New, there: There) -> None:
     _add(txn, task, new)
 
 
-def _add(txn: Txn, task: Task, new: New) -> None:
+def _add(txn: Txn, task: Task, new: EncodedSubmission) -> None:
     n, submission = txn.next_task(), new.submission
     place, ready, line = Place.HELD, None, None
     if not submission.held:
@@ -167,7 +169,7 @@ def _noted(txn: Txn, n: int) -> Progress | None:
     return codec.or_none(codec.decode_progress, found[0]) if found and found[0] else None
 
 
-def lose(txn: Txn, task: Task, row: Standing, *, counted: bool) -> None:
+def lose(txn: Txn, task: Task, row: TaskPosition, *, counted: bool) -> None:
     """Back to the head of its queue: it has waited once, and its tenant's line waits with it."""
     after = moved(
         txn,

@@ -51,7 +51,7 @@ _Head = msgspec.defstruct(
 )  # fmt: skip
 
 
-class Standing(NamedTuple):
+class TaskPosition(NamedTuple):
     """Where a task is and who holds it: all that a write has to be compared with."""
 
     id: str
@@ -91,10 +91,10 @@ class Standing(NamedTuple):
         return Lease(owner=self.owner, fence=self.lease_fence, id=self.lease_id, until=self.until)
 
 
-class Row(NamedTuple):
+class RecordRow(NamedTuple):
     """A row of `records`: where a task is, and how it stands."""
 
-    standing: Standing
+    standing: TaskPosition
     head: str
     status: str
     since: float
@@ -102,11 +102,11 @@ class Row(NamedTuple):
     rest: str | None
 
 
-def row_of(values: Sequence[Any]) -> Row:
-    return Row(Standing(*values[:15]), *values[15:])
+def row_of(values: Sequence[Any]) -> RecordRow:
+    return RecordRow(TaskPosition(*values[:15]), *values[15:])
 
 
-def task_of(row: Row) -> Task:
+def task_of(row: RecordRow) -> Task:
     """The task as it is, or SerialisationError."""
     standing, status, since, at = row.standing, STATUSES.get(row.status), row.since, row.at
     place, lease = PLACES.get(standing.place), standing.lease
@@ -204,13 +204,13 @@ def short_stage(stage: StageRecord) -> tuple[Any, ...]:
     return stage.index, stage.name, stage.duration_seconds, stage.run, stage.epoch
 
 
-class Bodies(NamedTuple):
+class StageBodies(NamedTuple):
     stages: tuple[StageRecord, ...] = ()
     result: bytes | None = None
     data: bytes | None = None
 
 
-def bodies_of(rows: Iterable[tuple[str | None, ...]]) -> Bodies:
+def bodies_of(rows: Iterable[tuple[str | None, ...]]) -> StageBodies:
     """Of several writes, the later one counts."""
     stages: dict[int, StageRecord] = {}
     found, kept = None, None
@@ -223,7 +223,7 @@ def bodies_of(rows: Iterable[tuple[str | None, ...]]) -> Bodies:
                 duration_seconds=seconds, run=run, epoch=epoch, undo=undo,
             )  # fmt: skip
         found, kept = outcome or found, data or kept
-    return Bodies(
+    return StageBodies(
         tuple(stages[index] for index in sorted(stages)),
         None if found is None else found.encode(),
         None if kept is None else kept.encode(),

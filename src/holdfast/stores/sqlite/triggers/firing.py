@@ -20,7 +20,7 @@ from holdfast.domain.trigger.trigger import (
 )
 from holdfast.ports import Switch
 from holdfast.stores.sqlite.admin.audit import write_audit
-from holdfast.stores.sqlite.tasks.queue import New, There, insert_one, new
+from holdfast.stores.sqlite.tasks.queue import EncodedSubmission, ExistingTasks, insert_one, new
 from holdfast.stores.sqlite.transaction import Txn, listed
 from holdfast.stores.sqlite.triggers.rows import body_of, readable
 from holdfast.stores.sqlite.triggers.verbs import put_all
@@ -29,29 +29,31 @@ from holdfast.stores.sqlite.triggers.verbs import put_all
 UNFINISHED = frozenset(Place) - STOPPED
 
 
-class Write(msgspec.Struct, frozen=True, gc=False):
+class EncodedTriggerChange(msgspec.Struct, frozen=True, gc=False):
     """A change, encoded before the writer's time is spent on it."""
 
     change: TriggerChange
     body: str
-    tasks: tuple[New, ...]
+    tasks: tuple[EncodedSubmission, ...]
 
 
-def write(change: TriggerChange) -> Write:
-    return Write(change, body_of(change.after), tuple(map(new, change.submissions)))
+def write(change: TriggerChange) -> EncodedTriggerChange:
+    return EncodedTriggerChange(change, body_of(change.after), tuple(map(new, change.submissions)))
 
 
-def apply(txn: Txn, batch: Sequence[Write], depth_limit: int) -> list[TriggerOutcome]:
-    firing = Firing(txn, batch, depth_limit)
+def apply(
+    txn: Txn, batch: Sequence[EncodedTriggerChange], depth_limit: int
+) -> list[TriggerOutcome]:
+    firing = TriggerBatch(txn, batch, depth_limit)
     outcomes = [firing.apply(write) for write in batch]
     put_all(txn, firing.written)
     return outcomes
 
 
-class Firing:
+class TriggerBatch:
     """A batch, and all that has to be known for it, read at once."""
 
-    def __init__(self, txn: Txn, batch: Sequence[Write], depth_limit: int) -> None:
+    def __init__(self, txn: Txn, batch: Sequence[EncodedTriggerChange], depth_limit: int) -> None:
         self._txn, self._depth_limit = txn, depth_limit
         ids = [write.change.after.id for write in batch]
         self._triggers: dict[str, Trigger | None] = {
@@ -62,10 +64,10 @@ class Firing:
         if tasks:
             found = txn.rows("unfinished_among", listed(tasks), listed(UNFINISHED))
             self._unfinished.update(task_id for (task_id,) in found)
-        self._there = There(txn, [task for write in batch for task in write.tasks])
+        self._there = ExistingTasks(txn, [task for write in batch for task in write.tasks])
         self.written: list[tuple[Trigger, str]] = []
 
-    def apply(self, write: Write) -> TriggerOutcome:
+    def apply(self, write: EncodedTriggerChange) -> TriggerOutcome:
         change, after = write.change, write.change.after
         stored = self._triggers.get(after.id)
         if change.before.version != self._version(after.id):
@@ -84,7 +86,7 @@ class Firing:
             return None if trigger_id in self._triggers else 0
         return stored.version
 
-    def _without_room(self, tasks: Sequence[New]) -> str | None:
+    def _without_room(self, tasks: Sequence[EncodedSubmission]) -> str | None:
         """A queue that cannot take all of them."""
         found = [new.submission.task for new in tasks]
         needed = Counter(task.queue for task in found if self._there.is_new(task))
@@ -94,7 +96,7 @@ class Firing:
         is_shut = queue in self._txn.off(Switch.INTAKE)
         return not is_shut and self._txn.depth(queue) + number <= self._depth_limit
 
-    def _write(self, write: Write) -> Changed:
+    def _write(self, write: EncodedTriggerChange) -> Changed:
         audit = write.change.audit
         submitted = (new.submission.task for new in write.tasks)
         self._unfinished.update(task.id for task in submitted if self._there.is_new(task))

@@ -14,7 +14,7 @@ from holdfast.stores import codec
 log = logging.getLogger("holdfast.stores.sqlite.trigger_rows")
 
 
-class Columns(NamedTuple):
+class TriggerColumns(NamedTuple):
     """As `trigger_put` takes them, before the record."""
 
     id: str
@@ -29,12 +29,12 @@ class Columns(NamedTuple):
     declared: int
 
 
-def columns_of(trigger: Trigger, boot: int) -> Columns:
+def columns_of(trigger: Trigger, boot: int) -> TriggerColumns:
     """``boot``: the start of the machine that its lease is of, if it has one."""
     at = trigger.trigger_at if trigger.status in LEASE else None
     until = None if at is None else trigger.lease_until
     ended = trigger.ended_at
-    return Columns(
+    return TriggerColumns(
         id=trigger.id,
         tenant=trigger.tenant,
         version=trigger.version,

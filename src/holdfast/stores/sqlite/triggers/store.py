@@ -20,7 +20,7 @@ from holdfast.domain.trigger.trigger import (
 from holdfast.ports import DueTriggers, Kept, TriggerPage
 from holdfast.stores.sqlite.admin import prune
 from holdfast.stores.sqlite.file.opened import Door
-from holdfast.stores.sqlite.file.readers import Look
+from holdfast.stores.sqlite.file.readers import ReadView
 from holdfast.stores.sqlite.leases import AsOf
 from holdfast.stores.sqlite.triggers import firing, verbs
 from holdfast.stores.sqlite.triggers.rows import readable, trigger_of
@@ -105,24 +105,24 @@ class SqliteTriggers:
         cursor: str | None = None,
     ) -> TriggerPage:
         after = "" if cursor is None else names.check("trigger", cursor)
-        wanted = Wanted(frozenset(statuses or TriggerStatus), tenant, declared)
+        wanted = TriggerFilter(frozenset(statuses or TriggerStatus), tenant, declared)
         read = partial(find_all, wanted=wanted, limit=limit, after=after)
         return await self._door().readers.do(read)
 
 
-def find_one(look: Look, trigger_id: str) -> Trigger | None:
+def find_one(look: ReadView, trigger_id: str) -> Trigger | None:
     found = look.row("trigger_of", trigger_id)
     return trigger_of(found[3]) if found else None
 
 
-def find_due(look: Look, now: AsOf, upto: float, limit: int) -> list[Trigger]:
+def find_due(look: ReadView, now: AsOf, upto: float, limit: int) -> list[Trigger]:
     rows = [(at, id, body) for id, at, body in look.rows("triggers_due", upto, limit)]
     rows += [(at, id, body) for id, at, _, body in look.rows("triggers_lapsed", *now, upto, limit)]
     found = (readable(trigger_id, body) for _, trigger_id, body in sorted(rows))
     return [trigger for trigger in islice(found, limit) if trigger is not None]
 
 
-class Wanted(NamedTuple):
+class TriggerFilter(NamedTuple):
     statuses: frozenset[TriggerStatus]
     tenant: str | None
     declared: bool
@@ -132,7 +132,7 @@ class Wanted(NamedTuple):
         return is_among and (trigger.declared or not self.declared)
 
 
-def find_all(look: Look, wanted: Wanted, limit: int, after: str) -> TriggerPage:
+def find_all(look: ReadView, wanted: TriggerFilter, limit: int, after: str) -> TriggerPage:
     """The narrowest index is walked, the rest is compared on the way."""
     seen_limit = max(limit + 1, LOOK_LIMIT)
     found: list[Trigger] = []
@@ -147,7 +147,7 @@ def find_all(look: Look, wanted: Wanted, limit: int, after: str) -> TriggerPage:
     return TriggerPage(triggers=tuple(found), cursor=last if seen == seen_limit else None)
 
 
-def _walk(look: Look, wanted: Wanted, after: str, limit: int) -> Iterator[Any]:
+def _walk(look: ReadView, wanted: TriggerFilter, after: str, limit: int) -> Iterator[Any]:
     if wanted.declared:
         return look.each("triggers_declared", after, limit)
     if wanted.tenant is not None:

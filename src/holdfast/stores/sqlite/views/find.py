@@ -15,8 +15,8 @@ from typing import Any
 from holdfast.domain.task.state import SUSPENDED, Status
 from holdfast.domain.task.task import Task
 from holdfast.ports import Filter, Page
-from holdfast.stores.sqlite.file.readers import Look
-from holdfast.stores.sqlite.tasks.records import Row, row_of
+from holdfast.stores.sqlite.file.readers import ReadView
+from holdfast.stores.sqlite.tasks.records import RecordRow, row_of
 from holdfast.stores.sqlite.views.reads import readable
 
 LOOK_LIMIT = 1000  # records compared for one page, however few of them match
@@ -25,10 +25,10 @@ DATED_LIMIT = 50_000  # ids of a span of time put in order; with more, matches a
 TOP = "\U0010ffff"  # behind every id
 EVER = float("inf")
 
-Rows = Iterator[Row]
+Rows = Iterator[RecordRow]
 
 
-def find(look: Look, where: Filter, limit: int, cursor: str | None) -> Page:
+def find(look: ReadView, where: Filter, limit: int, cursor: str | None) -> Page:
     seen_limit = max(limit + 1, LOOK_LIMIT)
     found: list[Task] = []
     seen, last = 0, ""
@@ -42,7 +42,7 @@ def find(look: Look, where: Filter, limit: int, cursor: str | None) -> Page:
     return Page(tasks=tuple(found), cursor=last if seen == seen_limit else None)
 
 
-def newest(look: Look, where: Filter, before: str, limit: int) -> Rows:
+def newest(look: ReadView, where: Filter, before: str, limit: int) -> Rows:
     statuses = tuple(dict.fromkeys(where.statuses or Status))
     suspended = SUSPENDED.issuperset(statuses)
     parts: list[tuple[Any, ...]]
@@ -67,7 +67,7 @@ def _merged(parts: Iterable[Rows]) -> Rows:
     return (next(same) for _, same in groupby(rows, key=attrgetter("standing.id")))
 
 
-def _groups(look: Look, where: Filter, statuses: Iterable[Status]) -> list[tuple[Any, ...]]:
+def _groups(look: ReadView, where: Filter, statuses: Iterable[Status]) -> list[tuple[Any, ...]]:
     """One part for each status, type and queue that may match."""
     if where.statuses or where.type is not None or where.queue is not None:
         groups = list(islice(_all_groups(look, where, statuses), GROUPS_LIMIT + 1))
@@ -78,7 +78,7 @@ def _groups(look: Look, where: Filter, statuses: Iterable[Status]) -> list[tuple
 
 
 def _all_groups(
-    look: Look, where: Filter, statuses: Iterable[Status]
+    look: ReadView, where: Filter, statuses: Iterable[Status]
 ) -> Iterator[tuple[str, str, str]]:
     """From one to the next, past all the tasks between them."""
     for status in statuses:
@@ -89,7 +89,7 @@ def _all_groups(
             yield group
 
 
-def _is_narrow(look: Look, where: Filter, statuses: Iterable[Status]) -> bool:
+def _is_narrow(look: ReadView, where: Filter, statuses: Iterable[Status]) -> bool:
     """A span of time is asked for, with few enough tasks in it to put them in order."""
     return (where.updated_after is not None or where.updated_before is not None) and not any(
         look.row("find_many_suspended", status, *_span(where), DATED_LIMIT) for status in statuses

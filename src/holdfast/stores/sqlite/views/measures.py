@@ -15,7 +15,7 @@ from holdfast.domain.task.task import Task
 from holdfast.ports import Awaited, ErrorGroup, Filter, Moves, Stats, Timings, late
 from holdfast.stores import codec
 from holdfast.stores.sqlite.file.clock import StoreClock
-from holdfast.stores.sqlite.file.readers import Look
+from holdfast.stores.sqlite.file.readers import ReadView
 from holdfast.stores.sqlite.tasks.records import row_of
 from holdfast.stores.sqlite.transaction import Txn
 from holdfast.stores.sqlite.views.find import LOOK_LIMIT, TOP, newest
@@ -44,7 +44,7 @@ def _timings(row: Any) -> Timings:
     )
 
 
-def stats(look: Look, clock: StoreClock) -> Stats:
+def stats(look: ReadView, clock: StoreClock) -> Stats:
     by_status: Counter[Status] = Counter()
     by_queue: defaultdict[str, Counter[Place]] = defaultdict(Counter)
     for queue, place, status, count in look.rows("totals_all"):
@@ -74,7 +74,7 @@ def stats(look: Look, clock: StoreClock) -> Stats:
     )
 
 
-def _waits(look: Look, clock: StoreClock) -> dict[Awaited, float | None]:
+def _waits(look: ReadView, clock: StoreClock) -> dict[Awaited, float | None]:
     now = clock.now()
     return {
         Awaited.LEASE: _wait(look.row("leases_first"), now),
@@ -98,7 +98,7 @@ def _sooner(*waits: float | None) -> float | None:
     return min((wait for wait in waits if wait is not None), default=None)
 
 
-def _heads(look: Look, queues: Sequence[str]) -> dict[str, Task]:
+def _heads(look: ReadView, queues: Sequence[str]) -> dict[str, Task]:
     found = {}
     for queue in queues:
         first = look.row("ready_head", queue)
@@ -108,7 +108,7 @@ def _heads(look: Look, queues: Sequence[str]) -> dict[str, Task]:
     return found
 
 
-def errors(look: Look, limit: int) -> list[ErrorGroup]:
+def errors(look: ReadView, limit: int) -> list[ErrorGroup]:
     """All groups are counted in their index; a record is read for each of the largest only."""
     counts = ((error, _count(look, error)) for error in _all_errors(look))
     largest = sorted((-count, error) for error, count in counts if count)
@@ -116,7 +116,7 @@ def errors(look: Look, limit: int) -> list[ErrorGroup]:
     return list(islice((group for group in groups if group is not None), limit))
 
 
-def _all_errors(look: Look) -> Iterator[str]:
+def _all_errors(look: ReadView) -> Iterator[str]:
     """From one to the next, past all the tasks between them."""
     found = look.row("error_next", "")
     while found is not None:
@@ -124,11 +124,11 @@ def _all_errors(look: Look) -> Iterator[str]:
         found = look.row("error_next", found[0])
 
 
-def _count(look: Look, error: str) -> int:
+def _count(look: ReadView, error: str) -> int:
     return sum(look.row("error_count", error, status)[0] for status in SUSPENDED)
 
 
-def _group(look: Look, error: str, count: int) -> ErrorGroup | None:
+def _group(look: ReadView, error: str, count: int) -> ErrorGroup | None:
     """None: none of the newest can be read, which `doctor` tells."""
     where = Filter(statuses=tuple(SUSPENDED), error=error)
     tasks = (readable(row) for row in newest(look, where, TOP, LOOK_LIMIT))

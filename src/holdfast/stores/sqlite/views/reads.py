@@ -15,10 +15,10 @@ from holdfast.domain.task.events import Event
 from holdfast.domain.task.task import Task
 from holdfast.ports import Detail, Peek, TenantView, WorkerInfo
 from holdfast.stores import codec
-from holdfast.stores.sqlite.file.readers import Look
+from holdfast.stores.sqlite.file.readers import ReadView
 from holdfast.stores.sqlite.tasks.records import (
-    Row,
-    Standing,
+    RecordRow,
+    TaskPosition,
     bodies_of,
     long,
     row_of,
@@ -33,7 +33,7 @@ T = TypeVar("T")
 log = logging.getLogger("holdfast.stores.sqlite.reads")
 
 
-def readable(row: Row) -> Task | None:
+def readable(row: RecordRow) -> Task | None:
     """None: it cannot be read, which `doctor` tells. Its neighbours can."""
     try:
         return task_of(row)
@@ -42,22 +42,22 @@ def readable(row: Row) -> Task | None:
         return None
 
 
-def load(look: Look, ids: Sequence[str]) -> list[Task | None]:
+def load(look: ReadView, ids: Sequence[str]) -> list[Task | None]:
     rows = map(row_of, look.rows("records_of", listed(ids)))
     found = {row.standing.id: readable(row) for row in rows}
     return [found.get(task_id) for task_id in ids]
 
 
-def _row(look: Look, task_id: str) -> Row | None:
+def _row(look: ReadView, task_id: str) -> RecordRow | None:
     found = look.row("record_of", task_id)
     return row_of(found) if found else None
 
 
-def peek(look: Look, ids: Sequence[str]) -> list[Peek | None]:
+def peek(look: ReadView, ids: Sequence[str]) -> list[Peek | None]:
     return [_peek(look, task_id) for task_id in ids]
 
 
-def _peek(look: Look, task_id: str) -> Peek | None:
+def _peek(look: ReadView, task_id: str) -> Peek | None:
     if row := _row(look, task_id):
         task = readable(row)
         found = look.row("outcome_get", row.standing.n)
@@ -69,7 +69,7 @@ def _peek(look: Look, task_id: str) -> Peek | None:
     return None if task is None else codec.peek_at(task, result.encode() if result else None)
 
 
-def detail(look: Look, task_id: str) -> Detail | None:
+def detail(look: ReadView, task_id: str) -> Detail | None:
     row = _row(look, task_id)
     task = readable(row) if row else None
     if row is None or task is None:
@@ -91,7 +91,7 @@ def detail(look: Look, task_id: str) -> Detail | None:
     )
 
 
-def _events(look: Look, row: Standing) -> Iterator[Event]:
+def _events(look: ReadView, row: TaskPosition) -> Iterator[Event]:
     """What each write has put down, then its being handed out, which no write has yet."""
     (first,) = look.row("events_first", row.n)
     yield from _told(row.id, 1, first)
@@ -110,7 +110,7 @@ def _told(task_id: str, version: int, events: str) -> Iterator[Event]:
         log.warning("task %s has an unreadable event: %s", task_id, error)
 
 
-def checkpoint(look: Look, task_id: str) -> Checkpoint | None:
+def checkpoint(look: ReadView, task_id: str) -> Checkpoint | None:
     row = _row(look, task_id)
     found = look.row("checkpoint_get", row.standing.n) if row else None
     if row is None or found is None:
@@ -122,7 +122,7 @@ def checkpoint(look: Look, task_id: str) -> Checkpoint | None:
     )
 
 
-def tenants(look: Look, names: Sequence[str]) -> list[TenantView]:
+def tenants(look: ReadView, names: Sequence[str]) -> list[TenantView]:
     found = {name: view for name, *view in look.rows("tenant_views", listed(names))}
     return [_tenant(name, found.get(name, NOBODY)) for name in names]
 
@@ -138,11 +138,11 @@ def _tenant(name: str, view: Sequence[Any]) -> TenantView:
     )
 
 
-def line(look: Look, tenant: str, limit: int) -> list[str]:
+def line(look: ReadView, tenant: str, limit: int) -> list[str]:
     return [task_id for (task_id,) in look.rows("line_ids", tenant, limit)]
 
 
-def workers(look: Look, now: float, live_within_seconds: float) -> list[WorkerInfo]:
+def workers(look: ReadView, now: float, live_within_seconds: float) -> list[WorkerInfo]:
     return [
         WorkerInfo(beat=beat, seen_seconds_ago=now - seen, live=now - seen <= live_within_seconds)
         for body, seen in look.rows("workers_all")

@@ -8,9 +8,9 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from holdfast.domain.audit import START, Anchor, Audit, Link, first_break
+from holdfast.domain.audit import START, Anchor, Audit, AuditLink, first_break
 from holdfast.domain.plan.plan import PlanNext
-from holdfast.domain.task.operate import Ask, refusal
+from holdfast.domain.task.operate import OperatorRequest, refusal
 from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import By
 from holdfast.domain.task.transition import Stale
@@ -37,10 +37,10 @@ async def sealed(store: Store, *, limit: int = ALL) -> int:
     raise AssertionError("there is always more to seal")
 
 
-async def whole(store: Store, *, limit: int = ALL) -> list[Link]:
+async def whole(store: Store, *, limit: int = ALL) -> list[AuditLink]:
     """The links that are kept, page by page, after all was sealed and hangs together."""
     await sealed(store)
-    links: list[Link] = []
+    links: list[AuditLink] = []
     chain = await store.chain(limit=limit)
     base = chain.base
     while chain.links:
@@ -78,7 +78,7 @@ def refused(hands: Hands, about: str = "store", **fields: str) -> Audit:
     )
 
 
-def entries(links: list[Link]) -> list[Audit]:
+def entries(links: list[AuditLink]) -> list[Audit]:
     return [link.entry for link in links]
 
 
@@ -114,7 +114,7 @@ class Chaining(OperatingContract):
 
     async def test_what_was_refused_is_in_the_chain(self, hands: Hands) -> None:
         task = await hands.submit(tenant="t")
-        ask = Ask(by=ASKER, now=hands.clock.now(), request="r")
+        ask = OperatorRequest(by=ASKER, now=hands.clock.now(), request="r")
         entry = refusal(task, Command.DISCARD, ask, "illegal-transition")
         await hands.store.audit(entry)
         assert entries(await whole(hands.store)) == [entry]

@@ -18,7 +18,7 @@ from holdfast.domain.task.crashes import SUSPECT_FROM, position
 from holdfast.domain.task.events import Event, name_of
 from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import By, Failure, Kind, Progress, Task
+from holdfast.domain.task.task import By, Failure, FailureKind, Progress, Task
 from holdfast.domain.task.transition import (
     Applied,
     Insertion,
@@ -199,7 +199,7 @@ class Hands:
         self, task: Task, *, retry_seconds: float | None, error: str = "ValueError"
     ) -> decide.Failed:
         failure = Failure(
-            kind=Kind.STAGE,
+            kind=FailureKind.STAGE,
             error=error,
             message="no luck",
             stage=task.at_stage or task.stages[-1],
@@ -217,7 +217,7 @@ class Hands:
         self, command: Command, task: Task, *, request: str | None = None, **options: Any
     ) -> Transition:
         name = request or f"request-{next(self._numbers)}"
-        ask = operate.Ask(by=ASKER, now=self.clock.now(), request=name)
+        ask = operate.OperatorRequest(by=ASKER, now=self.clock.now(), request=name)
         return ASKED[command](task, ask, **options)
 
     # -- write

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from holdfast.domain.errors import InvalidName, SerialisationError
 from holdfast.domain.plan.plan import (
     WAITING,
-    Conflict,
     FailureCount,
     FailureRate,
     HaltRule,
@@ -23,6 +22,7 @@ from holdfast.domain.plan.plan import (
     PlanStale,
     PlanStatus,
     PlanTasks,
+    TenantConflict,
 )
 from holdfast.testing.contract.drivers.plan_driver import (
     ADMITTED,
@@ -47,7 +47,7 @@ class PlanCreating(PlanContract):
             soak_seconds=600.5,
             halt_on=rule,
             on_halt=OnHalt.ROLLBACK_PLAN,
-            conflict=Conflict.SKIP,
+            conflict=TenantConflict.SKIP,
             keep_seconds=99.0,
             reason="a test",
         )

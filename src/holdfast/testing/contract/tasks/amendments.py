@@ -14,7 +14,7 @@ from holdfast.domain.errors import (
 from holdfast.domain.task import amendment
 from holdfast.domain.task.amendment import Amendment
 from holdfast.domain.task.checkpoint import Checkpoint
-from holdfast.domain.task.operate import Ask
+from holdfast.domain.task.operate import OperatorRequest
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.task import By, Task
@@ -25,8 +25,8 @@ from holdfast.testing.contract.drivers.store_driver import Hands
 NEW = b'{"corrected":true}'
 
 
-def ask(hands: Hands, request: str = "ask-1") -> Ask:
-    return Ask(by=By(actor="person"), now=hands.clock.now(), request=request)
+def ask(hands: Hands, request: str = "ask-1") -> OperatorRequest:
+    return OperatorRequest(by=By(actor="person"), now=hands.clock.now(), request=request)
 
 
 async def checkpoint_of(hands: Hands, task: Task) -> Checkpoint:

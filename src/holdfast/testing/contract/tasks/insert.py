@@ -11,7 +11,7 @@ from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task.events import TaskCreated
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import Failure, Kind
+from holdfast.domain.task.task import Failure, FailureKind
 from holdfast.domain.task.transition import Conflict, Existing, Full, Inserted
 from holdfast.ports import Kept
 from holdfast.testing.contract.base import Contract
@@ -33,7 +33,7 @@ class Inserting(Contract):
 
     async def test_every_field_of_a_record_comes_back_as_it_went_in(self, hands: Hands) -> None:
         failure = Failure(
-            kind=Kind.TIMEOUT, error="E", message="é\n\0", stage="s", attempt=2, at=1.25
+            kind=FailureKind.TIMEOUT, error="E", message="é\n\0", stage="s", attempt=2, at=1.25
         )
         submission = hands.submission(
             tenant="t-ä",

@@ -9,7 +9,7 @@ from holdfast.domain.task import events as ev
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import Kind, Task
+from holdfast.domain.task.task import FailureKind, Task
 from holdfast.ports import Filter, OutageGroup
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, Hands, beat
@@ -83,7 +83,7 @@ class Outages(Contract):
         assert (task.status, task.place) == (Status.FAILED, Place.PARKED)
         assert (task.failures, task.outages) == (0, 3)
         assert task.failure is not None
-        assert task.failure.kind is Kind.OUTAGE
+        assert task.failure.kind is FailureKind.OUTAGE
         (group,) = await hands.store.errors(limit=10)
         assert (group.fingerprint, group.count) == (task.failure.fingerprint, 1)
         task = await hands.ask(Command.RETRY, task)

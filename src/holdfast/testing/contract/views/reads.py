@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.domain.task.events import name_of
-from holdfast.domain.task.operate import Ask, refusal
+from holdfast.domain.task.operate import OperatorRequest, refusal
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
 from holdfast.ports import Filter, Moves, Peek
@@ -200,7 +200,7 @@ class Counting(Contract):
 
     async def test_refusals_are_counted_and_audited(self, hands: Hands) -> None:
         task = await hands.submit()
-        ask = Ask(by=ASKER, now=hands.clock.now(), request="r")
+        ask = OperatorRequest(by=ASKER, now=hands.clock.now(), request="r")
         entry = refusal(task, Command.DISCARD, ask, "illegal-transition")
         await hands.store.audit(entry)
         await hands.store.audit(entry)
