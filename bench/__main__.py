@@ -1,10 +1,10 @@
 """The whole benchmark: `python -m bench` (`make bench`).
 
 It asks all questions (or those named with --only). A full run (everything, at least three times)
-writes bench/results/latest.json, latest.md and docs/performance.md. With --only, and otherwise
-full, the answers take their places in what is there, and nothing else of it changes. Any other run
-writes quick.json and quick.md. Meanwhile what is there so far stands in unfinished.json. With
---write-docs it only renders the pages anew.
+writes bench/results/summary.json and docs/performance.md, and beside them latest.json and latest.md
+with every value, which git ignores. With --only, and otherwise full, the answers take their places
+in the summary, and nothing else of it changes. Any other run writes quick.json and quick.md. While
+it runs, unfinished.json has the figures so far. With --write-docs it only renders the pages anew.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.harness import command, document, merging, plan, report
+from bench.harness import command, document, merging, plan, report, summary
 from bench.harness.paths import DOCS, RESULTS, ROOT
 
 
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     given = parser.parse_args(arguments)
     if given.write_docs:
-        document.write(report.read(RESULTS / "latest.json"))
+        document.write(summary.read(RESULTS))
         return
     questions = given.only.split(",") if given.only else list(command.QUESTIONS)
     if unknown := sorted(set(questions) - set(command.QUESTIONS)):
@@ -65,14 +65,14 @@ def publish(
     results: Path = RESULTS,
     docs: Path = DOCS,
 ) -> str:
-    """Under the name that the run has earned."""
-    latest = results / "latest.json"
-    if not asked.is_full or not (found["full"] or latest.is_file()):
+    """Write the report under the name that the run has earned, and return that name."""
+    if not asked.is_full or not (found["full"] or summary.exists(results)):
         report.write(found, results, "quick")
         return "quick"
-    whole = found if found["full"] else merging.merged(report.read(latest), found, questions)
+    whole = found if found["full"] else merging.merged(summary.read(results), found, questions)
     report.write(whole, results)
-    document.write(whole, docs)
+    summary.write(whole, results)
+    document.write(summary.read(results), docs)
     return "latest"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bench.__main__ import publish
-from bench.harness import command, engines, merging, report
+from bench.harness import command, engines, merging, report, summary
 from bench.harness.command import Asked
 from bench.harness.figures import Book
 from tests.support.bench_figures import add, full_report, who
@@ -87,10 +87,10 @@ def test_the_report_says_of_each_question_when_and_on_what() -> None:
 
 
 def test_some_questions_of_a_run_that_is_otherwise_full_are_published(tmp_path: Path) -> None:
-    report.write(full_report(), tmp_path)
+    summary.write(full_report(), tmp_path)
     assert publish(again(*ASKED), ASKED, FULL, results=tmp_path, docs=tmp_path) == "latest"
 
-    assert of(report.read(tmp_path / "latest.json"), "drain") == of(full_report(), "drain")
+    assert of(summary.read(tmp_path), "drain") == of(full_report(), "drain")
     said = (tmp_path / "performance.md").read_text()
     assert "Measured on 2031-02-03" in said
     assert "Measured on 2030-01-01." in said
@@ -105,25 +105,23 @@ def test_some_questions_of_a_run_that_is_otherwise_full_are_published(tmp_path: 
     ],
 )
 def test_a_lesser_run_changes_nothing_that_is_published(tmp_path: Path, asked: Asked) -> None:
-    report.write(full_report(), tmp_path)
-    before = (tmp_path / "latest.json").read_bytes()
+    summary.write(full_report(), tmp_path)
+    before = (tmp_path / "summary.json").read_bytes()
     assert publish(again(*ASKED), ASKED, asked, results=tmp_path, docs=tmp_path) == "quick"
-    assert (tmp_path / "latest.json").read_bytes() == before
+    assert (tmp_path / "summary.json").read_bytes() == before
     assert not (tmp_path / "performance.md").exists()
 
 
 def test_a_part_is_not_published_as_if_it_were_the_whole(tmp_path: Path) -> None:
     assert publish(again(*ASKED), ASKED, FULL, results=tmp_path, docs=tmp_path) == "quick"
-    assert not (tmp_path / "latest.json").exists()
+    assert not (tmp_path / "summary.json").exists()
 
 
 def test_a_full_run_takes_the_place_of_all(tmp_path: Path) -> None:
-    report.write(full_report(), tmp_path)
+    summary.write(full_report(), tmp_path)
     found = again("plans", full=True)
     assert publish(found, command.QUESTIONS, FULL, results=tmp_path, docs=tmp_path) == "latest"
-    assert {one["question"] for one in report.read(tmp_path / "latest.json")["figures"]} == {
-        "plans"
-    }
+    assert {one["question"] for one in summary.read(tmp_path)["figures"]} == {"plans"}
 
 
 @pytest.mark.parametrize(("questions", "names"), [(ASKED, ()), (["plans", "drain"], None)])

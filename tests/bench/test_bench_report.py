@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.harness import document, report
+from bench.harness import document, report, summary
 from bench.harness.bench import Bench, Case, Result, alternating
 from bench.harness.command import FULL_SECONDS, QUESTIONS, Asked
 from bench.harness.engines import Engine
@@ -53,11 +53,32 @@ def test_the_document_has_every_part_and_no_open_place(tmp_path: Path) -> None:
 
 
 def test_the_pages_in_the_tree_are_rendered_from_the_report_in_the_tree() -> None:
-    latest = report.read(RESULTS / "latest.json")
-    pictures = set(plots(report.book_of(latest)))
-    assert (DOCS / "performance.md").read_text() == document.text(latest, pictures)
+    latest = summary.read(RESULTS)
+    pictures = plots(report.book_of(latest))
+    assert (DOCS / "performance.md").read_text() == document.text(latest, set(pictures))
     goals = DOCS / "internals" / "benchmark-goals.md"
     assert goals.read_text() == document.goals(latest)
+    for name, picture in pictures.items():
+        assert (DOCS / "performance" / name).read_text() == picture
+
+
+def test_the_summary_is_small_and_reads_as_the_report_it_was_made_of(tmp_path: Path) -> None:
+    summary.write(full_report(), tmp_path)
+    again, whole = summary.read(tmp_path), json.loads(json.dumps(full_report()))
+    for one in (again, whole):
+        one["figures"].sort(key=repr)  # the summary has the measures of a case together
+    assert again == whole
+    assert (RESULTS / "summary.json").stat().st_size < 100_000
+
+
+def test_a_value_of_the_summary_is_shown_as_the_whole_one_would_be(tmp_path: Path) -> None:
+    values = [12854.096091144962, 11050.933950177901, 0.123456789, 512.4, 1.0]
+    book = full_book()
+    for figure, value in zip(book, values, strict=False):
+        figure.values[:] = [value]
+    whole = {**full_report(), "figures": [figure.told() for figure in book]}
+    summary.write(whole, tmp_path)
+    assert report.markdown(summary.read(tmp_path)) == report.markdown(whole)
 
 
 def test_what_peers_do_better_is_told_from_the_figures() -> None:
