@@ -14,6 +14,7 @@ from holdfast.domain.errors import StoreError
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import Link, Script
 from holdfast.stores.redis.client.faults import CommandDenied
+from holdfast.stores.redis.encoding.replies import ServerTime, named
 from holdfast.stores.redis.keys import DENIED, TORN, Keys
 
 TOMBSTONE_SECONDS = 24 * 3600
@@ -114,9 +115,10 @@ class Partition:
 
     async def _note_loss(self, answered: int, before: int) -> None:
         try:
-            lost, self._writes = await self.call(scripts.GONE_BACK, answered, before)
+            reply = named(await self.call(scripts.GONE_BACK, answered, before))
         except StoreError:
             return  # the next write will notice
+        lost, self._writes = reply["lost"], reply["writes"]
         if lost:
             log.error(
                 "%s: %d writes that had been answered are gone: a failover or a restart lost them",
@@ -132,8 +134,11 @@ class Partition:
     async def hear(self) -> None:
         """Learn the server's time."""
         asked_at = self.steady()
-        now, _ = await self.call(scripts.CLOCK)
-        self.heard(float(now), asked_at)
+        self.heard((await self.server_time()).now, asked_at)
+
+    async def server_time(self) -> ServerTime:
+        reply = named(await self.call(scripts.CLOCK))
+        return ServerTime(float(reply["now"]), float(reply["wall"]))
 
     def gives_up(self) -> str:
         """Shortly before, by the server's time, a call sent now is not waited for any more."""

@@ -21,6 +21,7 @@ from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task.task import By
 from holdfast.stores import codec
 from holdfast.stores.redis import scripts
+from holdfast.stores.redis.encoding.replies import named
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.partitions import Partitions, everything
 from holdfast.stores.redis.views.reads import merge_audits, pairs_of
@@ -111,14 +112,14 @@ def field_of(box: Outbox, taken: Taken) -> tuple[str, str]:
 
 async def outbox(number: int, part: Partition, first: int, last: int) -> Outbox:
     """With the bodies at these places, which may be counted from the end."""
-    gone, length, bodies, at = await part.call(scripts.LOOSE, first, last)
-    return Outbox(number, part, gone, length, bodies, float(at))
+    reply = named(await part.call(scripts.LOOSE, first, last))
+    return Outbox(number, part, reply["gone"], reply["length"], reply["bodies"], float(reply["at"]))
 
 
 async def links(part: Partition, after: int, limit: int) -> tuple[Ends, list[bytes]]:
-    """One look at both."""
-    found, elements = await part.call(scripts.LINKS, after, limit)
-    return _ends(found), elements
+    """Return the ends of the chain and the links behind a number, read in one step."""
+    reply = named(await part.call(scripts.LINKS, after, limit))
+    return _ends(reply["ends"]), reply["links"]
 
 
 def _ends(reply: Sequence[bytes]) -> Ends:

@@ -1,4 +1,4 @@
--- clock: the time that leases are judged by, and the time of everything else.
+-- clock: answers the time that leases are judged by (`now`), and that of everything else (`wall`).
 -- uses: numbers time
 
-return {decimal(now), decimal(wall)}
+return {'now', decimal(now), 'wall', decimal(wall)}

@@ -1,7 +1,8 @@
--- loose: ARGV 2 and 3 the places of the first and the last that are wanted. How many have left the
--- outbox, how many are in it, those that are wanted, and the time.
+-- loose: ARGV 2 and 3 the places of the first and the last that are wanted. Answers how many have left
+-- the outbox (`gone`), how many are in it (`length`), those that are wanted (`bodies`), and the time
+-- (`at`).
 -- uses: numbers server time
 -- keys: audit meta
 
-return {tonumber(call('HGET', K.meta, 'sealed') or '0'), call('LLEN', K.audit),
-  call('LRANGE', K.audit, ARGV[2], ARGV[3]), decimal(wall)}
+return {'gone', tonumber(call('HGET', K.meta, 'sealed') or '0'), 'length', call('LLEN', K.audit),
+  'bodies', call('LRANGE', K.audit, ARGV[2], ARGV[3]), 'at', decimal(wall)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -305,6 +305,17 @@ def insertion_of(word: bytes, name: str, where: str) -> Insertion | StoreError:
     if word == b"foreign":
         return faults.foreign([name], where)
     return _INSERTIONS[word](name)
+
+
+class ClaimReply(NamedTuple):
+    """The answer of claim.lua, in its order."""
+
+    handed_out: list[list[Any]]  # see `first_claimed_of` and `claimed_of`
+    unreadable: list[bytes]
+    upto: int  # how many the request has got so far
+    lease_until: bytes
+    wall: bytes
+    repeated: int | None = None  # how many there are to get, where the request was sent again
 
 
 class Given(msgspec.Struct, frozen=True, gc=False):

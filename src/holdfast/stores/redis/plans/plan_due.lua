@@ -1,7 +1,7 @@
--- plan_due: ARGV 2 limit. Answers pairs of an id and since when somebody has to look at it, and the
--- seconds until there is something to look at.
+-- plan_due: ARGV 2 limit. Answers pairs of an id and since when it is due (`due`), and the seconds until
+-- there is something to do (`wait`).
 -- uses: numbers server time plan_record
 -- keys: plans_due
 
-return {call('ZRANGEBYSCORE', K.plans_due, '-inf', decimal(now), 'WITHSCORES', 'LIMIT', 0, ARGV[2]),
-  next_plan()}
+return {'due', call('ZRANGEBYSCORE', K.plans_due, '-inf', decimal(now), 'WITHSCORES',
+  'LIMIT', 0, ARGV[2]), 'wait', next_plan()}

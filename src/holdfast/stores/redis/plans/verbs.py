@@ -31,6 +31,7 @@ from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client import faults
 from holdfast.stores.redis.due_merge import Found, Leaf, leaf
 from holdfast.stores.redis.encoding import messages, plan_trigger_hash, record
+from holdfast.stores.redis.encoding.replies import named
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.triggers.verbs import seconds_of
 from holdfast.stores.redis.views.reads import pairs_of, unless_foreign
@@ -99,15 +100,18 @@ async def claim(part: Partition, owner: str, limit: int, lease_seconds: float) -
     secret = secrets.token_hex(8)
     while True:
         wanted = min(limit - len(plans), CLAIMS)
-        found, wrong, wait = await part.write(
-            scripts.PLAN_CLAIM, owner, max(0, wanted), lease_seconds, secret, NAMES
+        reply = named(
+            await part.write(
+                scripts.PLAN_CLAIM, owner, max(0, wanted), lease_seconds, secret, NAMES
+            )
         )
-        for name, says in wrong:
+        for name, says in reply["wrong"]:
             if says:
                 _tell(name.decode(errors="replace"), says.decode(errors="replace"))
-        plans += await _readable(part, found)
-        if wanted <= 0 or len(found) + len(wrong) < wanted or len(plans) >= limit:
-            return Found(plans, seconds_of(wait))
+        plans += await _readable(part, reply["handed_out"])
+        seen = len(reply["handed_out"]) + len(reply["wrong"])
+        if wanted <= 0 or seen < wanted or len(plans) >= limit:
+            return Found(plans, seconds_of(reply["wait"]))
 
 
 async def _readable(part: Partition, found: Sequence[Any]) -> list[Plan]:
@@ -130,8 +134,8 @@ def _tell(plan_id: str, says: str) -> None:
 
 async def look(part: Partition, limit: int) -> Found[float]:
     """Since when each is due; nothing is handed out."""
-    found, wait = await part.call(scripts.PLAN_DUE, limit)
-    return Found([float(at) for _, at in pairs_of(found)], seconds_of(wait))
+    reply = named(await part.call(scripts.PLAN_DUE, limit))
+    return Found([float(at) for _, at in pairs_of(reply["due"])], seconds_of(reply["wait"]))
 
 
 async def renew(part: Partition, plan_id: str, lease_id: str, lease_seconds: float) -> bool:

@@ -23,6 +23,7 @@ from holdfast.domain.task.task import Task
 from holdfast.ports import Finding
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.encoding import record
+from holdfast.stores.redis.encoding.replies import Reply, all_named, named
 from holdfast.stores.redis.keys import TYPES
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.repair import doctor_dues, recount, salvage
@@ -218,10 +219,10 @@ async def _everything(look: Look) -> AsyncIterator[Finding]:
 
 async def _tenants(look: Look, tenants: set[str]) -> AsyncIterator[Finding]:
     for names in _pages(sorted(tenants), PAGE):
-        for tenant, says, mended in await look.part.call(
-            scripts.EXAMINE_TENANTS, "1" if look.fix else "0", *names
-        ):
-            yield _finding("I11", None, f"{_text(tenant)} {_text(says)}", mended)
+        found = await look.part.call(scripts.EXAMINE_TENANTS, "1" if look.fix else "0", *names)
+        for reply in all_named(found):
+            message = f"{_text(reply['tenant'])} {_text(reply['message'])}"
+            yield _finding("I11", None, message, reply["mended"])
         await look.pace()
 
 
@@ -231,16 +232,16 @@ async def _causes(look: Look, seen: set[str]) -> AsyncIterator[Finding]:
     async for page in walks.members(part, part.keys("errors"), "ZSCAN"):
         seen |= {_text(cause) for cause in page}
     for names in _pages(sorted(seen), PAGE):
-        for cause, says, is_ in await part.call(scripts.EXAMINE_CAUSES, fix, *names):
-            told = f"suspended by {_text(cause)} is counted as {says}, there are {is_}"
-            yield _finding("I11", None, told, look.fix)
+        for reply in all_named(await part.call(scripts.EXAMINE_CAUSES, fix, *names)):
+            counts = f"is counted as {reply['counted']}, there are {reply['tasks']}"
+            message = f"suspended by {_text(reply['cause'])} {counts}"
+            yield _finding("I11", None, message, look.fix)
         await look.pace()
 
 
 async def _leaving(part: Partition) -> set[str]:
     """Settled ones whose time is over: the server may take the record away before the sweep."""
-    _, wall = await part.call(scripts.CLOCK)
-    soon = repr(float(wall) + SOON_SECONDS)
+    soon = repr((await part.server_time()).wall + SOON_SECONDS)
     found: set[str] = set()
     start, passed = "-inf", 0
     while True:
@@ -280,30 +281,35 @@ async def _tasks(part: Partition, ids: Sequence[str], fix: bool) -> AsyncIterato
         part.terms.lock_seconds,
         *ids,
     )
-    for task_id, (kind, fields, until, kept, complaints, runs) in zip(ids, answers, strict=True):
+    for task_id, reply in zip(ids, all_named(answers), strict=True):
+        kind, until, bodies = reply["type"], reply["lease_until"], named(reply["bodies"])
+        complaints = all_named(reply["complaints"])
         if kind == b"none":
             continue
         if kind != b"hash":
             says = f"{part.keys('task', task_id)} is a {_text(kind)}: rename it"
             yield _finding("I11", task_id, says, False)
             continue
-        for invariant, says, mended in complaints:
-            yield _finding(_text(invariant), task_id, _text(says), mended)
+        for complaint in complaints:
+            message, mended = _text(complaint["message"]), complaint["mended"]
+            yield _finding(_text(complaint["invariant"]), task_id, message, mended)
         try:
-            task = record.decode(task_id, record.texts(fields), float(until) if until else None)
-            if not kept:
+            fields = record.texts(reply["fields"])
+            task = record.decode(task_id, fields, float(until) if until else None)
+            if not bodies:
                 raise SerialisationError(f"task {task_id}: its record is incomplete")
             if not complaints and salvage.contradicts_itself(task):
                 raise SerialisationError(f"task {task_id}: is {task.place}, and {task.status}")
         except SerialisationError as error:
-            aside = fix and not runs and await salvage.set_aside(part, [task_id.encode()])
+            aside = fix and not reply["runs"] and await salvage.set_aside(part, [task_id.encode()])
             yield _finding("I11", task_id, str(error), bool(aside))
             continue
-        for invariant, says in (*_rules(task, *kept[:4]), *_names(task, kept[4])):
+        for invariant, says in (*_rules(task, bodies), *_names(task, bodies["stage_facts"])):
             yield _finding(invariant, task_id, says, False)
 
 
-def _rules(task: Task, kept: int, checkpoint: bytes, payload: bytes, events: bytes) -> Said:
+def _rules(task: Task, bodies: Reply) -> Said:
+    payload, checkpoint = bodies["payload_type"], bodies["checkpoint_at"]
     if task.pause_requested and task.place in STOPPED:
         yield "I14", "rests with a pause still asked for"
     # Both were written by its last failure: a limit that was lowered since then is not meant.
@@ -311,11 +317,11 @@ def _rules(task: Task, kept: int, checkpoint: bytes, payload: bytes, events: byt
         yield "I16", f"is tried again after failure {task.failures} of {task.retry_max}"
     if payload != b"string":
         yield "I11", "its payload is gone" if payload == b"none" else "its payload is not ours"
-    if events not in (b"list", b"none"):
+    if bodies["events_type"] not in (b"list", b"none"):
         yield "I11", "its events are not ours"
     done = task.last_completed + 1
     if done > 0 and task.fence > 0:
-        if kept != done:
+        if (kept := bodies["stages_kept"]) != done:
             yield "I7", f"{kept} stages are kept, {done} were completed"
         if checkpoint and checkpoint != str(task.last_completed).encode():
             at = _text(checkpoint)
@@ -362,10 +368,11 @@ async def _strays(
     if not names:
         return
     found = await part.call(scripts.MEMBERS, "1" if fix else "0", kind, of, *names)
-    for member, task_id, stands in found:
-        says = _TELL.get(kind, _in_a_set)(kind, of, _text(member), _text(stands))
+    for reply in all_named(found):
+        member, stands = _text(reply["member"]), _text(reply["message"])
+        says = _TELL.get(kind, _in_a_set)(kind, of, member, stands)
         invariant = {"key": "I10", "payload": "I1"}.get(kind, "I11")
-        yield _finding(invariant, _text(task_id) or None, says, fix and kind != "payload")
+        yield _finding(invariant, _text(reply["task"]) or None, says, fix and kind != "payload")
 
 
 def _in_a_set(kind: str, of: str, _: str, stands: str) -> str:

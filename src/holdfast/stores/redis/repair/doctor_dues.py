@@ -17,6 +17,7 @@ from holdfast.domain.plan.plan import SLOTTED, Member, Plan
 from holdfast.ports import Finding
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.encoding import messages, plan_trigger_hash
+from holdfast.stores.redis.encoding.replies import all_named, named
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.plans import verbs
 from holdfast.stores.redis.triggers.verbs import WAITS
@@ -88,23 +89,23 @@ async def _triggers(part: Partition, ids: Sequence[str], fix: bool) -> AsyncIter
     """Only those that can be read are mended: the others must not be handed out again."""
     answers = await part.call(scripts.EXAMINE_TRIGGERS, "0", WAITS, *ids)
     wrong: list[str] = []
-    for trigger_id, (kind, fields, complaints) in zip(ids, answers, strict=True):
-        if kind != b"hash":
+    for trigger_id, reply in zip(ids, all_named(answers), strict=True):
+        if (kind := reply["type"]) != b"hash":
             if kind != b"none":
                 yield _foreign(part, "trigger", trigger_id, kind)
             continue
         try:
-            plan_trigger_hash.trigger_of(trigger_id, fields)
+            plan_trigger_hash.trigger_of(trigger_id, reply["fields"])
         except SerialisationError as error:
             yield _finding(str(error), False)
             continue
-        if complaints:
+        if reply["complaints"]:
             wrong.append(trigger_id)
     if not wrong:
         return
     answers = await part.call(scripts.EXAMINE_TRIGGERS, "1" if fix else "0", WAITS, *wrong)
-    for trigger_id, (_, _, complaints) in zip(wrong, answers, strict=True):
-        for says in complaints:
+    for trigger_id, reply in zip(wrong, all_named(answers), strict=True):
+        for says in reply.get("complaints", ()):
             yield _finding(f"trigger {trigger_id} {_text(says)}", fix)
 
 
@@ -122,19 +123,18 @@ class _Cure(msgspec.Struct, omit_defaults=True):
 
 
 async def _plan(part: Partition, plan_id: str, fix: bool) -> AsyncIterator[Finding]:
-    found = await part.call(scripts.EXAMINE_PLANS, plan_id, verbs.NAMES, "")
-    kind, *facts = found
-    if kind != b"hash":
+    reply = named(await part.call(scripts.EXAMINE_PLANS, plan_id, verbs.NAMES, ""))
+    if (kind := reply["type"]) != b"hash":
         if kind != b"none":
             yield _foreign(part, "plan", plan_id, kind)
         return
-    values, pairs, admitted, wanted, due, is_listed = facts
+    members_found, admitted = reply["members"], reply["admitted"]
     try:
-        if pairs is None or admitted is None:
+        if members_found is None or admitted is None:
             raise SerialisationError(f"plan {plan_id}: what belongs to it is of another type")
-        plan = plan_trigger_hash.plan_of(plan_id, values)
-        members = verbs.read_members(plan_id, pairs)
-        times = _time(plan_id, wanted), _time(plan_id, due)
+        plan = plan_trigger_hash.plan_of(plan_id, reply["values"])
+        members = verbs.read_members(plan_id, members_found)
+        times = _time(plan_id, reply["due"]), _time(plan_id, reply["listed_due"])
         tasks = await verbs.tasks(part, plan_id)
         if tasks is None or len(tasks.ids) != plan.total or len(tasks.tenants) != plan.total:
             raise SerialisationError(f"plan {plan_id}: its list of tasks is not whole")
@@ -147,7 +147,7 @@ async def _plan(part: Partition, plan_id: str, fix: bool) -> AsyncIterator[Findi
         yield _finding(f"plan {plan_id} {says}", False)
     cure = _Cure(version=str(plan.version))
     complaints = [
-        *_misplaced(plan, *times, is_listed is not None, cure),
+        *_misplaced(plan, *times, reply["listed"] is not None, cure),
         *_mistaken_slots(members, tasks.ids, admitted, cure),
     ]
     if complaints:

@@ -1,9 +1,9 @@
 -- examine: ARGV 2 "1": mend, 3 the statuses of LOSE, 4 its event, 5 the lock's
 -- seconds, 6… ids of tasks.
--- Is each where its record says? Answers for each its type, its record, the end of its lease, what
--- is kept of its stages (last the facts of each, without results), complaints (invariant, text,
--- whether it was mended), and whether it runs.
--- Looks only for what is missing. What is too much is found from the other side, by members.lua.
+-- Is each where its record says? Answers for each the `type` of its key, the `fields` of its record, the
+-- end of its lease (`lease_until`), what is kept beside the record (`bodies`), `complaints` (each the
+-- `invariant`, a `message`, and whether it was `mended`), and whether it `runs`.
+-- This script looks only for what is missing; members.lua finds what is too much.
 -- uses: grave numbers resting_places server record time write_batch queue_entry departure
 --   record_changes lost_lease
 -- keys: active back by_cause by_day by_error by_plan by_status by_tenant ckpt_meta events fences
@@ -17,7 +17,7 @@ local complaints, passed_over = {}, {}
 
 local function complain(invariant, says, cure, ...)
   local mended = fix and cure ~= nil and cure(...) ~= false
-  complaints[#complaints + 1] = {invariant, says, mended and 1 or 0}
+  complaints[#complaints + 1] = {'invariant', invariant, 'message', says, 'mended', mended and 1 or 0}
 end
 
 local function member_of(key, member, score, name)
@@ -223,8 +223,9 @@ local function bodies(r)
     end
   end
   local at = try('HGET', K.ckpt_meta(r.id), 'lastCompletedStageIndex')
-  return {kept, type(at) == 'string' and at or '', call('TYPE', K.payload(r.id)).ok,
-    call('TYPE', K.events(r.id)).ok, facts}
+  return {'stages_kept', kept, 'checkpoint_at', type(at) == 'string' and at or '',
+    'payload_type', call('TYPE', K.payload(r.id)).ok, 'events_type', call('TYPE', K.events(r.id)).ok,
+    'stage_facts', facts}
 end
 
 local function examine(r)
@@ -252,8 +253,9 @@ for i = 6, #ARGV do
   complaints = {}
   local until_ = call('ZSCORE', K.leases, id) or ''
   if r then examine(r) end
-  answers[#answers + 1] = {kind, fields, until_, r and bodies(r) or {}, complaints,
-    until_ ~= '' and tonumber(until_) > now and 1 or 0}
+  answers[#answers + 1] = {'type', kind, 'fields', fields, 'lease_until', until_,
+    'bodies', r and bodies(r) or {}, 'complaints', complaints,
+    'runs', until_ ~= '' and tonumber(until_) > now and 1 or 0}
 end
 finish()
 return answers

@@ -1,5 +1,5 @@
--- examine_causes: ARGV 2 "1": mend, 3… fingerprints. Answers those that are counted wrong, with what
--- is said and what is.
+-- examine_causes: ARGV 2 "1": mend, 3… fingerprints. Answers each `cause` that is counted wrong, with
+-- the number `counted` and the number of `tasks` there are.
 -- uses: server error_index
 -- keys: by_cause errors
 
@@ -9,7 +9,7 @@ for i = 3, #ARGV do
   local says = tonumber(call('ZSCORE', K.errors, cause) or '0')
   local tasks = call('ZCARD', K.by_cause(cause))
   if says ~= tasks then
-    wrong[#wrong + 1] = {cause, says, tasks}
+    wrong[#wrong + 1] = {'cause', cause, 'counted', says, 'tasks', tasks}
     causes[cause] = true
   end
 end

@@ -7,7 +7,7 @@
 
 local id, names = ARGV[2], cmsgpack.unpack(ARGV[3])
 local kind = call('TYPE', K.plan(id)).ok
-if kind ~= 'hash' then return {kind} end
+if kind ~= 'hash' then return {'type', kind} end
 
 local function mend(cure)
   if call('HGET', K.plan(id), 'version') ~= cure.version then return 0 end
@@ -34,6 +34,8 @@ end
 
 local found = call('HMGET', K.plan(id), 'createdAt', 'leaseId', 'leaseUntil', 'dueAt')
 local due = found[2] and found[3] or found[4]  -- while somebody has it, when his lease is over
-return {kind, call('HMGET', K.plan(id), unpack(names)), part('HGETALL', K.plan_members(id)),
-  part('ZRANGE', K.plan_admitted(id), 0, -1, 'WITHSCORES'), due, call('ZSCORE', K.plans_due, id),
-  call('ZSCORE', K.plans, (found[1] or '') .. ' ' .. id)}
+return {'type', kind, 'values', call('HMGET', K.plan(id), unpack(names)),
+  'members', part('HGETALL', K.plan_members(id)),
+  'admitted', part('ZRANGE', K.plan_admitted(id), 0, -1, 'WITHSCORES'),
+  'due', due, 'listed_due', call('ZSCORE', K.plans_due, id),
+  'listed', call('ZSCORE', K.plans, (found[1] or '') .. ' ' .. id)}

@@ -1,5 +1,5 @@
 -- examine_tenants: ARGV 2 "1": mend, 3… tenants. Does its line go on? Answers for each complaint
--- the tenant, the text, and whether it was mended.
+-- the `tenant`, a `message`, and whether it was `mended`.
 -- uses: numbers server write_batch queue_entry tenant_queue
 -- keys: active line lock resting task
 
@@ -8,7 +8,7 @@ local complaints = {}
 
 local function complain(tenant, says, cure)
   if fix then cure() end
-  complaints[#complaints + 1] = {tenant, says, fix and 1 or 0}
+  complaints[#complaints + 1] = {'tenant', tenant, 'message', says, 'mended', fix and 1 or 0}
 end
 
 local running = {ready = true, leased = true, later = true, parked = true}

@@ -1,5 +1,5 @@
 -- examine_triggers: ARGV 2 "1": mend, 3 the statuses of LEASE, 4… ids. Is each where its record says?
--- Answers for each its type, its fields, and what is wrong.
+-- Answers for each the `type` of its key, its `fields`, and `complaints`.
 -- uses: milliseconds numbers server
 -- keys: trigger triggers triggers_declared triggers_due triggers_ended triggers_leased
 
@@ -30,7 +30,7 @@ end
 
 local function look(id)
   local kind = call('TYPE', K.trigger(id)).ok
-  if kind ~= 'hash' then return {kind, {}, {}} end
+  if kind ~= 'hash' then return {'type', kind} end
   local fields, r, complaints = call('HGETALL', K.trigger(id)), {}, {}
   for i = 1, #fields, 2 do r[fields[i]] = fields[i + 1] end
   local due = waits[r.status] and ms_of(r.triggerAt)
@@ -43,7 +43,7 @@ local function look(id)
   compared(id, K.triggers_due, 'the list of what is due', not leased and due, complaints)
   compared(id, K.triggers_leased, 'the list of leases', leased, complaints)
   compared(id, K.triggers_ended, 'the list of what has ended', ended, complaints)
-  return {kind, fields, complaints}
+  return {'type', kind, 'fields', fields, 'complaints', complaints}
 end
 
 local answers = {}

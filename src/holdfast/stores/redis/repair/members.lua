@@ -1,5 +1,6 @@
 -- members: ARGV 2 "1": take away, 3 what it is, 4 whose, 5… its members (of a stream: entries).
--- Answers those whose record does not say that they belong there, with what it says instead.
+-- Answers each `member` whose record does not say that it belongs there, with its `task` and what the
+-- record says instead (`message`).
 -- uses: grave resting_places server record
 -- keys: all key payload settled stream task tombstone
 -- constants: GROUP
@@ -42,7 +43,7 @@ end
 
 local found = {}
 local function stray(member, id, r)
-  found[#found + 1] = {member, id, stands_for(r)}
+  found[#found + 1] = {'member', member, 'task', id, 'message', stands_for(r)}
 end
 
 local function of_set(member)
@@ -82,7 +83,8 @@ local function of_stream(entry)
   else
     local pending = try('XPENDING', stream, GROUP, entry, entry, 1)
     if pending.err or #pending == 0 then return end
-    found[#found + 1] = {entry, '', 'is gone, and ' .. pending[1][2] .. ' still has it'}
+    found[#found + 1] = {'member', entry, 'task', '',
+      'message', 'is gone, and ' .. pending[1][2] .. ' still has it'}
   end
   if fix then
     try('XACK', stream, GROUP, entry)

@@ -18,6 +18,7 @@ import msgspec
 from holdfast.domain.errors import StoreUnusable
 from holdfast.ports import Finding
 from holdfast.stores.redis import scripts
+from holdfast.stores.redis.encoding.replies import all_named
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.views import walks
 from holdfast.stores.redis.views.reads import unless_foreign
@@ -47,9 +48,10 @@ async def examine(
             async for finding in _compared(part, before, walked, fix):
                 yield finding
             return
-    for place, says, is_ in await part.call(scripts.TALLY):
-        if says != is_:
-            yield _told(f"{place.decode()} in all queues", says, is_, mended=False)
+    for reply in all_named(await part.call(scripts.TALLY)):
+        if reply["counted"] != reply["tasks"]:
+            what = f"{reply['place'].decode()} in all queues"
+            yield _told(what, reply["counted"], reply["tasks"], mended=False)
 
 
 async def _compared(

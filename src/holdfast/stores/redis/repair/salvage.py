@@ -78,8 +78,8 @@ async def _set_aside(part: Partition, task_id: str) -> bool:
         if remains is None:
             await _leave_alone(part, task_id)
             return False
-        _, wall = await part.call(scripts.CLOCK)
-        answer = await _mend(part, task_id, remains, float(wall))
+        wall = (await part.server_time()).wall
+        answer = await _mend(part, task_id, remains, wall)
         if answer != b"changed":
             return bool(answer == b"done")
     return False

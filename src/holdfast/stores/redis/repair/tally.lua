@@ -1,5 +1,5 @@
--- tally: what can be compared in one step, over all queues: for each place what the counts say, and
--- how many there are.
+-- tally: compares in one step, over all queues. Answers for each `place` the number that is `counted`,
+-- and the number of `tasks` there are.
 -- uses: server
 -- keys: counts leases retry settled
 
@@ -10,6 +10,8 @@ for i = 1, #counted, 2 do
   says[place] = (says[place] or 0) + tonumber(counted[i + 1])
 end
 
-local function compared(place, key) return {place, says[place] or 0, call('ZCARD', key)} end
+local function compared(place, key)
+  return {'place', place, 'counted', says[place] or 0, 'tasks', call('ZCARD', key)}
+end
 
 return {compared('leased', K.leases), compared('later', K.retry), compared('settled', K.settled)}

@@ -15,7 +15,6 @@ from contextlib import suppress
 
 from holdfast.domain.backoff import doubled_seconds
 from holdfast.domain.errors import StoreError
-from holdfast.stores.redis import scripts
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.repair import doctor
 from holdfast.stores.redis.views.reads import unless_foreign
@@ -89,7 +88,7 @@ class Mender:
 
 async def _examine(part: Partition, token: str) -> bool:
     """Repair what can be derived, and return whether something was found that stays."""
-    began, _ = await part.call(scripts.CLOCK)
+    began = (await part.server_time()).now
     log.warning("%s: a command was refused inside a script: mending", part.keys.prefix)
     found = await doctor.examine(
         part, fix=True, limit=doctor.AT_ONCE, pace=_keeping_locked(part, token)
@@ -97,7 +96,7 @@ async def _examine(part: Partition, token: str) -> bool:
     for finding in found:
         told = " (mended)" if finding.mended else ""
         log.warning("%s %s %s%s", finding.invariant, finding.task_id or "-", finding.says, told)
-    await part.link.many(part.keys, [("HSET", part.keys("meta"), "mendedAt", began.decode())])
+    await part.link.many(part.keys, [("HSET", part.keys("meta"), "mendedAt", f"{began:.6f}")])
     return not all(finding.mended for finding in found)
 
 

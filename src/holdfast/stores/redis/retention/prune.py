@@ -13,6 +13,7 @@ from holdfast.ports import Kept, Switch
 from holdfast.stores import codec
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import Script
+from holdfast.stores.redis.encoding.replies import named
 from holdfast.stores.redis.keys import GROUP
 from holdfast.stores.redis.partition import BATCH, Partition
 from holdfast.stores.redis.partitions import Partitions
@@ -49,7 +50,7 @@ async def prune(
     live: Collection[str] | None = None,
 ) -> int:
     """``live``: the workers that live, if it is another partition that hears their beats."""
-    now, wall = (float(text) for text in await part.call(scripts.CLOCK))
+    now, wall = await part.server_time()
     asked = Asked(
         steady_before=now - older_than_seconds,
         before=wall - older_than_seconds,
@@ -73,19 +74,21 @@ async def _tasks(part: Partition, asked: Asked) -> int:
     pruned, score, passed = 0, b"-inf", 0
     while pruned < asked.limit:
         wanted = min(BATCH, asked.limit - pruned)
-        seen, found, score, passed, unreadable = await part.call(
-            scripts.PRUNE_TASKS,
-            repr(asked.before),
-            part.terms.tombstone_seconds,
-            *asked.flags,
-            score,
-            passed,
-            wanted,
+        reply = named(
+            await part.call(
+                scripts.PRUNE_TASKS,
+                repr(asked.before),
+                part.terms.tombstone_seconds,
+                *asked.flags,
+                score,
+                passed,
+                wanted,
+            )
         )
-        pruned += found
+        pruned, score, passed = pruned + reply["outdated"], reply["score"], reply["passed"]
         if not asked.dry_run:
-            await salvage.set_aside(part, unreadable)
-        if seen < wanted:
+            await salvage.set_aside(part, reply["unreadable"])
+        if reply["seen"] < wanted:
             break
     return pruned
 
@@ -99,7 +102,8 @@ async def _checkpoints(part: Partition, asked: Asked) -> int:
         if asked.dry_run:
             gone, stay = sum(body is not None for _, _, body in bodies), len(ids)
         else:
-            gone, stay = await part.call(scripts.PRUNE_CHECKPOINTS, *_kept_data(bodies))
+            reply = named(await part.call(scripts.PRUNE_CHECKPOINTS, *_kept_data(bodies)))
+            gone, stay = reply["gone"], reply["stay"]
         pruned, passed = pruned + gone, passed + stay
         if len(ids) < wanted:
             break
@@ -239,11 +243,11 @@ def _ended(script: Callable[[], Script]) -> Callable[[Partition, Asked], Awaitab
         pruned, score, passed = 0, b"-inf", 0
         while pruned < asked.limit:
             wanted = min(BATCH, asked.limit - pruned)
-            seen, found, score, passed = await part.call(
-                script(), repr(asked.before), *asked.flags, score, passed, wanted
+            reply = named(
+                await part.call(script(), repr(asked.before), *asked.flags, score, passed, wanted)
             )
-            pruned += found
-            if seen < wanted:
+            pruned, score, passed = pruned + reply["outdated"], reply["score"], reply["passed"]
+            if reply["seen"] < wanted:
                 break
         return pruned
 

@@ -25,8 +25,7 @@ PAGE = 100
 
 async def prune(parts: Partitions, *, older_than_seconds: float, limit: int, dry_run: bool) -> int:
     """An entry that is old and not in the chain yet goes through it: nothing goes unseen."""
-    _, wall = await parts.first.call(scripts.CLOCK)
-    before = float(wall) - older_than_seconds
+    before = (await parts.first.server_time()).wall - older_than_seconds
     if dry_run:
         return min(limit, await _counted(parts, before, limit))
     pruned = await _prune(parts.first, before, limit)

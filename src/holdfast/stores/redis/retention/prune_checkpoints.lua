@@ -1,5 +1,5 @@
 -- prune_checkpoints: ARGV 2… for each its task, the version that was read, and what the stages
--- kept in it. Answers how many are gone, and how many stay: one that was written since then does.
+-- kept in it. Answers how many are `gone`, and how many `stay`: one that was written since then.
 -- uses: server full_memory
 -- keys: ckpt ckpt_meta data kept saved task
 
@@ -20,4 +20,4 @@ for i = 2, #ARGV, 3 do
     gone = gone + 1
   end
 end
-return {gone, stay}
+return {'gone', gone, 'stay', stay}

@@ -1,7 +1,8 @@
 -- prune_tasks: ARGV 2 settled before, 3 the seconds that a tombstone stays, 4 "1": only count,
 -- 5 "1": also before their own time is over, 6 and 7 where to go on: a score, and how many of that
 -- score to pass over, 8 how many.
--- Answers how many were seen and how many are outdated, where to go on, and who cannot be read.
+-- Answers how many were `seen` and how many are `outdated`, where to go on (`score` and `passed`), and
+-- which are `unreadable`.
 -- uses: numbers script_error server record request_log time idempotency_key write_batch burial
 -- keys: saved settled
 
@@ -62,4 +63,5 @@ local done, wrong = pcall(function()
 end)
 finish()
 if not done then return failed(wrong) end
-return {#found / 2, outdated, score, passed, unreadable}
+return {'seen', #found / 2, 'outdated', outdated, 'score', score, 'passed', passed,
+  'unreadable', unreadable}

@@ -24,6 +24,7 @@ from holdfast.stores import codec
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import Script
 from holdfast.stores.redis.encoding import messages
+from holdfast.stores.redis.encoding.replies import named
 from holdfast.stores.redis.partition import BATCH, CLAIMS, MOVES, Partition
 from holdfast.stores.redis.repair.salvage import set_aside
 from holdfast.stores.redis.views.reads import unless_foreign
@@ -92,23 +93,25 @@ async def claim(
     secret = secrets.token_hex(8)
     while True:
         wanted = max(0, min(limit - len(claimed), CLAIMS))
-        handed_out, unreadable, upto, until, wall, *repeated = await part.write(
-            scripts.CLAIM,
-            asked.worker,
-            asked.request,
-            got,
-            wanted,
-            asked.lease_seconds,
-            secret,
-            part.terms.lock_seconds,
-            _STARTS,
-            *asked.queues,
+        reply = messages.ClaimReply(
+            *await part.write(
+                scripts.CLAIM,
+                asked.worker,
+                asked.request,
+                got,
+                wanted,
+                asked.lease_seconds,
+                secret,
+                part.terms.lock_seconds,
+                _STARTS,
+                *asked.queues,
+            )
         )
-        given = messages.Given(asked.worker, float(until), float(wall))
-        claimed += await _readable(part, given, handed_out, unreadable)
-        got, before = upto, got
-        if repeated:
-            if got >= repeated[0]:
+        given = messages.Given(asked.worker, float(reply.lease_until), float(reply.wall))
+        claimed += await _readable(part, given, reply.handed_out, reply.unreadable)
+        got, before = reply.upto, got
+        if reply.repeated is not None:
+            if got >= reply.repeated:
                 break
         elif got - before < wanted or len(claimed) >= limit:
             break
@@ -201,15 +204,13 @@ async def expire(part: Partition, limit: int, *, alone_from: int | None) -> int:
         asked = min(limit - taken, MOVES)
         counted = "" if alone_from is None else str(alone_from)
         asked_at = part.steady()
-        found, unreadable, at, *is_ours = await part.write(
-            scripts.EXPIRE, asked, counted, _LOSES, LOSE.event
-        )
-        part.heard(float(at), asked_at)
-        if is_ours == [0]:
+        reply = named(await part.write(scripts.EXPIRE, asked, counted, _LOSES, LOSE.event))
+        part.heard(float(reply["now"]), asked_at)
+        if not reply["is_ours"]:
             await part.note_emptied()
-        await set_aside(part, unreadable)
-        taken += found
-        if found + len(unreadable) < asked:
+        await set_aside(part, reply["unreadable"])
+        taken += reply["taken"]
+        if reply["taken"] + len(reply["unreadable"]) < asked:
             break
     return taken
 
@@ -218,10 +219,10 @@ async def promote(part: Partition, limit: int) -> Due:
     moved, following = 0, b""
     for _ in range(-(-limit // MOVES)):
         asked = min(limit - moved, MOVES)
-        found, following, unreadable = await part.write(scripts.PROMOTE, asked, _DUES, DUE.event)
-        await set_aside(part, unreadable)
-        moved += found
-        if found + len(unreadable) < asked:
+        reply = named(await part.write(scripts.PROMOTE, asked, _DUES, DUE.event))
+        await set_aside(part, reply["unreadable"])
+        moved, following = moved + reply["moved"], reply["wait"]
+        if reply["moved"] + len(reply["unreadable"]) < asked:
             break
     return Due(count=moved, next_seconds=max(0.0, float(following)) if following else None)
 

@@ -1,6 +1,6 @@
 -- trigger_due: ARGV 2 up to which time (ms; empty: now), 3 limit, 4 the statuses of LEASE, 5 "1":
--- with their records. Answers what nobody works on: of each its id and its time, or its fields; and
--- the seconds until there is something to look at. With records those whose time has not come are
+-- with their records. Answers what nobody works on (`due`: of each its id and its time, or its
+-- fields), and the seconds until there is something to do (`wait`). With records those whose time has not come are
 -- left out; without, a lapsed lease is enough.
 -- uses: iso_time milliseconds server time due_triggers
 -- keys: trigger
@@ -15,4 +15,4 @@ for _, r in ipairs((free_triggers(upto, limit, waits))) do
     found[#found + 1] = {r.id, with_records and call('HGETALL', K.trigger(r.id)) or r.at}
   end
 end
-return {found, next_trigger()}
+return {'due', found, 'wait', next_trigger()}

@@ -27,6 +27,7 @@ from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client import faults
 from holdfast.stores.redis.due_merge import Found, Leaf, leaf
 from holdfast.stores.redis.encoding import messages, plan_trigger_hash
+from holdfast.stores.redis.encoding.replies import named
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.tasks.writes import all_at_once, unless_failed
 from holdfast.stores.redis.views.reads import unless_foreign
@@ -117,25 +118,28 @@ async def claim(
     while True:
         wanted = min(limit - len(leased), LEASES)
         till = "" if upto is None else _ms(upto)
-        found, wrong, wait = await part.write(
-            scripts.TRIGGER_CLAIM, owner, till, max(0, wanted), lease_seconds, WAITS
+        reply = named(
+            await part.write(
+                scripts.TRIGGER_CLAIM, owner, till, max(0, wanted), lease_seconds, WAITS
+            )
         )
-        _tell(wrong)
-        leased += await _readable(part, found)
-        if wanted <= 0 or len(found) + len(wrong) < wanted or len(leased) >= limit:
-            return Found(leased, seconds_of(wait))
+        _tell(reply["wrong"])
+        leased += await _readable(part, reply["leased"])
+        seen = len(reply["leased"]) + len(reply["wrong"])
+        if wanted <= 0 or seen < wanted or len(leased) >= limit:
+            return Found(leased, seconds_of(reply["wait"]))
 
 
 async def look(part: Partition, upto: float | None, limit: int) -> Found[bytes]:
     """When each is due, as text that sorts; nothing is handed out."""
     till = "" if upto is None else _ms(upto)
-    found, wait = await part.call(scripts.TRIGGER_DUE, till, limit, WAITS, "0")
-    return Found([at for _, at in found], seconds_of(wait))
+    reply = named(await part.call(scripts.TRIGGER_DUE, till, limit, WAITS, "0"))
+    return Found([at for _, at in reply["due"]], seconds_of(reply["wait"]))
 
 
 async def find_due(part: Partition, upto: float, limit: int) -> list[Trigger]:
-    found, _ = await part.call(scripts.TRIGGER_DUE, _ms(upto), limit, WAITS, "1")
-    return [trigger for one in found if (trigger := _or_none(*one)) is not None]
+    reply = named(await part.call(scripts.TRIGGER_DUE, _ms(upto), limit, WAITS, "1"))
+    return [trigger for one in reply["due"] if (trigger := _or_none(*one)) is not None]
 
 
 def seconds_of(wait: bytes) -> float | None:

@@ -1,5 +1,5 @@
--- causes: ARGV 2… fingerprints. Of each: nothing, or how many tasks it has suspended, and the id and
--- the fields of the newest that can be read.
+-- causes: ARGV 2… fingerprints. Answers for each nothing, or how many tasks it has suspended
+-- (`count`), and the `id` and the `fields` of the newest that can be read.
 -- uses: server foreign_keys record
 -- keys: by_cause
 
@@ -9,7 +9,7 @@ local function cause(fingerprint)
   local key = K.by_cause(fingerprint)
   for _, id in ipairs(follow('ZREVRANGEBYLEX', key, '+', '-', 'LIMIT', 0, LOOK) or {}) do
     local r, fields = read(id)
-    if r then return {call('ZCARD', key), id, fields} end
+    if r then return {'count', call('ZCARD', key), 'id', id, 'fields', fields} end
   end
   return false
 end

@@ -13,6 +13,7 @@ from holdfast.domain.task.task import Task
 from holdfast.ports import Awaited, Moves, Stats, late
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.encoding import stage_timings
+from holdfast.stores.redis.encoding.replies import Reply, named
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.views.reads import in_batches, pairs_of, readable
 
@@ -20,11 +21,10 @@ OTHERS = frozenset({"locks", "checkpoints"})  # counted by queue, and no places
 
 
 async def stats(part: Partition) -> Stats:
-    answer = await part.call(scripts.STATS, *Status)
-    now, sizes, counts, moves, refused, durations, waits = answer
+    reply = named(await part.call(scripts.STATS, *Status))
     by_queue: defaultdict[str, Counter[Place]] = defaultdict(Counter)
     others: Counter[str] = Counter()
-    for field, count in _counted(counts).items():
+    for field, count in _counted(reply["counts"]).items():
         queue, _, place = field.rpartition(" ")
         if place in OTHERS:
             others[place] += count
@@ -32,22 +32,21 @@ async def stats(part: Partition) -> Stats:
             by_queue[queue][Place(place)] = count
     waiting = [queue for queue, places in by_queue.items() if places[Place.READY] > 0]
     return Stats(
-        by_status=Counter({s: n for s, n in zip(Status, sizes, strict=True) if n}),
+        by_status=Counter({s: n for s, n in zip(Status, reply["sizes"], strict=True) if n}),
         by_queue=by_queue,
-        moves=tuple(_moves(_counted(moves))),
-        refused=_counted(refused),
+        moves=tuple(_moves(_counted(reply["moves"]))),
+        refused=_counted(reply["refused"]),
         heads=await _heads(part, waiting),
-        now=float(now),
+        now=float(reply["now"]),
         checkpoints=max(0, others["checkpoints"]),
         locks=max(0, others["locks"]),
-        timings=tuple(stage_timings.timings_of(_counted(durations))),
-        late_seconds=late(_waits(waits)),
+        timings=tuple(stage_timings.timings_of(_counted(reply["durations"]))),
+        late_seconds=late(_waits(named(reply["waits"]))),
     )
 
 
-def _waits(reply: Sequence[bytes]) -> dict[Awaited, float | None]:
-    """In the order of their names in Awaited."""
-    return {kind: float(one) if one else None for kind, one in zip(Awaited, reply, strict=True)}
+def _waits(reply: Reply) -> dict[Awaited, float | None]:
+    return {kind: float(reply[kind]) if reply[kind] else None for kind in Awaited}
 
 
 def _counted(reply: Sequence[bytes]) -> Counter[str]:
@@ -75,7 +74,8 @@ async def _heads(part: Partition, queues: Sequence[str]) -> dict[str, Task]:
     answers = await in_batches(part, scripts.HEADS, queues)
     heads = {}
     for queue, found in zip(queues, answers, strict=True):
-        task = readable(found[0].decode(), found[1]) if found else None
+        reply = named(found or ())
+        task = readable(reply["id"].decode(), reply) if reply else None
         if task is not None:
             heads[queue] = task
     return heads

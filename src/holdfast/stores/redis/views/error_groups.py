@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from holdfast.ports import ErrorGroup
 from holdfast.stores.redis import scripts
+from holdfast.stores.redis.encoding.replies import named
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.partitions import Partitions, everything
 from holdfast.stores.redis.views.reads import in_batches, pairs_of, readable, unless_foreign
@@ -37,12 +39,12 @@ async def _groups(part: Partition, causes: Sequence[str]) -> list[ErrorGroup | N
     return [_group(cause, found) for cause, found in zip(causes, answers, strict=True)]
 
 
-def _group(cause: str, found: tuple[int, bytes, list[bytes]] | None) -> ErrorGroup | None:
+def _group(cause: str, found: Sequence[Any] | None) -> ErrorGroup | None:
     if found is None:
         return None
-    count, name, fields = found
-    newest = readable(name.decode(), fields)
-    return ErrorGroup(fingerprint=cause, count=count, newest=newest) if newest else None
+    reply = named(found)
+    newest = readable(reply["id"].decode(), reply)
+    return ErrorGroup(fingerprint=cause, count=reply["count"], newest=newest) if newest else None
 
 
 def _merged(groups: Sequence[ErrorGroup]) -> ErrorGroup | None:

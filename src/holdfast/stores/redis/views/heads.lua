@@ -1,5 +1,5 @@
--- heads: ARGV 2… queues. Of each: nothing, or the id and the fields of the task that the next claim
--- would hand out. As a claim: lost ones first, then what nobody was handed yet.
+-- heads: ARGV 2… queues. Answers for each nothing, or the `id` and the `fields` of the task that the
+-- next claim would hand out. As a claim: lost ones first, then what nobody was handed yet.
 -- uses: server record
 -- keys: back stream
 -- constants: GROUP
@@ -19,7 +19,7 @@ end
 local function head(queue)
   for _, id in ipairs(call('ZRANGE', K.back(queue), 0, LOOK - 1)) do
     local r, fields = read(id)
-    if r and r.place == 'ready' then return {id, fields} end
+    if r and r.place == 'ready' then return {'id', id, 'fields', fields} end
   end
   local stream = K.stream(queue)
   local last = last_delivered(stream)
@@ -27,7 +27,7 @@ local function head(queue)
   for _, found in ipairs(call('XRANGE', stream, from, '+', 'COUNT', LOOK)) do
     local entry, id = found[1], found[2][2]
     local r, fields = read(id)
-    if r and r.place == 'ready' and r.entry == entry then return {id, fields} end
+    if r and r.place == 'ready' and r.entry == entry then return {'id', id, 'fields', fields} end
   end
   return false
 end

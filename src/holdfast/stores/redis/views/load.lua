@@ -1,11 +1,12 @@
--- load: ARGV 2… ids. Of each: nothing, its fields and the end of its lease, or what is wrong.
+-- load: ARGV 2… ids. Answers for each nothing, its `fields` and the end of its lease
+-- (`lease_until`), or what is `wrong`.
 -- uses: server
 -- keys: leases task
 
 local function look(id)
   local fields = try('HGETALL', K.task(id))
-  if fields.err then return {fields.err, false} end
-  return #fields > 0 and {fields, call('ZSCORE', K.leases, id)}
+  if fields.err then return {'wrong', fields.err} end
+  return #fields > 0 and {'fields', fields, 'lease_until', call('ZSCORE', K.leases, id)}
 end
 
 local answers = {}

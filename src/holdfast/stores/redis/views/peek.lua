@@ -1,21 +1,22 @@
--- peek: ARGV 2… ids. Of each: nothing, what is wrong, or its status, result, failure and reason.
+-- peek: ARGV 2… ids. Answers for each nothing, what is `wrong`, or its `status`, `result`, `failure`
+-- and `reason`.
 -- uses: server
 -- keys: result task tombstone
 
-local function told(key, id)
+local function peek(key, id)
   local found = try('HMGET', key, 'status', 'result', 'failure', 'reason')
-  if found.err then return found.err end
-  if not found[1] then return call('EXISTS', key) == 1 and 'its status is gone' end
+  if found.err then return {'wrong', found.err} end
+  if not found[1] then return call('EXISTS', key) == 1 and {'wrong', 'its status is gone'} end
   if not found[2] then
     local result = try('GET', K.result(id))
     found[2] = type(result) == 'string' and result
   end
-  return found
+  return {'status', found[1], 'result', found[2], 'failure', found[3], 'reason', found[4]}
 end
 
 local answers = {}
 for i = 2, #ARGV do
   local id = ARGV[i]
-  answers[i - 1] = told(K.task(id), id) or told(K.tombstone(id), id)
+  answers[i - 1] = peek(K.task(id), id) or peek(K.tombstone(id), id)
 end
 return answers

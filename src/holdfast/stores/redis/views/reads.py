@@ -23,6 +23,7 @@ from holdfast.stores import codec
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import Script
 from holdfast.stores.redis.encoding import event_log, messages, record
+from holdfast.stores.redis.encoding.replies import Reply, named
 from holdfast.stores.redis.partition import BATCH, Partition
 
 T = TypeVar("T")
@@ -30,12 +31,13 @@ U = TypeVar("U")
 log = logging.getLogger("holdfast.stores.redis.reads")
 
 
-def readable(task_id: str, found: list[bytes] | bytes, until: bytes | None = None) -> Task | None:
+def readable(task_id: str, found: Reply) -> Task | None:
     """None: it cannot be read, which `doctor` tells. Its neighbours can."""
     try:
-        if isinstance(found, bytes):  # what the server says of it
-            raise SerialisationError(found.decode())
-        fields = record.texts(found)
+        if "wrong" in found:  # what the server says of it
+            raise SerialisationError(found["wrong"].decode())
+        until = found.get("lease_until")
+        fields = record.texts(found["fields"])
         return record.decode(task_id, fields, float(until) if until is not None else None)
     except SerialisationError as error:
         log.warning("task %s is unreadable; see `holdfast doctor`: %s", task_id, error)
@@ -68,7 +70,7 @@ async def load(part: Partition, ids: Sequence[str]) -> list[Task | None]:
 
 
 def _loaded(task_id: str, found: Any) -> Task | None:
-    return readable(task_id, *found) if found is not None else None
+    return readable(task_id, named(found)) if found is not None else None
 
 
 async def peek(part: Partition, ids: Sequence[str]) -> list[Peek | None]:
@@ -80,13 +82,14 @@ def _peeked(task_id: str, found: Any) -> Peek | None:
     if found is None:
         return None
     try:
-        if isinstance(found, bytes):
-            raise ValueError(found.decode(errors="replace"))
-        status, result, failure, reason = found
+        reply = named(found)
+        if "wrong" in reply:
+            raise ValueError(reply["wrong"].decode(errors="replace"))
+        failure, reason = reply["failure"], reply["reason"]
         return Peek(
             task_id=task_id,
-            status=Status(status.decode()),
-            result=result,
+            status=Status(reply["status"].decode()),
+            result=reply["result"],
             failure=record.decode_failure(failure) if failure else None,
             reason=reason.decode() if reason is not None else None,
         )
@@ -99,23 +102,22 @@ async def detail(part: Partition, task_id: str) -> Detail | None:
     found = await part.call(scripts.DETAIL, task_id)
     if found is None:
         return None
-    pairs, until, *bodies = found
-    task = readable(task_id, pairs, until)
+    reply = named(found)
+    task = readable(task_id, reply)
     if task is None:
         return None
-    payload, result, data, checkpoint, stages, events, wrong = bodies
-    for said in wrong:
-        log.warning("task %s has something unreadable: %s", task_id, said.decode())
-    said = record.texts(pairs)
-    progress = said.get("progress") if task.lease is not None else None
+    for text in reply["damaged"]:
+        log.warning("task %s has something unreadable: %s", task_id, text.decode())
+    fields = record.texts(reply["fields"])
+    progress = fields.get("progress") if task.lease is not None else None
     return Detail(
         task=task,
-        payload=messages.submitted(payload or b""),
-        result=messages.small(said, "result", result),
-        data=messages.small(said, "data", data),
-        checkpoint=checkpoint,
-        stages=_stages(stages, said),
-        events=(*_events(task, events or []), *event_log.unsaid(task, said)),
+        payload=messages.submitted(reply["payload"] or b""),
+        result=messages.small(fields, "result", reply["result"]),
+        data=messages.small(fields, "data", reply["data"]),
+        checkpoint=reply["checkpoint"],
+        stages=_stages(reply["stages"], fields),
+        events=(*_events(task, reply["events"] or []), *event_log.unsaid(task, fields)),
         progress=codec.or_none(record.decode_progress, progress) if progress else None,
     )
 
@@ -138,10 +140,11 @@ async def checkpoint(part: Partition, task_id: str) -> Checkpoint | None:
     found = await part.call(scripts.CHECKPOINT, task_id)
     if found is None:
         return None
-    body, stages = found
+    reply = named(found)
+    stages = _stages(reply["stages"], {})
     return msgspec.structs.replace(
-        ckpt.decode(body),
-        stage_durations={s.name: round(s.duration_seconds * 1000) for s in _stages(stages, {})},
+        ckpt.decode(reply["checkpoint"]),
+        stage_durations={stage.name: round(stage.duration_seconds * 1000) for stage in stages},
     )
 
 
@@ -150,20 +153,19 @@ async def checkpoint(part: Partition, task_id: str) -> Checkpoint | None:
 
 async def tenants(part: Partition, names: Sequence[str]) -> list[TenantView]:
     answers = await in_batches(part, scripts.TENANTS, names)
-    return [_tenant(name, *found) for name, found in zip(names, answers, strict=True)]
+    return [_tenant(name, named(found)) for name, found in zip(names, answers, strict=True)]
 
 
-def _tenant(
-    name: str, active: bytes | None, place: bytes | None, fence: bytes | None, waiting: int
-) -> TenantView:
-    its = active.decode() if active is not None else None
+def _tenant(name: str, reply: Reply) -> TenantView:
+    active, place = reply["active"], reply["place"]
+    active_id = active.decode() if active is not None else None
     leased = place is not None and place.decode() == Place.LEASED
     return TenantView(
         tenant=name,
-        active=its,
-        locked_by=its if leased else None,
-        fence=int(fence or 0),
-        waiting=waiting,
+        active=active_id,
+        locked_by=active_id if leased else None,
+        fence=int(reply["fence"] or 0),
+        waiting=reply["waiting"],
     )
 
 
@@ -175,11 +177,12 @@ async def line(part: Partition, tenant: str, limit: int) -> list[str]:
 
 
 async def workers(part: Partition, live_within_seconds: float) -> list[WorkerInfo]:
-    now, beats, times = await part.call(scripts.WORKERS)
-    seen = {worker: float(now) - float(at) for worker, at in pairs_of(times)}
+    reply = named(await part.call(scripts.WORKERS))
+    now = float(reply["now"])
+    seen = {worker: now - float(at) for worker, at in pairs_of(reply["seen"])}
     return [
         WorkerInfo(beat=beat, seen_seconds_ago=seen[name], live=seen[name] <= live_within_seconds)
-        for name, body in pairs_of(beats)
+        for name, body in pairs_of(reply["beats"])
         if name in seen and (beat := codec.or_none(codec.decode_beat, body)) is not None
     ]
 

@@ -1,5 +1,5 @@
--- stats: ARGV 2… the statuses. The time, how many tasks each has, what is counted elsewhere, and the
--- seconds until the first lease, task, trigger and plan is to be looked at; below 0: it is late.
+-- stats: ARGV 2… the statuses. Answers the time (`now`), how many tasks each status has (`sizes`), the
+-- counters, and the seconds until the first lease, task, trigger and plan is due; below 0: it is late.
 -- uses: numbers server time
 -- keys: by_status counts durations leases moves plans_due refused retry triggers_due
 --   triggers_leased
@@ -15,7 +15,9 @@ local function wait(...)
   return least and decimal(least) or ''
 end
 
-return {decimal(now), sizes, call('HGETALL', K.counts), call('HGETALL', K.moves),
-  call('HGETALL', K.refused), call('HGETALL', K.durations),
-  {wait({K.leases, now, 1}), wait({K.retry, now, 1}),
-    wait({K.triggers_due, wall, 1000}, {K.triggers_leased, now, 1}), wait({K.plans_due, now, 1})}}
+return {'now', decimal(now), 'sizes', sizes, 'counts', call('HGETALL', K.counts),
+  'moves', call('HGETALL', K.moves), 'refused', call('HGETALL', K.refused),
+  'durations', call('HGETALL', K.durations), 'waits', {
+    'lease', wait({K.leases, now, 1}), 'task', wait({K.retry, now, 1}),
+    'trigger', wait({K.triggers_due, wall, 1000}, {K.triggers_leased, now, 1}),
+    'plan', wait({K.plans_due, now, 1})}}

@@ -1,4 +1,5 @@
--- tenants: ARGV 2… names. Of each: its active task, that one's place, its fence, how many wait.
+-- tenants: ARGV 2… names. Answers for each its `active` task, the `place` of that, its `fence`, and
+-- how many are `waiting`.
 -- uses: server
 -- keys: active fences line task
 
@@ -7,7 +8,7 @@ for i = 2, #ARGV do
   local tenant = ARGV[i]
   local active = call('GET', K.active(tenant))
   local place = active and try('HGET', K.task(active), 'place')
-  answers[i - 1] = {active, type(place) == 'string' and place, call('HGET', K.fences, tenant),
-    call('ZCARD', K.line(tenant))}
+  answers[i - 1] = {'active', active, 'place', type(place) == 'string' and place,
+    'fence', call('HGET', K.fences, tenant), 'waiting', call('ZCARD', K.line(tenant))}
 end
 return answers

@@ -1,5 +1,6 @@
--- workers: the time, every worker's last beat, and when it came.
+-- workers: answers the time (`now`), every worker's last beat (`beats`), and when it came (`seen`).
 -- uses: numbers server time
 -- keys: seen workers
 
-return {decimal(now), call('HGETALL', K.workers), call('ZRANGE', K.seen, 0, -1, 'WITHSCORES')}
+return {'now', decimal(now), 'beats', call('HGETALL', K.workers),
+  'seen', call('ZRANGE', K.seen, 0, -1, 'WITHSCORES')}

@@ -3,7 +3,7 @@
 
 -- Members of `list` from `score` on, of which `passed` are to be passed over. `outdated` tells of
 -- each whether it is; such a one is forgotten by `forget`. Nil instead: it does not belong there.
--- Answers how many were seen and how many are outdated, and where to go on.
+-- Answers how many were `seen` and how many are `outdated`, and where to go on (`score`, `passed`).
 local function sweep_ended(list, all, score, passed, number, dry_run, outdated, forget)
   local gone = 0
   local upto = all and '+inf' or decimal(wall)
@@ -21,5 +21,5 @@ local function sweep_ended(list, all, score, passed, number, dry_run, outdated, 
     end
   end
   finish()
-  return {#found / 2, gone, score, passed}
+  return {'seen', #found / 2, 'outdated', gone, 'score', score, 'passed', passed}
 end
