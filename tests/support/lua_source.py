@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import pairwise
 
 _QUIET = re.compile(r"--[^\n]*|'(?:\\.|[^'\\\n])*'|\"(?:\\.|[^\"\\\n])*\"")
@@ -35,6 +35,19 @@ def keys_used(text: str) -> set[str]:
     """Return the keys of ``K`` that the code names; `all` if it computes one."""
     code = without_quotes(text)
     return set(re.findall(r"\bK\.(\w+)", code)) | ({"all"} if "K[" in code else set())
+
+
+def constants_used(text: str, constants: Collection[str], enums: Collection[str]) -> set[str]:
+    """Return the constants that the code names, and the members of enums as ENUM.member."""
+    members = re.findall(r"\b(\w+)\.(\w+)", without_quotes(text))
+    dotted = {f"{enum}.{name}" for enum, name in members if enum in enums}
+    return (names_used(text) & set(constants)) | dotted
+
+
+def quoted(text: str) -> set[str]:
+    """Return the texts in the code that stand in quotes."""
+    code = re.sub(r"^\s*--.*$", "", text, flags=re.MULTILINE)
+    return {found[1:-1] for found in _QUIET.findall(code) if found[0] != "-"}
 
 
 def _declared(code: str) -> set[str]:

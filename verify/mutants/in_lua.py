@@ -44,7 +44,7 @@ LUA_MUTANTS = [
         (
             "operator-moves-leased",
             "an operator moves a task that runs",
-            "elseif r.place == 'leased' and t.next ~= 'stay' then",
+            "elseif r.place == PLACE.leased and t.next ~= NEXT.stay then",
             "elseif false then",
         ),
         ("no-repeats", "a repeated request is stale", "known and 'repeated'", "false and 'x'"),
@@ -70,7 +70,7 @@ LUA_MUTANTS = [
             "if false then",
         ),
         ("line-last-in-first-out", "the line is a stack", "'ZPOPMIN'", "'ZPOPMAX'"),
-        ("active-kept", "the tenant's index is not cleared", "r.place ~= 'settled' and", ""),
+        ("active-kept", "the tenant's index is not cleared", "r.place ~= PLACE.settled and", ""),
         (
             "no-resting",
             "a resting task is not shown again",
@@ -100,7 +100,7 @@ LUA_MUTANTS = [
         (
             "lost-keeps-lease",
             "a lost lease can still be renewed",
-            "found[1] == lease and found[3] == 'leased'",
+            "found[1] == lease and found[3] == PLACE.leased",
             "found[1] == lease",
         ),
         (
@@ -368,7 +368,7 @@ LUA_MUTANTS = [
         (
             "hold-not-let-go",
             "a task that was met under a hold is in no queue after the release",
-            "if r and r.place == 'ready' and not r.entry then",
+            "if r and r.place == PLACE.ready and not r.entry then",
             "if false then",
         ),
         (

@@ -1,12 +1,14 @@
 """Each Lua file names in its head what it uses, and its script is composed of exactly that."""
 
+import re
 from importlib.resources import files
 
 import pytest
 
+from holdfast.domain.task.placement import Place
 from holdfast.stores.redis import keys, scripts
 from holdfast.stores.redis.client.client import Script
-from holdfast.stores.redis.scripts import CONSTANTS, FILES, LuaFile
+from holdfast.stores.redis.scripts import CONSTANTS, ENUMS, FILES, LuaFile
 from tests.support import lua_source
 
 SCRIPTS = {name: one for name, one in vars(scripts).items() if isinstance(one, Script)}
@@ -33,7 +35,22 @@ def test_a_head_names_the_keys_that_the_code_uses(file: LuaFile) -> None:
 
 @each_file
 def test_a_head_names_the_constants_that_the_code_uses(file: LuaFile) -> None:
-    assert sorted(file.constants) == sorted(lua_source.names_used(file.text) & CONSTANTS.keys())
+    used = lua_source.constants_used(file.text, CONSTANTS, ENUMS)
+    assert sorted(file.constants) == sorted(used)
+
+
+@each_file
+def test_no_file_spells_a_place(file: LuaFile) -> None:
+    """The place machine is Python's; the scripts get its places as constants."""
+    assert {text.strip() for text in lua_source.quoted(file.text)}.isdisjoint(Place)
+    assert not re.search(rf"(?<![.\w])({'|'.join(Place)}) = true\b", file.text)
+
+
+def test_the_tables_of_the_place_machine_are_sent_as_they_are() -> None:
+    source = scripts.APPLY.source
+    assert "local RESTING = {later = true, parked = true}\n" in source
+    assert "local WAITING = {later = true, line = true, ready = true}\n" in scripts.INSERT.source
+    assert "gone = 'settled'" in source
 
 
 def test_a_shared_name_is_defined_once() -> None:

@@ -9,25 +9,39 @@ function of a script at each run, so a shared file holds only what its users nee
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
+from enum import StrEnum
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from typing import TypeAlias
 
 import msgspec
 
-from holdfast.domain.task.placement import START
+from holdfast.domain.plan.plan import PlanNext
+from holdfast.domain.task import placement
+from holdfast.domain.task.placement import Next, Place
 from holdfast.stores.redis import keys
 from holdfast.stores.redis.client.client import Script
 from holdfast.stores.redis.encoding.record import KEEP_SECONDS
 
-CONSTANTS = {
+Constant: TypeAlias = str | Set[str] | Mapping[str, str]
+
+# The place machine is Python's (`domain/task/placement.py`): the scripts get its tables as data.
+CONSTANTS: Mapping[str, Constant] = {
     "GROUP": keys.GROUP,
-    "RINGS": keys.RINGS,
+    "RINGS": str(keys.RINGS),
     "DENIED": keys.DENIED,
     "TORN": keys.TORN,
-    "STARTED": START.event,
-    "KEEP": KEEP_SECONDS,
+    "STARTED": placement.START.event,
+    "KEEP": str(KEEP_SECONDS),
+    "PLACES": frozenset(Place),
+    "WAITING": placement.WAITING,
+    "RESTING": placement.RESTING,
+    "MAY_BE_ACTIVE": placement.ACTIVE | placement.RESTING,
+    "UNFINISHED": frozenset(Place) - placement.STOPPED,
+    "PLACE_AFTER": {str(goes): place for goes, place in placement.PLACE_AFTER.items()},
 }
+ENUMS: Mapping[str, type[StrEnum]] = {"PLACE": Place, "NEXT": Next, "PLAN_NEXT": PlanNext}
 _NAMED = re.compile(r"^-- (uses|keys|constants): (.*(?:\n--   .*)*)$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 _BLANK = re.compile(r"^\n", re.MULTILINE)
@@ -49,7 +63,7 @@ class LuaFile(msgspec.Struct, frozen=True, kw_only=True):
 
 def _lua_file(name: str, text: str) -> LuaFile:
     head = text.partition("\n\n")[0]
-    named = {kind: tuple(re.findall(r"\w+", names)) for kind, names in _NAMED.findall(head)}
+    named = {kind: tuple(re.findall(r"[\w.]+", names)) for kind, names in _NAMED.findall(head)}
     return LuaFile(
         name=name,
         text=text,
@@ -76,9 +90,10 @@ def script(name: str) -> Script:
     """Compose the script of a verb: constants, keys, the files that it uses, and the verb."""
     parts = list(_in_order(name, set()))
     used = {key for part in parts for key in part.keys}
-    prelude = [_constants({name for part in parts for name in part.constants}), keys.in_lua(used)]
+    constants = _constants({name for part in parts for name in part.constants})
+    prelude = [*constants, keys.in_lua(used)]
     code = "".join(part.code for part in parts)
-    return Script(name, "\n".join([*filter(None, prelude), code]), [part.name for part in parts])
+    return Script(name, "\n".join([*prelude, code]), [part.name for part in parts])
 
 
 def _in_order(name: str, seen: set[str]) -> Iterator[LuaFile]:
@@ -91,10 +106,26 @@ def _in_order(name: str, seen: set[str]) -> Iterator[LuaFile]:
     yield FILES[name]
 
 
-def _constants(used: set[str]) -> str:
-    names = [name for name in CONSTANTS if name in used]
-    values = ", ".join(f"'{CONSTANTS[name]}'" for name in names)
-    return f"local {', '.join(names)} = {values}" if names else ""
+def _constants(used: set[str]) -> Iterator[str]:
+    """Yield a line of Lua for each constant that is used, and for each enum with such members."""
+    for name in sorted(used & CONSTANTS.keys()):
+        yield f"local {name} = {_value(CONSTANTS[name])}"
+    for enum, members in ENUMS.items():
+        found = sorted(name.partition(".")[2] for name in used if name.startswith(f"{enum}."))
+        if found:
+            yield f"local {enum} = {_table((name, members[name.upper()]) for name in found)}"
+
+
+def _value(constant: Constant) -> str:
+    if isinstance(constant, str):
+        return f"'{constant}'"
+    if isinstance(constant, Mapping):
+        return _table(sorted(constant.items()))
+    return "{" + ", ".join(f"{name} = true" for name in sorted(constant)) + "}"
+
+
+def _table(pairs: Iterable[tuple[str, str]]) -> str:
+    return "{" + ", ".join(f"{name} = '{value}'" for name, value in pairs) + "}"
 
 
 INSERT = script("insert")

@@ -3,6 +3,7 @@
 -- (empty: any). Answers 1 if it stood otherwise; one that is over stood for nothing.
 -- uses: numbers server switch_end foreign_keys full_memory record time active_task write_batch
 -- keys: audit back meta switches
+-- constants: PLACE.ready
 
 local switch, thrown, entry, only = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local changed
@@ -11,7 +12,7 @@ local changed
 local function let_go(tenant)
   local active = tenant and active_of(tenant)
   local r = active and read(active)
-  if r and r.place == 'ready' and not r.entry then
+  if r and r.place == PLACE.ready and not r.entry then
     follow('ZADD', K.back(r.queue), whole(-call('HINCRBY', K.meta, 'lost', 1)), r.id)
   end
 end

@@ -36,6 +36,7 @@ pack = msgspec.msgpack.Encoder().encode
 replace = msgspec.structs.replace
 
 _PLACES = {place.encode(): place for place in Place}
+_SETTLED = Next.SETTLED.encode()
 
 
 class Kept(Protocol):
@@ -369,7 +370,7 @@ def small(fields: Mapping[str, str], name: str, kept: bytes | None) -> bytes | N
 
 
 def outcome_of(transition: Transition, answer: bytes | Sequence[Any]) -> Outcome | StoreError:
-    if answer == b"settled":
+    if answer == _SETTLED:
         return Applied(replace(transition.after, place=Place.SETTLED, due=None, lease=None))
     try:
         return _outcome(transition, *answer)

@@ -4,6 +4,7 @@
 -- uses: numbers server foreign_keys full_memory time plan_record write_batch error_index
 --   submissions follow_ups
 -- keys: audit plan plan_admitted plan_events plan_members plans_due plans_settled
+-- constants: PLAN_NEXT.drive PLAN_NEXT.look PLAN_NEXT.settled
 
 local t, names = cmsgpack.unpack(ARGV[2]), cmsgpack.unpack(ARGV[4])
 local id, plan = t.id, K.plan(t.id)
@@ -67,17 +68,17 @@ end
 
 -- Who looks at it next. A person's write leaves a plan to the driver that has it.
 local function place()
-  if t.next == 'settled' then
+  if t.next == PLAN_NEXT.settled then
     drop_lease()
     take_from(K.plans_due, id)
-  elseif t.next == 'drive' then
+  elseif t.next == PLAN_NEXT.drive then
     if not t.leased then return end
     local till = decimal(asked + tonumber(ARGV[3]))
     call('HSET', plan, 'leaseUntil', till)
     put_in(K.plans_due, id, till)
-  elseif t.lease or t.next == 'look' and not t.leased then
+  elseif t.lease or t.next == PLAN_NEXT.look and not t.leased then
     drop_lease()
-    if t.next == 'look' or t.woken then
+    if t.next == PLAN_NEXT.look or t.woken then
       local due = decimal(t.woken and now or now + tonumber(t.delay))
       call('HSET', plan, 'dueAt', due)
       put_in(K.plans_due, id, due)
@@ -90,13 +91,13 @@ end
 -- Only what has settled ever expires.
 local function keep()
   for _, name in ipairs(plan_key_names(id)) do
-    if t.next == 'settled' then
+    if t.next == PLAN_NEXT.settled then
       call('EXPIRE', name, t.seconds)
     else
       call('PERSIST', name)
     end
   end
-  if t.next == 'settled' then
+  if t.next == PLAN_NEXT.settled then
     put_in(K.plans_settled, t.listed, t.till)
   else
     take_from(K.plans_settled, t.listed)
@@ -109,7 +110,7 @@ if refused then return {refused, 0, 0} end
 write()
 move()
 place()
-if t.next == 'settled' or t.was_settled then keep() end
+if t.next == PLAN_NEXT.settled or t.was_settled then keep() end
 if not t.quiet then rings.due = true end
 if t.follows then accept_all(t.follows) end
 end_submits()

@@ -4,12 +4,13 @@
 -- end of its lease (`lease_until`), what is kept beside the record (`bodies`), `complaints` (each the
 -- `invariant`, a `message`, and whether it was `mended`), and whether it `runs`.
 -- This script looks only for what is missing; members.lua finds what is too much.
--- uses: grave numbers resting_places server record time write_batch queue_entry departure
---   record_changes lost_lease
+-- uses: grave numbers server record time write_batch queue_entry departure record_changes
+--   lost_lease
 -- keys: active back by_cause by_day by_error by_plan by_status by_tenant ckpt_meta events fences
 --   key_of leases line lock meta payload resting retry settled stages stream suspended
 --   switches task
--- constants: GROUP
+-- constants: GROUP PLACE.held PLACE.later PLACE.leased PLACE.line PLACE.parked PLACE.ready
+--   PLACE.settled RESTING
 
 local fix, lose, event = ARGV[2] == '1', cmsgpack.unpack(ARGV[3]), ARGV[4]
 local lock_seconds = ARGV[5]
@@ -43,7 +44,7 @@ local function indexes(r)
     member_of(K.suspended, r.id, r.suspendedAt, 'the list of the suspended')
     if r.error then member_of(K.by_cause(r.error), r.id, 0, 'the index of what suspended it') end
   end
-  if r.tenantId and rests(r.place) and not r.holds then
+  if r.tenantId and RESTING[r.place] and not r.holds then
     member_of(K.resting(r.tenantId), r.id, r.order, 'the list of those that rest')
   end
 end
@@ -76,7 +77,7 @@ local function key(r)
     end)
   elseif string.sub(owner, 1, #r.id + 1) ~= r.id .. ' ' then
     complain('I10', 'does not own its key ' .. r.key .. ': ' .. owner .. ' does')
-  elseif r.place ~= 'settled' and call('PTTL', name) >= 0 then
+  elseif r.place ~= PLACE.settled and call('PTTL', name) >= 0 then
     complain('I10', 'owns its key for a while only', function() call('PERSIST', name) end)
   end
 end
@@ -87,7 +88,7 @@ local function lost(r) return lose_lease(r, lose, event, false) end
 
 local function is_leased(id, tenant)
   local a = try('HMGET', K.task(id), 'place', 'tenantId')
-  return not a.err and a[1] == 'leased' and a[2] == tenant
+  return not a.err and a[1] == PLACE.leased and a[2] == tenant
 end
 
 local function leased(r)
@@ -187,7 +188,7 @@ end
 local function line(r)
   if r.tenantId then return member_of(K.line(r.tenantId), r.id, r.order, "its tenant's line") end
   complain('I1', 'is in a line, and has no tenant', function()
-    count(r.queue, 'line', -1)
+    count(r.queue, PLACE.line, -1)
     enter(r)
     set(r, {'place', r.place, 'entry', r.entry})
   end)
@@ -209,8 +210,9 @@ end
 
 local function anywhere() end
 
-local places = {leased = leased, ready = ready, line = line, later = later, settled = settled,
-  held = anywhere, parked = anywhere}
+local places = {[PLACE.leased] = leased, [PLACE.ready] = ready, [PLACE.line] = line,
+  [PLACE.later] = later, [PLACE.settled] = settled, [PLACE.held] = anywhere,
+  [PLACE.parked] = anywhere}
 
 local function bodies(r)
   local last, kept = tonumber(r.lastCompletedStageIndex or '-1') or -1, r.stage0 and 1 or 0
@@ -230,10 +232,10 @@ end
 
 local function examine(r)
   if not places[r.place] then return end  -- it is left to salvage
-  if r.place ~= 'settled' and r.settledAt then
+  if r.place ~= PLACE.settled and r.settledAt then
     complain('I1', 'is ' .. r.place .. ', and settled at ' .. r.settledAt)
   end
-  if r.place ~= 'settled' and call('PTTL', K.task(r.id)) >= 0 then
+  if r.place ~= PLACE.settled and call('PTTL', K.task(r.id)) >= 0 then
     complain('I1', 'is not settled, and the server will delete it', function()
       call('PERSIST', K.task(r.id))
     end)

@@ -2,6 +2,7 @@
 -- the `tenant`, a `message`, and whether it was `mended`.
 -- uses: numbers server write_batch queue_entry tenant_queue
 -- keys: active line lock resting task
+-- constants: MAY_BE_ACTIVE PLACE.leased
 
 local fix = ARGV[2] == '1'
 local complaints = {}
@@ -11,19 +12,17 @@ local function complain(tenant, says, cure)
   complaints[#complaints + 1] = {'tenant', tenant, 'message', says, 'mended', fix and 1 or 0}
 end
 
-local running = {ready = true, leased = true, later = true, parked = true}
-
 -- Its active task, if it may be that: one that is unreadable is left to the doctor's other look.
 local function may_be_active(tenant, id)
   local a = try('HMGET', K.task(id), 'place', 'tenantId')
-  return not a.err and a[1] and running[a[1]] and a[2] == tenant
+  return not a.err and a[1] and MAY_BE_ACTIVE[a[1]] and a[2] == tenant
 end
 
 local function look(tenant)
   local active, lock = call('GET', K.active(tenant)), call('GET', K.lock(tenant))
   if lock then
     local a = try('HMGET', K.task(lock), 'place', 'tenantId')
-    if a.err or a[1] ~= 'leased' or a[2] ~= tenant then
+    if a.err or a[1] ~= PLACE.leased or a[2] ~= tenant then
       complain(tenant, 'is locked by ' .. lock .. ', which does not run', function()
         call('DEL', K.lock(tenant))
       end)

@@ -1,9 +1,9 @@
 -- members: ARGV 2 "1": take away, 3 what it is, 4 whose, 5… its members (of a stream: entries).
 -- Answers each `member` whose record does not say that it belongs there, with its `task` and what the
 -- record says instead (`message`).
--- uses: grave resting_places server record
+-- uses: grave server record
 -- keys: all key payload settled stream task tombstone
--- constants: GROUP
+-- constants: GROUP PLACE.later PLACE.leased PLACE.line PLACE.ready PLACE.settled RESTING
 
 local fix, kind, of = ARGV[2] == '1', ARGV[3], ARGV[4]
 
@@ -22,13 +22,13 @@ local belongs = {
   by_error = has('error'),
   by_cause = function(r) return r.suspendedAt ~= nil and r.error == of end,
   by_day = function(r) return string.sub(r.createdAt or '', 1, 10) == of end,
-  leases = is_in('leased'),
-  retry = is_in('later'),
+  leases = is_in(PLACE.leased),
+  retry = is_in(PLACE.later),
   suspended = function(r) return r.suspendedAt ~= nil end,
-  saved = is_in('settled'),
-  back = function(r) return r.place == 'ready' and r.queue == of end,
-  line = function(r) return r.place == 'line' and r.tenantId == of end,
-  resting = function(r) return r.tenantId == of and rests(r.place) and not r.holds end,
+  saved = is_in(PLACE.settled),
+  back = function(r) return r.place == PLACE.ready and r.queue == of end,
+  line = function(r) return r.place == PLACE.line and r.tenantId == of end,
+  resting = function(r) return r.tenantId == of and RESTING[r.place] and not r.holds end,
 }
 
 local function key_of_set()
@@ -64,12 +64,12 @@ local function of_settled(member)
   local r, wrong = read(id)
   -- Without a record it waits to be swept; with one that cannot be read, it is left to salvage.
   if not r and (not wrong or wrong == 'incomplete') then return end
-  if r and r.place == 'settled' and grave(r) == member then return end
+  if r and r.place == PLACE.settled and grave(r) == member then return end
   stray(member, id, r)
   if fix then call('ZREM', K.settled, member) end
 end
 
-local queued = {ready = true, leased = true}
+local queued = {[PLACE.ready] = true, [PLACE.leased] = true}
 
 local function of_stream(entry)
   local stream = K.stream(of)

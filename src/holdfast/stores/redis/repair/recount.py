@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 import msgspec
 
 from holdfast.domain.errors import StoreUnusable
+from holdfast.domain.task.placement import Place
 from holdfast.ports import Finding
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.encoding.replies import all_named
@@ -24,6 +25,7 @@ from holdfast.stores.redis.views import walks
 from holdfast.stores.redis.views.reads import unless_foreign
 from holdfast.stores.redis.views.walks import Pace
 
+_SETTLED, _LEASED = Place.SETTLED.encode(), Place.LEASED.encode()
 _FACTS = ("queue", "place", "tenantId", "lastCompletedStageIndex")
 WALKS = 3  # until one is not disturbed
 
@@ -114,7 +116,7 @@ async def _walked(part: Partition, pace: Pace) -> Counter[bytes]:
         await pace()
     # Of the settled, the record may be gone before they are swept.
     async for members in walks.members(part, part.keys("settled"), "ZSCAN"):
-        walked.update(_queue_in(member) + b" settled" for member in members)
+        walked.update(_queue_in(member) + b" " + _SETTLED for member in members)
         await pace()
     return walked
 
@@ -123,11 +125,11 @@ def _counted(
     queue: bytes | None, place: bytes, tenant: bytes | None, completed: bytes | None
 ) -> Iterator[bytes]:
     """The fields of the counts in which such a task counts."""
-    if place == b"settled":
+    if place == _SETTLED:
         return
     of = queue or b"default"
     yield b"%b %b" % (of, place)
-    if place == b"leased" and tenant:
+    if place == _LEASED and tenant:
         yield b"%b locks" % of
     if completed and completed.isdigit():  # before the first stage it is -1
         yield b"%b checkpoints" % of

@@ -6,7 +6,8 @@
 --   event_log tenant_lock transition_counts record_changes tenant_queue
 -- keys: back by_day by_error by_plan by_status by_tenant ckpt ckpt_meta damaged events key_of
 --   leases line meta resting retry saved settled stream suspended task
--- constants: GROUP
+-- constants: GROUP PLACE.later PLACE.leased PLACE.line PLACE.parked PLACE.ready PLACE.settled
+--   PLACES
 
 local id, statuses, keep, t = ARGV[2], cmsgpack.unpack(ARGV[4]), ARGV[5], cmsgpack.unpack(ARGV[6])
 local found = try('HGETALL', K.task(id))
@@ -20,8 +21,6 @@ end
 old.queue = old.queue or 'default'
 know_lease(old)
 
-local places = {held = 1, ready = 1, line = 1, later = 1, leased = 1, parked = 1, settled = 1}
-
 local function has_saved(r) return (tonumber(r.lastCompletedStageIndex or '-1') or -1) >= 0 end
 
 local function take_out_of_everything()
@@ -29,27 +28,27 @@ local function take_out_of_everything()
   local function from(place, removed)
     if removed == 1 then was = was or place end
   end
-  from('leased', call('ZREM', K.leases, id))
-  from('later', call('ZREM', K.retry, id))
-  from('ready', follow('ZREM', K.back(old.queue), id))
+  from(PLACE.leased, call('ZREM', K.leases, id))
+  from(PLACE.later, call('ZREM', K.retry, id))
+  from(PLACE.ready, follow('ZREM', K.back(old.queue), id))
   if old.entry then
     local stream = K.stream(old.queue)
     try('XACK', stream, GROUP, old.entry)
     local removed = try('XDEL', stream, old.entry)
-    from('ready', type(removed) == 'number' and removed or 0)
+    from(PLACE.ready, type(removed) == 'number' and removed or 0)
   end
   if old.tenantId then
-    from('line', follow('ZREM', K.line(old.tenantId), id))
+    from(PLACE.line, follow('ZREM', K.line(old.tenantId), id))
     follow('ZREM', K.resting(old.tenantId), id)
     unlock(old)
   end
-  from('settled', old.status and call('ZREM', K.settled, grave(old)) or 0)
-  from('parked', call('ZREM', K.suspended, id))
-  was = places[old.place] and old.place or was
+  from(PLACE.settled, old.status and call('ZREM', K.settled, grave(old)) or 0)
+  from(PLACE.parked, call('ZREM', K.suspended, id))
+  was = PLACES[old.place] and old.place or was
   if not was then return end
   count(t.queue, was, -1)
-  if was == 'leased' and old.tenantId then count(t.queue, 'locks', -1) end
-  if was ~= 'settled' and has_saved(old) then count(t.queue, 'checkpoints', -1) end
+  if was == PLACE.leased and old.tenantId then count(t.queue, 'locks', -1) end
+  if was ~= PLACE.settled and has_saved(old) then count(t.queue, 'checkpoints', -1) end
 end
 
 local function take_out_of_indexes()
@@ -76,7 +75,7 @@ local function written_down()
   set({id = id}, t.fields)
   local r = read(id)
   count(r.queue, r.place, 1)
-  if r.place ~= 'settled' and has_saved(r) then count(r.queue, 'checkpoints', 1) end
+  if r.place ~= PLACE.settled and has_saved(r) then count(r.queue, 'checkpoints', 1) end
   put_into_indexes(r)
   return r
 end

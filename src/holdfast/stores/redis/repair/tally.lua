@@ -2,6 +2,7 @@
 -- and the number of `tasks` there are.
 -- uses: server
 -- keys: counts leases retry settled
+-- constants: PLACE.later PLACE.leased PLACE.settled
 
 local says = {}
 local counted = call('HGETALL', K.counts)
@@ -14,4 +15,4 @@ local function compared(place, key)
   return {'place', place, 'counted', says[place] or 0, 'tasks', call('ZCARD', key)}
 end
 
-return {compared('leased', K.leases), compared('later', K.retry), compared('settled', K.settled)}
+return {compared(PLACE.leased, K.leases), compared(PLACE.later, K.retry), compared(PLACE.settled, K.settled)}

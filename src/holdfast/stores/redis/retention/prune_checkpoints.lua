@@ -2,13 +2,14 @@
 -- kept in it. Answers how many are `gone`, and how many `stay`: one that was written since then.
 -- uses: server full_memory
 -- keys: ckpt ckpt_meta data kept saved task
+-- constants: PLACE.settled
 
 get_through()
 local gone, stay = 0, 0
 for i = 2, #ARGV, 3 do
   local id, version, data = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   local place = try('HGET', K.task(id), 'place')
-  if place ~= 'settled' then
+  if place ~= PLACE.settled then
     call('ZREM', K.saved, id)
   elseif (call('HGET', K.ckpt_meta(id), 'version') or '') ~= version then
     stay = stay + 1

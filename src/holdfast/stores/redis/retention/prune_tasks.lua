@@ -5,6 +5,7 @@
 -- which are `unreadable`.
 -- uses: numbers script_error server record request_log time idempotency_key write_batch burial
 -- keys: saved settled
+-- constants: PLACE.settled
 
 local before, tombstone_seconds, dry_run = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
 local upto = ARGV[5] == '1' and '+inf' or decimal(wall)
@@ -22,7 +23,7 @@ local function sweep(member)
   local id, tenant, plan, status, queue, fingerprint, day, key = unpack(words_of(member))
   call('ZREM', K.settled, member)
   call('ZREM', K.saved, id)
-  count(queue, 'settled', -1)
+  count(queue, PLACE.settled, -1)
   unindex(id, tenant, plan, status, fingerprint, day)
   if key ~= '' then free_key(tenant, key, id) end
   delete_bodies(id)
@@ -41,7 +42,7 @@ local function prune(member)
     if dry_run or wrong == 'incomplete' then return true end  -- salvage will find it here
     call('ZREM', K.settled, member)
     return false
-  elseif r.place ~= 'settled' then
+  elseif r.place ~= PLACE.settled then
     if not dry_run then call('ZREM', K.settled, member) end
     return dry_run
   end

@@ -8,7 +8,7 @@
 --   record_changes
 -- keys: back ckpt ckpt_meta claims data fences leases line lock meta payload stages stream
 --   switches task
--- constants: GROUP
+-- constants: GROUP PLACE.leased PLACE.line PLACE.ready
 
 local worker, request, got, limit = ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local lease_until, secret, lock_seconds = decimal(asked + tonumber(ARGV[6])), ARGV[7], ARGV[8]
@@ -40,8 +40,8 @@ local function lease(r, version)
     if not strangers[lock] then call('SET', lock, r.id, 'EX', lock_seconds) end
     fences[r.tenantId] = fence
   end
-  count(r.queue, 'ready', -1)
-  count(r.queue, 'leased', 1)
+  count(r.queue, PLACE.ready, -1)
+  count(r.queue, PLACE.leased, 1)
   count_lock(r, 1)
   return (r.entry or '') .. ':' .. secret .. ':' .. string.format('%x', fence) .. ':' .. version
 end
@@ -53,7 +53,7 @@ local function hand_out_first(r, key, payload)
   count_move(before, after, r, wall - (tonumber(r.statusSince) or wall))
   index_status(id, before, after)
   call('HSET', key, 'status', after, 'version', '2', 'updatedAt', iso(wall), 'statusSince', stamp,
-    'place', 'leased', 'leaseOwner', worker, 'leaseId', lease_id, 'taskId', id,
+    'place', PLACE.leased, 'leaseOwner', worker, 'leaseId', lease_id, 'taskId', id,
     'pauseRequested', 'false', 'lastCompletedStageIndex', '-1')
   local n = #handed_out
   handed_out[n + 1], handed_out[n + 2], handed_out[n + 3] = id, lease_id, '0'
@@ -69,7 +69,7 @@ local function hand_out(r, fields)
   end
   local changes = step(r, start)
   local lease_id = lease(r, r.version)
-  add(changes, 'place', 'leased', 'leaseOwner', worker, 'leaseId', lease_id)
+  add(changes, 'place', PLACE.leased, 'leaseOwner', worker, 'leaseId', lease_id)
   if r.progress then add(changes, 'progress', '') end  -- the last holder's
   if not has_run then
     add(changes, 'taskId', r.id, 'pauseRequested', r.pauseRequested or 'false',
@@ -85,7 +85,7 @@ local function busy_with(r)
   if not r.tenantId then return false end
   local holder = follow('GET', K.lock(r.tenantId))
   if not holder or holder == r.id then return false end
-  return try('HGET', K.task(holder), 'place') == 'leased' and holder
+  return try('HGET', K.task(holder), 'place') == PLACE.leased and holder
 end
 
 -- Its tenant is held: it stays at the head of its line, in no queue, until the hold is released.
@@ -103,7 +103,7 @@ local function take_newborn(id, entry, queue, its_type)
   local found = try('HMGET', key, 'version', 'place', 'entry', 'status', 'tenantId', 'statusSince',
     'order')
   local status = found[4]
-  if found.err or found[1] ~= '1' or found[2] ~= 'ready' or found[3] ~= entry
+  if found.err or found[1] ~= '1' or found[2] ~= PLACE.ready or found[3] ~= entry
     or (start[status] or status) == status or not tonumber(found[7]) then return false end
   local payload = try('GET', K.payload(id))
   if type(payload) ~= 'string' or string.byte(payload) == 10 then return false end
@@ -121,7 +121,7 @@ local function take(id, entry, queue, its_type)
   local r, fields = read(id)
   if not r and fields then
     unreadable[#unreadable + 1] = id
-  elseif not r or r.place ~= 'ready' or r.entry ~= entry then
+  elseif not r or r.place ~= PLACE.ready or r.entry ~= entry then
     return false
   elseif not start[r.status] then
     unreadable[#unreadable + 1] = id
@@ -129,8 +129,8 @@ local function take(id, entry, queue, its_type)
     set_active(r.tenantId, busy_with(r))
     take_out(r)
     follow('ZADD', K.line(r.tenantId), r.order, id)
-    count(r.queue, 'line', 1)
-    set(r, {'place', 'line', 'entry', ''})
+    count(r.queue, PLACE.line, 1)
+    set(r, {'place', PLACE.line, 'entry', ''})
   elseif is_held(r) then
     forget_entry(r)
     set(r, {'entry', ''})
@@ -200,7 +200,7 @@ if before > got then
   local upto = math.min(before, got + REPEATED_MAX)
   for i = got * 3 + 1, upto * 3, 3 do
     local r, fields = read(handed_out[i])
-    local belongs = r and r.place == 'leased' and r.leaseId == handed_out[i + 1] and bodies(r.id, true)
+    local belongs = r and r.place == PLACE.leased and r.leaseId == handed_out[i + 1] and bodies(r.id, true)
     if belongs then
       local ends = call('ZSCORE', K.leases, r.id) or lease_until
       claimed[#claimed + 1] = {r.id, fields, {}, ends, handed_out[i + 2], belongs}

@@ -3,7 +3,7 @@
 -- `unreadable`, the time (`now`), and whether the store is still ours (`is_ours`: 0 if it was emptied).
 -- uses: numbers server foreign_keys full_memory time ordered_records write_batch lost_lease
 -- keys: leases meta
--- constants: TORN
+-- constants: PLACE.leased TORN
 
 local alone_from, lose, event = tonumber(ARGV[3]), cmsgpack.unpack(ARGV[4]), ARGV[5]
 local taken, unreadable = 0, {}
@@ -26,7 +26,7 @@ if now < grace and grace - now <= GRACE_SECONDS_MAX then return nothing_taken() 
 
 local function take(id, r, wrong)
   if wrong then return false end
-  if r and r.place == 'leased' then return lose_lease(r, lose, event, alone_from) end
+  if r and r.place == PLACE.leased then return lose_lease(r, lose, event, alone_from) end
   call('ZREM', K.leases, id)
   return true
 end

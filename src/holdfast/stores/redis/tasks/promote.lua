@@ -3,13 +3,14 @@
 -- uses: lists numbers server foreign_keys full_memory time ordered_records write_batch
 --   queue_entry departure record_changes store_moves
 -- keys: retry task
+-- constants: PLACE.later
 
 local due, event = cmsgpack.unpack(ARGV[3]), ARGV[4]
 local moved, unreadable = 0, {}
 
 local function promote(id, r, wrong)
   if wrong then return false end
-  if not r or r.place ~= 'later' then
+  if not r or r.place ~= PLACE.later then
     call('ZREM', K.retry, id)
     return true
   end

@@ -2,6 +2,7 @@
 -- task's id, the lease's id and its progress.
 -- uses: numbers server full_memory time
 -- keys: leases lock seen task workers
+-- constants: PLACE.leased
 
 local worker, lease_until, lock_seconds = ARGV[2], decimal(asked + tonumber(ARGV[4])), ARGV[5]
 local ends = tonumber(lease_until)  -- in the past: the server's clock was set
@@ -13,7 +14,7 @@ call('HSET', K.workers, worker, ARGV[3])
 for i = 6, #ARGV, 3 do
   local id, lease, progress = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   local found = try('HMGET', K.task(id), 'leaseId', 'tenantId', 'place')
-  local mine = not found.err and found[1] == lease and found[3] == 'leased' and ends > now
+  local mine = not found.err and found[1] == lease and found[3] == PLACE.leased and ends > now
   if mine then
     call('ZADD', K.leases, 'GT', lease_until, id)  -- a late one takes nothing away
     local tenant = found[2]

@@ -17,7 +17,7 @@ from holdfast.domain.errors import (
     StoreError,
     StoreUnavailable,
 )
-from holdfast.domain.task.placement import DUE, LOSE, START
+from holdfast.domain.task.placement import DUE, LOSE, START, Place
 from holdfast.domain.task.transition import Insertion, Outcome, Submission, Transition
 from holdfast.ports import Beat, Claimed, Due, Renewal, Switch
 from holdfast.stores import codec
@@ -138,7 +138,7 @@ async def _readable(
 
 async def waiting(part: Partition, queues: Sequence[str]) -> list[bool]:
     """In which of these queues something is ready, and may be claimed."""
-    counts = ("HMGET", part.keys("counts"), *(f"{queue} ready" for queue in queues))
+    counts = ("HMGET", part.keys("counts"), *(f"{queue} {Place.READY}" for queue in queues))
     thrown = ("HMGET", part.keys("switches"), *(f"{Switch.CLAIMING} {queue}" for queue in queues))
     ready, off = map(unless_foreign, await part.link.many(part.keys, [counts, thrown]))
     return [

@@ -5,9 +5,9 @@
 -- uses: lists script_error server foreign_keys full_memory write_batch error_index submissions
 --   trigger_record intake
 -- keys: audit task trigger
+-- constants: UNFINISHED
 
 local limit, changes, answers = tonumber(ARGV[2]), {}, {}
-local goes_on = {held = true, ready = true, line = true, later = true, leased = true}
 
 if ARGV[3] ~= '1' then get_through() end
 
@@ -24,7 +24,7 @@ end
 
 local function is_unfinished(id)
   local place = try('HGET', K.task(id), 'place')
-  return type(place) == 'string' and goes_on[place]
+  return type(place) == 'string' and UNFINISHED[place]
 end
 
 -- Whether all of its tasks can go in; what they would add is counted on the way.

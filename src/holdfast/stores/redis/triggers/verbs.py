@@ -124,8 +124,8 @@ async def claim(
             )
         )
         _tell(reply["wrong"])
-        leased += await _readable(part, reply["leased"])
-        seen = len(reply["leased"]) + len(reply["wrong"])
+        leased += await _readable(part, reply["handed_out"])
+        seen = len(reply["handed_out"]) + len(reply["wrong"])
         if wanted <= 0 or seen < wanted or len(leased) >= limit:
             return Found(leased, seconds_of(reply["wait"]))
 

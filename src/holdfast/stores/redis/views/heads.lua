@@ -2,7 +2,7 @@
 -- next claim would hand out. As a claim: lost ones first, then what nobody was handed yet.
 -- uses: server record
 -- keys: back stream
--- constants: GROUP
+-- constants: GROUP PLACE.ready
 
 local LOOK = 10
 
@@ -19,7 +19,7 @@ end
 local function head(queue)
   for _, id in ipairs(call('ZRANGE', K.back(queue), 0, LOOK - 1)) do
     local r, fields = read(id)
-    if r and r.place == 'ready' then return {'id', id, 'fields', fields} end
+    if r and r.place == PLACE.ready then return {'id', id, 'fields', fields} end
   end
   local stream = K.stream(queue)
   local last = last_delivered(stream)
@@ -27,7 +27,7 @@ local function head(queue)
   for _, found in ipairs(call('XRANGE', stream, from, '+', 'COUNT', LOOK)) do
     local entry, id = found[1], found[2][2]
     local r, fields = read(id)
-    if r and r.place == 'ready' and r.entry == entry then return {'id', id, 'fields', fields} end
+    if r and r.place == PLACE.ready and r.entry == entry then return {'id', id, 'fields', fields} end
   end
   return false
 end

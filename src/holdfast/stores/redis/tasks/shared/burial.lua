@@ -2,6 +2,7 @@
 -- uses: grave numbers server foreign_keys time idempotency_key write_batch
 -- keys: by_day by_error by_plan by_status by_tenant ckpt ckpt_meta damaged data events fences
 --   kept key_of payload result saved settled stages task tombstone tombstones
+-- constants: PLACE.settled
 
 local function unindex(id, tenant, plan, status, fingerprint, day)
   take_from(K.by_status(status), id)
@@ -22,7 +23,7 @@ end
 -- A settled record and all that belongs to it; while its key still answers, a tombstone stays.
 local function bury(r, request, settled_at, tombstone_seconds)
   local id, till = r.id, settled_at + tombstone_seconds
-  count(r.queue, 'settled', -1)
+  count(r.queue, PLACE.settled, -1)
   take_from(K.settled, grave(r))
   call('ZREM', K.saved, id)
   unindex(id, r.tenantId or '', r.planId or '', r.status, r.error or '',

@@ -1,6 +1,7 @@
 -- The way out of the place that a task is in.
--- uses: grave resting_places server foreign_keys write_batch tenant_lock
+-- uses: grave server foreign_keys write_batch tenant_lock
 -- keys: back ckpt ckpt_meta kept key_of leases line resting retry saved settled stream task
+-- constants: PLACE.later PLACE.leased PLACE.line PLACE.ready PLACE.settled RESTING
 
 local function forget_entry(r)
   if r.entry then
@@ -25,26 +26,26 @@ end
 local function take_out(r)
   local place = r.place
   count(r.queue, place, -1)
-  if place == 'leased' then
+  if place == PLACE.leased then
     count_lock(r, -1)
     take_from(K.leases, r.id)
     forget_entry(r)
     unlock(r)
-  elseif place == 'ready' then
+  elseif place == PLACE.ready then
     forget_entry(r)
     follow('ZREM', K.back(r.queue), r.id)
-  elseif place == 'line' then
+  elseif place == PLACE.line then
     if r.tenantId then follow('ZREM', K.line(r.tenantId), r.id) end
-  elseif place == 'later' then
+  elseif place == PLACE.later then
     call('ZREM', K.retry, r.id)
-  elseif place == 'settled' then
+  elseif place == PLACE.settled then
     take_from(K.settled, grave(r))
     call('ZREM', K.saved, r.id)
     call('PERSIST', K.task(r.id))
     restore_checkpoint(r.id)
     if r.key then call('PERSIST', K.key_of(r.tenantId or '', r.key)) end
   end
-  if r.tenantId and rests(place) and not r.holds then
+  if r.tenantId and RESTING[place] and not r.holds then
     follow('ZREM', K.resting(r.tenantId), r.id)
   end
 end

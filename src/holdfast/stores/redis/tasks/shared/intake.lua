@@ -1,11 +1,16 @@
 -- The intake of a queue: it may be full, or switched off.
 -- uses: server submissions
 -- keys: counts stream switches
+-- constants: WAITING
 
 local function depth(queue)
   if not depths[queue] then
-    local n = call('HMGET', K.counts, queue .. ' ready', queue .. ' line', queue .. ' later')
-    depths[queue] = tonumber(n[1] or '0') + tonumber(n[2] or '0') + tonumber(n[3] or '0')
+    local fields, waiting = {}, 0
+    for place in pairs(WAITING) do fields[#fields + 1] = queue .. ' ' .. place end
+    for _, n in ipairs(call('HMGET', K.counts, unpack(fields))) do
+      waiting = waiting + tonumber(n or '0')
+    end
+    depths[queue] = waiting
   end
   return depths[queue]
 end

@@ -1,6 +1,7 @@
 -- A lease that is over.
 -- uses: lists numbers server foreign_keys write_batch tenant_lock record_changes store_moves
 -- keys: back leases meta
+-- constants: PLACE.leased PLACE.ready
 
 -- Whether the lease that was lost is a crash: its stage had begun, and from so many crashes on, alone.
 local function is_crash(r, crashes, alone_from)
@@ -23,11 +24,11 @@ local function lose_lease(r, to, event, alone_from)
   take_from(K.leases, r.id)
   if counted then add(changes, 'crashes', whole(crashes + 1)) end
   add(changes, 'lapses', whole((tonumber(r.lapses or '0') or 0) + 1))
-  add(changes, 'interrupted', 'true', 'place', 'ready', 'ranBy', r.leaseOwner or '')
+  add(changes, 'interrupted', 'true', 'place', PLACE.ready, 'ranBy', r.leaseOwner or '')
   set(r, changes)
   follow('ZADD', K.back(r.queue), whole(-call('HINCRBY', K.meta, 'lost', 1)), r.id)
-  count(r.queue, 'leased', -1)
-  count(r.queue, 'ready', 1)
+  count(r.queue, PLACE.leased, -1)
+  count(r.queue, PLACE.ready, 1)
   count_lock(r, -1)
   rings.ready = true
   return true

@@ -1,19 +1,20 @@
 -- The way into a queue. Only the first of a tenant's line is ever in a queue.
--- uses: resting_places server foreign_keys active_task write_batch
+-- uses: server foreign_keys active_task write_batch
 -- keys: line stream task
+-- constants: PLACE.line PLACE.ready RESTING
 
 local function line_is_open(active)
   if not active then return true end
   local a = try('HMGET', K.task(active), 'place', 'hold')
-  return a.err or not a[1] or (rests(a[1]) and a[2] ~= 'true')
+  return a.err or not a[1] or (RESTING[a[1]] and a[2] ~= 'true')
 end
 
 -- As its tenant's active task: sets r.place and r.entry, writes no record.
 local function to_queue(r)
   if r.tenantId then set_active(r.tenantId, r.id) end
-  r.place = 'ready'
+  r.place = PLACE.ready
   r.entry = follow('XADD', K.stream(r.queue), '*', 'taskId', r.id, 'type', r.type or '')
-  count(r.queue, 'ready', 1)
+  count(r.queue, PLACE.ready, 1)
   rings.ready = true
 end
 
@@ -28,8 +29,8 @@ end
 local function enter(r)
   if would_wait(r) then
     follow('ZADD', K.line(r.tenantId), r.order, r.id)
-    r.place, r.entry = 'line', nil
-    count(r.queue, 'line', 1)
+    r.place, r.entry = PLACE.line, nil
+    count(r.queue, PLACE.line, 1)
     return
   end
   to_queue(r)

@@ -1,7 +1,7 @@
 -- A task's record, as a table.
 -- uses: numbers server
 -- keys: task
--- constants: KEEP
+-- constants: KEEP PLACE.settled
 
 -- The last lease says which fence it had, and which version it made. It is in force while the place
 -- is 'leased'. As long as the record has that version, only the lease says that it was started.
@@ -28,7 +28,7 @@ local function read(id)
   end
   r.id, r.queue, r.holds = id, r.queue or 'default', r.hold == 'true'
   r.keepSeconds = r.keepSeconds or KEEP
-  if r.place == 'settled' then r.settledAt = r.settledAt or r.statusSince end
+  if r.place == PLACE.settled then r.settledAt = r.settledAt or r.statusSince end
   know_lease(r)
   return r, fields
 end

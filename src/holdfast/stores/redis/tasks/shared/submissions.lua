@@ -2,6 +2,7 @@
 -- uses: lists numbers server foreign_keys time write_batch error_index event_log queue_entry
 --   status_index
 -- keys: by_day by_error by_plan by_tenant key_of meta payload suspended task tombstone
+-- constants: PLACE.held
 
 local depths, usable, days = {}, {}, {}
 local submits = 0  -- how many there may be from here on
@@ -49,8 +50,8 @@ end
 
 local function write_record(s, r)
   if s.held then
-    r.place = 'held'
-    count(r.queue, 'held', 1)
+    r.place = PLACE.held
+    count(r.queue, PLACE.held, 1)
   else
     enter(r)
     if depths[s.queue] then depths[s.queue] = depths[s.queue] + 1 end

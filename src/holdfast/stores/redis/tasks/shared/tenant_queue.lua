@@ -1,6 +1,7 @@
 -- A tenant's line, when the task before it comes to rest.
--- uses: resting_places server foreign_keys active_task write_batch queue_entry
+-- uses: server foreign_keys active_task write_batch queue_entry
 -- keys: line resting task
+-- constants: PLACE.line PLACE.settled RESTING
 
 -- The head of the line, and all that is unreadable before it, which is left to the doctor.
 local function next_in_line(tenant)
@@ -9,9 +10,9 @@ local function next_in_line(tenant)
     if not popped or #popped == 0 then return nil end
     local id = popped[1]
     local found = try('HMGET', K.task(id), 'place', 'queue', 'type', 'version', 'status', 'order')
-    if found[1] == 'line' and tonumber(found[4]) and found[5] and tonumber(found[6]) then
+    if found[1] == PLACE.line and tonumber(found[4]) and found[5] and tonumber(found[6]) then
       local queue = found[2] or 'default'
-      count(queue, 'line', -1)
+      count(queue, PLACE.line, -1)
       return {id = id, tenantId = tenant, queue = queue, type = found[3], order = found[6]}
     end
   end
@@ -37,9 +38,9 @@ end
 local function rest(r)
   rings.rested = true
   if not r.tenantId then return end
-  if rests(r.place) and not r.holds then
+  if RESTING[r.place] and not r.holds then
     follow('ZADD', K.resting(r.tenantId), r.order, r.id)
   end
   local active = active_of(r.tenantId)
-  if active == r.id then advance(r.tenantId, r.place ~= 'settled' and active) end
+  if active == r.id then advance(r.tenantId, r.place ~= PLACE.settled and active) end
 end

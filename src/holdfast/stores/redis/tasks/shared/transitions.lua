@@ -7,6 +7,8 @@
 --   transition_counts departure tenant_queue
 -- keys: by_error ckpt ckpt_meta kept key_of leases payload retry saved settled stages suspended
 --   task tombstone
+-- constants: NEXT.gone NEXT.later NEXT.ready NEXT.settled NEXT.stay PLACE.later PLACE.leased
+--   PLACE_AFTER
 
 local tombstone_seconds, ckpt_seconds = tonumber(ARGV[2]), ARGV[3]
 local follow_ups  -- set by apply_followed.lua: how tasks that follow go in
@@ -23,7 +25,7 @@ local function answer(word, id) return {word, shown(id)} end
 local function refuse(t, r, wrong)
   if wrong then return {'unreadable', wrong} end
   if not r then
-    if call('HGET', K.tombstone(t.id), 'request') == t.request then return {'gone'} end
+    if call('HGET', K.tombstone(t.id), 'request') == t.request then return {NEXT.gone} end
     return {'stale', false}
   end
   if r.version ~= t.expects then
@@ -31,12 +33,12 @@ local function refuse(t, r, wrong)
     return answer(known and 'repeated' or 'stale', t.id)
   end
   if t.lease then
-    if r.leaseId ~= t.lease or r.place ~= 'leased' then return answer('stale', t.id) end
-  elseif r.place == 'leased' and t.next ~= 'stay' then
+    if r.leaseId ~= t.lease or r.place ~= PLACE.leased then return answer('stale', t.id) end
+  elseif r.place == PLACE.leased and t.next ~= NEXT.stay then
     return answer('stale', t.id)
   end
   if t.not_if_moved_on and moved_on(r) then return answer('moved-on', t.id) end
-  if t.not_if_busy and t.next == 'ready' and would_wait(r) then return answer('busy', t.id) end
+  if t.not_if_busy and t.next == NEXT.ready and would_wait(r) then return answer('busy', t.id) end
   if t.stage and type(try('HLEN', K.stages(t.id))) ~= 'number' then
     return {'unreadable', K.stages(t.id) .. ' is of another type'}
   end
@@ -94,9 +96,9 @@ end
 -- The record, in its place.
 local function put(t, r)
   local fields, gone = t.fields, t.gone
-  if t.next == 'settled' and r.leaseId then gone = end_lease(r, fields, gone or {}) end
-  if t.next ~= 'stay' then
-    if r.place == 'later' then
+  if t.next == NEXT.settled and r.leaseId then gone = end_lease(r, fields, gone or {}) end
+  if t.next ~= NEXT.stay then
+    if r.place == PLACE.later then
       gone = gone or {}
       gone[#gone + 1] = 'due'
       r.due = nil
@@ -105,18 +107,18 @@ local function put(t, r)
   end
   if gone then call('HDEL', t.record, unpack(gone)) end
   r.status, r.error = t.status, t.error
-  if t.next == 'ready' then
+  if t.next == NEXT.ready then
     enter(r)
-  elseif t.next ~= 'stay' then
-    r.place = t.next == 'gone' and 'settled' or t.next
+  elseif t.next ~= NEXT.stay then
+    r.place = PLACE_AFTER[t.next]
     count(r.queue, r.place, 1)
   end
-  if t.next ~= 'stay' then
+  if t.next ~= NEXT.stay then
     local n = #fields
     fields[n + 1], fields[n + 2] = 'place', r.place
   end
-  if r.entry and t.next == 'ready' then add(fields, 'entry', r.entry) end
-  if t.next == 'later' then
+  if r.entry and t.next == NEXT.ready then add(fields, 'entry', r.entry) end
+  if t.next == NEXT.later then
     r.due = decimal(now + tonumber(t.delay))
     add(fields, 'due', r.due)
     call('ZADD', K.retry, r.due, t.id)
@@ -124,16 +126,16 @@ local function put(t, r)
   end
   call('HSET', t.record, unpack(fields))
   if not drops_first(t) then drop_bodies(t) end
-  if t.next == 'settled' then settle(t, r) end
-  if t.next ~= 'stay' and t.next ~= 'ready' then rest(r) end
-  if t.next == 'gone' then bury(r, t.request, tonumber(t.settled_at), tombstone_seconds) end
+  if t.next == NEXT.settled then settle(t, r) end
+  if t.next ~= NEXT.stay and t.next ~= NEXT.ready then rest(r) end
+  if t.next == NEXT.gone then bury(r, t.request, tonumber(t.settled_at), tombstone_seconds) end
 end
 
 local function as_known(t)
   local found = try('HMGET', t.record, 'version', 'leaseId')
   if found.err or found[1] ~= t.expects or found[2] ~= t.lease then return nil end
   local r = t.was
-  r.id, r.version, r.leaseId, r.place = t.id, t.expects, t.lease, 'leased'
+  r.id, r.version, r.leaseId, r.place = t.id, t.expects, t.lease, PLACE.leased
   r.queue = r.queue or 'default'
   return r
 end
@@ -166,9 +168,9 @@ local function apply(t)
   index(t, r)
   put(t, r)
   if t.follows then follow_ups.accept_all(t.follows) end
-  if t.next == 'gone' then return {'gone'} end
-  if t.next == 'settled' then return 'settled' end
-  if t.next ~= 'stay' then return {'applied', r.place, r.due or ''} end
+  if t.next == NEXT.gone then return {NEXT.gone} end
+  if t.next == NEXT.settled then return NEXT.settled end
+  if t.next ~= NEXT.stay then return {'applied', r.place, r.due or ''} end
   if known then return {'stayed', false, call('ZSCORE', K.leases, t.id)} end
   return {'stayed', shown(t.id)}
 end
