@@ -14,6 +14,11 @@ class NotInstalled(HoldfastError, stored_name="NotInstalled"):
 
 
 def check_server() -> None:
-    missing = [name for name in OF_SERVER if find_spec(name) is None]
-    if missing:
-        raise NotInstalled(f"this needs {missing[0]}: pip install 'holdfast-engine[server]'")
+    """Raise NotInstalled unless the extra `server` is installed."""
+    if missing := missing_server_package():
+        raise NotInstalled(f"this needs {missing}: pip install 'holdfast-engine[server]'")
+
+
+def missing_server_package() -> str | None:
+    """Return the first package of the extra `server` that is not installed."""
+    return next((name for name in OF_SERVER if find_spec(name) is None), None)

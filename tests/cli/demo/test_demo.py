@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from holdfast.cli.demo.judge import Check, Told, exit_code, judge
+from holdfast.cli.demo.offer import offer
 from holdfast.cli.demo.story import how_it_goes_on
 from holdfast.clock import SystemClock
 from holdfast.domain.task import events as ev
@@ -257,3 +258,12 @@ def test_an_interrupt_ends_the_workers_too(tmp_path: Path) -> None:
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def test_without_the_extra_the_demo_ends_by_saying_how_to_get_the_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.cli.extras.OF_SERVER", ("no_such_package",))
+    said = list[str]()
+    offer(tmp_path, {}, said.append)
+    assert said == ["To try the service, too: pip install 'holdfast-engine[server]'"]

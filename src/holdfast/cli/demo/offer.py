@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from holdfast.cli.extras import missing_server_package
+
 APP = "holdfast.cli.demo.service:app"
 SERVE = (sys.executable, "-m", "holdfast", "serve", APP, "--port", "0", "--tethered")
 CREW = ("--no-workers", "--processes", "2")
@@ -67,6 +69,9 @@ class Offered:
 
 def offer(place: Path, environment: Mapping[str, str], say: Say) -> None:
     """Until Enter; where nobody is there to press it, one submit shows that it works."""
+    if missing_server_package():
+        say("To try the service, too: pip install 'holdfast-engine[server]'")
+        return
     somebody = sys.stdin.isatty()
     # Short is for one who kills a worker and waits; alone, a machine that stands still loses none.
     lease = {} if somebody else {"HOLDFAST_LEASE": "60s"}
