@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from holdfast import Holdfast
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.cli.root import cli
 from holdfast.stores.redis.store import RedisStore
 from holdfast.testing.clock import ManualClock

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.cli.output.printer import PIPE_WIDTH
 from holdfast.domain.audit import Audit
 from holdfast.domain.errors import StoreFull, StoreUnavailable

@@ -14,7 +14,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]  # no stubs among the tools
 from typer.exceptions import TyperException
 
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.domain.errors import HoldfastError
 from holdfast.observe.alerts import SEVERITIES
 from holdfast.observe.families import FAMILIES

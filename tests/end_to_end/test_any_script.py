@@ -17,7 +17,7 @@ from rich.cells import cell_len
 from typer.testing import CliRunner
 
 from holdfast import Context, Filter, Holdfast, Permanent, Status
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.cli.root import cli
 from holdfast.engine.declare import AsyncTask, Workflow
 from holdfast.errors import KeyConflict

@@ -9,7 +9,7 @@ from holdfast import Holdfast
 from holdfast.domain.task.task import By
 from holdfast.engine.operations.switches import turn_queue
 from holdfast.insight.monitor import Monitor
-from holdfast.notify.alerts import Line
+from holdfast.notify.alerts import DeliverySeries
 from holdfast.ports import Switch
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import Engine, ManualClock
@@ -213,7 +213,7 @@ async def test_a_told_alert_that_cannot_be_read_stops_no_other(
 ) -> None:
     app = telling_app(tmp_path, hooks={"ops": hook(receiver, "AlertRaised")}, backlog={"*": 3})
     engine = holdfast_engine(app)
-    line = Line("ops", ("suspended", ""), int(engine.clock.now() // 86_400))
+    line = DeliverySeries("ops", ("suspended", ""), int(engine.clock.now() // 86_400))
     strange = {"code": "suspended", "severity": "critical"}
     await app.teller.tell("hook:ops", "AlertRaised", 0.0, strange, task_id=line.id(1))
     for _ in range(5):

@@ -11,7 +11,7 @@ from statistics import median
 import pytest
 
 from holdfast import Status
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from tests.support.redis.redis_servers import StartRedis
 from tests.support.server.processes import BOUND_SECONDS, Answer, Line, Serving
 from verify.servers import RedisServer

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from holdfast import Holdfast, Status
 from holdfast.cli import extras
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.cli.root import cli
 from holdfast.domain.errors import InvalidSetting
 from holdfast.domain.task import decide

@@ -11,7 +11,7 @@ from typing import Any
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from holdfast.cli.exits import store_first
+from holdfast.cli.exit_codes import store_first
 from holdfast.cli.root import cli
 from tests.support.source_tree import ROOT, text_of
 

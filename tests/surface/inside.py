@@ -10,7 +10,7 @@ from typing import Any
 from typer.main import get_command
 
 import holdfast
-from holdfast.cli.exits import exit_code
+from holdfast.cli.exit_codes import exit_code
 from holdfast.cli.root import cli
 from holdfast.domain import bulk, notification
 from holdfast.domain.bulk import BulkCommand

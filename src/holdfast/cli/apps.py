@@ -20,7 +20,7 @@ from holdfast.engine.store_url import store_from_url
 T = TypeVar("T")
 
 
-def loaded(context: typer.Context, target: str) -> Holdfast:
+def load_app_for(context: typer.Context, target: str) -> Holdfast:
     """As `holdfast worker` loads it."""
     app = load_app_on(target, given_store(context))
     log_warnings()

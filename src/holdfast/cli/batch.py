@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from rich.text import Text
 
-from holdfast.cli.exits import Exit, complain, exit_code
+from holdfast.cli.exit_codes import Exit, exit_code, print_error
 from holdfast.cli.output.printer import hint, print_json, say, status_text, warn
 from holdfast.cli.output.task_json import asked_view
 from holdfast.cli.session import Session
@@ -28,7 +28,7 @@ NAMED = 10  # of thousands, the first
 
 
 @dataclass(slots=True)
-class Report:
+class BatchReport:
     done: list[Task] = field(default_factory=list)
     refused: list[tuple[str, Refused]] = field(default_factory=list)
     code_unknown: tuple[str, ...] = ()  # types whose code judges a checkpoint, and is not here
@@ -38,9 +38,9 @@ class Report:
         return max((exit_code(error) for _, error in self.refused), default=Exit.OK)
 
 
-async def act(ids: Sequence[str], ask: Callable[[str], Awaitable[Task]]) -> Report:
+async def act(ids: Sequence[str], ask: Callable[[str], Awaitable[Task]]) -> BatchReport:
     """Ask for each, in pages. A store out of reach ends it: the rest would fare the same."""
-    report = Report()
+    report = BatchReport()
     for page in _pages(list(dict.fromkeys(ids))):
         answers = await asyncio.gather(*(_one(task_id, ask) for task_id in page))
         for task_id, answer in zip(page, answers, strict=True):
@@ -53,9 +53,9 @@ async def act(ids: Sequence[str], ask: Callable[[str], Awaitable[Task]]) -> Repo
 
 async def act_onward(
     session: Session, ids: Sequence[str], ask: Callable[[str], Awaitable[Task]]
-) -> Report:
+) -> BatchReport:
     """As `act`, for what goes on from a checkpoint: say which of them cannot."""
-    ahead = await look_at(session, ids)  # before a worker discards the checkpoint
+    ahead = await judge_checkpoints(session, ids)  # before a worker discards the checkpoint
     report = await act(ids, ask)
     going = {task.id for task in report.done}
     warn_of([one for one in ahead.outlooks if one.task_id in going])
@@ -63,7 +63,7 @@ async def act_onward(
     return report
 
 
-async def look_at(session: Session, ids: Sequence[str]) -> Judged:
+async def judge_checkpoints(session: Session, ids: Sequence[str]) -> Judged:
     find = session.app.registry.find
     return await looks_ahead(session.store, ids, now=session.now, find=find)
 
@@ -107,7 +107,7 @@ def _pages(ids: list[str]) -> Iterable[list[str]]:
     return (ids[start : start + AT_ONCE] for start in range(0, len(ids), AT_ONCE))
 
 
-def tell(report: Report, *, json: bool, brief: bool = False) -> Exit:
+def print_report(report: BatchReport, *, json: bool, brief: bool = False) -> Exit:
     """``brief``: counts and the first refusals, for a report on thousands."""
     if json:
         print_json(_shape(report))
@@ -115,7 +115,7 @@ def tell(report: Report, *, json: bool, brief: bool = False) -> Exit:
     for task in [] if brief else report.done:
         say(_line(task))
     for task_id, error in report.refused[: NAMED if brief else None]:
-        complain(error, about=task_id)
+        print_error(error, about=task_id)
     hint_of_code(report.code_unknown)
     if brief or len(report.done) + len(report.refused) > 1:
         say(f"{len(report.done)} done, {len(report.refused)} refused")
@@ -131,7 +131,7 @@ def _line(task: Task) -> Text:
     return Text(f"{task.id}  ") + status_text(task.status) + Text(asked)
 
 
-def _shape(report: Report) -> dict[str, object]:
+def _shape(report: BatchReport) -> dict[str, object]:
     return {
         "done": [asked_view(task) for task in report.done],
         "refused": [

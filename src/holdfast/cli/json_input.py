@@ -9,7 +9,7 @@ import msgspec
 from holdfast.domain.errors import InvalidInput
 
 
-def parsed(what: str, text: str | bytes) -> Any:
+def parse_json(what: str, text: str | bytes) -> Any:
     """Return the JSON value in a text; InvalidInput names ``what`` if it is none."""
     try:
         return msgspec.json.decode(text)
@@ -17,8 +17,8 @@ def parsed(what: str, text: str | bytes) -> Any:
         raise InvalidInput(f"{what}: no JSON: {error}") from None
 
 
-def parsed_object(what: str, text: str | bytes, example: str) -> dict[str, Any]:
-    found = parsed(what, text)
+def parse_json_object(what: str, text: str | bytes, example: str) -> dict[str, Any]:
+    found = parse_json(what, text)
     if not isinstance(found, dict):
         raise InvalidInput(f"{what}: it must be an object, as {example}")
     return found

@@ -25,7 +25,7 @@ from holdfast.cli.commands.tokens import tokens
 from holdfast.cli.commands.triggers import triggers
 from holdfast.cli.commands.why import why
 from holdfast.cli.commands.workers import workers
-from holdfast.cli.exits import EPILOG, Root
+from holdfast.cli.exit_codes import EPILOG, Root
 from holdfast.cli.process.serve import serve
 from holdfast.cli.process.worker import worker
 from holdfast.version import __version__

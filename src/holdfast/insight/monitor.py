@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from holdfast.domain.errors import HoldfastError, StoreError
 from holdfast.engine.operations import switches
 from holdfast.insight.outage_watch import OutageWatch
-from holdfast.notify.alerts import AlertTelling, Change, Told
+from holdfast.notify.alerts import AlertNotifier, Change, LastNotified
 from holdfast.observe import alerts
 from holdfast.observe.alerts import AlertRaised, Alerts, Name, Thresholds
 from holdfast.observe.snapshot import Alert, Snapshot
@@ -57,7 +57,7 @@ class Monitor:
         self._seen_at = 0.0
         self._look: asyncio.Task[Snapshot] | None = None
         self._subscribers: dict[int, Subscriber] = {}
-        self._telling = AlertTelling(app)
+        self._telling = AlertNotifier(app)
         self._outages = OutageWatch()
         self._number = 0
 
@@ -115,15 +115,15 @@ class Monitor:
         self._judge(facts, told, now)
         return replace(facts, alerts=self.alerts)
 
-    async def _recalled(self, facts: Snapshot) -> Told:
+    async def _recalled(self, facts: Snapshot) -> LastNotified:
         """Now and then: what hooks were last told, maybe by services that are gone."""
         if self._asked_at and self._clock.steady() - self._asked_at < RECALL_SECONDS:
-            return Told({}, set())
+            return LastNotified({}, set())
         told = await self._telling.told([*self._shared(facts), *alerts.OF_ONE_PROCESS])
         self._asked_at = self._clock.steady()
         return told
 
-    def _judge(self, facts: Snapshot, told: Told, now: float) -> None:
+    def _judge(self, facts: Snapshot, told: LastNotified, now: float) -> None:
         """On from what was told last, so that all services clear at the same value. What was told
         and is not so is told again, as it is."""
         shared = set(self._shared(facts))

@@ -39,7 +39,7 @@ DAY_SECONDS = 86_400
 KEEP_SECONDS = 3.0 * DAY_SECONDS  # so that all of yesterday is there
 
 
-class Line(NamedTuple):
+class DeliverySeries(NamedTuple):
     """The deliveries of one alert to one hook on one day."""
 
     hook: str
@@ -52,24 +52,24 @@ class Line(NamedTuple):
         return f"alert-{of.hexdigest()}-{self.day}-{number}"
 
 
-class Last(NamedTuple):
+class LastDelivery(NamedTuple):
     """Of a line; false: there is none."""
 
-    line: Line
+    line: DeliverySeries
     number: int
 
     def __bool__(self) -> bool:
         return self.number > 0
 
 
-class Told(NamedTuple):
+class LastNotified(NamedTuple):
     """The last word to some hook: that it stands, that it has ended."""
 
     raised: dict[Name, Alert]
     cleared: set[Name]
 
 
-class AlertTelling:
+class AlertNotifier:
     def __init__(self, app: Holdfast) -> None:
         self._app = app
         self._untold: deque[Change] = deque(maxlen=UNTOLD_LIMIT)
@@ -87,17 +87,17 @@ class AlertTelling:
                 return
             self._untold.popleft()
 
-    async def told(self, names: Collection[Name]) -> Told:
+    async def told(self, names: Collection[Name]) -> LastNotified:
         """What hooks were last told of these, today or yesterday."""
         today = _day(self._app.clock.now())
         lines = [
-            Line(hook.name, name, day)
+            DeliverySeries(hook.name, name, day)
             for day in (today - 1, today, today + 1)
             for hook in self._hooks()
             for name in names
         ]
         newest = {(line.hook, line.alert): line for line in await self._begun(lines)}
-        found = Told({}, set())
+        found = LastNotified({}, set())
         for line in newest.values():
             last = await self._last(line)
             if last.number % 2 == 0:
@@ -107,10 +107,10 @@ class AlertTelling:
                 found.raised[line.alert] = alert
         return found
 
-    async def _begun(self, lines: Sequence[Line]) -> list[Line]:
+    async def _begun(self, lines: Sequence[DeliverySeries]) -> list[DeliverySeries]:
         """Those with a delivery."""
         ids = [(line, self._home(line, n)) for line in lines for n in range(1, FIRST_FEW + 1)]
-        begun: dict[Line, None] = {}
+        begun: dict[DeliverySeries, None] = {}
         for start in range(0, len(ids), LOOK):
             page = ids[start : start + LOOK]
             found = await self._app.store.load([task_id for _, task_id in page])
@@ -139,16 +139,16 @@ class AlertTelling:
             keep_seconds=KEEP_SECONDS,
         )
 
-    async def _newest(self, hook: Hook, change: Change) -> tuple[Line, Last]:
+    async def _newest(self, hook: Hook, change: Change) -> tuple[DeliverySeries, LastDelivery]:
         """Where it goes on, and what was told last: a clock that is ahead may be past midnight."""
         alert, day = change.alert, _day(change.at)
-        today = Line(hook.name, alert.name, day)
+        today = DeliverySeries(hook.name, alert.name, day)
         for line in (today._replace(day=day + 1), today, today._replace(day=day - 1)):
             if last := await self._last(line):
                 return (line if line.day > day else today), last
-        return today, Last(today, 0)
+        return today, LastDelivery(today, 0)
 
-    async def _last(self, line: Line) -> Last:
+    async def _last(self, line: DeliverySeries) -> LastDelivery:
         """The one with the highest number."""
         last = 0
         while last < NUMBERS_MAX:
@@ -158,14 +158,14 @@ class AlertTelling:
             if not there:
                 break
             last = there[-1]
-        return Last(line, last)
+        return LastDelivery(line, last)
 
-    async def _when(self, last: Last) -> float:
+    async def _when(self, last: LastDelivery) -> float:
         """When what it tells of has happened."""
         told = _read(await self._payload(last))
         return told.at if told is not None else 0.0
 
-    async def _payload(self, last: Last) -> bytes:
+    async def _payload(self, last: LastDelivery) -> bytes:
         detail = await self._app.store.detail(self._home(last.line, last.number))
         return detail.payload if detail is not None else b""
 
@@ -174,7 +174,7 @@ class AlertTelling:
         hooks = self._app.hooks.hooks.values()
         return [hook for hook in hooks if any(map(hook.wants, notification.ALERT_EVENTS))]
 
-    def _home(self, line: Line, number: int) -> str:
+    def _home(self, line: DeliverySeries, number: int) -> str:
         return self._app.store.home(line.id(number), tenant=None, key=None)
 
 

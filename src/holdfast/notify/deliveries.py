@@ -87,7 +87,7 @@ class NotHere(Exception):
     """This process cannot send it; another may, which was started with a newer file."""
 
 
-class Letter(NamedTuple):
+class SignedMessage(NamedTuple):
     url: str
     body: bytes
     headers: Mapping[str, str]
@@ -124,7 +124,7 @@ class Deliverer:
         judged = bot.judge(answered.status) if bot is not None else None
         return judged or _judged(answered, receiver)
 
-    async def _post(self, ctx: Context, letter: Letter, told: Delivery) -> Answered:
+    async def _post(self, ctx: Context, letter: SignedMessage, told: Delivery) -> Answered:
         """A host that does not answer is left alone as a whole; of one that answers, only the
         address that fails: others share the host."""
         is_callback = told.to == notification.CALLBACK
@@ -169,7 +169,7 @@ class Deliverer:
         wait = max(1.0, seconds, min(LONGEST_WAIT_SECONDS, (now - since) / 4))
         raise Snooze(stretch(wait, JITTER, self._app.chance.random()), why)
 
-    def _letter(self, ctx: Context, told: Delivery) -> Letter:
+    def _letter(self, ctx: Context, told: Delivery) -> SignedMessage:
         if told.to == notification.CALLBACK:
             return self._signed(ctx, told, told.url)
         if told.to == notification.TELEGRAM:
@@ -179,14 +179,14 @@ class Deliverer:
             raise NotHere(f"no hook {told.to.removeprefix(notification.HOOK)!r} is configured here")
         return self._signed(ctx, told, hook.url)
 
-    def _answer(self, told: Delivery) -> Letter:
+    def _answer(self, told: Delivery) -> SignedMessage:
         """To a chat, which knows by the bot's token who speaks."""
         bot = self._app.bot
         if bot is None:
             raise NotHere(f"no Telegram bot is configured here; see {PREFIX}TELEGRAM_TOKEN")
-        return Letter(bot.address(), bot.answer(told), JSON_HEADERS)
+        return SignedMessage(bot.address(), bot.answer(told), JSON_HEADERS)
 
-    def _signed(self, ctx: Context, told: Delivery, url: str) -> Letter:
+    def _signed(self, ctx: Context, told: Delivery, url: str) -> SignedMessage:
         """As the Standard Webhooks have it: the id is the same at each attempt."""
         said = {"type": told.event, "timestamp": iso(told.at), "data": told.data}
         body, now = msgspec.json.encode(said), int(self._app.clock.now())
@@ -200,7 +200,7 @@ class Deliverer:
             "webhook-timestamp": str(now),
             "webhook-signature": sign(secrets, message_id, now, body),
         }
-        return Letter(url, body, headers)
+        return SignedMessage(url, body, headers)
 
     def _posting(self, allowed: Allowed) -> Poster:
         if allowed not in self._posters:

@@ -14,7 +14,7 @@ FENCE_MAX = 2**63 - 1
 SAID_LIMIT_CHARS = 300  # of what a driver says
 
 
-class Guard(msgspec.Struct, frozen=True, gc=False):
+class FenceGuard(msgspec.Struct, frozen=True, gc=False):
     """The write is this holder's: nobody with a lower fence may write in the scope after it."""
 
     scope: str
@@ -25,7 +25,7 @@ def check_key(key: object) -> str:
     return _check_text("key", key)
 
 
-def guard_of(key: str, fence: object, scope: object) -> Guard | None:
+def guard_of(key: str, fence: object, scope: object) -> FenceGuard | None:
     """Without a scope it is the task, which is what a key of the engine begins with."""
     if fence is None:
         if scope is not None:
@@ -34,7 +34,7 @@ def guard_of(key: str, fence: object, scope: object) -> Guard | None:
     if isinstance(fence, bool) or not isinstance(fence, int) or not 0 <= fence <= FENCE_MAX:
         raise InvalidInput(f"fence {fence!r} is not a whole number from 0 to {FENCE_MAX}")
     within = key.partition("/")[0] if scope is None else scope
-    return Guard(scope=_check_text("scope", within), fence=fence)
+    return FenceGuard(scope=_check_text("scope", within), fence=fence)
 
 
 def check_fields(fields: object, *, kind: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from holdfast.domain.errors import InvalidInput, SinkUnavailable, StaleFence
 from holdfast.sinks.fences import (
     FENCES,
     SAID_LIMIT_CHARS,
-    Guard,
+    FenceGuard,
     check_fields,
     check_key,
     check_place,
@@ -148,7 +148,7 @@ class Mongo:
             ):
                 await client.admin.command("ping", read_preference=ReadPreference.PRIMARY)
 
-    async def _admit(self, guard: Guard | None) -> None:
+    async def _admit(self, guard: FenceGuard | None) -> None:
         """Raise the scope's fence to this one in a step. Between it and the write that follows
         another may raise it further: MongoDB could join the two in a transaction only, which a
         server alone does not have."""
@@ -158,7 +158,7 @@ class Mongo:
         if seen > guard.fence:
             raise StaleFence(guard.scope, guard.fence, seen)
 
-    async def _raised(self, guard: Guard) -> int:
+    async def _raised(self, guard: FenceGuard) -> int:
         """The highest one, after this one is counted."""
         fences = self._collection(FENCES)
         for _ in range(RAISES_MAX):
@@ -252,7 +252,10 @@ async def _insert(into: AsyncCollection[dict[str, Any]], doc: dict[str, Any]) ->
 
 
 async def _upsert(
-    into: AsyncCollection[dict[str, Any]], key: str, fields: dict[str, Any], guard: Guard | None
+    into: AsyncCollection[dict[str, Any]],
+    key: str,
+    fields: dict[str, Any],
+    guard: FenceGuard | None,
 ) -> None:
     """In one step: a document that has a higher fence does not match, and the insert that is
     tried in its place meets its key."""

@@ -19,7 +19,7 @@ from holdfast.sinks.hosts import is_unknown_host
 from holdfast.sinks.tables import (
     CREATE_FENCES,
     TIMEOUT_SECONDS,
-    Guarded,
+    FenceStatement,
     Statement,
     Tables,
     wrong_names,
@@ -124,7 +124,7 @@ class Postgres(Tables):
     async def create_fences(self) -> None:
         await self._with(_create_fences)
 
-    async def _run(self, statement: Statement, guarded: Guarded | None) -> bool:
+    async def _run(self, statement: Statement, guarded: FenceStatement | None) -> bool:
         return await self._with(lambda connection: _write(connection, statement, guarded))
 
     async def _with(self, work: Callable[[Connection], Awaitable[R]]) -> R:
@@ -222,7 +222,9 @@ async def _create_fences(connection: Connection) -> None:
         await connection.execute(CREATE_FENCES)
 
 
-async def _write(connection: Connection, statement: Statement, guarded: Guarded | None) -> bool:
+async def _write(
+    connection: Connection, statement: Statement, guarded: FenceStatement | None
+) -> bool:
     async with connection.transaction():
         if guarded is not None:
             ((seen,),) = await _rows(connection, guarded.statement)

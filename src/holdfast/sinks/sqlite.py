@@ -20,7 +20,7 @@ from holdfast.sinks.fences import SAID_LIMIT_CHARS, check_timeout, wrong_value
 from holdfast.sinks.tables import (
     CREATE_FENCES,
     TIMEOUT_SECONDS,
-    Guarded,
+    FenceStatement,
     Statement,
     Tables,
     wrong_names,
@@ -51,7 +51,7 @@ NO_FILES = ("", ":memory:")
 PRAGMAS = ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL")
 
 
-class Call(Generic[R]):
+class ThreadCall(Generic[R]):
     """What the thread is to do, and until when anybody waits for it."""
 
     def __init__(self, work: Callable[[], R], *, timeout_seconds: float) -> None:
@@ -98,8 +98,8 @@ class Sqlite(Tables):
         self._path = _absolute(os.fspath(path))
         self._timeout_seconds = check_timeout(timeout_seconds)
         self._lock = threading.Lock()  # of the three below, never held for long
-        self._waiting: deque[Call[Any]] = deque()
-        self._running: Call[Any] | None = None
+        self._waiting: deque[ThreadCall[Any]] = deque()
+        self._running: ThreadCall[Any] | None = None
         self._at_work = False
         self._connection: apsw.Connection | None = None  # the thread's, as is the next
         self._file: tuple[int, int] | None = None
@@ -118,7 +118,7 @@ class Sqlite(Tables):
     async def create_fences(self) -> None:
         await self._in_thread(lambda connection: _in_transaction(connection, CREATE_FENCES))
 
-    async def _run(self, statement: Statement, guarded: Guarded | None) -> bool:
+    async def _run(self, statement: Statement, guarded: FenceStatement | None) -> bool:
         return await self._in_thread(lambda connection: _write(connection, statement, guarded))
 
     async def _in_thread(self, work: Callable[[apsw.Connection], R]) -> R:
@@ -133,8 +133,8 @@ class Sqlite(Tables):
         finally:
             self._drop(call)
 
-    def _put(self, work: Callable[[], R]) -> Call[R]:
-        call = Call(work, timeout_seconds=self._timeout_seconds)
+    def _put(self, work: Callable[[], R]) -> ThreadCall[R]:
+        call = ThreadCall(work, timeout_seconds=self._timeout_seconds)
         with self._lock:
             if not self._at_work:
                 self._start()
@@ -150,7 +150,7 @@ class Sqlite(Tables):
             raise SinkUnavailable(f"{self._path} cannot be written now: {said}") from error
         self._at_work = True
 
-    def _drop(self, call: Call[Any]) -> None:
+    def _drop(self, call: ThreadCall[Any]) -> None:
         call.give_up()
         with self._lock, suppress(ValueError):
             self._waiting.remove(call)
@@ -161,7 +161,7 @@ class Sqlite(Tables):
         while (call := self._next()) is not None:
             call.do()
 
-    def _next(self) -> Call[Any] | None:
+    def _next(self) -> ThreadCall[Any] | None:
         with self._lock:
             self._at_work = bool(self._waiting)
             self._running = self._waiting.popleft() if self._waiting else None
@@ -256,7 +256,9 @@ def _connected(path: str, wait: Callable[[int], bool]) -> apsw.Connection:
     return connection
 
 
-def _write(connection: apsw.Connection, statement: Statement, guarded: Guarded | None) -> bool:
+def _write(
+    connection: apsw.Connection, statement: Statement, guarded: FenceStatement | None
+) -> bool:
     with _transaction(connection):
         if guarded is not None:
             (seen,) = _rows(connection, guarded.statement)[0]

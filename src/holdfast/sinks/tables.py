@@ -15,7 +15,7 @@ import msgspec
 from holdfast.domain.errors import InvalidInput
 from holdfast.sinks.fences import (
     FENCES,
-    Guard,
+    FenceGuard,
     check_fields,
     check_key,
     check_place,
@@ -104,7 +104,7 @@ class Tables(ABC):
         await self.close()
 
     @abstractmethod
-    async def _run(self, statement: Statement, guarded: Guarded | None) -> bool:
+    async def _run(self, statement: Statement, guarded: FenceStatement | None) -> bool:
         """In one transaction: whether the statement touched a row."""
 
     def _insert(self, table: str, row: dict[str, Any], key: str) -> Statement:
@@ -134,7 +134,7 @@ class Tables(ABC):
         sql = f"DELETE FROM {_table(table)} WHERE {KEY_COLUMN} = {self.mark} RETURNING 1"
         return Statement(sql, (key,), (KEY_COLUMN,))
 
-    def _raise(self, guard: Guard | None) -> Guarded | None:
+    def _raise(self, guard: FenceGuard | None) -> FenceStatement | None:
         """Answers the highest fence, this one counted. The row stays locked until the end, so no
         other holder gets between this and the write."""
         if guard is None:
@@ -146,11 +146,11 @@ class Tables(ABC):
             (guard.scope, guard.fence),
             ("scope", "fence"),
         )
-        return Guarded(guard, statement)
+        return FenceStatement(guard, statement)
 
 
-class Guarded(msgspec.Struct, frozen=True):
-    guard: Guard
+class FenceStatement(msgspec.Struct, frozen=True):
+    guard: FenceGuard
     statement: Statement
 
 

@@ -12,7 +12,7 @@ import redis
 from msgspec.structs import replace
 from typer.testing import CliRunner, Result
 
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.cli.root import cli
 from holdfast.clock import SystemClock
 from holdfast.domain.audit import START, Anchor, Audit, AuditLink, linked

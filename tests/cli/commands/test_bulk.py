@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.domain.plan.plan import FailureCount, FailureRate
 from holdfast.domain.task.state import Status
 from tests.support.cli.world import BROKEN, App, World

@@ -2,7 +2,7 @@
 
 import json
 
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.domain.task.state import Status
 from tests.support.cli.world import World
 

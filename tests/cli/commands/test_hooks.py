@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.cli.commands import hooks as module
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.notify.signature import Secret
 from holdfast.ports import Peek, Topic
 from holdfast.runtime.waiters import Waiters

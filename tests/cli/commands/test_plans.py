@@ -19,7 +19,7 @@ import pytest
 from rich.console import Console
 
 from holdfast.cli.commands.plan_create import halt_rule
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.cli.output import plan_view, plan_watch
 from holdfast.cli.output.plan_view import percent
 from holdfast.cli.session import Session

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.domain import notification
 from holdfast.domain.bulk import QUEUE as INTERNAL_QUEUE
 from holdfast.domain.errors import IntakePaused

@@ -8,7 +8,7 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.domain import diagram, layouts
 from holdfast.domain.plan.plan import PlanStatus
 from holdfast.domain.task.state import Status

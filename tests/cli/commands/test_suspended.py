@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.domain.task.state import Status
 from holdfast.engine.operations import expired_checkpoints
 from tests.support.cli.world import BROKEN, FINE, LONG_WINDED, STUCK, World

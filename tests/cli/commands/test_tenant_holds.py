@@ -1,6 +1,6 @@
 """`holdfast tenants hold`, `release` and `holds`."""
 
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from tests.support.cli.world import World
 
 

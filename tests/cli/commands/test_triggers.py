@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from holdfast import Context
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.domain.task.state import Status
 from holdfast.domain.trigger.trigger import TriggerStatus
 from holdfast.ports import Kept, Topic

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.domain import notification
 from holdfast.insight.health import examine
 from holdfast.insight.monitor import Monitor

@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.cli.demo.judge import Check, Told, exit_code, judge
-from holdfast.cli.demo.offer import offer
+from holdfast.cli.demo.checks import DemoCheck, StoryRecord, exit_code, judge
 from holdfast.cli.demo.story import how_it_goes_on
+from holdfast.cli.demo.try_it import offer
 from holdfast.clock import SystemClock
 from holdfast.domain.task import events as ev
 from holdfast.domain.task.state import Status
@@ -28,7 +28,7 @@ RUN = "from pathlib import Path; from holdfast.cli.demo.story import run; import
 # A background shell hands down that interrupts are ignored; at a terminal they are not.
 INTERRUPTIBLE = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
 OFFER = (
-    "import os, sys; from pathlib import Path; from holdfast.cli.demo.offer import offer\n"
+    "import os, sys; from pathlib import Path; from holdfast.cli.demo.try_it import offer\n"
     "offer(Path(sys.argv[1]), os.environ, print)"
 )
 SHORT = RUN + "sys.exit(run(tenants=24, speed=2, folder=Path(sys.argv[1])))"
@@ -38,10 +38,10 @@ SHORT = RUN + "sys.exit(run(tenants=24, speed=2, folder=Path(sys.argv[1])))"
 class Ran:
     code: int
     output: str
-    told: Told
+    told: StoryRecord
     details: tuple[Detail, ...]
 
-    def checks(self) -> list[Check]:
+    def checks(self) -> list[DemoCheck]:
         return judge(self.told, self.details, [])
 
 
@@ -72,9 +72,9 @@ async def stored(folder: Path) -> tuple[Detail, ...]:
     return tuple(detail for detail in found if detail is not None)
 
 
-def told_by(details: Sequence[Detail]) -> Told:
+def told_by(details: Sequence[Detail]) -> StoryRecord:
     lost = list(events_of(details, ev.LeaseLost))
-    return Told(
+    return StoryRecord(
         submitted=[detail.task.id for detail in details],
         killed=[event.worker for event in lost if isinstance(event, ev.LeaseLost)],
         in_hand=[event.task_id for event in lost],

@@ -35,7 +35,7 @@ def get_group(*args, **options):
 typer.main.get_group = get_group
 """
 BEFORE_IT_RUNS = """
-from holdfast.cli.exits import Root
+from holdfast.cli.exit_codes import Root
 begin = Root.main
 
 def start(self, *args, **options):

@@ -12,9 +12,9 @@ from typing import IO, Any
 import pytest
 import typer
 
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.cli.process import worker
-from holdfast.cli.process.crew import Crew
+from holdfast.cli.process.worker_group import WorkerGroup
 from holdfast.domain.task import decide
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
@@ -27,10 +27,10 @@ from verify.servers.polling import until
 APP = """
 import asyncio, threading
 from holdfast import Context, Holdfast
-from holdfast.cli.process import crew
+from holdfast.cli.process import worker_group
 from holdfast.runtime.worker import heartbeat
 
-crew.GIVE_BACK_SECONDS = 60.0  # a slow machine gives back, too
+worker_group.GIVE_BACK_SECONDS = 60.0  # a slow machine gives back, too
 heartbeat.PROGRESS_SECONDS = 0.2  # beats, though the lease is long: what was taken away is noticed
 
 app = Holdfast()
@@ -335,7 +335,7 @@ async def test_a_worker_says_at_its_start_what_it_waits_for(
         started.set()
 
     monkeypatch.setattr(Worker, "start", start)
-    await Crew(scene.app, count=1, slots=None, queues=None).start()
+    await WorkerGroup(scene.app, count=1, slots=None, queues=None).start()
     assert started.is_set()
     [line] = [one.getMessage() for one in caplog.records if one.name == "holdfast.worker"]
     assert any(line.startswith(f"task {task_id} is held by worker w-dead") for task_id in ids)

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from holdfast.cli.commands import tokens as cli_tokens
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.cli.root import cli
 from holdfast.domain.errors import InvalidSetting
 from holdfast.server.auth import tokens as tk

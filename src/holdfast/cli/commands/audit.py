@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli import options as opt
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.cli.output import redaction
 from holdfast.cli.output.printer import (
     GAP,

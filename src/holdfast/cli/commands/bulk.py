@@ -21,7 +21,7 @@ from holdfast.cli.output.bulk_view import (
 )
 from holdfast.cli.output.bulk_watch import WATCH_HELP, watch
 from holdfast.cli.output.printer import Row, hint, print_json, print_table, say, status_text
-from holdfast.cli.process.alive import nobody
+from holdfast.cli.process.live_workers import no_worker_warning
 from holdfast.cli.session import Session, person, run
 from holdfast.domain.bulk import BulkCommand, Canary
 from holdfast.domain.durations import seconds
@@ -158,7 +158,7 @@ def start(
             limit=limit,
             everything=everything,
         )
-        return await begun.info(), await nobody(session)
+        return await begun.info(), await no_worker_warning(session)
 
     begun, missing = run(context, begin)
     _tell(begun, json=json)
@@ -197,7 +197,7 @@ def show(context: typer.Context, id: Id, json: opt.Json = False) -> None:
 
     async def look(session: Session) -> tuple[BulkInfo, float, str]:
         info = await (await session.app.bulk.get(id)).info()
-        missing = "" if info.over else await nobody(session)
+        missing = "" if info.over else await no_worker_warning(session)
         return info, session.now, missing
 
     info, now, missing = run(context, look)

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli import options as opt
-from holdfast.cli.exits import Exit
-from holdfast.cli.json_input import parsed_object
+from holdfast.cli.exit_codes import Exit
+from holdfast.cli.json_input import parse_json_object
 from holdfast.cli.output import redaction
 from holdfast.cli.output.printer import hint, print_json, say
 from holdfast.cli.session import Session, person, run
@@ -67,7 +67,7 @@ def put(
     It is refused when another version is stored. What `get` hides as *** stays as it is stored.
     """
     text = typer.get_binary_stream("stdin").read() if checkpoint == STDIN else checkpoint
-    given = parsed_object("the checkpoint", text, EXAMPLE)
+    given = parse_json_object("the checkpoint", text, EXAMPLE)
 
     async def ask(session: Session) -> int:
         asker = session.app.checkpoints.acting_as(*person())

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli import options as opt
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.cli.output.printer import item, print_fields, print_json, say
 from holdfast.cli.output.progress import is_watched, progress
 from holdfast.cli.session import Session, run

@@ -10,8 +10,8 @@ import typer
 from rich.text import Text
 
 from holdfast.cli import options as opt
-from holdfast.cli.apps import loaded, payload_of, run_on, type_of
-from holdfast.cli.exits import Exit
+from holdfast.cli.apps import load_app_for, payload_of, run_on, type_of
+from holdfast.cli.exit_codes import Exit
 from holdfast.cli.output.plan_json import PLAN_KEYS, PREVIEW_KEYS, plan_view, preview_view
 from holdfast.cli.output.plan_view import status_text
 from holdfast.cli.output.printer import Row, hint, item, print_fields, print_json, print_table, say
@@ -87,7 +87,7 @@ def create(
         terms["halt_on"] = halt_rule(halt_on)
     listed = _tenants(tenants)
 
-    named = loaded(context, app)
+    named = load_app_for(context, app)
     target = type_of(named, type)
     given = payload_of(target, payload)
     tasks = [target.on(given, tenant=tenant) for tenant in listed]

@@ -20,10 +20,10 @@ from holdfast.cli.output.plan_json import (
     plan_view,
     shown_view,
 )
-from holdfast.cli.output.plan_view import FailedTask, Shown, percent, print_plan, status_text
+from holdfast.cli.output.plan_view import FailedTask, PlanReport, percent, print_plan, status_text
 from holdfast.cli.output.plan_watch import WATCH_HELP, watch
 from holdfast.cli.output.printer import Row, hint, print_json, print_table, say
-from holdfast.cli.process.alive import undriven
+from holdfast.cli.process.live_workers import undriven_plan_warning
 from holdfast.cli.session import Session, run
 from holdfast.domain import names
 from holdfast.domain.errors import PlanNotFound
@@ -120,9 +120,9 @@ def show(
 ) -> None:
     """How a plan stands: its waves, its failures, what may be asked."""
 
-    async def look(session: Session) -> tuple[Shown, float, str]:
+    async def look(session: Session) -> tuple[PlanReport, float, str]:
         shown = await _shown(session, id, events=events)
-        return shown, session.now, await undriven(session, shown.plan)
+        return shown, session.now, await undriven_plan_warning(session, shown.plan)
 
     shown, now, missing = run(context, look)
     if json:
@@ -133,12 +133,12 @@ def show(
         hint(missing)
 
 
-async def _shown(session: Session, plan_id: str, *, events: bool) -> Shown:
+async def _shown(session: Session, plan_id: str, *, events: bool) -> PlanReport:
     [plan] = await session.store.plans.find([names.check("plan", plan_id)])
     if plan is None:
         raise PlanNotFound(plan_id)
     found, total = await _failed(session, plan) if plan.count(*FAILED) else ([], 0)
-    return Shown(
+    return PlanReport(
         plan=plan,
         info=info(plan, now=session.now),
         failed=tuple(found),
@@ -240,7 +240,7 @@ def _ask(
     async def whole(session: Session) -> tuple[Plan, str, tuple[str, ...]]:
         unknown = await _say_beforehand(session, plan_id) if onward else ()
         plan = await ask(session.plans.control)
-        return plan, await undriven(session, plan), unknown
+        return plan, await undriven_plan_warning(session, plan), unknown
 
     plan, missing, unknown = run(context, whole)
     if json:

@@ -9,18 +9,18 @@ import typer
 
 from holdfast.cli import options as opt
 from holdfast.cli.batch import (
-    Report,
+    BatchReport,
     act,
     act_onward,
     code_unknown,
     hint_of_code,
-    look_at,
-    tell,
+    judge_checkpoints,
+    print_report,
     warn_of,
 )
 from holdfast.cli.commands.tasks import JSON_REPORT, full_page, says
-from holdfast.cli.json_input import parsed, parsed_object
-from holdfast.cli.output.error_groups import Group, grouped
+from holdfast.cli.json_input import parse_json, parse_json_object
+from holdfast.cli.output.error_groups import SuspendedGroup, group_by_cause
 from holdfast.cli.output.printer import Row, hint, print_json, print_table, status_text
 from holdfast.cli.output.task_json import TASK_KEYS, detail_view, task_view
 from holdfast.cli.output.task_view import print_task
@@ -65,7 +65,9 @@ def list_suspended(
     """The newest first, or with --group by cause, the most frequent first."""
     filters = _filters(type, tenant, queue, error, older_than)
     if group:
-        groups, complete = run(context, lambda s: grouped(s.store, _where(s, filters), AT_MOST))
+        groups, complete = run(
+            context, lambda s: group_by_cause(s.store, _where(s, filters), AT_MOST)
+        )
         _tell_groups(groups, complete, filters, json)
         return
 
@@ -104,7 +106,7 @@ def _none(filters: dict[str, Any]) -> str:
 
 
 def _tell_groups(
-    groups: Sequence[Group], complete: bool, filters: dict[str, Any], json: bool
+    groups: Sequence[SuspendedGroup], complete: bool, filters: dict[str, Any], json: bool
 ) -> None:
     if json:
         print_json({"groups": [group.shape() for group in groups], "complete": complete})
@@ -182,16 +184,16 @@ def amend(
     """
     given: dict[str, Any] = {}
     if payload is not None:
-        given["payload"] = parsed("--payload", payload)
+        given["payload"] = parse_json("--payload", payload)
     if data is not None:
-        given["data"] = parsed_object("--data", data, '{"cursor": 7}')
+        given["data"] = parse_json_object("--data", data, '{"cursor": 7}')
 
-    async def whole(session: Session) -> Report:
+    async def whole(session: Session) -> BatchReport:
         checkpoints = session.app.checkpoints.acting_as(*person())
         how = given | {"reason": reason, "force": force, "from_view": True}
         return await act([id], lambda i: checkpoints.amend(i, **how))
 
-    return tell(run(context, whole), json=json)
+    return print_report(run(context, whole), json=json)
 
 
 @suspended.command(epilog=JSON_REPORT)
@@ -229,14 +231,14 @@ def _each(
     json: bool,
     onward: bool = False,
 ) -> int:
-    async def whole(session: Session) -> Report:
+    async def whole(session: Session) -> BatchReport:
         if ids and onward:
             return await act_onward(session, ids, lambda task_id: one(session, task_id))
         chosen = ids or await _matching(session, _where(session, filters))
         unknown: tuple[str, ...] = ()
         if not ids and chosen:
             if onward:
-                ahead = await look_at(session, chosen)
+                ahead = await judge_checkpoints(session, chosen)
                 warn_of(ahead.outlooks)
                 unknown = code_unknown(session, ahead.tasks)
                 hint_of_code(() if json else unknown)
@@ -245,7 +247,7 @@ def _each(
         report.code_unknown = unknown if json else ()  # a person was told before
         return report
 
-    return tell(run(context, whole), json=json, brief=not ids)
+    return print_report(run(context, whole), json=json, brief=not ids)
 
 
 def _announce(verb: str, many: int, *, yes: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli import options as opt
-from holdfast.cli.batch import Report, act, act_onward, tell
+from holdfast.cli.batch import BatchReport, act, act_onward, print_report
 from holdfast.cli.output import redaction
 from holdfast.cli.output.printer import Row, hint, print_json, print_table, status_text
 from holdfast.cli.output.task_json import DETAIL_KEYS, TASK_KEYS, detail_view, task_view
@@ -210,9 +210,9 @@ def _each(
     *,
     onward: bool = False,
 ) -> int:
-    async def whole(session: Session) -> Report:
+    async def whole(session: Session) -> BatchReport:
         if onward:
             return await act_onward(session, ids, lambda task_id: ask(session, task_id))
         return await act(ids, lambda task_id: ask(session, task_id))
 
-    return tell(run(context, whole), json=json)
+    return print_report(run(context, whole), json=json)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli import options as opt
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.cli.output import redaction
 from holdfast.cli.output.printer import print_fields, print_json, prose, say, status_text
 from holdfast.cli.session import Session, person, run

@@ -13,7 +13,7 @@ import typer
 from holdfast.cli import options as opt
 from holdfast.cli.extras import check_server
 from holdfast.cli.output.printer import Row, hint, print_json, print_table, say
-from holdfast.cli.process.alone import alone_in
+from holdfast.cli.process.directory_lock import alone_in
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import InvalidSetting, Refused
 from holdfast.domain.phrases import span

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from holdfast.cli import options as opt
-from holdfast.cli.apps import loaded, payload_of, run_on, type_of
+from holdfast.cli.apps import load_app_for, payload_of, run_on, type_of
 from holdfast.cli.output.printer import print_json, say
 from holdfast.cli.output.trigger_view import TRIGGER_KEYS, local, status_text, trigger_view
 from holdfast.cli.session import person
@@ -68,7 +68,7 @@ def add(
     terms = TriggerTerms(
         name=name, tenant=tenant, queue=queue, misfire=misfire, overlap=overlap, jitter=jitter
     )
-    named = loaded(context, app)
+    named = load_app_for(context, app)
     target = type_of(named, type)
     given = payload_of(target, payload)
 

@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from holdfast.cli import options as opt
-from holdfast.cli.apps import loaded, run_on
+from holdfast.cli.apps import load_app_for, run_on
 from holdfast.cli.commands.trigger_add import ADD_HELP, add
 from holdfast.cli.output.printer import hint, print_json, print_table, say
 from holdfast.cli.output.trigger_view import (
@@ -159,7 +159,7 @@ def fire(
         task = await handle.fire(reason)
         return task.id, await handle.info()
 
-    task_id, trigger = run_on(loaded(context, app), act, looks_only=True)
+    task_id, trigger = run_on(load_app_for(context, app), act, looks_only=True)
     if json:
         print_json({"triggerId": trigger.id, "status": trigger.status, "taskId": task_id})
     else:

@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.demo.judge import Check
+from holdfast.cli.demo.checks import DemoCheck
 from holdfast.cli.demo.workers import WorkerProcess
 from holdfast.domain.task.state import SUSPENDED, Status
 from holdfast.domain.task.task import Task
@@ -27,22 +27,22 @@ GRID_CELLS = 20  # in a row: half of forty tenants
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class StatusMark:
     mark: str
     style: str
     word: str
 
 
 LOOKS = {
-    Status.PENDING: Look("·", "dim", "waiting"),
-    Status.RUNNING: Look("▶", "cyan", "running"),
-    Status.RETRYING: Look("↻", "yellow", "retrying"),
-    Status.FAILED: Look("!", "bold red", "suspended"),
-    Status.ROLLING_BACK: Look("↶", "magenta", "rolling back"),
-    Status.ROLLED_BACK: Look("↶", "magenta", "rolled back"),
-    Status.COMPLETED: Look("✓", "green", "completed"),
+    Status.PENDING: StatusMark("·", "dim", "waiting"),
+    Status.RUNNING: StatusMark("▶", "cyan", "running"),
+    Status.RETRYING: StatusMark("↻", "yellow", "retrying"),
+    Status.FAILED: StatusMark("!", "bold red", "suspended"),
+    Status.ROLLING_BACK: StatusMark("↶", "magenta", "rolling back"),
+    Status.ROLLED_BACK: StatusMark("↶", "magenta", "rolled back"),
+    Status.COMPLETED: StatusMark("✓", "green", "completed"),
 }
-UNSEEN = Look("?", "", "other")
+UNSEEN = StatusMark("?", "", "other")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Screen:
             words = ", ".join(f"{count} {look.word}" for look, count in _counted(scene))
             self.say(f"{scene.stages_done}/{total} stages; {words}")
 
-    def conclude(self, checks: Sequence[Check]) -> None:
+    def conclude(self, checks: Sequence[DemoCheck]) -> None:
         table = Table(title="What happened, counted in the store", title_justify="left")
         table.add_column("")
         table.add_column("in the store", justify="right")
@@ -180,7 +180,7 @@ def _legend(scene: Scene) -> Text:
     return legend
 
 
-def _counted(scene: Scene) -> list[tuple[Look, int]]:
+def _counted(scene: Scene) -> list[tuple[StatusMark, int]]:
     counts = scene.counts
     return [(look, counts[status]) for status, look in LOOKS.items() if counts[status]]
 

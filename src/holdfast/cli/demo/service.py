@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 
 from holdfast import Context, Holdfast, Permanent
-from holdfast.cli.demo.world import World
+from holdfast.cli.demo.world import DemoWorld
 
 STAGE_SECONDS = 4.0  # long enough to find its worker and kill it
 STEPS = 20
 FLAKY_TIMES = 2  # one less than suspends a task
 
 app = Holdfast()
-world = World.here()
+world = DemoWorld.here()
 
 
 @app.task("tour.hello")

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from holdfast.cli.demo.judge import Told, exit_code, judge
-from holdfast.cli.demo.offer import offer
+from holdfast.cli.demo.checks import StoryRecord, exit_code, judge
 from holdfast.cli.demo.screen import Scene, Screen, screen_for
-from holdfast.cli.demo.workers import WorkerProcess, Workers
-from holdfast.cli.demo.world import FOLDER, SPEED, World
+from holdfast.cli.demo.try_it import offer
+from holdfast.cli.demo.workers import WorkerProcess, WorkerProcesses
+from holdfast.cli.demo.world import FOLDER, SPEED, DemoWorld
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Task
 from holdfast.ports import Detail, Filter
 
 if TYPE_CHECKING:
-    from holdfast.cli.demo.tasks import Report, Upgrade
+    from holdfast.cli.demo.tasks import Upgrade, UpgradeReport
     from holdfast.engine import Holdfast
     from holdfast.engine.declare import Submittable
 
@@ -93,12 +93,12 @@ async def _told(place: Path, environment: dict[str, str], screen: Screen, tenant
     for number in (signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, current.cancel)
     async with app:
-        with Workers(place, environment) as workers:
+        with WorkerProcesses(place, environment) as workers:
             story = Story(
                 app=app,
                 upgrade=upgrade,
                 workers=workers,
-                world=World.here(),
+                world=DemoWorld.here(),
                 screen=screen,
                 tenants=tenants,
             )
@@ -112,9 +112,9 @@ class Story:
         self,
         *,
         app: Holdfast,
-        upgrade: Submittable[Upgrade, Report],
-        workers: Workers,
-        world: World,
+        upgrade: Submittable[Upgrade, UpgradeReport],
+        workers: WorkerProcesses,
+        world: DemoWorld,
         screen: Screen,
         tenants: int,
     ) -> None:
@@ -130,7 +130,7 @@ class Story:
         self._left_at: dict[str, int] = {}  # what the dead worker held: its last stage done
         self._gone_on: set[str] = set()
         self._seen: dict[str, float] = {}  # suspended tasks, by id: since when
-        self.told = Told()
+        self.told = StoryRecord()
 
     async def tell(self) -> None:
         self._world.let("billing is down")  # from the start: else the quickest would not meet it
@@ -268,7 +268,7 @@ def _begun(tasks: Sequence[Task]) -> list[Task]:
     return [task for task in tasks if task.last_completed >= 0 and task.status is Status.RUNNING]
 
 
-async def _concluded(app: Holdfast, told: Told, screen: Screen, place: Path) -> int:
+async def _concluded(app: Holdfast, told: StoryRecord, screen: Screen, place: Path) -> int:
     page = await app.store.find(Filter(), limit=PAGE)
     found = [await app.store.detail(task.id) for task in page.tasks]
     details: list[Detail] = [detail for detail in found if detail is not None]
@@ -278,7 +278,7 @@ async def _concluded(app: Holdfast, told: Told, screen: Screen, place: Path) -> 
     return exit_code(checks)
 
 
-def _say_what_next(screen: Screen, told: Told, url: str, place: Path) -> None:
+def _say_what_next(screen: Screen, told: StoryRecord, url: str, place: Path) -> None:
     screen.print()
     screen.print("The store is kept. Look around in it, and delete it when you are done:", "bold")
     screen.print(f"  export HOLDFAST_STORE={url}")

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from holdfast import Context, Holdfast, Permanent, Retry
-from holdfast.cli.demo.world import World
+from holdfast.cli.demo.world import DemoWorld
 
 # What a real stage would call: databases, services. It is told ctx.key, which is the same for
 # every attempt at one effect, so that the other side can tell a repeat.
-world = World.here()
+world = DemoWorld.here()
 
 app = Holdfast()  # HOLDFAST_STORE says where; HOLDFAST_LEASE, HOLDFAST_SLOTS and so on say how
 
@@ -24,14 +24,14 @@ class Upgrade:
 
 
 @dataclass(frozen=True)
-class Report:
+class UpgradeReport:
     tenant: str
     version: int
     rows: int
     snapshot: str
 
 
-upgrade = app.workflow("tenant.upgrade", payload=Upgrade, result=Report)
+upgrade = app.workflow("tenant.upgrade", payload=Upgrade, result=UpgradeReport)
 
 
 @upgrade.stage
@@ -81,9 +81,9 @@ async def verify(ctx: Context, order: Upgrade) -> None:
 
 
 @upgrade.stage
-async def switch(ctx: Context, order: Upgrade) -> Report:
+async def switch(ctx: Context, order: Upgrade) -> UpgradeReport:
     await world.call(f"users to v{order.version}", ctx.key, seconds=0.4)
-    return Report(
+    return UpgradeReport(
         tenant=ctx.tenant or "",
         version=order.version,
         rows=ctx.result_of(migrate),

@@ -32,7 +32,7 @@ class WorkerProcess:
         return [task for task in tasks if task.lease and self.is_owner(task.lease.owner)]
 
 
-class Workers:
+class WorkerProcesses:
     """All that were started, also the dead; leaving the block ends those that live."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
@@ -40,7 +40,7 @@ class Workers:
         self._environment = environment
         self.all: list[WorkerProcess] = []
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> WorkerProcesses:
         return self
 
     def __exit__(self, *_: object) -> None:

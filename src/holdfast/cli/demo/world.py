@@ -13,12 +13,12 @@ SPEED = "DEMO_SPEED"
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class DemoWorld:
     folder: Path
     speed: float
 
     @classmethod
-    def here(cls) -> World:
+    def here(cls) -> DemoWorld:
         return cls(Path(os.environ.get(FOLDER, ".")), float(os.environ.get(SPEED, "1")))
 
     async def call(self, what: str, key: str, *, seconds: float) -> None:

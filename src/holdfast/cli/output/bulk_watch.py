@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from holdfast.cli import options as opt
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.cli.output.bulk_view import BULK_KEYS, WRONG, bulk_view, line
 from holdfast.cli.output.printer import console, iso_seconds, say
 from holdfast.cli.output.progress import Estimate

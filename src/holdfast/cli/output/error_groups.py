@@ -16,7 +16,7 @@ NO_ERROR = "-"
 
 
 @dataclass(slots=True)
-class Group:
+class SuspendedGroup:
     fingerprint: str
     newest: Task
     oldest_at: float = 0.0
@@ -53,15 +53,17 @@ class Group:
         }
 
 
-async def grouped(store: Store, where: Filter, at_most: int) -> tuple[Sequence[Group], bool]:
+async def group_by_cause(
+    store: Store, where: Filter, at_most: int
+) -> tuple[Sequence[SuspendedGroup], bool]:
     """The most frequent first, and whether all were counted."""
-    groups: dict[str, Group] = {}
+    groups: dict[str, SuspendedGroup] = {}
     seen, cursor = 0, None
     while seen < at_most:
         page = await store.find(where, limit=PAGE, cursor=cursor)
         for task in page.tasks:
             name = task.failure.fingerprint if task.failure else NO_ERROR
-            groups.setdefault(name, Group(name, task)).add(task)
+            groups.setdefault(name, SuspendedGroup(name, task)).add(task)
         seen, cursor = seen + len(page.tasks), page.cursor
         if cursor is None:
             break

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.cli.output import redaction
-from holdfast.cli.output.plan_view import FailedTask, Shown
+from holdfast.cli.output.plan_view import FailedTask, PlanReport
 from holdfast.cli.output.task_json import failure_view
 from holdfast.engine.plans.handle import PlanInfo
 from holdfast.insight.views import plans as views
@@ -25,7 +25,7 @@ def plan_view(info: PlanInfo) -> views.PlanView:
     return views.plan_view(info, redaction.current())
 
 
-def shown_view(shown: Shown) -> dict[str, Any]:
+def shown_view(shown: PlanReport) -> dict[str, Any]:
     fields: dict[str, Any] = {
         **plan_view(shown.info),
         **views.terms_view(shown.plan),

@@ -63,7 +63,7 @@ class FailedTask(msgspec.Struct, frozen=True, kw_only=True):
         return redaction.text(self.task.failure.summary)
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
+class PlanReport(msgspec.Struct, frozen=True, kw_only=True):
     """A plan with what belongs to it, as far as it was asked for."""
 
     plan: Plan
@@ -80,7 +80,7 @@ def status_text(status: PlanStatus) -> Text:
     return Text(status.value, style=_STYLES.get(status, resting))
 
 
-def print_plan(shown: Shown, now: float) -> None:
+def print_plan(shown: PlanReport, now: float) -> None:
     print_fields(_head(shown.plan, shown.info, now))
     say()
     print_table(list(wave_rows(shown.info)), keep=2)
@@ -149,7 +149,7 @@ def wave_rows(info: PlanInfo) -> Iterator[Row]:
         yield {"WAVE": f"{mark} {wave.number}", "SIZE": str(wave.size)} | states
 
 
-def _print_failed(shown: Shown) -> None:
+def _print_failed(shown: PlanReport) -> None:
     section(f"failed ({shown.failed_total})")
     for one in shown.failed[:FAILED_SHOWN]:
         undone = "" if one.state is MemberState.FAILED else f", {one.state}"

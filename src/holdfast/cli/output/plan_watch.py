@@ -11,11 +11,11 @@ import typer
 from rich.live import Live
 
 from holdfast.cli import options as opt
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.cli.output.plan_json import PLAN_KEYS, plan_view
 from holdfast.cli.output.plan_view import frame, line
 from holdfast.cli.output.printer import console, hint, iso_seconds, say
-from holdfast.cli.process.alive import undriven
+from holdfast.cli.process.live_workers import undriven_plan_warning
 from holdfast.cli.session import Session, run
 from holdfast.domain import names
 from holdfast.domain.errors import PlanNotFound
@@ -44,7 +44,7 @@ def watch(
         if json:
             return await _as_lines(session, id, json=True)
         [plan] = await session.store.plans.find([id])
-        if missing := await undriven(session, plan):
+        if missing := await undriven_plan_warning(session, plan):
             hint(missing)
         return await (_live if sys.stdout.isatty() else _as_lines)(session, id)
 

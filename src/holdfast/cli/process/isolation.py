@@ -18,8 +18,8 @@ from contextlib import suppress
 
 import msgspec
 
-from holdfast.cli.process.crew import Crew
 from holdfast.cli.process.tether import STDIN, tie
+from holdfast.cli.process.worker_group import WorkerGroup
 from holdfast.engine import Holdfast
 from holdfast.ports import Claimed
 
@@ -95,7 +95,9 @@ def read_handover() -> Handover:
     return msgspec.json.decode(base64.b64decode(line), type=Handover)
 
 
-async def run_handover(app: Holdfast, what: Handover, asked: asyncio.Event, crew: Crew) -> None:
+async def run_handover(
+    app: Holdfast, what: Handover, asked: asyncio.Event, crew: WorkerGroup
+) -> None:
     """Run the one task that was handed over, or give it back when the process is to stop."""
     tie(asked, within_seconds=app.settings.drain + app.settings.lease)
     running = await crew.take(what.claimed, safe_until=what.safe_until)

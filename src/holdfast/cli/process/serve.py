@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.cli import options as opt
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.cli.extras import check_server
 from holdfast.cli.loader import load_app_on
-from holdfast.cli.process.crew import Crew, log_for, on_signals_with_delay, run
-from holdfast.cli.process.files import raise_file_limit
+from holdfast.cli.process.file_limit import raise_file_limit
 from holdfast.cli.process.tether import tie
 from holdfast.cli.process.worker import (
     END_SECONDS,
@@ -30,6 +29,7 @@ from holdfast.cli.process.worker import (
     queue_names,
     worker_options,
 )
+from holdfast.cli.process.worker_group import WorkerGroup, log_for, on_signals_with_delay, run
 from holdfast.cli.session import given_store
 from holdfast.domain.errors import InvalidSetting, StoreUnavailable
 from holdfast.engine import Holdfast
@@ -47,7 +47,7 @@ log = logging.getLogger("holdfast.cli.serve")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ServeOptions:
     host: str
     port: int
     workers: int
@@ -93,7 +93,7 @@ def serve(
     log_for(loaded)
     raise_file_limit()
     command = (sys.executable, "-m", "holdfast", "worker", app, TETHERED)
-    wanted = Wanted(
+    wanted = ServeOptions(
         host=host,
         port=port,
         workers=0 if no_workers else workers,
@@ -107,7 +107,7 @@ def serve(
     return Exit.OK
 
 
-async def _serve(app: Holdfast, wanted: Wanted) -> None:
+async def _serve(app: Holdfast, wanted: ServeOptions) -> None:
     from holdfast.server.pool import Pool
     from holdfast.server.serve import bind, one_time_token, url_of
     from holdfast.server.service import Service
@@ -127,7 +127,7 @@ async def _serve(app: Holdfast, wanted: Wanted) -> None:
                 now=clock.now,
             )
             service = Service(app, tokens=(token[0],) if token else (), pool=pool)
-            crew = Crew(app, count=wanted.workers, slots=wanted.slots, queues=wanted.queues)
+            crew = WorkerGroup(app, count=wanted.workers, slots=wanted.slots, queues=wanted.queues)
 
             def listening() -> None:
                 _say(settings.log, url_of(bound), token[1] if token else None)
@@ -137,9 +137,9 @@ async def _serve(app: Holdfast, wanted: Wanted) -> None:
 
 async def _run(
     service: Service,
-    crew: Crew,
+    crew: WorkerGroup,
     bound: socket.socket,
-    wanted: Wanted,
+    wanted: ServeOptions,
     on_listening: Callable[[], None],
 ) -> None:
     from holdfast.server.serve import answer
@@ -184,7 +184,7 @@ async def _hurry(pool: Pool, urged: asyncio.Event) -> None:
     pool.hurry()
 
 
-def _check_is_shared(app: Holdfast, wanted: Wanted) -> None:
+def _check_is_shared(app: Holdfast, wanted: ServeOptions) -> None:
     """What is in the memory of this process alone gives others no work."""
     if app.in_memory and (wanted.processes or not wanted.workers):
         raise StoreUnavailable(

@@ -12,8 +12,8 @@ import os
 import threading
 from contextlib import suppress
 
-from holdfast.cli.exits import Exit
-from holdfast.cli.process.crew import end_soon
+from holdfast.cli.exit_codes import Exit
+from holdfast.cli.process.worker_group import end_soon
 
 STDIN = 0
 READ_BYTES = 1024

@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from holdfast.cli import options as opt
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.cli.loader import load_app_on
-from holdfast.cli.process.crew import Crew, log_for, on_signals, run
-from holdfast.cli.process.files import raise_file_limit
+from holdfast.cli.process.file_limit import raise_file_limit
 from holdfast.cli.process.isolation import (
     ISOLATED,
     Handover,
@@ -21,6 +20,7 @@ from holdfast.cli.process.isolation import (
 )
 from holdfast.cli.process.logs import log_everything
 from holdfast.cli.process.tether import tie
+from holdfast.cli.process.worker_group import WorkerGroup, log_for, on_signals, run
 from holdfast.cli.session import given_store
 from holdfast.domain import names
 from holdfast.domain.errors import StoreUnavailable
@@ -83,7 +83,7 @@ async def _work(
                 "the store is out of reach, and a worker on a memory of its own never gets work: "
                 'fallback = "memory" is not for workers'
             )
-        crew = Crew(app, count=1, slots=slots, queues=queues, isolate=isolation.run)
+        crew = WorkerGroup(app, count=1, slots=slots, queues=queues, isolate=isolation.run)
         await crew.start()
         await _first(asked, crew.all_drained)
         isolation.stop()
@@ -93,7 +93,7 @@ async def _work(
 async def _work_alone(app: Holdfast, what: Handover) -> None:
     asked, urged = on_signals()
     async with app:
-        crew = Crew(app, count=1, slots=1, queues=())
+        crew = WorkerGroup(app, count=1, slots=1, queues=())
         await run_handover(app, what, asked, crew)
         await crew.drain(urged)
 

@@ -11,7 +11,7 @@ import redis
 from typer.testing import CliRunner
 
 from holdfast import Context, Holdfast
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.cli.root import cli
 from holdfast.domain.audit import Audit
 from holdfast.domain.errors import HoldfastError, StoreUnusable

@@ -10,7 +10,7 @@ import redis
 from typer.testing import CliRunner, Result
 
 from holdfast import Context, Holdfast
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.cli.root import cli
 from holdfast.domain.errors import StoreForeign, StoreUnusable
 from tests.support.redis.redis_servers import StartRedis

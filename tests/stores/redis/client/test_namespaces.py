@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from holdfast import Context, Holdfast
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.cli.root import cli
 from holdfast.domain.errors import InvalidName, InvalidSetting, StoreForeign
 from holdfast.stores.redis.store import RedisStore

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, NoReturn
 
-from holdfast.cli.exits import Exit
+from holdfast.cli.exit_codes import Exit
 from holdfast.cli.output import redaction
 from holdfast.cli.process.logs import log_everything
 from holdfast.engine import Holdfast
@@ -34,7 +34,7 @@ LAST_WORD_SECONDS = 1.0
 log = logging.getLogger("holdfast.cli.worker")
 
 
-class Crew:
+class WorkerGroup:
     """On an app that is open."""
 
     def __init__(

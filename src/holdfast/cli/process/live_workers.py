@@ -8,7 +8,7 @@ from holdfast.insight.why_plan import is_driven
 from holdfast.ports import LIVE_LEASES
 
 
-async def nobody(session: Session) -> str:
+async def no_worker_warning(session: Session) -> str:
     """What to say when no worker lives."""
     within = LIVE_LEASES * session.settings.lease
     workers = await session.store.workers(live_within_seconds=within)
@@ -17,6 +17,6 @@ async def nobody(session: Session) -> str:
     return "no worker is alive: nobody runs it yet. Start one: holdfast worker APP"
 
 
-async def undriven(session: Session, plan: Plan | None) -> str:
+async def undriven_plan_warning(session: Session, plan: Plan | None) -> str:
     """The same of a plan that would go on by itself."""
-    return await nobody(session) if plan is not None and is_driven(plan) else ""
+    return await no_worker_warning(session) if plan is not None and is_driven(plan) else ""

@@ -9,8 +9,8 @@ import pytest
 from typer.core import TyperGroup
 
 from holdfast import __version__
-from holdfast.cli import exits
-from holdfast.cli.exits import Exit, exit_code, store_first
+from holdfast.cli import exit_codes
+from holdfast.cli.exit_codes import Exit, exit_code, store_first
 from holdfast.domain.errors import (
     DeclarationError,
     HoldfastError,
@@ -48,7 +48,7 @@ def test_whatever_a_command_raises_is_one_line(
         raise error
 
     monkeypatch.setattr(TyperGroup, "main", fail)
-    assert exits.Root(name="holdfast").main(["stats"], standalone_mode=False) is Exit.FAILED
+    assert exit_codes.Root(name="holdfast").main(["stats"], standalone_mode=False) is Exit.FAILED
     told = capsys.readouterr().err
     assert told.startswith(f"error: {type(error).__name__}")
     assert told.endswith("(HOLDFAST_DEBUG=1 shows where) [internal]\n")
@@ -139,7 +139,7 @@ def test_an_internal_error_is_one_line_too(world: World, monkeypatch: pytest.Mon
 
 
 def world_with_debug(world: World, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv(exits.DEBUG, "1")
+    monkeypatch.setenv(exit_codes.DEBUG, "1")
     return world.cli("stats", "--json").stderr
 
 

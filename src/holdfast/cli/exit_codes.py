@@ -75,7 +75,7 @@ def exit_code(error: HoldfastError) -> Exit:
     return next((code for kind, code in _CODES if isinstance(error, kind)), Exit.FAILED)
 
 
-def complain(error: HoldfastError, *, about: str = "") -> Exit:
+def print_error(error: HoldfastError, *, about: str = "") -> Exit:
     """Say it on stderr; the code to end with."""
     said = str(error)
     _say(f"{said if about in said else f'{about}: {said}'}{_remedy(error, about)}", error.code)
@@ -130,7 +130,7 @@ class Root(TyperGroup):
 
 def _ended_by(error: BaseException) -> Exit:
     if isinstance(error, HoldfastError):
-        code = complain(error)
+        code = print_error(error)
         return Exit.USAGE if error.code == USAGE else code
     if isinstance(error, typer.Abort):
         print(file=sys.stderr)  # the question had the line

@@ -17,7 +17,7 @@ E = TypeVar("E", bound=Event)
 
 
 @dataclass(slots=True, kw_only=True)
-class Told:
+class StoryRecord:
     """What the demo has done and seen, to be held against the store."""
 
     submitted: list[str] = field(default_factory=list)  # task ids, as they were answered
@@ -28,13 +28,15 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class DemoCheck:
     what: str
     found: str
     good: bool
 
 
-def judge(told: Told, details: Sequence[Detail], findings: Sequence[Finding]) -> list[Check]:
+def judge(
+    told: StoryRecord, details: Sequence[Detail], findings: Sequence[Finding]
+) -> list[DemoCheck]:
     by_id = {detail.task.id: detail for detail in details}
     ends = Counter(detail.task.status for detail in details)
     lost = [task_id for task_id in told.submitted if task_id not in by_id]
@@ -87,12 +89,12 @@ def judge(told: Told, details: Sequence[Detail], findings: Sequence[Finding]) ->
     ]
 
 
-def exit_code(checks: Sequence[Check]) -> int:
+def exit_code(checks: Sequence[DemoCheck]) -> int:
     return 0 if all(check.good for check in checks) else 1
 
 
-def _check(what: str, found: object, good: bool) -> Check:
-    return Check(what=what, found=str(found), good=good)
+def _check(what: str, found: object, good: bool) -> DemoCheck:
+    return DemoCheck(what=what, found=str(found), good=good)
 
 
 def _all(details: Sequence[Detail], kind: type[E]) -> list[E]:
