@@ -121,8 +121,8 @@ class Registry:
     def __init__(self) -> None:
         self._types: dict[str, TaskType] = {}
         self.triggers: dict[str, TriggerDef] = {}
-        self.without_payload: dict[int, str] = {}  # declarations that wait for their function
-        self._checked = 0  # how many of them: stages are added, never taken away
+        self.is_checked = False  # nothing was declared since `check` found no defect
+        self._without_payload: dict[int, str] = {}  # triggers that wait for their function
 
     def add(self, declared: TaskType) -> None:
         declared.name = names.check("task type", declared.name)
@@ -134,17 +134,26 @@ class Registry:
             raise DeclarationError(f"{declared.name}: queue {declared.queue!r} is the engine's")
         if declared.name in self._types:
             raise DeclarationError(f"two task types are named {declared.name!r}")
-        self._types[declared.name] = declared
+        self.add_internal(declared)
 
     def add_internal(self, declared: TaskType) -> None:
-        """One of the engine's own."""
+        """Add one of the engine's own types."""
         self._types[declared.name] = declared
+        self.is_checked = False
 
     def add_trigger(self, declared: TriggerDef) -> None:
         names.check("trigger", declared.name)
         if declared.name in self.triggers:
             raise DeclarationError(f"two triggers are named {declared.name!r}; give one a name")
         self.triggers[declared.name] = declared
+
+    def expect_payload(self, number: int, declaration: str) -> None:
+        """Note that a trigger was declared whose payload a function under it is to make."""
+        self._without_payload[number] = declaration
+        self.is_checked = False
+
+    def found_payload(self, number: int) -> None:
+        self._without_payload.pop(number, None)
 
     def find(self, name: str) -> TaskType | None:
         return self._types.get(name) or self._types.get(names.normalised(name))
@@ -163,12 +172,12 @@ class Registry:
         return tuple(self._types)
 
     def check(self) -> None:
-        """Before anything is submitted or run."""
-        for said in self.without_payload.values():
-            raise DeclarationError(f"{said} has neither payload= nor a function under it")
-        if self._checked == len(self._types):
+        """Refuse an incomplete declaration, before anything is submitted or run."""
+        if self.is_checked:
             return
+        for declaration in self._without_payload.values():
+            raise DeclarationError(f"{declaration} has neither payload= nor a function under it")
         for declared in self._types.values():
             if not declared.stages:
                 raise DeclarationError(f"workflow {declared.name!r} has no stages")
-        self._checked = len(self._types)
+        self.is_checked = True

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Context, Holdfast, Status
 from holdfast.clock import SystemClock
-from holdfast.engine import core
+from holdfast.engine import store_url
 from holdfast.errors import StoreError, StoreUnavailable, StoreUnusable
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
@@ -34,7 +34,7 @@ class Away(MemoryStore):
 async def test_with_the_fallback_it_starts_on_memory_and_says_so(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(core, "store_from_url", lambda _, clock, *__, **___: Away(clock))
+    monkeypatch.setattr(store_url, "store_from_url", lambda _, clock, *__, **___: Away(clock))
     app = Holdfast("sqlite:///holdfast.db", fallback="memory")
 
     @app.task("echo")

@@ -99,8 +99,8 @@ DEFECTS = (
     ),
     Defect(
         "P10",
-        "src/holdfast/engine/core.py",
-        'if given.fallback != "memory" or isinstance(error, StoreFull):',
+        "src/holdfast/engine/store_url.py",
+        'if settings.fallback != "memory" or isinstance(error, StoreFull):',
         "if isinstance(error, StoreFull):",
         "tests/stores/redis/client/test_fallback.py::"
         "test_without_the_fallback_a_server_out_of_reach_is_an_error_that_names_it",

@@ -1,24 +1,17 @@
-"""Holdfast: declares, submits, controls; the one place that knows both sides."""
+"""`Holdfast` puts an app together: its declarations, its store, its workers and its operations."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import random
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from holdfast.clock import SystemClock
 from holdfast.domain import names
-from holdfast.domain.errors import (
-    HoldfastError,
-    InvalidSetting,
-    StoreError,
-    StoreFull,
-    StoreUnavailable,
-)
+from holdfast.domain.errors import HoldfastError, InvalidSetting
 from holdfast.domain.redaction import Redactor
 from holdfast.domain.task.events import TaskProgress
 from holdfast.domain.task.task import By
@@ -36,13 +29,14 @@ from holdfast.engine.operations.retention import Pruned, PruneTerms
 from holdfast.engine.operations.tenants import Tenants
 from holdfast.engine.orphans import warn_of_orphans
 from holdfast.engine.plans.control import PlanControl
-from holdfast.engine.plans.create import Planned, Plans
+from holdfast.engine.plans.create import Plans
 from holdfast.engine.query import Query
 from holdfast.engine.queue_watch import QueueWatch
-from holdfast.engine.store_url import store_from_url
-from holdfast.engine.submit import Submitter, Terms
+from holdfast.engine.store_url import open_store
+from holdfast.engine.submit import NOT_OPEN, Submitter
 from holdfast.engine.triggers.schedules import Schedules
 from holdfast.engine.visibility import WHOLE, Sight
+from holdfast.engine.workers import end_worker, worker_options
 from holdfast.insight.why import explain
 from holdfast.notify import deliveries, hooks
 from holdfast.notify.addresses import Allowed
@@ -51,10 +45,8 @@ from holdfast.notify.notifier import Teller, telling_store
 from holdfast.ports import Clock, Kept, Store
 from holdfast.ports.backup import Copy
 from holdfast.ports.tracing import NO_TRACER, Tracer
-from holdfast.registry import Registry, TaskType
-from holdfast.runtime import new_task
+from holdfast.registry import Registry
 from holdfast.runtime.waiters import Waiters
-from holdfast.runtime.worker.options import Rules, WorkerOptions
 from holdfast.runtime.worker.running_tasks import RunningTask
 from holdfast.runtime.worker.suspects import Isolate
 from holdfast.runtime.worker.worker import Worker
@@ -63,11 +55,6 @@ from holdfast.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from holdfast.engine.blocking.faces import Blocking
-
-log = logging.getLogger("holdfast")
-
-P = TypeVar("P")
-R = TypeVar("R")
 
 
 class Holdfast:
@@ -105,8 +92,10 @@ class Holdfast:
         self._store: Store | None = None
         self._behind: Store | None = None  # the same, without the deliveries
         self._waiters: Waiters | None = None
-        self._submitter: Submitter | None = None
         self._queue_watch: QueueWatch | None = None
+        self._submitter = submitter = Submitter(self)
+        self.submit, self.submit_many = submitter.submit, submitter.submit_many
+        self.planned = submitter.planned
         self._worked_queues = set[str]()  # by workers of this process
         self._opened = 0
         self._blocking: Blocking | None = None
@@ -128,7 +117,7 @@ class Holdfast:
     @property
     def store(self) -> Store:
         if self._store is None:
-            raise HoldfastError("the app is not open: use 'async with app:' or app.running()")
+            raise HoldfastError(NOT_OPEN)
         return self._store
 
     @property
@@ -137,25 +126,26 @@ class Holdfast:
 
     @property
     def in_memory(self) -> bool:
-        """The store is in this process alone: what it was given, or where it fell back to."""
+        """Return whether the store is in this process alone: given so, or as the fallback."""
         return isinstance(self._behind, MemoryStore)
 
     @property
     def waiters(self) -> Waiters:
         if self._waiters is None:
-            raise HoldfastError("the app is not open: use 'async with app:' or app.running()")
+            raise HoldfastError(NOT_OPEN)
         return self._waiters
 
     async def __aenter__(self) -> Holdfast:
         if self._opened == 0:
             self.registry.check()
-            self._attach(await self._open_store())
+            store = await self._open_store()
             self._queue_watch = QueueWatch(
-                self.store,
+                store,
                 self.clock,
                 lease_seconds=self.settings.lease,
                 own=lambda: self._worked_queues,
             )
+            self._attach(store)
         self._opened += 1
         return self
 
@@ -163,18 +153,11 @@ class Holdfast:
         self._behind = store
         self._store = store = telling_store(store, self.teller)
         self._waiters = waiters(store)
-        self._submitter = Submitter(
-            store,
-            clock=self.clock,
-            chance=self.chance,
-            queue_limit=self.settings.queue_limit,
-            tracer=self.tracer,
-        )
+        self._submitter.open(store, self._queue_watch)
 
     def _detach(self) -> None:
-        if self._submitter is not None:
-            self._submitter.close()
-        self._store = self._behind = self._waiters = self._submitter = self._queue_watch = None
+        self._submitter.close()
+        self._store = self._behind = self._waiters = self._queue_watch = None
 
     async def __aexit__(self, *_: object) -> None:
         self._opened -= 1
@@ -214,22 +197,7 @@ class Holdfast:
     async def _open_store(self) -> Store:
         if self._given is not None:
             return self._given
-        given, self.degraded = self.settings, False
-        store = store_from_url(
-            given.store,
-            self.clock,
-            given.namespace,
-            checkpoint_seconds=given.checkpoint_ttl,
-            lock_seconds=given.tenant_lock,
-        )
-        try:
-            await store.open()
-        except StoreUnavailable as error:  # what a person must mend is not papered over
-            if given.fallback != "memory" or isinstance(error, StoreFull):  # full is in reach
-                raise
-            log.warning("starting on memory, nothing will be kept: %s", error)
-            self.degraded = True
-            return MemoryStore(self.clock)
+        store, self.degraded = await open_store(self.settings, self.clock)
         return store
 
     @asynccontextmanager
@@ -243,7 +211,7 @@ class Holdfast:
                     await worker.start()
                 yield self
             finally:
-                await asyncio.gather(*map(_end, crew))
+                await asyncio.gather(*map(end_worker, crew))
 
     def worker(
         self,
@@ -271,94 +239,26 @@ class Holdfast:
             isolate=isolate,
             on_progress=self.on_progress,
             tracer=self.tracer,
-            options=WorkerOptions(
-                slots=slots or given.slots,
-                queues=tuple(
-                    dict.fromkeys((*self.registry.own_queues(), *(queues or given.queue_names)))
-                ),
-                lease_seconds=given.lease,
-                drain_seconds=given.drain,
-                audit_seconds=given.audit_keep,
-                reconcile_seconds=given.reconcile,
+            options=worker_options(
+                given,
+                self.registry,
+                slots=slots,
+                queues=queues,
                 heartbeat_thread=heartbeat_thread,
-                queue_limit=given.queue_limit,
                 schedules=schedules,
-                rules=Rules(
-                    checkpoint_ttl_seconds=given.checkpoint_ttl,
-                    crash_limit=given.crash_limit,
-                    unknown_type_seconds=given.unknown_type_after,
-                    outage_seconds=given.outage,
-                ),
             ),
         )
 
-    # -- submitting and asking
+    # -- asking
 
-    async def submit(
-        self,
-        declared: TaskType,
-        payload: Any,
-        *,
-        tenant: str | None = None,
-        key: str | None = None,
-        queue: str | None = None,
-        trace_id: str | None = None,
-        user: Any = None,
-        callback: str | ChatReply | None = None,
-    ) -> Handle[Any]:
-        """The way in for every task; use `submit` of the task or workflow itself."""
-        task_id = await self._submits().one(
-            declared,
-            payload,
-            key,
-            tenant=tenant,
-            queue=queue,
-            trace_id=trace_id,
-            user=user,
-            callback=self._checked(callback),
-        )
-        if self._queue_watch is not None:
-            self._queue_watch.note(queue or declared.queue)
-        return Handle(self, task_id, declared.result)
-
-    def _checked(self, callback: str | ChatReply | None) -> str | None:
+    def check_callback(self, callback: str | ChatReply | None) -> str | None:
+        """Return the stored form of a callback; a URL must be one that callbacks may go to."""
         if isinstance(callback, ChatReply):
             return str(callback)
         return None if callback is None else self.hooks.check_callback(callback)
 
-    async def submit_many(
-        self,
-        declared: TaskType,
-        payloads: Iterable[Any],
-        *,
-        keys: Iterable[str] | None = None,
-        **terms: Unpack[Terms],
-    ) -> list[Handle[Any]]:
-        """The way in for many; use `submit_many` of the task or workflow itself."""
-        terms["callback"] = self._checked(terms.get("callback"))
-        ids = await self._submits().many(declared, payloads, keys, **terms)
-        if self._queue_watch is not None:
-            self._queue_watch.note(terms.get("queue") or declared.queue)
-        return [Handle(self, task_id, declared.result) for task_id in ids]
-
-    def planned(self, declared: TaskType, payload: Any, **terms: Unpack[Terms]) -> Planned:
-        """A task for a plan; use `on` of the task or workflow itself."""
-        self.registry.check()
-        terms["callback"] = self._checked(terms.get("callback"))
-        if terms.get("trace_id") is None:
-            terms["trace_id"] = self.tracer.here()
-        record = new_task.record(declared, now=self.clock.now(), **terms)
-        effects, body = declared.effects_namespace, declared.payload.encode(payload)
-        return Planned(record=record, payload=body, effects_namespace=effects)
-
-    def _submits(self) -> Submitter:
-        if self._submitter is None:
-            raise HoldfastError("the app is not open: use 'async with app:' or app.running()")
-        self.registry.check()
-        return self._submitter
-
     def handle(self, task_id: str) -> Handle[Any]:
-        """A handle for a task that was submitted elsewhere; its result is plain JSON."""
+        """Return a handle for a task that was submitted elsewhere; its result is plain JSON."""
         return Handle(self, names.check_text("task id", task_id), UntypedCodec())
 
     async def why(self, task_id: str, *, sight: Sight = WHOLE) -> str:
@@ -379,12 +279,12 @@ class Holdfast:
 
     def _unwrapped(self) -> Store:
         if self._behind is None:
-            raise HoldfastError("the app is not open: use 'async with app:' or app.running()")
+            raise HoldfastError(NOT_OPEN)
         return self._behind
 
     @property
     def blocking(self) -> Blocking:
-        """The same face for code without an event loop: scripts, Django, the REPL."""
+        """Return the same calls for code without an event loop: scripts, Django, the REPL."""
         from holdfast.engine.blocking.faces import Blocking
 
         if self._blocking is None:
@@ -410,14 +310,3 @@ def _tracer(redactor: Redactor) -> Tracer:
         reason = "tracing needs OpenTelemetry: pip install 'holdfast-engine[tracing]'"
         raise InvalidSetting("HOLDFAST_TRACING", True, reason) from error
     return OtelTracer(redactor)
-
-
-async def _end(worker: Worker) -> None:
-    """A thread cannot be stopped, so its task is given back: that is no crash of the task."""
-    if not (left := await worker.drain()):
-        return
-    log.critical("plain functions still run, their tasks are given back: %s", ", ".join(left))
-    try:
-        await worker.give_back_rest()
-    except StoreError as error:
-        log.error("could not give back, the leases will lapse: %s", error)

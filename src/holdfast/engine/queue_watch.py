@@ -1,4 +1,4 @@
-"""A word in the log about queues to which tasks are submitted and which no live worker serves."""
+"""A warning in the log about queues to which tasks are submitted and which no worker serves."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from holdfast.domain.errors import StoreError
 from holdfast.ports import LIVE_LEASES, Clock, Store
 from holdfast.registry import OWN_QUEUES
 
-AGAIN_SECONDS = 600.0  # a queue is looked at no more often than that
-QUEUES_MAX = 1_000  # of which it is known when they were looked at
-LAST_LOOK_SECONDS = 1.0  # for the looks under way when the app is closed
+AGAIN_SECONDS = 600.0  # a queue is checked no more often than that
+QUEUES_MAX = 1_000  # of which it is known when they were checked
+LAST_CHECK_SECONDS = 1.0  # for the checks under way when the app is closed
 
 log = logging.getLogger("holdfast.queues")
 
 
 class QueueWatch:
-    """Looks beside the submits, so that none of them waits for it."""
+    """Checks queues in the background, so that no submit waits for it."""
 
     def __init__(
         self, store: Store, clock: Clock, *, lease_seconds: float, own: Callable[[], set[str]]
@@ -27,27 +27,24 @@ class QueueWatch:
         self._store, self._clock = store, clock
         self._live_within_seconds = LIVE_LEASES * lease_seconds
         self._own = own
-        self._looked: dict[str, float] = {}
-        self._looks: set[asyncio.Task[None]] = set()
+        self.due: dict[str, float] = {}  # queues that were checked, and when they are checked again
+        self._checks: set[asyncio.Task[None]] = set()
 
-    def note(self, queue: str) -> None:
-        """Look, now and then, whether anybody serves the queue of a task just submitted."""
-        now, looked = self._clock.steady(), self._looked.get(queue)
-        if looked is not None and now - looked < AGAIN_SECONDS:
-            return
-        if len(self._looked) >= QUEUES_MAX:
-            self._looked.clear()
-        self._looked[queue] = now
+    def check(self, queue: str) -> None:
+        """Start to check whether a worker serves the queue; a submit calls this when it is due."""
+        if len(self.due) >= QUEUES_MAX:
+            self.due.clear()
+        self.due[queue] = self._clock.steady() + AGAIN_SECONDS
         if queue not in self._own():
-            look = asyncio.create_task(self._look(queue))
-            self._looks.add(look)
-            look.add_done_callback(self._looks.discard)
+            check = asyncio.create_task(self._check(queue))
+            self._checks.add(check)
+            check.add_done_callback(self._checks.discard)
 
-    async def _look(self, queue: str) -> None:
+    async def _check(self, queue: str) -> None:
         try:
             workers = await self._store.workers(live_within_seconds=self._live_within_seconds)
         except StoreError:
-            return  # whoever submits hears of it
+            return  # the submit itself raises it
         served = {name for worker in workers if worker.live for name in worker.beat.queues}
         if queue in served:
             return
@@ -59,7 +56,7 @@ class QueueWatch:
         )
 
     async def close(self) -> None:
-        if self._looks:
-            await asyncio.wait(self._looks, timeout=LAST_LOOK_SECONDS)
-        for look in self._looks:
-            look.cancel()
+        if self._checks:
+            await asyncio.wait(self._checks, timeout=LAST_CHECK_SECONDS)
+        for check in self._checks:
+            check.cancel()

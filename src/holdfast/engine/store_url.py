@@ -1,18 +1,41 @@
-"""From a URL to a store."""
+"""Stores by their URL: made, and opened with or without a fallback."""
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
-from holdfast.domain.errors import InvalidSetting, StoreUnavailable
+from holdfast.domain.errors import InvalidSetting, StoreFull, StoreUnavailable
 from holdfast.ports import Clock, Store
+from holdfast.settings import Settings
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.redis.client import address
 
+log = logging.getLogger("holdfast")
+
 FILES = "sqlite:///relative/path.db or sqlite:////absolute/path.db"
 FORMS = f"memory://, {FILES}, {address.FORMS}"
+
+
+async def open_store(settings: Settings, clock: Clock) -> tuple[Store, bool]:
+    """Return the configured store, opened; with True a store in memory, as its fallback."""
+    store = store_from_url(
+        settings.store,
+        clock,
+        settings.namespace,
+        checkpoint_seconds=settings.checkpoint_ttl,
+        lock_seconds=settings.tenant_lock,
+    )
+    try:
+        await store.open()
+    except StoreUnavailable as error:  # what a person must mend is not papered over
+        if settings.fallback != "memory" or isinstance(error, StoreFull):  # full is in reach
+            raise
+        log.warning("starting on memory, nothing will be kept: %s", error)
+        return MemoryStore(clock), True
+    return store, False
 
 
 def store_from_url(
@@ -24,9 +47,12 @@ def store_from_url(
     lock_seconds: float | None = None,
     must_exist: bool = False,
 ) -> Store:
-    """For stores that let things go by themselves: ``checkpoint_seconds`` after a task has settled
-    its checkpoint, ``lock_seconds`` after the last renewal its tenant's lock. ``must_exist``: where
-    there is none, none is made, and that is StoreUnavailable."""
+    """Make the store that a URL names.
+
+    A store that expires records by itself drops a checkpoint ``checkpoint_seconds`` after its task
+    has settled, and a tenant's lock ``lock_seconds`` after its last renewal. With ``must_exist`` a
+    missing store is `StoreUnavailable`, and none is created.
+    """
     if url.partition("://")[0] in address.SCHEMES:
         given = {"checkpoint_seconds": checkpoint_seconds, "lock_seconds": lock_seconds}
         terms = {name: math.ceil(value) for name, value in given.items() if value is not None}

@@ -1,19 +1,18 @@
-"""The way in: payloads are checked and made into records, singly or in bulk, and inserted."""
+"""The submitter: it checks payloads, makes records of new tasks and inserts them."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
-import random
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from holdfast.clock import new_ids
 from holdfast.domain import names
 from holdfast.domain.error_text import bare_name
 from holdfast.domain.errors import (
+    HoldfastError,
     IntakePaused,
     InvalidInput,
     InvalidPayload,
@@ -21,94 +20,150 @@ from holdfast.domain.errors import (
     PartlyUnavailable,
     QueueFull,
     Refused,
-    StoreFull,
     StoreUnavailable,
     SubmittedInPart,
 )
 from holdfast.domain.task.task import Task
 from holdfast.domain.task.trace import is_traceparent
 from holdfast.domain.task.transition import Conflict, Full, Insertion, Shut, Submission
-from holdfast.ports import Clock, Store
-from holdfast.ports.tracing import NO_TRACER, Span, Tracer
+from holdfast.engine.handle import Handle
+from holdfast.engine.plans.create import Planned
+from holdfast.engine.queue_watch import QueueWatch
+from holdfast.engine.refusal_log import RefusalLog
+from holdfast.ports import Store
+from holdfast.ports.tracing import Span
 from holdfast.registry import TaskType
 from holdfast.runtime import new_task
 from holdfast.runtime.committer import Gather
 
-log = logging.getLogger("holdfast")
+if TYPE_CHECKING:
+    from holdfast.engine.core import Holdfast
 
-PART = 200  # tasks of a bulk in one insert
-SAY_AGAIN_SECONDS = 10.0  # between two lines of the log about refused submits
+PART = 200  # tasks of one call in one insert
+NOT_OPEN = "the app is not open: use 'async with app:' or app.running()"
 
 
-class Terms(TypedDict, total=False):
-    """What may be said beside the payload, for one task or for many alike."""
+class SubmitTerms(TypedDict, total=False):
+    """Terms of a submission beside its payload, for one task or for many alike."""
 
     tenant: str | None
     queue: str | None
     trace_id: str | None
     user: Any
-    callback: str | None  # a URL that is told how it ended
+    callback: Any  # a URL that is notified of the outcome, or the message of a chat to answer
 
 
 class Submitter:
-    def __init__(
+    """The way in for every task of an app; it works while the app is open."""
+
+    def __init__(self, app: Holdfast) -> None:
+        self._app = app
+        self._registry = app.registry
+        self._queue_limit = app.settings.queue_limit
+        self._is_open = False
+        self._store: Store  # of the last opening: what is under way when the app closes goes there
+        self._refusals: RefusalLog
+        self._put: Gather[Submission, Insertion]
+        self._queue_watch: QueueWatch | None = None
+
+    def open(self, store: Store, watch: QueueWatch | None) -> None:
+        self._is_open, self._store, self._queue_watch = True, store, watch
+        self._refusals = RefusalLog(self._app.clock)
+        self._put = Gather(self._insert)
+
+    def close(self) -> None:
+        """Accept no more, and log the refusals that no line has counted yet."""
+        if self._is_open:
+            self._is_open, self._queue_watch = False, None
+            self._refusals.flush(0.0)
+
+    async def submit(
         self,
-        store: Store,
+        declared: TaskType,
+        payload: Any,
         *,
-        clock: Clock,
-        chance: random.Random,
-        queue_limit: int,
-        tracer: Tracer = NO_TRACER,
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._chance = chance
-        self._queue_limit = queue_limit
-        self._tracer = tracer
-        self._put = Gather[Submission, Insertion](self._insert)
-        self._said = dict[str, tuple[float, int]]()  # when, and how many were left out since
+        tenant: str | None = None,
+        key: str | None = None,
+        queue: str | None = None,
+        trace_id: str | None = None,
+        user: Any = None,
+        callback: Any = None,
+    ) -> Handle[Any]:
+        """Submit a task, which is durable when this returns; `submit` of a task type calls it."""
+        if not self._is_open:
+            raise HoldfastError(NOT_OPEN)
+        if not self._registry.is_checked:
+            self._registry.check()
+        terms: SubmitTerms = {
+            "tenant": tenant,
+            "queue": queue,
+            "trace_id": trace_id,
+            "user": user,
+            "callback": None if callback is None else self._app.check_callback(callback),
+        }
+        if self._app.tracer.on:
+            with self._traced(declared, terms) as span:
+                task_id = await self._submit(declared, payload, key, terms)
+                span.tell(task_id=task_id)
+        else:
+            task_id = await self._submit(declared, payload, key, terms)
+        watch, queue = self._queue_watch, queue or declared.queue
+        if watch is not None and self._app.clock.steady() >= watch.due.get(queue, -math.inf):
+            watch.check(queue)
+        return Handle(self._app, task_id, declared.result)
 
-    async def one(
-        self, declared: TaskType, payload: Any, key: str | None, **terms: Unpack[Terms]
+    async def _submit(
+        self, declared: TaskType, payload: Any, key: str | None, terms: SubmitTerms
     ) -> str:
-        """The task's id; it is durable then."""
-        if not self._tracer.on:
-            return await self._one(declared, payload, key, terms)
-        with self._traced(declared, terms) as span:
-            task_id = await self._one(declared, payload, key, terms)
-            span.tell(task_id=task_id)
-            return task_id
-
-    async def _one(self, declared: TaskType, payload: Any, key: str | None, terms: Terms) -> str:
         body = declared.payload.encode(payload)
         keys = None if key is None else [names.check("key", key)]
-        [submission] = self._made(declared, self._record(declared, **terms), [body], keys)
+        record = new_task.record(declared, now=self._app.clock.now(), **terms)
+        [submission] = self._submissions(declared, record, [body], keys)
         return self._accepted(submission, await self._put(submission))
 
-    async def many(
+    async def submit_many(
         self,
         declared: TaskType,
         payloads: Iterable[Any],
-        keys: Iterable[str] | None,
-        **terms: Unpack[Terms],
-    ) -> list[str]:
-        """The ids, in the order of the payloads, which are all checked before the first goes in.
+        *,
+        keys: Iterable[str] | None = None,
+        **terms: Unpack[SubmitTerms],
+    ) -> list[Handle[Any]]:
+        """Submit a task for each payload, in their order; all are checked before the first goes in.
 
-        Each part is made while the one before it is on its way. Behind a part of which something
+        Each part is made while the one before it is on its way. After a part of which something
         was not accepted nothing more is sent.
         """
-        if not self._tracer.on:
-            return await self._many(declared, payloads, keys, terms)
-        with self._traced(declared, terms) as span:
+        if not self._is_open:
+            raise HoldfastError(NOT_OPEN)
+        self._registry.check()
+        terms["callback"] = self._app.check_callback(terms.get("callback"))
+        if self._app.tracer.on:
+            with self._traced(declared, terms) as span:
+                ids = await self._many(declared, payloads, keys, terms)
+                span.tell(tasks=len(ids))
+        else:
             ids = await self._many(declared, payloads, keys, terms)
-            span.tell(tasks=len(ids))
-            return ids
+        watch, queue = self._queue_watch, terms.get("queue") or declared.queue
+        if watch is not None and self._app.clock.steady() >= watch.due.get(queue, -math.inf):
+            watch.check(queue)
+        return [Handle(self._app, task_id, declared.result) for task_id in ids]
+
+    def planned(self, declared: TaskType, payload: Any, **terms: Unpack[SubmitTerms]) -> Planned:
+        """Describe a task for a plan; `on` of a task type calls it."""
+        self._registry.check()
+        terms["callback"] = self._app.check_callback(terms.get("callback"))
+        if terms.get("trace_id") is None:
+            terms["trace_id"] = self._app.tracer.here()
+        record = new_task.record(declared, now=self._app.clock.now(), **terms)
+        effects, body = declared.effects_namespace, declared.payload.encode(payload)
+        return Planned(record=record, payload=body, effects_namespace=effects)
 
     @contextmanager
-    def _traced(self, declared: TaskType, terms: Terms) -> Iterator[Span]:
-        """The tasks carry the span, unless they were given a text that says something else."""
+    def _traced(self, declared: TaskType, terms: SubmitTerms) -> Iterator[Span]:
+        """Give the tasks the span, unless they have a trace id that is not a parent of it."""
         given = terms.get("trace_id")
-        with self._tracer.submit(declared.name, terms.get("tenant"), given) as span:
+        with self._app.tracer.submit(declared.name, terms.get("tenant"), given) as span:
             if given is None or is_traceparent(given):
                 terms["trace_id"] = span.traceparent or given
             try:
@@ -122,18 +177,18 @@ class Submitter:
         declared: TaskType,
         payloads: Iterable[Any],
         keys: Iterable[str] | None,
-        terms: Terms,
+        terms: SubmitTerms,
     ) -> list[str]:
-        record = self._record(declared, **terms)
+        record = new_task.record(declared, now=self._app.clock.now(), **terms)
         bodies = await _encoded(declared, payloads)
         given = None if keys is None else [names.check("key", key) for key in keys]
         if given is not None and len(given) != len(bodies):
             raise InvalidInput(f"{len(given)} keys for {len(bodies)} payloads")
-        bulk, sending = _Bulk(), None
+        bulk, sending = _Many(), None
         for start in range(0, len(bodies), PART):
             part = slice(start, start + PART)
             keys_here = None if given is None else given[part]
-            made = self._made(declared, record, bodies[part], keys_here)
+            made = self._submissions(declared, record, bodies[part], keys_here)
             if sending is not None:
                 await sending
             if bulk.errors:
@@ -144,7 +199,7 @@ class Submitter:
             await sending
         return bulk.ids(len(bodies))
 
-    async def _send(self, bulk: _Bulk, start: int, batch: Sequence[Submission]) -> None:
+    async def _send(self, bulk: _Many, start: int, batch: Sequence[Submission]) -> None:
         try:
             answers: Sequence[Insertion | Exception] = await self._insert(batch)
         except PartlyUnavailable as error:
@@ -164,38 +219,11 @@ class Submitter:
         try:
             inserted = await self._store.insert(batch, depth_limit=self._queue_limit)
         except StoreUnavailable as error:
-            self._say_refused("full" if isinstance(error, StoreFull) else "out of reach", error)
+            self._refusals.add(error)
             raise
-        if self._said:
-            self._say_left_out(SAY_AGAIN_SECONDS)
+        if self._refusals.causes:
+            self._refusals.flush()
         return inserted
-
-    def _say_refused(self, why: str, error: StoreUnavailable) -> None:
-        """Log a refusal, but seldom: the log may be on the disk that is full."""
-        now, (said_at, left_out) = self._clock.steady(), self._said.get(why, (-math.inf, 0))
-        if now - said_at < SAY_AGAIN_SECONDS:
-            self._said[why] = said_at, left_out + 1
-            return
-        self._said[why] = now, 0
-        more = f" ({left_out} more refusals since the last such line)" if left_out else ""
-        log.critical("submits were refused, the store is %s: %s%s", why, error, more)
-
-    def close(self) -> None:
-        """Tell of the refusals that no line has told of yet."""
-        self._say_left_out(0.0)
-
-    def _say_left_out(self, after_seconds: float) -> None:
-        """Tell of the refusals since the last line, where that line is so old."""
-        now = self._clock.steady()
-        for why, (said_at, left_out) in tuple(self._said.items()):
-            if now - said_at < after_seconds:
-                continue
-            if not left_out:
-                del self._said[why]
-                continue
-            self._said[why] = now, 0
-            says = "%d more submits were refused since the last such line, the store was %s"
-            log.critical(says, left_out, why)
 
     def _accepted(self, submission: Submission, answer: Insertion) -> str:
         if isinstance(answer, Conflict):
@@ -207,24 +235,22 @@ class Submitter:
             raise IntakePaused(answer.queue)
         return answer.task_id
 
-    def _record(self, declared: TaskType, **terms: Unpack[Terms]) -> Task:
-        return new_task.record(declared, now=self._clock.now(), **terms)
-
-    def _made(
+    def _submissions(
         self,
         declared: TaskType,
         record: Task,
         bodies: Sequence[bytes],
         keys: Sequence[str] | None,
     ) -> list[Submission]:
-        ids, effects = new_ids(self._clock, self._chance, len(bodies)), declared.effects_namespace
+        ids = new_ids(self._app.clock, self._app.chance, len(bodies))
+        effects = declared.effects_namespace
         return new_task.submissions(
             self._store, record, bodies, keys, ids, effects_namespace=effects
         )
 
 
-class _Bulk:
-    """What has become of the tasks of one call, by number."""
+class _Many:
+    """The answers to the tasks of one call, by number."""
 
     def __init__(self) -> None:
         self.accepted: dict[int, str] = {}
@@ -252,6 +278,6 @@ async def _encoded(declared: TaskType, payloads: Iterable[Any]) -> list[bytes]:
 
 
 async def _turns() -> None:
-    """Of the loop, until what was begun is on its way to the store."""
+    """Give the loop its turns until what was begun is on its way to the store."""
     for _ in range(2):
         await asyncio.sleep(0)

@@ -165,17 +165,17 @@ class Timed(Generic[P]):
     def _decorator(
         self, verb: str, schedule: Schedule, defined: Definition, terms: TriggerTerms
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        waiting = self._app.registry.without_payload
+        registry = self._app.registry
 
         def decorate(make: Callable[..., Any]) -> Callable[..., Any]:
             name = self._trigger_name(terms, getattr(make, "__name__", verb))
             made = _maker(make, self.declared, zone_of(schedule))
             self._add_trigger(TriggerDef(name=name, definition=defined, make=made))
-            waiting.pop(id(decorate), None)
+            registry.found_payload(id(decorate))
             return make
 
-        said = f"{self.declared.name}.{verb}({times.described(schedule)!r})"
-        waiting[id(decorate)] = said
+        declaration = f"{self.declared.name}.{verb}({times.described(schedule)!r})"
+        registry.expect_payload(id(decorate), declaration)
         return decorate
 
     def _trigger_name(self, terms: TriggerTerms, default: str) -> str:
