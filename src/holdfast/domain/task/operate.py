@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.domain import names
 from holdfast.domain.audit import Audit
 from holdfast.domain.errors import IllegalTransition, NotSuspended
 from holdfast.domain.task import events as ev
@@ -27,6 +28,17 @@ class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
     by: By
     now: float
     request: str
+
+
+def actor_named(actor: str, origin: str = "") -> By:
+    """Return the actor of later requests, with names that can be stored."""
+    return By(actor=names.check_text("actor", actor), origin=names.check_text("origin", origin))
+
+
+def new_request(by: By, reason: str, *, now: float, request: str) -> OperatorRequest:
+    """Return a request in an actor's name; ``request`` stays the same however often it is sent."""
+    by = msgspec.structs.replace(by, reason=names.check_text("reason", reason))
+    return OperatorRequest(by=by, now=now, request=request)
 
 
 def release(task: Task, ask: OperatorRequest) -> Transition:

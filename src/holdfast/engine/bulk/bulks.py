@@ -11,7 +11,7 @@ from holdfast.domain import bulk, names
 from holdfast.domain.bulk import BulkCommand, Canary
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import BulkNotFound, InvalidInput, Refused, ResultTimeout
-from holdfast.domain.task.operate import OperatorRequest
+from holdfast.domain.task.operate import OperatorRequest, actor_named
 from holdfast.domain.task.task import By, Task
 from holdfast.engine.bulk import requests, rounds
 from holdfast.engine.bulk.actions import ONWARD
@@ -24,7 +24,6 @@ from holdfast.engine.bulk.order import (
     info_of,
 )
 from holdfast.engine.handle import info_of as task_info_of
-from holdfast.engine.operations.actors import actor_named
 from holdfast.engine.operations.expired_checkpoints import Forecast, forecast, goes_on
 from holdfast.ports import Detail, Filter
 from holdfast.runtime.deadlines import deadline

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.clock import new_id
 from holdfast.domain import names
 from holdfast.domain.audit import Audit
 from holdfast.domain.errors import (
@@ -25,12 +26,11 @@ from holdfast.domain.task import amendment, operate
 from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task.amendment import AMEND, UNREADABLE, Amendment, Stored
 from holdfast.domain.task.checkpoint import DATA_LIMIT_BYTES, Checkpoint
-from holdfast.domain.task.operate import OperatorRequest
+from holdfast.domain.task.operate import OperatorRequest, actor_named, new_request
 from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import By, Task
 from holdfast.domain.task.transition import Applied, MovedOn, Transition
 from holdfast.encoding.codec import check_json, encode_plain
-from holdfast.engine.operations.actors import actor_named, new_request
 from holdfast.engine.operations.expired_checkpoints import check_checkpoint
 from holdfast.ports import Detail
 from holdfast.runtime.compare_and_swap import compare_and_swap
@@ -208,7 +208,9 @@ class Checkpoints:
     ) -> Transition:
         """Write a decision over the task and its bodies, and record who asked for it."""
         app, store, task_id = self._app, self._app.store, names.check_text("task id", task_id)
-        ask = new_request(self._by, reason, app.clock, app.chance)
+        ask = new_request(
+            self._by, reason, now=app.clock.now(), request=new_id(app.clock, app.chance)
+        )
 
         async def write(detail: Detail) -> Transition | None:
             bodies = detail.payload, detail.data, detail.checkpoint

@@ -7,13 +7,13 @@ import random
 from collections.abc import Callable
 from functools import partial
 
+from holdfast.clock import new_id
 from holdfast.domain.errors import Refused, StoreError, TaskNotFound, TenantMovedOn
 from holdfast.domain.task import operate
-from holdfast.domain.task.operate import OperatorRequest
+from holdfast.domain.task.operate import OperatorRequest, actor_named, new_request
 from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import By, Task
 from holdfast.domain.task.transition import Applied, MovedOn, Transition
-from holdfast.engine.operations.actors import actor_named, new_request
 from holdfast.engine.operations.expired_checkpoints import check_checkpoint
 from holdfast.ports import Clock, Store
 from holdfast.runtime.compare_and_swap import compare_and_swap
@@ -87,7 +87,9 @@ class Control:
         onward: bool = False,  # from its checkpoint, which must be there
     ) -> Task:
         store = self._store()
-        ask = new_request(self._by, reason, self._clock, self._chance)
+        ask = new_request(
+            self._by, reason, now=self._clock.now(), request=new_id(self._clock, self._chance)
+        )
 
         async def write(task: Task) -> Task | None:
             transition = decision(task, ask)

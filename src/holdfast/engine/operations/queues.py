@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from holdfast.domain import names, notification
 from holdfast.domain.errors import UnknownQueue
+from holdfast.domain.task.operate import actor_named
 from holdfast.domain.task.task import By
 from holdfast.engine.operations import switches as switching
-from holdfast.engine.operations.actors import actor_named
 from holdfast.ports import LIVE_LEASES, Switch
 from holdfast.registry import OWN_QUEUES
 

@@ -15,9 +15,9 @@ import msgspec
 from holdfast.domain import names
 from holdfast.domain.durations import LONGEST_SECONDS, seconds
 from holdfast.domain.errors import InvalidInput
+from holdfast.domain.task.operate import actor_named
 from holdfast.domain.task.task import By
 from holdfast.engine.operations import switches
-from holdfast.engine.operations.actors import actor_named
 from holdfast.ports import Switch, Thrown
 
 if TYPE_CHECKING:

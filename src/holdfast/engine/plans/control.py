@@ -6,14 +6,14 @@ import random
 from collections.abc import Callable
 from functools import partial
 
+from holdfast.clock import new_id
 from holdfast.domain import names
 from holdfast.domain.errors import PlanNotFound, Refused
 from holdfast.domain.plan import commands
 from holdfast.domain.plan.commands import Members
 from holdfast.domain.plan.plan import Plan, PlanApplied, PlanChange, PlanCommand
-from holdfast.domain.task.operate import OperatorRequest
+from holdfast.domain.task.operate import OperatorRequest, actor_named, new_request
 from holdfast.domain.task.task import By
-from holdfast.engine.operations.actors import actor_named, new_request
 from holdfast.ports import Clock, Store
 from holdfast.runtime.compare_and_swap import compare_and_swap
 
@@ -70,7 +70,9 @@ class PlanControl:
         it, or the write is refused.
         """
         plans, plan_id = self._store().plans, names.normalised(plan_id)
-        ask = new_request(self._by, reason, self._clock, self._chance)
+        ask = new_request(
+            self._by, reason, now=self._clock.now(), request=new_id(self._clock, self._chance)
+        )
 
         async def write(plan: Plan) -> Plan | None:
             if plan.asked == ask.request:

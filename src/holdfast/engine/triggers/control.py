@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from holdfast.clock import new_id
 from holdfast.domain import names
 from holdfast.domain.errors import (
     IntakePaused,
@@ -14,7 +15,7 @@ from holdfast.domain.errors import (
     Refused,
     TriggerNotFound,
 )
-from holdfast.domain.task.operate import OperatorRequest
+from holdfast.domain.task.operate import OperatorRequest, new_request
 from holdfast.domain.task.placement import STOPPED
 from holdfast.domain.task.task import By
 from holdfast.domain.task.transition import Submission
@@ -32,7 +33,6 @@ from holdfast.domain.trigger.trigger import (
 )
 from holdfast.encoding.codec import Codec
 from holdfast.engine.handle import Handle
-from holdfast.engine.operations.actors import new_request
 from holdfast.engine.operations.switches import intake_is_paused
 from holdfast.engine.triggers.declared_triggers import zone_of
 from holdfast.ports import TriggerStore
@@ -64,7 +64,9 @@ class TriggerControl:
         self, trigger_id: str, command: TriggerCommand, decision: Decision, reason: str
     ) -> Trigger:
         app = self._app
-        ask = new_request(self._by, reason, app.clock, app.chance)
+        ask = new_request(
+            self._by, reason, now=app.clock.now(), request=new_id(app.clock, app.chance)
+        )
         limit = app.settings.queue_limit
 
         async def write(trigger: Trigger) -> Trigger | None:

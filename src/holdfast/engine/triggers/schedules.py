@@ -15,6 +15,7 @@ from holdfast.domain.errors import (
     TriggerConflict,
     TriggerNotFound,
 )
+from holdfast.domain.task.operate import actor_named
 from holdfast.domain.task.task import By
 from holdfast.domain.trigger import definition as defining
 from holdfast.domain.trigger import schedule as times
@@ -22,7 +23,6 @@ from holdfast.domain.trigger.definition import Definition
 from holdfast.domain.trigger.schedule import Every, Once, Schedule
 from holdfast.domain.trigger.trigger import UNFINISHED, Changed, Misfire, Trigger, TriggerStatus
 from holdfast.encoding.codec import UntypedCodec
-from holdfast.engine.operations.actors import actor_named
 from holdfast.engine.triggers.control import TriggerControl, TriggerHandle
 from holdfast.engine.triggers.declared_triggers import TriggerTerms, define
 from holdfast.ports import TriggerPage, TriggerStore
