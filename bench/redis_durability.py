@@ -99,7 +99,7 @@ class Submitters:
     async def gone(self) -> int:
         missing = 0
         for start in range(0, len(self.answered), BATCH):
-            found = await self._store.load(self.answered[start : start + BATCH])
+            found = await self._store.views.load(self.answered[start : start + BATCH])
             missing += found.count(None)
         return missing
 
@@ -119,7 +119,7 @@ class Submitters:
     async def _taken(self) -> bool:
         batch = self._hand.submissions(SUBMITTED_AT_ONCE)
         try:
-            answers = await self._store.insert(batch, depth_limit=NO_LIMIT)
+            answers = await self._store.tasks.insert(batch, depth_limit=NO_LIMIT)
         except StoreError:
             return False
         self.answered += [one.task_id for one in answers if isinstance(one, Inserted)]

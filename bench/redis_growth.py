@@ -77,7 +77,7 @@ class Run:
             by_kind = self._by_kind(self._sizes.tasks)
             few, many = await self._compare(hand)
             await self._drain(hand)
-            await store.leave(WORKER)
+            await store.tasks.leave(WORKER)
         passed = self._sizes.tasks + self._sizes.steady
         tombstone_bytes = (self._view.used_bytes() - before.used_bytes) / passed
         await prune_tombstones(self._url)
@@ -101,7 +101,7 @@ class Run:
             await self._fill(hand, BATCH)
             self._by_kind(BATCH)
             await self._drain(hand)
-            await store.leave(WORKER)
+            await store.tasks.leave(WORKER)
         await prune_tombstones(self._url)
         self._seen = {verb: [] for verb in self._seen}
 

@@ -72,11 +72,11 @@ class Hand:
         return [decide.submit(self._task(), PAYLOAD, digest) for _ in range(number)]
 
     async def insert(self, batch: Sequence[Submission]) -> None:
-        answers = await self.store.insert(batch, depth_limit=NO_LIMIT)
+        answers = await self.store.tasks.insert(batch, depth_limit=NO_LIMIT)
         assert all(isinstance(answer, Inserted) for answer in answers), answers
 
     async def claim(self) -> Sequence[Claimed]:
-        return await self.store.claim(
+        return await self.store.tasks.claim(
             WORKER,
             request=f"{self._chance.getrandbits(64):x}",
             queues=("default",),
@@ -87,7 +87,7 @@ class Hand:
     async def finish(self, claimed: Sequence[Claimed]) -> None:
         now = self._clock.now()
         done = decide.Done(result=b'"sent"', data={}, started_at=now, duration_seconds=0.1)
-        outcomes = await self.store.apply(
+        outcomes = await self.store.tasks.apply(
             [decide.complete(one.task, done, now=now) for one in claimed]
         )
         assert all(isinstance(outcome, Applied) for outcome in outcomes), outcomes
@@ -111,6 +111,6 @@ class Hand:
 async def prune_tombstones(url: str) -> int:
     """As if their day were over."""
     async with opened(url, ahead_seconds=2.0 * TOMBSTONE_SECONDS) as store:
-        return await store.prune(
+        return await store.admin.prune(
             Kept.TOMBSTONES, older_than_seconds=0.0, limit=NO_LIMIT, dry_run=False
         )

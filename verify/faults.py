@@ -1,55 +1,33 @@
 """A store behind a bad line: what is asked may be lost, doubled, late, or answered to nobody.
 
-`FaultyStore` is one process's way to a store that it shares with others. Each call goes over a
-`Line`, which draws the fate of request and reply from a seeded chance. Used by the simulation; a
-user's own tests can put it in front of any store whose verbs answer at once, such as the memory
-store.
+`faulty_store` is one process's way to a store that it shares with others. Each call goes over a
+`FaultyLine`, which draws the fate of request and reply from a seeded chance. Used by the
+simulation; a user's own tests can put it in front of any store whose verbs answer at once, such as
+the memory store.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
-from holdfast.domain.audit import Audit, Chain
 from holdfast.domain.errors import StoreUnavailable
-from holdfast.domain.task.checkpoint import Checkpoint
-from holdfast.domain.task.crashes import SUSPECT_FROM
-from holdfast.domain.task.task import Task
-from holdfast.domain.task.transition import Insertion, Outcome, Submission, Transition
 from holdfast.ports import (
-    Beat,
-    Check,
-    Claimed,
     Clock,
-    Detail,
-    Due,
-    ErrorGroup,
-    Filter,
-    Finding,
-    Kept,
-    Page,
-    Peek,
-    Renewal,
-    Stats,
     Store,
-    Switch,
-    TenantView,
-    Thrown,
-    Timings,
     Topic,
-    WorkerInfo,
 )
+from holdfast.ports.wrapped import WrappedStore
 from holdfast.runtime.deadlines import sleep
-from verify.faulty_parts import FaultyPlans, FaultyTriggers
+from holdfast.testing.interception import InterceptedStore, Verb
 
 T = TypeVar("T")
 
-COMMITS = frozenset({"apply", "triggers.apply", "plans.apply"})
+COMMITS = frozenset({"tasks.apply", "triggers.apply", "plans.apply"})
 
 
 class Fault(StrEnum):
@@ -104,16 +82,6 @@ class Rates:
         return replace(self, crash_before=0.0, crash_after=0.0)
 
 
-class Line(Protocol):
-    """What lies between a process and the store."""
-
-    async def call(self, verb: str, ask: Callable[[Store], Awaitable[T]]) -> T: ...
-
-    def ticket(self, topic: Topic) -> int: ...
-
-    async def wait(self, topic: Topic, ticket: int, *, timeout: float) -> None: ...
-
-
 class FaultyLine:
     """Requests and replies travel outside of the process: it may die or be stopped meanwhile."""
 
@@ -128,7 +96,7 @@ class FaultyLine:
         noted: Callable[[str, Fault], None],
     ) -> None:
         """``outside`` calls after some seconds, whatever befalls the process."""
-        self._store = store
+        self.store = store
         self._clock = clock
         self._chance = chance
         self._outside = outside
@@ -137,7 +105,7 @@ class FaultyLine:
         self.rates = Rates()
         self.is_down: Callable[[], bool] = lambda: False
 
-    async def call(self, verb: str, ask: Callable[[Store], Awaitable[T]]) -> T:
+    async def call(self, verb: str, ask: Callable[[], Awaitable[T]]) -> T:
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         request = _Request(verb, ask, future)
         if self.is_down():
@@ -191,7 +159,7 @@ class FaultyLine:
             if self.is_down():
                 self._fail(request, after=travel)
                 return
-            answer = at_once(request.ask(self._store))
+            answer = at_once(request.ask())
             if answered:
                 self._outside(travel, lambda: request.answer(answer))
 
@@ -206,22 +174,19 @@ class FaultyLine:
     def _patience(self) -> float:
         return self._chance.random() * self.rates.give_up_seconds
 
-    def ticket(self, topic: Topic) -> int:
-        return self._store.ticket(topic)
-
     async def wait(self, topic: Topic, ticket: int, *, timeout: float) -> None:
         if self._chance.random() < self.rates.lost_signal:
             self._noted("wait", Fault.LOST_SIGNAL)
             await sleep(self._clock, timeout)
         else:
-            await self._store.wait(topic, ticket, timeout=timeout)
+            await self.store.wait(topic, ticket, timeout=timeout)
 
 
 class _Request(Generic[T]):
     __slots__ = ("ask", "future", "verb")
 
     def __init__(
-        self, verb: str, ask: Callable[[Store], Awaitable[T]], future: asyncio.Future[T]
+        self, verb: str, ask: Callable[[], Awaitable[T]], future: asyncio.Future[T]
     ) -> None:
         self.verb, self.ask, self.future = verb, ask, future
 
@@ -243,165 +208,13 @@ def at_once(asked: Awaitable[T]) -> T:
     raise RuntimeError("a store behind a faulty line must answer at once")
 
 
-class FaultyStore:
-    """The Store port over a `Line`."""
+def faulty_store(line: FaultyLine) -> WrappedStore:
+    """Return the store at the end of a line: every verb goes over it."""
 
-    durable = False
-    url = "faulty://"
+    def over_the_line(name: str, verb: Verb) -> Verb:
+        async def ask(*given: Any, **named: Any) -> Any:
+            return await line.call(name, lambda: verb(*given, **named))
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
-        self.triggers = FaultyTriggers(line)
-        self.plans = FaultyPlans(line)
+        return ask
 
-    async def open(self) -> None:
-        pass
-
-    async def close(self) -> None:
-        pass
-
-    async def detach(self) -> None:
-        pass
-
-    def home(self, task_id: str, *, tenant: str | None, key: str | None) -> str:
-        del tenant, key
-        return task_id
-
-    def beside(self, name: str, task_id: str) -> str:
-        del task_id
-        return name
-
-    async def insert(self, batch: Sequence[Submission], *, depth_limit: int) -> Sequence[Insertion]:
-        return await self._line.call("insert", lambda to: to.insert(batch, depth_limit=depth_limit))
-
-    async def claim(
-        self, worker: str, *, request: str, queues: Sequence[str], limit: int, lease_seconds: float
-    ) -> Sequence[Claimed]:
-        return await self._line.call(
-            "claim",
-            lambda to: to.claim(
-                worker, request=request, queues=queues, limit=limit, lease_seconds=lease_seconds
-            ),
-        )
-
-    async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
-        return await self._line.call("apply", lambda to: to.apply(batch))
-
-    async def renew(
-        self, beat: Beat, batch: Sequence[Renewal], *, lease_seconds: float
-    ) -> Sequence[bool]:
-        return await self._line.call(
-            "renew", lambda to: to.renew(beat, batch, lease_seconds=lease_seconds)
-        )
-
-    async def leave(self, worker: str) -> None:
-        await self._line.call("leave", lambda to: to.leave(worker))
-
-    async def expire(
-        self, *, limit: int, count_crashes: bool, alone_from: int = SUSPECT_FROM
-    ) -> int:
-        return await self._line.call(
-            "expire",
-            lambda to: to.expire(limit=limit, count_crashes=count_crashes, alone_from=alone_from),
-        )
-
-    async def promote(self, *, limit: int) -> Due:
-        return await self._line.call("promote", lambda to: to.promote(limit=limit))
-
-    async def prune(
-        self,
-        kind: Kept,
-        *,
-        older_than_seconds: float,
-        limit: int,
-        dry_run: bool,
-        ignore_keep: bool = False,
-    ) -> int:
-        return await self._line.call(
-            "prune",
-            lambda to: to.prune(
-                kind,
-                older_than_seconds=older_than_seconds,
-                limit=limit,
-                dry_run=dry_run,
-                ignore_keep=ignore_keep,
-            ),
-        )
-
-    async def reconcile(self, *, every_seconds: float) -> Sequence[Finding]:
-        return await self._line.call(
-            "reconcile", lambda to: to.reconcile(every_seconds=every_seconds)
-        )
-
-    async def audit(self, entry: Audit) -> None:
-        await self._line.call("audit", lambda to: to.audit(entry))
-
-    async def seal(self, *, limit: int) -> int:
-        return await self._line.call("seal", lambda to: to.seal(limit=limit))
-
-    async def throw(
-        self, switch: Switch, name: str, *, on: bool, audit: Audit, until: float | None = None
-    ) -> bool:
-        return await self._line.call(
-            "throw", lambda to: to.throw(switch, name, on=on, audit=audit, until=until)
-        )
-
-    async def observe(self, batch: Sequence[Timings]) -> None:
-        await self._line.call("observe", lambda to: to.observe(batch))
-
-    async def load(self, ids: Sequence[str]) -> Sequence[Task | None]:
-        return await self._line.call("load", lambda to: to.load(ids))
-
-    async def peek(self, ids: Sequence[str]) -> Sequence[Peek | None]:
-        return await self._line.call("peek", lambda to: to.peek(ids))
-
-    async def detail(self, task_id: str) -> Detail | None:
-        return await self._line.call("detail", lambda to: to.detail(task_id))
-
-    async def checkpoint(self, task_id: str) -> Checkpoint | None:
-        return await self._line.call("checkpoint", lambda to: to.checkpoint(task_id))
-
-    async def find(self, where: Filter, *, limit: int, cursor: str | None = None) -> Page:
-        return await self._line.call("find", lambda to: to.find(where, limit=limit, cursor=cursor))
-
-    async def tenants(self, names: Sequence[str]) -> Sequence[TenantView]:
-        return await self._line.call("tenants", lambda to: to.tenants(names))
-
-    async def workers(self, *, live_within_seconds: float) -> Sequence[WorkerInfo]:
-        return await self._line.call(
-            "workers", lambda to: to.workers(live_within_seconds=live_within_seconds)
-        )
-
-    async def stats(self) -> Stats:
-        return await self._line.call("stats", lambda to: to.stats())
-
-    async def audits(self, *, limit: int, cursor: str | None = None) -> Sequence[Audit]:
-        return await self._line.call("audits", lambda to: to.audits(limit=limit, cursor=cursor))
-
-    async def chain(self, *, after: int = 0, limit: int) -> Chain:
-        return await self._line.call("chain", lambda to: to.chain(after=after, limit=limit))
-
-    async def switches(self) -> Sequence[Thrown]:
-        return await self._line.call("switches", lambda to: to.switches())
-
-    async def errors(self, *, limit: int) -> Sequence[ErrorGroup]:
-        return await self._line.call("errors", lambda to: to.errors(limit=limit))
-
-    async def line(self, tenant: str, *, limit: int) -> Sequence[str]:
-        return await self._line.call("line", lambda to: to.line(tenant, limit=limit))
-
-    async def doctor(
-        self, *, fix: bool, limit: int, seen: Callable[[int], None] | None = None
-    ) -> Sequence[Finding]:
-        return await self._line.call(
-            "doctor", lambda to: to.doctor(fix=fix, limit=limit, seen=seen)
-        )
-
-    async def checks(self) -> Sequence[Check]:
-        return await self._line.call("checks", lambda to: to.checks())
-
-    def ticket(self, topic: Topic) -> int:
-        return self._line.ticket(topic)
-
-    async def wait(self, topic: Topic, ticket: int, *, timeout: float) -> None:
-        await self._line.wait(topic, ticket, timeout=timeout)
+    return InterceptedStore(line.store, over_the_line, wait=line.wait)

@@ -185,7 +185,7 @@ class Client(Recorder):
         self.store = store
 
     async def insert(self, submission: Submission) -> None:
-        call = self.store.insert([submission], depth_limit=1_000_000)
+        call = self.store.tasks.insert([submission], depth_limit=1_000_000)
         await self.record("insert", submission, call, repr)
 
     async def claim(self, arguments: Claim) -> Sequence[Claimed]:
@@ -194,16 +194,16 @@ class Client(Recorder):
 
     async def apply(self, transition: Transition) -> Task | None:
         """The record as it was answered, written or not."""
-        call = self.store.apply([transition])
+        call = self.store.tasks.apply([transition])
         (outcome,) = await self.record("apply", transition, call, plain_outcomes)
         return outcome.task
 
     async def expire(self) -> None:
-        call = self.store.expire(limit=1_000, count_crashes=True)
+        call = self.store.tasks.expire(limit=1_000, count_crashes=True)
         await self.record("expire", None, call, int)
 
     async def load(self, task_id: str) -> Task | None:
-        (task,) = await self.record("load", task_id, self.store.load([task_id]), plain_tasks)
+        (task,) = await self.record("load", task_id, self.store.views.load([task_id]), plain_tasks)
         return task
 
 
@@ -215,7 +215,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     lease_seconds: float = 30.0
 
     def on(self, store: Store) -> Coroutine[Any, Any, Sequence[Claimed]]:
-        return store.claim(
+        return store.tasks.claim(
             self.worker,
             request=self.request,
             queues=self.queues,
@@ -235,18 +235,18 @@ class StoreModel:
         store, arguments = self._store, operation.arguments
         match operation.name:
             case "insert":
-                return repr(_now(store.insert([arguments], depth_limit=1_000_000)))
+                return repr(_now(store.tasks.insert([arguments], depth_limit=1_000_000)))
             case "claim":
                 claims = _now(arguments.on(store))
                 leases = [claimed.task.lease for claimed in claims]
                 self._leases |= {lease.fence: lease.id for lease in leases if lease}
                 return plain_claims(claims)
             case "apply":
-                return plain_outcomes(_now(store.apply([self._translated(arguments)])))
+                return plain_outcomes(_now(store.tasks.apply([self._translated(arguments)])))
             case "expire":
-                return _now(store.expire(limit=1_000, count_crashes=True))
+                return _now(store.tasks.expire(limit=1_000, count_crashes=True))
             case "load":
-                return plain_tasks(_now(store.load([arguments])))
+                return plain_tasks(_now(store.views.load([arguments])))
             case name:
                 raise HoldfastError(f"the model does not know the operation {name!r}")
 
@@ -258,8 +258,8 @@ class StoreModel:
         return msgspec.structs.replace(transition, lease=ours)
 
     def state(self) -> Hashable:
-        tasks = _now(self._store.find(Filter(), limit=1_000)).tasks
-        queues = tuple((name, *waiting) for name, waiting in self._store._ready.items())
+        tasks = _now(self._store.views.find(Filter(), limit=1_000)).tasks
+        queues = tuple((name, *waiting) for name, waiting in self._store.state.ready.items())
         return *map(repr, tasks), *sorted(queues)
 
 

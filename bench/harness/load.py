@@ -35,7 +35,7 @@ class Hand:
     async def insert(self, number: int) -> None:
         for done in range(0, number, INSERTED):
             batch = [self._submission() for _ in range(min(INSERTED, number - done))]
-            answers = await self.store.insert(batch, depth_limit=NO_LIMIT)
+            answers = await self.store.tasks.insert(batch, depth_limit=NO_LIMIT)
             assert all(isinstance(answer, Inserted) for answer in answers), answers
 
     async def end(self, number: int) -> float:
@@ -52,7 +52,7 @@ class Hand:
         return seconds
 
     async def _claim(self, limit: int) -> Sequence[Claimed]:
-        return await self.store.claim(
+        return await self.store.tasks.claim(
             WORKER,
             request=f"{self._chance.getrandbits(64):x}",
             queues=("default",),
@@ -65,7 +65,7 @@ class Hand:
         done = decide.Done(result=b"null", data={}, started_at=now, duration_seconds=0.0)
         transitions = [decide.complete(one.task, done, now=now) for one in claimed]
         begun = time.perf_counter()
-        outcomes = await self.store.apply(transitions)
+        outcomes = await self.store.tasks.apply(transitions)
         seconds = time.perf_counter() - begun
         assert all(isinstance(outcome, Applied) for outcome in outcomes), outcomes
         return seconds
@@ -73,7 +73,7 @@ class Hand:
     def _submission(self) -> Submission:
         now = self._clock.now()
         task = Task(
-            id=self.store.home(new_id(self._clock, self._chance), tenant=None, key=None),
+            id=self.store.partitioned_id(new_id(self._clock, self._chance), tenant=None, key=None),
             type=TYPE,
             stages=(TYPE,),
             keep_seconds=KEEP_SECONDS,

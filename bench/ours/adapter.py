@@ -181,7 +181,7 @@ def verify(options: Options) -> dict[str, Any]:
     async def counted() -> dict[str, Any]:
         app = Holdfast(options.url)
         async with app:
-            stats = await app.store.stats()
+            stats = await app.store.views.stats()
         return {"by_status": {status.name: n for status, n in stats.by_status.items() if n}}
 
     return run(counted())

@@ -160,7 +160,7 @@ class Asker:
 
     def _page(self, where: Callable[[], Filter], limit: int = LIMIT) -> Ask:
         async def ask() -> int:
-            page = await self._store.find(where(), limit=limit, cursor=self._cursor())
+            page = await self._store.views.find(where(), limit=limit, cursor=self._cursor())
             return len(page.tasks)
 
         return ask
@@ -176,14 +176,14 @@ class Asker:
         return {"updated_after": after, "updated_before": after + DAY_SECONDS + 1}
 
     async def _groups(self) -> int:
-        return len(await self._store.errors(limit=LIMIT))
+        return len(await self._store.views.error_groups(limit=LIMIT))
 
     async def _stats(self) -> int:
-        return len((await self._store.stats()).by_status)
+        return len((await self._store.views.stats()).by_status)
 
     async def _audit(self) -> int:
         start = self._chance.randrange(max(1, self._filled.audits - LIMIT))
-        return len(await self._store.audits(limit=LIMIT, cursor=str(start)))
+        return len(await self._store.admin.audits(limit=LIMIT, cursor=str(start)))
 
 
 # -- through the service

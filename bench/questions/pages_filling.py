@@ -71,7 +71,7 @@ class Filler:
         for done in range(0, suspended, CHUNK):
             go_on()
             await self._suspend(min(CHUNK, suspended - done), step)
-        while await self._store.seal(limit=BATCH):
+        while await self._store.admin.seal(limit=BATCH):
             go_on()
         return Filled(
             ids=sorted(self._ids, reverse=True),
@@ -98,7 +98,7 @@ class Filler:
         tasks = [self._task(step) for _ in range(number)]
         for batch in _batches(tasks):
             made = [decide.submit(task, PAYLOAD, "") for task in batch]
-            answers = await self._store.insert(made, depth_limit=NO_LIMIT)
+            answers = await self._store.tasks.insert(made, depth_limit=NO_LIMIT)
             assert all(isinstance(answer, Inserted) for answer in answers), answers
         ids = [task.id for task in tasks]
         self._ids += ids
@@ -110,7 +110,7 @@ class Filler:
         [made], tenant = new_ids(self._clock, self._chance, 1), pick(TENANTS)
         kind = pick(TYPES)
         return Task(
-            id=self._store.home(made, tenant=tenant, key=None),
+            id=self._store.partitioned_id(made, tenant=tenant, key=None),
             type=kind,
             tenant=tenant,
             queue=pick(QUEUES),
@@ -129,7 +129,7 @@ class Filler:
             await self._apply([decided(one.task) for one in claimed])
 
     async def _claim(self) -> Sequence[Claimed]:
-        return await self._store.claim(
+        return await self._store.tasks.claim(
             WORKER,
             request=f"{self._chance.getrandbits(64):x}",
             queues=QUEUES,
@@ -160,7 +160,7 @@ class Filler:
     ) -> None:
         """As a person would, who is written down."""
         for batch in _batches(ids):
-            tasks = [task for task in await self._store.load(batch) if task is not None]
+            tasks = [task for task in await self._store.views.load(batch) if task is not None]
             await self._apply([command(task, self._asking()) for task in tasks])
 
     def _asking(self) -> operate.OperatorRequest:
@@ -168,7 +168,7 @@ class Filler:
         return operate.OperatorRequest(by=BY, now=self._clock.now(), request=f"ask-{self._asked}")
 
     async def _apply(self, batch: Sequence[Transition]) -> None:
-        outcomes = await self._store.apply(batch)
+        outcomes = await self._store.tasks.apply(batch)
         assert all(isinstance(outcome, Applied) for outcome in outcomes), outcomes
 
 

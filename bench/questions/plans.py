@@ -118,7 +118,7 @@ async def _seconds_of_info(app: Holdfast) -> float:
 async def _seconds_of_opening(app: Holdfast) -> float:
     """What a driver that takes the plan over reads before its first step."""
     begun, store = time.perf_counter(), app.store.plans
-    [plan] = await store.find([PLAN])
+    [plan] = await store.load([PLAN])
     tasks, members = await store.tasks(PLAN), await store.members(PLAN)
     assert plan is not None
     assert tasks is not None

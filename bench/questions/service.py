@@ -125,7 +125,7 @@ def laid(load: Load) -> Felt:
 async def count(url: str) -> int:
     """Of tasks in the store, in whatever state."""
     async with Holdfast(url) as app:
-        return sum((await app.store.stats()).by_status.values())
+        return sum((await app.store.views.stats()).by_status.values())
 
 
 # -- the service

@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -36,6 +36,7 @@ from holdfast.runtime.schedule.scheduler import Scheduler
 from holdfast.runtime.store_outages import StoreOutages
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import ManualClock
+from holdfast.testing.interception import InterceptedStore, Verb
 
 NAME = "triggers"
 FEW = 1_000
@@ -179,7 +180,7 @@ async def _find_due(side: Side) -> float:
 async def _with_lease(side: Side) -> float:
     """Then they are put there anew, which is not timed."""
     begun = time.perf_counter()
-    found = await side.triggers.find_due_with_lease(OWNER, limit=DUE)
+    found = await side.triggers.claim(OWNER, limit=DUE)
     seconds = time.perf_counter() - begun
     _check(len(found.triggers), DUE, "leased")
     await _save(side.triggers, side.due)
@@ -227,7 +228,7 @@ async def fired(place: Place, number: int) -> Result:
         begun = time.perf_counter()
         await scheduler.tick()
         seconds = time.perf_counter() - begun
-        made = sum((await app.store.stats()).by_status.values())
+        made = sum((await app.store.views.stats()).by_status.values())
     _check(made, number, "fired")
     return Result(values={"fired": (number / seconds, "tasks/s")})
 
@@ -276,7 +277,7 @@ async def idled() -> Result:
     for one in many_triggers.series("w", FEW, first=far, now=clock.now()):
         await memory.triggers.save(one)
     counted = _Counted(memory)
-    service = asyncio.create_task(_scheduler(app, cast(Store, counted), clock).run())
+    service = asyncio.create_task(_scheduler(app, counted, clock).run())
     await clock.elapse("1m")  # what is done once, at the start, is not counted
     counted.calls = 0
     await clock.elapse(IDLE_MINUTES * 60.0)
@@ -285,24 +286,19 @@ async def idled() -> Result:
     return Result(values={"idle": (counted.calls / IDLE_MINUTES, "calls/min")})
 
 
-class _Counted:
+class _Counted(InterceptedStore):
     """A store that counts what is asked of its triggers."""
 
     def __init__(self, store: MemoryStore) -> None:
-        self._store, self.calls = store, 0
-        self.triggers = _CountedTriggers(self, store.triggers)
+        self.calls = 0
+        super().__init__(store, self._counted)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
+    def _counted(self, name: str, verb: Verb) -> Verb:
+        async def ask(*given: Any, **named: Any) -> Any:
+            self.calls += name.startswith("triggers.")
+            return await verb(*given, **named)
 
-
-class _CountedTriggers:
-    def __init__(self, counted: _Counted, triggers: TriggerStore) -> None:
-        self._counted, self._triggers = counted, triggers
-
-    def __getattr__(self, name: str) -> Any:
-        self._counted.calls += name != "home"
-        return getattr(self._triggers, name)
+        return ask
 
 
 if __name__ == "__main__":

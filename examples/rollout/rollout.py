@@ -81,7 +81,7 @@ def versions() -> str:
 
 
 async def pid_of(worker: str | None) -> int | None:
-    beats = [one.beat for one in await app.store.workers(live_within_seconds=60)]
+    beats = [one.beat for one in await app.store.views.workers(live_within_seconds=60)]
     return next((beat.pid for beat in beats if beat.worker == worker), None)
 
 

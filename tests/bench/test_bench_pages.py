@@ -30,7 +30,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
 async def test_what_is_filled_in_is_what_the_engine_would_have_left(place: Place) -> None:
     async with opened(place.url) as hand:
         filled = await Filler(hand.store).fill(SETTLED)
-        tasks = await hand.store.load(filled.ids)
+        tasks = await hand.store.views.load(filled.ids)
         assert Counter(task.status for task in tasks if task is not None) == {
             Status.COMPLETED: 386,
             Status.CANCELLED: 12,
@@ -38,8 +38,8 @@ async def test_what_is_filled_in_is_what_the_engine_would_have_left(place: Place
             Status.FAILED: SUSPENDED,
         }
         assert filled.ids == sorted(filled.ids, reverse=True)
-        assert await hand.store.doctor(fix=False, limit=100) == []
-        audits = await hand.store.audits(limit=100)
+        assert await hand.store.admin.doctor(fix=False, limit=100) == []
+        audits = await hand.store.admin.audits(limit=100)
         assert len(audits) == filled.audits == 14
 
 
@@ -47,7 +47,7 @@ async def test_every_kind_of_page_is_asked_for(place: Place) -> None:
     async with opened(place.url) as hand:
         asker = pages.Asker(hand.store, await Filler(hand.store).fill(SETTLED))
         felt = {kind: await pages.timed(ask, 3) for kind, ask in asker.kinds().items()}
-        found = await hand.store.find(Filter(plan=PLAN), limit=1)
+        found = await hand.store.views.find(Filter(plan=PLAN), limit=1)
     assert all(len(one.seconds) == len(one.tasks) == 3 for one in felt.values())
     assert max(felt["all, 200"].tasks) == 200
     assert max(felt["type, nobody's"].tasks) == 0

@@ -81,7 +81,7 @@ async def test_each_due_trigger_makes_its_task(bench: Bench, store: str) -> None
     with bench.places.open(store) as place:
         result = await triggers.fired(place, 150)
         async with opened(place.url) as hand:
-            assert sum((await hand.store.stats()).by_status.values()) == 150
+            assert sum((await hand.store.views.stats()).by_status.values()) == 150
     assert result.values["fired"][0] > 0
 
 

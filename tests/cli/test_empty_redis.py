@@ -85,14 +85,14 @@ async def test_a_running_process_says_that_its_store_was_emptied_and_goes_on(
     store = await filled(server, "executor", clock)
     with server.client() as client:
         client.flushall()
-    await store.expire(limit=10, count_crashes=True)
+    await store.tasks.expire(limit=10, count_crashes=True)
     critical = [one.getMessage() for one in caplog.records if one.levelno == logging.CRITICAL]
     assert [EMPTIED in text for text in critical] == [True]
-    await store.expire(limit=10, count_crashes=True)
+    await store.tasks.expire(limit=10, count_crashes=True)
     assert sum(one.levelno == logging.CRITICAL for one in caplog.records) == 1
     hands = Hands(store, clock)
     await hands.complete(await hands.start(id="later", tenant="t"))
-    assert await store.doctor(fix=False, limit=10) == []
+    assert await store.admin.doctor(fix=False, limit=10) == []
     told = await asyncio.to_thread(said, server, "executor", "doctor")
     assert "the store was emptied" in told.stdout
     await store.close()
@@ -106,11 +106,11 @@ async def test_after_an_eviction_what_is_new_comes_behind_what_was_there(
     hands = Hands(store, clock)
     with server.client() as client:
         client.delete("executor:meta")
-    await store.expire(limit=10, count_crashes=True)
+    await store.tasks.expire(limit=10, count_crashes=True)
     last = await hands.submit(id="last", tenant="t")
     served = [(await hands.complete(await hands.take())).id for _ in range(4)]
     assert served[-1] == last.id
-    assert await store.doctor(fix=False, limit=10) == []
+    assert await store.admin.doctor(fix=False, limit=10) == []
     await store.close()
 
 

@@ -16,6 +16,7 @@ from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import By
 from holdfast.ports import Beat, Check, Kept
 from holdfast.stores.sqlite import SqliteStore
+from holdfast.stores.sqlite.admin.store import SqliteAdmin
 from tests.support.cli.world import App, World
 
 
@@ -69,11 +70,11 @@ def test_doctor_shows_the_settings_of_the_store(world: World) -> None:
 def test_doctor_marks_a_setting_and_only_what_may_lose_tasks_is_not_clean(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def checks(_: SqliteStore) -> list[Check]:
+    async def checks(_: SqliteAdmin) -> list[Check]:
         return [Check(name="clock", good=False, says="is behind")]
 
     world.work_until_rested(world.send())
-    monkeypatch.setattr(SqliteStore, "checks", checks)
+    monkeypatch.setattr(SqliteAdmin, "checks", checks)
     assert world.json("doctor")["clean"] is True
     assert "setting  clock: NOT GOOD: is behind" in world.cli("doctor").stdout
     monkeypatch.setattr(SqliteStore, "durable", False)
@@ -88,11 +89,11 @@ def test_doctor_marks_a_setting_and_only_what_may_lose_tasks_is_not_clean(
 def test_doctor_ends_with_what_the_exit_code_is_for(
     world: World, monkeypatch: pytest.MonkeyPatch, bad: list[str], verdict: str
 ) -> None:
-    async def checks(_: SqliteStore) -> list[Check]:
+    async def checks(_: SqliteAdmin) -> list[Check]:
         return [Check(name=name, good=False, says="is not as it should be") for name in bad]
 
     world.work_until_rested(world.send())
-    monkeypatch.setattr(SqliteStore, "checks", checks)
+    monkeypatch.setattr(SqliteAdmin, "checks", checks)
     monkeypatch.setattr(SqliteStore, "durable", False)
     told = world.cli("doctor")
     assert told.exit_code == Exit.FAILED
@@ -109,14 +110,14 @@ def test_doctor_fits_80_columns_and_says_all_in_a_pipe_on_one_line(
     says = "only snapshots, so that " + "a crash may lose what came after the last of them, " * 3
     address = "a-word-that-is-longer-than-the-terminal-is-wide/" * 2
 
-    async def checks(_: SqliteStore) -> list[Check]:
+    async def checks(_: SqliteAdmin) -> list[Check]:
         return [
             Check(name="persistence", good=False, says=says.strip()),
             Check(name="clock", good=False, says=f"see {address} there"),
         ]
 
     world.upgrade(tenant="t-1")
-    monkeypatch.setattr(SqliteStore, "checks", checks)
+    monkeypatch.setattr(SqliteAdmin, "checks", checks)
     told = world.cli("doctor").stdout.splitlines()
     long = {word for line in told if len(line) > 80 for word in line.split()}
     assert address in long
@@ -160,7 +161,7 @@ def test_doctor_tells_of_a_lock_that_nobody_frees(world: World) -> None:
     task_id = world.upgrade(tenant="t-1")
 
     async def die_at_once(made: App) -> None:
-        await made.app.store.claim(
+        await made.app.store.tasks.claim(
             "w-1", request="r", queues=["default"], limit=1, lease_seconds=-60.0
         )
 
@@ -174,8 +175,8 @@ def test_doctor_does_not_count_on_the_owner_of_a_lapsed_lease(world: World) -> N
     task_id, waiting = world.send(), world.send()
 
     async def beat_and_die(made: App) -> None:
-        await made.app.store.renew(beat_of("w-1"), [], lease_seconds=30)
-        await made.app.store.claim(
+        await made.app.store.tasks.renew(beat_of("w-1"), [], lease_seconds=30)
+        await made.app.store.tasks.claim(
             "w-1", request="r", queues=["default"], limit=1, lease_seconds=-60.0
         )
 
@@ -194,7 +195,7 @@ def test_doctor_says_when_a_live_worker_was_last_seen(world: World) -> None:
     world.work_until_rested(world.send())
 
     async def beat(made: App) -> None:
-        await made.app.store.renew(beat_of("w-1"), [], lease_seconds=30)
+        await made.app.store.tasks.renew(beat_of("w-1"), [], lease_seconds=30)
 
     world.do(beat)
     assert "1 live, 0 of 2 slots busy: w-1 (last seen " in world.cli("doctor").stdout
@@ -275,7 +276,7 @@ def test_a_request_refused_at_the_door_leaves_room_for_who_and_when(
         after="",
         refused="forbidden",
     )
-    world.do(lambda made: made.app.store.audit(entry))
+    world.do(lambda made: made.app.store.admin.audit(entry))
     told = world.cli("audit").stdout.splitlines()
     assert max(map(len, told)) <= 80
     assert all(word in told[1] for word in ("api:some…ong-name", shown, "refused", "forbidden")), (
@@ -300,7 +301,7 @@ def test_who_was_refused_what_and_why_it_was_asked_are_seen_in_80_columns(
         after=Status.PENDING,
         refused=code,
     )
-    world.do(lambda made: made.app.store.audit(entry))
+    world.do(lambda made: made.app.store.admin.audit(entry))
     told = world.cli("audit").stdout.splitlines()
     assert max(map(len, told)) <= 80
     assert told[0].split() == ["ID", "ACTOR", "COMMAND", "OUTCOME", "AGO", "REASON"]
@@ -322,7 +323,7 @@ def test_a_plan_and_a_long_code_leave_the_outcome_whole(world: World) -> None:
         after="",
         refused="store-partly-unavailable",
     )
-    world.do(lambda made: made.app.store.audit(entry))
+    world.do(lambda made: made.app.store.admin.audit(entry))
     told = world.cli("audit").stdout.splitlines()
     assert max(map(len, told)) <= 80
     assert told[0].split() == ["ID", "ACTOR", "COMMAND", "OUTCOME"]
@@ -424,14 +425,14 @@ def test_a_prune_that_breaks_off_says_in_the_audit_what_it_had_deleted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.cli("tasks", "pause", world.upgrade(tenant="t-1"))
-    real = SqliteStore.prune
+    real = SqliteAdmin.prune
 
-    async def breaks(store: SqliteStore, kind: Kept, **terms: Any) -> int:
+    async def breaks(part: SqliteAdmin, kind: Kept, **terms: Any) -> int:
         if kind is Kept.WORKERS:
             raise StoreUnavailable("gone")
-        return await real(store, kind, **terms)
+        return await real(part, kind, **terms)
 
-    monkeypatch.setattr(SqliteStore, "prune", breaks)
+    monkeypatch.setattr(SqliteAdmin, "prune", breaks)
     args = ("prune", "--kind", "audit", "--kind", "workers", "--older-than", "0s")
     assert world.cli(*args).exit_code == Exit.STORE
     [entry] = world.json("audit")["entries"]
@@ -443,10 +444,10 @@ def test_a_prune_that_makes_too_little_room_to_be_written_down_says_what_it_dele
 ) -> None:
     world.send()
 
-    async def full(store: SqliteStore, entry: Audit) -> None:
+    async def full(part: SqliteAdmin, entry: Audit) -> None:
         raise StoreFull("no room")
 
-    monkeypatch.setattr(SqliteStore, "audit", full)
+    monkeypatch.setattr(SqliteAdmin, "audit", full)
     told = world.cli("prune", "--kind", "tasks", "--older-than", "0s")
     assert told.exit_code == Exit.STORE
     assert "deleted (older than 0s: tasks 0), but the audit does not say so: no room" in told.stderr

@@ -80,7 +80,7 @@ def test_every_command_they_name_exists() -> None:
 KILL_AT = """
 import os, sys
 import example
-from holdfast.stores.sqlite.store import SqliteStore
+from holdfast.stores.sqlite.tasks.store import SqliteTasks
 
 point, marker = sys.argv[1], "killed"
 
@@ -105,7 +105,7 @@ def killing(real, when, matches):
 
 
 verb, when, stage = point.split("-")
-real = getattr(SqliteStore, verb)
+real = getattr(SqliteTasks, verb)
 if verb == "claim":
     async def claim(store, *args, **options):
         claimed = await real(store, *args, **options)
@@ -113,12 +113,12 @@ if verb == "claim":
             kill()
         return claimed
 
-    SqliteStore.claim = claim
+    SqliteTasks.claim = claim
 else:
     def matches(batch):
         return verb == "insert" or any(t.stage and t.stage.name == stage for t in batch)
 
-    setattr(SqliteStore, verb, killing(real, when, matches))
+    setattr(SqliteTasks, verb, killing(real, when, matches))
 example.asyncio.run(example.main())
 """
 POINTS = (

@@ -60,7 +60,7 @@ async def test_what_was_answered_outlives_a_server_that_is_killed(
         server.kill()
     server.start()
     async with benched(server, "executor") as again:
-        assert all(await again.store.load(ids))
+        assert all(await again.store.views.load(ids))
         assert await again.hands.claim_ids() == ids[:1]
 
 
@@ -96,7 +96,7 @@ async def test_the_cost_of_a_stage_does_not_grow_with_the_stages_before_it(bench
         assert bench.ask("HLEN", f"stages:{task.id}") == done
     names = sum(len(name) for name in STAGES)
     assert bench.ask("STRLEN", f"ckpt:{task.id}") < names + 1000
-    saved = await bench.store.checkpoint(task.id)
+    saved = await bench.store.views.checkpoint(task.id)
     assert saved is not None
     assert set(saved.stage_durations) == set(STAGES[:-1])
 

@@ -30,10 +30,10 @@ from holdfast.ports import Topic
 
 async def take_a_while(ctx):
     ctx.progress(0.4)
-    [task] = await app.store.load([ctx.task_id])
+    [task] = await app.store.views.load([ctx.task_id])
     while not task.pause_requested and not (task.last_completed >= 0 and Path("go").exists()):
         await app.store.wait(Topic.RESTED, app.store.ticket(Topic.RESTED), timeout=0.05)
-        [task] = await app.store.load([ctx.task_id])
+        [task] = await app.store.views.load([ctx.task_id])
 
 
 demo_service.take_a_while = take_a_while

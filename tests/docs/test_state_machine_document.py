@@ -14,14 +14,16 @@ from holdfast.domain.task.transition import Outcome, Stale, Transition
 from holdfast.errors import TaskFailed
 from holdfast.ports import Clock
 from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory.state import MemoryState
+from holdfast.stores.memory.tasks import MemoryTasks
 from holdfast.testing import Engine, ManualClock
 
 
-class WatchedStore(MemoryStore):
+class WatchedStoreTasks(MemoryTasks):
     """Writes down which checkpoints were saved, and how often one was cleared."""
 
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(clock)
+    def __init__(self, state: MemoryState) -> None:
+        super().__init__(state)
         self.saved: list[int] = []
         self.cleared = 0
 
@@ -31,6 +33,12 @@ class WatchedStore(MemoryStore):
                 self.saved.append(transition.checkpoint.last_completed_stage_index)
             self.cleared += transition.drop_checkpoint
         return await super().apply(batch)
+
+
+class WatchedStore(MemoryStore):
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.tasks: WatchedStoreTasks = WatchedStoreTasks(self.state)
 
 
 @pytest.fixture
@@ -69,9 +77,9 @@ async def test_checkpoint_not_saved_for_last_stage(
     handle = await flow.submit(None)
     await engine.drain()
     assert (await handle.info()).status is Status.COMPLETED
-    assert store.saved == [0]
-    assert store.cleared == 1
-    assert await store.checkpoint(handle.id) is None
+    assert store.tasks.saved == [0]
+    assert store.tasks.cleared == 1
+    assert await store.views.checkpoint(handle.id) is None
 
 
 async def test_state_transition_only_from_executor(
@@ -83,7 +91,7 @@ async def test_state_transition_only_from_executor(
     @flow.stage(name="only")
     async def only(ctx: Context, order: object) -> str:
         """While the executor holds the task, everybody else tries to complete it."""
-        (running,) = await store.load([ctx.task_id])
+        (running,) = await store.views.load([ctx.task_id])
         assert running is not None
         done = decide.Done(result=b'"forged"', data={}, started_at=0.0, duration_seconds=0.0)
         with pytest.raises(HoldfastError, match="only the holder of its lease"):
@@ -92,12 +100,12 @@ async def test_state_transition_only_from_executor(
         for lease in (None, "made-up"):
             forged = msgspec.structs.replace(stolen, lease=lease, request=f"forged-{lease}")
             assert forged.next is Next.SETTLED
-            assert await store.apply([forged]) == [Stale(running)]
+            assert await store.tasks.apply([forged]) == [Stale(running)]
             attempts.append(ctx.task_id)
         return "executed"
 
     handle = await flow.submit(None)
-    (waiting,) = await store.load([handle.id])
+    (waiting,) = await store.views.load([handle.id])
     assert waiting is not None
     with pytest.raises(HoldfastError):
         decide.boundary(waiting, now=0.0)
@@ -132,7 +140,7 @@ async def test_full_lifecycle_with_checkpoint(
     await engine.drain()
     with pytest.raises(TaskFailed):
         await handle.result()
-    checkpoint = await store.checkpoint(handle.id)
+    checkpoint = await store.views.checkpoint(handle.id)
     assert checkpoint is not None
     assert checkpoint.last_completed_stage_index == 0
 
@@ -140,4 +148,4 @@ async def test_full_lifecycle_with_checkpoint(
     await engine.drain()
     await handle.result()
     assert ran == ["stage-1", "stage-2", "stage-2", "stage-3"]
-    assert await store.checkpoint(handle.id) is None
+    assert await store.views.checkpoint(handle.id) is None

@@ -150,7 +150,7 @@ async def test_a_wrong_payload_is_refused_and_the_field_is_named(
     holdfast_engine(app)
     with pytest.raises(InvalidPayload, match=re.escape(names)):
         await take.submit(value)
-    assert not (await app.store.stats()).by_status, "nothing was written"
+    assert not (await app.store.views.stats()).by_status, "nothing was written"
 
 
 def deep(levels: int) -> Any:
@@ -299,7 +299,7 @@ async def test_the_user_is_plain_json_too(
     holdfast_engine(app)
     with pytest.raises(NotJson):
         await take.submit(1, user=user)
-    assert not (await app.store.stats()).by_status, "nothing was written"
+    assert not (await app.store.views.stats()).by_status, "nothing was written"
 
 
 async def test_the_user_is_bounded_and_written_as_it_was_at_the_submit(
@@ -309,7 +309,7 @@ async def test_the_user_is_bounded_and_written_as_it_was_at_the_submit(
     holdfast_engine(app)
     with pytest.raises(PayloadTooLarge, match="user"):
         await take.submit(1, user="x" * 16 * 1024)
-    assert not (await app.store.stats()).by_status, "nothing was written"
+    assert not (await app.store.views.stats()).by_status, "nothing was written"
     user = {"name": "ann"}
     handle = await take.submit(1, user=user)
     user["name"] = "bob"
@@ -324,7 +324,7 @@ async def test_a_trace_id_that_would_spoil_the_record_is_refused(
     holdfast_engine(app)
     with pytest.raises(InvalidInput, match="trace_id"):
         await take.submit(1, trace_id=trace_id)
-    assert not (await app.store.stats()).by_status, "nothing was written"
+    assert not (await app.store.views.stats()).by_status, "nothing was written"
     await take.submit(1, trace_id="x" * 200)
 
 

@@ -103,7 +103,7 @@ async def test_nothing_is_written_of_a_refused_payload_and_a_refused_result_susp
     engine = holdfast_engine(app)
     with pytest.raises(InvalidPayload, match="read back"):
         await taking.submit(value)
-    assert not (await app.store.stats()).by_status
+    assert not (await app.store.views.stats()).by_status
     handle = await giving.submit()
     await engine.drain()
     with pytest.raises(TaskFailed):

@@ -79,7 +79,7 @@ async def test_a_secret_reaches_the_stage_and_the_result_with_its_true_value(
     await engine.drain()
     assert taken == [value]
     assert await handle.result() == value
-    detail = await app.store.detail(handle.id)
+    detail = await app.store.views.detail(handle.id)
     assert detail is not None
     assert HUNTER not in str(detail_view(detail, app.redactor, now=0.0))
     assert HUNTER not in str(await app.handle(handle.id).result()), "nor who knows no type"
@@ -219,10 +219,10 @@ async def test_a_failing_task_says_its_secret_nowhere(
     assert failure.kind is FailureKind.SERIALISATION
     assert HUNTER not in failure.message + failure.traceback
     assert HUNTER not in caplog.text
-    tasks = (await app.store.find(Filter(), limit=100)).tasks
+    tasks = (await app.store.views.find(Filter(), limit=100)).tasks
     assert notification.TYPE in {task.type for task in tasks}
     for task in tasks:
-        detail = await app.store.detail(task.id)
+        detail = await app.store.views.detail(task.id)
         assert detail is not None
         if task.type == notification.TYPE:
             assert HUNTER not in detail.payload.decode()

@@ -108,7 +108,7 @@ async def test_tenants_keys_types_and_stages_work_on_every_store(bench: Bench) -
         status = await app.query.query_task_status_by_tenant(apart)
         assert status.task is not None
         assert (status.tenant, status.task.id, status.task.stage) == (TENANT, lost.id, "迁移")
-        found = await app.store.find(Filter(tenant=TENANT, type=TYPE, queue=QUEUE), limit=10)
+        found = await app.store.views.find(Filter(tenant=TENANT, type=TYPE, queue=QUEUE), limit=10)
         assert {task.id for task in found.tasks} == {handle.id, lost.id}
         assert "迁移" in await app.why(lost.id)
         await lost.rollback(reason="回滚")
@@ -125,7 +125,7 @@ async def test_tenants_keys_types_and_stages_work_on_every_store(bench: Bench) -
         plan = await app.plan(PLAN, tasks, waves=["1", "100%"])
         assert (await plan.wait(timeout=BOUND)).status == "COMPLETED"
         assert (await app.query.query_plan_status(unicodedata.normalize("NFD", PLAN))).id == PLAN
-        assert await app.store.doctor(fix=False, limit=10) == []
+        assert await app.store.admin.doctor(fix=False, limit=10) == []
 
 
 # -- the command line

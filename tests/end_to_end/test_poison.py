@@ -78,7 +78,7 @@ class World:
             store = store_from_url(self._url, SystemClock(), "executor")
             await store.open()
             try:
-                found = await store.detail(task_id)
+                found = await store.views.detail(task_id)
                 assert found is not None
                 return found
             finally:
@@ -179,7 +179,7 @@ async def test_a_process_that_started_for_longer_than_a_lease_runs_its_task(
 
     async with app:
         handle = await stage.submit()
-        [claimed] = await app.store.claim(
+        [claimed] = await app.store.tasks.claim(
             "first", request="r-1", queues=("default",), limit=1, lease_seconds=600.0
         )
         worker = app.worker(slots=1, queues=())

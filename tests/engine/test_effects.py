@@ -144,7 +144,7 @@ async def test_a_submit_without_a_key_is_refused_and_nothing_is_written(
     assert isinstance(refused.value, InvalidInput)
     with pytest.raises(KeyRequired):
         await bank.mail.submit_many(["ann", "bob"])
-    assert not (await app.store.stats()).by_status
+    assert not (await app.store.views.stats()).by_status
     assert len(await bank.mail.submit_many(["ann", "bob"], keys=["a", "b"])) == 2
 
 
@@ -174,7 +174,7 @@ async def test_the_tasks_of_a_trigger_go_by_its_fire_time(
     await engine.advance("2h")
     fired = await trigger.fire()
     await engine.drain()
-    tasks = [await app.store.detail(fired.id)]
+    tasks = [await app.store.views.detail(fired.id)]
     assert tasks[0] is not None
     key = tasks[0].task.key
     assert key is not None

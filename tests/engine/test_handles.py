@@ -151,22 +151,22 @@ async def test_an_illegal_command_names_state_and_command_and_changes_nothing(
 ) -> None:
     handle = await echo.submit("hello")
     await engine.drain()
-    [before] = await engine.store.load([handle.id])
+    [before] = await engine.store.views.load([handle.id])
     for command in (handle.pause, handle.resume, handle.cancel, handle.retry, handle.discard):
         with pytest.raises(IllegalTransition) as refused:
             await command()
         assert refused.value.status is Status.COMPLETED
         assert str(refused.value.command) in str(refused.value)
-    assert await engine.store.load([handle.id]) == [before]
+    assert await engine.store.views.load([handle.id]) == [before]
 
 
 async def test_asking_what_is_possible_changes_nothing(engine: Engine, echo: Echo) -> None:
     handle = await echo.submit("hello")
-    [before] = await engine.store.load([handle.id])
+    [before] = await engine.store.views.load([handle.id])
     can = {c for c in Command if await engine.app.control.can(handle.id, c)}
     assert can == {Command.START, Command.DUE, Command.PAUSE, Command.CANCEL}
-    assert await engine.store.load([handle.id]) == [before]
-    assert await engine.store.audits(limit=10) == []
+    assert await engine.store.views.load([handle.id]) == [before]
+    assert await engine.store.admin.audits(limit=10) == []
     with pytest.raises(TaskNotFound):
         await engine.app.control.can("no-such-task", Command.PAUSE)
 
@@ -178,7 +178,7 @@ async def test_every_command_is_written_down_done_or_refused(engine: Engine, ech
     with pytest.raises(IllegalTransition):
         await by_ann.discard(handle.id, reason="gone")
     await handle.resume()
-    resumed, refused, paused = await engine.store.audits(limit=10)
+    resumed, refused, paused = await engine.store.admin.audits(limit=10)
     assert facts(paused) == ("ann", "10.0.0.7", "lunch", "pause", "PENDING", "PAUSED", None)
     assert facts(refused) == (
         *("ann", "10.0.0.7", "gone", "discard", "PAUSED", "PAUSED"),
@@ -186,7 +186,7 @@ async def test_every_command_is_written_down_done_or_refused(engine: Engine, ech
     )
     assert facts(resumed) == ("app", "", "", "resume", "PAUSED", "PENDING", None)
     assert paused.at == engine.clock.now()
-    assert (await engine.store.stats()).refused == {"PAUSED discard": 1}
+    assert (await engine.store.views.stats()).refused == {"PAUSED discard": 1}
 
 
 def facts(audit: Audit) -> tuple[str | None, ...]:
@@ -206,13 +206,13 @@ async def test_a_submit_to_a_store_that_is_away_is_an_error_at_once_and_critical
     clock = ManualClock()
     memory = MemoryStore(clock)
     store = FlakyStore(memory)
-    holdfast_engine(app, store=store.as_store, clock=clock)
+    holdfast_engine(app, store=store, clock=clock)
     store.down = {"*"}
     with pytest.raises(StoreUnavailable):
         await within_bounds(echo.submit("hello"))
     assert [r.levelname for r in caplog.records] == ["CRITICAL"]
     store.down = set()
-    assert memory._tasks == {}, "nothing was accepted"
+    assert memory.state.tasks == {}, "nothing was accepted"
 
 
 async def test_refused_submits_are_told_of_now_and_then(
@@ -224,7 +224,7 @@ async def test_refused_submits_are_told_of_now_and_then(
     """The log may be on the disk that is full."""
     clock = ManualClock()
     store = FlakyStore(MemoryStore(clock))
-    holdfast_engine(app, store=store.as_store, clock=clock)
+    holdfast_engine(app, store=store, clock=clock)
     store.down = {"*"}
     for _ in range(50):
         with pytest.raises(StoreUnavailable):
@@ -246,7 +246,7 @@ async def test_refusals_that_were_left_out_are_told_when_the_store_is_back(
 ) -> None:
     clock = ManualClock()
     store = FlakyStore(MemoryStore(clock))
-    holdfast_engine(app, store=store.as_store, clock=clock)
+    holdfast_engine(app, store=store, clock=clock)
     store.down = {"*"}
     for _ in range(50):
         with pytest.raises(StoreUnavailable):
@@ -265,7 +265,7 @@ async def test_refusals_that_were_left_out_are_told_at_the_close(
     app: Holdfast, echo: Echo, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = FlakyStore(MemoryStore(app.clock))
-    with app.on(store.as_store, clock=app.clock, chance=app.chance):
+    with app.on(store, clock=app.clock, chance=app.chance):
         store.down = {"insert"}
         for _ in range(5):
             with pytest.raises(StoreUnavailable):
@@ -292,7 +292,7 @@ async def test_a_reason_or_an_actor_that_would_spoil_the_record_is_refused(
     engine: Engine, echo: Echo, text: Any
 ) -> None:
     handle = await echo.submit("hello")
-    [before] = await engine.store.load([handle.id])
+    [before] = await engine.store.views.load([handle.id])
     commands: list[Callable[[Any], Awaitable[Status]]] = [
         *(handle.pause, handle.resume, handle.cancel),
         *(handle.retry, handle.rollback, handle.discard),
@@ -304,8 +304,8 @@ async def test_a_reason_or_an_actor_that_would_spoil_the_record_is_refused(
         engine.app.control.acting_as(text)
     with pytest.raises(InvalidInput, match="origin"):
         engine.app.control.acting_as("ann", text)
-    assert await engine.store.load([handle.id]) == [before]
-    assert await engine.store.audits(limit=10) == []
+    assert await engine.store.views.load([handle.id]) == [before]
+    assert await engine.store.admin.audits(limit=10) == []
 
 
 async def test_why_it_was_resumed_or_retried_is_written_down(engine: Engine, echo: Echo) -> None:
@@ -314,7 +314,7 @@ async def test_why_it_was_resumed_or_retried_is_written_down(engine: Engine, ech
     await handle.resume(reason="back from lunch")
     await engine.drain()
     await handle.retry(reason="mended")
-    retried, resumed, _ = await engine.store.audits(limit=10)
+    retried, resumed, _ = await engine.store.admin.audits(limit=10)
     assert (resumed.by.reason, retried.by.reason) == ("back from lunch", "mended")
 
 

@@ -80,7 +80,7 @@ async def test_has_checkpoint_reads_the_checkpoint_and_not_the_record(bench: Ben
     handle = await bench.flow.submit(False, tenant="t-1")
     await bench.engine.drain()
     assert await bench.query.has_checkpoint("t-1")
-    bench.memory._bodies[handle.id].checkpoint = None
+    bench.memory.state.bodies[handle.id].checkpoint = None
     assert not await bench.query.has_checkpoint("t-1")
 
 
@@ -114,7 +114,7 @@ async def test_a_retry_of_what_has_not_failed_is_refused(bench: Bench) -> None:
 async def test_a_checkpoint_that_cannot_be_read_is_there_all_the_same(bench: Bench) -> None:
     handle = await bench.flow.submit(False, tenant="t-1")
     await bench.engine.drain()
-    bench.memory._bodies[handle.id].checkpoint = b"{"
+    bench.memory.state.bodies[handle.id].checkpoint = b"{"
     assert await bench.query.has_checkpoint("t-1")
     assert (await bench.query.query_task_status_by_tenant("t-1")).has_checkpoint
 
@@ -131,7 +131,7 @@ async def test_many_tenants_are_asked_for_in_few_calls(
         ctx.progress(0.5, "half way")
         await gate.stand()
 
-    engine = holdfast_engine(app, store=store.as_store, clock=clock)
+    engine = holdfast_engine(app, store=store, clock=clock)
     await stand.submit(tenant="t-0")
     await engine.advance("20s")
     for n in range(1, 20):

@@ -59,7 +59,7 @@ async def test_the_queues_that_are_served_are_named(
 ) -> None:
     caplog.set_level(logging.WARNING)
     async with app.running():
-        while not await app.store.workers(live_within_seconds=60):
+        while not await app.store.views.workers(live_within_seconds=60):
             pass  # until its worker was heard of
         await submit(app)
     assert said(caplog) == [NOBODY.format("mial", "default")]

@@ -149,7 +149,7 @@ async def test_a_plain_function_that_outlasts_the_drain_is_given_back_and_is_no_
         async with app.running():
             handle = await plain.submit()
             assert await asyncio.to_thread(reached.wait, BOUND_SECONDS)
-        [task] = await store.load([handle.id])
+        [task] = await store.views.load([handle.id])
         assert task is not None
         assert (task.status, task.lease, task.crashes) == (Status.PENDING, None, 0)
         [said] = [r for r in caplog.records if r.levelname == "CRITICAL"]

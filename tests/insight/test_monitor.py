@@ -33,7 +33,7 @@ class Bench:
         self.send = send
         self.clock = ManualClock()
         self.store = KeptStore(MemoryStore(self.clock))
-        self.engine: Engine = make(app, store=self.store.as_store, clock=self.clock)
+        self.engine: Engine = make(app, store=self.store, clock=self.clock)
         self.lag_seconds = 0.0
         self.monitor = Monitor(app, lag=lambda: self.lag_seconds)
         self.told: list[tuple[str, str, str]] = []
@@ -81,7 +81,7 @@ async def test_a_look_tells_of_switches_workers_and_the_lag(bench: Bench) -> Non
     audit = Audit(
         task_id="queue:mail", command="x", by=By(actor="ada"), at=0.0, before="", after=""
     )
-    await bench.engine.store.throw(Switch.INTAKE, "mail", on=False, audit=audit)
+    await bench.engine.store.admin.set_switch(Switch.INTAKE, "mail", on=False, audit=audit)
     bench.lag_seconds = 2.5
     seen = await bench.monitor.snapshot()
     assert seen.named(Switch.INTAKE) == {"mail"}
@@ -186,7 +186,7 @@ async def test_the_store_is_examined_now_and_then_and_mended_never(
         asked.append(fix)
         return [Finding(invariant="I2", task_id="t", says="a lock alone", mended=False)]
 
-    monkeypatch.setattr(bench.store, "doctor", doctor, raising=False)
+    monkeypatch.setattr(bench.store.admin, "doctor", doctor, raising=False)
     assert (await bench.monitor.snapshot()).findings is None
     running = asyncio.create_task(bench.monitor.run())
     await bench.clock.elapse(EXAMINE_SECONDS * 1.5 + JUDGE_SECONDS)
@@ -206,7 +206,7 @@ async def test_a_long_examination_is_followed_by_a_longer_rest(
         bench.clock.advance(60)
         return []
 
-    monkeypatch.setattr(bench.store, "doctor", doctor, raising=False)
+    monkeypatch.setattr(bench.store.admin, "doctor", doctor, raising=False)
     running = asyncio.create_task(bench.monitor.run())
     await bench.clock.elapse(7200)
     running.cancel()
@@ -234,7 +234,7 @@ async def test_settings_that_change_under_the_service_raise_and_clear_not_durabl
         bench.store.durable = found
         return []
 
-    monkeypatch.setattr(bench.store, "checks", checks, raising=False)
+    monkeypatch.setattr(bench.store.admin, "checks", checks, raising=False)
     running = asyncio.create_task(bench.monitor.run())
     await bench.clock.elapse(CHECK_SECONDS + JUDGE_SECONDS)
     assert bench.told == []

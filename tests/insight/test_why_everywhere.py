@@ -48,7 +48,7 @@ async def crash(scene: Scene, times: int) -> None:
         renewal = Renewal(task_id=task.id, lease_id=task.lease.id, progress=noted)
         await scene.beat(worker, renewals=(renewal,))
         scene.clock.advance(LEASE_SECONDS + 1)
-        await scene.store.expire(limit=10, count_crashes=True, alone_from=2)
+        await scene.store.tasks.expire(limit=10, count_crashes=True, alone_from=2)
 
 
 # -- a tenant that is held

@@ -31,7 +31,7 @@ from tests.support.sinks.receiver import Receiver
 def on_flaky_store(app: Holdfast, make: MakeEngine) -> tuple[Engine, FlakyStore]:
     clock = ManualClock()
     store = FlakyStore(MemoryStore(clock))
-    return make(app, store=store.as_store, clock=clock), store
+    return make(app, store=store, clock=clock), store
 
 
 async def test_an_alert_is_told_once_however_many_services_judge(
@@ -215,7 +215,7 @@ async def test_a_told_alert_that_cannot_be_read_stops_no_other(
     engine = holdfast_engine(app)
     line = DeliverySeries("ops", ("suspended", ""), int(engine.clock.now() // 86_400))
     strange = {"code": "suspended", "severity": "critical"}
-    await app.teller.tell("hook:ops", "AlertRaised", 0.0, strange, task_id=line.id(1))
+    await app.notifier.notify("hook:ops", "AlertRaised", 0.0, strange, task_id=line.id(1))
     for _ in range(5):
         await submit(app, "mail.send")
     await Monitor(app).tick()

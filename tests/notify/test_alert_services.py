@@ -52,7 +52,7 @@ class World:
 def world(tmp_path: Path, holdfast_engine: MakeEngine) -> World:
     app, clock = telling_app(tmp_path, hooks={"ops": OPS}, backlog={"*": 10}), ManualClock()
     store = FlakyStore(MemoryStore(clock))
-    holdfast_engine(app, store=store.as_store, clock=clock)
+    holdfast_engine(app, store=store, clock=clock)
     return World(app, clock, store)
 
 
@@ -126,9 +126,9 @@ async def test_the_end_is_told_though_the_queue_has_no_task_any_more(world: Worl
     await world.look(Monitor(world.app))
     await world.wait(0)
     world.clock.advance(1)
-    await world.store.prune(Kept.TASKS, older_than_seconds=0, limit=100, dry_run=False)
+    await world.store.admin.prune(Kept.TASKS, older_than_seconds=0, limit=100, dry_run=False)
     await world.look(Monitor(world.app))
-    assert "default" not in (await world.app.store.stats()).by_queue
+    assert "default" not in (await world.app.store.views.stats()).by_queue
     assert await world.told() == ["raised", "cleared"]
 
 

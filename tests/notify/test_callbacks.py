@@ -101,7 +101,7 @@ async def test_it_is_told_of_a_task_that_is_not_kept(
 ) -> None:
     handle = await submit(app, "mail.gone", callback=receiver.url())
     await engine.drain()
-    assert (await app.store.load([handle.id])) == [None]
+    assert (await app.store.views.load([handle.id])) == [None]
     [said] = all_told(receiver, engine)
     assert said["data"]["result"] == "sent to you"
 
@@ -226,7 +226,7 @@ async def test_nothing_of_the_answer_is_kept(app: Holdfast, engine: Engine) -> N
         await submit(app, "mail.send", callback=receiver.url("/p?token=abc"))
         await engine.drain()
     [delivery] = await deliveries(app)
-    detail = await app.store.detail(delivery.id)
+    detail = await app.store.views.detail(delivery.id)
     assert detail is not None
     assert detail.task.failure is not None
     kept = repr((detail.task.failure, detail.events, detail.result))
@@ -328,12 +328,12 @@ async def test_where_it_goes_is_shown_without_path_and_query(
     await engine.drain()
     [delivery] = await deliveries(app)
     for task_id in (handle.id, delivery.id):
-        detail = await app.store.detail(task_id)
+        detail = await app.store.views.detail(task_id)
         assert detail is not None
         shown = repr(detail_view(detail, app.redactor, now=0.0))
         assert "T0KEN" not in shown
         assert "abcdef" not in shown
-    [task] = await app.store.load([handle.id])
+    [task] = await app.store.views.load([handle.id])
     assert task is not None
     assert callback_view(task.callback) == f"http://127.0.0.1:{receiver.port}/…"
 
@@ -370,7 +370,7 @@ async def test_an_address_that_is_not_meant_is_refused_at_once(
 ) -> None:
     with pytest.raises(UrlRefused):
         await submit(app, "mail.send", callback=url)
-    assert not (await app.store.find(Filter(), limit=1)).tasks
+    assert not (await app.store.views.find(Filter(), limit=1)).tasks
 
 
 async def test_without_a_secret_no_callback_is_taken(holdfast_engine: MakeEngine) -> None:

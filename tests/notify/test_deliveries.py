@@ -187,7 +187,7 @@ async def test_who_waits_for_a_receiver_does_not_wait_for_ever(
         [*_, last] = await deliveries(app)
         assert last.failures == 0, "it has not even been tried"
         await engine.advance("2h")
-    [task] = await app.store.load([last.id])
+    [task] = await app.store.views.load([last.id])
     assert task is not None
     assert task.failure is not None
     assert task.status is Status.FAILED
@@ -224,7 +224,7 @@ async def test_who_waits_for_a_day_leaves_a_short_story(
             await engine.drain()
         await engine.advance("24h")
         for one in await deliveries(app):
-            detail = await app.store.detail(one.id)
+            detail = await app.store.views.detail(one.id)
             assert detail is not None
             assert len(detail.events) < 800
 
@@ -261,7 +261,7 @@ async def test_many_deliveries_keep_no_work_waiting(
     handle = await submit(app, "mail.send")
     await engine.start()
     await within_bounds(handle.result())
-    [task] = await app.store.load([handle.id])
+    [task] = await app.store.views.load([handle.id])
     assert task is not None
     assert task.fence <= slots, "it was among the first that were handed out"
 

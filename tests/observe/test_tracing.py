@@ -79,7 +79,7 @@ async def both(here: Traced, there: Traced) -> AsyncIterator[None]:
 
 
 async def detail(traced: Traced, task_id: str) -> Detail:
-    found = await traced.app.store.detail(task_id)
+    found = await traced.app.store.views.detail(task_id)
     assert found is not None
     return found
 
@@ -224,7 +224,7 @@ async def test_without_tracing_what_is_given_is_kept(tmp_path: Path) -> None:
 
     async with plain:
         given, none = await order.submit(trace_id=PARENT), await order.submit()
-        records = await plain.store.load([given.id, none.id])
+        records = await plain.store.views.load([given.id, none.id])
     assert [record.trace_id for record in records if record] == [PARENT, None]
 
 

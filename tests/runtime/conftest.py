@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast
+from holdfast.ports import Store
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.memory.doctor import examine
 from holdfast.testing import Engine
@@ -24,11 +25,11 @@ def holdfast_engine(holdfast_engine: MakeEngine) -> Iterator[MakeEngine]:
 
     yield make
     for engine in made:
-        store: Any = engine.store._store
+        store: Store = engine.store._store
         if isinstance(store, FlakyStore):
             store = store._store
         if isinstance(store, MemoryStore):
-            assert examine(store, fix=False) == []
+            assert examine(store.state) == []
 
 
 @pytest.fixture

@@ -12,11 +12,20 @@ from holdfast.errors import KeyConflict, TaskRolledBack
 from holdfast.ports import Stats, Store
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite import SqliteStore
+from holdfast.stores.sqlite.views.store import SqliteViews
 from holdfast.testing import Engine, ManualClock
 from holdfast.testing.plugin import MakeEngine
 from tests.support.runtime.helpers import Gate, detail_of, event_names, within_bounds
 
 T = TypeVar("T")
+
+
+class RestingViews(SqliteViews):
+    at_rest: asyncio.Event
+
+    async def stats(self) -> Stats:
+        await within_bounds(self.at_rest.wait())
+        return await super().stats()
 
 
 class Unhurried(SqliteStore):
@@ -29,13 +38,11 @@ class Unhurried(SqliteStore):
         await super().open()
         self._at_rest = asyncio.Event()
         self._at_rest.set()
-        sides: list[Any] = [self._writer, self._readers]
+        self.views: RestingViews = RestingViews(self._open_here)
+        self.views.at_rest = self._at_rest
+        sides: list[Any] = [self._writer, self._open_here().readers]
         for side in sides:
             side.do = self._counted(side.do)
-
-    async def stats(self) -> Stats:
-        await within_bounds(self._at_rest.wait())
-        return await super().stats()
 
     def _counted(self, do: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
         async def counted(work: Any, **options: Any) -> T:
@@ -65,7 +72,7 @@ async def store(
         kept = Unhurried(tmp_path / "holdfast.db", clock)
     await kept.open()
     yield kept
-    findings = await kept.doctor(fix=False, limit=100)
+    findings = await kept.admin.doctor(fix=False, limit=100)
     await kept.close()
     assert list(findings) == []
 

@@ -34,7 +34,7 @@ class Bench:
             return n
 
         self.stand = stand
-        self.engine = make(app, store=self.store.as_store, clock=self.clock)
+        self.engine = make(app, store=self.store, clock=self.clock)
 
     async def begun(self) -> tuple[Handle[int], Handle[int]]:
         """Two that run; their first words have been sent."""
@@ -185,7 +185,7 @@ async def test_what_was_claimed_is_begun_though_a_part_was_away(bench: Bench) ->
 async def test_a_lease_that_nobody_was_told_of_is_nobodys_crash(bench: Bench) -> None:
     """The part that was silent had handed it out."""
     handle = await bench.stand.submit(1)
-    await bench.store._store.claim(
+    await bench.store._store.tasks.claim(
         "whoever", request="r-1", queues=("default",), limit=1, lease_seconds=30
     )
     bench.store.claims_miss_a_part = True

@@ -220,9 +220,9 @@ async def test_what_has_outlived_its_time_is_removed_in_the_background(
     first, second = await short.submit(), await long.submit()
     await engine.drain()
     await engine.advance("59m")
-    assert None not in await engine.store.load([first.id, second.id])
+    assert None not in await engine.store.views.load([first.id, second.id])
     await engine.advance("3m")
-    assert [task is None for task in await engine.store.load([first.id, second.id])] == [
+    assert [task is None for task in await engine.store.views.load([first.id, second.id])] == [
         True,
         False,
     ]
@@ -237,14 +237,14 @@ async def test_retention_takes_small_bites_and_waits_out_an_outage(
     clock = ManualClock()
     memory = MemoryStore(clock)
     store = FlakyStore(memory)
-    engine = holdfast_engine(app, store=store.as_store, clock=clock)
+    engine = holdfast_engine(app, store=store, clock=clock)
     await asyncio.gather(*(short.submit() for _ in range(1200)))
     await engine.drain()
     store.down = {"prune"}
     await clock.elapse("61s")
-    assert len(memory._tasks) == 1200
+    assert len(memory.state.tasks) == 1200
     store.down = set()
     store.calls.clear()
     await clock.elapse("60s")
-    assert len(memory._tasks) == 0
+    assert len(memory.state.tasks) == 0
     assert store.calls.count("prune") == 3 + len(Kept) - 1

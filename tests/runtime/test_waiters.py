@@ -9,12 +9,13 @@ from holdfast import Context, Holdfast, HoldfastError, Status
 from holdfast.errors import ResultTimeout, TaskNotFound
 from holdfast.ports import Peek, Topic
 from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory.views import MemoryViews
 from holdfast.testing import Engine, ManualClock
 from holdfast.testing.plugin import MakeEngine
 from tests.support.runtime.helpers import FlakyStore, Gate, within_bounds
 
 
-class Slow(MemoryStore):
+class SlowViews(MemoryViews):
     """A look's answer may be on its way for a while."""
 
     answers_late: Gate | None = None
@@ -25,6 +26,12 @@ class Slow(MemoryStore):
         if gate is not None:
             await gate.stand()
         return seen
+
+
+class Slow(MemoryStore):
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.views: SlowViews = SlowViews(self.state)
 
 
 class Bench:
@@ -40,7 +47,7 @@ class Bench:
             return n
 
         self.stand = stand
-        self.engine: Engine = make(app, store=self.store.as_store, clock=self.clock, patience=None)
+        self.engine: Engine = make(app, store=self.store, clock=self.clock, patience=None)
 
     def looks(self) -> int:
         return self.store.calls.count("peek")
@@ -85,7 +92,7 @@ async def test_what_comes_to_rest_behind_the_first_look_is_told_without_delay(be
     await bench.engine.start()
     await bench.gate.wait_until_reached()
     await turns()
-    slow = bench.memory.answers_late = Gate()
+    slow = bench.memory.views.answers_late = Gate()
     waiting = asyncio.create_task(first.result())
     await slow.wait_until_reached()
     bench.gate.open()
@@ -140,7 +147,7 @@ async def test_nobody_waits_for_a_watcher_that_has_failed(
     async def broken(topic: Topic, ticket: int, *, timeout: float) -> None:
         raise RuntimeError("a defect in the store")
 
-    monkeypatch.setattr(bench.memory, "wait", broken)
+    monkeypatch.setattr(bench.engine.app.store, "wait", broken)
     handle = await bench.stand.submit(1)
     with pytest.raises(RuntimeError, match="a defect"):
         await within_bounds(handle.result())

@@ -125,12 +125,12 @@ def was_taken_away(url: str) -> bool:
     async def take() -> bool:
         app = Holdfast(url)
         async with app:
-            tasks = (await app.store.find(Filter(), limit=1)).tasks
+            tasks = (await app.store.views.find(Filter(), limit=1)).tasks
             if not tasks or tasks[0].lease is None:
                 return False
             now = app.clock.now()
             freed = decide.give_back(tasks[0], "taken", now=now, interrupted=True)
-            [outcome] = await app.store.apply([freed])
+            [outcome] = await app.store.tasks.apply([freed])
             if not isinstance(outcome, Applied):
                 return False
             await app.control.pause(tasks[0].id)
@@ -180,7 +180,7 @@ def stored(url: str) -> list[Task]:
         app, found, cursor = Holdfast(url), list[Task](), None
         async with app:
             while True:
-                page = await app.store.find(Filter(), limit=500, cursor=cursor)
+                page = await app.store.views.find(Filter(), limit=500, cursor=cursor)
                 found += page.tasks
                 if (cursor := page.cursor) is None:
                     return found

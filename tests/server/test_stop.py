@@ -156,6 +156,6 @@ def kept(store: str) -> int:
 
     async def count() -> int:
         async with app:
-            return sum((await app.store.stats()).by_status.values())
+            return sum((await app.store.views.stats()).by_status.values())
 
     return asyncio.run(count())

@@ -23,7 +23,7 @@ async def test_every_task_plan_and_trigger_is_read_as_it_was_written(golden: Gol
 
 
 async def test_the_doctor_finds_nothing_wrong(golden: GoldenStore) -> None:
-    assert list(await golden.store.doctor(fix=False, limit=1000)) == []
+    assert list(await golden.store.admin.doctor(fix=False, limit=1000)) == []
 
 
 async def test_the_chain_of_the_audit_still_holds(golden: GoldenStore) -> None:
@@ -119,7 +119,7 @@ async def test_all_of_it_is_carried_to_its_end(golden: GoldenStore, receiver: Re
     _assert_no_stage_was_done_again(golden)
     assert [t.id async for t in app.schedule.list() if t.fired <= fired[t.id]] == []
     assert (await (await app.schedule.get("golden-once")).info()).status == "COMPLETED"
-    assert list(await golden.store.doctor(fix=False, limit=1000)) == []
+    assert list(await golden.store.admin.doctor(fix=False, limit=1000)) == []
     assert (await audit.verify(golden.store, noted=Anchor(**golden.facts["audit"]))).holds
 
 
@@ -131,7 +131,7 @@ async def _assert_tasks_and_plans_ended_well(golden: GoldenStore) -> None:
         assert (await golden.app.plan.get(plan).info()).status == "COMPLETED"
     assert await golden.error_groups() == []
     unsettled = tuple(set(Status) - SETTLED)
-    assert list((await golden.store.find(Filter(statuses=unsettled), limit=10)).tasks) == []
+    assert list((await golden.store.views.find(Filter(statuses=unsettled), limit=10)).tasks) == []
 
 
 async def _assert_bulk_actions_are_done(golden: GoldenStore) -> None:

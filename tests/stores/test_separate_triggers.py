@@ -24,9 +24,9 @@ from holdfast.testing.contract.triggers import SeparateTriggerStoreContract
 class TwoSteps(MemoryTriggers):
     """First the tasks, by the verbs of a store of tasks; then the change, in its own database."""
 
-    def __init__(self, tasks: MemoryStore) -> None:
-        super().__init__(tasks)
-        self.tasks = tasks
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store.state)
+        self.store = store
 
     async def apply(
         self, batch: Sequence[TriggerChange], *, depth_limit: int
@@ -38,10 +38,10 @@ class TwoSteps(MemoryTriggers):
         if there is None or there.version != change.before.version:
             return await self._write(change)
         if last := change.unless_unfinished:
-            (task,) = await self.tasks.load([last])
+            (task,) = await self.store.views.load([last])
             if task is not None and unfinished(task):
                 return Overlapping(last)
-        made = await self.tasks.insert(change.submissions, depth_limit=depth_limit)
+        made = await self.store.tasks.insert(change.submissions, depth_limit=depth_limit)
         if full := [answer.queue for answer in made if isinstance(answer, Full | Shut)]:
             return NoRoom(full[0])
         return await self._write(change, made)

@@ -179,17 +179,17 @@ class TwinStores(RuleBasedStateMachine):
         submission = decide.submit(task, b'{"n":%d}' % payload, digest, held=is_held)
         self.submissions.append(submission)
         self.touched = [task.id]
-        self.twins.both(lambda store: store.insert([submission], depth_limit=depth_limit))
+        self.twins.both(lambda store: store.tasks.insert([submission], depth_limit=depth_limit))
 
     def insert_again(self, pick: int) -> None:
         submission = self.submissions[pick % len(self.submissions)]
         self.touched = [submission.task.id]
-        self.twins.both(lambda store: store.insert([submission], depth_limit=1_000))
+        self.twins.both(lambda store: store.tasks.insert([submission], depth_limit=1_000))
 
     def claim(self, worker: str, queues: list[str], limit: int, lease_seconds: float) -> None:
         request = self.last_claims[worker] = self.next_request()
         claims = self.twins.both(
-            lambda store: store.claim(
+            lambda store: store.tasks.claim(
                 worker, request=request, queues=queues, limit=limit, lease_seconds=lease_seconds
             )
         )
@@ -200,7 +200,7 @@ class TwinStores(RuleBasedStateMachine):
         """A repeat of the worker's last claim: all of it that is still held, room or not."""
         request = self.last_claims.get(worker, "none")
         self.twins.both(
-            lambda store: store.claim(
+            lambda store: store.tasks.claim(
                 worker, request=request, queues=[], limit=limit, lease_seconds=10.0
             )
         )
@@ -264,7 +264,7 @@ class TwinStores(RuleBasedStateMachine):
 
     def decide_and_write(self, pair: tuple[Task, Task], decision: Decision) -> None:
         now = self.twins.clock.now()
-        found = self.twins.both(lambda store: store.checkpoint(pair[0].id))
+        found = self.twins.both(lambda store: store.views.checkpoint(pair[0].id))
         try:
             made = decision(pair[0], found[0], now), decision(pair[1], found[1], now)
         except HoldfastError:
@@ -278,7 +278,9 @@ class TwinStores(RuleBasedStateMachine):
     def write(self, pairs: list[Pair]) -> None:
         model, other = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         self.touched = [transition.task_id for transition in model]
-        self.twins.both(lambda store: store.apply(model), lambda store: store.apply(other))
+        self.twins.both(
+            lambda store: store.tasks.apply(model), lambda store: store.tasks.apply(other)
+        )
 
     # -- leases, times, ages
 
@@ -295,21 +297,21 @@ class TwinStores(RuleBasedStateMachine):
         self.touched = [renewal.task_id for renewal in batches[0]]
         said = beat(worker, running=pick)
         self.twins.both(
-            lambda store: store.renew(said, batches[0], lease_seconds=30.0),
-            lambda store: store.renew(said, batches[1], lease_seconds=30.0),
+            lambda store: store.tasks.renew(said, batches[0], lease_seconds=30.0),
+            lambda store: store.tasks.renew(said, batches[1], lease_seconds=30.0),
         )
-        self.twins.both(lambda store: store.workers(live_within_seconds=30.0))
+        self.twins.both(lambda store: store.views.workers(live_within_seconds=30.0))
 
     def let_time_pass(self, seconds: int, counted: bool, limit: int) -> None:
         self.twins.clock.advance(seconds)
         self.touched = self.ids
-        self.twins.both(lambda store: store.promote(limit=limit))
-        self.twins.both(lambda store: store.expire(limit=1_000, count_crashes=counted))
+        self.twins.both(lambda store: store.tasks.promote(limit=limit))
+        self.twins.both(lambda store: store.tasks.expire(limit=1_000, count_crashes=counted))
 
     def prune(self, kind: Kept, older_than_seconds: float, dry_run: bool) -> None:
         self.touched = self.ids
         self.twins.both(
-            lambda store: store.prune(
+            lambda store: store.admin.prune(
                 kind, older_than_seconds=older_than_seconds, limit=1_000, dry_run=dry_run
             )
         )
@@ -318,8 +320,8 @@ class TwinStores(RuleBasedStateMachine):
         task, _ = self.tasks[pick % len(self.tasks)]
         asked = operate.OperatorRequest(by=ASKER, now=self.twins.clock.now(), request="r")
         entry = operate.refusal(task, command, asked, "illegal-transition")
-        self.twins.both(lambda store: store.audit(entry))
-        self.twins.both(lambda store: store.leave(worker))
+        self.twins.both(lambda store: store.admin.audit(entry))
+        self.twins.both(lambda store: store.tasks.leave(worker))
         self.last_claims.pop(worker, None)
 
     @invariant()

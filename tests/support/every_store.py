@@ -52,6 +52,6 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     place = Place(kind, clock, make)
     await place.open()
     yield place
-    findings = await place.store.doctor(fix=False, limit=100)
+    findings = await place.store.admin.doctor(fix=False, limit=100)
     await place.close()
     assert list(findings) == []

@@ -98,7 +98,7 @@ class Load:
         since = len(self.accepted)
 
         async def enough() -> bool:
-            found = await self.store.load(self.accepted[since:])
+            found = await self.store.views.load(self.accepted[since:])
             return sum(task is not None and task.settled for task in found) >= number
 
         await eventually(enough, f"{number} more tasks are done")
@@ -113,11 +113,11 @@ class Load:
         return all(task.settled for task in await self.left())
 
     async def left(self) -> list[Task]:
-        found = await self.store.load([*self.accepted])
+        found = await self.store.views.load([*self.accepted])
         return [task for task in found if task is not None]
 
     async def lost_writes(self) -> int:
-        found = [check for check in await self.store.checks() if check.name == "lost writes"]
+        found = [check for check in await self.store.admin.checks() if check.name == "lost writes"]
         return sum(int(check.says.split()[0]) for check in found)
 
     async def _judge(self) -> None:
@@ -125,7 +125,7 @@ class Load:
         missing = len(set(self.accepted)) - len({task.id for task in tasks})
         assert missing <= await self.lost_writes()
         for task in tasks:
-            detail = await self.store.detail(task.id)
+            detail = await self.store.views.detail(task.id)
             assert detail is not None
             assert (task.status, task.place) == (Status.COMPLETED, Place.SETTLED)
             stages = [e.stage for e in detail.events if isinstance(e, StageCompleted)]
@@ -135,7 +135,7 @@ class Load:
         for starts in self.starts.values():
             assert starts == sorted(starts, key=lambda start: start[0])
             assert all(a[1] == b[1] for a, b in pairwise(starts) if a[0] == b[0])
-        assert not await self.store.doctor(fix=False, limit=10)
+        assert not await self.store.admin.doctor(fix=False, limit=10)
 
 
 def cut_off(replica: RedisServer, primary: RedisServer) -> None:

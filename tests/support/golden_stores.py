@@ -41,7 +41,7 @@ class GoldenStore:
     async def statuses(self) -> dict[str, str]:
         """Return the status of each task by its label."""
         ids = {label: self.id_of(label) for label in self.facts["tasks"]}
-        peeks = await self.store.peek(list(ids.values()))
+        peeks = await self.store.views.peek(list(ids.values()))
         return {
             label: str(peek.status) if peek else "gone"
             for label, peek in zip(ids, peeks, strict=True)
@@ -55,7 +55,7 @@ class GoldenStore:
                 "error": group.newest.failure.error if group.newest.failure else None,
                 "count": group.count,
             }
-            for group in await self.store.errors(limit=100)
+            for group in await self.store.views.error_groups(limit=100)
         ]
         return sorted(groups, key=lambda group: str(group["fingerprint"]))
 

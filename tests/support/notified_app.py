@@ -85,12 +85,12 @@ def all_told(receiver: Receiver, engine: Engine, secret: str = SECRET) -> list[d
 
 async def deliveries(app: Holdfast) -> list[Task]:
     """The oldest first."""
-    page = await app.store.find(Filter(type=notification.TYPE), limit=100)
+    page = await app.store.views.find(Filter(type=notification.TYPE), limit=100)
     return sorted(page.tasks, key=lambda task: task.order)
 
 
 async def payload_of(app: Holdfast, task_id: str) -> bytes:
-    detail = await app.store.detail(task_id)
+    detail = await app.store.views.detail(task_id)
     assert detail is not None
     return detail.payload
 

@@ -54,16 +54,23 @@ class Twins:
         """All that can be seen at a glance; the records as both have them."""
 
         async def look(store: Store) -> list[Any]:
-            page = await store.find(Filter(), limit=ALL)
+            page = await store.views.find(Filter(), limit=ALL)
             ran = {task.tenant for task in page.tasks if task.fence > 0}
             views = [
                 # The last fence may be forgotten with the last task that had one.
                 view if view.tenant in ran else replace(view, fence=0)
-                for view in await store.tenants(tenants)
+                for view in await store.views.tenants(tenants)
             ]
-            pages = [await store.find(where, limit=2) for where in self._filters(tenants)]
-            lines = [await store.line(tenant, limit=ALL) for tenant in tenants]
-            return [page, pages, views, lines, await store.stats(), await store.audits(limit=ALL)]
+            pages = [await store.views.find(where, limit=2) for where in self._filters(tenants)]
+            lines = [view.line for view in await store.views.tenants(tenants, line_limit=ALL)]
+            return [
+                page,
+                pages,
+                views,
+                lines,
+                await store.views.stats(),
+                await store.admin.audits(limit=ALL),
+            ]
 
         (model, *_), (other, *_) = self.both(look)
         return list(zip(model.tasks, other.tasks, strict=True))
@@ -80,12 +87,12 @@ class Twins:
 
     def compare_tasks(self, ids: Sequence[str]) -> None:
         async def look(store: Store) -> list[Any]:
-            details = [await store.detail(task_id) for task_id in ids]
-            return [*details, *await store.peek(ids)]
+            details = [await store.views.detail(task_id) for task_id in ids]
+            return [*details, *await store.views.peek(ids)]
 
         if ids:
             self.both(look)
 
     def examine(self) -> None:
-        found = self.both(lambda store: store.doctor(fix=False, limit=ALL))
+        found = self.both(lambda store: store.admin.doctor(fix=False, limit=ALL))
         assert not found[0]

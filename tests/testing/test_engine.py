@@ -135,7 +135,7 @@ async def test_the_app_is_as_it_was_when_the_engine_is_closed(app: Holdfast) -> 
     engine.close()
     assert (app.clock, app.chance) == before
     async with app:
-        assert not (await app.store.stats()).by_status
+        assert not (await app.store.views.stats()).by_status
 
 
 async def test_the_same_seed_gives_the_same_story(holdfast_engine: MakeEngine) -> None:
@@ -152,7 +152,7 @@ async def test_the_same_seed_gives_the_same_story(holdfast_engine: MakeEngine) -
         return [
             f"{h.id} {t.due if t else None}"
             for h in handles
-            for t in await engine.store.load([h.id])
+            for t in await engine.store.views.load([h.id])
         ]
 
     assert await story() == await story()

@@ -63,7 +63,7 @@ async def test_a_mail_is_sent_again_when_its_time_has_come(holdfast_engine):
 
 async def test_each_test_begins_with_nothing(holdfast_engine):
     engine = holdfast_engine(app)
-    assert not (await engine.store.stats()).by_status
+    assert not (await engine.store.views.stats()).by_status
     with pytest.raises(Exception, match="migrat"):
         engine.crash_at("migrat")
 

@@ -38,7 +38,7 @@ class RedisModel(StoreModel):
 
     def __init__(self) -> None:
         super().__init__(CLOCK)
-        self._store._fence = int(CLOCK.now() * 1_000_000) - 1
+        self._store.state.fence = int(CLOCK.now() * 1_000_000) - 1
 
 
 class Shared:
@@ -80,7 +80,7 @@ async def shared(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 async def test_clients_on_one_loop_see_one_order(shared: Shared, seed: int) -> None:
     store = await shared.open()
     shared.judge(await race_on(store, "loop", seed, racers=6, steps=15))
-    assert not await store.doctor(fix=False, limit=10)
+    assert not await store.admin.doctor(fix=False, limit=10)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -93,7 +93,7 @@ async def test_clients_in_several_threads_see_one_order(shared: Shared, seed: in
 async def test_two_that_have_it_open_see_one_order(shared: Shared, seed: int) -> None:
     stores = [await shared.open(), await shared.open()]
     shared.judge(await asyncio.to_thread(race_in_threads, stores, seed, racers=2, steps=15))
-    assert not await stores[0].doctor(fix=False, limit=10)
+    assert not await stores[0].admin.doctor(fix=False, limit=10)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from holdfast.runtime.deadlines import sleep
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import START_STEADY
 from holdfast.testing.contract.drivers.store_driver import beat
-from verify.faults import Fault, FaultyLine, FaultyStore, Rates
+from verify.faults import Fault, FaultyLine, Rates, faulty_store
 from verify.mutants import MUTANTS
 from verify.simulation import run
 from verify.simulation.__main__ import main
@@ -186,7 +186,7 @@ def test_a_killed_process_does_nothing_more_not_even_clean_up() -> None:
 # -- the line
 
 
-def asked(world: World, **rates: float) -> tuple[FaultyStore, list[Fault], MemoryStore]:
+def asked(world: World, **rates: float) -> tuple[Store, list[Fault], MemoryStore]:
     truth, met = MemoryStore(world.clock), list[Fault]()
     line = FaultyLine(
         truth,
@@ -199,11 +199,11 @@ def asked(world: World, **rates: float) -> tuple[FaultyStore, list[Fault], Memor
         noted=lambda _, fault: met.append(fault),
     )
     line.rates = Rates(**rates)
-    return FaultyStore(line), met, truth
+    return faulty_store(line), met, truth
 
 
 async def workers_seen(store: Store) -> int:
-    return len(await store.workers(live_within_seconds=60))
+    return len(await store.views.workers(live_within_seconds=60))
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_a_lost_call_fails_whether_it_was_carried_out_or_not(
 
     async def main() -> None:
         with pytest.raises(StoreUnavailable):
-            await store.renew(beat(), [], lease_seconds=1)
+            await store.tasks.renew(beat(), [], lease_seconds=1)
         await world.passes(10)
         assert await workers_seen(truth) == is_applied
 
@@ -235,9 +235,11 @@ def test_a_good_line_answers_and_a_doubled_one_answers_once() -> None:
     store, met, truth = asked(world, twice=1.0)
 
     async def main() -> None:
-        await store.renew(beat(), [], lease_seconds=1)
+        await store.tasks.renew(beat(), [], lease_seconds=1)
         assert await workers_seen(truth) == 1
-        assert await store.prune(Kept.TASKS, older_than_seconds=0, limit=1, dry_run=False) == 0
+        assert (
+            await store.admin.prune(Kept.TASKS, older_than_seconds=0, limit=1, dry_run=False) == 0
+        )
 
     world.run(main())
     assert met == [Fault.TWICE, Fault.TWICE]
@@ -249,7 +251,7 @@ def test_a_crash_may_come_before_or_after_the_effect(rate: str, seen: int) -> No
     store, _, truth = asked(world, **{rate: 1.0})
 
     async def main() -> None:
-        call = asyncio.ensure_future(store.renew(beat(), [], lease_seconds=1))
+        call = asyncio.ensure_future(store.tasks.renew(beat(), [], lease_seconds=1))
         await world.passes(10)
         assert not call.done()
         assert await workers_seen(truth) == seen

@@ -5,7 +5,8 @@ from msgspec.structs import replace
 
 from holdfast.domain.task.state import Command
 from holdfast.domain.task.transition import Submission
-from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory.state import MemoryState
+from holdfast.stores.memory.tasks import MemoryTasks
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.drivers.plan_driver import PlanHands
 from holdfast.testing.contract.drivers.store_driver import Hands
@@ -54,7 +55,7 @@ async def test_what_follows_from_a_plan_breaks_nothing(world: World) -> None:
 async def test_a_follower_that_is_nowhere_is_noticed(
     world: World, monkeypatch: pytest.MonkeyPatch, of: str
 ) -> None:
-    monkeypatch.setattr(MemoryStore, "_follow", lambda *_: None)
+    monkeypatch.setattr(MemoryState, "follow", lambda *_: None)
     if of == "task":
         await world.hands.commit(followed(world.hands, await is_cancelled(world.hands)))
     else:
@@ -67,13 +68,13 @@ async def test_a_follower_of_a_write_that_was_refused_is_noticed(
 ) -> None:
     transition = followed(world.hands, await is_cancelled(world.hands))
     await world.hands.ask(Command.PAUSE, transition.before)
-    real = MemoryStore._apply
+    real = MemoryTasks._apply
 
-    def sloppy(store: MemoryStore, one: object) -> object:
-        store._follow(transition.follows)
-        return real(store, one)  # type: ignore[arg-type]
+    def sloppy(tasks: MemoryTasks, one: object) -> object:
+        tasks._state.follow(transition.follows)
+        return real(tasks, one)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(MemoryStore, "_apply", sloppy)
+    monkeypatch.setattr(MemoryTasks, "_apply", sloppy)
     await world.hands.apply(transition)
     assert world.broken == "I9"
 
@@ -83,14 +84,14 @@ async def test_a_follower_that_is_made_again_is_noticed(
 ) -> None:
     transition = followed(world.hands, await is_cancelled(world.hands))
     await world.hands.commit(transition)
-    real = MemoryStore._apply
+    real = MemoryTasks._apply
 
-    def sloppy(store: MemoryStore, one: object) -> object:
-        store._follow(again.follows)
-        return real(store, one)  # type: ignore[arg-type]
+    def sloppy(tasks: MemoryTasks, one: object) -> object:
+        tasks._state.follow(again.follows)
+        return real(tasks, one)  # type: ignore[arg-type]
 
     other: Submission = world.hands.follower(transition.after, "other")
     again = replace(transition, follows=(other,))
-    monkeypatch.setattr(MemoryStore, "_apply", sloppy)
+    monkeypatch.setattr(MemoryTasks, "_apply", sloppy)
     await world.hands.apply(again)
     assert world.broken == "I9"

@@ -125,8 +125,8 @@ def claimed() -> Claimed:
         clock = ManualClock()
         store = MemoryStore(clock)
         hands = Hands(store, clock)
-        await store.insert([hands.submission(tenant="t")], depth_limit=10)
-        (found,) = await store.claim(
+        await store.tasks.insert([hands.submission(tenant="t")], depth_limit=10)
+        (found,) = await store.tasks.claim(
             "w", request="r", queues=["default"], limit=1, lease_seconds=10.0
         )
         return found

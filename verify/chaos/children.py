@@ -78,7 +78,7 @@ class Operator:
                 await self._pause(task)
 
     async def all_is_settled(self, count: int) -> bool:
-        by_status = (await self._store.stats()).by_status
+        by_status = (await self._store.views.stats()).by_status
         if sum(by_status.get(status, 0) for status in SETTLED) < count:
             return False
         rolled_back = await self._found(Status.ROLLED_BACK)
@@ -88,7 +88,9 @@ class Operator:
         found: list[Task] = []
         cursor = None
         while True:
-            page = await self._store.find(Filter(statuses=statuses), limit=PAGE, cursor=cursor)
+            page = await self._store.views.find(
+                Filter(statuses=statuses), limit=PAGE, cursor=cursor
+            )
             found += page.tasks
             cursor = page.cursor
             if cursor is None:
@@ -117,7 +119,7 @@ class Operator:
 
     async def _work(self, task: Task) -> Work:
         if task.id not in self._works:
-            detail = await self._store.detail(task.id)
+            detail = await self._store.views.detail(task.id)
             assert detail is not None
             self._works[task.id] = msgspec.json.decode(detail.payload, type=Work)
         return self._works[task.id]

@@ -201,7 +201,7 @@ async def all_plans(store: Store) -> list[PlanRecord]:
     found: list[PlanRecord] = []
     cursor: str | None = None
     while True:
-        page = await store.plans.find_all(limit=PAGE, cursor=cursor)
+        page = await store.plans.find(limit=PAGE, cursor=cursor)
         found += page.plans
         cursor = page.cursor
         if cursor is None:

@@ -104,7 +104,7 @@ async def _history(store: Store, plan: Plan) -> History:
         expected={order.key: ENDS[order.work.fate] for order in orders},
         records={task.id: told async for task, told in _tasks_with_events(store)},
         lines=list(ledger.read(plan.folder)),
-        findings=await store.doctor(fix=False, limit=FINDINGS),
+        findings=await store.admin.doctor(fix=False, limit=FINDINGS),
         lease_seconds=plan.lease_seconds,
     )
 
@@ -115,7 +115,7 @@ async def _trigger_history(store: Store, plan: Plan) -> TriggerHistory:
         triggers=await trigger_round.all_triggers(store),
         tasks=[task async for task in _tasks(store)],
         lines=list(ledger.read(plan.folder)),
-        findings=await store.doctor(fix=False, limit=FINDINGS),
+        findings=await store.admin.doctor(fix=False, limit=FINDINGS),
     )
 
 
@@ -144,7 +144,7 @@ async def _plan_events(store: Store, plan_id: str) -> list[PlanEvent]:
 async def _tasks(store: Store) -> AsyncIterator[Task]:
     cursor = None
     while True:
-        page = await store.find(Filter(), limit=PAGE, cursor=cursor)
+        page = await store.views.find(Filter(), limit=PAGE, cursor=cursor)
         for task in page.tasks:
             yield task
         cursor = page.cursor
@@ -156,6 +156,6 @@ async def _tasks_with_events(
     store: Store,
 ) -> AsyncIterator[tuple[Task, tuple[Task, Sequence[Event]]]]:
     async for task in _tasks(store):
-        detail = await store.detail(task.id)
+        detail = await store.views.detail(task.id)
         if detail is not None:
             yield task, (detail.task, detail.events)

@@ -210,7 +210,7 @@ class Operator:
         going = [one for one in there if one.status in PENDING]
         for trigger in going:
             await self._ask(trigger, "pause")
-        by_status = (await self._app.store.stats()).by_status
+        by_status = (await self._app.store.views.stats()).by_status
         if going or any(n for status, n in by_status.items() if status not in SETTLED):
             return False
         await self._resume(there)

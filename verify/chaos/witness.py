@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import Any, cast
 
 from holdfast.domain.plan.plan import PlanApplied, PlanChange, PlanOutcome
 from holdfast.domain.task.task import Task
@@ -20,9 +19,11 @@ from holdfast.ports import (
     PlanStore,
     Renewal,
     Store,
+    TaskStore,
     Topic,
     TriggerStore,
 )
+from holdfast.ports.wrapped import WrappedStore
 from verify.chaos.ledger import Kind, Ledger
 from verify.chaos.processes import end_if_orphaned, parent_now
 from verify.chaos.round_plan import Plan
@@ -32,25 +33,16 @@ DUE_SECONDS = 0.5  # a clock that was set is noticed by then, not after the half
 PROXIED_OF = 3  # one in three reaches the store directly
 
 
-class Witness:
-    """One for each beat and each refused write."""
+class WitnessedTasks:
+    """Writes a line for each beat and each refused write."""
 
-    def __init__(self, store: Store, book: Ledger, lease_seconds: float) -> None:
-        self._store = store
-        self._ledger = book
-        self.triggers = WitnessOfTriggers(store.triggers, book, lease_seconds)
-        self.plans = WitnessOfPlans(store.plans, book)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    async def wait(self, topic: Topic, ticket: int, *, timeout: float) -> None:
-        if topic is Topic.DUE:
-            timeout = min(timeout, DUE_SECONDS)
-        await self._store.wait(topic, ticket, timeout=timeout)
+    def __init__(self, tasks: TaskStore, book: Ledger) -> None:
+        self._tasks, self._ledger = tasks, book
+        self.insert, self.claim, self.leave = tasks.insert, tasks.claim, tasks.leave
+        self.expire, self.promote = tasks.expire, tasks.promote
 
     async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
-        outcomes = await self._store.apply(batch)
+        outcomes = await self._tasks.apply(batch)
         for transition, outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, Stale) and _lease_is_lost(transition, outcome.task):
                 self._ledger.write(Kind.STALE, task=transition.task_id)
@@ -61,7 +53,7 @@ class Witness:
     ) -> Sequence[bool]:
         asked = time.time()
         try:
-            kept = await self._store.renew(beat, batch, lease_seconds=lease_seconds)
+            kept = await self._tasks.renew(beat, batch, lease_seconds=lease_seconds)
         except BaseException:
             self._ledger.write(Kind.UNANSWERED, asked=asked)
             raise
@@ -75,7 +67,7 @@ def _lease_is_lost(transition: Transition, task: Task | None) -> bool:
     return transition.lease is not None and transition.lease != held
 
 
-class WitnessOfTriggers:
+class WitnessedTriggers:
     """The lease is the round's, not the half minute that schedulers ask for."""
 
     def __init__(self, triggers: TriggerStore, book: Ledger, lease_seconds: float) -> None:
@@ -83,19 +75,25 @@ class WitnessOfTriggers:
         self._ledger = book
         self._lease_seconds = lease_seconds
         self._holds = False
+        self.find, self.find_all = triggers.find, triggers.find_all
+        self.save, self.remove, self.find_due = triggers.save, triggers.remove, triggers.find_due
+        self.find_all_pending = triggers.find_all_pending
+        self.acquire_lease = triggers.acquire_lease
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._triggers, name)
-
-    async def find_due_with_lease(
-        self, owner: str, *, limit: int, lease_seconds: float
+    async def claim(
+        self,
+        owner: str,
+        *,
+        upto: float | None = None,
+        limit: int = 100,
+        lease_seconds: float = 30.0,
     ) -> DueTriggers:
         del lease_seconds
         if self._holds:
             self._ledger.write(Kind.LET_GO)
             self._holds = False
-        due = await self._triggers.find_due_with_lease(
-            owner, limit=limit, lease_seconds=self._lease_seconds
+        due = await self._triggers.claim(
+            owner, upto=upto, limit=limit, lease_seconds=self._lease_seconds
         )
         if due.triggers:
             self._ledger.write(Kind.TAKEN)
@@ -115,15 +113,14 @@ class WitnessOfTriggers:
         return outcomes
 
 
-class WitnessOfPlans:
+class WitnessedPlans:
     """A line for each plan that a driver is handed, and for each write of his."""
 
     def __init__(self, plans: PlanStore, book: Ledger) -> None:
-        self._plans = plans
-        self._ledger = book
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._plans, name)
+        self._plans, self._ledger = plans, book
+        self.create, self.renew, self.wake = plans.create, plans.renew, plans.wake
+        self.load, self.find, self.tasks = plans.load, plans.find, plans.tasks
+        self.members, self.events = plans.members, plans.events
 
     async def claim(self, owner: str, *, limit: int, lease_seconds: float) -> DuePlans:
         due = await self._plans.claim(owner, limit=limit, lease_seconds=lease_seconds)
@@ -150,7 +147,22 @@ async def witnessed(plan: Plan, name: str, clock: Clock | None = None) -> tuple[
     plan.sabotage()
     book = Ledger(plan.folder, name)
     store = await _open_store(plan, name, clock)
-    return cast(Store, Witness(store, book, plan.lease_seconds)), book
+    return _witnessed(store, book, plan.lease_seconds), book
+
+
+def _witnessed(store: Store, book: Ledger, lease_seconds: float) -> Store:
+    async def wait(topic: Topic, ticket: int, *, timeout: float) -> None:
+        if topic is Topic.DUE:
+            timeout = min(timeout, DUE_SECONDS)
+        await store.wait(topic, ticket, timeout=timeout)
+
+    return WrappedStore(
+        store,
+        tasks=WitnessedTasks(store.tasks, book),
+        plans=WitnessedPlans(store.plans, book),
+        triggers=WitnessedTriggers(store.triggers, book, lease_seconds),
+        wait=wait,
+    )
 
 
 async def _open_store(plan: Plan, name: str, clock: Clock | None) -> Store:

@@ -15,7 +15,7 @@ from holdfast.domain.task.decide import Done, Failed
 from holdfast.domain.task.placement import Next
 from holdfast.domain.task.task import Failure, Task
 from holdfast.domain.task.transition import Applied, Outcome, Transition
-from holdfast.ports import Store, Thrown
+from holdfast.ports import Store, SwitchSetting
 from holdfast.registry import StageDef
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.services.drain_watch import DrainWatch
@@ -25,7 +25,7 @@ from holdfast.runtime.worker.executor import ClaimedTask, HeldTenants, TaskRun
 from holdfast.runtime.worker.heartbeat import Heartbeat
 from holdfast.runtime.worker.running_tasks import RunningTask, RunningTasks, Stop
 from holdfast.runtime.worker.worker import Worker
-from holdfast.stores.memory import store as memory_store
+from holdfast.stores.memory import tasks as memory_tasks
 from verify.mutants.mutant import mutant
 
 Real = Callable[..., Any]
@@ -166,7 +166,7 @@ def beat_waits_too_long(_: Real, beat: Heartbeat, __: float) -> float:
 @mutant(Worker, "_type_is_served", seed=7)
 async def outage_fails_the_run(_: Real, worker: Worker, name: str) -> bool:
     """A look at the other workers that fails is taken for a defect of the task."""
-    live = await worker._store.workers(live_within_seconds=60)
+    live = await worker._store.views.workers(live_within_seconds=60)
     return any(one.live and name in one.beat.types for one in live)
 
 
@@ -207,7 +207,7 @@ def data_not_saved(real: Real, *arguments: Any, **options: Any) -> ckpt.Checkpoi
 async def lapsed_leases_left(_: Real, timers: Timers) -> float:
     """Due times are looked at, lapsed leases are not."""
     store: Store = timers._store
-    await store.promote(limit=500)
+    await store.tasks.promote(limit=500)
     return 0.5
 
 
@@ -285,7 +285,7 @@ async def starts_over_unasked(real: Real, run: TaskRun) -> bool:
         run.declared.checkpoints = checkpoints
 
 
-@mutant(memory_store, "is_counted")
+@mutant(memory_tasks, "is_counted")
 def crash_blames_all(*_: Any, **__: Any) -> bool:
     """Each task of a worker that died is blamed, also one that had not begun."""
     return True
@@ -304,6 +304,6 @@ def stages_begin_under_a_hold(_: Real, holds: HeldTenants, tenant: str | None) -
 
 
 @mutant(DrainWatch, "_mind_holds", seed=26)
-async def holds_not_looked_at(_: Real, orders: DrainWatch, holds: Sequence[Thrown]) -> None:
+async def holds_not_looked_at(_: Real, orders: DrainWatch, holds: Sequence[SwitchSetting]) -> None:
     """A worker does not learn that a tenant is held, nor that the time of a hold is up."""
     del orders, holds

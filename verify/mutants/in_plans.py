@@ -18,7 +18,8 @@ from holdfast.runtime.plans.poll import TaskPoll
 from holdfast.runtime.plans.snapshot import PlanSnapshot
 from holdfast.runtime.plans.task_gateway import SendResult, TaskGateway
 from holdfast.stores.memory import plans as in_memory
-from holdfast.stores.memory.plans import MemoryPlans, Shelf
+from holdfast.stores.memory.plans import MemoryPlans
+from holdfast.stores.memory.state import PlanShelf
 from verify.mutants.mutant import mutant
 
 Real = Callable[..., Any]
@@ -113,20 +114,20 @@ def plan_version_not_compared(_: Real, plan: Plan, change: PlanChange) -> bool:
 
 @mutant(MemoryPlans, "_write", seed=5)
 def members_not_with_their_plan(
-    real: Real, store: MemoryPlans, shelf: Shelf, change: PlanChange
+    real: Real, store: MemoryPlans, shelf: PlanShelf, change: PlanChange
 ) -> None:
     """The counts of a plan are written, the slots of its tasks are not."""
     real(store, shelf, replace(change, moves=()))
 
 
 @mutant(MemoryPlans, "_waiting", seed=17)
-def plan_taken_over_early(real: Real, store: MemoryPlans) -> list[tuple[float, Shelf]]:
+def plan_taken_over_early(real: Real, store: MemoryPlans) -> list[tuple[float, PlanShelf]]:
     """A plan is handed out while its driver still has some of its lease."""
     return [(due - 1.5, shelf) for due, shelf in real(store)]
 
 
 @mutant(MemoryPlans, "_place", seed=5)
-def plan_left_by_the_index(real: Real, store: MemoryPlans, shelf: Shelf, *rest: Any) -> None:
+def plan_left_by_the_index(real: Real, store: MemoryPlans, shelf: PlanShelf, *rest: Any) -> None:
     """What a person asks of a plan at rest is written, and nobody is told to look."""
     was_due = shelf.due
     real(store, shelf, *rest)

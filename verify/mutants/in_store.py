@@ -13,21 +13,22 @@ from holdfast.domain.task.placement import RESTING, Next, Place
 from holdfast.domain.task.task import Lease, Task
 from holdfast.domain.task.transition import Outcome, Submission, Transition
 from holdfast.ports import Claimed, Due, Kept, Renewal, Switch, Topic
-from holdfast.stores.memory.state import Shelves, Tenant
-from holdfast.stores.memory.store import MemoryStore
+from holdfast.stores.memory.admin import MemoryAdmin
+from holdfast.stores.memory.state import MemoryState, TenantQueue
+from holdfast.stores.memory.tasks import MemoryTasks
 from verify.mutants.mutant import mutant
 
 Real = Callable[..., Any]
 
 
-@mutant(MemoryStore, "_may_write")
-def no_fence(real: Real, store: MemoryStore, task: Task, transition: Transition) -> bool:
+@mutant(MemoryTasks, "_may_write")
+def no_fence(real: Real, part: MemoryTasks, task: Task, transition: Transition) -> bool:
     """A holder's write is carried out whoever holds the task by now."""
-    return transition.lease is not None or bool(real(store, task, transition))
+    return transition.lease is not None or bool(real(part, task, transition))
 
 
-@mutant(MemoryStore, "_may_write")
-def no_version(_: Real, __: MemoryStore, task: Task, transition: Transition) -> bool:
+@mutant(MemoryTasks, "_may_write")
+def no_version(_: Real, __: MemoryTasks, task: Task, transition: Transition) -> bool:
     """The lease is compared, the version is not."""
     if transition.lease is None:
         return task.lease is None or transition.next is Next.STAY
@@ -35,220 +36,220 @@ def no_version(_: Real, __: MemoryStore, task: Task, transition: Transition) -> 
 
 
 # After a lease is lost the version has changed, too: the engine never gets past both.
-@mutant(MemoryStore, "_may_write", in_contract=True)
-def no_lease(_: Real, __: MemoryStore, task: Task, transition: Transition) -> bool:
+@mutant(MemoryTasks, "_may_write", in_contract=True)
+def no_lease(_: Real, __: MemoryTasks, task: Task, transition: Transition) -> bool:
     """The version is compared, the lease is not."""
     return task.version == transition.expects
 
 
-@mutant(Shelves, "_enter")
-def no_tenant_lock(_: Real, store: MemoryStore, task: Task) -> None:
+@mutant(MemoryState, "enter")
+def no_tenant_lock(_: Real, state: MemoryState, task: Task) -> None:
     """Every task goes straight to its queue, past its tenant's line."""
-    store._tasks[task.id] = msgspec.structs.replace(task, place=Place.READY)
-    store._ready[task.queue][task.id] = None
-    store._signals.notify(Topic.READY)
+    state.tasks[task.id] = msgspec.structs.replace(task, place=Place.READY)
+    state.ready[task.queue][task.id] = None
+    state.signals.notify(Topic.READY)
 
 
-@mutant(Shelves, "_rest")
-def line_never_woken(_: Real, store: MemoryStore, task: Task) -> None:
+@mutant(MemoryState, "rest")
+def line_never_woken(_: Real, state: MemoryState, task: Task) -> None:
     """A task that rests does not let its tenant's next one through."""
-    store._tasks[task.id] = task
-    if task.tenant is not None and task.settled and store._tenants[task.tenant].active == task.id:
-        store._tenants[task.tenant].active = None
-    store._signals.notify(Topic.RESTED)
+    state.tasks[task.id] = task
+    if task.tenant is not None and task.settled and state.tenants[task.tenant].active == task.id:
+        state.tenants[task.tenant].active = None
+    state.signals.notify(Topic.RESTED)
 
 
-@mutant(Shelves, "_line_is_open")
-def hold_ignored(_: Real, store: MemoryStore, tenant: Tenant) -> bool:
+@mutant(MemoryState, "line_is_open")
+def hold_ignored(_: Real, state: MemoryState, tenant: TenantQueue) -> bool:
     """The line opens over a task that rests and holds it."""
-    return tenant.active is None or store._tasks[tenant.active].place in RESTING
+    return tenant.active is None or state.tasks[tenant.active].place in RESTING
 
 
-@mutant(Shelves, "_moved_on", seed=8)
+@mutant(MemoryState, "moved_on", seed=8)
 def moved_on_ignored(*_: Any) -> bool:
     """A retry goes over newer work of its tenant."""
     return False
 
 
-@mutant(MemoryStore, "_was_applied")
+@mutant(MemoryTasks, "_was_applied")
 def resend_done_again(*_: Any) -> bool:
     """A write that is sent again is not known again."""
     return False
 
 
-@mutant(MemoryStore, "claim", seed=13)
+@mutant(MemoryTasks, "claim", seed=13)
 async def claim_not_remembered(
-    real: Real, store: MemoryStore, worker: str, **options: Any
+    real: Real, part: MemoryTasks, worker: str, **options: Any
 ) -> Sequence[Claimed]:
     """A claim that is sent again hands out more tasks."""
-    store._claims.pop(worker, None)
-    return await real(store, worker, **options)  # type: ignore[no-any-return]
+    part._state.claims.pop(worker, None)
+    return await real(part, worker, **options)  # type: ignore[no-any-return]
 
 
-@mutant(MemoryStore, "_hand_out")
-def fence_kept(real: Real, store: MemoryStore, task: Task, *rest: Any) -> Claimed:
+@mutant(MemoryTasks, "_hand_out")
+def fence_kept(real: Real, part: MemoryTasks, task: Task, *rest: Any) -> Claimed:
     """Who takes a task over gets the fence of the one before."""
     if task.fence:
-        store._fence = task.fence - 1
-    return real(store, task, *rest)  # type: ignore[no-any-return]
+        part._state.fence = task.fence - 1
+    return real(part, task, *rest)  # type: ignore[no-any-return]
 
 
-@mutant(MemoryStore, "_lose", seed=35)
-def crashes_not_counted(real: Real, store: MemoryStore, task: Task, _: bool) -> None:
+@mutant(MemoryTasks, "_lose", seed=35)
+def crashes_not_counted(real: Real, part: MemoryTasks, task: Task, _: bool) -> None:
     """A lapsed lease is never a crash: poison never stops."""
-    real(store, task, False)
+    real(part, task, False)
 
 
-@mutant(MemoryStore, "expire")
-async def expires_early(real: Real, store: MemoryStore, **options: Any) -> int:
+@mutant(MemoryTasks, "expire")
+async def expires_early(real: Real, part: MemoryTasks, **options: Any) -> int:
     """A lease is taken while a third of it is left."""
-    for task in list(store._tasks.values()):
-        if task.lease is not None and task.lease.until - store._clock.now() < 2.0:
+    for task in list(part._state.tasks.values()):
+        if task.lease is not None and task.lease.until - part._state.clock.now() < 2.0:
             lease = msgspec.structs.replace(task.lease, until=0.0)
-            store._tasks[task.id] = msgspec.structs.replace(task, lease=lease)
-    return await real(store, **options)  # type: ignore[no-any-return]
+            part._state.tasks[task.id] = msgspec.structs.replace(task, lease=lease)
+    return await real(part, **options)  # type: ignore[no-any-return]
 
 
-@mutant(MemoryStore, "_renew", seed=21)
-def renews_any_lease(real: Real, store: MemoryStore, renewal: Renewal, until: float) -> bool:
+@mutant(MemoryTasks, "_renew", seed=21)
+def renews_any_lease(real: Real, part: MemoryTasks, renewal: Renewal, until: float) -> bool:
     """A zombie's heartbeat keeps alive a lease that is another's."""
-    task = store._tasks.get(renewal.task_id)
+    task = part._state.tasks.get(renewal.task_id)
     lease: Lease | None = task.lease if task else None
     if lease is not None:
         renewal = msgspec.structs.replace(renewal, lease_id=lease.id)
-    return bool(real(store, renewal, until))
+    return bool(real(part, renewal, until))
 
 
-@mutant(MemoryStore, "promote")
-async def due_time_ignored(real: Real, store: MemoryStore, **options: Any) -> Due:
+@mutant(MemoryTasks, "promote")
+async def due_time_ignored(real: Real, part: MemoryTasks, **options: Any) -> Due:
     """What waits for a time is moved at once."""
-    for task in list(store._tasks.values()):
+    for task in list(part._state.tasks.values()):
         if task.due is not None:
-            store._tasks[task.id] = msgspec.structs.replace(task, due=0.0)
-    return await real(store, **options)  # type: ignore[no-any-return]
+            part._state.tasks[task.id] = msgspec.structs.replace(task, due=0.0)
+    return await real(part, **options)  # type: ignore[no-any-return]
 
 
-@mutant(Shelves, "_log")
+@mutant(MemoryState, "log")
 def failures_leave_no_event(
-    real: Real, store: MemoryStore, events: Sequence[ev.Event], request: str
+    real: Real, state: MemoryState, events: Sequence[ev.Event], request: str
 ) -> None:
     """A transition with a failure is written without its events."""
     if not any(isinstance(event, ev.StageFailed) for event in events):
-        real(store, events, request)
+        real(state, events, request)
 
 
-@mutant(Shelves, "_first_of")
+@mutant(MemoryState, "first_of")
 def key_ignored(*_: Any) -> None:
     """The same key makes a new task each time."""
 
 
-@mutant(Shelves, "_take_out")
+@mutant(MemoryState, "take_out")
 def left_in_queue(*_: Any) -> None:
     """A task that is paused or cancelled while it waits stays in its queue."""
 
 
-@mutant(Shelves, "_delete")
-def no_tombstone(real: Real, store: MemoryStore, task_id: str) -> None:
+@mutant(MemoryState, "delete")
+def no_tombstone(real: Real, state: MemoryState, task_id: str) -> None:
     """A task that is not kept leaves nothing, not even its key."""
-    real(store, task_id)
-    store._tombstones.pop(task_id, None)
+    real(state, task_id)
+    state.tombstones.pop(task_id, None)
 
 
-@mutant(MemoryStore, "_write")
+@mutant(MemoryTasks, "_write")
 def checkpoint_not_with_its_stage(
-    real: Real, store: MemoryStore, task: Task, transition: Transition
+    real: Real, part: MemoryTasks, task: Task, transition: Transition
 ) -> None:
     """A stage is committed, its checkpoint is forgotten."""
-    real(store, task, msgspec.structs.replace(transition, checkpoint=None))
+    real(part, task, msgspec.structs.replace(transition, checkpoint=None))
 
 
-@mutant(MemoryStore, "_write")
+@mutant(MemoryTasks, "_write")
 def stages_of_a_deploy_forgotten(
-    real: Real, store: MemoryStore, task: Task, transition: Transition
+    real: Real, part: MemoryTasks, task: Task, transition: Transition
 ) -> None:
     """A record keeps the stages that it was submitted with, whatever its holder's code has."""
     after = msgspec.structs.replace(transition.after, stages=task.stages)
-    real(store, task, msgspec.structs.replace(transition, after=after))
+    real(part, task, msgspec.structs.replace(transition, after=after))
 
 
 # Nothing follows from the work of the simulated worlds: these are the contract's.
-@mutant(MemoryStore, "_follow", in_contract=True)
-def nothing_follows(_: Real, __: MemoryStore, submissions: Sequence[Submission]) -> None:
+@mutant(MemoryState, "follow", in_contract=True)
+def nothing_follows(_: Real, __: MemoryState, submissions: Sequence[Submission]) -> None:
     """A transition is written, the tasks that follow from it are not."""
     del submissions
 
 
-@mutant(MemoryStore, "_follow", in_contract=True)
-def followers_refused(real: Real, store: MemoryStore, submissions: Sequence[Submission]) -> None:
+@mutant(MemoryState, "follow", in_contract=True)
+def followers_refused(real: Real, state: MemoryState, submissions: Sequence[Submission]) -> None:
     """A queue whose intake is off keeps back what has happened."""
-    real(store, [s for s in submissions if not store._is_off(Switch.INTAKE, s.task.queue)])
+    real(state, [s for s in submissions if not state.is_off(Switch.INTAKE, s.task.queue)])
 
 
-@mutant(MemoryStore, "_apply", in_contract=True)
-def followers_of_a_repeat(real: Real, store: MemoryStore, transition: Transition) -> Outcome:
+@mutant(MemoryTasks, "_apply", in_contract=True)
+def followers_of_a_repeat(real: Real, part: MemoryTasks, transition: Transition) -> Outcome:
     """What was decided may be written or not, what follows from it is."""
-    outcome = real(store, transition)
-    store._follow(transition.follows)
+    outcome = real(part, transition)
+    part._state.follow(transition.follows)
     return outcome  # type: ignore[no-any-return]
 
 
-@mutant(MemoryStore, "_write", in_contract=True)
-def payload_not_amended(real: Real, store: MemoryStore, task: Task, transition: Transition) -> None:
+@mutant(MemoryTasks, "_write", in_contract=True)
+def payload_not_amended(real: Real, part: MemoryTasks, task: Task, transition: Transition) -> None:
     """A corrected task is set going with the payload that it had."""
-    real(store, task, msgspec.structs.replace(transition, payload=None))
+    real(part, task, msgspec.structs.replace(transition, payload=None))
 
 
 # No actor of the simulated worlds throws a switch or reads the chain: these are the contract's.
-@mutant(Shelves, "_is_off", in_contract=True)
-def intake_never_shut(real: Real, store: MemoryStore, switch: Switch, name: str) -> bool:
+@mutant(MemoryState, "is_off", in_contract=True)
+def intake_never_shut(real: Real, state: MemoryState, switch: Switch, name: str) -> bool:
     """A queue takes tasks while its intake is off."""
-    return switch is not Switch.INTAKE and bool(real(store, switch, name))
+    return switch is not Switch.INTAKE and bool(real(state, switch, name))
 
 
-@mutant(MemoryStore, "claim", in_contract=True)
+@mutant(MemoryTasks, "claim", in_contract=True)
 async def claims_what_is_switched_off(
-    real: Real, store: MemoryStore, worker: str, **options: Any
+    real: Real, part: MemoryTasks, worker: str, **options: Any
 ) -> Sequence[Claimed]:
     """A queue hands tasks out while its claiming is off."""
-    thrown = dict(store._thrown)
-    store._thrown.clear()
+    thrown = dict(part._state.thrown)
+    part._state.thrown.clear()
     try:
-        return await real(store, worker, **options)  # type: ignore[no-any-return]
+        return await real(part, worker, **options)  # type: ignore[no-any-return]
     finally:
-        store._thrown.update(thrown)
+        part._state.thrown.update(thrown)
 
 
-@mutant(MemoryStore, "_is_held", seed=1)
-def hands_out_of_held_tenants(_: Real, store: MemoryStore, tenant: str | None) -> bool:
+@mutant(MemoryTasks, "_is_held", seed=1)
+def hands_out_of_held_tenants(_: Real, part: MemoryTasks, tenant: str | None) -> bool:
     """A task is handed out while a person holds its tenant."""
-    del store, tenant
+    del part, tenant
     return False
 
 
-@mutant(MemoryStore, "_set_back", in_contract=True)
-def switched_on_in_silence(_: Real, store: MemoryStore, switch: Switch, name: str) -> None:
+@mutant(MemoryAdmin, "_set_back", in_contract=True)
+def switched_on_in_silence(_: Real, part: MemoryAdmin, switch: Switch, name: str) -> None:
     """Nobody who waits is told that a queue hands out again."""
-    store._thrown.pop((switch, name), None)
+    part._state.thrown.pop((switch, name), None)
 
 
-@mutant(Shelves, "_forget_worker", in_contract=True)
-def drain_outlives_its_worker(real: Real, store: MemoryStore, worker: str) -> None:
+@mutant(MemoryState, "forget_worker", in_contract=True)
+def drain_outlives_its_worker(real: Real, state: MemoryState, worker: str) -> None:
     """The next worker of that name is told to drain at once."""
-    drain = store._thrown.get((Switch.DRAIN, worker))
-    real(store, worker)
+    drain = state.thrown.get((Switch.DRAIN, worker))
+    real(state, worker)
     if drain is not None:
-        store._thrown[Switch.DRAIN, worker] = drain
+        state.thrown[Switch.DRAIN, worker] = drain
 
 
-@mutant(Shelves, "_note", in_contract=True)
-def links_hang_on_nothing(_: Real, store: MemoryStore, entry: Audit) -> None:
+@mutant(MemoryState, "note", in_contract=True)
+def links_hang_on_nothing(_: Real, state: MemoryState, entry: Audit) -> None:
     """The hash of an entry covers the entry, and not what was before it."""
-    store._links.append(linked(Anchor(seq=store._head().seq), entry))
+    state.links.append(linked(Anchor(seq=state.head().seq), entry))
 
 
-@mutant(MemoryStore, "_remove", in_contract=True)
-def pruning_breaks_the_chain(real: Real, store: MemoryStore, kind: Kept, name: str) -> None:
+@mutant(MemoryAdmin, "_remove", in_contract=True)
+def pruning_breaks_the_chain(real: Real, part: MemoryAdmin, kind: Kept, name: str) -> None:
     """The oldest links go, and what the next one hangs on is forgotten with them."""
-    base = store._base
-    real(store, kind, name)
-    store._base = base
+    base = part._state.base
+    real(part, kind, name)
+    part._state.base = base

@@ -83,7 +83,7 @@ def trigger_version_not_compared(
     real: Real, store: MemoryTriggers, change: TriggerChange, depth_limit: int
 ) -> TriggerOutcome:
     """Whoever had a trigger once may write to it for ever."""
-    there = store._triggers.get(change.after.id)
+    there = store._state.triggers.get(change.after.id)
     return real(store, replace(change, before=there or change.before), depth_limit)  # type: ignore[no-any-return]
 
 
@@ -93,7 +93,7 @@ def task_made_although_refused(
 ) -> TriggerOutcome:
     """The tasks go in before the trigger's version is looked at."""
     for submission in change.submissions:
-        store._store._insert(submission, depth_limit)
+        store._state.insert(submission, depth_limit)
     return real(store, change, depth_limit)  # type: ignore[no-any-return]
 
 

@@ -94,7 +94,7 @@ OF_PLANS = (
     *(f"asked {command}" for command in sorted(plans.ASKED)),
     *(f"status {status}" for status in PlanStatus),
 )
-TIMED_VERBS = ("triggers.apply", "triggers.find_due_with_lease", "plans.apply", "plans.claim")
+TIMED_VERBS = ("triggers.apply", "triggers.claim", "plans.apply", "plans.claim")
 
 
 def wanted() -> Iterator[str]:

@@ -35,7 +35,7 @@ async def triggers_answered(world: World) -> None:
 
 def _unanswered(world: World) -> Iterator[str]:
     """Where nothing has to be waited for, that is all whose fire time has come."""
-    for trigger in world.store.triggers._triggers.values():
+    for trigger in world.store.triggers._state.triggers.values():
         waits = trigger.status in (TriggerStatus.PENDING, TriggerStatus.PROCESSING)
         fire_time, wall = trigger.fire_time, world.store.wall
         late = SLACK_SECONDS + trigger.jitter_seconds
@@ -50,7 +50,7 @@ async def cancel_triggers(world: World, person: Actor) -> None:
     """Else they would go on for ever."""
     hand = trigger_actors.Hand(person)
     async with person.app:
-        for trigger in list(world.store.triggers._triggers.values()):
+        for trigger in list(world.store.triggers._state.triggers.values()):
             if trigger.status in UNFINISHED:
                 handle = await person.app.schedule.get(trigger.id)
                 with suppress(Refused):  # it may end at the same time
@@ -62,7 +62,7 @@ async def cancel_triggers(world: World, person: Actor) -> None:
 
 def moving_plans(world: World) -> list[Plan]:
     """Those that neither rest nor wait for a person's word on a task."""
-    plans = (shelf.plan for shelf in world.store.plans._shelves.values())
+    plans = (shelf.plan for shelf in world.store.plans._state.plans.values())
     return [plan for plan in plans if not waits_for_a_person(plan) and not _blocked(world, plan)]
 
 
@@ -73,13 +73,13 @@ def waits_for_a_person(plan: Plan) -> bool:
 
 def _blocked(world: World, plan: Plan) -> bool:
     """A task of it, or one that its tenant is busy with, waits for a person."""
-    tasks, members = world.store._tasks, world.store.plans._shelves[plan.id].members
+    tasks, members = world.store.state.tasks, world.store.plans._state.plans[plan.id].members
     for index, task_id in enumerate(world.store.plans.book.ids[plan.id]):
         task = tasks.get(task_id)
         waits = members.get(index, WAITING).state in (MemberState.WAITING, MemberState.AGAIN)
         if task is None or task.tenant is None or (task.settled and not waits):
             continue
-        active = tasks.get(world.store._tenants[task.tenant].active or "")
+        active = tasks.get(world.store.state.tenants[task.tenant].active or "")
         if task.status is Status.PAUSED or task.place is Place.LINE:
             return True
         if active is not None and active.id != task_id and active.place is Place.PARKED:
@@ -90,7 +90,7 @@ def _blocked(world: World, plan: Plan) -> bool:
 async def decide_plans(world: World, person: Actor, *, at_last: bool) -> None:
     hand = planner.Hand(person)
     async with person.app:
-        for shelf in list(world.store.plans._shelves.values()):
+        for shelf in list(world.store.plans._state.plans.values()):
             if not shelf.plan.settled and waits_for_a_person(shelf.plan):
                 with suppress(Refused):  # it may end at the same time; if not, it is met again
                     await hand.decide(shelf.plan, at_last=at_last)
@@ -99,7 +99,7 @@ async def decide_plans(world: World, person: Actor, *, at_last: bool) -> None:
 def judge_plans(world: World) -> None:
     """Each has settled as its tasks have, and has told every step."""
     book = world.store.plans.book
-    for plan_id, shelf in world.store.plans._shelves.items():
+    for plan_id, shelf in world.store.plans._state.plans.items():
         plan = shelf.plan
         if not plan.settled:
             world.fail("L4", f"{plan_id} is {plan.status} in the end")
@@ -107,7 +107,7 @@ def judge_plans(world: World) -> None:
         if versions != list(range(1, plan.version + 1)):
             world.fail("I15", f"{plan_id}: version {plan.version} has events of {versions}")
         for index, member in shelf.members.items():
-            task = world.store._tasks.get(book.ids[plan_id][index])
+            task = world.store.state.tasks.get(book.ids[plan_id][index])
             if task is None or task.id in book.touched or member.state is MemberState.SKIPPED:
                 continue
             if RESTS.get(task.status) is not member.state:

@@ -21,7 +21,7 @@ from verify.simulation.checks.book import Invocation
 from verify.simulation.checks.ledger import Ledger
 from verify.simulation.deploys import RESTARTING, has_undo, stage_names
 from verify.simulation.loop import Process
-from verify.simulation.stores.watched import STAGE_TIMEOUT_SECONDS
+from verify.simulation.stores.watched_tasks import STAGE_TIMEOUT_SECONDS
 
 RETRY = Retry(max=3, backoff=(0.5, 2.0), jitter=0.2)
 LONG_SECONDS = 1_000.0

@@ -193,7 +193,7 @@ class World:
         """L4, first half: it settles, or waits for a person and says why."""
         await self._until(
             lambda: [
-                *(t for t in self.store._tasks.values() if self._moves(t)),
+                *(t for t in self.store.state.tasks.values() if self._moves(t)),
                 *endings.moving_plans(self),
             ]
         )
@@ -204,27 +204,27 @@ class World:
         if task.place is Place.HELD:
             return False  # its plan lets it go
         if task.place is Place.LINE and task.tenant is not None:
-            active = self.store._tasks.get(self.store._tenants[task.tenant].active or "")
+            active = self.store.state.tasks.get(self.store.state.tenants[task.tenant].active or "")
             return active is None or self._moves(active)
         return True
 
     async def _until_all_settle(self) -> None:
         """L4, second half: once a person has decided, everything settles."""
         for number in range(ROUNDS):
-            parked = [t for t in self.store._tasks.values() if t.place is Place.PARKED]
-            plans = [shelf.plan for shelf in self.store.plans._shelves.values()]
+            parked = [t for t in self.store.state.tasks.values() if t.place is Place.PARKED]
+            plans = [shelf.plan for shelf in self.store.plans._state.plans.values()]
             if not parked and all(plan.settled for plan in plans):
                 break
             at_last = number > endings.LAST_ROUNDS
             await self._let(partial(endings.decide_plans, self, at_last=at_last))
             await self._let(partial(self._decide_all, parked))
             await self._until_all_rest()
-        await self._until(lambda: [t for t in self.store._tasks.values() if not t.settled])
+        await self._until(lambda: [t for t in self.store.state.tasks.values() if not t.settled])
 
     async def _decide_all(self, parked: list[Task], person: Operator) -> None:
         async with person.app:
             for task in parked:
-                if self.store._tasks.get(task.id) is not task:
+                if self.store.state.tasks.get(task.id) is not task:
                     continue  # its plan has moved it
                 match task.status:
                     case Status.PAUSED:
@@ -262,12 +262,14 @@ class World:
         if self.shadow is not None:
             self.shadow.judge_the_end()
         for task_id in self.accepted:
-            kept = self.store._tasks.get(task_id) or self.book.gone.get(task_id)
+            kept = self.store.state.tasks.get(task_id) or self.book.gone.get(task_id)
             if kept is None or not kept.settled:
                 self.fail("I1", "it was accepted and is lost", task_id)
         endings.judge_plans(self)
-        for task_id, task in self.store._tasks.items():
-            versions = sorted({event.version for _, event in self.store._bodies[task_id].events})
+        for task_id, task in self.store.state.tasks.items():
+            versions = sorted(
+                {event.version for _, event in self.store.state.bodies[task_id].events}
+            )
             if versions != list(range(1, task.version + 1)):
                 self.fail("I15", f"version {task.version} has events of {versions}", task_id)
 

@@ -33,7 +33,6 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
     app: Holdfast
-    store: Store
     clock: Clock
     settings: Settings
     control: Control  # as the person at this terminal, as are those below
@@ -54,6 +53,10 @@ class Session:
             before="",
             after=outcome,
         )
+
+    @property
+    def store(self) -> Store:
+        return self.app.store
 
     @property
     def now(self) -> float:
@@ -104,7 +107,6 @@ async def opened(url: str | None, *, shows_settings: bool = False) -> AsyncItera
         async with app:
             yield Session(
                 app=app,
-                store=store,
                 clock=clock,
                 settings=settings,
                 control=app.control.acting_as(*person()),

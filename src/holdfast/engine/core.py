@@ -41,7 +41,7 @@ from holdfast.insight.why import explain
 from holdfast.notify import deliveries, hooks
 from holdfast.notify.addresses import Allowed
 from holdfast.notify.chat import ChatBot, ChatReply
-from holdfast.notify.notifier import Teller, telling_store
+from holdfast.notify.notifier import Notifier, notifying
 from holdfast.ports import Clock, Kept, Store
 from holdfast.ports.backup import Copy
 from holdfast.ports.tracing import NO_TRACER, Tracer
@@ -85,12 +85,11 @@ class Holdfast:
         delivery = deliveries.declare(self, self.hooks)
         if given.deliveries and deliveries.can_deliver(self.hooks):
             self.registry.add_internal(delivery)
-        self.teller = Teller(self, delivery, tuple(self.hooks.hooks.values()))
+        self.notifier = Notifier(self, delivery, tuple(self.hooks.hooks.values()))
         self._wire(clock or SystemClock(), chance or random.SystemRandom())
         self.on_progress: Callable[[TaskProgress], None] | None = None  # volatile, own workers only
         self.degraded = False  # on the memory store because the real one was out of reach
         self._store: Store | None = None
-        self._behind: Store | None = None  # the same, without the deliveries
         self._waiters: Waiters | None = None
         self._queue_watch: QueueWatch | None = None
         self._submitter = submitter = Submitter(self)
@@ -127,7 +126,7 @@ class Holdfast:
     @property
     def in_memory(self) -> bool:
         """Return whether the store is in this process alone: given so, or as the fallback."""
-        return isinstance(self._behind, MemoryStore)
+        return self._store is not None and self._store.url == MemoryStore.url
 
     @property
     def waiters(self) -> Waiters:
@@ -150,14 +149,13 @@ class Holdfast:
         return self
 
     def _attach(self, store: Store, waiters: Callable[[Store], Waiters] = Waiters) -> None:
-        self._behind = store
-        self._store = store = telling_store(store, self.teller)
+        self._store = store = notifying(store, self.notifier)
         self._waiters = waiters(store)
         self._submitter.open(store, self._queue_watch)
 
     def _detach(self) -> None:
         self._submitter.close()
-        self._store = self._behind = self._waiters = self._queue_watch = None
+        self._store = self._waiters = self._queue_watch = None
 
     async def __aexit__(self, *_: object) -> None:
         self._opened -= 1
@@ -269,18 +267,13 @@ class Holdfast:
 
     async def backup(self, target: str | os.PathLike[str]) -> Copy:
         """Copy an SQLite store into a new file, as it is now, while everything goes on."""
-        return await back_up(self._unwrapped(), target, by=By(actor="app"), now=self.clock.now())
+        return await back_up(self.store, target, by=By(actor="app"), now=self.clock.now())
 
     async def prune(self, *kinds: Kept | str, **terms: Unpack[PruneTerms]) -> Pruned:
         """Delete what has ended: all kinds but the audit, or those that are named. Tasks, triggers
         and plans stay for their own ``keep`` unless ``ignore_keep``. ``dry_run`` only counts."""
         asked = retention.asked_for(kinds, terms, self.settings.lease, By(actor="app"))
         return await asked.carry_out(self.store, self.clock)
-
-    def _unwrapped(self) -> Store:
-        if self._behind is None:
-            raise HoldfastError(NOT_OPEN)
-        return self._behind
 
     @property
     def blocking(self) -> Blocking:

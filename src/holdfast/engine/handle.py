@@ -134,9 +134,9 @@ class Handle(Generic[R]):
         return task.status
 
     async def _detail(self) -> Detail:
-        detail = await self._app.store.detail(self.id)
+        detail = await self._app.store.views.detail(self.id)
         if detail is None:
-            [peek] = await self._app.store.peek([self.id])
+            [peek] = await self._app.store.views.peek([self.id])
             why = f" any more: it ended as {peek.status} and was not kept" if peek else ""
             raise TaskNotFound(self.id, why)
         return detail

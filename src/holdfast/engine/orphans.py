@@ -20,9 +20,9 @@ RUNNING = (Status.RUNNING, Status.ROLLING_BACK)
 async def warn_of_orphans(store: Store, clock: Clock, *, lease_seconds: float) -> None:
     """Say in a line which tasks are held by the dead, and until when."""
     try:
-        page = await store.find(Filter(statuses=RUNNING), limit=LOOKED_AT)
+        page = await store.views.find(Filter(statuses=RUNNING), limit=LOOKED_AT)
         held = [task for task in page.tasks if task.lease is not None]
-        workers = await store.workers(live_within_seconds=lease_seconds) if held else ()
+        workers = await store.views.workers(live_within_seconds=lease_seconds) if held else ()
     except StoreError:
         return  # who starts says that
     by_name = {worker.beat.worker: worker for worker in workers}

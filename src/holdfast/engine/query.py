@@ -39,8 +39,8 @@ class Query:
 
     async def query_task_status_by_tenants(self, tenants: Sequence[str]) -> list[TenantStatus]:
         store = self._store()
-        views = await store.tenants([names.normalised(tenant) for tenant in tenants])
-        tasks = await store.load([view.active for view in views if view.active])
+        views = await store.views.tenants([names.normalised(tenant) for tenant in tenants])
+        tasks = await store.views.load([view.active for view in views if view.active])
         active = {task.id: task for task in tasks if task is not None}
         found = (self._status(view, active.get(view.active or "")) for view in views)
         return await asyncio.gather(*found)
@@ -55,7 +55,7 @@ class Query:
 
     async def _progress(self, task: Task) -> Progress | None:
         """Only a task that runs has any."""
-        detail = await self._store().detail(task.id) if task.lease else None
+        detail = await self._store().views.detail(task.id) if task.lease else None
         return detail.progress if detail else None
 
     async def _checkpoint_is_there(self, task: Task) -> bool:
@@ -63,12 +63,12 @@ class Query:
         if task.last_completed < 0:
             return False
         try:
-            return await self._store().checkpoint(task.id) is not None
+            return await self._store().views.checkpoint(task.id) is not None
         except SerialisationError:
             return True  # what cannot be read is there all the same
 
     async def query_plan_status(self, plan_id: str) -> PlanInfo:
-        [plan] = await self._store().plans.find([names.normalised(plan_id)])
+        [plan] = await self._store().plans.load([names.normalised(plan_id)])
         if plan is None:
             raise PlanNotFound(plan_id)
         return info(plan, now=self._now())
@@ -112,5 +112,5 @@ class Query:
         )
 
     async def _active(self, tenant: str) -> str | None:
-        [view] = await self._store().tenants([names.normalised(tenant)])
+        [view] = await self._store().views.tenants([names.normalised(tenant)])
         return view.active

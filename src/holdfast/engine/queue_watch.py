@@ -42,7 +42,7 @@ class QueueWatch:
 
     async def _check(self, queue: str) -> None:
         try:
-            workers = await self._store.workers(live_within_seconds=self._live_within_seconds)
+            workers = await self._store.views.workers(live_within_seconds=self._live_within_seconds)
         except StoreError:
             return  # the submit itself raises it
         served = {name for worker in workers if worker.live for name in worker.beat.queues}

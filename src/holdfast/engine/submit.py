@@ -217,7 +217,7 @@ class Submitter:
 
     async def _insert(self, batch: Sequence[Submission]) -> Sequence[Insertion]:
         try:
-            inserted = await self._store.insert(batch, depth_limit=self._queue_limit)
+            inserted = await self._store.tasks.insert(batch, depth_limit=self._queue_limit)
         except StoreUnavailable as error:
             self._refusals.add(error)
             raise

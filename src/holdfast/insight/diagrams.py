@@ -44,7 +44,7 @@ async def live(of: Of, store: Store, *, now: float) -> diagram.LiveCounts[Any]:
         raise InvalidInput("live counts and times are kept of tasks and plans, not of triggers")
     if of is Of.PLANS:
         return await live_plans(store, now=now)
-    return as_live(await store.stats())
+    return as_live(await store.views.stats())
 
 
 async def live_plans(store: Store, *, now: float) -> diagram.LiveCounts[PlanStatus]:
@@ -52,7 +52,7 @@ async def live_plans(store: Store, *, now: float) -> diagram.LiveCounts[PlanStat
     since: dict[PlanStatus, list[float]] = defaultdict(list)
     cursor = None
     for _ in range(PLANS_LOOKED_AT // PAGE):
-        page = await store.plans.find_all(limit=PAGE, cursor=cursor)
+        page = await store.plans.find(limit=PAGE, cursor=cursor)
         for plan in page.plans:
             since[plan.status].append(now - plan.status_since)
         cursor = page.cursor

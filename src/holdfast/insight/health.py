@@ -57,11 +57,11 @@ async def examine(
     hide: Redactor,
     seen: Callable[[int], None] | None = None,
 ) -> Health:
-    findings = await store.doctor(fix=fix, limit=FINDINGS, seen=seen)
-    workers = await store.workers(live_within_seconds=LIVE_LEASES * lease_seconds)
-    stats = await store.stats()
+    findings = await store.admin.doctor(fix=fix, limit=FINDINGS, seen=seen)
+    workers = await store.views.workers(live_within_seconds=LIVE_LEASES * lease_seconds)
+    stats = await store.views.stats()
     lapsed = _lapsed(await _leased(store), stats.now)
-    checks = await store.checks()
+    checks = await store.admin.checks()
     workers = _without_the_lost(workers, lapsed)
     return Health(
         store=store.url,
@@ -91,7 +91,7 @@ async def _paused(store: Store, now: float, hide: Redactor) -> list[str]:
 
 async def _waiting(store: Store, hide: Redactor) -> list[str]:
     """Plans and triggers that wait for a person; of tasks `holdfast suspended` tells."""
-    plans = await store.plans.find_all(statuses=tuple(SUSPENDED), limit=WAITING_SHOWN)
+    plans = await store.plans.find(statuses=tuple(SUSPENDED), limit=WAITING_SHOWN)
     suspended = (TriggerStatus.SUSPENDED,)
     triggers = await store.triggers.find_all(statuses=suspended, limit=WAITING_SHOWN)
     return [
@@ -108,7 +108,7 @@ async def _leased(store: Store) -> list[Task]:
     cursor = None
     for _ in range(LEASES_LOOKED_AT // PAGE):
         where = Filter(statuses=tuple(START.to.values()))
-        page = await store.find(where, limit=PAGE, cursor=cursor)
+        page = await store.views.find(where, limit=PAGE, cursor=cursor)
         found += [task for task in page.tasks if task.place is Place.LEASED]
         cursor = page.cursor
         if cursor is None:

@@ -157,8 +157,8 @@ class Monitor:
 
     async def _facts(self) -> Snapshot:
         app, store = self._app, self._app.store
-        stats = await store.stats()
-        workers = await store.workers(live_within_seconds=LIVE_LEASES * app.settings.lease)
+        stats = await store.views.stats()
+        workers = await store.views.workers(live_within_seconds=LIVE_LEASES * app.settings.lease)
         return Snapshot(
             stats=stats,
             workers=tuple(workers),
@@ -226,7 +226,7 @@ class Monitor:
         while True:
             await sleep(self._clock, CHECK_SECONDS)
             try:
-                await self._app.store.checks()
+                await self._app.store.admin.checks()
             except (StoreError, TimeoutError) as error:
                 log.warning("the settings of the store could not be looked at: %s", error)
             except Exception:
@@ -234,7 +234,7 @@ class Monitor:
 
     async def examine(self) -> None:
         """Compare, and mend nothing."""
-        found = await self._app.store.doctor(fix=False, limit=FINDINGS_LIMIT)
+        found = await self._app.store.admin.doctor(fix=False, limit=FINDINGS_LIMIT)
         self._findings = Counter(one.invariant for one in found if not one.mended)
 
 

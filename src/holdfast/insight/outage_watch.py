@@ -43,13 +43,13 @@ async def _sample(store: Store, stats: Stats) -> list[OutageGroup]:
     """The groups of some of those that wait now."""
     if not any(stats.by_status.get(status, 0) for status in WAITING):
         return []
-    page = await store.find(Filter(statuses=WAITING), limit=SAMPLE)
+    page = await store.views.find(Filter(statuses=WAITING), limit=SAMPLE)
     return [group for task in page.tasks if (group := _group_of(task)) is not None]
 
 
 async def _waits(store: Store, fingerprint: str) -> bool:
     """A page may be empty and have a next one: then nobody can tell, and it stays as it was."""
-    page = await store.find(Filter(statuses=UNDER_WAY, error=fingerprint), limit=PROOF)
+    page = await store.views.find(Filter(statuses=UNDER_WAY, error=fingerprint), limit=PROOF)
     return any(task.outages for task in page.tasks) or page.cursor is not None
 
 

@@ -14,7 +14,7 @@ from holdfast.engine.query import TenantStatus
 from holdfast.engine.visibility import WHOLE, Sight
 from holdfast.insight.views.tasks import task_view
 from holdfast.insight.views.tenants import TenantState, hold_view
-from holdfast.ports import Filter, TenantView, Thrown
+from holdfast.ports import Filter, SwitchSetting, TenantView
 
 if TYPE_CHECKING:
     from holdfast.engine.core import Holdfast
@@ -31,7 +31,7 @@ class TenantOverview(msgspec.Struct, frozen=True, kw_only=True):
     latest: Task | None  # the newest of all its tasks
     line: tuple[str, ...]
     next: str
-    hold: Thrown | None = None
+    hold: SwitchSetting | None = None
     limited: bool = False  # who looks may not know who did it and why
 
     def view(self, hide: Redactor) -> TenantState:
@@ -56,7 +56,7 @@ async def overviews(
 ) -> list[TenantOverview]:
     asked = [names.check("tenant", tenant) for tenant in tenants]
     statuses = await app.query.query_task_status_by_tenants(asked)
-    views = await app.store.tenants(asked)
+    views = await app.store.views.tenants(asked, line_limit=LINE_SHOWN)
     holds = {one.name: one for one in await app.tenants.holds()}
     return [
         await _overview(app, status, view, holds.get(view.tenant), sight)
@@ -65,16 +65,16 @@ async def overviews(
 
 
 async def _overview(
-    app: Holdfast, status: TenantStatus, view: TenantView, hold: Thrown | None, sight: Sight
+    app: Holdfast, status: TenantStatus, view: TenantView, hold: SwitchSetting | None, sight: Sight
 ) -> TenantOverview:
-    active = (await app.store.load([view.active]))[0] if view.active else None
-    latest = await app.store.find(Filter(tenant=view.tenant), limit=1)
+    active = (await app.store.views.load([view.active]))[0] if view.active else None
+    latest = await app.store.views.find(Filter(tenant=view.tenant), limit=1)
     return TenantOverview(
         status=status,
         lock=view,
         active=sight.task(active) if active else None,
         latest=sight.task(latest.tasks[0]) if latest.tasks else None,
-        line=tuple(await app.store.line(view.tenant, limit=LINE_SHOWN)),
+        line=view.line,
         next=await _next(app, active, latest.tasks[0] if latest.tasks else None, sight),
         hold=hold,
         limited=sight.limited,

@@ -20,7 +20,7 @@ from holdfast.engine.operations.expired_checkpoints import Find, look_ahead, not
 from holdfast.engine.visibility import WHOLE, Sight
 from holdfast.insight.why_crashes import told_of_crashes
 from holdfast.insight.why_plan import awaited, is_driven
-from holdfast.ports import LIVE_LEASES, Detail, Store, Switch, Thrown, WorkerInfo
+from holdfast.ports import LIVE_LEASES, Detail, Store, Switch, SwitchSetting, WorkerInfo
 from holdfast.settings import Settings
 
 LINE_LOOKED_AT = 1000
@@ -36,7 +36,7 @@ async def explain(
     find: Find = not_known,
 ) -> str:
     """Say why a task does not move; ``find`` knows the code that judges its checkpoint."""
-    detail = await store.detail(task_id)
+    detail = await store.views.detail(task_id)
     if detail is None:
         return await _buried(store, task_id)
     return await Explanation(
@@ -51,7 +51,7 @@ async def explain(
 
 
 async def _buried(store: Store, task_id: str) -> str:
-    [peek] = await store.peek([task_id])
+    [peek] = await store.views.peek([task_id])
     if peek is None:
         raise TaskNotFound(task_id)
     return f"It ended as {peek.status}; its record is gone, only its result is still kept."
@@ -77,7 +77,7 @@ class Explanation:
         self._lease_seconds = lease_seconds
         self._crash_limit = crash_limit
         self._now = now
-        self._switches: Sequence[Thrown] = ()
+        self._switches: Sequence[SwitchSetting] = ()
 
     async def tell(self) -> str:
         telling: dict[Place, Callable[[], Awaitable[str]]] = {
@@ -108,7 +108,7 @@ class Explanation:
             else ""
         )
 
-    def _held_by(self, hold: Thrown) -> str:
+    def _held_by(self, hold: SwitchSetting) -> str:
         if self._sight.limited:
             return switches.told_of_hold_to_tenant(hold, self._now)
         return switches.told_of_hold(hold, self._now, hold.by.reason)
@@ -119,7 +119,7 @@ class Explanation:
         task, accepted = self._task, f"It was accepted {self._since()}"
         if task.plan is None:
             return f"{accepted} and is held back: it waits to be released.{self._after_release()}"
-        [plan] = await self._store.plans.find([task.plan])
+        [plan] = await self._store.plans.load([task.plan])
         if plan is None:
             return (
                 f"{accepted} for plan {task.plan}, which is gone: nobody will let it go. "
@@ -186,7 +186,7 @@ class Explanation:
         names = some([seen(worker) for worker in free])
         return f"{names} can run it and will take it with one of the next claims."
 
-    def _switched_off(self, off: Thrown) -> str:
+    def _switched_off(self, off: SwitchSetting) -> str:
         if self._sight.limited:
             return switches.told_to_tenant(off, self._now)
         return switches.told(off, self._now, off.by.reason)
@@ -202,14 +202,14 @@ class Explanation:
 
     async def _in_line(self) -> str:
         task = self._task
-        [view] = await self._store.tenants([task.tenant or ""])
-        active = await self._store.detail(view.active) if view.active else None
+        [view] = await self._store.views.tenants([task.tenant or ""], line_limit=LINE_LOOKED_AT)
+        active = await self._store.views.detail(view.active) if view.active else None
         if active is None or active.task.id == task.id:
             return (
                 f"It is in the line of tenant {task.tenant}, and nobody is before it: the line "
                 f"should have moved. `holdfast doctor --fix` mends that.{self._after_release()}"
             )
-        line = list(await self._store.line(task.tenant or "", limit=LINE_LOOKED_AT))
+        line = view.line
         number = line.index(task.id) + 1 if task.id in line else f"over {len(line)}"
         told = await Explanation(
             self._store,
@@ -228,7 +228,7 @@ class Explanation:
         )
 
     async def _later(self) -> str:
-        now = (await self._store.stats()).now
+        now = (await self._store.views.stats()).now
         due = self._task.due or now
         wait = due - now
         when = f"is due in {span(wait)} ({iso(due)})" if wait > 0 else f"was due {ago(-wait)}"
@@ -289,7 +289,7 @@ class Explanation:
                 f"Worker {lease.owner} {doing}, since {self._started()}, but the store does not "
                 "know until when its lease holds: `holdfast doctor --fix` mends that."
             )
-        left = lease.until - (await self._store.stats()).now
+        left = lease.until - (await self._store.views.stats()).now
         if left <= 0:
             late = await self._mover(
                 "takes it over within seconds", "takes it over", but=lease.owner
@@ -382,7 +382,7 @@ class Explanation:
         task = self._task
         if task.tenant is None or not task.hold:
             return ""
-        [view] = await self._store.tenants([task.tenant])
+        [view] = await self._store.views.tenants([task.tenant])
         if view.active != task.id or not view.waiting:
             return ""
         return f" Behind it in the line of tenant {task.tenant}: {count(view.waiting, 'task')}."
@@ -428,7 +428,9 @@ class Explanation:
         return (event for event in reversed(self._detail.events) if isinstance(event, kinds))
 
     async def _workers(self) -> Sequence[WorkerInfo]:
-        return await self._store.workers(live_within_seconds=LIVE_LEASES * self._lease_seconds)
+        return await self._store.views.workers(
+            live_within_seconds=LIVE_LEASES * self._lease_seconds
+        )
 
     async def _mover(self, somebody: str, anybody: str, *, but: str | None = None) -> str:
         """Any live worker makes the store's own moves, whatever it serves."""

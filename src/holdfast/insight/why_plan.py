@@ -66,9 +66,9 @@ async def _other_work(store: Store, task: Task) -> str | None:
     """The task that keeps its tenant's line closed, if another one does."""
     if task.tenant is None:
         return None
-    [view] = await store.tenants([task.tenant])
+    [view] = await store.views.tenants([task.tenant])
     if view.active is None or view.active == task.id:
         return None
-    [active] = await store.load([view.active])
+    [active] = await store.views.load([view.active])
     is_closed = active is not None and not opens_line(active.place, active.hold)
     return view.active if is_closed else None

@@ -113,7 +113,7 @@ class AlertNotifier:
         begun: dict[DeliverySeries, None] = {}
         for start in range(0, len(ids), LOOK):
             page = ids[start : start + LOOK]
-            found = await self._app.store.load([task_id for _, task_id in page])
+            found = await self._app.store.views.load([task_id for _, task_id in page])
             begun |= {line: None for (line, _), task in zip(page, found, strict=True) if task}
         return list(begun)
 
@@ -130,7 +130,7 @@ class AlertNotifier:
         event = alerts.name_of(change)
         to = f"{notification.HOOK}{hook.name}" if hook.wants(event) else notification.NOBODY
         data = msgspec.to_builtins(alert) | {"since": at(alert.since)}
-        await self._app.teller.tell(
+        await self._app.notifier.notify(
             to,
             event,
             change.at,
@@ -153,7 +153,9 @@ class AlertNotifier:
         last = 0
         while last < NUMBERS_MAX:
             numbers = range(last + 1, last + PAGE + 1)
-            found = await self._app.store.load([self._home(line, number) for number in numbers])
+            found = await self._app.store.views.load(
+                [self._home(line, number) for number in numbers]
+            )
             there = [n for n, task in zip(numbers, found, strict=True) if task is not None]
             if not there:
                 break
@@ -166,7 +168,7 @@ class AlertNotifier:
         return told.at if told is not None else 0.0
 
     async def _payload(self, last: LastDelivery) -> bytes:
-        detail = await self._app.store.detail(self._home(last.line, last.number))
+        detail = await self._app.store.views.detail(self._home(last.line, last.number))
         return detail.payload if detail is not None else b""
 
     def _hooks(self) -> list[Hook]:
@@ -175,7 +177,7 @@ class AlertNotifier:
         return [hook for hook in hooks if any(map(hook.wants, notification.ALERT_EVENTS))]
 
     def _home(self, line: DeliverySeries, number: int) -> str:
-        return self._app.store.home(line.id(number), tenant=None, key=None)
+        return self._app.store.partitioned_id(line.id(number), tenant=None, key=None)
 
 
 def _read(payload: bytes) -> Delivery | None:

@@ -159,7 +159,7 @@ class Deliverer:
     ) -> NoReturn:
         """No failure, but not for ever either: that is counted from the first such wait of a run,
         so a person who resumes it starts anew. The longer it has waited, the longer it waits."""
-        now, own = self._app.clock.now(), (await self._app.store.load([ctx.task_id]))[0]
+        now, own = self._app.clock.now(), (await self._app.store.views.load([ctx.task_id]))[0]
         run, kind = own.run if own is not None else 0, f"{limit_seconds:g}"
         waits = ctx.data.get("waits", {}) if ctx.data.get("run") == run else {}
         since = waits.get(kind, now)

@@ -1,7 +1,7 @@
-"""The one door through which a write brings its deliveries with it.
+"""The notifier adds deliveries to the writes that call for them.
 
-Whoever writes through the app's store (workers, operators, drivers of plans, bulk actions) passes
-here, so none of them has to think of it, and none can forget it.
+Everything that writes through the engine's store (workers, operators, plan drivers, bulk actions)
+passes here, so none of them has to think of it, and none can forget it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from holdfast.domain.task.task import Failure
 from holdfast.domain.task.transition import Outcome, Submission, Transition
 from holdfast.insight.views.plans import plan_event_view
 from holdfast.insight.views.tasks import event_view, failure_view, text_or_none
-from holdfast.ports import PlanStore, Store
+from holdfast.ports import Store
+from holdfast.ports.wrapped import WrappedStore
 from holdfast.registry import TaskType
 from holdfast.runtime import new_task
 
@@ -34,10 +35,10 @@ if TYPE_CHECKING:
 
 RESULT_LIMIT_BYTES = 64 * 1024  # a larger one is fetched by whoever wants it
 NO_LIMIT = 2**31  # waiting deliveries: what has happened is not refused
-SAID_ALREADY = {"event", "taskId", "planId", "version", "at", "failure"}
+ALREADY_SHOWN = {"event", "taskId", "planId", "version", "at", "failure"}
 
 
-class Teller:
+class Notifier:
     """Makes deliveries of what is written."""
 
     def __init__(self, app: Holdfast, declared: TaskType, hooks: Sequence[Hook]) -> None:
@@ -49,33 +50,35 @@ class Teller:
         # Results go to those who asked for the work: there only what was declared is hidden.
         self._hide_declared = Redactor(given.redact, given.redact_patterns, usual=False)
 
-    def with_followers(self, store: Store, transition: Transition) -> Transition:
+    def with_deliveries(self, store: Store, transition: Transition) -> Transition:
         task = transition.after
         if task.callback is None and not self._hooks:
             return transition
         follows = tuple(
-            self._follower(
-                store.beside(self._new_id(), task.id),
+            self._delivery(
+                store.colocated_id(self._new_id(), task_id=task.id),
                 one,
-                self._of_task(transition, one),
+                self._task_data(transition, one),
                 task.trace_id,
             )
             for one in notification.of_task(transition, self._hooks)
         )
         return replace(transition, follows=follows) if follows else transition
 
-    def with_followers_of(self, plans: PlanStore, change: PlanChange) -> PlanChange:
+    def with_plan_deliveries(self, store: Store, change: PlanChange) -> PlanChange:
         if not self._hooks:
             return change
         follows = tuple(
-            self._follower(
-                plans.beside(self._new_id(), change.after.id), one, self._of_plan(change, one)
+            self._delivery(
+                store.colocated_id(self._new_id(), plan_id=change.after.id),
+                one,
+                self._plan_data(change, one),
             )
             for one in notification.of_plan(change, self._hooks)
         )
         return replace(change, follows=follows) if follows else change
 
-    async def tell(
+    async def notify(
         self,
         to: str,
         event: str,
@@ -85,22 +88,22 @@ class Teller:
         task_id: str = "",
         keep_seconds: float | None = None,
     ) -> str:
-        """What no write brings along; the id of its delivery. It is taken in however many wait."""
+        """Make a delivery that no write brings along, however many wait; return its id."""
         store, now = self._app.store, self._app.clock.now()
-        task_id = task_id or store.home(self._new_id(), tenant=None, key=None)
+        task_id = task_id or store.partitioned_id(self._new_id(), tenant=None, key=None)
         record = replace(new_task.record(self._declared, now=now), id=task_id)
         if keep_seconds is not None:
             record = replace(record, keep_seconds=keep_seconds)
         submission = decide.submit(record, self._payload(to, event, when, data), "")
-        await store.insert([submission], depth_limit=NO_LIMIT)
+        await store.tasks.insert([submission], depth_limit=NO_LIMIT)
         return task_id
 
     async def probe(self, hook: Hook) -> str:
-        """A word to see whether it arrives."""
+        """Send a probe, to see whether it arrives."""
         to, now = f"{notification.HOOK}{hook.name}", self._app.clock.now()
-        return await self.tell(to, notification.PROBE, now, {"hook": hook.name})
+        return await self.notify(to, notification.PROBE, now, {"hook": hook.name})
 
-    def _follower(
+    def _delivery(
         self, task_id: str, one: Telling, data: dict[str, Any], trace_id: str | None = None
     ) -> Submission:
         event = notification.name_of(one.event)
@@ -127,9 +130,9 @@ class Teller:
     def _new_id(self) -> str:
         return new_id(self._app.clock, self._app.chance)
 
-    # -- what is told
+    # -- the data of a delivery
 
-    def _of_task(self, transition: Transition, one: Telling) -> dict[str, Any]:
+    def _task_data(self, transition: Transition, one: Telling) -> dict[str, Any]:
         task, hide = transition.after, self._hide
         facts = event_view(cast(Event, one.event), hide)
         told = {
@@ -144,7 +147,7 @@ class Teller:
             "version": task.version,
             "reason": text_or_none(task.reason, hide),
             "error": _error(task.failure, hide),
-            "event": {name: facts[name] for name in facts if name not in SAID_ALREADY},
+            "event": {name: facts[name] for name in facts if name not in ALREADY_SHOWN},
         }
         if one.result and isinstance(one.event, TaskCompleted):
             told |= self._result(transition.result, callback=one.url != "")
@@ -156,7 +159,7 @@ class Teller:
         hide = self._hide_declared if callback else self._hide
         return {"result": None if result is None else hide.body(result)}
 
-    def _of_plan(self, change: PlanChange, one: Telling) -> dict[str, Any]:
+    def _plan_data(self, change: PlanChange, one: Telling) -> dict[str, Any]:
         plan, facts = change.after, plan_event_view(cast(PlanEvent, one.event), self._hide)
         return {
             "planId": plan.id,
@@ -166,45 +169,53 @@ class Teller:
             "progress": plan.progress,
             "wave": plan.wave,
             "reason": text_or_none(plan.reason, self._hide),
-            "event": {name: facts[name] for name in facts if name not in SAID_ALREADY},
+            "event": {name: facts[name] for name in facts if name not in ALREADY_SHOWN},
         }
 
 
 def _error(failure: Failure | None, hide: Redactor) -> dict[str, Any] | None:
-    """Without its traceback: the lines of the code are for those who run it."""
+    """Return the error without its traceback: lines of code are for those who run it."""
     if failure is None:
         return None
     told = failure_view(failure, hide)
     return {name: value for name, value in told.items() if name != "traceback"}
 
 
-class TellingStore:
-    """A store, but for its writes, which bring their deliveries with them."""
+class NotifyingTasks:
+    """The task part of a store: with its transitions go the deliveries that they ask for."""
 
-    def __init__(self, store: Store, teller: Teller) -> None:
-        self._behind = store
-        self.plans = TellingPlans(store.plans, teller)
-        self._teller = teller
+    def __init__(self, store: Store, notifier: Notifier) -> None:
+        self._store, self._apply, self._notifier = store, store.tasks.apply, notifier
+        tasks = store.tasks  # the verbs below need no frame of ours
+        self.insert, self.claim, self.renew = tasks.insert, tasks.claim, tasks.renew
+        self.leave, self.expire, self.promote = tasks.leave, tasks.expire, tasks.promote
 
     async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
-        store, follow = self._behind, self._teller.with_followers
-        return await store.apply([follow(store, transition) for transition in batch])
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._behind, name)
+        store, with_deliveries = self._store, self._notifier.with_deliveries
+        return await self._apply([with_deliveries(store, transition) for transition in batch])
 
 
-class TellingPlans:
-    def __init__(self, plans: PlanStore, teller: Teller) -> None:
-        self._behind, self._teller = plans, teller
+class NotifyingPlans:
+    """The plan part of a store: with its changes go the deliveries that they ask for."""
+
+    def __init__(self, store: Store, notifier: Notifier) -> None:
+        self._store, self._apply, self._notifier = store, store.plans.apply, notifier
+        plans = store.plans
+        self.create, self.claim, self.renew, self.wake = (
+            plans.create,
+            plans.claim,
+            plans.renew,
+            plans.wake,
+        )
+        self.load, self.find, self.tasks = plans.load, plans.find, plans.tasks
+        self.members, self.events = plans.members, plans.events
 
     async def apply(self, change: PlanChange, *, lease_seconds: float = 30.0) -> PlanOutcome:
-        followed = self._teller.with_followers_of(self._behind, change)
-        return await self._behind.apply(followed, lease_seconds=lease_seconds)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._behind, name)
+        change = self._notifier.with_plan_deliveries(self._store, change)
+        return await self._apply(change, lease_seconds=lease_seconds)
 
 
-def telling_store(store: Store, teller: Teller) -> Store:
-    return cast(Store, TellingStore(store, teller))
+def notifying(store: Store, notifier: Notifier) -> Store:
+    """Return the store whose writes of tasks and plans bring their deliveries with them."""
+    tasks, plans = NotifyingTasks(store, notifier), NotifyingPlans(store, notifier)
+    return WrappedStore(store, tasks=tasks, plans=plans)

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.domain.task.placement import WAITING, Place
 from holdfast.domain.task.state import SUSPENDED
-from holdfast.ports import OF_QUEUES, OutageGroup, Stats, Switch, Thrown, WorkerInfo
+from holdfast.ports import OF_QUEUES, OutageGroup, Stats, Switch, SwitchSetting, WorkerInfo
 
 
 class Severity(StrEnum):
@@ -39,7 +39,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     stats: Stats
     workers: tuple[WorkerInfo, ...] = ()
-    thrown: tuple[Thrown, ...] = ()
+    thrown: tuple[SwitchSetting, ...] = ()
     alerts: tuple[Alert, ...] = ()
     durable: bool = True
     degraded: bool = False  # on memory, because the real store was out of reach at the start

@@ -1,9 +1,9 @@
-"""What a store that is one file can do besides: copy itself."""
+"""A store that is one file can copy itself."""
 
 from __future__ import annotations
 
 import os
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import msgspec
 
@@ -15,7 +15,6 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int
 
 
-@runtime_checkable
 class FileStore(Protocol):
     async def backup(self, target: str | os.PathLike[str]) -> Copy:
         """Copy the store as it is now into a new file, while everything goes on."""

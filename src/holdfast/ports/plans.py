@@ -1,5 +1,7 @@
-"""What the engine asks of a store of plans. A plan's tasks may live in other partitions: nothing
-here touches them."""
+"""The plan part of a store.
+
+A plan's tasks may live in other partitions: no verb here touches them.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,6 @@ class PlanPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanStore(Protocol):
-    def beside(self, name: str, plan_id: str) -> str:
-        """The id for a new task that is to live where that plan does."""
-
     async def create(self, plan: Plan, tasks: PlanTasks, events: Sequence[PlanEvent]) -> Plan:
         """The plan of this id as it is now: this one, or one that was there before."""
 
@@ -46,7 +45,7 @@ class PlanStore(Protocol):
         its driver puts it down. One that has settled, or is still being made, is left alone.
         Changes no version."""
 
-    async def find(self, plan_ids: Sequence[str]) -> Sequence[Plan | None]: ...
+    async def load(self, plan_ids: Sequence[str]) -> Sequence[Plan | None]: ...
 
     async def tasks(self, plan_id: str) -> PlanTasks | None: ...
 
@@ -58,9 +57,6 @@ class PlanStore(Protocol):
     ) -> Sequence[PlanEvent]:
         """In order, from the version after that one; a version's events are never parted."""
 
-    async def find_all(
+    async def find(
         self, *, statuses: Sequence[PlanStatus] = (), limit: int, cursor: str | None = None
     ) -> PlanPage: ...
-
-    async def prune(self, *, older_than_seconds: float, limit: int, dry_run: bool) -> int:
-        """Delete those that settled longer ago than that, and than their own ``keep_seconds``."""

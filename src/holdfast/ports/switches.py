@@ -19,7 +19,7 @@ class Switch(StrEnum):
 OF_QUEUES = frozenset({Switch.INTAKE, Switch.CLAIMING})
 
 
-class Thrown(msgspec.Struct, frozen=True, kw_only=True):
+class SwitchSetting(msgspec.Struct, frozen=True, kw_only=True):
     switch: Switch
     name: str  # the queue's, the worker's or the tenant's
     by: By

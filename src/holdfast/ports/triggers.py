@@ -1,4 +1,4 @@
-"""What the engine asks of a store of triggers.
+"""The trigger part of a store.
 
 Ours keep triggers beside tasks, so that a change and the tasks it makes are one step. Whoever keeps
 them in a database of his own, away from the tasks, inserts the tasks first and then writes the
@@ -29,9 +29,6 @@ class TriggerPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TriggerStore(Protocol):
-    def home(self, name: str, *, tenant: str | None) -> str:
-        """The id under which the store finds a trigger by the id alone. Of an id: itself."""
-
     async def save(self, trigger: Trigger) -> Trigger:
         """Put it there, whatever was there; as saved, with an id and the next version. Durable."""
 
@@ -66,7 +63,7 @@ class TriggerStore(Protocol):
     ) -> Trigger | None:
         """None: it is somebody else's, or it waits for no time. Its owner gets it again."""
 
-    async def find_due_with_lease(
+    async def claim(
         self,
         owner: str,
         *,
@@ -83,6 +80,3 @@ class TriggerStore(Protocol):
         """Each change with its tasks is one step. A repeat is answered as the first was.
 
         A change to version 0 makes a trigger where there is none; else it is stale."""
-
-    async def prune(self, *, older_than_seconds: float, limit: int, dry_run: bool) -> int:
-        """Delete those that ended longer ago than that, and than their own ``keep_seconds``."""

@@ -93,7 +93,7 @@ class Committer:
     ) -> None:
         self._store, self._clock, self._chance = store, clock, chance
         self._outages = outages
-        self._write = Gather[Transition, Outcome](store.apply)
+        self._write = Gather[Transition, Outcome](store.tasks.apply)
 
     async def write(self, transition: Transition) -> Outcome:
         """Write through an outage, which fails no stage: the same write again, until the lease's
@@ -106,7 +106,7 @@ class Committer:
                 # A batch may fail for another's record: only alone it is known to be for ours.
                 if write is not self._write:
                     raise  # it would be answered for ever
-                write = Gather(self._store.apply)
+                write = Gather(self._store.tasks.apply)
                 continue
             except StoreError as error:
                 self._outages.note(error)

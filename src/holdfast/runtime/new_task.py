@@ -73,7 +73,7 @@ def submissions(
     *,
     effects_namespace: str | None = None,
 ) -> list[Submission]:
-    tenant, home = record.tenant, store.home
+    tenant, home = record.tenant, store.partitioned_id
     if keys is None:
         if effects_namespace is not None:
             raise key_required(record.type)

@@ -34,7 +34,7 @@ SECONDS_EACH = 50e-6  # between two looks at many: the store has other things to
 class Waiters:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._peek = Gather[str, Peek | None](store.peek)  # many begin to wait at once
+        self._peek = Gather[str, Peek | None](store.views.peek)  # many begin to wait at once
         self._waiting: defaultdict[str, list[asyncio.Future[Peek]]] = defaultdict(list)
         self._ticket = 0
         self._watcher: asyncio.Task[None] | None = None
@@ -101,7 +101,7 @@ class Waiters:
     async def _peeks(self, page: list[str]) -> Sequence[Peek | StoreError | None]:
         """A part of the store that is away does not hide the results in the rest."""
         try:
-            return await self._store.peek(page)
+            return await self._store.views.peek(page)
         except PartlyUnavailable as error:
             log.warning("cannot look for some results: %s", error)
             return error.answers

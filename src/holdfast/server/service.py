@@ -252,7 +252,7 @@ class Service:
             refused=error.code,
         )
         try:
-            await self.app.store.audit(entry)
+            await self.app.store.admin.audit(entry)
         except StoreError as failed:
             self.lines.say(logging.ERROR, "a refusal could not be written down: %s", failed)
 
@@ -365,14 +365,14 @@ class Service:
             before=before,
             after=after,
         )
-        await self.app.store.audit(entry)
+        await self.app.store.admin.audit(entry)
         try:
             yield
         except StoreError:
             raise  # it may have been done all the same: the answer can be what was lost
         except HoldfastError as error:
             refused = replace(entry, before="", after="", refused=error.code)
-            await self.app.store.audit(refused)
+            await self.app.store.admin.audit(refused)
             raise
 
 

@@ -15,7 +15,7 @@ from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task import events as ev
 from holdfast.domain.task.task import Progress, Task
 from holdfast.domain.trigger.trigger import Trigger
-from holdfast.ports import Beat, Peek, Thrown
+from holdfast.ports import Beat, Peek, SwitchSetting
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -70,7 +70,7 @@ def _reader(kind: type[T], name: str) -> Callable[[bytes], T]:
 decode_task = _reader(Task, "Task")
 decode_beat = _reader(Beat, "Beat")
 decode_audit = _reader(Audit, "Audit")
-decode_thrown = _reader(Thrown, "Thrown")
+decode_thrown = _reader(SwitchSetting, "SwitchSetting")
 decode_progress = _reader(Progress, "Progress")
 decode_trigger = _reader(Trigger, "Trigger")
 decode_plan = _reader(Plan, "Plan")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import Literal, get_args
 
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.task.events import StageUndone, TaskSnoozed
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Task
 from holdfast.domain.task.transition import Outcome, Transition
-from holdfast.ports import Claimed, Store
+from holdfast.ports import Claimed, TaskStore
 
 When = Literal["before", "after", "commit"]
 
@@ -54,18 +54,22 @@ class Crash:
         return goes_on and self.is_next(transition.after)
 
 
-class _CrashingStore:
-    def __init__(self, store: Store, kill: Callable[[str], None]) -> None:
-        self._store = store
-        self._kill = kill
+class CrashingTasks:
+    """The task part of a store: a planned crash kills the worker that calls."""
+
+    def __init__(self, tasks: TaskStore, kill: Callable[[str], None]) -> None:
+        self._tasks, self._kill = tasks, kill
         self._graves: list[asyncio.Future[None]] = []
         self.crashes: list[Crash] = []
+        self.insert, self.renew, self.leave = tasks.insert, tasks.renew, tasks.leave
+        self.expire, self.promote = tasks.expire, tasks.promote
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    async def claim(self, worker: str, **options: Any) -> Sequence[Claimed]:
-        claimed = await self._store.claim(worker, **options)
+    async def claim(
+        self, worker: str, *, request: str, queues: Sequence[str], limit: int, lease_seconds: float
+    ) -> Sequence[Claimed]:
+        claimed = await self._tasks.claim(
+            worker, request=request, queues=queues, limit=limit, lease_seconds=lease_seconds
+        )
         for crash in self._planned("before"):
             if any(crash.is_next(one.task) for one in claimed):
                 await self._die(worker, crash)
@@ -73,7 +77,7 @@ class _CrashingStore:
 
     async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
         await self._die_if("after", Crash.is_ended_by, batch)
-        outcomes = await self._store.apply(batch)
+        outcomes = await self._tasks.apply(batch)
         await self._die_if("commit", Crash.is_ended_by, batch)
         await self._die_if("before", Crash.is_before, batch)
         return outcomes
@@ -102,15 +106,3 @@ class _CrashingStore:
         for grave in self._graves:
             grave.cancel()
         self._graves.clear()
-
-
-if TYPE_CHECKING:
-
-    class CrashingStore(_CrashingStore, Store): ...  # the rest of the port is passed through
-
-else:
-    CrashingStore = _CrashingStore
-
-
-def crashing(store: Store, kill: Callable[[str], None]) -> CrashingStore:
-    return cast("CrashingStore", _CrashingStore(store, kill))

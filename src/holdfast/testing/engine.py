@@ -39,11 +39,12 @@ from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
 from holdfast.engine import Holdfast
 from holdfast.ports import Beat, Due, Filter, Renewal, Store
+from holdfast.ports.wrapped import WrappedStore
 from holdfast.runtime.waiters import Waiters
 from holdfast.runtime.worker.worker import Worker
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.crash import Crash, When, crashing
+from holdfast.testing.crash import Crash, CrashingTasks, When
 from holdfast.testing.engine_waiters import EngineWaiters
 
 T = TypeVar("T")
@@ -87,7 +88,9 @@ class Engine:
         self.app = app
         self.clock = clock or ManualClock()
         self.chance = random.Random(seed)
-        self.store = crashing(store or MemoryStore(self.clock), self._kill)
+        inner = store or MemoryStore(self.clock)
+        self.crashing = CrashingTasks(inner.tasks, self._kill)
+        self.store = WrappedStore(inner, tasks=self.crashing)
         self.worker: Worker | None = None
         self.deaths = 0
         self._noted: tuple[Beat, list[Renewal]] | None = None
@@ -118,7 +121,7 @@ class Engine:
         declared = [self.app.registry.find(name) for name in self.app.registry.served()]
         if not any(one is not None and one.stage(stage) for one in declared):
             raise InvalidInput(f"no task has a stage named {stage!r}")
-        self.store.crashes.append(Crash(stage=stage, when=when, undo=undo, times=times))
+        self.crashing.crashes.append(Crash(stage=stage, when=when, undo=undo, times=times))
 
     async def start(self) -> Worker:
         """A worker, if none lives."""
@@ -196,7 +199,7 @@ class Engine:
     def close(self) -> None:
         """The worker is gone, the app is as it was."""
         if self._loop is not None and not self._loop.is_closed():
-            self.store.bury()
+            self.crashing.bury()
             if self.worker is not None:
                 self.worker.abandon()
         self.worker = None
@@ -217,15 +220,15 @@ class Engine:
             self._buried = self.deaths
             await self._note_begun()
             await self.clock.elapse(self.app.settings.lease + TICK_SECONDS)
-            await self.store.expire(limit=SWEEP, count_crashes=True)
+            await self.store.tasks.expire(limit=SWEEP, count_crashes=True)
         await self.start()
 
     async def _note_begun(self) -> None:
         """What a worker had begun is known after its death, as its supervisor would know it."""
         beat, renewals = self._noted or (None, ())
         if beat is not None and renewals:
-            await self.store.renew(beat, renewals, lease_seconds=self.app.settings.lease)
-            await self.store.leave(beat.worker)
+            await self.store.tasks.renew(beat, renewals, lease_seconds=self.app.settings.lease)
+            await self.store.tasks.leave(beat.worker)
 
     def _queues(self) -> tuple[str, ...]:
         types = map(self.app.registry.find, self.app.registry.served())
@@ -247,7 +250,7 @@ class Engine:
         """Set going what is due."""
         count = 0
         while True:
-            due = await self.store.promote(limit=SWEEP)
+            due = await self.store.tasks.promote(limit=SWEEP)
             count += due.count
             if due.count < SWEEP:
                 return Due(count=count, next_seconds=due.next_seconds)
@@ -275,7 +278,7 @@ class Engine:
             await self.clock.elapse(min(left, TICK_SECONDS))
             await self._take_over()
             await self._run_due()
-            now = ([plan.version for plan in plans], (await self.store.stats()).moves)
+            now = ([plan.version for plan in plans], (await self.store.views.stats()).moves)
             quiet_ticks = quiet_ticks + 1 if now == before else 0
             before = now
 
@@ -283,9 +286,7 @@ class Engine:
         """The plans that somebody drives, or has to look at in time."""
         plans, cursor = list[Plan](), None
         for _ in range(ROUNDS_LIMIT):
-            page = await self.store.plans.find_all(
-                statuses=tuple(DRIVEN), limit=SWEEP, cursor=cursor
-            )
+            page = await self.store.plans.find(statuses=tuple(DRIVEN), limit=SWEEP, cursor=cursor)
             plans += page.plans
             if (cursor := page.cursor) is None:
                 break
@@ -300,7 +301,7 @@ class Engine:
             self._drivers -= 1
 
     async def _busy(self) -> bool:
-        places = (await self.store.stats()).by_queue
+        places = (await self.store.views.stats()).by_queue
         return any(places[q].get(p, 0) for q in self._queues() if q in places for p in BUSY)
 
     async def _settle(self) -> None:
@@ -309,7 +310,7 @@ class Engine:
         for _ in range(ROUNDS_LIMIT):
             await _turns()
             await self._await_threads()
-            stats = await self.store.stats()
+            stats = await self.store.views.stats()
             now = (stats.by_queue, stats.moves)
             if now == before:
                 return
@@ -332,7 +333,7 @@ class Engine:
         return frozenset() if self.worker is None else self.worker.in_threads - self._given_time
 
     async def _describe(self, timeout: float) -> str:
-        page = await self.store.find(Filter(statuses=MOVING), limit=10)
+        page = await self.store.views.find(Filter(statuses=MOVING), limit=10)
         lines = [
             f"  {task.type} {task.id}: {task.status}, {task.place}, at stage {task.at_stage}"
             for task in page.tasks

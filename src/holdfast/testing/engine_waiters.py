@@ -34,7 +34,7 @@ class EngineWaiters(Waiters):
         )
 
     async def _task_reason(self, task_id: str) -> str:
-        detail = await self._store.detail(task_id)
+        detail = await self._store.views.detail(task_id)
         if detail is None:
             return f"task {task_id} is not there any more"
         task = detail.task
@@ -53,7 +53,7 @@ class EngineWaiters(Waiters):
         return f"nothing runs it; `await engine.app.why({task.id!r})` says for what it waits"
 
     async def _plan_reason(self, plan_id: str) -> str:
-        [plan] = await self._store.plans.find([plan_id])
+        [plan] = await self._store.plans.load([plan_id])
         if plan is None:
             return f"plan {plan_id} is not there any more"
         if left := soaks_seconds(plan, self._engine.clock.now()):

@@ -152,21 +152,23 @@ class Place:
         async def do(store: Store) -> None:
             for number in range(start, start + count):
                 made = entry(number)
-                await store.audit(made if at is None else replace(made, at=at))
+                await store.admin.audit(made if at is None else replace(made, at=at))
 
         self._with_store(do)
 
     def links(self) -> list[AuditLink]:
         async def look(store: Store) -> list[AuditLink]:
-            await store.seal(limit=100)
-            return list((await store.chain(limit=100)).links)
+            await store.admin.seal(limit=100)
+            return list((await store.admin.chain(limit=100)).links)
 
         found: list[AuditLink] = self._with_store(look)
         return found
 
     def prune(self, count: int) -> None:
         async def do(store: Store) -> None:
-            gone = await store.prune(Kept.AUDIT, older_than_seconds=0, limit=count, dry_run=False)
+            gone = await store.admin.prune(
+                Kept.AUDIT, older_than_seconds=0, limit=count, dry_run=False
+            )
             assert gone == count
 
         self._with_store(do)

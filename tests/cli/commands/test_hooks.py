@@ -52,7 +52,7 @@ async def time_is_up(waiters: Waiters, task_id: str) -> Peek:
     """As soon as the receiver has said no once, however long that takes."""
     store = waiters._store
     while True:
-        detail = await store.detail(task_id)
+        detail = await store.views.detail(task_id)
         if detail is not None and detail.task.failure is not None:
             raise TimeoutError
         await store.wait(Topic.RESTED, store.ticket(Topic.RESTED), timeout=0.05)

@@ -80,7 +80,7 @@ def test_a_plan_that_nobody_drives_says_so(world: World) -> None:
     assert NOBODY in world.cli("plans", "resume", "up-7").stderr
     world.cli("plans", "pause", "up-7")
     assert NOBODY in world.cli("plans", "rollback", "up-7").stderr
-    world.do(lambda made: made.app.store.renew(beat("w-1"), [], lease_seconds=30))
+    world.do(lambda made: made.app.store.tasks.renew(beat("w-1"), [], lease_seconds=30))
     assert NOBODY not in world.cli("plans", "show", "up-7").stderr
 
 

@@ -106,12 +106,12 @@ async def test_crashes_are_no_failures_of_which_only_so_many_are_allowed(scene: 
     for worker in ("w-1", "w-2", "w-3"):
         await scene.claim(worker)
         scene.clock.advance(LEASE_SECONDS + 1)
-        await scene.store.expire(limit=10, count_crashes=True)
+        await scene.store.tasks.expire(limit=10, count_crashes=True)
     task = await scene.claim("w-4")
     later = decide.give_back(
         task, "later", now=scene.clock.now(), interrupted=False, delay_seconds=60
     )
-    await scene.store.apply([later])
+    await scene.store.tasks.apply([later])
     answer = await scene.why(task_id)
     assert "then stage 'snapshot' runs, attempt 4." in answer
     assert f" of {task.retry_max}" not in answer
@@ -121,7 +121,7 @@ async def test_a_lease_whose_end_the_store_does_not_know(scene: Scene) -> None:
     """On Redis, when the index of leases has lost it: its end is not in 1970."""
     task_id = await scene.submit()
     await scene.claim("w-1")
-    detail = await scene.store.detail(task_id)
+    detail = await scene.store.views.detail(task_id)
     assert detail is not None
     assert detail.task.lease is not None
     task = replace(detail.task, lease=replace(detail.task.lease, until=0.0))
@@ -189,7 +189,7 @@ async def test_a_cancel_in_the_last_stage_comes_too_late_and_says_so(scene: Scen
     await scene.apply(decide.stage_done(task, done, checkpoint=None, now=now))
     await control.cancel(task_id, reason="stop it")
     assert "this is its last stage: it acts only if that fails." in await scene.why(task_id)
-    [task] = [one for one in await scene.store.load([task_id]) if one is not None]
+    [task] = [one for one in await scene.store.views.load([task_id]) if one is not None]
     await scene.apply(decide.complete(task, done, now=now))
     late = "; the cancel that was asked for by ann on desk-3 (stop it) came too late."
     assert late in await scene.why(task_id)
@@ -244,7 +244,7 @@ async def test_paused_at_a_stage_boundary_names_who_asked(scene: Scene) -> None:
     task_id = await scene.submit()
     await scene.claim()
     await scene.app.control.acting_as("ann").pause(task_id, reason="freeze")
-    [task] = await scene.store.load([task_id])
+    [task] = await scene.store.views.load([task_id])
     assert task is not None
     await scene.apply(decide.boundary(task, now=scene.clock.now()))
     assert "by ann (freeze)" in await scene.why(task_id)
@@ -280,7 +280,7 @@ async def test_paused_past_the_age_limit_of_its_checkpoint_it_would_start_over(
     task_id = await scene.submit()
     task = await scene.finish_stage(await scene.claim())
     await scene.app.control.pause(task_id)
-    [task] = [task for task in await scene.store.load([task_id]) if task is not None]
+    [task] = [task for task in await scene.store.views.load([task_id]) if task is not None]
     await scene.apply(decide.boundary(task, now=scene.clock.now()))
     scene.clock.advance("8d")
     assert STARTS_OVER in await scene.why(task_id)
@@ -371,10 +371,10 @@ async def test_handed_back_by_a_worker_that_does_not_know_its_type(scene: Scene)
 async def test_ended_and_forgotten_but_for_its_result(scene: Scene) -> None:
     task_id = await scene.submit(key="only-once")
     await scene.app.control.cancel(task_id)
-    [task] = await scene.store.load([task_id])
+    [task] = await scene.store.views.load([task_id])
     assert task is not None
     scene.clock.advance(task.keep_seconds + 1)
-    await scene.store.prune(Kept.TASKS, older_than_seconds=0, limit=10, dry_run=False)
+    await scene.store.admin.prune(Kept.TASKS, older_than_seconds=0, limit=10, dry_run=False)
     assert await scene.why(task_id) == (
         f"It ended as {Status.CANCELLED}; its record is gone, only its result is still kept."
     )

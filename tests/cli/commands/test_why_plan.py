@@ -94,7 +94,7 @@ async def test_a_plan_that_has_ended_without_it(scene: Scene) -> None:
 
 async def test_a_task_that_its_plan_has_paused(scene: Scene) -> None:
     [first, *_] = await scene.plan(TENANTS)
-    [task] = await scene.store.load([first])
+    [task] = await scene.store.views.load([first])
     assert task is not None
     ask = OperatorRequest(by=By(actor="plan:up-7"), now=scene.clock.now(), request="r-1")
     await scene.apply(operate.release(task, ask))

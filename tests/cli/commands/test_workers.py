@@ -12,7 +12,7 @@ from holdfast.insight.health import examine
 from holdfast.insight.monitor import Monitor
 from holdfast.ports import LIVE_LEASES, WorkerInfo
 from holdfast.registry import OWN_QUEUES
-from holdfast.stores.sqlite import SqliteStore
+from holdfast.stores.sqlite.views.store import SqliteViews
 from holdfast.testing.contract.drivers.store_driver import beat as made_up
 from tests.support.cli.scene import Scene
 from tests.support.cli.world import FINE, World
@@ -20,7 +20,7 @@ from tests.support.cli.world import FINE, World
 
 def beat(world: World, name: str = "w-1", **fields: Any) -> None:
     said = made_up(name, **{"slots": 4, "running": 1} | fields)
-    world.do(lambda made: made.app.store.renew(said, [], lease_seconds=30))
+    world.do(lambda made: made.app.store.tasks.renew(said, [], lease_seconds=30))
 
 
 def test_workers_are_listed_in_eighty_columns(world: World) -> None:
@@ -74,12 +74,12 @@ def test_one_that_is_gone_is_busy_with_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beat(world)
-    [gone] = world.do(lambda made: made.app.store.workers(live_within_seconds=-1))
+    [gone] = world.do(lambda made: made.app.store.views.workers(live_within_seconds=-1))
 
     async def workers(*_: object, **__: object) -> list[WorkerInfo]:
         return [gone]
 
-    monkeypatch.setattr(SqliteStore, "workers", workers)
+    monkeypatch.setattr(SqliteViews, "workers", workers)
     line = world.cli("workers", "list").stdout.splitlines()[1]
     assert line.split()[:3] == ["w-1", "gone", "-"]
     assert world.json("workers", "list")["workers"][0]["running"] == 1
@@ -108,7 +108,7 @@ def test_all_commands_agree_on_who_is_alive(
         asked.add(live_within_seconds)
         return []
 
-    monkeypatch.setattr(SqliteStore, "workers", workers)
+    monkeypatch.setattr(SqliteViews, "workers", workers)
     world.cli(*(task_id if word == "TASK" else word for word in command))
     assert asked == {LIVE_LEASES * 30}
 

@@ -65,8 +65,8 @@ async def stored(folder: Path) -> tuple[Detail, ...]:
     store = store_from_url(f"sqlite:///{folder}/demo.db", SystemClock(), "executor")
     await store.open()
     try:
-        page = await store.find(Filter(), limit=200)
-        found = [await store.detail(task.id) for task in page.tasks]
+        page = await store.views.find(Filter(), limit=200)
+        found = [await store.views.detail(task.id) for task in page.tasks]
     finally:
         await store.close()
     return tuple(detail for detail in found if detail is not None)

@@ -134,9 +134,9 @@ def submit(world: World, name: str, order: str) -> str:
 
 
 async def take_away(made: App, task_id: str) -> None:
-    [task] = await made.app.store.load([task_id])
+    [task] = await made.app.store.views.load([task_id])
     assert task is not None
-    await made.app.store.apply(
+    await made.app.store.tasks.apply(
         [decide.give_back(task, "taken away", now=made.app.clock.now(), interrupted=True)]
     )
     await made.app.control.pause(task_id)
@@ -216,7 +216,7 @@ def test_when_a_plain_function_hangs_the_others_are_given_back_uncounted(
     world.do(lambda made: take_away(made, hung))
     code, said = process.ended()
     assert code == 70, said
-    [task] = world.do(lambda made: made.app.store.load([innocent]))
+    [task] = world.do(lambda made: made.app.store.views.load([innocent]))
     assert task is not None
     assert (task.status, task.lease, task.crashes) == (Status.PENDING, None, 0)
 
@@ -233,7 +233,7 @@ async def test_a_task_that_hung_is_not_given_back_with_the_others(scene: Scene) 
         worker._running._tasks[running.lease_id] = running
     lost = worker._running._tasks[decide.lease_of(hung).id]
     await worker.give_back_rest(but=lost)
-    after = await scene.store.load([hung.id, innocent.id, foreign.id])
+    after = await scene.store.views.load([hung.id, innocent.id, foreign.id])
     assert [task and task.place for task in after] == [Place.LEASED, Place.READY, Place.LEASED]
 
 
@@ -248,7 +248,7 @@ def test_a_worker_that_is_drained_from_elsewhere_ends_well(world: World, start: 
     code, said = process.ended()
     assert code == 0
     assert "is told to drain" in said
-    assert world.do(lambda made: made.app.store.switches()) == []
+    assert world.do(lambda made: made.app.store.admin.switches()) == []
 
 
 def test_a_worker_refuses_to_work_on_a_memory_of_its_own(start: Start, tmp_path: Path) -> None:

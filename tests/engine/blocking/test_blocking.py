@@ -258,7 +258,7 @@ def test_a_task_of_elsewhere_is_asked_for_by_its_id(
         assert face.control.pause(handle.id, reason="lunch").status is Status.PAUSED
         by_ann = face.control.acting_as("ann", "desk")
         assert by_ann.resume(handle.id).status is Status.PENDING
-        [resumed, _] = face.call(app.store.audits(limit=2))
+        [resumed, _] = face.call(app.store.admin.audits(limit=2))
         assert (resumed.by.actor, resumed.by.origin) == ("ann", "desk")
 
 

@@ -53,7 +53,7 @@ class Scene:
         return handles
 
     async def statuses(self) -> Counter[Status]:
-        page = await self.engine.store.find(WORK, limit=10_000)
+        page = await self.engine.store.views.find(WORK, limit=10_000)
         return Counter(task.status for task in page.tasks)
 
     async def over(self, bulk: BulkHandle, within: str = "1h") -> None:
@@ -191,7 +191,7 @@ async def test_the_audit_tells_who_started_it_and_what_it_did(scene: Scene) -> N
     bulks = scene.app.bulk.acting_as("ada", "10.0.0.7")
     bulk = await bulks.start("discard", WORK, reason="never needed")
     await scene.over(bulk)
-    entries = await scene.engine.store.audits(limit=10)
+    entries = await scene.engine.store.admin.audits(limit=10)
     by_task = {entry.task_id: entry for entry in entries}
     start, acted = by_task[f"bulk:{bulk.id}"], by_task[handle.id]
     assert (start.command, start.by.actor, start.by.origin) == ("start discard", "ada", "10.0.0.7")
@@ -208,7 +208,7 @@ async def test_a_stop_is_written_down_about_the_action(scene: Scene) -> None:
     await scene.failed(1)
     bulk = await scene.app.bulk.acting_as("ada").start("resume", WORK)
     await (await scene.app.bulk.acting_as("bob").get(bulk.id)).stop("no")
-    entries = await scene.engine.store.audits(limit=10)
+    entries = await scene.engine.store.admin.audits(limit=10)
     [stop] = [e for e in entries if (e.task_id, e.command) == (f"bulk:{bulk.id}", "stop")]
     assert (stop.by.actor, stop.by.reason) == ("bob", "no")
 

@@ -56,19 +56,19 @@ async def test_what_moves_on_between_being_read_and_being_written_is_tried_again
     scene: Scene, monkeypatch: pytest.MonkeyPatch, command: str, after: Status
 ) -> None:
     [handle] = await waiting(scene, 1)
-    load, moves = scene.engine.store.load, Counter[str]()
+    load, moves = scene.engine.store.views.load, Counter[str]()
 
     async def restless(ids: Sequence[str]) -> Sequence[Task | None]:
         found = await load(ids)
         if list(ids) == [handle.id] and moves["made"] < 3:
             moves["made"] += 1
-            monkeypatch.setattr(scene.engine.store, "load", load)
+            monkeypatch.setattr(scene.engine.store.views, "load", load)
             await handle.pause()
             await handle.resume()
-            monkeypatch.setattr(scene.engine.store, "load", restless)
+            monkeypatch.setattr(scene.engine.store.views, "load", restless)
         return found
 
-    monkeypatch.setattr(scene.engine.store, "load", restless)
+    monkeypatch.setattr(scene.engine.store.views, "load", restless)
     bulk = await scene.app.bulk.start(command, WORK)
     await scene.over(bulk)
     assert moves["made"] == 3
@@ -139,7 +139,7 @@ async def test_between_two_rounds_it_is_not_put_off(scene: Scene) -> None:
     await waiting(scene, many)
     bulk = await scene.app.bulk.start("cancel", WORK, rate=1000)
     await scene.over(bulk)
-    detail = await scene.engine.store.detail(bulk.id)
+    detail = await scene.engine.store.views.detail(bulk.id)
     assert detail is not None
     events = [event for event in detail.events if isinstance(event, TaskSnoozed)]
     assert len(events) == 1 + 2  # after it has counted, and between the rounds

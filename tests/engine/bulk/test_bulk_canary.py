@@ -140,7 +140,7 @@ async def test_a_halt_is_written_down(scene: Scene) -> None:
     scene.sick = set(range(5))
     bulk = await scene.app.bulk.start("resume", WORK, canary=Canary())
     await scene.over(bulk)
-    entries = await scene.engine.store.audits(limit=10)
+    entries = await scene.engine.store.admin.audits(limit=10)
     [halt] = [entry for entry in entries if entry.command == "halt"]
     assert (halt.task_id, halt.by.reason) == (f"bulk:{bulk.id}", "1 of 1 have failed again")
 
@@ -154,7 +154,7 @@ async def test_a_crash_in_each_round_of_a_canary_changes_nothing_of_it(
     for _ in range(8):
         scene.engine.crash_at("act", when=when)  # type: ignore[arg-type]
         await scene.engine.advance("40s")
-    scene.engine.store.crashes.clear()
+    scene.engine.crashing.crashes.clear()
     await scene.over(bulk)
     info = await bulk.info()
     assert (info.phase, info.counts.done, info.counts.ended) == ("done", 40, 40)

@@ -22,7 +22,7 @@ def scene(app: Holdfast, holdfast_engine: MakeEngine) -> Scene:
 
 async def entries_of(scene: Scene, bulk: BulkHandle) -> list[Audit]:
     """Those about the action or its task, the oldest first."""
-    found = await scene.engine.store.audits(limit=100)
+    found = await scene.engine.store.admin.audits(limit=100)
     return [one for one in reversed(found) if bulk.id in one.task_id]
 
 
@@ -68,7 +68,7 @@ async def test_a_repeat_with_the_same_key_leaves_no_second_start(scene: Scene) -
     first = await scene.app.bulk.start("resume", WORK, key="k")
     await scene.over(first)
     assert (await scene.app.bulk.start("resume", WORK, key="k")).id == first.id
-    found = [one.command for one in await scene.engine.store.audits(limit=10)]
+    found = [one.command for one in await scene.engine.store.admin.audits(limit=10)]
     assert found.count("start resume") == 1
 
 
@@ -77,7 +77,7 @@ async def test_the_start_is_written_down_by_the_write_that_lets_it_go(
 ) -> None:
     await scene.failed(2)
     with monkeypatch.context() as patch:
-        patch.setattr(scene.engine.store, "audit", away)
+        patch.setattr(scene.engine.store.admin, "audit", away)
         bulk = await scene.app.bulk.start("discard", WORK)
         await scene.over(bulk)
     assert await said_of(scene, bulk) == [("start discard", f"bulk:{bulk.id}", None)]
@@ -88,14 +88,14 @@ async def test_none_runs_whose_start_could_not_be_written_down(
 ) -> None:
     await scene.failed(2)
     with monkeypatch.context() as patch:
-        patch.setattr(scene.engine.store, "apply", away)
+        patch.setattr(scene.app.store.tasks, "apply", away)
         with pytest.raises(StoreUnavailable):
             await scene.app.bulk.start("discard", WORK)
     await scene.engine.advance("1h")
     [info] = (await scene.app.bulk.find()).bulks
     assert (info.phase, info.counts.done) == ("held", 0)
     assert await scene.statuses() == {Status.FAILED: 2}
-    assert await scene.engine.store.audits(limit=10) == []
+    assert await scene.engine.store.admin.audits(limit=10) == []
     bulk = await scene.app.bulk.acting_as("ada").get(info.id)
     await bulk.resume()
     await scene.over(bulk)
@@ -108,7 +108,7 @@ async def test_a_repeat_with_its_key_lets_one_go_whose_start_was_lost(
 ) -> None:
     await scene.failed(2)
     with monkeypatch.context() as patch:
-        patch.setattr(scene.engine.store, "apply", away)
+        patch.setattr(scene.app.store.tasks, "apply", away)
         with pytest.raises(StoreUnavailable):
             await scene.app.bulk.start("discard", WORK, key="k")
     bulk = await scene.app.bulk.start("discard", WORK, key="k")
@@ -121,7 +121,7 @@ async def test_one_that_is_held_can_be_stopped(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(scene.engine.store, "apply", away)
+        patch.setattr(scene.app.store.tasks, "apply", away)
         with pytest.raises(StoreUnavailable):
             await scene.app.bulk.start("discard", WORK)
     [info] = (await scene.app.bulk.find()).bulks
@@ -172,5 +172,5 @@ async def test_a_key_is_known_for_a_while_after_the_record_is_gone(
     async def gone(ids: Sequence[str]) -> list[None]:
         return [None for _ in ids]
 
-    monkeypatch.setattr(scene.engine.store, "load", gone)
+    monkeypatch.setattr(scene.engine.store.views, "load", gone)
     assert (await scene.app.bulk.start("cancel", WORK, key="k")).id == bulk.id

@@ -88,7 +88,7 @@ async def test_the_audit_has_before_and_after_without_secrets(bench: Bench) -> N
     await bench.app.checkpoints.acting_as("ann", "desk").amend(
         handle.id, payload={"amount": 7, "token": "other"}, data={"limit": 5}, reason="a slip"
     )
-    [entry] = await bench.engine.store.audits(limit=10)
+    [entry] = await bench.engine.store.admin.audits(limit=10)
     assert (entry.command, entry.by.actor, entry.by.reason) == ("amend", "ann", "a slip")
     assert entry.before.startswith('FAILED {"payload":{"amount":700,')
     assert '"data":{"limit":100}' in entry.before
@@ -155,10 +155,10 @@ async def test_a_secret_stays_one_where_its_type_is_not_known(
     async with Holdfast(place.store, clock=place.clock) as other:
         given = {"card": "4111-NEW"}
         await other.checkpoints.amend(handle.id, payload=given, from_view=True)
-        detail = await other.store.detail(handle.id)
+        detail = await other.store.views.detail(handle.id)
         assert detail is not None
         assert other.redactor.body(detail.payload) == {"card": "***"}
-    [entry] = await engine.store.audits(limit=10)
+    [entry] = await engine.store.admin.audits(limit=10)
     assert "4111" not in entry.before + entry.after
     await engine.drain()
     assert seen == ["4111-old", "4111-NEW"]
@@ -180,7 +180,9 @@ async def test_only_a_suspended_task_is_amended(bench: Bench) -> None:
         await waiting.amend(payload=Charge(2))
     with pytest.raises(TaskNotFound):
         await bench.app.handle("nobody").amend(payload=Charge(2))
-    refused = [(one.command, one.refused) for one in await bench.engine.store.audits(limit=10)]
+    refused = [
+        (one.command, one.refused) for one in await bench.engine.store.admin.audits(limit=10)
+    ]
     assert refused == [("amend", "not-suspended")]
 
 
@@ -200,7 +202,7 @@ async def test_a_checkpoint_is_read_changed_and_put(bench: Bench) -> None:
     await handle.retry()
     await bench.engine.drain()
     assert await handle.result() == 700
-    entries = await bench.engine.store.audits(limit=10)
+    entries = await bench.engine.store.admin.audits(limit=10)
     assert [(one.command, one.refused) for one in reversed(entries)] == [
         ("put-checkpoint", None),
         ("put-checkpoint", "checkpoint-conflict"),
@@ -273,7 +275,7 @@ async def test_a_view_that_is_put_unchanged_changes_nothing_but_the_version(
     before = await app.checkpoints.get(handle.id)
     assert before is not None
     assert "rotate_secret" in before.stage_durations
-    detail = await app.store.detail(handle.id)
+    detail = await app.store.views.detail(handle.id)
     assert detail is not None
     assert detail.checkpoint is not None
     view = app.redactor.body(detail.checkpoint)

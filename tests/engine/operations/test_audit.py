@@ -9,14 +9,16 @@ from holdfast.domain.task.task import By
 from holdfast.engine.operations import audit
 from holdfast.ports import Kept
 from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory.admin import MemoryAdmin
+from holdfast.stores.memory.state import MemoryState
 from holdfast.testing import ManualClock
 
 
-class Busy(MemoryStore):
+class BusyAdmin(MemoryAdmin):
     """Between two pages something happens."""
 
-    def __init__(self, clock: ManualClock) -> None:
-        super().__init__(clock)
+    def __init__(self, state: MemoryState) -> None:
+        super().__init__(state)
         self.pages = 0
         self.gone = 0  # links that are cleaned up before the second page
         self.come = 0  # and entries that are written
@@ -36,6 +38,12 @@ class Busy(MemoryStore):
             )
 
 
+class Busy(MemoryStore):
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.admin: BusyAdmin = BusyAdmin(self.state)
+
+
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Busy:
     monkeypatch.setattr(audit, "PAGE", 2)
@@ -44,8 +52,8 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Busy:
 
 @pytest.mark.parametrize("gone", [0, 1, 2, 4, 6, 7, 9])
 async def test_what_is_cleaned_up_during_the_walk_is_no_break(store: Busy, gone: int) -> None:
-    await store.write(7)
-    store.gone, store.come = gone, 2
+    await store.admin.write(7)
+    store.admin.gone, store.admin.come = gone, 2
     verdict = await audit.verify(store)
     assert verdict.broken is None
     assert (verdict.base.seq, verdict.head.seq) == (0, 9)
@@ -53,7 +61,7 @@ async def test_what_is_cleaned_up_during_the_walk_is_no_break(store: Busy, gone:
 
 
 async def test_a_head_reads_as_it_was_written(store: Busy) -> None:
-    await store.write(3)
-    head = (await store.chain(limit=0)).head
+    await store.admin.write(3)
+    head = (await store.admin.chain(limit=0)).head
     assert audit.anchor_from(audit.written(head)) == head
     assert (await audit.verify(store, noted=head)).broken is None

@@ -19,7 +19,7 @@ class World:
 
     async def write(self, count: int) -> None:
         for number in range(count):
-            await self.store.audit(
+            await self.store.admin.audit(
                 Audit(
                     task_id=f"t-{number}",
                     command="pause",
@@ -32,7 +32,7 @@ class World:
 
     async def clean_up(self, count: int) -> None:
         """Delete the oldest links, and write nothing down."""
-        await self.store.prune(Kept.AUDIT, older_than_seconds=0, limit=count, dry_run=False)
+        await self.store.admin.prune(Kept.AUDIT, older_than_seconds=0, limit=count, dry_run=False)
 
     async def prune(self, older_than: str) -> None:
         asked = retention.asked_for([Kept.AUDIT], {"older_than": older_than}, 30.0, By(actor="bob"))

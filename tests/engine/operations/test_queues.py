@@ -19,7 +19,7 @@ async def test_a_declared_queue_is_paused_and_resumed_in_the_actors_name(app: Ho
     async with app:
         queues = app.queues.acting_as("ann", "desk")
         assert await queues.pause("mail", claiming=True, reason="moving") == {Switch.CLAIMING: True}
-        [off] = await app.store.switches()
+        [off] = await app.store.admin.switches()
         assert (off.name, off.by.actor, off.by.origin, off.by.reason) == (
             *("mail", "ann", "desk"),
             "moving",
@@ -32,7 +32,7 @@ async def test_a_queue_that_nobody_has_is_paused_with_force_only(app: Holdfast) 
     async with app:
         with pytest.raises(UnknownQueue):
             await app.queues.pause("mial")
-        assert await app.store.switches() == []
+        assert await app.store.admin.switches() == []
         await app.queues.pause("mial", intake=True, force=True)
         assert "mial" in await app.queues.known()
         await app.queues.resume("mial")
@@ -45,7 +45,7 @@ async def test_a_queue_that_a_live_worker_serves_or_that_has_tasks_is_known(app:
     mail = app.registry.find("mail.send")
     assert mail is not None
     async with app:
-        await app.store.renew(beat(queues=("elsewhere",)), [], lease_seconds=30)
+        await app.store.tasks.renew(beat(queues=("elsewhere",)), [], lease_seconds=30)
         await app.submit(mail, "ann", queue="odd")
         for queue in ("elsewhere", "odd"):
             assert await app.queues.pause(queue, claiming=True) == {Switch.CLAIMING: True}

@@ -25,7 +25,7 @@ async def test_an_app_prunes_by_age_and_undercuts_keep_only_when_told_to(
     assert (await handle.info()).status == "COMPLETED"
     pruned = await app.prune("tasks", older_than="1d", ignore_keep=True)
     assert pruned.counts == {Kept.TASKS: 1}
-    entries = await engine.store.audits(limit=10)
+    entries = await engine.store.admin.audits(limit=10)
     assert [(one.by.actor, one.command, one.after) for one in entries][:1] == [
         ("app", "prune", "older than 1d, ignoring keep: tasks 1")
     ]

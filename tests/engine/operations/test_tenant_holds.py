@@ -55,8 +55,8 @@ class Steps:
 
 async def seen_by_workers(app: Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until a look that began after now has been acted on: the next one begins then."""
-    store, looks, seen = app._unwrapped(), 0, asyncio.Event()
-    whole = store.switches
+    store, looks, seen = app.store, 0, asyncio.Event()
+    whole = store.admin.switches
 
     async def counted() -> object:
         nonlocal looks
@@ -65,7 +65,7 @@ async def seen_by_workers(app: Holdfast, monkeypatch: pytest.MonkeyPatch) -> Non
             seen.set()
         return await whole()
 
-    monkeypatch.setattr(store, "switches", counted)
+    monkeypatch.setattr(store.admin, "switches", counted)
     await asyncio.wait_for(seen.wait(), PATIENCE_SECONDS)
 
 
@@ -73,7 +73,7 @@ async def given_back(app: Holdfast, task_id: str, status: Status = Status.PENDIN
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             ticket = app.store.ticket(Topic.READY)
-            [task] = await app.store.load([task_id])
+            [task] = await app.store.views.load([task_id])
             if task is not None and task.status is status and task.lease is None:
                 return
             await app.store.wait(Topic.READY, ticket, timeout=PATIENCE_SECONDS)
@@ -105,7 +105,7 @@ async def test_a_running_task_is_given_back_at_its_next_boundary(
         assert await handle.result(PATIENCE_SECONDS) == "x"
         assert await behind.result(PATIENCE_SECONDS) == "y"
     assert steps.ran[:3] == ["first", "second", "third"], "from its checkpoint"
-    events = (await app.store.detail(handle.id)).events  # type: ignore[union-attr]
+    events = (await app.store.views.detail(handle.id)).events  # type: ignore[union-attr]
     assert not [event for event in events if getattr(event, "counted", False)]
 
 
@@ -155,7 +155,7 @@ async def test_a_hold_ends_by_itself_when_it_was_given_a_time(app: Holdfast) -> 
         handle = await steps.flow.submit("x", tenant=T)
         assert await handle.result(PATIENCE_SECONDS) == "x"
     assert not await app.tenants.exists(T)
-    commands = [(one.command, one.by.actor) for one in await app.store.audits(limit=5)]
+    commands = [(one.command, one.by.actor) for one in await app.store.admin.audits(limit=5)]
     assert commands[-1] == ("hold", "app")
     assert ("release", "engine") in commands
 
@@ -196,7 +196,7 @@ async def test_any_operator_may_release_and_each_is_written_down(app: Holdfast) 
     assert await app.tenants.acting_as("bob").release(T)
     told = [
         (one.task_id, one.command, one.by.actor, one.after)
-        for one in await app.store.audits(limit=5)
+        for one in await app.store.admin.audits(limit=5)
     ]
     assert told == [("tenant:t-1", "release", "bob", "free"), ("tenant:t-1", "hold", "ada", "held")]
 

@@ -47,13 +47,13 @@ class Bench:
 
         self.clock = ManualClock()
         self.store = FlakyStore(MemoryStore(self.clock))
-        self.engine: Engine = make(app, store=self.store.as_store, clock=self.clock, patience=None)
+        self.engine: Engine = make(app, store=self.store, clock=self.clock, patience=None)
 
     def on(self, *tenants: str) -> list[Planned]:
         return [self.flow.on(tenant, tenant=tenant) for tenant in tenants]
 
     async def tasks_there(self) -> int:
-        return len((await self.app.store.find(Filter(), limit=1000)).tasks)
+        return len((await self.app.store.views.find(Filter(), limit=1000)).tasks)
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ async def test_a_plan_is_kept_with_its_tasks_held_until_a_driver_comes(bench: Be
     assert (info.id, info.status, info.total) == ("upgrade-7", PlanStatus.READY, 2)
     tasks = await handle.tasks()
     assert [(await task.info()).status for task in tasks] == [Status.CREATED] * 2
-    detail = await bench.app.store.detail(tasks[0].id)
+    detail = await bench.app.store.views.detail(tasks[0].id)
     assert detail is not None
     assert (detail.task.plan, detail.task.tenant) == ("upgrade-7", "t1")
     await bench.engine.start()
@@ -139,15 +139,15 @@ async def test_a_creation_that_was_cut_off_is_finished_by_the_same_call(
 
 
 def cut_off(bench: Bench, monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
-    memory: Any = bench.store._store
-    insert, calls = memory.insert, iter(range(100))
+    tasks = bench.app.store.tasks
+    insert, calls = tasks.insert, iter(range(100))
 
     async def cut(*arguments: Any, **options: Any) -> Any:
         if next(calls) >= after:
             raise StoreUnavailable("nobody answers")
         return await insert(*arguments, **options)
 
-    monkeypatch.setattr(memory, "insert", cut)
+    monkeypatch.setattr(tasks, "insert", cut)
 
 
 async def test_a_plan_whose_making_was_cut_off_can_be_cancelled(
@@ -172,8 +172,8 @@ async def test_what_goes_in_while_the_plan_is_cancelled_is_cancelled_too(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast.engine.plans.create.PART", 1)
-    memory: Any = bench.store._store
-    insert = memory.insert
+    tasks = bench.app.store.tasks
+    insert = tasks.insert
 
     async def meanwhile(*arguments: Any, **options: Any) -> Any:
         answer = await insert(*arguments, **options)
@@ -184,7 +184,7 @@ async def test_what_goes_in_while_the_plan_is_cancelled_is_cancelled_too(
             assert (await bench.app.plan.get("p").info()).status is PlanStatus.CANCELLED
         return answer
 
-    monkeypatch.setattr(memory, "insert", meanwhile)
+    monkeypatch.setattr(tasks, "insert", meanwhile)
     handle = await bench.app.plan("p", bench.on("t1", "t2", "t3"))
     assert [(await task.info()).status for task in await handle.tasks()] == [Status.CANCELLED] * 3
 
@@ -312,7 +312,7 @@ async def test_with_waves_one_failure_halts_unless_it_is_said_otherwise(bench: B
     await bench.app.plan("a", bench.on("t1", "t2"), waves=("1", "100%"))
     await bench.app.plan("b", bench.on("t1", "t2"))
     await bench.app.plan("c", bench.on("t1", "t2"), waves=("1", "100%"), halt_on=None)
-    found = await bench.app.store.plans.find(["a", "b", "c"])
+    found = await bench.app.store.plans.load(["a", "b", "c"])
     assert [one and one.halt_on for one in found] == [FailureRate(0.0), None, None]
 
 
@@ -407,7 +407,7 @@ async def test_who_asks_is_written_down_and_so_is_a_refusal(bench: Bench) -> Non
     assert (event.by.actor, event.by.origin, event.by.reason) == ("ada", "desk", "not today")
     with pytest.raises(IllegalTransition):
         await handle.pause()
-    refused, asked = await bench.app.store.audits(limit=10)
+    refused, asked = await bench.app.store.admin.audits(limit=10)
     assert (asked.task_id, asked.command, asked.refused) == ("plan:p", "cancel", None)
     assert (refused.command, refused.refused, refused.by.actor) == (
         "pause",

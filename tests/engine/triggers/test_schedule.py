@@ -314,7 +314,7 @@ async def test_declared_ones_are_seen_and_asked_like_any_other(
     await engine.advance(1)
     assert [one.id async for one in app.schedule.list()] == ["echo.every", "echo.hourly"]
     assert name == "echo.every"
-    [worker] = await app.store.workers(live_within_seconds=60)
+    [worker] = await app.store.views.workers(live_within_seconds=60)
     assert set(worker.beat.triggers) == {"echo.every", "echo.hourly"}
     trigger = await app.schedule.get("echo.hourly")
     handle = await trigger.fire()

@@ -60,8 +60,8 @@ async def test_a_fire_whose_answer_was_lost_makes_one_task(
     handle = await trigger.fire()
     info = await trigger.info()
     assert (info.fired, info.last_task) == (1, handle.id)
-    assert (await app.store.stats()).by_status == {Status.PENDING: 1}
-    assert [entry.refused for entry in await app.store.audits(limit=9)] == [None]
+    assert (await app.store.views.stats()).by_status == {Status.PENDING: 1}
+    assert [entry.refused for entry in await app.store.admin.audits(limit=9)] == [None]
 
 
 async def test_a_fire_that_is_decided_anew_over_another_wish_makes_one_task(
@@ -78,7 +78,7 @@ async def test_a_fire_that_is_decided_anew_over_another_wish_makes_one_task(
 
     triggers.apply = apply  # type: ignore[method-assign]
     handle = await trigger.fire()
-    assert (await app.store.stats()).by_status == {Status.PENDING: 1}
+    assert (await app.store.views.stats()).by_status == {Status.PENDING: 1}
     assert (await handle.info()).id == handle.id
     assert (await trigger.info()).last_task == handle.id
 
@@ -102,7 +102,7 @@ async def test_a_wish_whose_answer_was_lost_is_answered_as_granted(
     app.store.triggers.apply = apply  # type: ignore[method-assign]
     status = await getattr(trigger, verb)()
     assert status is (await trigger.info()).status
-    assert all(entry.refused is None for entry in await app.store.audits(limit=9))
+    assert all(entry.refused is None for entry in await app.store.admin.audits(limit=9))
 
 
 async def test_firing_what_fires_once_ends_it(engine: Engine, app: Holdfast, echo: Echo) -> None:
@@ -148,7 +148,7 @@ async def test_who_asked_is_written_down_granted_or_refused(
     with pytest.raises(IllegalTransition):
         await trigger.pause("again")
     await made.cancel()
-    entries = {(e.command, e.refused): e for e in await app.store.audits(limit=10)}
+    entries = {(e.command, e.refused): e for e in await app.store.admin.audits(limit=10)}
     granted = entries["pause", None]
     assert (granted.task_id, granted.by.actor, granted.by.origin) == (
         "trigger:hourly",

@@ -111,14 +111,14 @@ async def test_a_task_that_is_nowhere_has_failed(bench: Bench) -> None:
     await bench.plan("t1", "t2", "t3", waves=("1", "100%"), soak="10s", halt_on=FailureCount(1))
     await bench.until(lambda: bench.record.soaks_since is not None)
     lost = bench.task_id("t3")
-    process.bench.store._tasks.pop(lost)  # as a failover may lose it
+    process.bench.store.state.tasks.pop(lost)  # as a failover may lose it
     bench.watched.clear()
     await bench.until(lambda: bench.record.rests)
     assert bench.record.status is P.PARTIAL_FAILED
     assert bench.record.count(M.FAILED) == 1
-    bench.store.plans._shelves.clear()  # the doctor is not asked about what was broken on purpose
-    bench.store._bodies.pop(lost)
-    bench.store._tenants.pop("t3")
+    bench.store.state.plans.clear()  # the doctor is not asked about what was broken on purpose
+    bench.store.state.bodies.pop(lost)
+    bench.store.state.tenants.pop("t3")
 
 
 async def test_a_request_whose_answer_was_lost_is_known_again(bench: Bench) -> None:
@@ -126,7 +126,8 @@ async def test_a_request_whose_answer_was_lost_is_known_again(bench: Bench) -> N
     await bench.start("a")
     plan = await bench.plan("t1", "t2", waves=("1", "100%"), soak="1h")
     await bench.clock.elapse(10)
-    apply, lost = bench.store.plans.apply, list[str]()
+    plans: Any = bench.app.store.plans
+    apply, lost = plans.apply, list[str]()
 
     async def losing(change: Any, **options: Any) -> Any:
         outcome = await apply(change, **options)
@@ -136,10 +137,10 @@ async def test_a_request_whose_answer_was_lost_is_known_again(bench: Bench) -> N
             return PlanStale(outcome.plan)  # as a resend is answered
         return outcome
 
-    bench.store.plans.apply = losing  # type: ignore[method-assign]
+    plans.apply = losing
     assert await plan.pause() is P.PAUSED
     assert lost
-    audits = await bench.store.audits(limit=10)
+    audits = await bench.store.admin.audits(limit=10)
     assert [audit.refused for audit in audits] == [None]
 
 
@@ -147,7 +148,8 @@ async def test_tasks_put_in_after_their_plan_was_cancelled_are_withdrawn_by_the_
     bench: Bench,
 ) -> None:
     await bench.start("a")
-    insert = bench.store.insert
+    tasks: Any = bench.app.store.tasks
+    insert = tasks.insert
 
     async def cut_off(*arguments: Any, **options: Any) -> Any:
         await bench.app.plan.get("p").cancel()
@@ -155,7 +157,7 @@ async def test_tasks_put_in_after_their_plan_was_cancelled_are_withdrawn_by_the_
         await insert(*arguments, **options)
         raise ConnectionError("the maker dies here")
 
-    bench.store.insert = cut_off  # type: ignore[method-assign]
+    tasks.insert = cut_off
     with pytest.raises(ConnectionError):
         await bench.app.plan("p", bench.on("t1", "t2"))
     assert bench.statuses() == [S.CREATED, S.CREATED]

@@ -120,7 +120,7 @@ def owner(bench: Bench) -> str | None:
 @pytest.mark.parametrize("behind", [False, True], ids=["before", "behind"])
 @pytest.mark.parametrize(
     "verb",
-    ["plans.find", "plans.tasks", "plans.members", "plans.apply", "load", "tenants", "apply"],
+    ["plans.load", "plans.tasks", "plans.members", "plans.apply", "load", "tenants", "apply"],
 )
 async def test_a_zombie_driver_cannot_move_a_plan(bench: Bench, verb: str, behind: bool) -> None:
     [gate] = bench.stand("t2")
@@ -143,7 +143,7 @@ async def test_a_zombie_that_reads_the_plan_too_late_does_not_write_under_the_ot
     bench: Bench,
 ) -> None:
     [gate] = bench.stand("t2")
-    zombie, held = await frozen(bench, "plans.find")
+    zombie, held = await frozen(bench, "plans.load")
     await bench.reached(gate)
     second = bench.processes[-1]
     stands = second.held["load"] = Gate()
@@ -252,7 +252,7 @@ async def test_a_driver_that_leaves_is_followed_at_once(bench: Bench) -> None:
         {"load"},
         {"tenants"},
         {"apply"},
-        {"plans.find", "plans.members"},
+        {"plans.load", "plans.members"},
     ],
     ids=lambda verbs: "+".join(sorted(verbs)),
 )

@@ -27,7 +27,7 @@ async def test_a_pause_reaches_the_tasks_that_run_and_lets_nothing_go(bench: Ben
     await bench.clock.elapse(10)
     await plan.pause("lunch")
     await bench.clock.elapse(2)
-    assert all(bench.store._tasks[bench.task_id(t)].pause_requested for t in ("t1", "t2"))
+    assert all(bench.store.state.tasks[bench.task_id(t)].pause_requested for t in ("t1", "t2"))
     one.open()
     two.open()
     await bench.clock.elapse(10)
@@ -59,7 +59,7 @@ async def test_a_resume_takes_back_a_pause_that_has_not_come_about(bench: Bench)
     await bench.clock.elapse(5)
     await plan.resume()
     await bench.clock.elapse(5)
-    assert not bench.store._tasks[bench.task_id("t1")].pause_requested
+    assert not bench.store.state.tasks[bench.task_id("t1")].pause_requested
     gate.open()
     assert await bench.until_rests() is P.COMPLETED
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from holdfast import Holdfast, TriggerStatus
 from holdfast.domain.trigger.firing import NOT_DECLARED
 from holdfast.domain.trigger.schedule import Every
-from holdfast.ports import Filter
+from holdfast.ports import Filter, Kept
 from holdfast.runtime.schedule.declared_triggers import PAGE, SYNC_SECONDS
 from tests.support.runtime.schedules import START, Say, World, an_app, no_faults
 
@@ -64,8 +64,8 @@ async def test_its_payload_is_made_at_its_time(world: World) -> None:
 
     world.process(app)
     await world.clock.elapse("30m")
-    [task] = (await world.memory.find(Filter(), limit=9)).tasks
-    detail = await world.memory.detail(task.id)
+    [task] = (await world.memory.views.find(Filter(), limit=9)).tasks
+    detail = await world.memory.views.detail(task.id)
     assert detail is not None
     assert detail.payload == b'"2023-11-15T04:00:00+05:30"'
 
@@ -142,7 +142,7 @@ async def test_a_persons_cancel_stays_until_the_definition_changes(world: World)
     await asked(world, app, "cancel")
     old.kill()
     world.clock.advance("30d")
-    await world.memory.triggers.prune(older_than_seconds=0, limit=99, dry_run=False)
+    await world.memory.admin.prune(Kept.TRIGGERS, older_than_seconds=0, limit=99, dry_run=False)
     same = world.process(app)
     await world.clock.elapse("2m")
     assert (await world.trigger()).status is S.CANCELLED
@@ -211,8 +211,8 @@ async def test_a_deploy_over_a_fire_time_does_not_lose_it(world: World, payload:
     world.clock.advance(fire_time - world.clock.now() + 60)
     world.process(release(world, nightly(payload)))
     await world.clock.elapse("1s")
-    [task] = (await world.memory.find(Filter(), limit=9)).tasks
-    detail = await world.memory.detail(task.id)
+    [task] = (await world.memory.views.find(Filter(), limit=9)).tasks
+    detail = await world.memory.views.detail(task.id)
     assert detail is not None
     assert detail.payload == f'"{payload}"'.encode()
     assert (await world.trigger()).last_fire_time == fire_time
@@ -245,7 +245,7 @@ async def test_one_that_is_removed_from_the_code_is_cancelled_at_the_next_start(
     old = world.process(release(world, tick()))
     await world.clock.elapse("1s")
     old.kill()
-    await world.memory.leave(old.name)
+    await world.memory.tasks.leave(old.name)
     world.process(release(world))
     await world.clock.elapse("1s")
     trigger = await world.trigger()
@@ -260,7 +260,7 @@ async def test_declared_again_it_comes_back(world: World) -> None:
         process = world.process(app)
         await world.clock.elapse("1s")
         process.kill()
-        await world.memory.leave(process.name)
+        await world.memory.tasks.leave(process.name)
     trigger = await world.trigger()
     assert (trigger.status, trigger.ended_at, trigger.reason) == (S.PENDING, None, None)
     assert trigger.fire_time == START + 60
@@ -291,7 +291,7 @@ async def test_while_nobody_can_say_who_lives_nothing_is_judged(world: World) ->
     old = world.process(release(world, tick()))
     await world.clock.elapse("1s")
     old.kill()
-    await world.memory.leave(old.name)
+    await world.memory.tasks.leave(old.name)
     process = world.process(release(world))
     process.faults = {"workers": "lost request"}.get
     await world.clock.elapse("3m")
@@ -307,7 +307,7 @@ async def test_a_worker_says_what_it_declares_before_it_is_in_the_store(world: W
     process.start()
     await world.clock.elapse("1s")
     assert await world.memory.triggers.find("tick") is None
-    [worker] = await world.memory.workers(live_within_seconds=60)
+    [worker] = await world.memory.views.workers(live_within_seconds=60)
     assert worker.beat.triggers == ("tick",)
 
 
@@ -318,7 +318,7 @@ async def test_at_its_fire_time_it_is_cancelled_when_nobody_declares_it_any_more
     world.process(release(world))
     await world.clock.elapse("1s")
     old.kill()
-    await world.memory.leave(old.name)
+    await world.memory.tasks.leave(old.name)
     assert (await world.trigger()).status is S.PENDING
     await world.clock.elapse("60s")
     trigger = await world.trigger()
@@ -330,7 +330,7 @@ async def test_whoever_does_not_know_the_type_does_not_judge(world: World) -> No
     old = world.process(release(world, tick()))
     await world.clock.elapse("1s")
     old.kill()
-    await world.memory.leave(old.name)
+    await world.memory.tasks.leave(old.name)
     world.process(Holdfast("memory://", clock=world.clock))
     await world.clock.elapse("2m")
     assert (await world.trigger()).status is S.PENDING
@@ -376,7 +376,7 @@ async def test_one_whose_type_went_with_it_is_cancelled_in_its_time(world: World
     old = world.process(release(world, tick()))
     await world.clock.elapse("1s")
     old.kill()
-    await world.memory.leave(old.name)
+    await world.memory.tasks.leave(old.name)
     other = world.process(Holdfast("memory://", clock=world.clock))
     await world.clock.elapse("15m")
     trigger = await world.trigger()
@@ -392,7 +392,7 @@ async def test_a_worker_that_fires_nothing_keeps_no_trigger(world: World) -> Non
     old = world.process(release(world, tick()))
     await world.clock.elapse("1s")
     old.kill()
-    await world.memory.leave(old.name)
+    await world.memory.tasks.leave(old.name)
     idle = world.process(release(world, tick()), start=False)
     idle.schedules = False
     idle.start()

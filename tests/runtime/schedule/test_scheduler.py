@@ -51,9 +51,9 @@ async def test_a_task_carries_what_the_trigger_says(
     await every_minute(world, app, say, tenant="t-1", queue="slow", user={"id": 7})
     world.process(app)
     await world.clock.elapse("1m")
-    [task] = (await world.memory.find(Filter(), limit=9)).tasks
+    [task] = (await world.memory.views.find(Filter(), limit=9)).tasks
     assert (task.type, task.tenant, task.queue, task.user) == ("say", "t-1", "slow", {"id": 7})
-    detail = await world.memory.detail(task.id)
+    detail = await world.memory.views.detail(task.id)
     assert detail is not None
     assert detail.payload == b'"hello"'
     assert (await world.trigger()).last_task == task.id
@@ -131,7 +131,7 @@ async def test_a_lapsed_lease_is_taken_over_and_counted(
     app, say = apped
     await every_minute(world, app, say)
     world.clock.advance("1m")
-    await world.memory.triggers.find_due_with_lease("dead", lease_seconds=30)
+    await world.memory.triggers.claim("dead", lease_seconds=30)
     world.process(app)
     await world.clock.elapse("29s")
     assert await world.minutes() == []
@@ -147,7 +147,7 @@ async def test_a_trigger_that_kills_its_schedulers_is_suspended_not_lost(
     await every_minute(world, app, say)
     world.clock.advance("1m")
     for _ in range(RETRY_LIMIT + 1):
-        await world.memory.triggers.find_due_with_lease("dead", lease_seconds=30)
+        await world.memory.triggers.claim("dead", lease_seconds=30)
         world.clock.advance("31s")
     world.process(app)
     await world.clock.elapse("1s")
@@ -205,7 +205,7 @@ async def test_an_idle_scheduler_asks_a_few_times_a_minute(
     await world.clock.elapse("1m")
     process.calls.clear()
     await world.clock.elapse("1h")
-    assert set(process.calls) == {"find_due_with_lease", "find_all_pending"}
+    assert set(process.calls) == {"claim", "find_all_pending"}
     assert len(process.calls) <= 2 * (60 / (IDLE_SECONDS / 60) + 1)
 
 
@@ -220,7 +220,7 @@ async def test_no_look_comes_before_the_next_due_time(
     await world.clock.elapse("29s")
     assert process.calls == []
     await world.clock.elapse("1s")
-    looks = ["find_due_with_lease", "apply", "find_due_with_lease"]
+    looks = ["claim", "apply", "claim"]
     assert process.calls == ["find_all_pending", *looks]
 
 
@@ -297,7 +297,7 @@ async def test_a_batch_of_others_is_left_before_the_next_look(
     await owner.beat()
     stranger.calls.clear()
     await world.clock.elapse("9.5s")
-    assert stranger.calls.count("find_due_with_lease") == 1
+    assert stranger.calls.count("claim") == 1
     page = await world.memory.triggers.find_all(limit=999)
     assert len([one for one in page.triggers if one.reason]) == BATCH
     await world.clock.elapse("60s")
@@ -314,7 +314,7 @@ async def test_those_that_failed_before_go_one_by_one_in_any_order(
         for name in names:
             await app.schedule.at(START + 60, say, "x", name=name)
     world.clock.advance("60s")
-    await world.memory.triggers.find_due_with_lease("dead", limit=6, lease_seconds=30)
+    await world.memory.triggers.claim("dead", limit=6, lease_seconds=30)
     world.clock.advance("31s")
     process = world.process(app, start=False)
     batches: list[list[str]] = []
@@ -341,7 +341,7 @@ async def test_an_outage_is_waited_out(world: World, apped: tuple[Holdfast, Say]
     app, say = apped
     await every_minute(world, app, say)
     process = world.process(app, start=False)
-    process.faults = {"find_due_with_lease": "lost request"}.get
+    process.faults = {"claim": "lost request"}.get
     process.start()
     await world.clock.elapse("150s")
     assert await world.minutes() == []
@@ -373,7 +373,7 @@ async def test_what_is_saved_behind_a_look_is_not_slept_over(
     await every_minute(world, app, say)
     early = replace(await world.trigger(), id="early", schedule=Once(at=START + 5))
     process = world.process(app, start=False)
-    look = process.triggers.find_due_with_lease
+    look = process.triggers.claim
 
     async def look_and_then(*arguments: Any, **options: Any) -> Any:
         found = await look(*arguments, **options)
@@ -383,7 +383,7 @@ async def test_what_is_saved_behind_a_look_is_not_slept_over(
             )
         return found
 
-    process.triggers.__dict__["find_due_with_lease"] = look_and_then
+    process.triggers.__dict__["claim"] = look_and_then
     process.start()
     await world.clock.elapse("6s")
     assert len(await world.minutes("early")) == 1
@@ -396,7 +396,7 @@ async def test_a_lost_wake_up_costs_half_a_minute_at_most(
     world.process(app)
     await world.clock.elapse("1s")
     with app.on(world.memory, clock=world.clock, chance=world.chance), monkeypatch.context() as m:
-        m.setattr(world.memory._signals, "notify", no_faults)
+        m.setattr(world.memory.state.signals, "notify", no_faults)
         await app.schedule.at(START + 2, say, "x", name="soon")
     await world.clock.elapse(IDLE_SECONDS)
     assert len(await world.minutes("soon")) == 1

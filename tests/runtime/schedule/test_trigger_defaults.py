@@ -17,7 +17,7 @@ class Batches:
 
     async def _call(self, verb: str, ask: Any) -> Any:
         answer = await self._real(verb, ask)
-        if verb == "find_due_with_lease" and answer.triggers:
+        if verb == "claim" and answer.triggers:
             self.sizes.append(len(answer.triggers))
             if self._dies:
                 await self._process._die()

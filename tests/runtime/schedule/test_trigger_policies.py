@@ -44,7 +44,7 @@ async def settle(world: World) -> None:
     async def say(ctx: Context, word: str) -> None: ...
 
     with with_app.on(world.memory, clock=world.clock, chance=world.chance):
-        page = await world.memory.find(Filter(statuses=(Status.PENDING,)), limit=999)
+        page = await world.memory.views.find(Filter(statuses=(Status.PENDING,)), limit=999)
         for task in page.tasks:
             await with_app.control.cancel(task.id)
 
@@ -130,7 +130,7 @@ async def test_what_is_caught_up_does_not_overlap_itself(
     for made in ([3.0], [3.0, 4.0], [3.0, 4.0, 5.0]):
         await world.clock.elapse("31s" if len(made) > 1 else "1s")
         assert (await world.minutes())[: len(made)] == made
-        page = await world.memory.find(Filter(statuses=(Status.PENDING,)), limit=9)
+        page = await world.memory.views.find(Filter(statuses=(Status.PENDING,)), limit=9)
         assert len(page.tasks) == 1
         await settle(world)
 

@@ -11,10 +11,11 @@ from holdfast.domain.audit import Audit
 from holdfast.domain.task.events import name_of
 from holdfast.domain.task.task import By
 from holdfast.errors import StoreUnavailable
-from holdfast.ports import Store, Switch, Thrown
+from holdfast.ports import Store, Switch, SwitchSetting
 from holdfast.runtime.services.drain_watch import LOOK_SECONDS
 from holdfast.runtime.worker.worker import Worker
 from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory.admin import MemoryAdmin
 from holdfast.testing import Engine, ManualClock
 from holdfast.testing.plugin import MakeEngine
 from tests.support.runtime.helpers import BOUND_SECONDS, Gate, task_of, within_bounds
@@ -30,7 +31,7 @@ class Owner:
 async def order(store: Store, worker: str) -> None:
     by = By(actor="ops", origin="here", reason="new machine")
     audit = Audit(task_id=f"worker:{worker}", command="drain", by=by, at=1.0, before="", after="")
-    assert await store.throw(Switch.DRAIN, worker, on=False, audit=audit)
+    assert await store.admin.set_switch(Switch.DRAIN, worker, on=False, audit=audit)
 
 
 async def started(app: Holdfast, name: str, owner: Owner) -> Worker:
@@ -52,7 +53,7 @@ async def test_a_worker_drains_when_told_and_tells_its_owner(app: Holdfast, engi
     await within_bounds(one.told.wait())
     await engine.clock.elapse(LATER)
     assert not other.told.is_set()
-    assert await engine.store.switches() == []  # it has left, and its switch with it
+    assert await engine.store.admin.switches() == []  # it has left, and its switch with it
     assert await within_bounds(worker.drain()) == []  # its owner may ask, too
     await within_bounds(neighbour.drain())
 
@@ -113,14 +114,20 @@ async def test_a_plain_function_keeps_its_lease_however_long_it_takes(
     assert (await task_of(engine, handle)).status is Status.COMPLETED
 
 
-class Gone(MemoryStore):
+class GoneAdmin(MemoryAdmin):
     looks = 0
 
-    async def switches(self) -> Sequence[Thrown]:
+    async def switches(self) -> Sequence[SwitchSetting]:
         self.looks += 1
         if self.looks < 3:
             raise StoreUnavailable("away")
         return await super().switches()
+
+
+class Gone(MemoryStore):
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.admin: GoneAdmin = GoneAdmin(self.state)
 
 
 async def test_an_outage_hides_an_order_only_while_it_lasts(
@@ -135,7 +142,7 @@ async def test_an_outage_hides_an_order_only_while_it_lasts(
     assert not owner.told.is_set()
     await engine.clock.elapse(LATER)
     await within_bounds(owner.told.wait())
-    assert store.looks == 3
+    assert store.admin.looks == 3
 
 
 async def test_what_is_handed_out_after_a_release_is_not_given_back_by_an_older_look(
@@ -153,6 +160,6 @@ async def test_what_is_handed_out_after_a_release_is_not_given_back_by_an_older_
     handle = await quick.submit(tenant="t-1")
     await app.tenants.release("t-1")
     assert await handle.result() == "done"
-    detail = await engine.store.detail(handle.id)
+    detail = await engine.store.views.detail(handle.id)
     assert detail is not None
     assert [name_of(event) for event in detail.events].count("TaskStarted") == 1

@@ -55,7 +55,7 @@ async def test_one_of_many_workers_does_it(bench: Bench) -> None:
     await pruner(bench, reconcile_seconds=3600).tick()
     assert (await bench.hands.load(task.id)).place is Place.READY
     assert await bench.hands.claim_ids() == []
-    await bench.store.doctor(fix=True, limit=10)
+    await bench.store.admin.doctor(fix=True, limit=10)
 
 
 async def test_it_can_be_turned_off(bench: Bench) -> None:
@@ -63,7 +63,7 @@ async def test_it_can_be_turned_off(bench: Bench) -> None:
     bench.ask("DEL", "queue:tasks")
     await pruner(bench, reconcile_seconds=0).tick()
     assert await bench.hands.claim_ids() == []
-    await bench.store.doctor(fix=True, limit=10)
+    await bench.store.admin.doctor(fix=True, limit=10)
 
 
 # -- who does it, and when
@@ -198,7 +198,7 @@ async def test_the_background_look_leaves_half_of_the_time_to_others(
     assert slept == [0.5, 2.0, walks.PAUSE_MAX_SECONDS]
     await bench.hands.submit_many(2)
     slept.clear()
-    await bench.store.doctor(fix=True, limit=10)
+    await bench.store.admin.doctor(fix=True, limit=10)
     assert slept == []  # somebody waits for it
     await reconciled(bench)
     assert slept

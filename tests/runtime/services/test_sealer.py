@@ -2,25 +2,27 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import cast
 
 import pytest
 
 from holdfast import Holdfast
 from holdfast.errors import StoreUnavailable
-from holdfast.ports import Store
+from holdfast.ports.wrapped import WrappedStore
 from holdfast.runtime.services import sealer as sealing
 from holdfast.runtime.services.sealer import Sealer
 from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory.admin import MemoryAdmin
+from holdfast.stores.memory.state import MemoryState
 from holdfast.testing import ManualClock
 from holdfast.testing.plugin import MakeEngine
 from tests.support.runtime.helpers import FlakyStore
 
 
-class Outboxes:
+class Outboxes(MemoryAdmin):
     """A store as far as the sealer knows it."""
 
     def __init__(self, clock: ManualClock) -> None:
+        super().__init__(MemoryState(clock))
         self.waiting = 0
         self.is_down = False
         self.looks: list[float] = []
@@ -39,7 +41,8 @@ class Bench:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.store = Outboxes(self.clock)
-        self.sealer = Sealer(store=cast(Store, self.store), clock=self.clock)
+        store = WrappedStore(MemoryStore(self.clock), admin=self.store)
+        self.sealer = Sealer(store=store, clock=self.clock)
         self._running: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -99,7 +102,7 @@ async def test_a_round_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch)
 async def test_a_worker_seals(app: Holdfast, holdfast_engine: MakeEngine) -> None:
     clock = ManualClock()
     store = FlakyStore(MemoryStore(clock))
-    engine = holdfast_engine(app, store=store.as_store, clock=clock)
+    engine = holdfast_engine(app, store=store, clock=clock)
     await engine.start()
     await clock.elapse("1s")
     assert store.calls.count("seal") == 1

@@ -30,11 +30,11 @@ class Bench:
         self.wait = wait
         self.clock = ManualClock()
         self.store = FlakyStore(MemoryStore(self.clock))
-        self.engine: Engine = make(app, store=self.store.as_store, clock=self.clock)
+        self.engine: Engine = make(app, store=self.store, clock=self.clock)
 
     def timers(self) -> Timers:
         return Timers(
-            store=self.store.as_store,
+            store=self.store,
             clock=self.clock,
             outages=StoreOutages(self.clock),
             lease_seconds=30,
@@ -118,7 +118,7 @@ async def test_a_defect_in_a_service_does_not_end_it(
     await bench.engine.start()
     await bench.clock.elapse("10s")
     with monkeypatch.context() as patched:
-        patched.setattr(bench.store._store, "promote", broken)
+        patched.setattr(bench.engine.app.store.tasks, "promote", broken)
         await bench.clock.elapse("2m")
     assert "a defect" in caplog.text
     await bench.clock.elapse("3s")

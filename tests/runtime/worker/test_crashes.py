@@ -135,7 +135,7 @@ class Outage:
             return "done"
 
         self.stand = stand
-        self.engine = make(app, store=self.store.as_store, clock=self.clock)
+        self.engine = make(app, store=self.store, clock=self.clock)
 
     async def begun(self) -> Handle[str]:
         handle = await self.stand.submit()

@@ -152,7 +152,7 @@ async def test_a_record_that_kept_older_stages_is_not_rolled_back_by_them(
         failure = (await task_of(deploys.engine, done)).failure
         assert failure is not None
         assert "holdfast doctor --fix" in failure.message
-        assert all(f.mended for f in await place.store.doctor(fix=True, limit=10))
+        assert all(f.mended for f in await place.store.admin.doctor(fix=True, limit=10))
     await deploys.handle(done).rollback()
     assert await deploys.drain(done) is Status.ROLLED_BACK
     assert deploys.did == ["-d", "-c", "-b", "-a"]

@@ -11,6 +11,7 @@ from holdfast.domain.task.events import TaskYielded
 from holdfast.domain.task.transition import Outcome, Transition
 from holdfast.runtime.worker.worker import Worker
 from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory.tasks import MemoryTasks
 from holdfast.testing import Engine, ManualClock
 from holdfast.testing.plugin import MakeEngine
 from tests.support.runtime.helpers import (
@@ -114,9 +115,9 @@ async def test_an_idle_worker_drains_at_once_and_leaves(
     worker = app.worker(heartbeat_thread=False)
     await worker.start()
     await engine.clock.elapse("1s")
-    assert len(await engine.store.workers(live_within_seconds=60)) == 1
+    assert len(await engine.store.views.workers(live_within_seconds=60)) == 1
     assert await within_bounds(worker.drain()) == []
-    assert await engine.store.workers(live_within_seconds=60) == []
+    assert await engine.store.views.workers(live_within_seconds=60) == []
 
 
 async def test_a_stage_that_will_not_be_stopped_does_not_hold_up_the_drain_for_ever(
@@ -147,7 +148,7 @@ async def test_a_stage_that_will_not_be_stopped_does_not_hold_up_the_drain_for_e
         stubborn.set()
 
 
-class SlowStore(MemoryStore):
+class SlowTasks(MemoryTasks):
     """Its writes wait until the test lets them through."""
 
     through: asyncio.Event | None = None
@@ -160,21 +161,27 @@ class SlowStore(MemoryStore):
         return await super().apply(batch)
 
 
+class SlowStore(MemoryStore):
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.tasks: SlowTasks = SlowTasks(self.state)
+
+
 async def test_a_commit_that_was_begun_is_awaited_and_the_task_then_given_back(
     app: Holdfast, holdfast_engine: MakeEngine
 ) -> None:
     clock = ManualClock()
     store = SlowStore(clock)
-    store.through = asyncio.Event()
+    store.tasks.through = asyncio.Event()
     bench = Bench(app)
     engine = holdfast_engine(app, store=store, clock=clock)
     worker, handle = await start(app, bench)
     bench.gate.open()
     await clock.elapse("1s")
-    assert store.asked == 1
+    assert store.tasks.asked == 1
     drain = asyncio.create_task(worker.drain())
     await clock.elapse("35s")
-    store.through.set()
+    store.tasks.through.set()
     assert await within_bounds(drain) == []
     task = await task_of(engine, handle)
     assert (task.status, task.last_completed, task.lease) == (Status.PENDING, 0, None)
@@ -215,7 +222,7 @@ async def test_a_drain_without_a_store_ends_all_the_same(
     clock = ManualClock()
     store = FlakyStore(MemoryStore(clock))
     bench = Bench(app)
-    engine = holdfast_engine(app, store=store.as_store, clock=clock)
+    engine = holdfast_engine(app, store=store, clock=clock)
     worker, handle = await start(app, bench)
     store.down = {"*"}
     drain = asyncio.create_task(worker.drain())

@@ -209,9 +209,9 @@ async def test_back_off_is_stretched_by_chance(app: Holdfast, holdfast_engine: M
 
 async def hung(app: Holdfast, engine: Engine) -> Status:
     await engine.advance("9s")
-    assert (await app.store.stats()).by_status == {Status.RUNNING: 1}
+    assert (await app.store.views.stats()).by_status == {Status.RUNNING: 1}
     await engine.advance("1s")
-    [status] = (await app.store.stats()).by_status
+    [status] = (await app.store.views.stats()).by_status
     return status
 
 

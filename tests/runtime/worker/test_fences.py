@@ -41,8 +41,8 @@ class Bench:
         await self.gate.wait_until_reached()
         # The store's clock goes on while the worker's own stands still, as in a frozen process.
         self.store_clock.advance(60)
-        assert await self.store.expire(limit=10, count_crashes=True) == 1
-        [claimed] = await self.store.claim(
+        assert await self.store.tasks.expire(limit=10, count_crashes=True) == 1
+        [claimed] = await self.store.tasks.claim(
             "another", request="r-1", queues=("default",), limit=1, lease_seconds=30
         )
         assert claimed.task.id == handle.id
@@ -89,11 +89,11 @@ async def test_the_same_fence_with_another_lease_is_refused_too(bench: Bench) ->
     handle = await bench.flow.submit(None)
     worker = await bench.engine.start()
     await bench.gate.wait_until_reached()
-    task = bench.store._tasks[handle.id]
+    task = bench.store.state.tasks[handle.id]
     assert task.lease is not None
     twin = msgspec.structs.replace(task.lease, id="twin", owner="another")
     assert isinstance(twin, Lease)
-    bench.store._tasks[handle.id] = msgspec.structs.replace(task, lease=twin)
+    bench.store.state.tasks[handle.id] = msgspec.structs.replace(task, lease=twin)
     bench.gate.open()
     for _ in range(10):
         await bench.clock.elapse(0)
@@ -105,7 +105,7 @@ async def test_the_same_fence_with_another_lease_is_refused_too(bench: Bench) ->
 async def test_no_stage_begins_under_a_lease_that_may_be_anothers(bench: Bench, why: str) -> None:
     """A process that was frozen between two stages wakes up right before the second."""
     handle = await bench.flow.submit(None)
-    [claimed] = await bench.store.claim(
+    [claimed] = await bench.store.tasks.claim(
         "frozen", request="r-1", queues=("default",), limit=1, lease_seconds=30
     )
     held = RunningTask(handle.id, "lease-1", safe_until=bench.clock.steady() + 27)

@@ -90,7 +90,7 @@ class Bench:
         )
         store = self.place.store
         if isinstance(store, MemoryStore):
-            store._bodies[handle.id].checkpoint = body
+            store.state.bodies[handle.id].checkpoint = body
         elif self.place.kind == "sqlite":
             path = self._request.getfixturevalue("tmp_path") / "holdfast.db"
             ask(path, "UPDATE checkpoints SET body = ?", body.decode())

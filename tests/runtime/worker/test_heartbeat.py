@@ -8,9 +8,10 @@ import msgspec
 
 from holdfast import Context, Holdfast, Status
 from holdfast.domain.task.task import Progress
-from holdfast.ports import Renewal
+from holdfast.ports import Clock, Renewal
 from holdfast.runtime.worker.running_tasks import RunningTask, Stop
 from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory.tasks import MemoryTasks
 from holdfast.testing import ManualClock
 from holdfast.testing.plugin import MakeEngine
 from tests.support.runtime.helpers import (
@@ -51,7 +52,7 @@ async def test_a_beat_serves_all_leases_of_a_worker(
 
     clock = ManualClock()
     store = FlakyStore(MemoryStore(clock))
-    engine = holdfast_engine(app, store=store.as_store, clock=clock)
+    engine = holdfast_engine(app, store=store, clock=clock)
     for _ in range(50):
         await stand.submit()
     await engine.start()
@@ -69,7 +70,7 @@ async def test_the_lease_is_kept_while_the_event_loop_is_blocked() -> None:
     app = Holdfast("memory://", lease=3)
     renewed = threading.Event()
 
-    class Watched(MemoryStore):
+    class WatchedTasks(MemoryTasks):
         blocked = False
 
         def _renew(self, renewal: Renewal, until: float) -> bool:
@@ -77,12 +78,17 @@ async def test_the_lease_is_kept_while_the_event_loop_is_blocked() -> None:
                 renewed.set()
             return super()._renew(renewal, until)
 
+    class Watched(MemoryStore):
+        def __init__(self, clock: Clock) -> None:
+            super().__init__(clock)
+            self.tasks: WatchedTasks = WatchedTasks(self.state)
+
     store = Watched(app.clock)
     app = Holdfast(store, lease=3)
 
     @app.task("block")
     async def block(ctx: Context) -> bool:
-        store.blocked = True
+        store.tasks.blocked = True
         return renewed.wait(BOUND_SECONDS)  # blocks the loop: no coroutine of this worker can run
 
     async with app.running():
@@ -141,9 +147,9 @@ async def test_a_lease_that_the_store_gave_to_another_stops_the_run(
     handle = await stand.submit()
     worker = await engine.start()
     await gate.wait_until_reached()
-    task = memory._tasks[handle.id]
+    task = memory.state.tasks[handle.id]
     assert task.lease is not None
-    memory._tasks[handle.id] = msgspec.structs.replace(
+    memory.state.tasks[handle.id] = msgspec.structs.replace(
         task, lease=msgspec.structs.replace(task.lease, id="another's", owner="another")
     )
     await clock.elapse("11s")

@@ -3,26 +3,29 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from typing import cast
 
 import pytest
 
 from holdfast import Context, Holdfast, Retry
 from holdfast.errors import StoreUnavailable
-from holdfast.ports import BUCKETS, Store, Timings
+from holdfast.ports import BUCKETS, Timings
+from holdfast.ports.wrapped import WrappedStore
 from holdfast.runtime.store_outages import StoreOutages
 from holdfast.runtime.worker import meter as module
 from holdfast.runtime.worker.meter import DONE, FAILED, FLUSH_SECONDS, UNDO_FAILED, UNDONE, Meter
 from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory.admin import MemoryAdmin
+from holdfast.stores.memory.state import MemoryState
 from holdfast.testing import ManualClock
 from holdfast.testing.plugin import MakeEngine
 from tests.support.runtime.helpers import within_bounds
 
 
-class Ledger:
+class Ledger(MemoryAdmin):
     """Of a store, the verb that matters here."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(MemoryState(clock))
         self.batches: list[list[Timings]] = []
         self.error: Exception | None = None
         self.gate: asyncio.Event | None = None
@@ -54,13 +57,14 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def ledger() -> Ledger:
-    return Ledger()
+def ledger(clock: ManualClock) -> Ledger:
+    return Ledger(clock)
 
 
 @pytest.fixture
 def meter(ledger: Ledger, clock: ManualClock) -> Meter:
-    return Meter(store=cast(Store, ledger), clock=clock, outages=StoreOutages(clock))
+    store = WrappedStore(MemoryStore(clock), admin=ledger)
+    return Meter(store=store, clock=clock, outages=StoreOutages(clock))
 
 
 async def test_a_call_is_counted_in_the_span_that_ends_at_or_above_its_time(
@@ -212,7 +216,7 @@ async def test_each_end_of_a_stage_and_of_its_undo_is_timed_by_its_outcome(
     await engine.advance("10m")
     await handle.rollback()
     await engine.advance("10m")
-    timings = (await engine.store.stats()).timings
+    timings = (await engine.store.views.stats()).timings
     counted = {(one.stage, one.outcome): one.count for one in timings}
     assert counted == {
         ("plain", DONE): 1,  # and no undo of it: there is none to call
@@ -236,7 +240,7 @@ async def test_a_worker_hands_in_its_counts_before_it_leaves(app: Holdfast) -> N
         await worker.start()
         handle = await send.submit()
         await within_bounds(handle.result())
-        assert (await store.stats()).timings == ()
+        assert (await store.views.stats()).timings == ()
         await within_bounds(worker.drain())
-        [told] = (await store.stats()).timings
+        [told] = (await store.views.stats()).timings
         assert (told.type, told.outcome, told.count) == ("mail", DONE, 1)

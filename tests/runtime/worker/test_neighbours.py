@@ -18,6 +18,8 @@ from holdfast.ports import Beat, Claimed, Clock, Renewal
 from holdfast.runtime.committer import Gather
 from holdfast.runtime.worker.claimer import CLAIM_LIMIT
 from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory.state import MemoryState
+from holdfast.stores.memory.tasks import MemoryTasks
 from holdfast.testing import ManualClock
 from holdfast.testing.plugin import MakeEngine
 from tests.support.runtime.helpers import Gate, event_names, events_of, task_of, within_bounds
@@ -47,7 +49,7 @@ async def test_progress_that_is_no_text_is_cleaned(
     await engine.drain()
 
 
-class Picky(MemoryStore):
+class PickyTasks(MemoryTasks):
     """Cannot write progress at all."""
 
     async def renew(
@@ -56,6 +58,12 @@ class Picky(MemoryStore):
         if any(renewal.progress for renewal in batch):
             raise TypeError("not JSON")
         return await super().renew(beat, batch, lease_seconds=lease_seconds)
+
+
+class Picky(MemoryStore):
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.tasks: PickyTasks = PickyTasks(self.state)
 
 
 async def test_progress_that_cannot_be_written_costs_no_lease(
@@ -104,15 +112,21 @@ async def test_bystanders_of_a_poisonous_task_are_not_suspended_with_it(
         assert (await handle.info()).status is not Status.FAILED
 
 
-class Counting(MemoryStore):
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(clock)
+class CountingTasks(MemoryTasks):
+    def __init__(self, state: MemoryState) -> None:
+        super().__init__(state)
         self.limits: list[int] = []
 
     async def claim(self, worker: str, *, limit: int, **options: Any) -> Sequence[Claimed]:
         if options["queues"] != (notification.QUEUE,):  # a look aside takes nothing from others
             self.limits.append(limit)
         return await super().claim(worker, limit=limit, **options)
+
+
+class Counting(MemoryStore):
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.tasks: CountingTasks = CountingTasks(self.state)
 
 
 async def test_a_worker_among_unknown_types_takes_little(
@@ -131,9 +145,9 @@ async def test_a_worker_among_unknown_types_takes_little(
     engine = holdfast_engine(app, store=store, clock=clock)
     await engine.start()
     await clock.elapse("3s")
-    assert store.limits[0] == CLAIM_LIMIT
-    assert set(store.limits[1:]) == {1}
-    assert len(store.limits) < 10, "and not often"
+    assert store.tasks.limits[0] == CLAIM_LIMIT
+    assert set(store.tasks.limits[1:]) == {1}
+    assert len(store.tasks.limits) < 10, "and not often"
 
 
 async def test_one_item_that_cannot_be_sent_fails_alone() -> None:
@@ -198,7 +212,7 @@ async def test_a_claim_that_is_answered_too_late_is_given_back_uncounted(
 
     clock = ManualClock()
 
-    class Slow(MemoryStore):
+    class SlowTasks(MemoryTasks):
         slow = True
 
         async def claim(self, *arguments: Any, **options: Any) -> Sequence[Claimed]:
@@ -212,6 +226,11 @@ async def test_a_claim_that_is_answered_too_late_is_given_back_uncounted(
             if batch:  # a beat would show that the lease is still good
                 raise StoreUnavailable("slow")
             return await super().renew(beat, batch, **options)
+
+    class Slow(MemoryStore):
+        def __init__(self, clock: Clock) -> None:
+            super().__init__(clock)
+            self.tasks: SlowTasks = SlowTasks(self.state)
 
     engine = holdfast_engine(app, store=Slow(clock), clock=clock)
     handle = await note.submit()

@@ -13,6 +13,7 @@ from holdfast.domain.task.transition import Outcome, Transition
 from holdfast.engine.declare import Workflow
 from holdfast.errors import IllegalTransition, TaskCancelled
 from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory.tasks import MemoryTasks
 from holdfast.testing import Engine, ManualClock
 from holdfast.testing.plugin import MakeEngine
 from tests.support.runtime.helpers import Gate, detail_of, event_names, task_of
@@ -73,7 +74,7 @@ async def test_a_pause_during_a_stage_takes_effect_behind_it_and_nothing_runs_ag
     info = await handle.info()
     assert (info.status, info.completed, info.reason) == (Status.PAUSED, ("a", "b"), "lunch")
     assert bench.ran == ["a", "b"]
-    saved = await engine.store.checkpoint(handle.id)
+    saved = await engine.store.views.checkpoint(handle.id)
     assert saved is not None
     assert saved.completed_stage_names == ("a", "b")
     assert await handle.resume() is Status.PENDING
@@ -240,7 +241,7 @@ async def test_a_cancelled_task_lets_its_tenants_next_go(bench: Bench, engine: E
     assert (await second.info()).status is Status.COMPLETED
 
 
-class Interrupting(MemoryStore):
+class InterruptingTasks(MemoryTasks):
     """A cancel arrives between the claim and the holder's first write."""
 
     armed = False
@@ -248,10 +249,18 @@ class Interrupting(MemoryStore):
     async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
         if self.armed:
             self.armed = False
-            task = self._tasks[batch[0].task_id]
-            ask = OperatorRequest(by=By(actor="test"), now=self._clock.now(), request="cancel-1")
+            task = self._state.tasks[batch[0].task_id]
+            ask = OperatorRequest(
+                by=By(actor="test"), now=self._state.clock.now(), request="cancel-1"
+            )
             await super().apply([operate.cancel(task, ask)])
         return await super().apply(batch)
+
+
+class Interrupting(MemoryStore):
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.tasks: InterruptingTasks = InterruptingTasks(self.state)
 
 
 async def test_no_stage_runs_after_a_cancel_that_met_a_suspension(
@@ -273,7 +282,7 @@ async def test_no_stage_runs_after_a_cancel_that_met_a_suspension(
     engine = holdfast_engine(app, store=store, clock=clock)
     handle = await flow.submit(None)
     await engine.drain()
-    store.armed = True
+    store.tasks.armed = True
     await engine.advance("9d")
     assert (await handle.info()).status is Status.CANCELLED
     assert ran == ["second"]

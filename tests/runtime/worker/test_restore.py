@@ -43,7 +43,7 @@ class Bench:
         app = Holdfast("memory://")
         self.flow: Workflow[Any, Any] = app.workflow("upgrade", retry=ONCE, **self.options)
         self.stages = {name: self.flow.stage(name=name)(self.stage(name)) for name in names}
-        return self.make(app, store=self.store.as_store, clock=self.clock)
+        return self.make(app, store=self.store, clock=self.clock)
 
     def stage(self, name: str) -> Callable[[Context, None], Any]:
         async def run(ctx: Context, _: None) -> str:
@@ -79,7 +79,7 @@ class Bench:
         return (await handle.info()).status
 
     def tamper(self, handle: Handle[Any], **fields: Any) -> None:
-        bodies = self.memory._bodies[handle.id]
+        bodies = self.memory.state.bodies[handle.id]
         assert bodies.checkpoint is not None
         raw = msgspec.json.decode(bodies.checkpoint) | fields
         bodies.checkpoint = msgspec.json.encode(raw)
@@ -198,13 +198,13 @@ async def test_a_workflow_may_limit_the_age_of_its_checkpoints(
 
 async def test_a_retry_from_a_checkpoint_that_is_gone_is_refused(bench: Bench) -> None:
     handle = await bench.failed_at_c()
-    bench.memory._bodies[handle.id].checkpoint = None
+    bench.memory.state.bodies[handle.id].checkpoint = None
     with pytest.raises(CheckpointGone, match="has completed 2 stages and its checkpoint is gone"):
         await handle.retry()
     with pytest.raises(CheckpointGone):
         await bench.engine.app.control.resume_suspended(handle.id)
     assert (await task_of(bench.engine, handle)).status is Status.FAILED
-    entries = await bench.engine.store.audits(limit=10)
+    entries = await bench.engine.store.admin.audits(limit=10)
     assert [entry.refused for entry in entries] == ["checkpoint-gone"] * 2
     await handle.rollback()
     await bench.engine.drain()
@@ -214,7 +214,7 @@ async def test_a_retry_from_a_checkpoint_that_is_gone_is_refused(bench: Bench) -
 async def test_a_checkpoint_that_goes_missing_on_the_way_suspends(bench: Bench) -> None:
     handle = await bench.failed_at_c()
     await handle.retry()
-    bench.memory._bodies[handle.id].checkpoint = None
+    bench.memory.state.bodies[handle.id].checkpoint = None
     await bench.engine.drain()
     failure = (await task_of(bench.engine, handle)).failure
     assert failure is not None
@@ -289,7 +289,7 @@ async def test_an_undecodable_checkpoint_suspends_and_deletes_nothing(
 ) -> None:
     bench = Bench(holdfast_engine, on_invalid=on_invalid)
     handle = await bench.failed_at_c()
-    bench.memory._bodies[handle.id].checkpoint = body
+    bench.memory.state.bodies[handle.id].checkpoint = body
     assert await bench.again(handle) is Status.FAILED
     detail = await detail_of(bench.engine, handle)
     assert detail.task.failure is not None
@@ -301,7 +301,7 @@ async def test_an_undecodable_checkpoint_suspends_and_deletes_nothing(
 
 async def test_an_undecodable_payload_suspends(bench: Bench) -> None:
     handle = await bench.flow.submit(None)
-    bench.memory._bodies[handle.id].payload = b"{"
+    bench.memory.state.bodies[handle.id].payload = b"{"
     await bench.engine.drain()
     failure = (await task_of(bench.engine, handle)).failure
     assert failure is not None
@@ -310,7 +310,7 @@ async def test_an_undecodable_payload_suspends(bench: Bench) -> None:
 
 async def test_the_field_names_of_earlier_writers_are_read(bench: Bench) -> None:
     handle = await bench.failed_at_c()
-    bodies = bench.memory._bodies[handle.id]
+    bodies = bench.memory.state.bodies[handle.id]
     assert bodies.checkpoint is not None
     raw = msgspec.json.decode(bodies.checkpoint)
     raw["completedStages"] = raw.pop("completedStageNames")
@@ -340,7 +340,7 @@ async def test_a_store_that_cannot_be_read_is_an_outage_and_not_a_missing_checkp
 
 async def test_failures_are_remembered_in_the_checkpoint_and_never_move_it(bench: Bench) -> None:
     handle = await bench.failed_at_c()
-    saved = await bench.engine.store.checkpoint(handle.id)
+    saved = await bench.engine.store.views.checkpoint(handle.id)
     assert saved is not None
     assert (saved.last_completed_stage_index, saved.version) == (1, 3)
     assert [f.message for f in saved.failure_history] == ["c"]
@@ -352,14 +352,14 @@ async def test_with_no_completed_stage_there_is_no_checkpoint(bench: Bench) -> N
     bench.broken = {"a"}
     handle = await bench.flow.submit(None)
     await bench.engine.drain()
-    assert await bench.engine.store.checkpoint(handle.id) is None
+    assert await bench.engine.store.views.checkpoint(handle.id) is None
 
 
 async def test_a_request_that_comes_between_does_not_change_what_the_record_says_has_run(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handle = await bench.failed_at_c()
-    apply = bench.memory.apply
+    apply = bench.store.tasks.apply
     stages_written: list[tuple[str, ...]] = []
 
     async def meanwhile(batch: Sequence[Transition]) -> Sequence[Outcome]:
@@ -368,7 +368,7 @@ async def test_a_request_that_comes_between_does_not_change_what_the_record_says
             await bench.engine.app.control.pause(handle.id)
         return await apply(batch)
 
-    monkeypatch.setattr(bench.memory, "apply", meanwhile)
+    monkeypatch.setattr(bench.store.tasks, "apply", meanwhile)
     assert await bench.again(handle, "xabc") is Status.FAILED
     assert stages_written == [("a", "b", "c")]
     task = await task_of(bench.engine, handle)

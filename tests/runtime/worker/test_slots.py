@@ -8,6 +8,8 @@ from holdfast import Context, Holdfast
 from holdfast.domain import notification
 from holdfast.ports import Claimed
 from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory.state import MemoryState
+from holdfast.stores.memory.tasks import MemoryTasks
 from holdfast.testing import ManualClock
 from holdfast.testing.plugin import MakeEngine
 from tests.support.runtime.helpers import FlakyStore, within_bounds
@@ -76,7 +78,7 @@ async def test_the_next_half_is_claimed_while_the_first_runs(
 
     clock = ManualClock()
     store = FlakyStore(MemoryStore(clock))
-    engine = holdfast_engine(app, slots=7, store=store.as_store, clock=clock)
+    engine = holdfast_engine(app, slots=7, store=store, clock=clock)
     await visit.submit_many([None] * 20)
     worker = await engine.start()
     await crowd.until(inside=7, done=0)
@@ -87,16 +89,22 @@ async def test_the_next_half_is_claimed_while_the_first_runs(
     assert (crowd.most, crowd.done, worker.running) == (7, 20, 0)
 
 
-class Asked(MemoryStore):
+class AskedTasks(MemoryTasks):
     """Remembers what for."""
 
-    def __init__(self, clock: ManualClock) -> None:
-        super().__init__(clock)
+    def __init__(self, state: MemoryState) -> None:
+        super().__init__(state)
         self.queues: list[tuple[str, ...]] = []
 
     async def claim(self, worker: str, **asked: Any) -> Sequence[Claimed]:
         self.queues.append(tuple(asked["queues"]))
         return await super().claim(worker, **asked)
+
+
+class Asked(MemoryStore):
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.tasks: AskedTasks = AskedTasks(self.state)
 
 
 async def test_a_full_worker_asks_for_deliveries_alone(
@@ -115,13 +123,13 @@ async def test_a_full_worker_asks_for_deliveries_alone(
         await visit.submit()
     await engine.start()
     await crowd.until(inside=1, done=0)
-    store.queues.clear()
+    store.tasks.queues.clear()
     await clock.elapse("20s")
-    assert set(store.queues) == {(notification.QUEUE,)}
-    assert len(store.queues) <= 21, "not more often than once a second"
+    assert set(store.tasks.queues) == {(notification.QUEUE,)}
+    assert len(store.tasks.queues) <= 21, "not more often than once a second"
     crowd.exits.release()
     await crowd.until(inside=1, done=1)
-    assert "default" in store.queues[-1]
+    assert "default" in store.tasks.queues[-1]
     crowd.exits.release()
     await engine.drain()
 
@@ -135,7 +143,7 @@ async def test_many_tasks_are_claimed_and_finished_in_batches(
 
     clock = ManualClock()
     store = FlakyStore(MemoryStore(clock))
-    engine = holdfast_engine(app, slots=50, store=store.as_store, clock=clock)
+    engine = holdfast_engine(app, slots=50, store=store, clock=clock)
     handles = await asyncio.gather(*(up.submit(n) for n in range(100)))
     assert store.calls.count("insert") < 10, "submits gather behind the one under way"
     await engine.drain()
@@ -160,5 +168,5 @@ async def test_a_worker_serves_only_its_queues(app: Holdfast, holdfast_engine: M
     await within_bounds(handle.result())
     assert ran == ["b", "c"]
     await worker.drain()
-    stats = await app.store.stats()
+    stats = await app.store.views.stats()
     assert stats.by_queue["notes"]["ready"] == 1  # type: ignore[index]

@@ -23,7 +23,7 @@ LEASE_SECONDS = 30.0
 async def crash_with_all(engine: Engine, handles: Sequence[Handle[Any]]) -> None:
     """Let workers die while they run all of these, until they are suspects."""
     for number in range(SUSPECT_FROM):
-        claimed = await engine.store.claim(
+        claimed = await engine.store.tasks.claim(
             "doomed", request=f"r-{number}", queues=("default",), limit=100, lease_seconds=30.0
         )
         assert {one.task.id for one in claimed} >= {handle.id for handle in handles}
@@ -37,9 +37,9 @@ async def crash_with_all(engine: Engine, handles: Sequence[Handle[Any]]) -> None
             )
             for one in claimed
         ]
-        await engine.store.renew(beat("doomed"), notes, lease_seconds=LEASE_SECONDS)
+        await engine.store.tasks.renew(beat("doomed"), notes, lease_seconds=LEASE_SECONDS)
         engine.clock.advance(LEASE_SECONDS + 1)
-        await engine.store.expire(limit=100, count_crashes=True)
+        await engine.store.tasks.expire(limit=100, count_crashes=True)
 
 
 async def test_suspects_run_one_after_another_without_being_put_off(

@@ -9,6 +9,8 @@ from holdfast.domain.task.events import LeaseLost
 from holdfast.domain.task.task import FailureKind
 from holdfast.ports import Beat, Clock, Renewal
 from holdfast.stores.memory import MemoryStore
+from holdfast.stores.memory.state import MemoryState
+from holdfast.stores.memory.tasks import MemoryTasks
 from holdfast.testing import Engine, ManualClock
 from holdfast.testing.plugin import MakeEngine
 from tests.support.runtime.helpers import Gate, events_of, task_of
@@ -17,11 +19,11 @@ GATE_SECONDS = 60.0
 PAST_A_LEASE = "40s"
 
 
-class NotingStore(MemoryStore):
+class NotingTasks(MemoryTasks):
     """Keeps what workers note of the tasks that they run, in the order in which it comes."""
 
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(clock)
+    def __init__(self, state: MemoryState) -> None:
+        super().__init__(state)
         self.happened: list[tuple[str, object]] = []
 
     async def renew(
@@ -32,6 +34,12 @@ class NotingStore(MemoryStore):
             if one.progress is not None and one.progress.begun:
                 self.happened.append((one.task_id, one.progress.alone))
         return answers
+
+
+class NotingStore(MemoryStore):
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.tasks: NotingTasks = NotingTasks(self.state)
 
 
 class Bench:
@@ -52,7 +60,7 @@ class Bench:
 
         @app.task("bystander")
         async def bystander(ctx: Context) -> str:
-            self.store.happened.append(("bystander", "begins"))
+            self.store.tasks.happened.append(("bystander", "begins"))
             await self.beside.stand()
             return "done"
 
@@ -117,11 +125,11 @@ async def test_what_waits_begins_as_soon_as_the_suspect_has_ended(bench: Bench) 
 async def test_the_store_is_told_that_it_is_not_alone_before_another_begins(bench: Bench) -> None:
     await bench.begin()
     await bench.bystander.submit()
-    noted = [alone for task_id, alone in bench.store.happened if task_id == bench.handle.id]
+    noted = [alone for task_id, alone in bench.store.tasks.happened if task_id == bench.handle.id]
     assert noted[-1] is True
     await bench.elapse_until(GATE_SECONDS + 6)
-    begins = bench.store.happened.index(("bystander", "begins"))
-    before = [what for who, what in bench.store.happened[:begins] if who == bench.handle.id]
+    begins = bench.store.tasks.happened.index(("bystander", "begins"))
+    before = [what for who, what in bench.store.tasks.happened[:begins] if who == bench.handle.id]
     assert before[-1] is False
 
 

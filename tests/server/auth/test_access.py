@@ -25,7 +25,7 @@ def asking(served: Served, header: str | None, origin: str = "10.1.2.3") -> http
 
 
 async def audits(served: Served) -> list[Audit]:
-    return [one for one in await served.app.store.audits(limit=100) if one.refused]
+    return [one for one in await served.app.store.admin.audits(limit=100) if one.refused]
 
 
 @pytest.mark.parametrize(

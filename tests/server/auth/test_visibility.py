@@ -67,7 +67,7 @@ async def paused_by_plan(served: Served) -> str:
     order = {"planId": "p-1", "type": "mail.send", "payload": "ann", "tenants": ["t-1", "t-2"]}
     assert (await served.client().post("/api/plans", json=order)).status_code == 201
     await served.app.plan.acting_as("api:admin", ADDRESS).control.cancel("p-1", reason=OF_ALL)
-    page = await served.app.store.find(Filter(tenant="t-1"), limit=1)
+    page = await served.app.store.views.find(Filter(tenant="t-1"), limit=1)
     task_id = page.tasks[0].id
     await streamed(served.client(), f"/api/tasks/{task_id}/events", "TaskCancelled")
     return task_id
@@ -103,7 +103,7 @@ async def test_why_a_task_waits_for_a_plan_of_many_tenants_is_told_without_its_r
     order = {"planId": "p-1", "type": "mail.send", "payload": "ann", "tenants": ["t-1", "t-2"]}
     assert (await idle.client().post("/api/plans", json=order)).status_code == 201
     await idle.app.plan.acting_as("api:admin", ADDRESS).control.pause("p-1", reason=OF_ALL)
-    page = await idle.app.store.find(Filter(tenant="t-1"), limit=1)
+    page = await idle.app.store.views.find(Filter(tenant="t-1"), limit=1)
     told = await all_views(idle, page.tasks[0].id)
     assert "p-1" in told
     assert OF_ALL not in told

@@ -219,8 +219,8 @@ async def asked_at_once(served: Served, slow: Slow, paths: list[str], name: str 
 async def test_many_who_ask_the_doctor_share_one_examination(
     still: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow = Slow(still.app.store.doctor)
-    monkeypatch.setattr(still.app.store, "doctor", slow)
+    slow = Slow(still.app.store.admin.doctor)
+    monkeypatch.setattr(still.app.store.admin, "doctor", slow)
     await asked_at_once(still, slow, ["/internal/doctor"] * 10, "viewer")
     assert (await still.client("viewer").get("/internal/doctor")).status_code == 200
     assert slow.count == 1
@@ -229,9 +229,9 @@ async def test_many_who_ask_the_doctor_share_one_examination(
 async def test_what_was_mended_is_examined_anew(
     still: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow = Slow(still.app.store.doctor)
+    slow = Slow(still.app.store.admin.doctor)
     slow.go_on.set()
-    monkeypatch.setattr(still.app.store, "doctor", slow)
+    monkeypatch.setattr(still.app.store.admin, "doctor", slow)
     for method, path in (("GET", ""), ("POST", "/fix"), ("GET", ""), ("GET", "")):
         answer = await still.client().request(method, f"/internal/doctor{path}")
         assert answer.status_code == 200
@@ -270,7 +270,7 @@ async def test_a_head_that_is_newer_than_the_walk_is_known(still: Served) -> Non
     client, path = still.client(), "/internal/audit/verify"
     await client.get(path)
     await client.post("/internal/queues/a/intake/pause", json={"force": True})
-    chain = await still.app.store.chain(limit=1)
+    chain = await still.app.store.admin.chain(limit=1)
     told = (await client.get(path, params={"head": audit.written(chain.head)})).json()
     assert told["holds"] is True
 
@@ -279,8 +279,8 @@ async def test_many_who_ask_whether_it_is_ready_share_one_look(
     still: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No token is needed to ask."""
-    slow = Slow(still.app.store.workers)
-    monkeypatch.setattr(still.app.store, "workers", slow)
+    slow = Slow(still.app.store.views.workers)
+    monkeypatch.setattr(still.app.store.views, "workers", slow)
     monkeypatch.setattr(health, "STORE_SECONDS", BOUND_SECONDS)
     await asked_at_once(still, slow, ["/readyz"] * 10, None)
     assert (await still.client(None).get("/readyz")).status_code == 200
@@ -362,8 +362,8 @@ async def test_a_look_that_failed_serves_nobody_after() -> None:
 async def test_who_gives_up_takes_the_look_from_no_other(
     still: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow = Slow(still.app.store.doctor)
-    monkeypatch.setattr(still.app.store, "doctor", slow)
+    slow = Slow(still.app.store.admin.doctor)
+    monkeypatch.setattr(still.app.store.admin, "doctor", slow)
     client = still.client()
     first, second = (asyncio.create_task(client.get("/internal/doctor")) for _ in range(2))
     async with asyncio.timeout(BOUND_SECONDS):

@@ -166,17 +166,17 @@ LOOKS = [path for method, path, _ in TABLE if method == "GET"]
 async def everything(served: Served, ids: dict[str, str]) -> bytes:
     """All that the store keeps, as it tells it."""
     store = served.app.store
-    stats = await store.stats()
-    tasks = (await store.find(Filter(), limit=100)).tasks
+    stats = await store.views.stats()
+    tasks = (await store.views.find(Filter(), limit=100)).tasks
     told = [
         stats.by_status,
         stats.refused,
-        [await store.detail(task.id) for task in tasks],
-        await store.plans.find([ids["plan_id"]]),
+        [await store.views.detail(task.id) for task in tasks],
+        await store.plans.load([ids["plan_id"]]),
         await store.triggers.find(ids["trigger_id"]),
-        await store.audits(limit=100),
-        (await store.chain(limit=100)).links,
-        await store.switches(),
+        await store.admin.audits(limit=100),
+        (await store.admin.chain(limit=100)).links,
+        await store.admin.switches(),
     ]
     return msgspec.json.encode(told)
 

@@ -59,7 +59,7 @@ async def test_what_is_right_is_accepted_on_both(idle: Served, kind: str) -> Non
         )
     assert answer.status_code == 202
     [told] = answer.json()["tasks"]
-    [task] = await idle.app.store.load([told["taskId"]])
+    [task] = await idle.app.store.views.load([told["taskId"]])
     assert task is not None
     assert task.tenant == "t-1"
 

@@ -64,8 +64,8 @@ async def test_a_tasks_stream_goes_on_after_an_outage(
     body = {"type": "mail.send", "payload": "ann"}
     answer = await served.client().post("/api/workflows/apply", json=body)
     task_id = answer.json()["taskId"]
-    blinking = Blinking(served.app.store.detail)
-    monkeypatch.setattr(served.app.store, "detail", blinking)
+    blinking = Blinking(served.app.store.views.detail)
+    monkeypatch.setattr(served.app.store.views, "detail", blinking)
     parts = await told(task_events._told(served.service, task_id, Position(), WHOLE))
     assert blinking.failed
     assert b"event: end" in parts[-1]
@@ -102,14 +102,14 @@ async def test_one_that_cannot_be_read_hides_no_other(
         body = {"type": "mail.send", "payload": "ann"}
         answer = await served.client().post("/api/workflows/apply", json=body)
         ids.append(answer.json()["taskId"])
-    real = served.app.store.detail
+    real = served.app.store.views.detail
 
     async def partly(task_id: str) -> Any:
         if task_id == ids[0]:
             raise StoreUnavailable("never to be read")
         return await real(task_id)
 
-    monkeypatch.setattr(served.app.store, "detail", partly)
+    monkeypatch.setattr(served.app.store.views, "detail", partly)
     first, second = (
         asyncio.create_task(told(task_events._told(served.service, task_id, Position(), WHOLE)))
         for task_id in ids
@@ -161,9 +161,9 @@ async def test_many_who_watch_one_running_task_share_one_look_at_it(
     batch = {"tasks": [{"type": "waits", "payload": "x"}]}
     answer = await served.client().post("/api/tasks", json=batch)
     task_id, store = answer.json()["tasks"][0]["taskId"], served.app.store
-    looks, details = Counted(store.load, enough=10), Counted(store.detail, enough=10)
-    monkeypatch.setattr(store, "load", looks)
-    monkeypatch.setattr(store, "detail", details)
+    looks, details = Counted(store.views.load, enough=10), Counted(store.views.detail, enough=10)
+    monkeypatch.setattr(store.views, "load", looks)
+    monkeypatch.setattr(store.views, "detail", details)
     reading = [
         asyncio.create_task(told(task_events._told(served.service, task_id, Position(), WHOLE)))
         for _ in range(30)

@@ -107,14 +107,14 @@ def test_one_token_has_one_large_view_made_at_a_time_and_few_waiting(
 def test_few_tasks_are_read_at_once(server: Listening, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each may have megabytes, whether or not it can be shown then."""
     path, go = f"/api/tasks/{submitted(server, LARGE)}", asyncio.Event()
-    read, begun = server.app.store.detail, list[str]()
+    read, begun = server.app.store.views.detail, list[str]()
 
     async def read_late(task_id: str) -> Any:
         begun.append(task_id)
         await go.wait()
         return await read(task_id)
 
-    monkeypatch.setattr(server.app.store, "detail", read_late)
+    monkeypatch.setattr(server.app.store.views, "detail", read_late)
     monkeypatch.setattr(server.service.large_views, "_reads", asyncio.Semaphore(2))
     monkeypatch.setattr(large_views, "READ_WAIT_SECONDS", 0.01)
     with ThreadPoolExecutor(2) as threads:

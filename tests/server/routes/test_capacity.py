@@ -23,7 +23,7 @@ async def turn(client: httpx.AsyncClient, what: str, how: str, queue: str = "def
 
 
 async def kept(served: Served) -> int:
-    return sum((await served.app.store.stats()).by_status.values())
+    return sum((await served.app.store.views.stats()).by_status.values())
 
 
 # -- intake

@@ -192,7 +192,7 @@ def test_many_watchers_cost_one_look_a_second(
     under way there is no second one."""
     looks = list[Sequence[str]]()
     begun, second, go_on = threading.Event(), threading.Event(), asyncio.Event()
-    load = listens.app.store.load
+    load = listens.app.store.views.load
 
     async def held(ids: Sequence[str]) -> Any:
         looks.append(ids)
@@ -206,7 +206,7 @@ def test_many_watchers_cost_one_look_a_second(
         answers = [streams.enter_context(client.stream("GET", path)) for path in paths]
         lines = [read(answer.iter_lines()) for answer in answers]
         assert all(next(one).name == "TaskCreated" for one in lines)
-        monkeypatch.setattr(listens.app.store, "load", held)
+        monkeypatch.setattr(listens.app.store.views, "load", held)
         try:
             assert begun.wait(BOUND_SECONDS)
             assert listens.service.watch.tasks.watched == 20

@@ -290,8 +290,9 @@ async def test_without_its_store_it_lives_and_is_not_ready(
     async def away(*_: object, **__: object) -> None:
         raise StoreUnavailable("the store is away")
 
-    for verb in ("workers", "load", "find", "insert", "detail", "peek"):
-        monkeypatch.setattr(still.app.store, verb, away)
+    for verb in ("workers", "load", "find", "detail", "peek"):
+        monkeypatch.setattr(still.app.store.views, verb, away)
+    monkeypatch.setattr(still.app.store.tasks, "insert", away)
     monkeypatch.setattr(health, "FRESH_SECONDS", 0.0)
     client = still.client()
     assert (await client.get("/livez")).status_code == 200
@@ -345,7 +346,7 @@ async def test_a_tenant_with_slashes_is_reached_on_every_route(
 async def test_the_metrics_and_the_audit_name_the_route_as_it_is_documented(idle: Served) -> None:
     await idle.client("of-t-1").post("/internal/tenants/a%2Fb/retry", json={})
     await idle.client("viewer").post("/internal/tenants/a%2Fb/retry", json={})
-    commands = {entry.command for entry in await idle.app.store.audits(limit=10)}
+    commands = {entry.command for entry in await idle.app.store.admin.audits(limit=10)}
     assert commands == {"POST /internal/tenants/{tenant}/retry"}
     told = (await idle.client().get("/metrics")).text
     assert 'route="/internal/tenants/{tenant}/retry"' in told

@@ -124,7 +124,7 @@ async def test_a_running_plan_is_rolled_back_with_one_command(served: Served) ->
     asked = await client.post("/api/plans/p-1/rollback", json={"reason": "7 is broken"})
     assert asked.status_code == 200, asked.text
     assert (await handle.wait(timeout=60)).status is PlanStatus.ROLLED_BACK
-    found = await served.app.store.find(Filter(plan="p-1"), limit=10)
+    found = await served.app.store.views.find(Filter(plan="p-1"), limit=10)
     states = {task.tenant: task.status for task in found.tasks}
     assert states == {"t-1": "ROLLED_BACK", "t-2": "ROLLED_BACK", "t-3": "CANCELLED"}
 
@@ -143,7 +143,7 @@ async def test_which_tasks_would_start_over_is_told_beforehand(served: Served) -
     client = served.client()
     await make(client, type="half", payload="x", tenants=["t-1"])
     await served.app.plan.get("p-1").wait(timeout=60)
-    [task] = (await served.app.store.find(Filter(plan="p-1"), limit=10)).tasks
+    [task] = (await served.app.store.views.find(Filter(plan="p-1"), limit=10)).tasks
 
     async def told() -> list[Any]:
         retry = {"command": "retry", "filter": {"type": "half"}, "dryRun": True}

@@ -37,7 +37,7 @@ async def of_t_2(served: Served) -> str:
 async def test_what_cannot_be_written_down_is_not_done(
     idle: Served, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any]
 ) -> None:
-    store, real, did = idle.app.store, idle.app.store.doctor, list[str]()
+    store, real, did = idle.app.store, idle.app.store.admin.doctor, list[str]()
 
     async def away(entry: Audit) -> None:
         raise StoreUnavailable("gone for a moment")
@@ -46,10 +46,10 @@ async def test_what_cannot_be_written_down_is_not_done(
         did.append("doctor")
         return await real(**asked)
 
-    monkeypatch.setattr(store, "audit", away)
-    monkeypatch.setattr(store, "doctor", doctor)
+    monkeypatch.setattr(store.admin, "audit", away)
+    monkeypatch.setattr(store.admin, "doctor", doctor)
     assert (await idle.client().post(path, json=body)).status_code == 503
-    assert [*(await store.plans.find(["p-1"]))] == [None]
+    assert [*(await store.plans.load(["p-1"]))] == [None]
     assert await store.triggers.find("n-1") is None
     assert did == []
 
@@ -92,7 +92,7 @@ async def test_to_scale_is_one_command_whatever_the_number(idle: Served) -> None
     for number in (1, 2, 3):
         await idle.client().post("/internal/workers/scale", json={"processes": number})
     assert {one["command"] for one in await audited(idle)} == {"scale"}
-    assert set((await idle.app.store.stats()).refused) == {" scale"}
+    assert set((await idle.app.store.views.stats()).refused) == {" scale"}
 
 
 async def test_what_was_asked_for_wrongly_is_written_down_as_refused(
@@ -121,7 +121,7 @@ async def test_what_a_store_may_have_done_is_not_called_refused(
     async def answer_lost(**asked: Any) -> Any:
         raise StoreUnavailable("gone for a moment")
 
-    monkeypatch.setattr(idle.app.store, "doctor", answer_lost)
+    monkeypatch.setattr(idle.app.store.admin, "doctor", answer_lost)
     assert (await idle.client().post("/internal/doctor/fix", json={})).status_code == 503
     told = [(one["command"], one["refused"]) for one in await audited(idle)]
     assert told == [("doctor fix", None)]
@@ -150,8 +150,8 @@ async def test_a_queue_that_nobody_knows_is_paused_with_force_only(idle: Served)
     path = "/internal/queues/defualt/intake"
     answer = await idle.client().post(f"{path}/pause")
     assert (answer.status_code, answer.json()["code"]) == (422, "unknown-queue")
-    assert await idle.app.store.switches() == []
-    assert await idle.app.store.audits(limit=10) == []
+    assert await idle.app.store.admin.switches() == []
+    assert await idle.app.store.admin.audits(limit=10) == []
     forced = await idle.client().post(f"{path}/pause", json={"force": True})
     assert (forced.status_code, forced.json()["known"]) == (200, False)
     assert (await idle.client().post(f"{path}/resume")).status_code == 200
@@ -164,7 +164,7 @@ async def test_a_queue_that_nobody_knows_is_paused_with_force_only(idle: Served)
 async def test_the_engines_own_queue_cannot_be_paused(idle: Served, what: str) -> None:
     answer = await idle.client().post(f"/internal/queues/holdfast/{what}/pause")
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid-input")
-    assert await idle.app.store.switches() == []
+    assert await idle.app.store.admin.switches() == []
 
 
 async def test_a_plan_into_a_paused_intake_is_not_even_begun(idle: Served) -> None:
@@ -172,7 +172,7 @@ async def test_a_plan_into_a_paused_intake_is_not_even_begun(idle: Served) -> No
     await client.post("/internal/queues/default/intake/pause")
     answer = await client.post("/api/plans", json=a_plan() | {"tenants": ["t-1"]})
     assert (answer.status_code, answer.json()["code"]) == (503, "intake-paused")
-    assert [*(await idle.app.store.plans.find(["p-1"]))] == [None]
+    assert [*(await idle.app.store.plans.load(["p-1"]))] == [None]
 
 
 async def test_a_trigger_fired_into_a_paused_intake_says_so(idle: Served) -> None:

@@ -30,7 +30,7 @@ async def test_a_tenant_is_forgotten_with_its_last_task_only() -> None:
     await hands.complete(first)
     assert (await hands.tenant("t")).active == second.id
     await hands.complete(await hands.take())
-    assert store._tenants == {}
+    assert store.state.tenants == {}
 
 
 async def test_the_doctor_finds_a_record_that_names_other_stages_than_ran() -> None:
@@ -39,11 +39,11 @@ async def test_the_doctor_finds_a_record_that_names_other_stages_than_ran() -> N
     hands = Hands(store, clock)
     task = await hands.finish_stage(await hands.start(stages=("one", "two")))
     for stages in (("odd", "two"), ()):
-        store._tasks[task.id] = replace(task, stages=stages)
-        [found] = await store.doctor(fix=False, limit=10)
+        store.state.tasks[task.id] = replace(task, stages=stages)
+        [found] = await store.admin.doctor(fix=False, limit=10)
         assert (found.invariant, found.task_id) == ("I7", task.id)
-    store._tasks[task.id] = task
-    assert await store.doctor(fix=False, limit=10) == []
+    store.state.tasks[task.id] = task
+    assert await store.admin.doctor(fix=False, limit=10) == []
 
 
 async def test_a_signal_reaches_the_others_when_a_loop_was_closed() -> None:

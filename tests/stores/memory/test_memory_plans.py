@@ -41,7 +41,7 @@ def plans(store: MemoryStore, clock: ManualClock) -> PlanHands:
 
 
 async def found(store: MemoryStore) -> str:
-    (finding,) = await store.doctor(fix=False, limit=10)
+    (finding,) = await store.admin.doctor(fix=False, limit=10)
     assert (finding.invariant, finding.mended) == ("I11", False)
     return finding.says
 
@@ -58,8 +58,8 @@ async def test_the_doctor_finds_a_trigger_that_does_not_agree_with_itself(
     store: MemoryStore, clock: ManualClock, fields: dict[str, object], says: str
 ) -> None:
     trigger = await TriggerHands(store, clock, Hands(store, clock)).save()
-    assert not await store.doctor(fix=False, limit=10)
-    store.triggers._triggers[trigger.id] = replace(trigger, **fields)
+    assert not await store.admin.doctor(fix=False, limit=10)
+    store.triggers._state.triggers[trigger.id] = replace(trigger, **fields)
     assert await found(store) == f"trigger {trigger.id} {says}"
 
 
@@ -67,8 +67,8 @@ async def test_the_doctor_finds_a_plan_whose_counts_are_not_those_of_its_members
     store: MemoryStore, plans: PlanHands
 ) -> None:
     plan = await plans.drive(await plans.driven(waves=(1, 4)), moves={0: ADMITTED, 2: ADMITTED})
-    assert not await store.doctor(fix=False, limit=10)
-    store.plans._shelves[plan.id].members[2] = FAILED
+    assert not await store.admin.doctor(fix=False, limit=10)
+    store.plans._state.plans[plan.id].members[2] = FAILED
     says = "counts {'admitted': 1} in wave 1, its members are {'failed': 1}"
     assert await found(store) == f"plan {plan.id} {says}"
 
@@ -78,7 +78,7 @@ async def test_the_doctor_finds_a_leased_plan_that_nobody_would_take_over(
 ) -> None:
     plan = await plans.driven()
     assert plan.lease is not None
-    store.plans._shelves[plan.id].due = None
+    store.plans._state.plans[plan.id].due = None
     says = f"is leased until {plan.lease.until} and looked at never"
     assert await found(store) == f"plan {plan.id} {says}"
 
@@ -87,5 +87,5 @@ async def test_the_doctor_finds_a_settled_plan_that_somebody_would_look_at(
     store: MemoryStore, plans: PlanHands
 ) -> None:
     plan = await plans.drive(await plans.driven(), status=PlanStatus.COMPLETED)
-    store.plans._shelves[plan.id].due = 0.0
+    store.plans._state.plans[plan.id].due = 0.0
     assert await found(store) == f"plan {plan.id} has settled and is looked at again"

@@ -34,11 +34,11 @@ def entry(**fields: Any) -> Audit:
 
 async def note(store: SqliteStore, number: int) -> None:
     for n in range(number):
-        await store.audit(entry(command=f"note-{n}", at=float(n)))
+        await store.admin.audit(entry(command=f"note-{n}", at=float(n)))
 
 
 async def whole(store: SqliteStore) -> Chain:
-    chain = await store.chain(limit=ALL)
+    chain = await store.admin.chain(limit=ALL)
     assert first_break(chain.base, chain.links) is None
     assert chain.head == (chain.links[-1].anchor if chain.links else chain.base)
     return chain
@@ -58,7 +58,7 @@ async def test_processes_that_write_at_once_write_one_chain(path: Path) -> None:
 async def test_the_chain_goes_on_after_a_restart(path: Path) -> None:
     async with opened(path) as store:
         await note(store, 3)
-        await store.prune(Kept.AUDIT, older_than_seconds=-ALL, limit=ALL, dry_run=False)
+        await store.admin.prune(Kept.AUDIT, older_than_seconds=-ALL, limit=ALL, dry_run=False)
         head = (await whole(store)).head
     async with opened(path) as store:
         assert (await whole(store)).base == head
@@ -72,11 +72,11 @@ async def test_a_write_that_fails_leaves_no_hole_in_the_chain(path: Path) -> Non
         hands = Hands(store, clock)
         task = await hands.submit()
         written = await asyncio.gather(
-            store.audit(entry()),
-            store.audit(entry(by=By(actor=7))),  # type: ignore[arg-type]
-            store.apply([hands.asked(Command.CANCEL, task)]),
-            store.audit(entry(at=float("nan"))),
-            store.audit(entry()),
+            store.admin.audit(entry()),
+            store.admin.audit(entry(by=By(actor=7))),  # type: ignore[arg-type]
+            store.tasks.apply([hands.asked(Command.CANCEL, task)]),
+            store.admin.audit(entry(at=float("nan"))),
+            store.admin.audit(entry()),
             return_exceptions=True,
         )
         failed = [isinstance(answer, SerialisationError) for answer in written]
@@ -86,15 +86,15 @@ async def test_a_write_that_fails_leaves_no_hole_in_the_chain(path: Path) -> Non
 
 async def test_a_hash_is_that_of_the_entry_as_it_is_read(path: Path) -> None:
     async with opened(path) as store:
-        await store.audit(entry(at=5))
-        await store.audit(entry(by=By(actor="Zoë", origin="", reason="")))
+        await store.admin.audit(entry(at=5))
+        await store.admin.audit(entry(by=By(actor="Zoë", origin="", reason="")))
         first, second = (await whole(store)).links
         assert (first.entry.at, second.entry.by) == (5.0, By(actor="Zoë"))
 
 
 async def found_broken(path: Path, *, at: int) -> Break:
     async with opened(path) as store:
-        chain = await store.chain(limit=ALL)
+        chain = await store.admin.chain(limit=ALL)
         broken = first_break(chain.base, chain.links)
         assert broken is not None
         assert broken.seq == at
@@ -130,7 +130,7 @@ async def test_an_end_that_was_cut_off_is_told_by_the_head_and_by_the_next_link(
         await note(store, 5)
     ask(path, "DELETE FROM audits WHERE n > 3")
     async with opened(path) as store:
-        chain = await store.chain(limit=ALL)
+        chain = await store.admin.chain(limit=ALL)
         assert (chain.links[-1].seq, chain.head.seq) == (3, 5)
         await note(store, 1)
     await found_broken(path, at=6)
@@ -142,5 +142,5 @@ async def test_many_audits_of_one_batch_are_linked_in_its_order(path: Path) -> N
         hands = Hands(store, clock)
         ids = await hands.submit_many(20)
         tasks = [await hands.load(task_id) for task_id in ids]
-        await store.apply([hands.asked(Command.CANCEL, task) for task in tasks])
+        await store.tasks.apply([hands.asked(Command.CANCEL, task) for task in tasks])
         assert [link.entry.task_id for link in (await whole(store)).links] == ids

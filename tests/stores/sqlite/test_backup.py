@@ -61,7 +61,7 @@ async def test_the_copy_is_a_store_with_all_that_was_accepted(
     assert names(target.parent) == ["copy.db"]  # one file, and whole
     async with opened(target, ManualClock()) as copied:
         assert await Hands(copied, ManualClock()).claim_ids() == ["kept"]
-        assert await copied.doctor(fix=False, limit=10) == []
+        assert await copied.admin.doctor(fix=False, limit=10) == []
 
 
 async def test_a_copy_made_under_load_is_of_one_moment(
@@ -88,10 +88,10 @@ async def test_a_copy_made_under_load_is_of_one_moment(
     await store.backup(target)
     assert len(looks) > 5
     async with opened(target, ManualClock()) as copied:
-        assert (await copied.stats()).by_status == {Status.PENDING: 400}
-        assert await copied.doctor(fix=False, limit=10) == []
+        assert (await copied.views.stats()).by_status == {Status.PENDING: 400}
+        assert await copied.admin.doctor(fix=False, limit=10) == []
     assert ask(store.path, "PRAGMA integrity_check") == [("ok",)]
-    assert await store.doctor(fix=False, limit=10) == []
+    assert await store.admin.doctor(fix=False, limit=10) == []
 
 
 async def test_a_copy_replaces_nothing(store: SqliteStore, target: Path) -> None:
@@ -218,11 +218,11 @@ async def test_the_app_makes_one_and_writes_it_down(path: Path, target: Path) ->
 
     async with app.running():
         assert await (await work.submit(7)).result(PATIENCE_SECONDS) == 7
-        entries = await app.store.audits(limit=5)
+        entries = await app.store.admin.audits(limit=5)
     assert [(one.command, one.by.actor) for one in entries] == [("backup", "app")]
     assert "7.db" in entries[0].after
     async with opened(target.with_name("7.db")) as copied:
-        assert (await copied.stats()).by_status == {Status.RUNNING: 1}
+        assert (await copied.views.stats()).by_status == {Status.RUNNING: 1}
 
 
 def test_code_without_a_loop_makes_one(path: Path, target: Path) -> None:

@@ -38,7 +38,7 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
         await hands.start(tenant="t", key="k")
         await hands.submit_many(2, tenant="t")
         await hands.submit_many(2)
-        assert await store.doctor(fix=False, limit=LIMIT) == []
+        assert await store.admin.doctor(fix=False, limit=LIMIT) == []
         yield store
 
 
@@ -75,13 +75,13 @@ async def test_planted_damage_is_found_and_mended(
     store: SqliteStore, path: Path, damage: str
 ) -> None:
     ask(path, DAMAGE[damage])
-    found = await store.doctor(fix=False, limit=LIMIT)
+    found = await store.admin.doctor(fix=False, limit=LIMIT)
     assert found
     assert not any(finding.mended for finding in found)
-    assert await store.doctor(fix=False, limit=LIMIT) == found  # a look changes nothing
+    assert await store.admin.doctor(fix=False, limit=LIMIT) == found  # a look changes nothing
     for _ in range(3):  # what one step uncovers is for the next
-        await store.doctor(fix=True, limit=LIMIT)
-    assert await store.doctor(fix=False, limit=LIMIT) == []
+        await store.admin.doctor(fix=True, limit=LIMIT)
+    assert await store.admin.doctor(fix=False, limit=LIMIT) == []
     clock = ManualClock()
     assert len(await Hands(store, clock).claim(limit=10)) >= 2
 
@@ -117,17 +117,17 @@ async def test_what_cannot_be_derived_is_only_told(
 
 
 async def only_told(store: SqliteStore, invariant: str) -> None:
-    found = await store.doctor(fix=True, limit=LIMIT)
+    found = await store.admin.doctor(fix=True, limit=LIMIT)
     assert [(finding.invariant, finding.mended) for finding in found] == [(invariant, False)]
-    assert await store.doctor(fix=False, limit=LIMIT) == found
+    assert await store.admin.doctor(fix=False, limit=LIMIT) == found
 
 
 async def test_a_status_that_does_not_suit_its_place_is_told(
     store: SqliteStore, path: Path
 ) -> None:
     ask(path, "UPDATE states SET status = 'PENDING' WHERE n = 2")
-    assert "I1" in kinds(await store.doctor(fix=True, limit=LIMIT))
-    (left,) = await store.doctor(fix=False, limit=LIMIT)
+    assert "I1" in kinds(await store.admin.doctor(fix=True, limit=LIMIT))
+    (left,) = await store.admin.doctor(fix=False, limit=LIMIT)
     assert (left.invariant, left.says) == ("I1", "is parked and PENDING")
 
 
@@ -137,8 +137,8 @@ async def test_two_running_tasks_of_a_tenant_are_told(store: SqliteStore, path: 
         "INSERT INTO leases SELECT 4, version, at, id, owner, fence, boot, until, NULL FROM leases",
     )
     ask(path, "UPDATE states SET line = NULL, place = 'ready' WHERE n = 4")
-    assert "I2" in kinds(await store.doctor(fix=True, limit=LIMIT))
-    assert kinds(await store.doctor(fix=False, limit=LIMIT)) == {"I2"}
+    assert "I2" in kinds(await store.admin.doctor(fix=True, limit=LIMIT))
+    assert kinds(await store.admin.doctor(fix=False, limit=LIMIT)) == {"I2"}
 
 
 def kinds(findings: object) -> set[str]:
@@ -148,7 +148,7 @@ def kinds(findings: object) -> set[str]:
 
 async def test_the_doctor_stops_at_its_limit(store: SqliteStore, path: Path) -> None:
     ask(path, "UPDATE states SET type = 'odd'")
-    assert len(await store.doctor(fix=False, limit=3)) == 3
+    assert len(await store.admin.doctor(fix=False, limit=3)) == 3
 
 
 async def test_an_unreadable_record_does_not_stop_its_neighbours(
@@ -158,11 +158,11 @@ async def test_an_unreadable_record_does_not_stop_its_neighbours(
     claimed = await Hands(store, ManualClock()).claim(limit=10)
     assert [c.task.order for c in claimed] == [7]
     assert "unreadable" in caplog.text
-    page = await store.find(Filter(), limit=LIMIT)
+    page = await store.views.find(Filter(), limit=LIMIT)
     assert len(page.tasks) == 6
-    assert (await store.load(["task-000006", "task-000007"]))[0] is None
+    assert (await store.views.load(["task-000006", "task-000007"]))[0] is None
     assert ask(path, "SELECT place FROM states WHERE n = 6") == [(Place.PARKED.value,)]
-    assert len(await store.doctor(fix=True, limit=LIMIT)) == 1
+    assert len(await store.admin.doctor(fix=True, limit=LIMIT)) == 1
 
 
 async def test_an_unreadable_head_of_a_line_lets_the_next_through(path: Path) -> None:
@@ -191,12 +191,12 @@ async def test_an_unreadable_active_task_does_not_close_its_line(path: Path, pla
         assert active.place is place
         ask(path, UNREADABLE, active.order)
         clock.advance(100)
-        await store.expire(limit=10, count_crashes=True)
-        await store.promote(limit=10)
+        await store.tasks.expire(limit=10, count_crashes=True)
+        await store.tasks.promote(limit=10)
         assert await hands.claim_ids() == [behind.id]
         view = await hands.tenant("t")
         assert (view.active, view.waiting) == (behind.id, 0)
-        assert kinds(await store.doctor(fix=False, limit=LIMIT)) == {"I11"}
+        assert kinds(await store.admin.doctor(fix=False, limit=LIMIT)) == {"I11"}
 
 
 async def test_the_doctor_moves_an_unreadable_task_that_rests_out_of_the_way(path: Path) -> None:
@@ -207,10 +207,10 @@ async def test_the_doctor_moves_an_unreadable_task_that_rests_out_of_the_way(pat
         behind = await hands.submit(tenant="t")
         ask(path, UNREADABLE, resting.order)
         assert await hands.claim_ids() == []
-        (found,) = await store.doctor(fix=True, limit=LIMIT)
+        (found,) = await store.admin.doctor(fix=True, limit=LIMIT)
         assert (found.task_id, found.mended) == (resting.id, False)  # a person has to look
         assert await hands.claim_ids() == [behind.id]
-        assert await store.doctor(fix=False, limit=LIMIT) == [found]
+        assert await store.admin.doctor(fix=False, limit=LIMIT) == [found]
 
 
 async def test_the_doctor_leaves_an_unreadable_task_to_the_worker_that_has_it(path: Path) -> None:
@@ -220,7 +220,7 @@ async def test_the_doctor_leaves_an_unreadable_task_to_the_worker_that_has_it(pa
         running = await hands.start(tenant="t")
         await hands.submit(tenant="t")
         ask(path, UNREADABLE, running.order)
-        await store.doctor(fix=True, limit=LIMIT)
+        await store.admin.doctor(fix=True, limit=LIMIT)
         assert (await hands.tenant("t")).locked_by == running.id
         assert await hands.claim_ids() == []
 
@@ -231,14 +231,14 @@ async def test_no_read_fails_for_an_unreadable_row(store: SqliteStore, path: Pat
     ask(path, "UPDATE tasks SET head = '{'")
     ask(path, "UPDATE audits SET entry = CAST('{' AS BLOB)")
     ask(path, "UPDATE workers SET beat = CAST('{' AS BLOB)")
-    assert await store.load(["task-000003"]) == [None]
-    assert await store.peek(["task-000003"]) == [None]
-    assert await store.detail("task-000003") is None
-    assert (await store.find(Filter(), limit=LIMIT)).tasks == ()
+    assert await store.views.load(["task-000003"]) == [None]
+    assert await store.views.peek(["task-000003"]) == [None]
+    assert await store.views.detail("task-000003") is None
+    assert (await store.views.find(Filter(), limit=LIMIT)).tasks == ()
     assert (await hands.tenant("t")).active is not None
-    assert await store.audits(limit=LIMIT) == []
-    assert await store.workers(live_within_seconds=9) == []
-    assert (await store.stats()).heads == {}
+    assert await store.admin.audits(limit=LIMIT) == []
+    assert await store.views.workers(live_within_seconds=9) == []
+    assert (await store.views.stats()).heads == {}
 
 
 async def test_a_limit_that_was_lowered_makes_no_task_suspect(path: Path) -> None:
@@ -254,7 +254,7 @@ async def test_a_limit_that_was_lowered_makes_no_task_suspect(path: Path) -> Non
         )
         assert waits.failures < waits.retry_max
         assert (await hands.load(suspended.id)).failures == 4
-        assert await store.doctor(fix=False, limit=LIMIT) == []
+        assert await store.admin.doctor(fix=False, limit=LIMIT) == []
 
 
 async def test_a_record_that_kept_the_stages_of_older_code_is_found_and_mended(path: Path) -> None:
@@ -268,15 +268,15 @@ async def test_a_record_that_kept_the_stages_of_older_code_is_found_and_mended(p
         stale = "UPDATE tasks SET head = json_set(head, '$.stages', json(?)) WHERE n = ?"
         ask(path, stale, '["old", "c"]', done.order)
         ask(path, stale, '["b", "x"]', half_done.order)
-        found = await store.doctor(fix=False, limit=LIMIT)
+        found = await store.admin.doctor(fix=False, limit=LIMIT)
         assert [(one.invariant, one.task_id) for one in found] == [
             ("I7", done.id),
             ("I7", half_done.id),
         ]
         assert "names 2 stages, 3 were completed" in found[0].says
         assert "'a' was completed" in found[1].says
-        fixed = await store.doctor(fix=True, limit=LIMIT)
+        fixed = await store.admin.doctor(fix=True, limit=LIMIT)
         assert all(one.mended for one in fixed)
-        assert await store.doctor(fix=False, limit=LIMIT) == []
+        assert await store.admin.doctor(fix=False, limit=LIMIT) == []
         assert (await hands.load(done.id)).stages == ("a", "b", "c")
         assert (await hands.load(half_done.id)).stages == ("a", "b", "x")

@@ -41,7 +41,7 @@ async def store(path: Path, clock: ManualClock) -> AsyncIterator[SqliteStore]:
         await plans.driven(name="driven", waves=(1, 4))
         waits = await plans.ready("waits", waves=(1, 4))
         await plans.ask(waits, moves={0: COMPLETED, 1: ADMITTED, 2: ADMITTED})
-        assert await store.doctor(fix=False, limit=LIMIT) == []
+        assert await store.admin.doctor(fix=False, limit=LIMIT) == []
         yield store
 
 
@@ -77,13 +77,13 @@ async def test_planted_damage_is_found_and_mended(
     store: SqliteStore, path: Path, damage: str
 ) -> None:
     ask(path, DAMAGE[damage])
-    found = await store.doctor(fix=False, limit=LIMIT)
+    found = await store.admin.doctor(fix=False, limit=LIMIT)
     assert {finding.invariant for finding in found} == {"I11"}
     assert not any(finding.mended for finding in found)
-    assert await store.doctor(fix=False, limit=LIMIT) == found  # a look changes nothing
-    assert all(finding.mended for finding in await store.doctor(fix=True, limit=LIMIT))
-    assert await store.doctor(fix=False, limit=LIMIT) == []
-    due = await store.triggers.find_due_with_lease("s-1")
+    assert await store.admin.doctor(fix=False, limit=LIMIT) == found  # a look changes nothing
+    assert all(finding.mended for finding in await store.admin.doctor(fix=True, limit=LIMIT))
+    assert await store.admin.doctor(fix=False, limit=LIMIT) == []
+    due = await store.triggers.claim("s-1")
     assert [trigger.id for trigger in due.triggers] == ["waits"]
     claimed = await store.plans.claim("d-1", limit=9, lease_seconds=9)
     assert [plan.id for plan in claimed.plans] == ["waits"]
@@ -107,17 +107,17 @@ async def test_what_cannot_be_derived_is_only_told(
     store: SqliteStore, path: Path, damage: str
 ) -> None:
     ask(path, damage)
-    found = await store.doctor(fix=True, limit=LIMIT)
+    found = await store.admin.doctor(fix=True, limit=LIMIT)
     assert found
     assert not any(finding.mended for finding in found)
-    assert await store.doctor(fix=False, limit=LIMIT) == found
+    assert await store.admin.doctor(fix=False, limit=LIMIT) == found
 
 
 async def test_the_counts_of_a_driven_plan_are_left_to_its_driver(
     store: SqliteStore, path: Path, clock: ManualClock
 ) -> None:
     ask(path, 'UPDATE plans SET body = replace(body, \'"counts":[{}\', \'"counts":[{"failed":3}\')')
-    mended = {f.says.split()[1]: f.mended for f in await store.doctor(fix=True, limit=LIMIT)}
+    mended = {f.says.split()[1]: f.mended for f in await store.admin.doctor(fix=True, limit=LIMIT)}
     assert mended == {"driven": False, "settled": True}
     clock.advance(LEASE_SECONDS)
     assert "driven" in await PlanHands(store, clock).claim_ids()
@@ -137,7 +137,7 @@ async def test_an_unreadable_plan_does_not_stop_its_neighbours(
     assert "bad" not in await plans.claim_ids()
     assert caplog.text == ""  # it is not met each time
     assert "bad" not in await plans.all_ids()
-    found = await store.plans.find(["bad", "good"])
+    found = await store.plans.load(["bad", "good"])
     assert [plan is None for plan in found] == [True, False]
     with pytest.raises(SerialisationError):
         await plans.put(bad)

@@ -56,7 +56,7 @@ async def test_a_trigger_of_another_process_wakes_who_waits_for_a_time(path: Pat
         other = start("schedule", path, "nightly", SystemClock().now() - 1)
         await waiting
         assert await asyncio.to_thread(end, other) == "saved"
-        found = await store.triggers.find_due_with_lease("s-1")
+        found = await store.triggers.claim("s-1")
         assert [trigger.id for trigger in found.triggers] == ["nightly"]
 
 

@@ -42,7 +42,7 @@ async def cancel(hands: Hands, number: int) -> None:
 
 async def whole(store: Store) -> list[Audit]:
     """What the chain holds, after a look at every link of it."""
-    chain = await store.chain(limit=1_000)
+    chain = await store.admin.chain(limit=1_000)
     assert first_break(chain.base, chain.links) is None
     assert chain.head == (chain.links[-1].anchor if chain.links else chain.base)
     return [link.entry for link in chain.links]
@@ -72,13 +72,13 @@ async def test_audits_from_before_the_chain_are_linked(
     monkeypatch.setattr(migrations, "PAGE", page)
     async with opened(path, clock) as store:
         await cancel(Hands(store, clock), 5)
-        before = list(await store.audits(limit=10))
+        before = list(await store.admin.audits(limit=10))
     make_older(path, 2)
     async with opened(path, clock) as store:
-        assert (await store.chain(limit=1)).base == Anchor(seq=0, hash=START)
+        assert (await store.admin.chain(limit=1)).base == Anchor(seq=0, hash=START)
         assert await whole(store) == before[::-1]
-        assert list(await store.audits(limit=10)) == before
-        await store.audit(before[0])
+        assert list(await store.admin.audits(limit=10)) == before
+        await store.admin.audit(before[0])
         assert await whole(store) == [*before[::-1], before[0]]
 
 
@@ -87,10 +87,10 @@ async def test_the_chain_of_an_older_file_hangs_on_nothing_where_audits_were_cle
 ) -> None:
     async with opened(path, clock) as store:
         await cancel(Hands(store, clock), 5)
-        await store.prune(Kept.AUDIT, older_than_seconds=2.5, limit=10, dry_run=False)
+        await store.admin.prune(Kept.AUDIT, older_than_seconds=2.5, limit=10, dry_run=False)
     make_older(path, 2)
     async with opened(path, clock) as store:
-        chain = await store.chain(limit=10)
+        chain = await store.admin.chain(limit=10)
         assert (chain.base, chain.head.seq) == (Anchor(seq=2, hash=START), 5)
         assert len(await whole(store)) == 3
 
@@ -102,7 +102,7 @@ async def test_an_older_file_without_audits_gets_an_empty_chain(
         pass
     make_older(path, 2)
     async with opened(path, clock) as store:
-        chain = await store.chain(limit=10)
+        chain = await store.admin.chain(limit=10)
         assert (chain.base, chain.head, chain.links) == (Anchor(), Anchor(), ())
         await cancel(Hands(store, clock), 1)
         assert len(await whole(store)) == 1
@@ -117,7 +117,7 @@ async def test_an_old_audit_that_cannot_be_read_is_a_break_and_stops_nobody(
     ask(path, "UPDATE audits SET body = CAST('{' AS BLOB) WHERE n = 2")
     async with opened(path, clock) as store:
         await cancel(Hands(store, clock), 1)
-        chain = await store.chain(limit=10)
+        chain = await store.admin.chain(limit=10)
         assert [link.seq for link in chain.links] == [1, 3, 4]
         broken = first_break(chain.base, chain.links)
         assert broken is not None
@@ -135,16 +135,16 @@ async def test_what_was_counted_before_has_neither_queue_nor_type(
         clock.advance(3)
         for claimed in await hands.claim():
             await hands.complete(claimed.task)
-        kinds = {(move.queue, move.type) for move in (await store.stats()).moves}
+        kinds = {(move.queue, move.type) for move in (await store.views.stats()).moves}
         assert kinds == {("default", "a"), ("default", "b")}
-        moves = sums((await store.stats()).moves)
+        moves = sums((await store.views.stats()).moves)
     make_older(path, 2)
     async with opened(path, clock) as store:
-        found = (await store.stats()).moves
+        found = (await store.views.stats()).moves
         assert {(move.queue, move.type) for move in found} == {("", "")}
         assert sums(found) == moves
         await Hands(store, clock).start(id="new", type="c")
-        assert [m.count for m in (await store.stats()).moves if m.type == "c"] == [1]
+        assert [m.count for m in (await store.views.stats()).moves if m.type == "c"] == [1]
 
 
 def sums(moves: tuple[Moves, ...]) -> dict[tuple[str, str], tuple[int, float]]:
@@ -163,10 +163,10 @@ async def test_what_had_a_checkpoint_before_is_counted(path: Path, clock: Manual
         await hands.finish_stage(await hands.start(tenant="b"))
     make_older(path, 2)
     async with opened(path, clock) as store:
-        stats = await store.stats()
+        stats = await store.views.stats()
         assert (stats.checkpoints, stats.locks, stats.timings) == (1, 1, ())
-        assert await store.switches() == []
-        assert await store.doctor(fix=False, limit=10) == []
+        assert await store.admin.switches() == []
+        assert await store.admin.doctor(fix=False, limit=10) == []
 
 
 async def test_a_process_of_the_release_before_cannot_write_past_the_chain(

@@ -53,8 +53,8 @@ async def test_a_full_file_refuses_submits_and_loses_nothing(path: Path) -> None
         with pytest.raises(StoreFull, match=str(path)):
             await submit_without_end()
         assert accepted
-        assert None not in await store.load(accepted)
-        assert await store.doctor(fix=False, limit=10) == []
+        assert None not in await store.views.load(accepted)
+        assert await store.admin.doctor(fix=False, limit=10) == []
 
         await set_room(store, 1_000)
         assert (await hands.complete(running)).status is Status.COMPLETED
@@ -82,9 +82,9 @@ async def test_pruning_what_is_still_kept_makes_room_and_gives_it_back(path: Pat
         full_pages = await pages_of(store)
         clock.advance(60)
         asked: dict[str, Any] = {"older_than_seconds": 1.0, "limit": 100, "dry_run": False}
-        assert await store.prune(Kept.TASKS, **asked) == 0
+        assert await store.admin.prune(Kept.TASKS, **asked) == 0
         await set_room(store, 100)
-        assert await store.prune(Kept.TASKS, **asked, ignore_keep=True) == 50
+        assert await store.admin.prune(Kept.TASKS, **asked, ignore_keep=True) == 50
         assert await pages_of(store) < full_pages / 2
         await hands.submit(payload="x" * 20_000)
-        assert await store.doctor(fix=False, limit=10) == []
+        assert await store.admin.doctor(fix=False, limit=10) == []

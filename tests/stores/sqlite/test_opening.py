@@ -117,7 +117,7 @@ async def test_a_file_belongs_to_one_namespace(path: Path) -> None:
 async def test_an_empty_file_is_taken(path: Path) -> None:
     write(path, "")
     async with opened(path, ManualClock()) as store:
-        assert (await store.stats()).by_status == {}
+        assert (await store.views.stats()).by_status == {}
 
 
 async def test_a_file_that_stays_locked_is_unavailable_not_awaited_forever(path: Path) -> None:

@@ -26,8 +26,8 @@ async def test_processes_that_create_the_file_at_once_agree(path: Path) -> None:
     for process in processes:
         assert end(process) == "submitted"
     async with opened(path) as store:
-        assert sum((await store.stats()).by_status.values()) == 60
-        assert await store.doctor(fix=False, limit=10) == []
+        assert sum((await store.views.stats()).by_status.values()) == 60
+        assert await store.admin.doctor(fix=False, limit=10) == []
 
 
 async def test_each_task_is_handed_to_one_process(path: Path) -> None:
@@ -36,8 +36,8 @@ async def test_each_task_is_handed_to_one_process(path: Path) -> None:
     done = Counter(line for process in processes for line in end(process).splitlines())
     assert done == Counter(f"a-{n:06d}" for n in range(200))
     async with opened(path) as store:
-        assert set((await store.stats()).by_status) <= SETTLED
-        assert await store.doctor(fix=False, limit=10) == []
+        assert set((await store.views.stats()).by_status) <= SETTLED
+        assert await store.admin.doctor(fix=False, limit=10) == []
 
 
 async def test_a_commit_of_another_process_wakes_who_waits_here(path: Path) -> None:
@@ -48,7 +48,7 @@ async def test_a_commit_of_another_process_wakes_who_waits_here(path: Path) -> N
         other = start("submit", path, "a", 1)
         await asyncio.wait_for(waiting, FOREVER / 2)
         assert await asyncio.to_thread(end, other) == "submitted"
-        found = await store.find(Filter(), limit=10)
+        found = await store.views.find(Filter(), limit=10)
         assert [task.id for task in found.tasks] == ["a-000000"]
 
 
@@ -85,7 +85,7 @@ async def test_a_killed_writer_leaves_what_it_was_answered_and_nothing_half_done
         answered += [await asyncio.to_thread(line_from, process) for _ in range(50)]
         answered += kill(process).splitlines()[:-1]  # the last line may be cut
     async with opened(path) as store:
-        assert None not in await store.load(answered)
-        assert await store.doctor(fix=False, limit=PAGE) == []
+        assert None not in await store.views.load(answered)
+        assert await store.admin.doctor(fix=False, limit=PAGE) == []
     assert ask(path, "PRAGMA integrity_check") == [("ok",)]
     assert ask(path, "SELECT count(*) FROM tasks") == ask(path, "SELECT count(*) FROM states")

@@ -171,7 +171,7 @@ async def test_a_look_for_few_among_many_is_bounded_and_goes_on_at_its_cursor(
         where, cursor, pages = Filter(tenant="t", type="rare"), None, 0
         found: list[str] = []
         while pages == 0 or cursor is not None:
-            page = await store.find(where, limit=5, cursor=cursor)
+            page = await store.views.find(where, limit=5, cursor=cursor)
             found += [task.id for task in page.tasks]
             cursor, pages = page.cursor, pages + 1
         assert found == [rare.id]
@@ -243,7 +243,7 @@ async def test_one_among_many_suspended_tasks_is_found_without_reading_the_other
         if where.error is not None:
             assert rare.failure is not None
             where = msgspec.structs.replace(where, error=rare.failure.fingerprint)
-        page = await store.find(where, limit=5)
+        page = await store.views.find(where, limit=5)
         assert (page.tasks, page.cursor, reads.count) == ((rare,), None, 1)
 
 
@@ -257,7 +257,7 @@ async def test_causes_are_counted_without_reading_more_than_one_task_of_each_tha
         for n, claimed in enumerate(await hands.claim(limit=60)):
             await hands.suspend(claimed.task, error=f"Error{n % 10}" if n < 50 else "Frequent")
         reads = Reads(monkeypatch)
-        frequent, *others = await store.errors(limit=4)
+        frequent, *others = await store.views.error_groups(limit=4)
         assert (frequent.count, [group.count for group in others]) == (10, [5, 5, 5])
         assert reads.count == 4
 
@@ -269,7 +269,7 @@ async def test_a_cause_is_told_by_the_newest_of_its_tasks_that_can_be_read(tmp_p
         tasks = [await hands.suspend(await hands.start()) for _ in range(3)]
         lost = await hands.suspend(await hands.start(), error="LostError")
         ask(path, "UPDATE tasks SET head = '{' WHERE n >= ?", tasks[2].order)
-        (group,) = await store.errors(limit=10)
+        (group,) = await store.views.error_groups(limit=10)
         assert (group.newest, group.count) == (tasks[1], 3)
         assert lost.failure is not None
         assert group.fingerprint != lost.failure.fingerprint
@@ -285,9 +285,9 @@ async def test_past_its_limits_a_filter_still_finds_the_same(
         await hands.suspend(await hands.start(type="a"))
         await hands.suspend(await hands.start(type="b"))
         where = Filter(statuses=FAILED, updated_before=clock.now() + 1)
-        page = await store.find(where, limit=5)
+        page = await store.views.find(where, limit=5)
         assert len(page.tasks) == 2
         monkeypatch.setattr(find, limit, 1)
-        assert await store.find(where, limit=5) == page
+        assert await store.views.find(where, limit=5) == page
         one_type = msgspec.structs.replace(where, type="a")
-        assert (await store.find(one_type, limit=5)).tasks == page.tasks[1:]
+        assert (await store.views.find(one_type, limit=5)).tasks == page.tasks[1:]

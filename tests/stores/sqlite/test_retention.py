@@ -40,12 +40,12 @@ async def test_everything_that_belongs_to_a_task_goes_with_it(
         assert ask(path, "PRAGMA page_count")[0][0] > baseline + 60
         clock.advance(3 * DAY)
         for kind in (Kept.TASKS, Kept.TOMBSTONES):
-            await store.prune(kind, older_than_seconds=0, limit=1_000, dry_run=False)
+            await store.admin.prune(kind, older_than_seconds=0, limit=1_000, dry_run=False)
         left = {table: ask(path, f"SELECT count(*) FROM {table}")[0][0] for table in PER_TASK}
         assert left == dict.fromkeys(PER_TASK, 0)
-        assert (await store.stats()).by_status == {}
+        assert (await store.views.stats()).by_status == {}
         assert ask(path, "PRAGMA page_count")[0][0] <= baseline + 5
-        assert await store.doctor(fix=False, limit=10) == []
+        assert await store.admin.doctor(fix=False, limit=10) == []
 
 
 async def test_a_tenant_is_forgotten_with_its_last_task_only(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ async def test_a_tenant_is_forgotten_with_its_last_task_only(tmp_path: Path) -> 
         await hands.complete(await hands.start(tenant="t", keep_seconds=1))
         running = await hands.start(tenant="t")
         clock.advance(3 * DAY)
-        await store.prune(Kept.TASKS, older_than_seconds=0, limit=10, dry_run=False)
+        await store.admin.prune(Kept.TASKS, older_than_seconds=0, limit=10, dry_run=False)
         assert (await hands.tenant("t")).active == running.id
 
 
@@ -72,7 +72,9 @@ async def test_a_large_clean_up_is_done_in_bounded_steps(
         clock.advance(3 * DAY)
 
         async def prune(*, limit: int, dry_run: bool) -> int:
-            return await store.prune(Kept.TASKS, older_than_seconds=0, limit=limit, dry_run=dry_run)
+            return await store.admin.prune(
+                Kept.TASKS, older_than_seconds=0, limit=limit, dry_run=dry_run
+            )
 
         assert await prune(limit=500, dry_run=True) == 60
         assert await prune(limit=35, dry_run=False) == 35
@@ -91,10 +93,14 @@ async def test_unreadable_rows_do_not_stop_the_clean_up_and_are_not_deleted(
             await hands.complete(claimed.task)
         ask(path, "UPDATE tasks SET head = '{' WHERE n <= 3")
         clock.advance(3 * DAY)
-        assert await store.prune(Kept.TASKS, older_than_seconds=0, limit=2, dry_run=False) == 2
-        assert await store.prune(Kept.TASKS, older_than_seconds=0, limit=2, dry_run=False) == 1
+        assert (
+            await store.admin.prune(Kept.TASKS, older_than_seconds=0, limit=2, dry_run=False) == 2
+        )
+        assert (
+            await store.admin.prune(Kept.TASKS, older_than_seconds=0, limit=2, dry_run=False) == 1
+        )
         assert ask(path, "SELECT n FROM tasks") == [(1,), (2,), (3,)]
-        found = await store.doctor(fix=False, limit=10)
+        found = await store.admin.doctor(fix=False, limit=10)
         assert [finding.invariant for finding in found] == ["I11"] * 3
 
 
@@ -111,12 +117,12 @@ async def test_of_the_data_that_snoozes_leave_the_last_is_kept_only(tmp_path: Pa
                 snoozed = Snoozed(data={"n": number}, started_at=clock.now(), delay_seconds=0.0)
                 before, now = claimed.task, clock.now()
                 await hands.commit(decide.snooze(before, snoozed, checkpoint=None, now=now))
-            await store.promote(limit=10)
+            await store.tasks.promote(limit=10)
         kept = ask(path, "SELECT n, data FROM journal WHERE data IS NOT NULL ORDER BY n")
         assert [data for _, data in kept] == ['{"n":19}'] * 2
         assert len({n for n, _ in kept}) == 2
         for one in (other, task):
-            detail = await store.detail(one.id)
+            detail = await store.views.detail(one.id)
             assert detail is not None
             assert detail.data == b'{"n":19}'
 
@@ -147,10 +153,10 @@ async def test_a_backup_made_while_the_store_is_open_is_the_store_as_it_was_then
         copy_to(path, copy)
         later = await hands.submit()
     async with opened(copy, clock) as store:
-        kept = await store.load([running.id, waiting.id, later.id])
+        kept = await store.views.load([running.id, waiting.id, later.id])
         assert [one is not None for one in kept] == [True, True, False]
-        assert await store.doctor(fix=False, limit=10) == []
+        assert await store.admin.doctor(fix=False, limit=10) == []
         clock.advance(DAY)
-        assert await store.expire(limit=10, count_crashes=False) == 1
+        assert await store.tasks.expire(limit=10, count_crashes=False) == 1
         [again] = await Hands(store, clock).claim("w-2")
         assert again.task.id == running.id

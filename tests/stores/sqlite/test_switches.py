@@ -31,7 +31,7 @@ async def elsewhere(*arguments: object) -> str:
 
 async def throw(store: SqliteStore, switch: Switch, *, on: bool, name: str = "default") -> bool:
     audit = Audit(task_id=f"queue:{name}", command="throw", by=ASKER, at=5.0, before="", after="")
-    return await store.throw(switch, name, on=on, audit=audit)
+    return await store.admin.set_switch(switch, name, on=on, audit=audit)
 
 
 async def test_a_paused_intake_holds_in_every_process(path: Path) -> None:
@@ -45,7 +45,7 @@ async def test_a_paused_intake_holds_in_every_process(path: Path) -> None:
         assert await elsewhere("throw", path, "intake", "default", "on") == "True"
         last = hands.submission()
         assert await hands.insert(last) == [Inserted(last.task.id)]
-        assert len((await store.chain(limit=10)).links) == 3
+        assert len((await store.admin.chain(limit=10)).links) == 3
 
 
 async def test_paused_claiming_holds_in_every_process_and_its_end_wakes_them(path: Path) -> None:
@@ -70,7 +70,7 @@ async def test_switches_hold_after_a_restart(path: Path) -> None:
             await throw(store, switch, on=False)
     async with opened(path) as store:
         hands = Hands(store, ManualClock())
-        assert {thrown.switch for thrown in await store.switches()} == set(Switch)
+        assert {thrown.switch for thrown in await store.admin.switches()} == set(Switch)
         assert await hands.insert(hands.submission()) == [Shut("default")]
 
 

@@ -24,9 +24,9 @@ async def test_a_jump_of_the_wall_clock_takes_no_lease(path: Path, by: float) ->
         hands = Hands(store, clock)
         task = await hands.start()
         clock.jump(by)
-        assert await store.expire(limit=10, count_crashes=True) == 0
+        assert await store.tasks.expire(limit=10, count_crashes=True) == 0
         clock.advance(LEASE_SECONDS)
-        assert await store.expire(limit=10, count_crashes=True) == 1
+        assert await store.tasks.expire(limit=10, count_crashes=True) == 1
         assert (await hands.load(task.id)).lapses == 1
 
 
@@ -37,10 +37,10 @@ async def test_a_jump_of_the_wall_clock_makes_nothing_due(path: Path, by: float)
         hands = Hands(store, clock)
         await hands.give_back(await hands.start(), delay_seconds=60)
         clock.jump(by)
-        due = await store.promote(limit=10)
+        due = await store.tasks.promote(limit=10)
         assert (due.count, due.next_seconds) == (0, 60.0)
         clock.advance(60)
-        assert (await store.promote(limit=10)).count == 1
+        assert (await store.tasks.promote(limit=10)).count == 1
 
 
 async def test_a_process_that_opens_the_file_after_a_jump_judges_by_the_same_clock(
@@ -51,9 +51,9 @@ async def test_a_process_that_opens_the_file_after_a_jump_judges_by_the_same_clo
         await Hands(first, clock).start()
         clock.jump(86_400)
         async with opened(path, clock, boot_id="b-1") as second:
-            assert await second.expire(limit=10, count_crashes=True) == 0
+            assert await second.tasks.expire(limit=10, count_crashes=True) == 0
             clock.advance(LEASE_SECONDS)
-            assert await second.expire(limit=10, count_crashes=True) == 1
+            assert await second.tasks.expire(limit=10, count_crashes=True) == 1
 
 
 async def test_a_lease_of_an_earlier_start_of_the_machine_has_lapsed_and_is_not_counted(
@@ -65,7 +65,7 @@ async def test_a_lease_of_an_earlier_start_of_the_machine_has_lapsed_and_is_not_
     restarted = ManualClock(now=clock.now() + 5, steady=3.0)
     async with opened(path, restarted, boot_id="b-2") as store:
         hands = Hands(store, restarted)
-        assert await store.expire(limit=10, count_crashes=True) == 1
+        assert await store.tasks.expire(limit=10, count_crashes=True) == 1
         again = await hands.load(task.id)
         assert (again.place, again.crashes, again.interrupted) == (Place.READY, 0, True)
         lost = await hands.last_event(again)
@@ -83,7 +83,7 @@ async def test_what_was_due_later_is_still_due_then_after_a_restart_of_the_machi
         await hands.give_back(await hands.start(), delay_seconds=60)
     restarted = ManualClock(now=clock.now() + 20, steady=3.0)
     async with opened(path, restarted, boot_id="b-2") as store:
-        assert (await store.promote(limit=10)).next_seconds == pytest.approx(40)
+        assert (await store.tasks.promote(limit=10)).next_seconds == pytest.approx(40)
 
 
 async def test_a_machine_without_a_name_for_its_starts_is_known_by_its_steady_clock(
@@ -94,10 +94,10 @@ async def test_a_machine_without_a_name_for_its_starts_is_known_by_its_steady_cl
         await Hands(store, clock).start()
     later = ManualClock(now=clock.now() + 1, steady=5_001)
     async with opened(path, later, boot_id=boot.NO_BOOT_ID) as store:
-        assert await store.expire(limit=10, count_crashes=True) == 0
+        assert await store.tasks.expire(limit=10, count_crashes=True) == 0
     restarted = ManualClock(now=clock.now() + 9, steady=4)
     async with opened(path, restarted, boot_id=boot.NO_BOOT_ID) as store:
-        assert await store.expire(limit=10, count_crashes=True) == 1
+        assert await store.tasks.expire(limit=10, count_crashes=True) == 1
 
 
 def test_the_start_of_this_machine_has_a_name(monkeypatch: pytest.MonkeyPatch) -> None:

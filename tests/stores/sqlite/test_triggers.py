@@ -64,12 +64,12 @@ async def test_a_file_without_triggers_keeps_its_tasks_and_takes_triggers(
     assert ask(path, "SELECT 1 FROM sqlite_schema WHERE name = 'triggers'") == []
     async with opened(path, clock) as store:
         assert ask(path, "PRAGMA user_version") == [(schema.VERSION,)]
-        assert await store.load([running.id, waiting.id]) == [running, waiting]
+        assert await store.views.load([running.id, waiting.id]) == [running, waiting]
         hands = hands_on(store, clock)
         await hands.save_due("nightly")
         fired = await hands.fire(await hands.take_one())
         assert [type(task) for task in fired.tasks] == [Inserted]
-        assert await store.doctor(fix=False, limit=10) == []
+        assert await store.admin.doctor(fix=False, limit=10) == []
 
 
 # -- set by set
@@ -229,7 +229,7 @@ async def test_an_unreadable_trigger_does_not_stop_its_neighbours(
     assert await hands.take_due() == []
     assert caplog.text == ""  # it is not met each time
     assert await hands.all_ids() == ["good"]
-    (found,) = await hands.store.doctor(fix=True, limit=10)
+    (found,) = await hands.store.admin.doctor(fix=True, limit=10)
     assert (found.invariant, found.mended) == ("I11", False)
 
 

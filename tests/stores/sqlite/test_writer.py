@@ -126,7 +126,7 @@ async def test_a_commit_that_fails_fails_for_its_whole_group_and_leaves_nothing(
     assert commits.count == 2
     commits.refused_after = 1_000
     assert ask(store.path, "SELECT count(*) FROM tasks") == [(0,)]
-    assert (await store.stats()).by_status == {}
+    assert (await store.views.stats()).by_status == {}
     task = await hands.submit()
     assert task.order == 1
 
@@ -140,7 +140,7 @@ async def test_what_is_large_is_written_in_parts(
     for submission in batch:
         task = await hands.complete(await hands.take())
         assert (await hands.detail(task)).payload == submission.payload
-    assert await hands.store.doctor(fix=False, limit=10) == []
+    assert await hands.store.admin.doctor(fix=False, limit=10) == []
 
 
 def test_a_head_leaves_out_only_what_a_task_is_unless_told() -> None:
@@ -158,7 +158,7 @@ async def test_what_was_written_is_read_at_once(hands: Hands) -> None:
     for n in range(50):
         submission = hands.submission()
         await hands.insert(submission)
-        assert await hands.store.load([submission.task.id]) != [None], n
+        assert await hands.store.views.load([submission.task.id]) != [None], n
 
 
 async def test_a_thread_with_its_own_loop_can_renew_leases(
@@ -169,7 +169,7 @@ async def test_a_thread_with_its_own_loop_can_renew_leases(
     renewal = Renewal(task_id=task.id, lease_id=task.lease.id)
 
     def elsewhere() -> list[bool]:
-        return list(asyncio.run(store.renew(beat("w-1"), [renewal], lease_seconds=99)))
+        return list(asyncio.run(store.tasks.renew(beat("w-1"), [renewal], lease_seconds=99)))
 
     assert await asyncio.to_thread(elsewhere) == [True]
 
@@ -201,7 +201,7 @@ async def test_a_closed_store_says_so_and_can_be_opened_again(path: Path) -> Non
     store = SqliteStore(path, clock)
     hands = Hands(store, clock)
     with pytest.raises(StoreUnavailable, match="not open"):
-        await store.load(["a"])
+        await store.views.load(["a"])
     for n in range(3):
         await store.open()
         await hands.insert(hands.submission(id=f"task-{n}"))
@@ -214,7 +214,7 @@ async def test_a_closed_store_says_so_and_can_be_opened_again(path: Path) -> Non
 async def test_no_thread_outlives_its_store(path: Path) -> None:
     before = set(threading.enumerate())
     async with opened(path, ManualClock()) as store:
-        await store.stats()
+        await store.views.stats()
         assert named_since(before)
     assert named_since(before) == []
 
@@ -231,7 +231,7 @@ async def test_a_store_opened_before_a_fork_is_refused_after_it(
     with monkeypatch.context() as patch:
         patch.setattr("os.getpid", lambda: -1)
         with pytest.raises(StoreUnusable, match="before a fork"):
-            await store.load(["a"])
+            await store.views.load(["a"])
 
 
 async def test_a_writer_that_gives_up_waiting_leaves_the_rest_in_order(
@@ -346,9 +346,9 @@ async def test_no_write_is_accepted_into_a_file_that_was_removed(path: Path) -> 
             with pytest.raises(StoreUnusable, match=MOVED):
                 await hands.insert(hands.submission())
         with pytest.raises(StoreUnusable, match=MOVED):
-            await store.stats()
+            await store.views.stats()
         with pytest.raises(StoreUnusable, match=MOVED):
-            await store.load([task.id])
+            await store.views.load([task.id])
     assert not is_there(path)
 
 
@@ -378,7 +378,7 @@ async def test_a_file_that_was_moved_and_came_back_is_used_on(
         await hands.insert(hands.submission(id="refused"))
     elsewhere.rename(store.path)
     await hands.insert(hands.submission(id="b"))
-    kept = await store.load(["a", "refused", "b"])
+    kept = await store.views.load(["a", "refused", "b"])
     assert [one is not None for one in kept] == [True, False, True]
 
 
@@ -390,7 +390,7 @@ async def test_a_file_put_in_the_place_of_ours_is_not_taken_for_it(
         await Hands(other, ManualClock()).insert(hands.submission(id="of-the-other"))
         with pytest.raises(StoreUnusable, match=MOVED):
             await hands.insert(hands.submission())
-        assert (await other.stats()).by_status == {Status.PENDING: 1}
+        assert (await other.views.stats()).by_status == {Status.PENDING: 1}
 
 
 async def test_a_connection_opened_anew_makes_no_empty_file_in_the_place_of_ours(
@@ -412,7 +412,7 @@ async def test_a_link_to_the_file_is_as_good_as_its_name(tmp_path: Path) -> None
         await Hands(store, ManualClock()).submit()
         (tmp_path / "file.db").unlink()
         with pytest.raises(StoreUnusable, match=MOVED):
-            await store.stats()
+            await store.views.stats()
 
 
 GONE = "was removed while it was open"
@@ -431,7 +431,7 @@ async def test_no_write_is_accepted_once_the_log_or_its_index_was_removed(
             with pytest.raises(StoreUnusable, match=GONE):
                 await hands.insert(hands.submission(id="refused"))
         with pytest.raises(StoreUnusable, match=GONE):
-            await store.stats()
+            await store.views.stats()
     assert ask(path, "SELECT id FROM states") == [("kept",)]  # an orderly end keeps what was there
 
 

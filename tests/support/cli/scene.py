@@ -64,7 +64,7 @@ class Scene:
             status_since=now,
             updated_at=now,
         )
-        await self.store.insert([decide.submit(task, b"1", "d", held=held)], depth_limit=10)
+        await self.store.tasks.insert([decide.submit(task, b"1", "d", held=held)], depth_limit=10)
 
     async def plan(self, tenants: Sequence[str], **terms: Any) -> list[str]:
         """Plan up-7, with a task for each tenant; their ids."""
@@ -88,7 +88,7 @@ class Scene:
         return outcome.plan
 
     async def _plan(self) -> Plan:
-        [plan] = await self.store.plans.find(["up-7"])
+        [plan] = await self.store.plans.load(["up-7"])
         assert plan is not None
         return plan
 
@@ -114,10 +114,10 @@ class Scene:
             running=running,
             started_at=self.clock.now(),
         )
-        await self.store.renew(beat, renewals, lease_seconds=LEASE_SECONDS)
+        await self.store.tasks.renew(beat, renewals, lease_seconds=LEASE_SECONDS)
 
     async def claim(self, worker: str = "w-1") -> Task:
-        [claimed] = await self.store.claim(
+        [claimed] = await self.store.tasks.claim(
             worker,
             request=f"{worker}-{next(self._requests)}",
             queues=["default"],
@@ -127,7 +127,7 @@ class Scene:
         return claimed.task
 
     async def apply(self, transition: Transition) -> Task:
-        [outcome] = await self.store.apply([transition])
+        [outcome] = await self.store.tasks.apply([transition])
         assert isinstance(outcome, Applied)
         return outcome.task
 

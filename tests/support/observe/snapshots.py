@@ -5,7 +5,7 @@ from typing import Any
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.task import By
 from holdfast.observe.snapshot import Snapshot
-from holdfast.ports import Beat, Stats, Switch, Thrown, WorkerInfo
+from holdfast.ports import Beat, Stats, Switch, SwitchSetting, WorkerInfo
 from tests.support.task_records import NOW, task
 
 
@@ -46,5 +46,5 @@ def worker(name: str = "w-1", *queues: str, live: bool = True, running: int = 1)
     return WorkerInfo(beat=beat, seen_seconds_ago=1.0, live=live)
 
 
-def thrown(switch: Switch, name: str) -> Thrown:
-    return Thrown(switch=switch, name=name, by=By(actor="ada"), at=NOW)
+def thrown(switch: Switch, name: str) -> SwitchSetting:
+    return SwitchSetting(switch=switch, name=name, by=By(actor="ada"), at=NOW)

@@ -237,12 +237,12 @@ class Crew:
                 await self._changed.wait()
 
     async def events(self, task_id: str) -> list[Event]:
-        detail = await self.app.store.detail(task_id)
+        detail = await self.app.store.views.detail(task_id)
         assert detail is not None
         return list(detail.events)
 
     async def ids(self) -> set[str]:
-        page = await self.app.store.find(Filter(), limit=1000)
+        page = await self.app.store.views.find(Filter(), limit=1000)
         return {task.id for task in page.tasks}
 
 

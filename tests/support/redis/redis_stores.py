@@ -78,6 +78,6 @@ async def on_partitions(
     await store.open()
     try:
         yield store, clock
-        assert not await store.doctor(fix=False, limit=100)
+        assert not await store.admin.doctor(fix=False, limit=100)
     finally:
         await store.close()

@@ -12,6 +12,7 @@ from holdfast.domain.task.transition import Outcome, Transition
 from holdfast.errors import StoreUnavailable
 from holdfast.ports import Beat, Claimed, Detail, Peek, Renewal, Store
 from holdfast.testing import Engine
+from holdfast.testing.interception import InterceptedStore, Verb
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -42,7 +43,7 @@ class Gate:
 
 
 async def detail_of(engine: Engine, handle: Handle[Any]) -> Detail:
-    detail = await engine.store.detail(handle.id)
+    detail = await engine.store.views.detail(handle.id)
     assert detail is not None
     return detail
 
@@ -59,62 +60,73 @@ async def event_names(engine: Engine, handle: Handle[Any]) -> list[str]:
     return [name_of(event) for event in await events_of(engine, handle)]
 
 
-class FlakyStore:
+def short(name: str) -> str:
+    """Return "claim" for "tasks.claim"; the verbs of plans and triggers keep their part."""
+    part, _, verb = name.partition(".")
+    return name if part in ("plans", "triggers") else verb
+
+
+class FlakyStore(InterceptedStore):
     """Passes everything through, until it is told to be out of reach."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
         self.down: set[str] = set()  # the verbs that fail
         self.calls: list[str] = []
+        super().__init__(store, self.passed)
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._store, name)
-        if not asyncio.iscoroutinefunction(found):
-            return found
+    def passed(self, name: str, verb: Verb) -> Verb:
+        called = short(name)
+        if called == name:
+            return verb
 
         async def call(*arguments: Any, **options: Any) -> Any:
-            self.calls.append(name)
-            if name in self.down or "*" in self.down:
-                raise StoreUnavailable(f"{name}: nobody answers")
-            return await found(*arguments, **options)
+            self.calls.append(called)
+            if called in self.down or "*" in self.down:
+                raise StoreUnavailable(f"{called}: nobody answers")
+            return await verb(*arguments, **options)
 
         return call
-
-    @property
-    def as_store(self) -> Store:
-        return cast(Store, self)
 
 
 class PartedStore(FlakyStore):
     """Of some tasks it has only errors to tell; of the others it answers."""
 
     def __init__(self, store: Store) -> None:
-        super().__init__(store)
         self.errors: dict[str, StoreError] = {}  # by the id of the task
         self.claims_miss_a_part = False
         self.requests: list[str] = []  # of claims
         self.renewed: list[list[str]] = []  # of which tasks, in each beat
+        super().__init__(store)
+
+    def passed(self, name: str, verb: Verb) -> Verb:
+        own: dict[str, Verb] = {
+            "views.peek": self.peek,
+            "tasks.apply": self.apply,
+            "tasks.renew": self.renew,
+            "tasks.claim": self.claim,
+        }
+        return own.get(name) or super().passed(name, verb)
 
     async def peek(self, ids: Sequence[str]) -> Sequence[Peek | None]:
         self.calls.append("peek")
-        return await self._spread(ids, lambda task_id: task_id, self._store.peek)
+        return await self._spread(ids, lambda task_id: task_id, self._store.views.peek)
 
     async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
         self.calls.append("apply")
-        return await self._spread(batch, lambda one: one.after.id, self._store.apply)
+        return await self._spread(batch, lambda one: one.after.id, self._store.tasks.apply)
 
     async def renew(
         self, beat: Beat, batch: Sequence[Renewal], *, lease_seconds: float
     ) -> Sequence[bool]:
         async def renew(some: Sequence[Renewal]) -> Sequence[bool]:
-            return await self._store.renew(beat, some, lease_seconds=lease_seconds)
+            return await self._store.tasks.renew(beat, some, lease_seconds=lease_seconds)
 
         self.renewed.append([one.task_id for one in batch])
         return await self._spread(batch, lambda one: one.task_id, renew)
 
     async def claim(self, worker: str, *, request: str, **options: Any) -> Sequence[Claimed]:
         self.requests.append(request)
-        claimed = await self._store.claim(worker, request=request, **options)
+        claimed = await self._store.tasks.claim(worker, request=request, **options)
         if self.claims_miss_a_part:
             raise PartlyUnavailable(StoreUnavailable("a part is away"), claimed)
         return claimed

@@ -4,12 +4,12 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 from holdfast import Context, Handle, Holdfast, Retry, Status
 from holdfast.domain.errors import PartlyUnavailable
 from holdfast.domain.plan import events as plan_events
-from holdfast.domain.plan.plan import SLOTTED, Plan, PlanApplied, PlanStatus
+from holdfast.domain.plan.plan import SLOTTED, Plan, PlanApplied, PlanChange, PlanStatus
 from holdfast.domain.task.events import name_of
 from holdfast.engine.plans.create import Planned
 from holdfast.engine.plans.handle import PlanHandle, PlanInfo
@@ -19,7 +19,8 @@ from holdfast.runtime.worker.worker import Worker
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.memory.doctor import examine
 from holdfast.testing import ManualClock
-from tests.support.runtime.helpers import Gate
+from holdfast.testing.interception import InterceptedStore, Verb
+from tests.support.runtime.helpers import Gate, short
 
 LEASE_SECONDS = 6.0
 LONG_SECONDS = 600.0
@@ -28,7 +29,7 @@ DRIVES = frozenset(  # what a driver asks of a store, and nobody else who runs n
     {
         "plans.renew",
         "plans.apply",
-        "plans.find",
+        "plans.load",
         "plans.tasks",
         "plans.members",
         "load",
@@ -39,7 +40,7 @@ DRIVES = frozenset(  # what a driver asks of a store, and nobody else who runs n
 )
 
 
-class Process:
+class Process(InterceptedStore):
     """One process's way to the store."""
 
     def __init__(self, bench: "Bench", name: str, *, drives: bool) -> None:
@@ -53,13 +54,20 @@ class Process:
         self.held_after: dict[str, Gate] = {}  # when they have been carried out
         self.applied: list[Plan] = []
         self.away: set[str] = set()  # ids of tasks whose part of the store does not answer
-        self.plans = Plans(self)
+        super().__init__(bench.store, self._verb)
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self.bench.store, name)
-        return self.passed(name, found) if asyncio.iscoroutinefunction(found) else found
+    def _verb(self, name: str, call: Verb) -> Verb:
+        own: dict[str, Verb] = {
+            "views.load": self._load,
+            "views.peek": self._peek,
+            "plans.claim": self._claim_plans,
+            "plans.apply": self._apply_to_plan,
+        }
+        if name.startswith("triggers."):
+            return call
+        return own.get(name) or self.passed(short(name), call)
 
-    def passed(self, verb: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    def passed(self, verb: str, call: Verb) -> Verb:
         async def passed(*arguments: Any, **options: Any) -> Any:
             self.calls.append(verb)
             dies = verb in DRIVES and self.driven == self.dies_at
@@ -79,13 +87,26 @@ class Process:
 
         return passed
 
-    async def load(self, ids: Sequence[str]) -> Any:
-        found = await self.passed("load", self.bench.store.load)(ids)
+    async def _load(self, ids: Sequence[str]) -> Any:
+        found = await self.passed("load", self.bench.store.views.load)(ids)
         return self._parted(ids, found)
 
-    async def peek(self, ids: Sequence[str]) -> Any:
-        found = await self.passed("peek", self.bench.store.peek)(ids)
+    async def _peek(self, ids: Sequence[str]) -> Any:
+        found = await self.passed("peek", self.bench.store.views.peek)(ids)
         return self._parted(ids, found)
+
+    async def _claim_plans(self, owner: str, *, limit: int, lease_seconds: float) -> Any:
+        if not self.drives:
+            return DuePlans(plans=(), next_seconds=None)
+        call = self.passed("plans.claim", self.bench.store.plans.claim)
+        return await call(owner, limit=limit, lease_seconds=lease_seconds)
+
+    async def _apply_to_plan(self, change: PlanChange, **options: Any) -> Any:
+        call = self.passed("plans.apply", self.bench.store.plans.apply)
+        outcome = await call(change, **options)
+        if isinstance(outcome, PlanApplied):
+            self.applied.append(outcome.plan)
+        return outcome
 
     def _parted(self, ids: Sequence[str], found: Sequence[Any]) -> Sequence[Any]:
         if not self.away & set(ids):
@@ -102,28 +123,6 @@ class Process:
         assert self.worker is not None
         self.worker.abandon()
         await asyncio.get_running_loop().create_future()
-
-
-class Plans:
-    def __init__(self, process: Process) -> None:
-        self._process = process
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._process.bench.store.plans, name)
-        return self._process.passed(f"plans.{name}", found)
-
-    async def claim(self, owner: str, *, limit: int, lease_seconds: float) -> Any:
-        if not self._process.drives:
-            return DuePlans(plans=(), next_seconds=None)
-        call = self._process.passed("plans.claim", self._process.bench.store.plans.claim)
-        return await call(owner, limit=limit, lease_seconds=lease_seconds)
-
-    async def apply(self, change: Any, **options: Any) -> Any:
-        call = self._process.passed("plans.apply", self._process.bench.store.plans.apply)
-        outcome = await call(change, **options)
-        if isinstance(outcome, PlanApplied):
-            self._process.applied.append(outcome.plan)
-        return outcome
 
 
 class Bench:
@@ -143,7 +142,7 @@ class Bench:
         self.watched: dict[str, int] = {}  # plans: the most slots that they may have
         self.by_hand: set[str] = set()  # tenants whose tasks a person sets going
         self.faults: list[str] = []
-        self.app, self.flow = self._app(cast(Store, self.store))
+        self.app, self.flow = self._app(self.store)
         self._opened = self.app.__aenter__()
 
     async def __aenter__(self) -> "Bench":
@@ -156,7 +155,7 @@ class Bench:
                 process.worker.abandon()
         await asyncio.sleep(0)
         assert self.faults == []
-        assert examine(self.store, fix=False) == []
+        assert examine(self.store.state) == []
 
     def _app(self, store: Store, name: str = "test") -> tuple[Holdfast, Any]:
         chance = random.Random(name)
@@ -193,7 +192,7 @@ class Bench:
 
     async def start(self, name: str, *, drives: bool = True, works: bool = True) -> Process:
         process = Process(self, name, drives=drives)
-        app, _ = self._app(cast(Store, process), name)
+        app, _ = self._app(process, name)
         await app.__aenter__()
         queues = ("default",) if works else ("elsewhere",)
         process.worker = app.worker(name=name, queues=queues, heartbeat_thread=False)
@@ -219,9 +218,9 @@ class Bench:
     def check(self) -> None:
         """Never more slots than the plan may have, in its book or in fact."""
         for plan_id, most in self.watched.items():
-            shelf = self.store.plans._shelves[plan_id]
+            shelf = self.store.plans._state.plans[plan_id]
             slots = {i for i, member in shelf.members.items() if member.state in SLOTTED}
-            tasks = [self.store._tasks.get(task_id) for task_id in shelf.tasks.ids]
+            tasks = [self.store.state.tasks.get(task_id) for task_id in shelf.tasks.ids]
             going = {i for i, task in enumerate(tasks) if task and task.status in RUNS}
             going -= {shelf.tasks.tenants.index(tenant) for tenant in self.by_hand}
             if len(slots) > most or len(going) > most:
@@ -247,25 +246,27 @@ class Bench:
 
     @property
     def record(self) -> Plan:
-        return self.store.plans._shelves["p"].plan
+        return self.store.plans._state.plans["p"].plan
 
     def state(self) -> str:
-        shelf = self.store.plans._shelves["p"]
+        shelf = self.store.plans._state.plans["p"]
         return f"{shelf.plan}, {shelf.members}, due {shelf.due}"
 
     def statuses(self) -> list[Status]:
-        return [self.store._tasks[i].status for i in self.store.plans._shelves["p"].tasks.ids]
+        return [
+            self.store.state.tasks[i].status for i in self.store.plans._state.plans["p"].tasks.ids
+        ]
 
     def task_id(self, tenant: str) -> str:
-        tasks = self.store.plans._shelves["p"].tasks
+        tasks = self.store.plans._state.plans["p"].tasks
         return tasks.ids[tasks.tenants.index(tenant)]
 
     def told(self) -> list[str]:
-        return [plan_events.name_of(event) for event in self.store.plans._shelves["p"].events]
+        return [plan_events.name_of(event) for event in self.store.plans._state.plans["p"].events]
 
     def heard(self, tenant: str) -> Counter[str]:
         """The names of the task's events."""
-        events = self.store._bodies[self.task_id(tenant)].events
+        events = self.store.state.bodies[self.task_id(tenant)].events
         return Counter(name_of(event) for _, event in events)
 
     def stand(self, *tenants: str) -> Sequence[Gate]:

@@ -4,19 +4,20 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from holdfast import Context, Holdfast
 from holdfast.domain.trigger.trigger import Trigger
 from holdfast.engine.declare import AsyncTask
 from holdfast.errors import StoreUnavailable
-from holdfast.ports import Beat, Filter, Store
+from holdfast.ports import Beat, Filter
 from holdfast.runtime.schedule.declared_triggers import DeclaredTriggers
 from holdfast.runtime.schedule.scheduler import Scheduler
 from holdfast.runtime.store_outages import StoreOutages
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 from holdfast.testing.clock import START_NOW
+from holdfast.testing.interception import InterceptedStore, Verb
 
 T = TypeVar("T")
 Say = AsyncTask[str, None]
@@ -24,29 +25,13 @@ START = START_NOW + 40  # a whole minute
 QUEUE_LIMIT = 1_000
 
 
-class Triggers:
-    """The way of one process to the triggers: it may die at a call, and answers may be lost."""
-
-    def __init__(self, process: "Process") -> None:
-        self._process = process
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._process.memory.triggers, name)
-        if not asyncio.iscoroutinefunction(found):
-            return found
-
-        async def call(*arguments: Any, **options: Any) -> Any:
-            return await self._process.call(name, lambda: found(*arguments, **options))
-
-        return call
-
-
-class Process:
-    """A worker's process as its store sees it, with a scheduler in it."""
+class Process(InterceptedStore):
+    """A worker's process and its way to the store: it may die at a call, answers may be lost."""
 
     def __init__(self, world: "World", name: str, app: Holdfast) -> None:
+        super().__init__(world.memory, self._passed)
         self.world, self.name, self.app = world, name, app
-        self.memory, self.triggers = world.memory, Triggers(self)
+        self.memory = world.memory
         self.calls: list[str] = []
         self.dies_at: tuple[int, bool] | None = None  # before or after its nth call is carried out
         self.faults: Callable[[str], str | None] = no_faults
@@ -54,11 +39,16 @@ class Process:
         self.schedules = True
         self.services: list[asyncio.Task[None]] = []
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.memory, name)
+    def _passed(self, name: str, verb: Verb) -> Verb:
+        """Triggers are asked over the line, and who else lives; the rest is asked directly."""
+        part, _, called = name.partition(".")
+        if part != "triggers" and called != "workers":
+            return verb
 
-    async def workers(self, **options: Any) -> Any:
-        return await self.call("workers", lambda: self.memory.workers(**options))
+        async def call(*arguments: Any, **options: Any) -> Any:
+            return await self.call(called, lambda: verb(*arguments, **options))
+
+        return call
 
     async def call(self, verb: str, ask: Callable[[], Awaitable[T]]) -> T:
         self.calls.append(verb)
@@ -85,9 +75,9 @@ class Process:
             service.cancel()
 
     def start(self) -> None:
-        store, clock, outages = cast(Store, self), self.world.clock, StoreOutages(self.world.clock)
+        clock, outages = self.world.clock, StoreOutages(self.world.clock)
         common: dict[str, Any] = {
-            "store": store,
+            "store": self,
             "registry": self.app.registry,
             "clock": clock,
             "chance": self.world.chance,
@@ -114,7 +104,7 @@ class Process:
             triggers=tuple(self.declared.ids()),
             schedules=self.schedules,
         )
-        await self.memory.renew(beat, (), lease_seconds=30)
+        await self.memory.tasks.renew(beat, (), lease_seconds=30)
 
 
 class World:
@@ -137,7 +127,7 @@ class World:
 
     async def keys(self) -> list[str]:
         """Of all tasks, in the order in which they went in."""
-        page = await self.memory.find(Filter(), limit=10_000)
+        page = await self.memory.views.find(Filter(), limit=10_000)
         return [task.key or "" for task in sorted(page.tasks, key=lambda task: task.order)]
 
     async def minutes(self, name: str = "tick") -> list[float]:

@@ -26,7 +26,7 @@ def free() -> Holdfast:
 
 def kept(served: Listening) -> int:
     async def count() -> int:
-        return sum((await served.app.store.stats()).by_status.values())
+        return sum((await served.app.store.views.stats()).by_status.values())
 
     found: int = served.do(count)
     return found

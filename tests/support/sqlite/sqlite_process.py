@@ -48,7 +48,7 @@ def say(text: object) -> None:
 
 async def submit(store: SqliteStore, name: str, number: str) -> None:
     for n in range(int(number)):
-        await store.insert([submission(f"{name}-{n:06d}")], depth_limit=10**9)
+        await store.tasks.insert([submission(f"{name}-{n:06d}")], depth_limit=10**9)
     say("submitted")
 
 
@@ -80,25 +80,25 @@ def entry(about: str, command: str) -> Audit:
 
 async def note(store: SqliteStore, name: str, number: str) -> None:
     for n in range(int(number)):
-        await store.audit(entry(f"worker:{name}", f"note-{n}"))
+        await store.admin.audit(entry(f"worker:{name}", f"note-{n}"))
     say("noted")
 
 
 async def throw(store: SqliteStore, switch: str, queue: str, stands: str) -> None:
     audit = entry(f"queue:{queue}", f"{switch}-{stands}")
-    say(await store.throw(Switch(switch), queue, on=stands == "on", audit=audit))
+    say(await store.admin.set_switch(Switch(switch), queue, on=stands == "on", audit=audit))
 
 
 async def work(store: SqliteStore, worker: str) -> None:
     """Claim and complete until nothing is left, and say what was done."""
     for request in count():
-        claimed = await store.claim(
+        claimed = await store.tasks.claim(
             worker, request=str(request), queues=["default"], limit=3, lease_seconds=600
         )
         if not claimed:
             return
         now = SystemClock().now()
-        await store.apply([decide.complete(c.task, done(c.task), now=now) for c in claimed])
+        await store.tasks.apply([decide.complete(c.task, done(c.task), now=now) for c in claimed])
         for c in claimed:
             say(c.task.id)
 
@@ -109,7 +109,7 @@ async def flood(store: SqliteStore, name: str) -> None:
     async def one(lane: int) -> None:
         for n in count():
             task_id = f"{name}-{lane}-{n:06d}"
-            await store.insert([submission(task_id, tenant=f"t-{n % 3}")], depth_limit=10**9)
+            await store.tasks.insert([submission(task_id, tenant=f"t-{n % 3}")], depth_limit=10**9)
             say(task_id)
 
     await asyncio.gather(*(one(lane) for lane in range(8)))
@@ -123,15 +123,15 @@ async def fill(store: SqliteStore, limit_bytes: str) -> None:
     accepted = 0
     try:
         for n in range(10_000):
-            await store.insert([submission(f"big-{n:06d}", size=20_000)], depth_limit=10**9)
+            await store.tasks.insert([submission(f"big-{n:06d}", size=20_000)], depth_limit=10**9)
             accepted += 1
     except StoreFull as error:
         say(f"full after {accepted}: {error.code}")
-    found = await store.load([f"big-{n:06d}" for n in range(accepted + 1)])
+    found = await store.views.load([f"big-{n:06d}" for n in range(accepted + 1)])
     say([task is not None for task in found].count(True) == accepted)
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    await store.insert([submission("after")], depth_limit=10**9)
-    say((await store.load(["after"]))[0] is not None)
+    await store.tasks.insert([submission("after")], depth_limit=10**9)
+    say((await store.views.load(["after"]))[0] is not None)
 
 
 async def main(verb: str, path: str, *arguments: str) -> None:

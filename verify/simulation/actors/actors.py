@@ -27,10 +27,10 @@ from holdfast.runtime.deadlines import sleep
 from holdfast.runtime.worker.options import Rules, WorkerOptions
 from holdfast.runtime.worker.running_tasks import RunningStages
 from holdfast.runtime.worker.worker import Worker
-from verify.faults import Fault, FaultyLine, FaultyStore
+from verify.faults import Fault, FaultyLine, faulty_store
 from verify.simulation.actors import planner, tenant_holds, trigger_actors
 from verify.simulation.loop import Process
-from verify.simulation.stores.watched import GRACE_SECONDS
+from verify.simulation.stores.watched_tasks import GRACE_SECONDS
 from verify.simulation.workload import QUEUES, SHAPES, Code, Made, Order, Shape, SimulatedThreads
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Actor(Process, ABC):
         self.line.rates = world.rates
         self.line.is_down = world.is_down
         self.app = Holdfast(
-            store=FaultyStore(self.line),
+            store=faulty_store(self.line),
             clock=self.clock,
             chance=self.chance,
             lease=world.profile.lease_seconds,
@@ -134,7 +134,7 @@ class WorkerActor(Actor):
     async def main(self) -> None:
         profile = self.world.profile
         self.worker = Worker(
-            store=FaultyStore(self.line),
+            store=faulty_store(self.line),
             registry=self.app.registry,
             clock=self.clock,
             chance=self.chance,
@@ -248,7 +248,7 @@ class Operator(Actor):
                 (Status.COMPLETED, Status.CANCELLED, Status.ROLLED_BACK),
             )
         )
-        page = await self.app.store.find(Filter(statuses=statuses), limit=30)
+        page = await self.app.store.views.find(Filter(statuses=statuses), limit=30)
         if not page.tasks:
             return
         running = [task for task in page.tasks if task.workflow and task.lease is not None]

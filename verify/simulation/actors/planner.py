@@ -103,7 +103,7 @@ class Hand:
             self._world.drafts.remove(one)
 
     async def _meddle(self) -> None:
-        page = await self._app.store.plans.find_all(limit=10)
+        page = await self._app.store.plans.find(limit=10)
         if not page.plans:
             return
         plan = self._chance.choice(page.plans)

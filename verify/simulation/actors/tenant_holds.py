@@ -62,7 +62,7 @@ class Hand:
 
     async def release_all(self) -> None:
         async with self._app:
-            for hold in await self._app.store.switches():
+            for hold in await self._app.store.admin.switches():
                 await self._app.tenants.release(hold.name)
 
 
@@ -81,7 +81,7 @@ def thrown(
     elif hold is None and tenant in book.holds and book.holds[tenant].until == until:
         book.counts["hold over"] += 1
         del book.holds[tenant]
-    stored = {one.name for (switch, _), one in store._thrown.items() if switch is Switch.HOLD}
+    stored = {one.name for (switch, _), one in store.state.thrown.items() if switch is Switch.HOLD}
     if stored != book.holds.keys():
         yield "H1", f"held are {sorted(stored)}, and should be {sorted(book.holds)}"
 
@@ -127,7 +127,7 @@ def moved(store: WatchedStore, move: Move) -> Iterator[Breach]:
         was, now = getattr(before, name), getattr(after, name)
         if was != now:
             yield "H3", f"it was given back for a hold, and {name} went from {was} to {now}"
-    if after.place is not Place.READY or store._tenants[after.tenant or ""].active != after.id:
+    if after.place is not Place.READY or store.state.tenants[after.tenant or ""].active != after.id:
         yield "H3", f"it was given back for a hold, and is {after.place}, not its tenant's next"
-    if after.last_completed >= 0 and store._bodies[after.id].checkpoint is None:
+    if after.last_completed >= 0 and store.state.bodies[after.id].checkpoint is None:
         yield "H3", "it was given back for a hold, and has lost its checkpoint"

@@ -34,7 +34,7 @@ class Ledger:
             began_at=self._store.now,
             began_steady=process.loop.time(),
         )
-        task = self._store._tasks.get(ctx.task_id)
+        task = self._store.state.tasks.get(ctx.task_id)
         self._book.note(self._store.now, f"{process.name} begins {ctx.key} f{ctx.fence}")
         self._book.judge(self._may_begin(run, task), self._store.now, ctx.task_id)
         self._book.counts["undo begun" if undo else "stage begun"] += 1
@@ -73,7 +73,7 @@ class Ledger:
 
     def step(self, run: Invocation) -> None:
         """The function has waited and goes on."""
-        task = self._store._tasks.get(run.task_id)
+        task = self._store.state.tasks.get(run.task_id)
         holds = (
             task is not None
             and task.lease is not None
@@ -88,7 +88,7 @@ class Ledger:
 
     def data(self, run: Invocation, ctx: Context) -> None:
         """A stage finds the data of the stages before it, and nothing of a failed attempt."""
-        task = self._store._tasks.get(run.task_id)
+        task = self._store.state.tasks.get(run.task_id)
         if task is None or task.fence != run.fence:
             return
         done = list(task.stages[: task.last_completed + 1])

@@ -32,7 +32,7 @@ async def watch(world: World) -> None:
         _look_at_workers(world)
         for breach in _holds_kept(world):
             world.fail(*breach)
-        for task in world.store._tasks.values():
+        for task in world.store.state.tasks.values():
             held = world.book.hold_of(task.tenant, world.store.wall) is not None
             if task.place is not Place.READY or held:
                 ready_since.pop(task.id, None)

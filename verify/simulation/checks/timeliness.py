@@ -10,7 +10,7 @@ from holdfast.domain.plan.plan import MemberState, Plan, PlanStatus
 from holdfast.domain.task.state import Status
 from holdfast.domain.trigger.trigger import Trigger
 from holdfast.runtime.schedule.scheduler import IDLE_SECONDS, LEAVE_SECONDS
-from holdfast.stores.memory.plans import Shelf
+from holdfast.stores.memory.state import PlanShelf
 from verify.simulation.checks.book import Breach
 from verify.simulation.checks.liveness import healthy
 
@@ -30,9 +30,9 @@ class Timeliness:
     held_at: dict[tuple[str, int, int], float] = field(default_factory=dict)
 
     def look(self) -> Iterator[Breach]:
-        for trigger in self.world.store.triggers._triggers.values():
+        for trigger in self.world.store.triggers._state.triggers.values():
             yield from self._late_trigger(trigger)
-        for shelf in self.world.store.plans._shelves.values():
+        for shelf in self.world.store.plans._state.plans.values():
             yield from self._late_plan(shelf)
             yield from self._unreached(shelf)
             yield from self._kept_slots(shelf)
@@ -59,7 +59,7 @@ class Timeliness:
         if late > DUE_SECONDS and self._well_for(late):
             yield "L2", f"{trigger.id} was due {late:.2f} s ago"
 
-    def _late_plan(self, shelf: Shelf) -> Iterator[Breach]:
+    def _late_plan(self, shelf: PlanShelf) -> Iterator[Breach]:
         late = self.world.store.now - shelf.due if shelf.due is not None else 0.0
         if late > TAKE_OVER_SECONDS and self._well_for(late):
             yield "L1", f"{shelf.plan.id} should have been looked at {late:.2f} s ago"
@@ -72,24 +72,24 @@ class Timeliness:
             return False
         return self._well_for(min(held, seconds), plan.lease.owner)
 
-    def _unreached(self, shelf: Shelf) -> Iterator[Breach]:
+    def _unreached(self, shelf: PlanShelf) -> Iterator[Breach]:
         """A pause reaches each task that the plan has set going."""
         store, plan, book = self.world.store, shelf.plan, self.world.store.plans.book
         paused = store.now - book.paused_at.get(plan.id, store.now)
         if plan.cancel_requested or not self._driven_for(plan, paused, least=REACH_SECONDS):
             return
         for task_id in sorted(book.moving[plan.id] - book.by_hand):
-            task = store._tasks[task_id]
+            task = store.state.tasks[task_id]
             asked = task.pause_requested or task.cancel_requested
             if task.status is not Status.ROLLING_BACK and not asked:
                 yield "pause", f"{plan.id} is paused for {paused:.2f} s, and {task_id} is not"
 
-    def _kept_slots(self, shelf: Shelf) -> Iterator[Breach]:
+    def _kept_slots(self, shelf: PlanShelf) -> Iterator[Breach]:
         """What has a slot is let go, or gives the slot back if its tenant is busy."""
         plan, now = shelf.plan, self.world.loop.time()
         ids = self.world.store.plans.book.ids[plan.id]
         for index, member in shelf.members.items():
-            task = self.world.store._tasks.get(ids[index])
+            task = self.world.store.state.tasks.get(ids[index])
             if task is None or task.status is not Status.CREATED:
                 continue
             if member.state is not MemberState.ADMITTED:

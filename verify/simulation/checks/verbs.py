@@ -110,7 +110,7 @@ def _handed_out(
         if active and resting and half_done and active.hold and active.id != task.id:
             yield "P7", f"{task.id} runs over {active.id}, which rests {active.status} and holds"
         book.active[task.tenant] = task.id
-    bodies = store._bodies[task.id]
+    bodies = store.state.bodies[task.id]
     kept = (bodies.payload, bodies.checkpoint, bodies.data, tuple(bodies.stages.values()))
     if kept != (one.payload, one.checkpoint, one.data, one.stages):
         yield "I11", f"{task.id} was handed out with other bodies than are stored"
@@ -222,7 +222,7 @@ def _note_undo(book: Book, transition: Transition) -> None:
 
 
 def _bodies(store: WatchedStore, transition: Transition, after: Task) -> Iterator[Breach]:
-    bodies = store._bodies[after.id]
+    bodies = store.state.bodies[after.id]
     stage = transition.stage
     if stage is not None and bodies.stages.get(stage.index) != stage:
         yield "I7", f"the result of {stage.name} was not kept"

@@ -21,7 +21,7 @@ import msgspec
 
 from holdfast.domain.task.task import Task
 from holdfast.domain.task.transition import Applied, MovedOn, Stale
-from holdfast.ports import Claimed, ErrorGroup, Page, Stats, Thrown, WorkerInfo
+from holdfast.ports import Claimed, ErrorGroup, Page, Stats, SwitchSetting, WorkerInfo
 
 MICROSECONDS = 5e-6  # two roundings of two numbers
 IN_SUMS = 1e-3  # a few hundred of them added up
@@ -89,7 +89,7 @@ def plain(answer: Any) -> Any:
             seen = _counts(answer)
         case [WorkerInfo(), *_]:
             seen = [_built(info) for info in sorted(answer, key=lambda info: info.beat.worker)]
-        case [Thrown(), *_]:
+        case [SwitchSetting(), *_]:
             seen = [_built(one) for one in sorted(answer, key=lambda one: (one.switch, one.name))]
         case [ErrorGroup(), *_]:
             order = sorted(answer, key=lambda group: (-group.count, group.fingerprint))

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from itertools import count
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -29,12 +29,10 @@ from holdfast.domain.task.task import Task
 from holdfast.domain.task.transition import Transition
 from holdfast.ports import DuePlans, Filter, Renewal, Store
 from holdfast.stores.sqlite import SqliteStore
+from holdfast.testing.interception import InterceptedStore, Verb, verbs_of
 from verify.faults import at_once
 from verify.simulation.stores.likeness import Pairing, plain
 from verify.simulation.stores.shadow_parts import (
-    PART_READS,
-    PART_WRITES,
-    DoubledPart,
     PlanLeases,
     essence,
 )
@@ -49,10 +47,20 @@ EXAMINED_EVERY_STEPS = 150
 ALL = 1_000
 SHOWN = 400  # characters of an answer
 WRITES = frozenset(
-    "insert claim apply renew leave expire promote prune audit throw observe".split()
+    {
+        *(f"tasks.{verb}" for verb in verbs_of("tasks")),
+        *(f"admin.{verb}" for verb in "prune audit set_switch observe".split()),
+        *(f"plans.{verb}" for verb in "create claim renew wake apply".split()),
+        *(f"triggers.{verb}" for verb in "save remove acquire_lease claim apply".split()),
+    }
 )
 READS = frozenset(
-    "load peek detail checkpoint find workers stats audits line switches errors".split()
+    {
+        *(f"views.{verb}" for verb in verbs_of("views") if verb != "tenants"),
+        *(f"admin.{verb}" for verb in "audits switches".split()),
+        *(f"plans.{verb}" for verb in "load tasks members events find".split()),
+        *(f"triggers.{verb}" for verb in "find find_due find_all_pending find_all".split()),
+    }
 )
 
 T = TypeVar("T")
@@ -61,29 +69,25 @@ Call = Callable[[Store], Coroutine[Any, Any, Any]]
 _numbers = count(1)
 
 
-class Doubled:
-    """The Store port in front of both; the watched store's answers count."""
+def doubled(watched: WatchedStore, shadow: Shadow) -> Store:
+    """Return the store that asks both; the watched store's answers count."""
 
-    def __init__(self, watched: WatchedStore, shadow: Shadow) -> None:
-        self._watched, self._shadow = watched, shadow
-        self.triggers = DoubledPart("triggers", watched.triggers, shadow.follow)
-        self.plans = DoubledPart("plans", watched.plans, shadow.follow)
-
-    def __getattr__(self, verb: str) -> Any:
-        asked = getattr(self._watched, verb)
-        if verb not in WRITES | READS:
+    def both(name: str, asked: Verb) -> Verb:
+        if name not in WRITES | READS:
             return asked
 
-        async def both(*given: Any, **named: Any) -> Any:
+        async def ask(*given: Any, **named: Any) -> Any:
             try:
                 answer = await asked(*given, **named)
             except HoldfastError as error:
-                self._shadow.follow(verb, given, named, error)
+                shadow.follow(name, given, named, error)
                 raise
-            self._shadow.follow(verb, given, named, answer)
+            shadow.follow(name, given, named, answer)
             return answer
 
-        return both
+        return ask
+
+    return InterceptedStore(watched, both)
 
 
 class Shadow:
@@ -119,14 +123,14 @@ class Shadow:
         if self._watched.book.broken is not None:
             return
         found = self._answered(verb, *self._translated(verb, given, named))
-        if verb == "claim" and isinstance(answer, list) and isinstance(found, list):
+        if verb == "tasks.claim" and isinstance(answer, list) and isinstance(found, list):
             self.pairing.learn(answer, found)
         if isinstance(answer, DuePlans) and isinstance(found, DuePlans):
             self.leases.learn(answer, found)
-        if verb in PART_WRITES | PART_READS:
+        if verb.startswith(("plans.", "triggers.")):
             answer, found = essence(answer), essence(found)
         self._compare(verb, answer, found)
-        if verb in WRITES | PART_WRITES:
+        if verb in WRITES:
             self._look_at(self._changed())
             if self._watched.book.steps % EXAMINED_EVERY_STEPS == 0:
                 self._examine()
@@ -141,13 +145,13 @@ class Shadow:
         self, verb: str, given: Sequence[Any], named: Mapping[str, Any]
     ) -> tuple[Sequence[Any], Mapping[str, Any]]:
         match verb:
-            case "claim":
+            case "tasks.claim":
                 return given, {**named, "request": self._request(given[0], named["request"])}
-            case "apply":
+            case "tasks.apply":
                 return [[self._leased(transition) for transition in given[0]]], named
-            case "renew":
+            case "tasks.renew":
                 return [given[0], [self._held(renewal) for renewal in given[1]]], named
-            case "leave":
+            case "tasks.leave":
                 self._claims.pop(given[0], None)
         return self.leases.told(verb, given, named)
 
@@ -169,7 +173,7 @@ class Shadow:
 
     def _changed(self) -> list[str]:
         """Whose record is another than at the last look, and now and then everybody."""
-        known, now = self._known, self._watched._tasks
+        known, now = self._known, self._watched.state.tasks
         changed = [i for i, task in now.items() if known.get(i) is not task]
         changed += [i for i in known if i not in now]
         self._known = dict(now)
@@ -177,8 +181,8 @@ class Shadow:
 
     def _look_at(self, ids: Sequence[str]) -> None:
         if ids:
-            ours = [self._watched._tasks.get(task_id) for task_id in ids]
-            self._compare("load", ours, self.ask(self.store.load(ids)))
+            ours = [self._watched.state.tasks.get(task_id) for task_id in ids]
+            self._compare("load", ours, self.ask(self.store.views.load(ids)))
 
     def _compare(self, verb: str, model: Any, other: Any) -> None:
         difference = self.pairing.difference(model, other)
@@ -194,25 +198,29 @@ class Shadow:
 
     def judge_the_end(self) -> None:
         """Everything that can be seen, and the doctor's word on it."""
-        tenants = sorted({task.tenant for task in self._watched._tasks.values() if task.tenant})
+        tenants = sorted(
+            {task.tenant for task in self._watched.state.tasks.values() if task.tenant}
+        )
         calls: dict[str, Call] = {
-            "find": lambda store: store.find(Filter(), limit=ALL),
-            "tenants": lambda store: store.tenants(tenants),
-            "stats": lambda store: store.stats(),
-            "audits": lambda store: store.audits(limit=ALL),
-            "switches": lambda store: store.switches(),
-            "errors": lambda store: store.errors(limit=ALL),
+            "find": lambda store: store.views.find(Filter(), limit=ALL),
+            "tenants": lambda store: store.views.tenants(tenants),
+            "stats": lambda store: store.views.stats(),
+            "audits": lambda store: store.admin.audits(limit=ALL),
+            "switches": lambda store: store.admin.switches(),
+            "errors": lambda store: store.views.error_groups(limit=ALL),
             "the chain of audits": _chained,
-            "peek": lambda store: store.peek([*self._watched._tasks, *self._watched._tombstones]),
+            "peek": lambda store: store.views.peek(
+                [*self._watched.state.tasks, *self._watched.state.tombstones]
+            ),
         }
-        calls |= {f"detail of {i}": _detail_of(i) for i in self._watched._tasks}
+        calls |= {f"detail of {i}": _detail_of(i) for i in self._watched.state.tasks}
         for verb, call in calls.items():
             self._compare(verb, at_once(call(self._watched)), self.ask(call(self.store)))
         self._examine()
 
     def _examine(self) -> None:
         """What the verbs do not show: locks, indexes, counts."""
-        for finding in self.ask(self.store.doctor(fix=False, limit=1)):
+        for finding in self.ask(self.store.admin.doctor(fix=False, limit=1)):
             says = f"the doctor of {type(self.store).__name__} found {finding.invariant}"
             self._watched.book.fail(
                 "S1", f"{says}: {finding.says}", self._watched.now, finding.task_id
@@ -221,15 +229,15 @@ class Shadow:
 
 async def _chained(store: Store) -> list[Any]:
     """All of it, in an order that does not tell when each entry was sealed."""
-    while await store.seal(limit=ALL):
+    while await store.admin.seal(limit=ALL):
         pass
-    chain = await store.chain(limit=ALL)
+    chain = await store.admin.chain(limit=ALL)
     entries = sorted((link.entry for link in chain.links), key=lambda one: (one.at, one.task_id))
     return [chain.base.seq, chain.head.seq, first_break(chain.base, chain.links), entries]
 
 
 def _detail_of(task_id: str) -> Call:
-    return lambda store: store.detail(task_id)
+    return lambda store: store.views.detail(task_id)
 
 
 # -- which stores
@@ -245,7 +253,7 @@ def cast_by(world: World, kind: str | None) -> Iterator[None]:
         shadow = Shadow(store, world.store)
         try:
             shadow.ask(store.open())
-            world.shadow, world.front = shadow, cast(Store, Doubled(world.store, shadow))
+            world.shadow, world.front = shadow, doubled(world.store, shadow)
             yield
         finally:
             shadow.close()

@@ -7,7 +7,7 @@ compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,46 +17,6 @@ from holdfast.domain.errors import HoldfastError
 from holdfast.domain.plan.plan import Plan, PlanApplied, PlanChange, PlanStale
 from holdfast.ports import DuePlans, PlanPage
 from verify.simulation.stores.likeness import NO_LEASE
-
-PARTS = frozenset({"triggers", "plans"})
-PART_WRITES = frozenset(
-    {
-        *(f"triggers.{verb}" for verb in "save remove acquire_lease find_due_with_lease".split()),
-        "triggers.apply",
-        *(f"plans.{verb}" for verb in "create claim renew wake apply".split()),
-    }
-)
-PART_READS = frozenset(
-    {
-        *(f"triggers.{verb}" for verb in "find find_due find_all_pending find_all".split()),
-        *(f"plans.{verb}" for verb in "find tasks members events find_all".split()),
-    }
-)
-
-Follow = Callable[[str, Sequence[Any], Mapping[str, Any], Any], None]
-
-
-class DoubledPart:
-    """One of the two, in front of both stores."""
-
-    def __init__(self, name: str, watched: Any, follow: Follow) -> None:
-        self._name, self._watched, self._follow = name, watched, follow
-
-    def __getattr__(self, verb: str) -> Any:
-        asked, name = getattr(self._watched, verb), f"{self._name}.{verb}"
-        if name not in PART_WRITES | PART_READS:
-            return asked
-
-        async def both(*given: Any, **named: Any) -> Any:
-            try:
-                answer = await asked(*given, **named)
-            except HoldfastError as error:
-                self._follow(name, given, named, error)
-                raise
-            self._follow(name, given, named, answer)
-            return answer
-
-        return both
 
 
 class PlanLeases:

@@ -15,7 +15,8 @@ from holdfast.domain.plan.plan import (
     PlanTasks,
 )
 from holdfast.ports import DuePlans
-from holdfast.stores.memory.plans import MemoryPlans, Shelf, _faults
+from holdfast.stores.memory.plans import MemoryPlans, _faults
+from holdfast.stores.memory.state import PlanShelf
 from verify.simulation.checks import plan_steps, verbs
 from verify.simulation.checks.book import Breach, Move
 from verify.simulation.checks.plan_steps import PlanBook
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 class WatchedPlans(MemoryPlans):
     def __init__(self, store: WatchedStore) -> None:
-        super().__init__(store)
+        super().__init__(store.state)
         self._watched = store
         self.book = PlanBook(store.book)
 
@@ -37,7 +38,7 @@ class WatchedPlans(MemoryPlans):
         return there
 
     def _created(self, plan_id: str, tasks: PlanTasks) -> Iterable[Breach]:
-        shelf, book = self._shelves[plan_id], self.book
+        shelf, book = self._state.plans[plan_id], self.book
         if plan_id in book.known:
             book.count("created again")
             if (shelf.plan, shelf.members) != book.known[plan_id]:
@@ -50,7 +51,7 @@ class WatchedPlans(MemoryPlans):
         book.numbers |= {task_id: number for number, task_id in enumerate(tasks.ids)}
 
     async def claim(self, owner: str, *, limit: int, lease_seconds: float) -> DuePlans:
-        due_at = {plan_id: shelf.due for plan_id, shelf in self._shelves.items()}
+        due_at = {plan_id: shelf.due for plan_id, shelf in self._state.plans.items()}
         due = await super().claim(owner, limit=limit, lease_seconds=lease_seconds)
         self._watched.step("plans.claim")
         self._judge(
@@ -74,7 +75,7 @@ class WatchedPlans(MemoryPlans):
         return kept
 
     async def wake(self, plan_ids: Sequence[str]) -> None:
-        shelves = [self._shelves[i] for i in plan_ids if i in self._shelves]
+        shelves = [self._state.plans[i] for i in plan_ids if i in self._state.plans]
         before = [(shelf.plan, shelf.due) for shelf in shelves]
         await super().wake(plan_ids)
         self._watched.step("plans.wake")
@@ -104,7 +105,7 @@ class WatchedPlans(MemoryPlans):
         book, plan_id = self.book, change.after.id
         if plan_id not in book.known:
             return
-        (before, members), shelf = book.known[plan_id], self._shelves[plan_id]
+        (before, members), shelf = book.known[plan_id], self._state.plans[plan_id]
         name = (plan_id, change.after.request, change.after.version)
         is_written = shelf.plan.version != before.version or shelf.members != members
         if not isinstance(outcome, PlanApplied):
@@ -146,13 +147,13 @@ class WatchedPlans(MemoryPlans):
     def _judge(self, breaches: Iterable[Breach]) -> None:
         book, now = self._watched.book, self._watched.now
         book.judge(breaches, now)
-        for plan_id, shelf in self._shelves.items():
+        for plan_id, shelf in self._state.plans.items():
             known = self.book.known.get(plan_id)
             if known is None or known[0] is not shelf.plan:
                 book.judge((("I11", f"{plan_id} {says}") for says in _faults(shelf)), now)
                 self._accept(shelf, known[0] if known else None)
 
-    def _accept(self, shelf: Shelf, before: Plan | None) -> None:
+    def _accept(self, shelf: PlanShelf, before: Plan | None) -> None:
         plan = shelf.plan
         self.book.known[plan.id] = (plan, dict(shelf.members))
         owner = plan.lease.owner if plan.lease else "nobody"
@@ -162,7 +163,7 @@ class WatchedPlans(MemoryPlans):
             self._watched.book.note(self._watched.now, f"{self._watched.caller} {plan.id} {told}")
 
 
-def _woken(shelf: Shelf, before: Plan, due: float | None, now: float) -> Iterable[Breach]:
+def _woken(shelf: PlanShelf, before: Plan, due: float | None, now: float) -> Iterable[Breach]:
     if shelf.plan is not before:
         yield "I3", f"to wake {before.id} changed it"
     stays = before.lease is not None or before.settled_at is not None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 class WatchedTriggers(MemoryTriggers):
     def __init__(self, store: WatchedStore) -> None:
-        super().__init__(store)
+        super().__init__(store.state)
         self._watched = store
         self.book = TriggerBook(store.book)
 
@@ -29,14 +29,14 @@ class WatchedTriggers(MemoryTriggers):
             self.book.count("saved over another")
             self.book.redefined.add(saved.id)
         version = before.version + 1 if before else trigger.version + 1
-        self._judge([("I4", f"{saved.id} was saved as {saved}")] * (saved.version != version))
+        self.judge([("I4", f"{saved.id} was saved as {saved}")] * (saved.version != version))
         return saved
 
     async def remove(self, trigger_id: str) -> bool:
         removed = await super().remove(trigger_id)
         self._watched.step("triggers.remove")
         self.book.known.pop(trigger_id, None)
-        self._judge(())
+        self.judge(())
         return removed
 
     async def acquire_lease(
@@ -49,10 +49,10 @@ class WatchedTriggers(MemoryTriggers):
         breaches = trigger_steps.handed_out(
             self.book, given, owner, now=now, wall=wall, is_due=False
         )
-        self._judge(breaches)
+        self.judge(breaches)
         return found
 
-    async def find_due_with_lease(
+    async def claim(
         self,
         owner: str,
         *,
@@ -60,12 +60,10 @@ class WatchedTriggers(MemoryTriggers):
         limit: int = 100,
         lease_seconds: float = 30.0,
     ) -> DueTriggers:
-        due = await super().find_due_with_lease(
-            owner, upto=upto, limit=limit, lease_seconds=lease_seconds
-        )
-        self._watched.step("triggers.find_due_with_lease")
+        due = await super().claim(owner, upto=upto, limit=limit, lease_seconds=lease_seconds)
+        self._watched.step("triggers.claim")
         now, wall = self._watched.now, self._watched.wall
-        self._judge(trigger_steps.handed_out(self.book, due.triggers, owner, now=now, wall=wall))
+        self.judge(trigger_steps.handed_out(self.book, due.triggers, owner, now=now, wall=wall))
         return due
 
     async def apply(
@@ -80,38 +78,21 @@ class WatchedTriggers(MemoryTriggers):
         ]
         tenants = {one.task.tenant or one.task.id for one, _ in made}
         moves = self._watched.step("triggers.apply", tenants)
-        breaches = trigger_steps.applied(self.book, batch, answers, self._triggers)
+        breaches = trigger_steps.applied(self.book, batch, answers, self._state.triggers)
         self._watched.book.judge(breaches, self._watched.now)
         inserted = [one for one, _ in made], [answer for _, answer in made]
         self._watched.judge(verbs.inserted(self._watched.book, *inserted, moves), moves)
-        self._judge(())
+        self.judge(())
         return answers
 
-    async def prune(
-        self,
-        *,
-        older_than_seconds: float,
-        limit: int,
-        dry_run: bool,
-        ignore_keep: bool = False,
-    ) -> int:
-        count = await super().prune(
-            older_than_seconds=older_than_seconds,
-            limit=limit,
-            dry_run=dry_run,
-            ignore_keep=ignore_keep,
-        )
-        self._judge(())
-        return count
-
-    def _judge(self, breaches: Iterable[Breach]) -> None:
+    def judge(self, breaches: Iterable[Breach]) -> None:
         judge, now, known = self._watched.book.judge, self._watched.now, self.book.known
         judge(breaches, now)
-        for trigger in self._triggers.values():
+        for trigger in self._state.triggers.values():
             if known.get(trigger.id) is not trigger:
                 judge(trigger_steps.in_place(trigger), now)
                 self._accept(trigger)
-        for trigger_id in [i for i in known if i not in self._triggers]:
+        for trigger_id in [i for i in known if i not in self._state.triggers]:
             judge(trigger_steps.gone(known.pop(trigger_id), wall=self._watched.wall), now)
 
     def _accept(self, trigger: Trigger) -> None:

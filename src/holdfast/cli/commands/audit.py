@@ -208,7 +208,7 @@ def verify(context: typer.Context, *, head: Head = None, json: opt.Json = False)
 
     async def walk(session: Session) -> Verdict:
         watched, keep = is_watched(json=json), session.settings.audit_keep
-        chain = await session.store.chain(limit=0)
+        chain = await session.store.admin.chain(limit=0)
         total = chain.head.seq - chain.base.seq
         with progress("links compared", total, shown=watched) as walked:
             return await auditing.verify(

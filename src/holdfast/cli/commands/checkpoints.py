@@ -41,7 +41,7 @@ def get(context: typer.Context, id: opt.Id, json: opt.Json = False) -> int:
     """The checkpoint that a task goes on from. Secrets are hidden."""
 
     async def look(session: Session) -> Any:
-        detail = await session.store.detail(id)
+        detail = await session.store.views.detail(id)
         if detail is None:
             raise TaskNotFound(id)
         return redaction.body(detail.checkpoint)

@@ -33,7 +33,7 @@ def doctor(
 
     async def look(session: Session) -> tuple[Health, float]:
         watched = is_watched(json=json)
-        total = sum((await session.store.stats()).by_status.values()) if watched else 0
+        total = sum((await session.store.views.stats()).by_status.values()) if watched else 0
         with progress("tasks compared", total, shown=watched) as seen:
             found = await examine(
                 session.store,
@@ -43,7 +43,7 @@ def doctor(
                 seen=seen,
             )
         if fix:
-            await session.store.audit(_mending(session, found))
+            await session.store.admin.audit(_mending(session, found))
         return found, session.now
 
     health, now = run(context, look, shows_settings=True)

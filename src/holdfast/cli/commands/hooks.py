@@ -90,7 +90,7 @@ def probe(
         if hook is None:
             known = ", ".join(sorted(app.hooks.hooks)) or "none"
             raise InvalidInput(f"no hook {name} is configured (there are: {known})")
-        task_id = await app.teller.probe(hook)
+        task_id = await app.notifier.probe(hook)
         with suppress(TimeoutError):
             async with asyncio.timeout(WAIT_SECONDS):
                 await app.waiters.rested(task_id)
@@ -108,7 +108,7 @@ def probe(
 
 async def _stands(session: Session, task_id: str) -> tuple[Status, str]:
     """And why it has not arrived, as far as is known."""
-    detail = await session.store.detail(task_id)
+    detail = await session.store.views.detail(task_id)
     if detail is None:
         raise TaskNotFound(task_id)
     task = detail.task

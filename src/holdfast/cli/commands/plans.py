@@ -84,7 +84,7 @@ async def _full_page(
 ) -> PlanPage:
     found: list[Plan] = []
     for _ in range(LOOKS):
-        page = await session.store.plans.find_all(
+        page = await session.store.plans.find(
             statuses=statuses, limit=limit - len(found), cursor=cursor
         )
         found += page.plans
@@ -134,7 +134,7 @@ def show(
 
 
 async def _shown(session: Session, plan_id: str, *, events: bool) -> PlanReport:
-    [plan] = await session.store.plans.find([names.check("plan", plan_id)])
+    [plan] = await session.store.plans.load([names.check("plan", plan_id)])
     if plan is None:
         raise PlanNotFound(plan_id)
     found, total = await _failed(session, plan) if plan.count(*FAILED) else ([], 0)
@@ -157,7 +157,7 @@ async def _failed(session: Session, plan: Plan) -> tuple[list[FailedTask], int]:
     found: list[FailedTask] = []
     for start in range(0, min(len(failed), FAILED_READ), PAGE):
         page = failed[start : min(start + PAGE, FAILED_READ)]
-        records = await session.store.load([tasks.ids[index] for index in page])
+        records = await session.store.views.load([tasks.ids[index] for index in page])
         for index, record in zip(page, records, strict=True):
             one = FailedTask(
                 task_id=tasks.ids[index],

@@ -65,9 +65,9 @@ def listed(context: typer.Context, json: opt.Json = False) -> None:
 
 async def _look(session: Session) -> Snapshot:
     store = session.store
-    workers = await store.workers(live_within_seconds=LIVE_LEASES * session.settings.lease)
-    off = await store.switches()
-    return Snapshot(stats=await store.stats(), workers=tuple(workers), thrown=tuple(off))
+    workers = await store.views.workers(live_within_seconds=LIVE_LEASES * session.settings.lease)
+    off = await store.admin.switches()
+    return Snapshot(stats=await store.views.stats(), workers=tuple(workers), thrown=tuple(off))
 
 
 def _row(one: QueueView) -> Row:

@@ -15,7 +15,7 @@ from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
 from holdfast.insight.views.stats import counts_view, mean_dwell_seconds
 from holdfast.insight.views.tenants import HOLDS_SHOWN, hold_count_view
-from holdfast.ports import Moves, Stats, Thrown
+from holdfast.ports import Moves, Stats, SwitchSetting
 
 WAITING = (Place.READY, Place.LINE, Place.LATER, Place.LEASED, Place.PARKED, Place.HELD)
 
@@ -28,9 +28,9 @@ def stats(context: typer.Context, json: opt.Json = False) -> None:
     tenantId, actor, origin, reason, at, until).
     """
 
-    async def look(session: Session) -> tuple[Stats, list[Thrown], bool]:
+    async def look(session: Session) -> tuple[Stats, list[SwitchSetting], bool]:
         holds = await session.app.tenants.holds()
-        return await session.store.stats(), holds, session.store.durable
+        return await session.store.views.stats(), holds, session.store.durable
 
     found, holds, durable = run(context, look)
     if json:
@@ -68,7 +68,7 @@ def _queue_row(name: str, found: Stats) -> Row:
     return {"QUEUE": name} | {p.value.upper(): str(places.get(p, 0)) for p in WAITING}
 
 
-def _hold_row(hold: Thrown) -> Row:
+def _hold_row(hold: SwitchSetting) -> Row:
     return {
         "TENANT": hold.name,
         "UNTIL": "released" if hold.until is None else iso(hold.until),

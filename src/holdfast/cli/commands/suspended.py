@@ -123,7 +123,7 @@ def show(context: typer.Context, id: opt.Id, json: opt.Json = False) -> None:
     """Everything about one suspended task."""
 
     async def look(session: Session) -> tuple[Detail, Session]:
-        detail = await session.store.detail(id)
+        detail = await session.store.views.detail(id)
         if detail is None:
             raise TaskNotFound(id)
         if not detail.task.suspended:
@@ -265,7 +265,7 @@ async def _matching(session: Session, where: Filter) -> list[str]:
     found: list[str] = []
     cursor = None
     while len(found) < AT_MOST:
-        page = await session.store.find(where, limit=PAGE, cursor=cursor)
+        page = await session.store.views.find(where, limit=PAGE, cursor=cursor)
         found += [task.id for task in page.tasks]
         cursor = page.cursor
         if cursor is None:

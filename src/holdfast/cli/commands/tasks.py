@@ -71,7 +71,7 @@ async def full_page(session: Session, where: Filter, limit: int, cursor: str | N
     """As many as were asked for, where there are so many."""
     found: list[Task] = []
     for _ in range(LOOKS):
-        page = await session.store.find(where, limit=limit - len(found), cursor=cursor)
+        page = await session.store.views.find(where, limit=limit - len(found), cursor=cursor)
         found += page.tasks
         cursor = page.cursor
         if cursor is None or len(found) >= limit:
@@ -114,7 +114,7 @@ def show(context: typer.Context, id: opt.Id, json: opt.Json = False) -> None:
     """Everything about one task: stages, attempts, error, checkpoint, events."""
 
     async def look(session: Session) -> tuple[Detail, Session]:
-        detail = await session.store.detail(id)
+        detail = await session.store.views.detail(id)
         if detail is None:
             raise TaskNotFound(id)
         return detail, session

@@ -18,7 +18,7 @@ from holdfast.engine.operations.tenants import HoldAnswer
 from holdfast.insight.tenant_overview import TenantOverview, overviews
 from holdfast.insight.views.tenants import HoldView, TenantState, hold_view
 from holdfast.insight.views.view import keys
-from holdfast.ports import Thrown
+from holdfast.ports import SwitchSetting
 
 tenants = typer.Typer(help="How tenants stand: what runs, what waits, what to do next; holds.")
 
@@ -135,7 +135,7 @@ def release(
 def holds(context: typer.Context, json: opt.Json = False) -> None:
     """Which tenants are held, by whom, since when and why."""
 
-    async def look(session: Session) -> tuple[list[Thrown], Redactor]:
+    async def look(session: Session) -> tuple[list[SwitchSetting], Redactor]:
         return await session.app.tenants.holds(), session.app.redactor
 
     found, hide = run(context, look)
@@ -148,7 +148,7 @@ def holds(context: typer.Context, json: opt.Json = False) -> None:
         say("no tenant is held")
 
 
-def _who(hold: Thrown) -> str:
+def _who(hold: SwitchSetting) -> str:
     reason = redaction.text(hold.by.reason)
     why = f" ({reason})" if reason else ""
     end = f", until {iso(hold.until)}" if hold.until is not None else ""

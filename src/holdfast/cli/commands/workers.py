@@ -38,7 +38,7 @@ def listed(context: typer.Context, json: opt.Json = False) -> None:
 
     async def look(session: Session) -> list[WorkerView]:
         draining = await switches.draining(session.store)
-        found = await session.store.workers(
+        found = await session.store.views.workers(
             live_within_seconds=LIVE_LEASES * session.settings.lease
         )
         return [worker_view(one, draining) for one in found]

@@ -58,7 +58,7 @@ async def switch(ctx: Context, version: int) -> str:
 @app.task("tour.broken")
 async def broken(ctx: Context, name: str) -> str:
     """Fails, and waits for a person; when one has set it going again, all is well."""
-    [task] = await app.store.load([ctx.task_id])
+    [task] = await app.store.views.load([ctx.task_id])
     if task is not None and task.run == 1:
         raise Permanent(f"{name} has no mailbox")
     return f"hello at last, {name}"

@@ -250,7 +250,7 @@ class Story:
             self.told.rolled_back.append(task.id)
 
     async def _look(self) -> Scene:
-        page = await self._app.store.find(Filter(), limit=PAGE)
+        page = await self._app.store.views.find(Filter(), limit=PAGE)
         tasks = sorted(page.tasks, key=lambda task: task.tenant or "")
         return Scene(tasks, self._workers.all, self._upgrade.declared.stage_names)
 
@@ -269,10 +269,10 @@ def _begun(tasks: Sequence[Task]) -> list[Task]:
 
 
 async def _concluded(app: Holdfast, told: StoryRecord, screen: Screen, place: Path) -> int:
-    page = await app.store.find(Filter(), limit=PAGE)
-    found = [await app.store.detail(task.id) for task in page.tasks]
+    page = await app.store.views.find(Filter(), limit=PAGE)
+    found = [await app.store.views.detail(task.id) for task in page.tasks]
     details: list[Detail] = [detail for detail in found if detail is not None]
-    checks = judge(told, details, await app.store.doctor(fix=False, limit=100))
+    checks = judge(told, details, await app.store.admin.doctor(fix=False, limit=100))
     screen.conclude(checks)
     _say_what_next(screen, told, app.store.url, place)
     return exit_code(checks)

@@ -60,7 +60,7 @@ async def group_by_cause(
     groups: dict[str, SuspendedGroup] = {}
     seen, cursor = 0, None
     while seen < at_most:
-        page = await store.find(where, limit=PAGE, cursor=cursor)
+        page = await store.views.find(where, limit=PAGE, cursor=cursor)
         for task in page.tasks:
             name = task.failure.fingerprint if task.failure else NO_ERROR
             groups.setdefault(name, SuspendedGroup(name, task)).add(task)

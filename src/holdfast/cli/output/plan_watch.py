@@ -43,7 +43,7 @@ def watch(
     async def follow(session: Session) -> PlanInfo:
         if json:
             return await _as_lines(session, id, json=True)
-        [plan] = await session.store.plans.find([id])
+        [plan] = await session.store.plans.load([id])
         if missing := await undriven_plan_warning(session, plan):
             hint(missing)
         return await (_live if sys.stdout.isatty() else _as_lines)(session, id)
@@ -83,7 +83,7 @@ async def looks(session: Session, plan_id: str) -> AsyncIterator[PlanInfo]:
     store, clock = session.store, session.clock
     while True:
         ticket, looked_at = store.ticket(Topic.DUE), clock.steady()
-        [plan] = await store.plans.find([plan_id])
+        [plan] = await store.plans.load([plan_id])
         if plan is None:
             raise PlanNotFound(plan_id)
         yield info(plan, now=session.now)

@@ -11,7 +11,7 @@ from holdfast.ports import LIVE_LEASES
 async def no_worker_warning(session: Session) -> str:
     """What to say when no worker lives."""
     within = LIVE_LEASES * session.settings.lease
-    workers = await session.store.workers(live_within_seconds=within)
+    workers = await session.store.views.workers(live_within_seconds=within)
     if any(worker.live for worker in workers):
         return ""
     return "no worker is alive: nobody runs it yet. Start one: holdfast worker APP"

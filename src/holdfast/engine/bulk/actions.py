@@ -53,7 +53,7 @@ class Acting:
 
     async def _try(self, part: Sequence[Picked]) -> list[Picked]:
         """Those that have moved on between being read and being written."""
-        tasks = await self._store.load([one.task_id for one in part])
+        tasks = await self._store.views.load([one.task_id for one in part])
         picked, batch = list[Picked](), list[Transition]()
         for one, task in zip(part, tasks, strict=True):
             if task is None:
@@ -61,7 +61,7 @@ class Acting:
             elif (decided := await self._decided(one, task)) is not None:
                 picked.append(one)
                 batch.append(decided)
-        outcomes = await self._store.apply(batch) if batch else []
+        outcomes = await self._store.tasks.apply(batch) if batch else []
         again = list[Picked]()
         for one, transition, outcome in zip(picked, batch, outcomes, strict=True):
             task = transition.before
@@ -116,11 +116,11 @@ class Acting:
     async def _refuse(self, task: Task, error: Refused) -> None:
         self._refused[error.code] += 1
         entry = operate.refusal(task, Command(self._order.command), self._ask(task), error.code)
-        await self._store.audit(entry)
+        await self._store.admin.audit(entry)
 
     async def _was_mine(self, task: Task) -> bool:
         """It has changed since it was picked: was it by a round that died before it could say?"""
-        detail = await self._store.detail(task.id)
+        detail = await self._store.views.detail(task.id)
         events = detail.events if detail else ()
         found = (getattr(event, "by", None) for event in reversed(events))
         return any(isinstance(by, By) and by.actor == self._by.actor for by in found)

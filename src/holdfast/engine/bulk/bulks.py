@@ -135,14 +135,16 @@ class Bulks:
     async def find(self, *, limit: int = 20, cursor: str | None = None) -> BulkPage:
         """The newest first."""
         where = Filter(type=bulk.TYPE, queue=bulk.QUEUE)
-        page = await self._app.store.find(where, limit=min(limit, FOUND_LIMIT), cursor=cursor)
-        details = await asyncio.gather(*(self._app.store.detail(task.id) for task in page.tasks))
+        page = await self._app.store.views.find(where, limit=min(limit, FOUND_LIMIT), cursor=cursor)
+        details = await asyncio.gather(
+            *(self._app.store.views.detail(task.id) for task in page.tasks)
+        )
         found = tuple(info_of(detail) for detail in details if detail is not None)
         return BulkPage(bulks=found, cursor=page.cursor)
 
     async def detail(self, bulk_id: str) -> Detail:
         """Of its task."""
-        detail = await self._app.store.detail(bulk_id)
+        detail = await self._app.store.views.detail(bulk_id)
         if detail is None or detail.task.type != bulk.TYPE:
             raise BulkNotFound(bulk_id)
         return detail

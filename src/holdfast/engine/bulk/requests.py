@@ -41,7 +41,7 @@ async def start(app: Holdfast, order: Order, key: str | None) -> str:
     """Its id; of one that was started before with this key, that one's, and nothing is written."""
     submission = _submission(app, order, key)
     limit = app.settings.queue_limit
-    [answer] = await app.store.insert([submission], depth_limit=limit)
+    [answer] = await app.store.tasks.insert([submission], depth_limit=limit)
     match answer:
         case Conflict(task_id):
             raise KeyConflict(order.where.tenant, key or "", task_id)
@@ -67,7 +67,7 @@ async def _let_go(app: Holdfast, bulk_id: str, order: Order) -> None:
 
 
 async def _load(app: Holdfast, bulk_id: str) -> Task | None:
-    [task] = await app.store.load([bulk_id])
+    [task] = await app.store.views.load([bulk_id])
     return task
 
 
@@ -76,7 +76,7 @@ def _submission(app: Holdfast, order: Order, key: str | None) -> Submission:
     assert declared is not None
     made = app.planned(declared, order)
     stored = None if key is None else _stored_key(order.where.tenant, names.check("key", key))
-    task_id = app.store.home(new_id(app.clock, app.chance), tenant=None, key=stored)
+    task_id = app.store.partitioned_id(new_id(app.clock, app.chance), tenant=None, key=stored)
     task = replace(made.record, id=task_id, key=stored, status=Status.CREATED)
     return decide.submit(task, made.payload, _digest(order), held=True)
 
@@ -108,7 +108,7 @@ async def ask(app: Holdfast, bulk_id: str, command: str, by: By) -> None:
 
     async def record_refusal(task: Task, error: Refused) -> None:
         refusal = operate.refusal(task, _COMMANDS[command], _ask(app, by, request), error.code)
-        await app.store.audit(replace(refusal, task_id=actor_of(bulk_id), command=command))
+        await app.store.admin.audit(replace(refusal, task_id=actor_of(bulk_id), command=command))
 
     await compare_and_swap(f"bulk action {bulk_id}", load, write, on_refusal=record_refusal)
 
@@ -142,5 +142,5 @@ def _about(transition: Transition, said: str) -> Transition:
 
 async def _written(app: Holdfast, transition: Transition) -> bool | None:
     """Return True; None if the task has changed since it was loaded."""
-    [outcome] = await app.store.apply([transition])
+    [outcome] = await app.store.tasks.apply([transition])
     return True if isinstance(outcome, Applied) else None

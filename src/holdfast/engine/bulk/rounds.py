@@ -121,7 +121,7 @@ class Round:
         return own.cancel_requested or own.pause_requested
 
     async def _own(self) -> Task:
-        [own] = await self._store.load([self._ctx.task_id])
+        [own] = await self._store.views.load([self._ctx.task_id])
         if own is None:
             raise TaskNotFound(self._ctx.task_id)
         return own
@@ -143,7 +143,7 @@ class Round:
             if ended or len(picked) >= left:
                 break
             limit = min(PAGE, left - len(picked))
-            page = await self._store.find(where, limit=limit, cursor=cursor)
+            page = await self._store.views.find(where, limit=limit, cursor=cursor)
             meant = (task for task in page.tasks if _is_meant(task, until))
             picked += [Picked(task.id, task.version) for task in meant]
             cursor, ended = page.cursor, page.cursor is None
@@ -153,7 +153,7 @@ class Round:
 
     async def _watch(self, state: BulkState) -> BulkState:
         assert self._order.canary is not None
-        peeks = await self._store.peek(state.watched) if state.watched else []
+        peeks = await self._store.views.peek(state.watched) if state.watched else []
         rests = {
             task_id: peek.status if peek else None
             for task_id, peek in zip(state.watched, peeks, strict=True)
@@ -188,7 +188,7 @@ class Round:
                 before=Status.RUNNING,
                 after=Status.COMPLETED,
             )
-            await self._store.audit(entry)
+            await self._store.admin.audit(entry)
         return msgspec.to_builtins(state.counts) | {"halted": state.halted}
 
     @property
@@ -202,7 +202,7 @@ async def matching_of(
     """How many match, as far as is looked; whether there are more; and those looked at."""
     found, cursor = list[Task](), None
     for _ in range(COUNT_LIMIT // PAGE):
-        page = await store.find(where, limit=PAGE, cursor=cursor)
+        page = await store.views.find(where, limit=PAGE, cursor=cursor)
         found += [task for task in page.tasks if _is_meant(task, until)]
         cursor = page.cursor
         if cursor is None:

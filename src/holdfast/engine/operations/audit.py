@@ -54,7 +54,7 @@ async def entries_from(
     size = PAGE if task_id else limit + 1
     at = start
     for _ in range(LOOKS):
-        page = await store.audits(limit=size, cursor=str(at))
+        page = await store.admin.audits(limit=size, cursor=str(at))
         for entry in page:
             if len(found) == limit:
                 return found, at
@@ -81,9 +81,9 @@ async def verify(
     written anew or cut, with its head, looks like any other.
     ``keep_seconds``: the retention, by which what is missing at the old end is judged."""
     for _ in range(SEALS if seals else 0):
-        if await store.seal(limit=PAGE) < PAGE:
+        if await store.admin.seal(limit=PAGE) < PAGE:
             break
-    page = await store.chain(limit=PAGE)
+    page = await store.admin.chain(limit=PAGE)
     base = before = page.base
     evidence = Evidence(page)
     broken = _below(noted, base) or _beside(page)
@@ -93,7 +93,7 @@ async def verify(
         broken = first_break(before, page.links) or _other(noted, page.links)
         links, before = links + len(page.links), page.links[-1].anchor
         walked(links)
-        page = await store.chain(after=before.seq, limit=PAGE)
+        page = await store.admin.chain(after=before.seq, limit=PAGE)
         if page.base.seq > before.seq:  # cleaned up while we walked
             before = page.base
     broken = broken or _at_end(page, before, noted)
@@ -112,7 +112,7 @@ async def verify(
 
 async def compared(store: Store, verdict: Verdict, noted: Anchor) -> Verdict:
     """A verdict that was found without ``noted``, held against it by one look at that link."""
-    page = await store.chain(after=max(0, noted.seq - 1), limit=1)
+    page = await store.admin.chain(after=max(0, noted.seq - 1), limit=1)
     broken = _below(noted, page.base) or _other(noted, page.links)
     if broken is None and noted.seq > page.head.seq:
         broken = _at_end(page, page.head, noted)

@@ -123,11 +123,11 @@ class Evidence:
 
 async def before_prune(store: Store) -> str:
     """Walk over the chain, and return what a prune writes down of what is gone already."""
-    page = await store.chain(limit=PAGE)
+    page = await store.admin.chain(limit=PAGE)
     evidence = Evidence(page)
     for _ in range(PAGES):
         if not page.links or not evidence.base.seq:
             break
         evidence.see(page.links)
-        page = await store.chain(after=page.links[-1].seq, limit=PAGE)
+        page = await store.admin.chain(after=page.links[-1].seq, limit=PAGE)
     return evidence.before_prune

@@ -9,7 +9,7 @@ from holdfast.domain.audit import Audit
 from holdfast.domain.errors import BackupRefused, StoreFull
 from holdfast.domain.task.task import By
 from holdfast.ports import Store
-from holdfast.ports.backup import Copy, FileStore
+from holdfast.ports.backup import Copy
 from holdfast.stores.memory import MemoryStore
 
 IN_MEMORY = "a store in memory is kept nowhere and has no backup: use sqlite:/// or Redis"
@@ -24,11 +24,9 @@ log = logging.getLogger("holdfast.app.backup")
 
 async def back_up(store: Store, target: str | os.PathLike[str], *, by: By, now: float) -> Copy:
     """Copy the store into a new file, and write down who has done so."""
-    if isinstance(store, MemoryStore):
-        raise BackupRefused(IN_MEMORY)
-    if not isinstance(store, FileStore):
-        raise BackupRefused(ON_SERVER)
-    copy = await store.backup(target)
+    if store.file is None:
+        raise BackupRefused(IN_MEMORY if store.url == MemoryStore.url else ON_SERVER)
+    copy = await store.file.backup(target)
     await _note(store, copy, by, now)
     return copy
 
@@ -37,6 +35,6 @@ async def _note(store: Store, copy: Copy, by: By, now: float) -> None:
     after = f"{copy.size_bytes} bytes in {copy.path}"
     entry = Audit(task_id="store", command="backup", by=by, at=now, before="", after=after)
     try:
-        await store.audit(entry)
+        await store.admin.audit(entry)
     except StoreFull as error:  # the copy is whole all the same
         log.warning("the audit does not tell of the backup %s: %s", copy.path, error)

@@ -69,7 +69,7 @@ class Checkpoints:
 
     async def get(self, task_id: str) -> Checkpoint | None:
         """None: the task has none."""
-        return await self._app.store.checkpoint(names.check_text("task id", task_id))
+        return await self._app.store.views.checkpoint(names.check_text("task id", task_id))
 
     async def put(
         self,
@@ -218,7 +218,7 @@ class Checkpoints:
             transition = await self._aside(whole, partial(decide, detail, ask))
             if onward:
                 await check_checkpoint(store, detail.task)
-            [outcome] = await store.apply([transition])
+            [outcome] = await store.tasks.apply([transition])
             if isinstance(outcome, MovedOn):
                 raise TenantMovedOn(task_id, detail.task.tenant)
             if not isinstance(outcome, Applied):
@@ -226,7 +226,7 @@ class Checkpoints:
             return msgspec.structs.replace(transition, after=outcome.task)
 
         async def record_refusal(detail: Detail, error: Refused) -> None:
-            await store.audit(_refusal(detail.task, command, ask, error, onward=onward))
+            await store.admin.audit(_refusal(detail.task, command, ask, error, onward=onward))
 
         written = await compare_and_swap(
             f"task {task_id}", lambda: self._detail(task_id), write, on_refusal=record_refusal
@@ -236,7 +236,7 @@ class Checkpoints:
         return written
 
     async def _detail(self, task_id: str) -> Detail:
-        detail = await self._app.store.detail(task_id)
+        detail = await self._app.store.views.detail(task_id)
         if detail is None:
             raise TaskNotFound(task_id)
         return detail

@@ -95,13 +95,13 @@ class Control:
             transition = decision(task, ask)
             if onward:
                 await check_checkpoint(store, task)
-            [outcome] = await store.apply([transition])
+            [outcome] = await store.tasks.apply([transition])
             if isinstance(outcome, MovedOn):
                 raise TenantMovedOn(task_id, task.tenant)
             return outcome.task if isinstance(outcome, Applied) else None
 
         async def record_refusal(task: Task, error: Refused) -> None:
-            await store.audit(operate.refusal(task, command, ask, error.code))
+            await store.admin.audit(operate.refusal(task, command, ask, error.code))
 
         written = await compare_and_swap(
             f"task {task_id}", lambda: self._load(task_id), write, on_refusal=record_refusal
@@ -110,7 +110,7 @@ class Control:
         return written
 
     async def _load(self, task_id: str) -> Task:
-        [task] = await self._store().load([task_id])
+        [task] = await self._store().views.load([task_id])
         if task is None:
             raise TaskNotFound(task_id)
         return task

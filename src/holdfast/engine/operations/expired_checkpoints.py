@@ -89,7 +89,7 @@ async def look_ahead(
     if not goes_on(task):
         return None
     try:
-        found = await store.checkpoint(task.id)
+        found = await store.views.checkpoint(task.id)
     except SerialisationError:  # it is suspended again, and nothing is discarded
         return None
     return outlook(task, found, now=now, declared=find(task.type))
@@ -155,7 +155,7 @@ async def looks_ahead(
 ) -> Judged:
     found = Judged([], [])
     for start in range(0, len(ids), AT_ONCE):
-        loaded = await store.load(ids[start : start + AT_ONCE])
+        loaded = await store.views.load(ids[start : start + AT_ONCE])
         tasks = [one for one in loaded if one is not None and goes_on(one)]
         looks = (look_ahead(store, task, now=now, find=find) for task in tasks)
         ahead = await asyncio.gather(*looks)
@@ -178,7 +178,9 @@ async def forecast_of_plan(
     unknown = set[str]()
     for start in range(0, len(judged), AT_ONCE):
         ids = judged[start : start + AT_ONCE]
-        loaded = [task for task in await store.load(ids) if task is not None and goes_on(task)]
+        loaded = [
+            task for task in await store.views.load(ids) if task is not None and goes_on(task)
+        ]
         found += await _starting_over(store, loaded, now=now, find=find)
         unknown.update(unknown_types(loaded, find))
     return Forecast(
@@ -194,7 +196,7 @@ async def check_checkpoint(store: Store, task: Task) -> None:
     if not goes_on(task):
         return
     try:
-        found = await store.checkpoint(task.id)
+        found = await store.views.checkpoint(task.id)
     except SerialisationError:  # it is there; who runs it says what is wrong with it
         return
     if found is None:

@@ -80,8 +80,8 @@ class Queues:
         """Return the queues that have tasks, a switch, a type, a live worker or a setting."""
         app = self._app
         seconds = LIVE_LEASES * app.settings.lease
-        stats, off = await app.store.stats(), await app.store.switches()
-        workers = await app.store.workers(live_within_seconds=seconds)
+        stats, off = await app.store.views.stats(), await app.store.admin.switches()
+        workers = await app.store.views.workers(live_within_seconds=seconds)
         return {
             *stats.by_queue,
             *stats.heads,

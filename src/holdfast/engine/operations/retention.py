@@ -52,7 +52,7 @@ class Pruning(msgspec.Struct, frozen=True, kw_only=True):
         return max(age, 2 * self.lease_seconds) if kind is Kept.WORKERS else age
 
     async def step(self, store: Store, kind: Kept, *, limit: int, dry_run: bool) -> int:
-        return await store.prune(
+        return await store.admin.prune(
             kind,
             older_than_seconds=self.age_of(kind),
             limit=limit,
@@ -135,7 +135,7 @@ async def _delete_all(
 
 async def _note(store: Store, entry: Audit) -> None:
     try:
-        await store.audit(entry)
+        await store.admin.audit(entry)
     except StoreFull as error:  # still: whoever reads that must not think that nothing was done
         raise StoreFull(
             f"deleted ({entry.after}), but the audit does not say so: {error}"

@@ -13,20 +13,20 @@ from holdfast.domain.errors import InvalidInput, WorkerNotFound
 from holdfast.domain.phrases import span
 from holdfast.domain.task.envelope import iso
 from holdfast.domain.task.task import By
-from holdfast.ports import Store, Switch, Thrown
+from holdfast.ports import Store, Switch, SwitchSetting
 
 ON, OFF, WORKING, DRAINING = "on", "off", "working", "draining"  # as the audit has them
 HELD, FREE = "held", "free"
 
 
-async def standing(store: Store, now: float) -> list[Thrown]:
+async def standing(store: Store, now: float) -> list[SwitchSetting]:
     """Return what is switched off now; a hold that is over may still be stored."""
-    return [one for one in await store.switches() if one.stands(now)]
+    return [one for one in await store.admin.switches() if one.stands(now)]
 
 
 async def intake_is_paused(store: Store, queues: Collection[str]) -> str | None:
     """One of these queues whose intake is paused."""
-    for thrown in await store.switches():
+    for thrown in await store.admin.switches():
         if thrown.switch is Switch.INTAKE and thrown.name in queues:
             return thrown.name
     return None
@@ -44,10 +44,10 @@ async def turn_queue(
     command = f"{'resume' if on else 'pause'} {switch}"
     was_on = not await _is_off(store, switch, queue, now)
     entry = _entry(f"queue:{queue}", command, by, now, ((OFF, ON)[was_on], (OFF, ON)[on]))
-    return await store.throw(switch, queue, on=on, audit=entry)
+    return await store.admin.set_switch(switch, queue, on=on, audit=entry)
 
 
-def told(thrown: Thrown, now: float, reason: str) -> str:
+def told(thrown: SwitchSetting, now: float, reason: str) -> str:
     """Of a queue: what, since when, by whom, why, and how to undo it. ``reason``: as it may be
     shown."""
     if thrown.switch is Switch.HOLD:
@@ -62,7 +62,7 @@ def told(thrown: Thrown, now: float, reason: str) -> str:
     )
 
 
-def told_to_tenant(thrown: Thrown, now: float) -> str:
+def told_to_tenant(thrown: SwitchSetting, now: float) -> str:
     """Say of a queue what it is, to who may neither know who did it nor undo it."""
     return (
         f"{thrown.switch} of queue {thrown.name} is paused since {span(now - thrown.at)}; an "
@@ -77,10 +77,10 @@ async def turn_tenant(
     was_held = await _is_off(store, Switch.HOLD, tenant, now)
     states = (FREE, HELD)[was_held], (FREE, HELD)[held]
     entry = _entry(f"tenant:{tenant}", "hold" if held else "release", by, now, states)
-    return await store.throw(Switch.HOLD, tenant, on=not held, audit=entry, until=until)
+    return await store.admin.set_switch(Switch.HOLD, tenant, on=not held, audit=entry, until=until)
 
 
-def told_of_hold(hold: Thrown, now: float, reason: str) -> str:
+def told_of_hold(hold: SwitchSetting, now: float, reason: str) -> str:
     """Say of a tenant who holds it, since when, why, until when, and how to release it."""
     by = hold.by
     place = f" on {by.origin}" if by.origin else ""
@@ -93,14 +93,14 @@ def told_of_hold(hold: Thrown, now: float, reason: str) -> str:
     )
 
 
-def told_of_hold_to_tenant(hold: Thrown, now: float) -> str:
+def told_of_hold_to_tenant(hold: SwitchSetting, now: float) -> str:
     """Say the same to who may not know who did it and why."""
     return f"tenant {hold.name} is held since {span(now - hold.at)}; an operator can release it"
 
 
 async def draining(store: Store) -> frozenset[str]:
     """The workers that were asked to stop."""
-    off = await store.switches()
+    off = await store.admin.switches()
     return frozenset(one.name for one in off if one.switch is Switch.DRAIN)
 
 
@@ -108,12 +108,12 @@ async def drain_worker(
     store: Store, worker: str, *, by: By, now: float, live_within_seconds: float
 ) -> bool:
     """False: it had been asked already."""
-    known = await store.workers(live_within_seconds=live_within_seconds)
+    known = await store.views.workers(live_within_seconds=live_within_seconds)
     if worker not in {one.beat.worker for one in known}:
         raise WorkerNotFound(worker)
     before = DRAINING if await _is_off(store, Switch.DRAIN, worker, now) else WORKING
     entry = _entry(f"worker:{worker}", "drain", by, now, (before, DRAINING))
-    return await store.throw(Switch.DRAIN, worker, on=False, audit=entry)
+    return await store.admin.set_switch(Switch.DRAIN, worker, on=False, audit=entry)
 
 
 async def _is_off(store: Store, switch: Switch, name: str, now: float) -> bool:

@@ -18,7 +18,7 @@ from holdfast.domain.errors import InvalidInput
 from holdfast.domain.task.operate import actor_named
 from holdfast.domain.task.task import By
 from holdfast.engine.operations import switches
-from holdfast.ports import Switch, Thrown
+from holdfast.ports import Switch, SwitchSetting
 
 if TYPE_CHECKING:
     from holdfast.engine.core import Holdfast
@@ -62,7 +62,7 @@ class Tenants:
             now=now,
             until=_end(until, now),
         )
-        [view] = await self._app.store.tenants([tenant])
+        [view] = await self._app.store.views.tenants([tenant])
         return HoldAnswer(tenant=tenant, changed=changed, waiting_for=view.locked_by)
 
     async def release(self, tenant: str, *, reason: str = "") -> bool:
@@ -76,12 +76,12 @@ class Tenants:
         """Return whether the tenant is held."""
         return await self.find(tenant) is not None
 
-    async def find(self, tenant: str) -> Thrown | None:
+    async def find(self, tenant: str) -> SwitchSetting | None:
         """Return the tenant's hold: who, since when, why and until when."""
         tenant = names.check("tenant", tenant)
         return next((one for one in await self.holds() if one.name == tenant), None)
 
-    async def holds(self) -> list[Thrown]:
+    async def holds(self) -> list[SwitchSetting]:
         """Return all holds that are not over, by the tenants' names."""
         found = await switches.standing(self._app.store, self._app.clock.now())
         return sorted((one for one in found if one.switch is Switch.HOLD), key=lambda one: one.name)

@@ -62,7 +62,7 @@ async def of_task(
     of, after = (task_id, 0) if cursor is None else _read(cursor)
     if of != task_id:
         raise InvalidInput(f"{cursor!r} is a cursor of another task")
-    if await store.detail(task_id) is None:
+    if await store.views.detail(task_id) is None:
         raise TaskNotFound(task_id)
     found = await _steps(store, task_id, after, window)
     shown = found[:limit]
@@ -87,7 +87,7 @@ async def _tasks(store: Store, where: Filter, cursor: str | None) -> AsyncIterat
         if after < _ALL:
             yield cursor, after
     while True:
-        found = await store.find(where, limit=TASKS, cursor=cursor)
+        found = await store.views.find(where, limit=TASKS, cursor=cursor)
         for task in found.tasks:
             yield task.id, 0
         cursor = found.cursor
@@ -96,7 +96,7 @@ async def _tasks(store: Store, where: Filter, cursor: str | None) -> AsyncIterat
 
 
 async def _steps(store: Store, task_id: str, after: int, window: Window) -> list[HistoryStep]:
-    detail = await store.detail(task_id)
+    detail = await store.views.detail(task_id)
     if detail is None:  # deleted meanwhile
         return []
     made = steps(detail.task, detail.events)

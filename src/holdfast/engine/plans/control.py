@@ -82,14 +82,14 @@ class PlanControl:
             return outcome.plan if isinstance(outcome, PlanApplied) else None
 
         async def record_refusal(plan: Plan, error: Refused) -> None:
-            await self._store().audit(commands.refusal(plan, command, ask, error.code))
+            await self._store().admin.audit(commands.refusal(plan, command, ask, error.code))
 
         return await compare_and_swap(
             f"plan {plan_id}", lambda: self._load(plan_id), write, on_refusal=record_refusal
         )
 
     async def _load(self, plan_id: str) -> Plan:
-        [plan] = await self._store().plans.find([plan_id])
+        [plan] = await self._store().plans.load([plan_id])
         if plan is None:
             raise PlanNotFound(plan_id)
         return plan

@@ -108,7 +108,7 @@ class Plans:
         same id and the same tasks and terms, it goes on with the plan that is there."""
         plan = checked(plan_id, tasks, terms, now=self._app.clock.now())
         if plan.conflict is TenantConflict.REJECT and (busy := await self._busy(tasks)):
-            [there] = await self._app.store.plans.find([plan_id])
+            [there] = await self._app.store.plans.load([plan_id])
             if there is None:  # else they may be busy with this very plan
                 raise TenantsBusy(plan_id, busy)
         queues = {one.record.queue for one in tasks}
@@ -126,7 +126,7 @@ class Plans:
     ) -> Preview:
         """A dry run."""
         plan = checked(plan_id, tasks, terms, now=self._app.clock.now())
-        [there] = await self._app.store.plans.find([plan.id])
+        [there] = await self._app.store.plans.load([plan.id])
         return Preview(
             id=plan.id,
             total=plan.total,
@@ -148,7 +148,7 @@ class Plans:
         """The newest first."""
         cursor, left = None, most
         while left > 0:
-            page = await self._app.store.plans.find_all(
+            page = await self._app.store.plans.find(
                 statuses=statuses, limit=min(left, PAGE), cursor=cursor
             )
             for plan in page.plans:
@@ -163,7 +163,7 @@ class Plans:
         app, tenants = self._app, tuple(one.record.tenant for one in tasks)
         made = new_ids(app.clock, app.chance, len(tasks))
         ids = tuple(
-            app.store.home(task_id, tenant=tenant, key=None)
+            app.store.partitioned_id(task_id, tenant=tenant, key=None)
             for task_id, tenant in zip(made, tenants, strict=True)
         )
         created = PlanCreated(plan_id=plan.id, version=1, at=plan.created_at, total=plan.total)
@@ -184,7 +184,7 @@ class Plans:
                     zip(tasks[part], kept.ids[part], strict=True), start=start + 1
                 )
             ]
-            for answer in await app.store.insert(batch, depth_limit=app.settings.queue_limit):
+            for answer in await app.store.tasks.insert(batch, depth_limit=app.settings.queue_limit):
                 if isinstance(answer, Full):
                     raise QueueFull(answer.queue, app.settings.queue_limit)
                 if isinstance(answer, Shut):

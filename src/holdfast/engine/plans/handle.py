@@ -129,7 +129,7 @@ class PlanHandle:
         return info(plan, now=self._app.clock.now()) if plan.rests else None
 
     async def _plan(self) -> Plan:
-        [plan] = await self._app.store.plans.find([self.id])
+        [plan] = await self._app.store.plans.load([self.id])
         if plan is None:
             raise PlanNotFound(self.id)
         return plan

@@ -78,7 +78,7 @@ class TriggerControl:
             return outcome.trigger if isinstance(outcome, Changed) else None
 
         async def record_refusal(trigger: Trigger, error: Refused) -> None:
-            await app.store.audit(firing.refusal(trigger, command, ask, error.code))
+            await app.store.admin.audit(firing.refusal(trigger, command, ask, error.code))
 
         return await compare_and_swap(
             f"trigger {trigger_id}",
@@ -109,7 +109,7 @@ class TriggerControl:
         task_id = trigger.last_task
         if task_id is None or trigger.overlap is Overlap.ALLOW:
             return None
-        [task] = await self._app.store.load([task_id])
+        [task] = await self._app.store.views.load([task_id])
         return task_id if task is None or task.place in STOPPED else None
 
     def _made(self, trigger: Trigger, ask: OperatorRequest) -> Submission:
@@ -135,7 +135,7 @@ class TriggerControl:
 
     def _declared_body(self, trigger: Trigger, now: float) -> bytes:
         for one in self._app.registry.triggers.values():
-            if self._triggers.home(one.name, tenant=one.definition.tenant) == trigger.id:
+            if self._app.store.trigger_id(one.name, tenant=one.definition.tenant) == trigger.id:
                 return bytes(trigger.payload) if one.make is None else one.make(now)
         raise InvalidInput(f"trigger {trigger.id} is declared in code, but not here; fire it there")
 

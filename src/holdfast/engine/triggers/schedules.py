@@ -169,7 +169,7 @@ class Schedules:
     async def get(self, name: str, *, tenant: str | None = None) -> TriggerHandle[Any]:
         """By its name (and tenant, if it has one) or its id; TriggerNotFound if there is none."""
         of = None if tenant is None else names.normalised(tenant)
-        trigger_id = self._triggers.home(names.check("trigger", name), tenant=of)
+        trigger_id = self._app.store.trigger_id(names.check("trigger", name), tenant=of)
         trigger = await self._triggers.find(trigger_id)
         if trigger is None:
             raise TriggerNotFound(trigger_id)
@@ -220,7 +220,7 @@ class Schedules:
         body = send.declared.payload.encode(payload)
         wanted = define(send.declared, schedule, body, terms, declared=False)
         name = terms.get("name") or new_id(self._app.clock, self._app.chance)
-        trigger_id = self._triggers.home(names.check("trigger", name), tenant=wanted.tenant)
+        trigger_id = self._app.store.trigger_id(names.check("trigger", name), tenant=wanted.tenant)
         trigger = await self._there_or_put(trigger_id, wanted, replaces, any_start)
         return TriggerHandle(self._control, trigger.id, send.declared.result)
 

@@ -13,7 +13,7 @@ from holdfast.domain.task.placement import Place
 from holdfast.insight.views.tasks import EXAMPLE_AT
 from holdfast.insight.views.view import Time, View
 from holdfast.observe.snapshot import Snapshot
-from holdfast.ports import OF_QUEUES, Switch, Thrown
+from holdfast.ports import OF_QUEUES, Switch, SwitchSetting
 
 
 class Off(View):
@@ -55,7 +55,7 @@ def example_pause() -> Off:
 
 
 def queue_views(
-    snapshot: Snapshot, off: Iterable[Thrown], limits: Mapping[str, int], hide: Redactor
+    snapshot: Snapshot, off: Iterable[SwitchSetting], limits: Mapping[str, int], hide: Redactor
 ) -> list[QueueView]:
     """Return every queue by its name; ``off`` is as of now, the snapshot may be older."""
     of_queues = [one for one in off if one.switch in OF_QUEUES]
@@ -65,7 +65,7 @@ def queue_views(
 
 def _view(
     snapshot: Snapshot,
-    off: Iterable[Thrown],
+    off: Iterable[SwitchSetting],
     queue: str,
     limits: Mapping[str, int],
     hide: Redactor,
@@ -83,7 +83,7 @@ def _view(
     }
 
 
-def _pause(setting: Thrown | None, hide: Redactor) -> Off | None:
+def _pause(setting: SwitchSetting | None, hide: Redactor) -> Off | None:
     if setting is None:
         return None
     return {

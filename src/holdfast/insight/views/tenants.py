@@ -11,7 +11,7 @@ from holdfast.domain.redaction import Redactor
 from holdfast.domain.task.envelope import iso
 from holdfast.insight.views.tasks import TaskView, at
 from holdfast.insight.views.view import Time, View
-from holdfast.ports import Switch, Thrown
+from holdfast.ports import Switch, SwitchSetting
 
 HOLDS_SHOWN = 100  # in statistics; `holdfast tenants holds` has all
 _LATER_ID = "019c1a50-2f10-7d02-9b63-0a1c2d3e4f50"
@@ -74,7 +74,7 @@ class TenantStates(View):
     tenants: list[TenantState]
 
 
-def hold_view(hold: Thrown, hide: Redactor, limited: bool = False) -> HoldView:
+def hold_view(hold: SwitchSetting, hide: Redactor, limited: bool = False) -> HoldView:
     return {
         "tenantId": hold.name,
         "actor": "" if limited else hold.by.actor,
@@ -85,7 +85,7 @@ def hold_view(hold: Thrown, hide: Redactor, limited: bool = False) -> HoldView:
     }
 
 
-def hold_count_view(settings: Iterable[Thrown], hide: Redactor) -> HoldCount:
+def hold_count_view(settings: Iterable[SwitchSetting], hide: Redactor) -> HoldCount:
     """Return how many tenants are held, and the first of the holds by the tenants' names."""
     holds = sorted((one for one in settings if one.switch is Switch.HOLD), key=lambda one: one.name)
     return {

@@ -142,7 +142,7 @@ class PlanDriver:
         return change is not None or sent > 0 or passed_over or self._poll.goes_on
 
     async def _load(self) -> PlanSnapshot | None:
-        [plan] = await self._store.plans.find([self._plan_id])
+        [plan] = await self._store.plans.load([self._plan_id])
         tasks = await self._store.plans.tasks(self._plan_id)
         members = await self._store.plans.members(self._plan_id)
         if plan is None or tasks is None or not self._lease.is_on(plan):
@@ -153,7 +153,7 @@ class PlanDriver:
 
     async def _reloaded(self, snapshot: PlanSnapshot) -> Plan | None:
         """Load the plan where nothing is written: else a person's request would go unseen."""
-        [plan] = await self._store.plans.find([snapshot.plan.id])
+        [plan] = await self._store.plans.load([snapshot.plan.id])
         is_same = plan is not None and plan.version == snapshot.plan.version
         return snapshot.plan if is_same and plan and self._lease.is_on(plan) else plan
 

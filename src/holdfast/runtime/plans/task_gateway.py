@@ -44,13 +44,17 @@ class TaskGateway:
         found: dict[str, MemberTask] = {}
         for start in range(0, len(ids), PAGE):
             page = ids[start : start + PAGE]
-            for task_id, task in zip(page, await _answers(self._store.load(page)), strict=True):
+            for task_id, task in zip(
+                page, await _answers(self._store.views.load(page)), strict=True
+            ):
                 if isinstance(task, Task):
                     found[task_id] = MemberTask(status=task.status, task=task)
             gone = [i for i in page if i not in found]
             if not gone:
                 continue
-            for task_id, peek in zip(gone, await _answers(self._store.peek(gone)), strict=True):
+            for task_id, peek in zip(
+                gone, await _answers(self._store.views.peek(gone)), strict=True
+            ):
                 if not isinstance(peek, StoreError):
                     found[task_id] = MemberTask(status=peek.status) if peek else GONE
         return found
@@ -58,8 +62,8 @@ class TaskGateway:
     async def busy(self, tenants: Mapping[str, str]) -> Mapping[str, Task | None]:
         """Of these tasks, given with their tenants, those that would have to wait in line: for
         which one. None: a person holds the tenant."""
-        views = await self._store.tenants(sorted(set(tenants.values())))
-        active = await self._store.load([view.active for view in views if view.active])
+        views = await self._store.views.tenants(sorted(set(tenants.values())))
+        active = await self._store.views.load([view.active for view in views if view.active])
         closed = {
             task.tenant: task
             for task in active
@@ -67,7 +71,7 @@ class TaskGateway:
         }
         found = {i: closed[tenant] for i, tenant in tenants.items() if tenant in closed}
         busy: dict[str, Task | None] = {i: task for i, task in found.items() if task.id != i}
-        off = await self._store.switches()
+        off = await self._store.admin.switches()
         now = self._clock.now()
         held = {one.name for one in off if one.switch is Switch.HOLD and one.stands(now)}
         return {i: None for i, tenant in tenants.items() if tenant in held} | busy
@@ -78,7 +82,7 @@ class TaskGateway:
         batch = [order for task, command in orders if (order := self._order(plan, task, command))]
         busy, moved_on = set[str](), set[str]()
         for start in range(0, len(batch), PAGE):
-            for outcome in await _answers(self._store.apply(batch[start : start + PAGE])):
+            for outcome in await _answers(self._store.tasks.apply(batch[start : start + PAGE])):
                 if isinstance(outcome, Busy):
                     busy.add(outcome.task.id)
                 elif isinstance(outcome, MovedOn):

@@ -69,7 +69,7 @@ class DeclaredTriggers:
     def ids(self) -> dict[str, TriggerDef]:
         """By the id under which the store has it."""
         return {
-            self._store.triggers.home(one.name, tenant=one.definition.tenant): one
+            self._store.trigger_id(one.name, tenant=one.definition.tenant): one
             for one in self._registry.triggers.values()
         }
 
@@ -84,7 +84,7 @@ class DeclaredTriggers:
 
     async def live(self) -> Sequence[WorkerInfo]:
         """Those that fire triggers: the others cannot serve one, whatever they know."""
-        found = await self._store.workers(live_within_seconds=self._live_within_seconds)
+        found = await self._store.views.workers(live_within_seconds=self._live_within_seconds)
         return [one for one in found if one.live and one.beat.schedules]
 
     async def run(self) -> None:

@@ -129,7 +129,7 @@ class Scheduler:
         try:
             while True:
                 ticket = self._store.ticket(Topic.DUE)
-                due = await self._store.triggers.find_due_with_lease(
+                due = await self._store.triggers.claim(
                     self._owner, limit=BATCH, lease_seconds=LEASE_SECONDS
                 )
                 self._left = 0

@@ -10,7 +10,7 @@ from typing import Protocol
 from holdfast.domain.audit import Audit
 from holdfast.domain.errors import StoreError
 from holdfast.domain.task.task import By
-from holdfast.ports import Clock, Store, Switch, Thrown
+from holdfast.ports import Clock, Store, Switch, SwitchSetting
 from holdfast.runtime.deadlines import sleep
 from holdfast.runtime.store_outages import StoreOutages
 from holdfast.runtime.worker.executor import HeldTenants
@@ -74,7 +74,7 @@ class DrainWatch:
 
     async def _is_told_to_drain(self) -> bool:
         try:
-            thrown = await self._store.switches()
+            thrown = await self._store.admin.switches()
         except StoreError as error:
             self._outages.note(error)
             return False
@@ -82,7 +82,7 @@ class DrainWatch:
         mine = (Switch.DRAIN, self._worker.name)
         return any((one.switch, one.name) == mine for one in thrown)
 
-    async def _mind_holds(self, holds: Sequence[Thrown]) -> None:
+    async def _mind_holds(self, holds: Sequence[SwitchSetting]) -> None:
         """Know who is held, and remove the holds that are over, unless others took their place."""
         now = self._clock.now()
         over = [one for one in holds if not one.stands(now)]
@@ -97,7 +97,7 @@ class DrainWatch:
                 after=FREE,
             )
             try:
-                await self._store.throw(
+                await self._store.admin.set_switch(
                     Switch.HOLD, one.name, on=True, audit=entry, until=one.until
                 )
             except StoreError as error:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from holdfast.domain.errors import StoreError
-from holdfast.ports import Clock, Kept, Store
+from holdfast.ports import Clock, Finding, Kept, Store
 from holdfast.runtime.deadlines import sleep
 
 log = logging.getLogger("holdfast.pruner")
 
 EVERY_SECONDS = 60.0
 BATCH = 500
+FINDINGS = 1000  # of one comparison
 BATCHES_A_ROUND = 20
 
 
@@ -49,13 +51,13 @@ class Pruner:
     async def tick(self) -> None:
         for kind, age in self._ages.items():
             for _ in range(BATCHES_A_ROUND):
-                pruned = await self._store.prune(
+                pruned = await self._store.admin.prune(
                     kind, older_than_seconds=age, limit=BATCH, dry_run=False
                 )
                 if pruned < BATCH:
                     break
         if self._reconcile_seconds > 0:
-            for finding in await self._store.reconcile(every_seconds=self._reconcile_seconds):
+            for finding in await self._reconcile():
                 log.warning(
                     "%s %s %s%s",
                     finding.invariant,
@@ -63,3 +65,7 @@ class Pruner:
                     finding.says,
                     " (mended)" if finding.mended else "",
                 )
+
+    async def _reconcile(self) -> Sequence[Finding]:
+        every = self._reconcile_seconds
+        return await self._store.admin.doctor(fix=True, limit=FINDINGS, every_seconds=every)

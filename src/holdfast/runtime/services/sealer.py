@@ -31,7 +31,7 @@ class Sealer:
     async def tick(self) -> int:
         sealed = 0
         for _ in range(BATCHES_A_ROUND):
-            some = await self._store.seal(limit=BATCH)
+            some = await self._store.admin.seal(limit=BATCH)
             sealed += some
             if some < BATCH:
                 break

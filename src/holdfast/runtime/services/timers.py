@@ -55,7 +55,7 @@ class Timers:
     async def _expire(self, *, count_crashes: bool) -> int:
         """What is due elsewhere does not wait for a part of the store that is away."""
         try:
-            return await self._store.expire(
+            return await self._store.tasks.expire(
                 limit=BATCH, count_crashes=count_crashes, alone_from=self._alone_from
             )
         except PartlyUnavailable as error:
@@ -68,7 +68,7 @@ class Timers:
         lost = await self._expire(count_crashes=counted)
         if lost:
             log.info("leases had lapsed: %d tasks are ready to be taken over", lost)
-        due = await self._store.promote(limit=BATCH)
+        due = await self._store.tasks.promote(limit=BATCH)
         if BATCH in (lost, due.count):
             return 0.0
         return TICK_SECONDS if due.next_seconds is None else min(TICK_SECONDS, due.next_seconds)

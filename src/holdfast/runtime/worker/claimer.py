@@ -98,7 +98,7 @@ class Claimer:
             ticket = self._store.ticket(Topic.READY)
             asked_at = self._clock.steady() if asked_at is None else asked_at
             try:
-                claimed = await self._store.claim(
+                claimed = await self._store.tasks.claim(
                     self._worker,
                     request=request,
                     queues=wanted.queues,

@@ -63,7 +63,7 @@ class Heartbeat:
         this process does not erase it."""
         while (asked_at := self._clock.steady()) < running.safe_until:
             try:
-                (is_kept,) = await self._store.renew(
+                (is_kept,) = await self._store.tasks.renew(
                     self._describe(), [running.renewal()], lease_seconds=self._lease_seconds
                 )
             except StoreError as error:
@@ -162,13 +162,13 @@ class Heartbeat:
         """Renew without progress where it cannot be written: it must cost no other its lease."""
         seconds = self._lease_seconds
         try:
-            return await self._store.renew(self._describe(), renewals, lease_seconds=seconds)
+            return await self._store.tasks.renew(self._describe(), renewals, lease_seconds=seconds)
         except StoreError:
             raise
         except Exception:
             log.exception("the progress of a stage could not be written")
         bare = [Renewal(task_id=r.task_id, lease_id=r.lease_id) for r in renewals]
-        return await self._store.renew(self._describe(), bare, lease_seconds=seconds)
+        return await self._store.tasks.renew(self._describe(), bare, lease_seconds=seconds)
 
     def _patience_seconds(self, asked_at: float) -> float:
         """Return how long a beat may hang without hiding that a lease ends meanwhile."""

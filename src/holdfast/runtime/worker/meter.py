@@ -83,7 +83,9 @@ class Meter:
         for start in range(0, len(keys), BATCH):
             taken = {key: self._cells.pop(key) for key in keys[start : start + BATCH]}
             try:
-                await self._store.observe([_timings(key, cell) for key, cell in taken.items()])
+                await self._store.admin.observe(
+                    [_timings(key, cell) for key, cell in taken.items()]
+                )
             except StoreError as error:
                 if isinstance(error, StoreUnavailable) and error.unwritten:
                     self._put_back(taken)

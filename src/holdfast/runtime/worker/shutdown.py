@@ -84,7 +84,7 @@ class Shutdown:
             running.ask_to_stop(Stop.LEASE_LOST)  # nothing more is written, whatever they return
         await self._meter.stop()
         try:
-            await self._store.leave(self._worker)
+            await self._store.tasks.leave(self._worker)
         except StoreError as error:
             self._outages.note(error)
 
@@ -114,8 +114,8 @@ class Shutdown:
         }
         self._claimer.cancel()  # else it would claim again what is given back
         reason, now = "the worker's process ends", self._clock.now()
-        tasks = await self._store.load([running.task_id for running in rest.values()])
-        await self._store.apply(
+        tasks = await self._store.views.load([running.task_id for running in rest.values()])
+        await self._store.tasks.apply(
             [
                 decide.give_back(task, reason, now=now, interrupted=True)
                 for task in tasks

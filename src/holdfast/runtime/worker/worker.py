@@ -164,7 +164,7 @@ class Worker:
     async def _type_is_served(self, name: str) -> bool:
         for tries in count(1):
             try:
-                workers = await self._store.workers(
+                workers = await self._store.views.workers(
                     live_within_seconds=2 * self._options.lease_seconds
                 )
             except StoreError as error:
@@ -181,7 +181,9 @@ class Worker:
             self._loop.call_soon_threadsafe(self._on_progress, event)
 
     async def _announce(self) -> None:
-        await self._store.renew(self._describe(), (), lease_seconds=self._options.lease_seconds)
+        await self._store.tasks.renew(
+            self._describe(), (), lease_seconds=self._options.lease_seconds
+        )
 
     def _describe(self) -> Beat:
         return Beat(

@@ -26,7 +26,7 @@ TaskId = Annotated[
 
 
 async def visible(service: Service, caller: Caller, task_id: str) -> Task:
-    [task] = await service.app.store.load([_sound(task_id)])
+    [task] = await service.app.store.views.load([_sound(task_id)])
     if task is None:
         raise TaskNotFound(task_id)
     if not caller.sees(task.tenant):
@@ -36,7 +36,7 @@ async def visible(service: Service, caller: Caller, task_id: str) -> Task:
 
 async def visible_detail(service: Service, caller: Caller, task_id: str) -> Detail:
     async with service.large_views.read():
-        detail = await service.app.store.detail(_sound(task_id))
+        detail = await service.app.store.views.detail(_sound(task_id))
     if detail is None:
         raise TaskNotFound(task_id)
     if not caller.sees(detail.task.tenant):

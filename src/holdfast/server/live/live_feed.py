@@ -184,13 +184,13 @@ class Watch:
         self.room = Room(streams_max)
 
         async def tasks(ids: Sequence[str]) -> Sequence[Task | None]:
-            return await app.store.load(ids)
+            return await app.store.views.load(ids)
 
         async def detail(task_id: str, _: Task) -> Detail | None:
-            return await app.store.detail(task_id)
+            return await app.store.views.detail(task_id)
 
         async def plans(ids: Sequence[str]) -> Sequence[Plan | None]:
-            return await app.store.plans.find(ids)
+            return await app.store.plans.load(ids)
 
         async def same(_: str, plan: Plan) -> Plan | None:
             return plan

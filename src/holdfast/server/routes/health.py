@@ -66,7 +66,7 @@ async def _looked(service: ServiceOf) -> tuple[bool, bool]:
     try:
         async with asyncio.timeout(STORE_SECONDS):
             live = LIVE_LEASES * service.settings.lease
-            workers = await service.app.store.workers(live_within_seconds=live)
+            workers = await service.app.store.views.workers(live_within_seconds=live)
     except (StoreError, TimeoutError):
         return False, False
     return True, any(worker.live for worker in workers)

@@ -190,7 +190,7 @@ async def visible_plan(service: Service, caller: Caller, plan_id: str) -> Plan:
     """Who has some of its tenants only does not see it."""
     is_anothers = False
     for one in plan_ids(caller, plan_id):
-        [plan] = await service.app.store.plans.find([one])
+        [plan] = await service.app.store.plans.load([one])
         if plan is not None and await _is_visible(service, caller, one):
             return plan
         is_anothers = is_anothers or plan is not None
@@ -217,7 +217,7 @@ async def list_plans(
     query: Annotated[PlanQuery, Query()], service: ServiceOf
 ) -> views.PlanPageView:
     """The newest first. A page may be short and still have a next one."""
-    page = await service.app.store.plans.find_all(
+    page = await service.app.store.plans.find(
         statuses=tuple(dict.fromkeys(query.status)), limit=query.limit, cursor=query.cursor
     )
     now, hide = service.app.clock.now(), service.app.redactor

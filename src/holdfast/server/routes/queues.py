@@ -24,7 +24,7 @@ router = Routes("queues")
 @router.get("/internal/queues", response_model=QueueList, **needs(Role.VIEWER, everywhere=True))
 async def list_queues(service: ServiceOf) -> QueueList:
     """How full each is, and who has paused it; the counts are at most two seconds old."""
-    found, off = await service.monitor.snapshot(), await service.app.store.switches()
+    found, off = await service.monitor.snapshot(), await service.app.store.admin.switches()
     limits, hide = service.settings.backlog, service.app.redactor
     return {"queues": queue_views(found, off, limits, hide)}
 

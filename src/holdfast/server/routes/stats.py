@@ -32,7 +32,9 @@ async def stats(query: Annotated[StatsQuery, Query()], service: ServiceOf) -> St
     """At most two seconds old, but for the latest tasks."""
     found = await service.monitor.snapshot()
     stats, hide = found.stats, service.app.redactor
-    latest = await service.app.store.find(Filter(), limit=query.latest) if query.latest else None
+    latest = (
+        await service.app.store.views.find(Filter(), limit=query.latest) if query.latest else None
+    )
     counts = Counter(dict.fromkeys(ENVELOPE_STATUS.values(), 0))
     for status, count in stats.by_status.items():
         counts[ENVELOPE_STATUS[status]] += count

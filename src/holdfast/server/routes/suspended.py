@@ -63,7 +63,7 @@ class CausesQuery(sc.Sent):
 )
 async def suspended_groups(query: Annotated[CausesQuery, Query()], service: ServiceOf) -> Causes:
     """By cause, the most frequent first. `error=FINGERPRINT` lists the tasks of one."""
-    found = await service.app.store.errors(limit=query.limit)
+    found = await service.app.store.views.error_groups(limit=query.limit)
     hide = service.app.redactor
     return {
         "groups": [

@@ -185,7 +185,7 @@ def seen_by(caller: CallerOf, where: Filter) -> Filter:
 async def page_of(
     service: Service, caller: CallerOf, where: Filter, limit: int, cursor: str | None
 ) -> views.TaskPage:
-    page = await service.app.store.find(where, limit=limit, cursor=cursor)
+    page = await service.app.store.views.find(where, limit=limit, cursor=cursor)
     hide, sight = service.app.redactor, caller.sight
     return {
         "tasks": [views.task_view(sight.task(task), hide) for task in page.tasks],

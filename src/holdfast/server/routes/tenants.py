@@ -92,7 +92,7 @@ async def retry_tenant(
     asked: Annotated[Retrying | None, Body()] = None,
 ) -> views.Asked:
     """Retry the tenant's active task, from its checkpoint."""
-    [view] = await service.app.store.tenants([tenant]) if caller.sees(tenant) else [None]
+    [view] = await service.app.store.views.tenants([tenant]) if caller.sees(tenant) else [None]
     if view is None or view.active is None:
         raise NoSuchTenant(tenant)
     asked = asked or Retrying()

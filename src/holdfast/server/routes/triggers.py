@@ -105,8 +105,8 @@ async def _name_for(service: Service, caller: Caller, given: str, tenant: str | 
     """Return the name of a new trigger; one that is there and the caller's own keeps its name."""
     if caller.tenants is None or tenant is None:
         return given
-    triggers = service.app.store.triggers
-    there = await triggers.find(triggers.home(given, tenant=tenant))
+    store = service.app.store
+    there = await store.triggers.find(store.trigger_id(given, tenant=tenant))
     return given if there is not None and caller.sees(there.tenant) else own_id(given, [tenant])
 
 
@@ -170,9 +170,10 @@ async def list_triggers(
 
 
 async def visible_trigger(service: Service, caller: Caller, trigger_id: str) -> Trigger:
-    triggers, is_anothers = service.app.store.triggers, False
+    store, is_anothers = service.app.store, False
     for one, tenant in trigger_ids(caller, trigger_id):
-        trigger = await triggers.find(one if tenant is None else triggers.home(one, tenant=tenant))
+        found_id = one if tenant is None else store.trigger_id(one, tenant=tenant)
+        trigger = await store.triggers.find(found_id)
         if trigger is not None and caller.sees(trigger.tenant):
             return trigger
         is_anothers = is_anothers or trigger is not None

@@ -47,7 +47,7 @@ async def list_workers(service: ServiceOf) -> WorkerList:
     """All that were seen lately, over all machines, and the processes of this service."""
     store = service.app.store
     draining = await switches.draining(store)
-    workers = await store.workers(live_within_seconds=LIVE_LEASES * service.settings.lease)
+    workers = await store.views.workers(live_within_seconds=LIVE_LEASES * service.settings.lease)
     return {
         "workers": [worker_view(worker, draining) for worker in workers],
         "pool": _pool_view(service.pool.state()),

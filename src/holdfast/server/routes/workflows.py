@@ -121,7 +121,7 @@ async def _now(
 async def _look(service: Service, task_id: str) -> Peek | None:
     """It was accepted, whatever the store says now."""
     try:
-        [peek] = await service.app.store.peek([task_id])
+        [peek] = await service.app.store.views.peek([task_id])
     except StoreError:
         return None
     return peek
@@ -183,7 +183,7 @@ async def _remembered(service: Service, caller: CallerOf, task_id: str) -> dict[
     """Of a task that was not kept there is its end alone, and nobody can tell whose it was."""
     if caller.tenants is not None:
         raise TaskNotFound(task_id)
-    [peek] = await service.app.store.peek([task_id])
+    [peek] = await service.app.store.views.peek([task_id])
     if peek is None:
         raise TaskNotFound(task_id)
     result = _for(service, caller).body(peek.result) if peek.result is not None else None

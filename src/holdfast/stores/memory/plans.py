@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
 from holdfast.domain import names
@@ -30,31 +28,12 @@ from holdfast.domain.plan.plan import (
 from holdfast.domain.task.task import Lease
 from holdfast.ports import DuePlans, PlanPage, Topic
 from holdfast.stores import codec
-from holdfast.stores.memory.state import check
-
-if TYPE_CHECKING:
-    from holdfast.stores.memory.store import MemoryStore
-
-
-class Shelf(msgspec.Struct, kw_only=True):
-    """A plan with all that belongs to it."""
-
-    plan: Plan
-    tasks: PlanTasks
-    members: dict[int, Member] = {}
-    events: list[PlanEvent] = []
-    due: float | None = None  # by the store's clock; None: nobody has to look at it
-    woken: bool = False  # while it was driven
+from holdfast.stores.memory.state import MemoryState, PlanShelf, check
 
 
 class MemoryPlans:
-    def __init__(self, store: MemoryStore) -> None:
-        self._store, self._clock, self._lock = store, store._clock, store._lock
-        self._shelves: dict[str, Shelf] = {}
-
-    def beside(self, name: str, plan_id: str) -> str:
-        del plan_id
-        return name
+    def __init__(self, state: MemoryState) -> None:
+        self._state, self._lock = state, state.lock
 
     # -- writes
 
@@ -63,32 +42,28 @@ class MemoryPlans:
         _check(plan)
         check(f"the tasks of plan {plan.id}", tasks, codec.decode_plan_tasks)
         with self._lock:
-            shelf = self._shelves.setdefault(
-                plan.id, Shelf(plan=plan, tasks=tasks, events=list(events))
+            shelf = self._state.plans.setdefault(
+                plan.id, PlanShelf(plan=plan, tasks=tasks, events=list(events))
             )
             return shelf.plan
 
     async def claim(self, owner: str, *, limit: int, lease_seconds: float) -> DuePlans:
         with self._lock:
-            now = self._store._now()
+            now = self._state.now()
             due = [shelf for at, shelf in self._waiting() if at <= now][:limit]
             plans = tuple(self._hand_out(shelf, owner, now + lease_seconds) for shelf in due)
             left = self._waiting()
             return DuePlans(plans=plans, next_seconds=max(0.0, left[0][0] - now) if left else None)
 
-    def wait(self) -> float | None:
-        """Until the first is to be looked at; below 0: somebody should have."""
-        dues = (shelf.due for shelf in self._shelves.values() if shelf.due is not None)
-        first = min(dues, default=None)
-        return None if first is None else first - self._store._now()
-
-    def _waiting(self) -> list[tuple[float, Shelf]]:
-        found = [(shelf.due, shelf) for shelf in self._shelves.values() if shelf.due is not None]
+    def _waiting(self) -> list[tuple[float, PlanShelf]]:
+        found = [
+            (shelf.due, shelf) for shelf in self._state.plans.values() if shelf.due is not None
+        ]
         return sorted(found, key=lambda pair: (pair[0], pair[1].plan.id))
 
-    def _hand_out(self, shelf: Shelf, owner: str, until: float) -> Plan:
-        self._store._fence += 1
-        fence = self._store._fence
+    def _hand_out(self, shelf: PlanShelf, owner: str, until: float) -> Plan:
+        self._state.fence += 1
+        fence = self._state.fence
         lease = Lease(owner=owner, fence=fence, id=f"{owner}.{fence}", until=until)
         shelf.plan = replace(shelf.plan, lease=lease, fence=fence)
         shelf.due, shelf.woken = until, False
@@ -96,17 +71,17 @@ class MemoryPlans:
 
     async def renew(self, plan_id: str, lease_id: str, *, lease_seconds: float) -> bool:
         with self._lock:
-            shelf = self._shelves.get(plan_id)
+            shelf = self._state.plans.get(plan_id)
             if shelf is None or not _holds(shelf.plan, lease_id):
                 return False
             self._extend(shelf, lease_seconds)
             if lease_seconds <= 0:  # given back: others wait for the end that it had
-                self._store._signals.notify(Topic.DUE)
+                self._state.signals.notify(Topic.DUE)
             return True
 
-    def _extend(self, shelf: Shelf, lease_seconds: float) -> None:
+    def _extend(self, shelf: PlanShelf, lease_seconds: float) -> None:
         if (lease := shelf.plan.lease) is not None:
-            shelf.due = self._store._now() + lease_seconds
+            shelf.due = self._state.now() + lease_seconds
             shelf.plan = replace(shelf.plan, lease=replace(lease, until=shelf.due))
 
     async def apply(self, change: PlanChange, *, lease_seconds: float = 30.0) -> PlanOutcome:
@@ -114,7 +89,7 @@ class MemoryPlans:
         for submission in change.follows:
             codec.check_task(submission.task)
         with self._lock:
-            shelf = self._shelves.get(change.after.id)
+            shelf = self._state.plans.get(change.after.id)
             if shelf is None:
                 return PlanStale(None)
             if _was_applied(shelf.plan, change):
@@ -124,10 +99,10 @@ class MemoryPlans:
             self._write(shelf, change)
             self._place(shelf, change, lease_seconds)
             if change.is_news:
-                self._store._signals.notify(Topic.DUE)
+                self._state.signals.notify(Topic.DUE)
             return PlanApplied(shelf.plan)
 
-    def _write(self, shelf: Shelf, change: PlanChange) -> None:
+    def _write(self, shelf: PlanShelf, change: PlanChange) -> None:
         shelf.plan = replace(change.after, lease=shelf.plan.lease, fence=shelf.plan.fence)
         shelf.events.extend(change.events)
         for index, member in change.moves:
@@ -135,10 +110,10 @@ class MemoryPlans:
             if member == WAITING:
                 del shelf.members[index]
         if change.audit is not None:
-            self._store._note(change.audit)
-        self._store._follow(change.follows)
+            self._state.note(change.audit)
+        self._state.follow(change.follows)
 
-    def _place(self, shelf: Shelf, change: PlanChange, lease_seconds: float) -> None:
+    def _place(self, shelf: PlanShelf, change: PlanChange, lease_seconds: float) -> None:
         """Who looks at it next. A person's write leaves it to a driver that has it."""
         if change.next is PlanNext.DRIVE:
             self._extend(shelf, lease_seconds)
@@ -150,75 +125,54 @@ class MemoryPlans:
         shelf.plan, shelf.woken = replace(shelf.plan, lease=None), False
         looked_at = woken or change.next is PlanNext.LOOK
         delay_seconds = 0.0 if woken else change.delay_seconds
-        shelf.due = self._store._now() + delay_seconds if looked_at else None
+        shelf.due = self._state.now() + delay_seconds if looked_at else None
 
     async def wake(self, plan_ids: Sequence[str]) -> None:
         with self._lock:
-            for shelf in (self._shelves.get(plan_id) for plan_id in plan_ids):
+            for shelf in (self._state.plans.get(plan_id) for plan_id in plan_ids):
                 if shelf is not None and may_be_woken(shelf.plan):
                     self._wake(shelf)
-                    self._store._signals.notify(Topic.DUE)
+                    self._state.signals.notify(Topic.DUE)
 
-    def _wake(self, shelf: Shelf) -> None:
+    def _wake(self, shelf: PlanShelf) -> None:
         if shelf.plan.lease is not None:
             shelf.woken = True
             return
-        now = self._store._now()
+        now = self._state.now()
         shelf.due = now if shelf.due is None else min(now, shelf.due)
-
-    async def prune(
-        self,
-        *,
-        older_than_seconds: float,
-        limit: int,
-        dry_run: bool,
-        ignore_keep: bool = False,
-    ) -> int:
-        with self._lock:
-            now = self._clock.now()
-            old = [
-                plan.id
-                for plan in (shelf.plan for shelf in self._shelves.values())
-                if plan.settled_at is not None
-                and plan.settled_at < now - older_than_seconds
-                and (ignore_keep or plan.settled_at + plan.keep_seconds <= now)
-            ][:limit]
-            for plan_id in () if dry_run else old:
-                del self._shelves[plan_id]
-            return len(old)
 
     # -- reads
 
-    async def find(self, plan_ids: Sequence[str]) -> Sequence[Plan | None]:
+    async def load(self, plan_ids: Sequence[str]) -> Sequence[Plan | None]:
         with self._lock:
-            shelves = [self._shelves.get(plan_id) for plan_id in plan_ids]
+            shelves = [self._state.plans.get(plan_id) for plan_id in plan_ids]
             return [shelf.plan if shelf else None for shelf in shelves]
 
     async def tasks(self, plan_id: str) -> PlanTasks | None:
         with self._lock:
-            shelf = self._shelves.get(plan_id)
+            shelf = self._state.plans.get(plan_id)
             return shelf.tasks if shelf else None
 
     async def members(self, plan_id: str) -> Mapping[int, Member]:
         with self._lock:
-            shelf = self._shelves.get(plan_id)
+            shelf = self._state.plans.get(plan_id)
             return dict(shelf.members) if shelf else {}
 
     async def events(
         self, plan_id: str, *, limit: int, after_version: int = 0
     ) -> Sequence[PlanEvent]:
         with self._lock:
-            shelf = self._shelves.get(plan_id)
+            shelf = self._state.plans.get(plan_id)
             found = [e for e in shelf.events if e.version > after_version] if shelf else []
             page, rest = found[:limit], found[limit:]
             return page + list(takewhile(lambda event: event.version == page[-1].version, rest))
 
-    async def find_all(
+    async def find(
         self, *, statuses: Sequence[PlanStatus] = (), limit: int, cursor: str | None = None
     ) -> PlanPage:
         before = None if cursor is None else _mark_in(cursor)
         with self._lock:
-            plans = sorted((s.plan for s in self._shelves.values()), key=_mark, reverse=True)
+            plans = sorted((s.plan for s in self._state.plans.values()), key=_mark, reverse=True)
             found = [
                 plan
                 for plan in plans
@@ -227,10 +181,6 @@ class MemoryPlans:
             ]
             page, more = tuple(found[:limit]), len(found) > limit
             return PlanPage(plans=page, cursor=_written(page[-1]) if more else None)
-
-    def examine(self) -> list[tuple[str, str]]:
-        """What does not agree: of which plan, and what."""
-        return [(s.plan.id, says) for s in self._shelves.values() for says in _faults(s)]
 
 
 def _check(plan: Plan) -> None:
@@ -271,7 +221,7 @@ def _mark_in(cursor: str) -> tuple[float, str]:
         raise InvalidInput(f"{cursor!r} is not a cursor of plans") from None
 
 
-def _faults(shelf: Shelf) -> list[str]:
+def _faults(shelf: PlanShelf) -> list[str]:
     plan, said = shelf.plan, []
     there = [Counter[MemberState]() for _ in plan.waves]
     for index, member in shelf.members.items():
@@ -291,3 +241,15 @@ def _faults(shelf: Shelf) -> list[str]:
 
 def _plain(counts: Counts) -> dict[str, int]:
     return {str(state): n for state, n in counts.items() if n}
+
+
+def next_look_seconds(state: MemoryState) -> float | None:
+    """Return the seconds until the first plan is to be looked at; below 0: it is late."""
+    dues = (shelf.due for shelf in state.plans.values() if shelf.due is not None)
+    first = min(dues, default=None)
+    return None if first is None else first - state.now()
+
+
+def examine(state: MemoryState) -> list[tuple[str, str]]:
+    """Return what does not agree: the id of the plan, and what is wrong with it."""
+    return [(s.plan.id, says) for s in state.plans.values() for says in _faults(s)]

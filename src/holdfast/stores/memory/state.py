@@ -5,24 +5,34 @@ from __future__ import annotations
 import threading
 from bisect import insort
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from holdfast.domain.audit import Anchor, Audit, AuditLink, linked
 from holdfast.domain.errors import SerialisationError
+from holdfast.domain.plan.events import PlanEvent
+from holdfast.domain.plan.plan import Member, Plan, PlanTasks
 from holdfast.domain.task import events as ev
 from holdfast.domain.task.placement import WAITING, Place, StoreMove, opens_line
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Progress, StageRecord, Task
+from holdfast.domain.task.transition import (
+    Conflict,
+    Existing,
+    Full,
+    Inserted,
+    Insertion,
+    Shut,
+    Submission,
+)
+from holdfast.domain.trigger.trigger import Trigger
 from holdfast.ports import (
     Beat,
-    Check,
     Claimed,
     Clock,
-    Finding,
     Switch,
-    Thrown,
+    SwitchSetting,
     Timings,
     Topic,
 )
@@ -43,7 +53,7 @@ def check(name: str, record: msgspec.Struct, decode: Callable[[bytes], object]) 
     decode(body)
 
 
-class Bodies(msgspec.Struct, kw_only=True):
+class TaskBodies(msgspec.Struct, kw_only=True):
     """What belongs to a task and is not in its record."""
 
     payload: bytes
@@ -65,7 +75,7 @@ class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
     until: float
 
 
-class Tenant(msgspec.Struct, kw_only=True):
+class TenantQueue(msgspec.Struct, kw_only=True):
     active: str | None = None
     fence: int = 0
     tasks: int = 0  # of any status: with the last one the tenant is forgotten
@@ -73,118 +83,144 @@ class Tenant(msgspec.Struct, kw_only=True):
     resting: dict[str, int] = {}  # unsettled, without holding the line
 
 
-class Shelves:
+class PlanShelf(msgspec.Struct, kw_only=True):
+    """A plan with all that belongs to it."""
+
+    plan: Plan
+    tasks: PlanTasks
+    members: dict[int, Member] = {}
+    events: list[PlanEvent] = []
+    due: float | None = None  # by the store's clock; None: nobody has to look at it
+    woken: bool = False  # while it was driven
+
+
+class MemoryState:
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._offset_seconds = clock.now() - clock.steady()
-        self._lock = threading.RLock()
-        self._signals = Signals(clock)
-        self._tasks: dict[str, Task] = {}
-        self._bodies: dict[str, Bodies] = {}
-        self._tombstones: dict[str, Tombstone] = {}
-        self._keys: dict[tuple[str | None, str], str] = {}
-        self._ready: defaultdict[str, OrderedDict[str, None]] = defaultdict(OrderedDict)
-        self._tenants: defaultdict[str, Tenant] = defaultdict(Tenant)
-        self._workers: dict[str, tuple[Beat, float]] = {}
-        self._claims: dict[str, tuple[str, list[Claimed]]] = {}
-        self._base = Anchor()  # what the oldest link hangs on
-        self._base_at: float | None = None  # of the newest that was cleaned up
-        self._links: list[AuditLink] = []
-        self._thrown: dict[tuple[Switch, str], Thrown] = {}
-        self._moves: Counter[Moved] = Counter()
-        self._dwell: Counter[Moved] = Counter()
-        self._timings: dict[tuple[str, str, str], Timings] = {}  # by type, stage and outcome
-        self._refused: Counter[str] = Counter()
-        self._fence = 0
-        self._order = 0
+        self.clock = clock
+        self.offset_seconds = clock.now() - clock.steady()
+        self.lock = threading.RLock()
+        self.signals = Signals(clock)
+        self.tasks: dict[str, Task] = {}
+        self.bodies: dict[str, TaskBodies] = {}
+        self.tombstones: dict[str, Tombstone] = {}
+        self.keys: dict[tuple[str | None, str], str] = {}
+        self.ready: defaultdict[str, OrderedDict[str, None]] = defaultdict(OrderedDict)
+        self.tenants: defaultdict[str, TenantQueue] = defaultdict(TenantQueue)
+        self.workers: dict[str, tuple[Beat, float]] = {}
+        self.claims: dict[str, tuple[str, list[Claimed]]] = {}
+        self.base = Anchor()  # what the oldest link hangs on
+        self.base_at: float | None = None  # of the newest that was cleaned up
+        self.links: list[AuditLink] = []
+        self.thrown: dict[tuple[Switch, str], SwitchSetting] = {}
+        self.plans: dict[str, PlanShelf] = {}
+        self.triggers: dict[str, Trigger] = {}
+        self.moves: Counter[Moved] = Counter()
+        self.dwell: Counter[Moved] = Counter()
+        self.timings: dict[tuple[str, str, str], Timings] = {}  # by type, stage and outcome
+        self.refused: Counter[str] = Counter()
+        self.fence = 0
+        self.order = 0
 
-    def _now(self) -> float:
+    def now(self) -> float:
         """The store's clock, which judges leases and due times: a wall clock nobody can set."""
-        return self._clock.steady() + self._offset_seconds
+        return self.clock.steady() + self.offset_seconds
 
-    # -- verbs for which there is nothing to do
+    # -- what is let in
 
-    async def open(self) -> None:
-        pass
+    def insert(self, submission: Submission, depth_limit: int) -> Insertion:
+        task = submission.task
+        if task.id in self.tasks or task.id in self.tombstones:
+            return Inserted(task.id)  # the same submit, sent again
+        if task.key is not None and (first := self.first_of(task.tenant, task.key)):
+            digest = self.digest(first)
+            return Existing(first) if digest == submission.digest else Conflict(first)
+        if self.is_off(Switch.INTAKE, task.queue):
+            return Shut(task.queue)
+        if self.depth(task.queue) >= depth_limit:
+            return Full(task.queue)
+        self.let_in(submission)
+        return Inserted(task.id)
 
-    close = detach = open
+    def follow(self, submissions: Iterable[Submission]) -> None:
+        """What has happened cannot be refused: no depth and no switch is asked."""
+        for submission in submissions:
+            if self.is_new(submission.task):
+                self.let_in(submission)
 
-    def home(self, task_id: str, *, tenant: str | None, key: str | None) -> str:
-        del tenant, key
-        return task_id
-
-    def beside(self, name: str, task_id: str) -> str:
-        del task_id
-        return name
-
-    async def reconcile(self, *, every_seconds: float) -> Sequence[Finding]:
-        del every_seconds
-        return ()
-
-    async def checks(self) -> Sequence[Check]:
-        says = "nothing is kept across a restart of this process"
-        return [Check(name="persistence", good=False, says=says)]
+    def let_in(self, submission: Submission) -> None:
+        self.order += 1
+        task = msgspec.structs.replace(submission.task, order=self.order)
+        self.bodies[task.id] = TaskBodies(payload=submission.payload, digest=submission.digest)
+        if task.key is not None:
+            self.keys[task.tenant, task.key] = task.id
+        if task.tenant is not None:
+            self.tenants[task.tenant].tasks += 1
+        self.log(submission.events, request=task.id)
+        if submission.held:
+            self.tasks[task.id] = msgspec.structs.replace(task, place=Place.HELD)
+        else:
+            self.enter(task)
 
     # -- places and lines
 
-    def _enter(self, task: Task) -> None:
+    def enter(self, task: Task) -> None:
         """To its queue, or behind its tenant's active task."""
         if task.tenant is not None:
-            tenant = self._tenants[task.tenant]
+            tenant = self.tenants[task.tenant]
             tenant.resting.pop(task.id, None)
-            if self._must_wait(task):
-                self._tasks[task.id] = msgspec.structs.replace(task, place=Place.LINE)
+            if self.must_wait(task):
+                self.tasks[task.id] = msgspec.structs.replace(task, place=Place.LINE)
                 insort(tenant.line, (task.order, task.id))
                 return
             tenant.active = task.id
-        self._tasks[task.id] = msgspec.structs.replace(task, place=Place.READY)
-        self._ready[task.queue][task.id] = None
-        self._signals.notify(Topic.READY)
+        self.tasks[task.id] = msgspec.structs.replace(task, place=Place.READY)
+        self.ready[task.queue][task.id] = None
+        self.signals.notify(Topic.READY)
 
-    def _rest(self, task: Task) -> None:
+    def rest(self, task: Task) -> None:
         """It stops being runnable; its tenant's next may be let through."""
-        self._tasks[task.id] = task
+        self.tasks[task.id] = task
         if task.tenant is not None and opens_line(task.place, task.hold):
-            self._tenants[task.tenant].resting[task.id] = task.order
+            self.tenants[task.tenant].resting[task.id] = task.order
         elif task.tenant is not None:
-            self._tenants[task.tenant].resting.pop(task.id, None)
-        if task.tenant is not None and self._tenants[task.tenant].active == task.id:
-            tenant = self._tenants[task.tenant]
+            self.tenants[task.tenant].resting.pop(task.id, None)
+        if task.tenant is not None and self.tenants[task.tenant].active == task.id:
+            tenant = self.tenants[task.tenant]
             if task.settled:
                 tenant.active = None
-            if tenant.line and self._line_is_open(tenant):
+            if tenant.line and self.line_is_open(tenant):
                 _, next_id = tenant.line.pop(0)
-                self._enter(self._tasks[next_id])
+                self.enter(self.tasks[next_id])
             elif tenant.active is None and tenant.resting:
                 tenant.active = max(tenant.resting, key=tenant.resting.__getitem__)
-        self._signals.notify(Topic.RESTED)
+        self.signals.notify(Topic.RESTED)
 
-    def _must_wait(self, task: Task) -> bool:
+    def must_wait(self, task: Task) -> bool:
         """Behind its tenant's active task."""
-        tenant = self._tenants.get(task.tenant) if task.tenant is not None else None
-        return tenant is not None and tenant.active != task.id and not self._line_is_open(tenant)
+        tenant = self.tenants.get(task.tenant) if task.tenant is not None else None
+        return tenant is not None and tenant.active != task.id and not self.line_is_open(tenant)
 
-    def _line_is_open(self, tenant: Tenant) -> bool:
+    def line_is_open(self, tenant: TenantQueue) -> bool:
         if tenant.active is None:
             return True
-        active = self._tasks[tenant.active]
+        active = self.tasks[tenant.active]
         return opens_line(active.place, active.hold)
 
-    def _take_out(self, task: Task) -> None:
+    def take_out(self, task: Task) -> None:
         """Out of the queue or line it waits in."""
         if task.place is Place.READY:
-            self._ready[task.queue].pop(task.id, None)
+            self.ready[task.queue].pop(task.id, None)
         elif task.place is Place.LINE and task.tenant is not None:
-            self._tenants[task.tenant].line.remove((task.order, task.id))
+            self.tenants[task.tenant].line.remove((task.order, task.id))
 
-    def _moved_on(self, task: Task) -> bool:
+    def moved_on(self, task: Task) -> bool:
         if task.tenant is None or task.fence == 0:
             return False
-        return self._tenants[task.tenant].fence > task.fence
+        return self.tenants[task.tenant].fence > task.fence
 
     # -- records, keys, counts
 
-    def _move(
+    def move(
         self,
         task: Task,
         move: StoreMove,
@@ -194,7 +230,7 @@ class Shelves:
         **changes: object,
     ) -> Task:
         """One of the store's own moves, with its event."""
-        now = self._clock.now()
+        now = self.clock.now()
         status = move.to[task.status]
         if status is not task.status:
             changes["status_since"] = now
@@ -215,71 +251,71 @@ class Shelves:
             fence=after.fence,
             counted=counted,
         )
-        self._log((event,), request="")
-        self._count(task, after)
-        self._tasks[task.id] = after
+        self.log((event,), request="")
+        self.count(task, after)
+        self.tasks[task.id] = after
         return after
 
-    def _log(self, events: Iterable[ev.Event], request: str) -> None:
+    def log(self, events: Iterable[ev.Event], request: str) -> None:
         for event in events:
-            self._bodies[event.task_id].events.append((request, event))
+            self.bodies[event.task_id].events.append((request, event))
 
-    def _count(self, before: Task, after: Task) -> None:
+    def count(self, before: Task, after: Task) -> None:
         if before.status is not after.status:
             moved = (before.status, after.status, after.queue, after.type)
-            self._moves[moved] += 1
-            self._dwell[moved] += max(  # type: ignore[assignment]
+            self.moves[moved] += 1
+            self.dwell[moved] += max(  # type: ignore[assignment]
                 0.0, after.updated_at - before.status_since
             )
 
-    def _note(self, entry: Audit) -> None:
-        self._links.append(linked(self._head(), entry))
+    def note(self, entry: Audit) -> None:
+        self.links.append(linked(self.head(), entry))
 
-    def _head(self) -> Anchor:
-        return self._links[-1].anchor if self._links else self._base
+    def head(self) -> Anchor:
+        return self.links[-1].anchor if self.links else self.base
 
-    def _is_off(self, switch: Switch, name: str) -> bool:
-        thrown = self._thrown.get((switch, name))
-        return thrown is not None and thrown.stands(self._clock.now())
+    def is_off(self, switch: Switch, name: str) -> bool:
+        thrown = self.thrown.get((switch, name))
+        return thrown is not None and thrown.stands(self.clock.now())
 
-    def _forget_worker(self, worker: str) -> None:
-        self._workers.pop(worker, None)
-        self._claims.pop(worker, None)
-        self._thrown.pop((Switch.DRAIN, worker), None)
+    def forget_worker(self, worker: str) -> None:
+        self.workers.pop(worker, None)
+        self.claims.pop(worker, None)
+        self.thrown.pop((Switch.DRAIN, worker), None)
 
-    def _forget_strangers(self) -> None:
+    def forget_strangers(self) -> None:
         """Who was to be drained and is not known had left before it heard of it."""
-        drains = [name for switch, name in self._thrown if switch is Switch.DRAIN]
+        drains = [name for switch, name in self.thrown if switch is Switch.DRAIN]
         for name in drains:
-            if name not in self._workers:
-                del self._thrown[Switch.DRAIN, name]
+            if name not in self.workers:
+                del self.thrown[Switch.DRAIN, name]
 
-    def _depth(self, queue: str) -> int:
-        return sum(t.queue == queue and t.place in WAITING for t in self._tasks.values())
+    def depth(self, queue: str) -> int:
+        return sum(t.queue == queue and t.place in WAITING for t in self.tasks.values())
 
-    def _first_of(self, tenant: str | None, key: str) -> str | None:
+    def first_of(self, tenant: str | None, key: str) -> str | None:
         """The task that this key belongs to, if its time is not over."""
-        task_id = self._keys.get((tenant, key))
-        if task_id is None or task_id in self._tasks:
+        task_id = self.keys.get((tenant, key))
+        if task_id is None or task_id in self.tasks:
             return task_id
-        return task_id if self._tombstones[task_id].until > self._clock.now() else None
+        return task_id if self.tombstones[task_id].until > self.clock.now() else None
 
-    def _is_new(self, task: Task) -> bool:
+    def is_new(self, task: Task) -> bool:
         """Neither its id nor its key was used before."""
-        if task.id in self._tasks or task.id in self._tombstones:
+        if task.id in self.tasks or task.id in self.tombstones:
             return False
-        return task.key is None or self._first_of(task.tenant, task.key) is None
+        return task.key is None or self.first_of(task.tenant, task.key) is None
 
-    def _digest(self, task_id: str) -> str:
-        bodies = self._bodies.get(task_id)
-        return bodies.digest if bodies else self._tombstones[task_id].digest
+    def digest(self, task_id: str) -> str:
+        bodies = self.bodies.get(task_id)
+        return bodies.digest if bodies else self.tombstones[task_id].digest
 
-    def _delete(self, task_id: str) -> None:
-        task, bodies = self._tasks.pop(task_id), self._bodies.pop(task_id)
+    def delete(self, task_id: str) -> None:
+        task, bodies = self.tasks.pop(task_id), self.bodies.pop(task_id)
         until = (task.settled_at or 0.0) + TOMBSTONE_SECONDS
-        if until > self._clock.now():
+        if until > self.clock.now():
             request = bodies.events[-1][0]
-            self._tombstones[task_id] = Tombstone(
+            self.tombstones[task_id] = Tombstone(
                 task=msgspec.structs.replace(task, place=Place.SETTLED),
                 digest=bodies.digest,
                 result=bodies.result,
@@ -287,18 +323,18 @@ class Shelves:
                 until=until,
             )
         else:
-            self._free_key(task)
-        self._forget_one(task.tenant)
+            self.free_key(task)
+        self.forget_one(task.tenant)
 
-    def _forget_one(self, name: str | None) -> None:
+    def forget_one(self, name: str | None) -> None:
         """One task less; with the last one its tenant is forgotten."""
         if name is not None:
-            tenant = self._tenants[name]
+            tenant = self.tenants[name]
             tenant.tasks -= 1
             if tenant.tasks == 0:
-                del self._tenants[name]
+                del self.tenants[name]
 
-    def _free_key(self, task: Task) -> None:
+    def free_key(self, task: Task) -> None:
         """Unless a newer task has it by now."""
-        if task.key is not None and self._keys.get((task.tenant, task.key)) == task.id:
-            del self._keys[task.tenant, task.key]
+        if task.key is not None and self.keys.get((task.tenant, task.key)) == task.id:
+            del self.keys[task.tenant, task.key]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import count
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -27,21 +26,13 @@ from holdfast.domain.trigger.trigger import (
 )
 from holdfast.ports import DueTriggers, Switch, Topic, TriggerPage
 from holdfast.stores import codec
-from holdfast.stores.memory.state import check
-
-if TYPE_CHECKING:
-    from holdfast.stores.memory.store import MemoryStore
+from holdfast.stores.memory.state import MemoryState, check
 
 
 class MemoryTriggers:
-    def __init__(self, store: MemoryStore) -> None:
-        self._store, self._clock, self._lock = store, store._clock, store._lock
-        self._triggers: dict[str, Trigger] = {}
+    def __init__(self, state: MemoryState) -> None:
+        self._state, self._lock = state, state.lock
         self._numbers = count(1)
-
-    def home(self, name: str, *, tenant: str | None) -> str:
-        del tenant
-        return name
 
     # -- writes
 
@@ -50,37 +41,37 @@ class MemoryTriggers:
             names.check("trigger", trigger.id)
         _check(trigger)
         with self._lock:
-            trigger_id = trigger.id or self._new_id(trigger.tenant)
-            there = self._triggers.get(trigger_id, trigger)
+            trigger_id = trigger.id or self._new_id()
+            there = self._state.triggers.get(trigger_id, trigger)
             saved = replace(trigger, id=trigger_id, version=there.version + 1)
             self._put(saved)
             return saved
 
-    def _new_id(self, tenant: str | None) -> str:
-        ids = (self.home(f"trigger-{n}", tenant=tenant) for n in self._numbers)
-        return next(found for found in ids if found not in self._triggers)
+    def _new_id(self) -> str:
+        ids = (f"trigger-{n}" for n in self._numbers)
+        return next(found for found in ids if found not in self._state.triggers)
 
     def _put(self, trigger: Trigger) -> None:
-        self._triggers[trigger.id] = trigger
+        self._state.triggers[trigger.id] = trigger
         if trigger.trigger_at is not None:
-            self._store._signals.notify(Topic.DUE)
+            self._state.signals.notify(Topic.DUE)
 
     async def remove(self, trigger_id: str) -> bool:
         with self._lock:
-            return self._triggers.pop(trigger_id, None) is not None
+            return self._state.triggers.pop(trigger_id, None) is not None
 
     async def acquire_lease(
         self, trigger_id: str, owner: str, *, lease_seconds: float = 30.0
     ) -> Trigger | None:
         with self._lock:
-            trigger = self._triggers.get(trigger_id)
+            trigger = self._state.triggers.get(trigger_id)
             if trigger is None or not _waits(trigger):
                 return None
             if trigger.owner != owner and self._leased(trigger):
                 return None
             return self._lease(trigger, owner, lease_seconds)
 
-    async def find_due_with_lease(
+    async def claim(
         self,
         owner: str,
         *,
@@ -89,7 +80,7 @@ class MemoryTriggers:
         lease_seconds: float = 30.0,
     ) -> DueTriggers:
         with self._lock:
-            wall = self._clock.now()
+            wall = self._state.clock.now()
             due = [
                 trigger
                 for at, trigger in self._free()
@@ -106,35 +97,27 @@ class MemoryTriggers:
             version=trigger.version + 1,
             retry_count=trigger.retry_count + lapsed,
             owner=owner,
-            lease_until=self._store._now() + lease_seconds,
-            updated_at=self._clock.now(),
+            lease_until=self._state.now() + lease_seconds,
+            updated_at=self._state.clock.now(),
         )
-        self._triggers[trigger.id] = leased
+        self._state.triggers[trigger.id] = leased
         return leased
 
     def _leased(self, trigger: Trigger) -> bool:
-        return trigger.lease_until is not None and trigger.lease_until > self._store._now()
+        return trigger.lease_until is not None and trigger.lease_until > self._state.now()
 
     def _free(self) -> list[tuple[float, Trigger]]:
         """Those that wait for a time and that nobody works on, the earliest first."""
         found = [
             (trigger.trigger_at, trigger)
-            for trigger in self._triggers.values()
+            for trigger in self._state.triggers.values()
             if trigger.trigger_at is not None and _waits(trigger) and not self._leased(trigger)
         ]
         return sorted(found, key=lambda pair: (pair[0], pair[1].id))
 
     def _next_seconds(self) -> float | None:
-        wait = self.wait()
+        wait = next_look_seconds(self._state)
         return None if wait is None else max(0.0, wait)
-
-    def wait(self) -> float | None:
-        """Below 0: somebody should have looked. Times go by the wall, leases by our clock."""
-        wall, now = self._clock.now(), self._store._now()
-        waits = [t for t in self._triggers.values() if _waits(t)]
-        times = [t.trigger_at - wall for t in waits if t.trigger_at is not None and t.owner is None]
-        times += [t.lease_until - now for t in waits if t.lease_until is not None]
-        return min(times, default=None)
 
     async def apply(
         self, batch: Sequence[TriggerChange], *, depth_limit: int
@@ -149,7 +132,7 @@ class MemoryTriggers:
             return [self._apply(change, depth_limit) for change in batch]
 
     def _apply(self, change: TriggerChange, depth_limit: int) -> TriggerOutcome:
-        there, after = self._triggers.get(change.after.id), change.after
+        there, after = self._state.triggers.get(change.after.id), change.after
         if (there.version if there else 0) != change.before.version:
             if there and (there.version, there.request) == (after.version, after.request):
                 return Changed(there)
@@ -158,21 +141,21 @@ class MemoryTriggers:
             return Overlapping(change.unless_unfinished)
         if full := self._full(change.submissions, depth_limit):
             return NoRoom(full)
-        tasks = [self._store._insert(submission, depth_limit) for submission in change.submissions]
+        tasks = [self._state.insert(submission, depth_limit) for submission in change.submissions]
         after = with_last_task(change, tasks)
         self._put(after)
         if change.audit is not None:
-            self._store._note(change.audit)
+            self._state.note(change.audit)
         return Changed(after, tuple(tasks))
 
     def _unfinished(self, task_id: str) -> bool:
-        task = self._store._tasks.get(task_id)
+        task = self._state.tasks.get(task_id)
         return task is not None and task.place not in STOPPED
 
     def _full(self, submissions: Sequence[Submission], depth_limit: int) -> str | None:
         """The queue that cannot take all of them."""
-        new = Counter(s.task.queue for s in submissions if self._store._is_new(s.task))
-        depth, is_off = self._store._depth, self._store._is_off
+        new = Counter(s.task.queue for s in submissions if self._state.is_new(s.task))
+        depth, is_off = self._state.depth, self._state.is_off
         return next(
             (
                 queue
@@ -182,32 +165,11 @@ class MemoryTriggers:
             None,
         )
 
-    async def prune(
-        self,
-        *,
-        older_than_seconds: float,
-        limit: int,
-        dry_run: bool,
-        ignore_keep: bool = False,
-    ) -> int:
-        with self._lock:
-            now = self._clock.now()
-            old = [
-                t.id
-                for t in self._triggers.values()
-                if t.ended_at is not None
-                and t.ended_at < now - older_than_seconds
-                and (ignore_keep or t.ended_at + t.keep_seconds <= now)
-            ][:limit]
-            for trigger_id in () if dry_run else old:
-                del self._triggers[trigger_id]
-            return len(old)
-
     # -- reads
 
     async def find(self, trigger_id: str) -> Trigger | None:
         with self._lock:
-            return self._triggers.get(trigger_id)
+            return self._state.triggers.get(trigger_id)
 
     async def find_due(self, upto: float, *, limit: int = 100) -> Sequence[Trigger]:
         with self._lock:
@@ -229,7 +191,7 @@ class MemoryTriggers:
         with self._lock:
             found = [
                 trigger
-                for trigger_id, trigger in sorted(self._triggers.items())
+                for trigger_id, trigger in sorted(self._state.triggers.items())
                 if trigger_id > after
                 and (not statuses or trigger.status in statuses)
                 and tenant in (None, trigger.tenant)
@@ -238,12 +200,6 @@ class MemoryTriggers:
             more = len(found) > limit
             page = tuple(found[:limit])
             return TriggerPage(triggers=page, cursor=page[-1].id if more else None)
-
-    def examine(self) -> list[tuple[str, str]]:
-        """What does not agree: of which trigger, and what."""
-        return [
-            (trigger.id, says) for trigger in self._triggers.values() for says in _faults(trigger)
-        ]
 
 
 def _check(trigger: Trigger) -> None:
@@ -263,3 +219,18 @@ def _faults(trigger: Trigger) -> list[str]:
     if (trigger.owner is not None) != (trigger.status in LEASE.values()):
         said.append(f"is {trigger.status} and {whose}")
     return said
+
+
+def next_look_seconds(state: MemoryState) -> float | None:
+    """Return the seconds until the first trigger is to be looked at; below 0: it is late. Times go
+    by the wall clock, leases by the store's."""
+    wall, now = state.clock.now(), state.now()
+    waits = [t for t in state.triggers.values() if _waits(t)]
+    times = [t.trigger_at - wall for t in waits if t.trigger_at is not None and t.owner is None]
+    times += [t.lease_until - now for t in waits if t.lease_until is not None]
+    return min(times, default=None)
+
+
+def examine(state: MemoryState) -> list[tuple[str, str]]:
+    """Return what does not agree: the id of the trigger, and what is wrong with it."""
+    return [(trigger.id, says) for trigger in state.triggers.values() for says in _faults(trigger)]

@@ -147,7 +147,7 @@ class Partitions:
 
 
 def _not_from_home(task_id: str) -> InvalidInput:
-    return InvalidInput(f"task id {task_id!r} was not made by this store's home()")
+    return InvalidInput(f"task id {task_id!r} was not made by this store's partitioned_id()")
 
 
 def _each(some: Sequence[Any] | StoreError, number: int) -> Sequence[Any]:

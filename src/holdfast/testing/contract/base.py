@@ -29,7 +29,7 @@ class Contract(ABC):
         store = await self.open(clock)
         try:
             yield store
-            findings = await store.doctor(fix=False, limit=100)
+            findings = await store.admin.doctor(fix=False, limit=100)
             assert not findings, "\n".join(f"{f.invariant} {f.task_id} {f.says}" for f in findings)
         finally:
             await store.close()

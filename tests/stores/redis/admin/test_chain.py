@@ -325,8 +325,8 @@ async def test_entries_of_before_there_was_a_chain_are_sealed_like_new_ones(benc
     old = [f'{{"taskId":"t-{n}","command":"pause","by":{{"actor":"ada"}}' for n in range(3)]
     bodies = [f'{body},"at":{n},"before":"A","after":"B"}}' for n, body in enumerate(old)]
     bench.ask("RPUSH", "audit", *bodies)
-    assert await bench.store.seal(limit=ALL) == 3
-    found = await bench.store.chain(limit=ALL)
+    assert await bench.store.admin.seal(limit=ALL) == 3
+    found = await bench.store.admin.chain(limit=ALL)
     assert first_break(Anchor(), found.links) is None
     assert [link.entry.task_id for link in found.links] == ["t-0", "t-1", "t-2"]
 

@@ -54,10 +54,10 @@ async def test_the_place_where_a_link_was_changed_is_found(
     bench: Bench, tamper: Callable[[Bench, int], None], place: int
 ) -> None:
     for n in range(5):
-        await bench.store.audit(entry(f"t-{n}", n))
-    await bench.store.seal(limit=ALL)
+        await bench.store.admin.audit(entry(f"t-{n}", n))
+    await bench.store.admin.seal(limit=ALL)
     tamper(bench, place)
-    found = await bench.store.chain(limit=ALL)
+    found = await bench.store.admin.chain(limit=ALL)
     broken = first_break(found.base, found.links)
     assert broken is not None
     assert broken.seq == place + (2 if tamper in (swapped, removed) else 1)
@@ -68,13 +68,13 @@ async def test_the_place_where_a_link_was_changed_is_found(
 
 async def test_a_link_that_cannot_be_read_goes_with_those_around_it(bench: Bench) -> None:
     for n in range(4):
-        await bench.store.audit(entry(f"t-{n}", bench.clock.now()))
+        await bench.store.admin.audit(entry(f"t-{n}", bench.clock.now()))
         bench.clock.advance(10)
-    await bench.store.seal(limit=ALL)
+    await bench.store.admin.seal(limit=ALL)
     spoilt(bench, 1)
     counts = [await pruned(bench, older, dry_run=dry) for older in (25, 5) for dry in (True, False)]
     assert counts == [1, 1, 3, 3]
-    found = await bench.store.chain(limit=ALL)
+    found = await bench.store.admin.chain(limit=ALL)
     assert (found.base, found.links) == (found.head, ())
     assert "audit:chain" not in bench.names()
 

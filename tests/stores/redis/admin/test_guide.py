@@ -91,9 +91,9 @@ async def live(bench: Bench) -> None:
 async def operate(bench: Bench) -> None:
     at = bench.clock.now()
     shut = Audit(task_id="queue:slow", command="pause", by=ASKER, at=at, before="", after="")
-    await bench.store.throw(Switch.INTAKE, "slow", on=False, audit=shut)
+    await bench.store.admin.set_switch(Switch.INTAKE, "slow", on=False, audit=shut)
     took = Timings(type="a", stage="b", outcome="done", counts=(1,), total_seconds=1.0)
-    await bench.store.observe([took])
+    await bench.store.admin.observe([took])
 
 
 async def live_in_time(bench: Bench) -> None:

@@ -26,11 +26,11 @@ async def bench(redis_server: RedisServer, redis_namespace: str) -> AsyncIterato
 
 
 async def pruned(bench: Bench, kind: Kept, *, limit: int = 1_000, older: float = 0) -> int:
-    return await bench.store.prune(kind, older_than_seconds=older, limit=limit, dry_run=False)
+    return await bench.store.admin.prune(kind, older_than_seconds=older, limit=limit, dry_run=False)
 
 
 async def clean(bench: Bench) -> bool:
-    return await bench.store.doctor(fix=False, limit=10) == []
+    return await bench.store.admin.doctor(fix=False, limit=10) == []
 
 
 @pytest.mark.parametrize("keep_seconds", [0.0, 60.0])
@@ -50,7 +50,7 @@ async def test_everything_that_belongs_to_a_task_goes_with_it(
     for kind in (Kept.TASKS, Kept.TOMBSTONES):
         await pruned(bench, kind)
     assert bench.names() <= STAYS
-    assert not any((await bench.store.stats()).by_queue["default"].values())
+    assert not any((await bench.store.views.stats()).by_queue["default"].values())
     assert await clean(bench)
 
 
@@ -64,7 +64,9 @@ async def test_a_settled_task_whose_record_the_server_has_let_go_is_swept(bench:
         bench.ask("DEL", name)
     bench.clock.advance(31 * DAY)
     assert await clean(bench)  # it merely waits to be swept
-    assert await bench.store.prune(Kept.TASKS, older_than_seconds=0, limit=9, dry_run=True) == 1
+    assert (
+        await bench.store.admin.prune(Kept.TASKS, older_than_seconds=0, limit=9, dry_run=True) == 1
+    )
     assert await pruned(bench, Kept.TASKS) == 1
     assert not {name for name in bench.names() if failed.id in name}
     assert bench.names() & {"settled", "saved", "index:tasks:t", "index:status:CANCELLED"} == set()
@@ -99,7 +101,7 @@ async def test_a_large_clean_up_passes_over_what_must_stay(
     bench.clock.advance(40)
 
     async def prune(*, limit: int, dry_run: bool) -> int:
-        return await bench.store.prune(
+        return await bench.store.admin.prune(
             Kept.TASKS, older_than_seconds=80, limit=limit, dry_run=dry_run
         )
 
@@ -171,7 +173,7 @@ async def test_a_checkpoint_that_was_written_since_it_was_read_stays(
 
     monkeypatch.setattr(pruning, "_read_checkpoints", read_just_before_a_write)
     assert await pruned(bench, Kept.CHECKPOINTS) == 0
-    assert await bench.store.checkpoint(task.id) is not None
+    assert await bench.store.views.checkpoint(task.id) is not None
 
 
 async def test_an_audit_entry_that_cannot_be_read_goes_with_those_around_it(bench: Bench) -> None:
@@ -214,14 +216,14 @@ async def test_the_consumers_of_workers_that_are_gone_do_not_leak(
 ) -> None:
     monkeypatch.setattr(pruning, "IDLE_SECONDS", 0.0)
     hands = bench.hands
-    await bench.store.renew(beat("lives"), [], lease_seconds=30)
+    await bench.store.tasks.renew(beat("lives"), [], lease_seconds=30)
     for n in range(120):
         worker = f"w-{n}"
-        await bench.store.renew(beat(worker), [], lease_seconds=30)
+        await bench.store.tasks.renew(beat(worker), [], lease_seconds=30)
         await hands.complete(await hands.start(worker, queue="other" if n % 2 else "default"))
     await hands.complete(await hands.start("lives"))
     bench.clock.advance(100)
-    await bench.store.renew(beat("lives"), [], lease_seconds=30)
+    await bench.store.tasks.renew(beat("lives"), [], lease_seconds=30)
     assert await pruned(bench, Kept.WORKERS, older=50) == 120
     assert consumers(bench) == {"lives"}
     assert consumers(bench, "queue:tasks:other") == set()
@@ -258,7 +260,7 @@ async def test_a_consumer_with_pending_entries_is_never_deleted(
     bench.clock.advance(100)
     await pruned(bench, Kept.WORKERS)
     assert consumers(bench) == {"dead"}
-    await bench.store.expire(limit=10, count_crashes=True)
+    await bench.store.tasks.expire(limit=10, count_crashes=True)
     await pruned(bench, Kept.WORKERS)
     assert consumers(bench) == {"dead"}
     taken = await hands.take("next")
@@ -284,7 +286,7 @@ async def test_a_live_worker_that_holds_nothing_here_may_repeat_its_claim(bench:
     hands, part = bench.hands, bench.store._parts.first
     for worker in ("lives", "gone"):
         task = await hands.start(worker)
-        await bench.store.renew(beat(worker), [], lease_seconds=30)
+        await bench.store.tasks.renew(beat(worker), [], lease_seconds=30)
         await hands.complete(task)
     bench.clock.advance(100)
     await pruning.prune(

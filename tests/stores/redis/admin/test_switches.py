@@ -54,11 +54,11 @@ async def throw(hands: Hands, switch: Switch, name: str = "default", *, on: bool
         before="",
         after="",
     )
-    return await hands.store.throw(switch, name, on=on, audit=entry)
+    return await hands.store.admin.set_switch(switch, name, on=on, audit=entry)
 
 
 async def thrown(hands: Hands) -> list[tuple[Switch, str]]:
-    return [(one.switch, one.name) for one in await hands.store.switches()]
+    return [(one.switch, one.name) for one in await hands.store.admin.switches()]
 
 
 async def one_of_each(hands: Hands) -> list[Task]:
@@ -104,7 +104,7 @@ async def test_a_throw_is_written_down_once_and_a_switch_is_shown_once(hands: Ha
     assert await throw(hands, Switch.INTAKE)
     assert not await throw(hands, Switch.INTAKE)
     assert await thrown(hands) == [(Switch.INTAKE, "default")]
-    assert len(await hands.store.audits(limit=100)) == 2
+    assert len(await hands.store.admin.audits(limit=100)) == 2
 
 
 async def test_a_drain_is_kept_in_one_partition_only(
@@ -112,17 +112,19 @@ async def test_a_drain_is_kept_in_one_partition_only(
 ) -> None:
     await throw(hands, Switch.DRAIN, "w-1")
     assert having(cluster, redis_namespace, "switches") == [0]
-    await hands.store.leave("w-1")
+    await hands.store.tasks.leave("w-1")
     assert having(cluster, redis_namespace, "switches") == []
     await throw(hands, Switch.INTAKE)
     assert having(cluster, redis_namespace, "switches") == [*range(PARTITIONS)]
 
 
 async def test_a_drain_that_came_after_its_worker_had_left_is_cleaned_up(hands: Hands) -> None:
-    await hands.store.renew(beat("w-2"), [], lease_seconds=20 * LEASE_SECONDS)
+    await hands.store.tasks.renew(beat("w-2"), [], lease_seconds=20 * LEASE_SECONDS)
     for worker in ("w-1", "w-2"):
         await throw(hands, Switch.DRAIN, worker)
-    pruned = await hands.store.prune(Kept.WORKERS, older_than_seconds=60, limit=9, dry_run=False)
+    pruned = await hands.store.admin.prune(
+        Kept.WORKERS, older_than_seconds=60, limit=9, dry_run=False
+    )
     assert pruned == 0
     assert await thrown(hands) == [(Switch.DRAIN, "w-2")]
 
@@ -156,13 +158,13 @@ async def test_groups_of_errors_are_those_of_all_partitions(hands: Hands) -> Non
         error = "KeyError" if number % 3 else "ValueError"
         task = await hands.suspend(await hands.start(tenant=tenant), error=error)
         suspended[error].append(task.id)
-    groups = await hands.store.errors(limit=9)
+    groups = await hands.store.views.error_groups(limit=9)
     told = [(group.newest.failure, group.count, group.newest.id) for group in groups]
     assert [(failure and failure.error, *rest) for failure, *rest in told] == [
         ("KeyError", 16, max(suspended["KeyError"])),
         ("ValueError", 8, max(suspended["ValueError"])),
     ]
-    assert [group.count for group in await hands.store.errors(limit=1)] == [16]
+    assert [group.count for group in await hands.store.views.error_groups(limit=1)] == [16]
 
 
 async def test_locks_checkpoints_moves_and_times_are_those_of_all_partitions(hands: Hands) -> None:
@@ -171,8 +173,8 @@ async def test_locks_checkpoints_moves_and_times_are_those_of_all_partitions(han
     took = Timings(
         type="test.work", stage="one", outcome="done", counts=(1,) * SPANS, total_seconds=0.25
     )
-    await hands.store.observe([took])
-    stats = await hands.store.stats()
+    await hands.store.admin.observe([took])
+    stats = await hands.store.views.stats()
     assert (stats.locks, stats.checkpoints) == (len(TENANTS), len(TENANTS))
     (move,) = stats.moves
     assert (move.queue, move.type, move.count) == ("default", "test.work", len(TENANTS))
@@ -183,7 +185,7 @@ async def test_moves_from_before_queue_and_type_were_counted_are_told(bench: Ben
     bench.ask("HSET", "moves", "PENDING RUNNING", 5, "PENDING RUNNING us", 2_500_000)
     await bench.hands.start(type="us")  # no name is mistaken for the unit
     started: dict[str, Any] = {"before": Status.PENDING, "after": Status.RUNNING}
-    found = sorted((await bench.store.stats()).moves, key=lambda move: move.queue)
+    found = sorted((await bench.store.views.stats()).moves, key=lambda move: move.queue)
     assert found == [
         Moves(count=5, dwell_seconds=2.5, **started),
         Moves(count=1, dwell_seconds=0.0, queue="default", type="us", **started),
@@ -196,9 +198,9 @@ async def test_a_task_that_comes_back_before_it_ever_ran_is_counted_by_its_type(
     await bench.hands.submit(type="mail.send")
     bench.ask("XGROUP CREATE", "queue:tasks", "workers", 0)
     bench.read("queue:tasks", 1)
-    assert await bench.store.doctor(fix=True, limit=9)
+    assert await bench.store.admin.doctor(fix=True, limit=9)
     await bench.hands.take()
-    (move,) = (await bench.store.stats()).moves
+    (move,) = (await bench.store.views.stats()).moves
     assert (move.queue, move.type, move.count) == ("default", "mail.send", 1)
 
 
@@ -212,14 +214,14 @@ async def test_what_an_older_version_did_not_count_is_counted_by_a_reconciliatio
     for name in ("errors", f"index:suspended:{error}"):
         bench.ask("DEL", name)
     bench.ask("HDEL", "counts", "default locks", "default checkpoints")
-    assert await bench.store.reconcile(every_seconds=60)
-    stats = await bench.store.stats()
+    assert await bench.store.admin.doctor(fix=True, limit=100, every_seconds=60)
+    stats = await bench.store.views.stats()
     assert (stats.locks, stats.checkpoints) == (1, 1)
-    assert [group.count for group in await bench.store.errors(limit=9)] == [1]
+    assert [group.count for group in await bench.store.views.error_groups(limit=9)] == [1]
 
 
 async def test_an_error_whose_newest_record_is_unreadable_shows_the_next(bench: Bench) -> None:
     tasks = [await bench.hands.suspend(await bench.hands.start()) for _ in range(2)]
     bench.ask("HDEL", f"task:{tasks[1].id}", "version")
-    (group,) = await bench.store.errors(limit=9)
+    (group,) = await bench.store.views.error_groups(limit=9)
     assert (group.count, group.newest.id) == (2, tasks[0].id)

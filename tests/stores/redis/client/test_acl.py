@@ -117,37 +117,38 @@ async def run(hands: Hands) -> None:
     await hands.ask(Command.RETRY, task)
     await hands.fail(await hands.take(), retry_seconds=60)
     clock.advance(60)
-    assert (await store.promote(limit=10)).count == 1
+    assert (await store.tasks.promote(limit=10)).count == 1
     await hands.take("dead")
     clock.advance(31)
-    assert await store.expire(limit=10, count_crashes=True) == 1
+    assert await store.tasks.expire(limit=10, count_crashes=True) == 1
     task = await hands.complete(await hands.take())
     await hands.roll_back(task)
     await hands.complete(await hands.start(key="k", keep_seconds=0))
     assert isinstance((await hands.insert(hands.submission(key="k")))[0], Existing)
     entry = Audit(task_id=task.id, command="pause", by=ASKER, at=clock.now(), before="X", after="X")
-    await store.audit(entry)
+    await store.admin.audit(entry)
     for worker in ("w-1", "dead"):
-        await store.leave(worker)
+        await store.tasks.leave(worker)
 
 
 async def look(hands: Hands) -> None:
     store = hands.store
     await hands.suspend(await hands.finish_stage(await hands.start(tenant="b")))
     await hands.submit_many(2, tenant="c", queue="other")
-    assert (await store.stats()).heads
-    assert (await store.find(Filter(tenant="c"), limit=10)).tasks
+    assert (await store.views.stats()).heads
+    assert (await store.views.find(Filter(tenant="c"), limit=10)).tasks
     suspended = Filter(statuses=tuple(SUSPENDED), updated_after=0)
-    assert len((await store.find(suspended, limit=10)).tasks) == 1
-    assert len(await store.line("c", limit=10)) == 1
-    assert [view.waiting for view in await store.tenants(["c"])] == [1]
-    assert await store.workers(live_within_seconds=60) == []
-    assert await store.audits(limit=10)
-    [newest] = (await store.find(Filter(tenant="b"), limit=10)).tasks
+    assert len((await store.views.find(suspended, limit=10)).tasks) == 1
+    [lined] = await store.views.tenants(["c"], line_limit=10)
+    assert len(lined.line) == 1
+    assert [view.waiting for view in await store.views.tenants(["c"])] == [1]
+    assert await store.views.workers(live_within_seconds=60) == []
+    assert await store.admin.audits(limit=10)
+    [newest] = (await store.views.find(Filter(tenant="b"), limit=10)).tasks
     assert (await hands.detail(newest)).checkpoint
-    assert await store.checkpoint(newest.id)
-    assert await store.peek([newest.id])
-    assert not await store.doctor(fix=False, limit=100)
+    assert await store.views.checkpoint(newest.id)
+    assert await store.views.peek([newest.id])
+    assert not await store.admin.doctor(fix=False, limit=100)
 
 
 async def schedule(hands: Hands) -> None:
@@ -188,9 +189,9 @@ async def mend(hands: Hands, place: Place) -> None:
         place.damage("DEL", name)
     place.damage("HSET", "plan:p:members", "1", '["admitted",1]')
     place.damage("HSET", "plan:p", "counts", '[{"admitted":1}]')
-    found = await hands.store.doctor(fix=True, limit=100)
+    found = await hands.store.admin.doctor(fix=True, limit=100)
     assert len(found) > 5
-    left = await hands.store.doctor(fix=False, limit=100)
+    left = await hands.store.admin.doctor(fix=False, limit=100)
     assert not left
 
 
@@ -198,8 +199,8 @@ async def clean(hands: Hands) -> None:
     hands.clock.advance(400 * DAY)
     for kind in Kept:
         for dry_run in (True, False):
-            await hands.store.prune(kind, older_than_seconds=0, limit=100, dry_run=dry_run)
-    assert not await hands.store.audits(limit=10)
+            await hands.store.admin.prune(kind, older_than_seconds=0, limit=100, dry_run=dry_run)
+    assert not await hands.store.admin.audits(limit=10)
 
 
 async def work(url: str) -> None:

@@ -182,7 +182,7 @@ async def test_a_foreign_key_that_appears_later_is_told_and_work_goes_on_without
                 await echo.submit("b")
             assert key in str(found.value)
             client.delete(key)
-            await app.store.doctor(fix=True, limit=100)
+            await app.store.admin.doctor(fix=True, limit=100)
             assert await (await echo.submit("c")).result(timeout=BOUND_SECONDS) == "c"
 
 

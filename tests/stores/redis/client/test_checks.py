@@ -93,7 +93,7 @@ async def test_each_look_at_the_settings_says_anew_whether_the_store_is_durable(
         for setting, durable in (("no", False), ("yes", True)):
             with server.client() as client:
                 client.config_set("appendonly", setting)
-            await store.checks()
+            await store.admin.checks()
             assert store.durable is durable
     finally:
         await store.close()

@@ -59,7 +59,7 @@ async def test_a_submit_is_refused_and_nothing_of_it_is_written(
     with pytest.raises(StoreFull):
         await bench.hands.insert(*(bench.hands.submission(tenant="t") for _ in range(3)))
     assert bench.names() == before
-    assert await bench.store.doctor(fix=False, limit=10) == []
+    assert await bench.store.admin.doctor(fix=False, limit=10) == []
 
 
 async def test_the_refusal_has_no_line_of_a_script_in_it_but_the_log_has(
@@ -117,9 +117,9 @@ async def test_what_is_there_is_claimed_renewed_retried_and_finished(
     assert await hands.renew(running, worker="w-1") == [True]
     bench.clock.advance(20)
     assert await hands.renew(running, worker="w-1") == [True]
-    assert (await bench.store.promote(limit=10)).count == 1
+    assert (await bench.store.tasks.promote(limit=10)).count == 1
     bench.clock.advance(15)
-    assert await bench.store.expire(limit=10, count_crashes=True) == 1
+    assert await bench.store.tasks.expire(limit=10, count_crashes=True) == 1
     taken = await hands.claim("w-3")
     assert {one.task.id for one in taken} == {lost.id, later.id, waiting.id}
     [other] = await hands.claim("w-3", queues=("never-read",))
@@ -128,9 +128,9 @@ async def test_what_is_there_is_claimed_renewed_retried_and_finished(
     [again] = await hands.claim("w-3")
     for task in (running, other.task, again.task, *(one.task for one in taken)):
         assert (await hands.complete(task)).status is Status.COMPLETED
-    await bench.store.leave("w-3")
-    await bench.store.prune(Kept.TASKS, older_than_seconds=0, limit=100, dry_run=False)
-    assert await bench.store.doctor(fix=False, limit=10) == []
+    await bench.store.tasks.leave("w-3")
+    await bench.store.admin.prune(Kept.TASKS, older_than_seconds=0, limit=100, dry_run=False)
+    assert await bench.store.admin.doctor(fix=False, limit=10) == []
     await assert_full(bench)
 
 
@@ -239,9 +239,9 @@ async def test_pruning_what_is_still_kept_makes_room_as_the_runbook_says(
     await assert_full(bench)
     asked: dict[str, Any] = {"older_than_seconds": 0.0, "limit": 100, "dry_run": False}
     bench.clock.advance(1)
-    assert await bench.store.prune(Kept.TASKS, **asked) == 0
+    assert await bench.store.admin.prune(Kept.TASKS, **asked) == 0
     await assert_full(bench)
-    assert await bench.store.prune(Kept.TASKS, **asked, ignore_keep=True) == 20
+    assert await bench.store.admin.prune(Kept.TASKS, **asked, ignore_keep=True) == 20
     [inserted] = await hands.insert(hands.submission(payload=LARGE))
     assert isinstance(inserted, Inserted)
-    assert await bench.store.doctor(fix=False, limit=10) == []
+    assert await bench.store.admin.doctor(fix=False, limit=10) == []

@@ -37,7 +37,7 @@ async def works(url: str, namespace: str) -> None:
     async with opened(url, namespace) as hands:
         task = await hands.submit(tenant="t", key="k")
         assert (await hands.complete(await hands.take())).id == task.id
-        assert await hands.store.doctor(fix=False, limit=10) == []
+        assert await hands.store.admin.doctor(fix=False, limit=10) == []
 
 
 async def is_refused(url: str, namespace: str, other: str) -> None:

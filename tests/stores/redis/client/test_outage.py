@@ -99,7 +99,7 @@ async def test_an_outage_longer_than_the_lease_doubles_nothing_and_ends_by_itsel
             assert await crew.ids() == accepted | {again.id}
             await assert_nothing_doubled(crew, accepted | {again.id})
             assert await counted_losses(crew, accepted) == []
-            assert await crew.app.store.doctor(fix=False, limit=10) == []
+            assert await crew.app.store.admin.doctor(fix=False, limit=10) == []
             assert "the store answers again" in caplog.messages
 
 
@@ -226,7 +226,7 @@ async def hear(store: Store) -> None:
 
 
 async def sweep(store: Store) -> int:
-    return await store.expire(limit=10, count_crashes=True)
+    return await store.tasks.expire(limit=10, count_crashes=True)
 
 
 def time_of(client: redis.Redis) -> float:
@@ -296,7 +296,7 @@ async def test_the_lease_of_a_beat_that_comes_too_late_runs_from_when_it_was_ask
     async with asyncio.timeout(BOUND_SECONDS):
         while await until_of(hands, task) == before:
             pass
-    now = (await hands.store.stats()).now
+    now = (await hands.store.views.stats()).now
     assert await until_of(hands, task) < now + HELD_SECONDS - MUCH_TOO_LATE_SECONDS
 
 

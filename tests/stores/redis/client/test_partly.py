@@ -55,7 +55,7 @@ async def test_the_others_are_served_while_a_master_is_away(cluster: Cluster) ->
         assert set(await hands.claim_ids()) == {one.task_id for one in got}
 
         with pytest.raises(PartlyUnavailable):
-            await store.expire(limit=10, count_crashes=True)
+            await store.tasks.expire(limit=10, count_crashes=True)
 
         await each_fares_for_itself(hands, running, away)
         gone.restart()
@@ -66,7 +66,7 @@ async def test_the_others_are_served_while_a_master_is_away(cluster: Cluster) ->
 
 async def each_fares_for_itself(hands: Hands, running: list[Task], away: set[str]) -> None:
     """As a worker's commits do, which are sent together."""
-    send = Gather(hands.store.apply)
+    send = Gather(hands.store.tasks.apply)
     for task in running:
         try:
             outcome = await send(hands.asked(Command.PAUSE, task))

@@ -39,15 +39,15 @@ async def test_what_a_failover_loses_is_counted_and_told(
         lost = await hands.submit_many(7)
         group.kill_primary()
         with pytest.raises(StoreError):
-            await store.stats()
+            await store.views.stats()
         group.promoted()
         clock.advance(1)
 
         async def answers() -> bool:
-            return [task is None for task in await store.load(lost)] == [True] * 7
+            return [task is None for task in await store.views.load(lost)] == [True] * 7
 
         await eventually(answers, "the new primary is found")
-        assert [check for check in await store.checks() if check.name == "lost writes"] == []
+        assert [check for check in await store.admin.checks() if check.name == "lost writes"] == []
         after = await hands.take()
         assert (before.id, after.id) == (kept[0], kept[0])
         assert after.fence > before.fence
@@ -56,11 +56,11 @@ async def test_what_a_failover_loses_is_counted_and_told(
         [told] = [record for record in caplog.records if record.levelno == logging.ERROR]
         assert "executor: 8 writes that had been answered are gone" in told.getMessage()
         for one in (store, other):
-            [check] = [check for check in await one.checks() if check.name == "lost writes"]
+            [check] = [check for check in await one.admin.checks() if check.name == "lost writes"]
             assert not check.good
             assert check.says.startswith("8 writes ")
             assert "HDEL executor:meta lostWrites lostAt" in check.says
-        assert not await store.doctor(fix=False, limit=10)
+        assert not await store.admin.doctor(fix=False, limit=10)
         for one in (store, other):
             await one.close()
 

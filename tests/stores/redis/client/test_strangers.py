@@ -55,8 +55,8 @@ async def test_work_goes_on_and_the_key_is_named(
     if name not in ("line:t", "back:default"):  # nothing of ours was to be written there
         assert f"{bench.name(name)} holds something of another program" in caplog.text
     bench.ask("DEL", name)
-    await bench.store.doctor(fix=True, limit=100)
-    assert await bench.store.doctor(fix=False, limit=100) == []
+    await bench.store.admin.doctor(fix=True, limit=100)
+    assert await bench.store.admin.doctor(fix=False, limit=100) == []
 
 
 async def test_a_queue_that_cannot_be_used_takes_nothing_and_spares_the_others(
@@ -71,7 +71,7 @@ async def test_a_queue_that_cannot_be_used_takes_nothing_and_spares_the_others(
     assert inserted == Inserted(good.task.id)
     assert isinstance(refused, StoreForeign)
     assert bench.name("queue:tasks:mail") in str(refused)
-    assert await bench.store.load([bad.task.id]) == [None]
+    assert await bench.store.views.load([bad.task.id]) == [None]
     with pytest.raises(StoreForeign):
         await hands.insert(bad)
     bench.ask("DEL", "queue:tasks:mail")
@@ -83,11 +83,11 @@ async def test_each_of_a_group_hears_of_its_own_fault(bench: Bench) -> None:
     transitions = [await hands.done(task) for task in (first, second)]
     bench.ask("DEL", f"task:{first.id}")
     bench.ask("SET", f"task:{first.id}", "foreign")
-    send = Gather(bench.store.apply)
+    send = Gather(bench.store.tasks.apply)
     outcomes = await asyncio.gather(*map(send, transitions), return_exceptions=True)
     assert [type(one).__name__ for one in outcomes] == ["SerialisationError", "Applied"]
     bench.ask("DEL", f"task:{first.id}")
-    await bench.store.doctor(fix=True, limit=100)
+    await bench.store.admin.doctor(fix=True, limit=100)
 
 
 async def test_thousands_of_leases_are_renewed_in_several_steps(bench: Bench) -> None:

@@ -26,7 +26,7 @@ async def test_a_task_goes_its_whole_way_over_tls(
         await store.open()
         hands = Hands(store, clock)
         assert (await hands.complete(await hands.start())).status is Status.COMPLETED
-        assert not await store.doctor(fix=False, limit=10)
+        assert not await store.admin.doctor(fix=False, limit=10)
         await store.close()
 
 

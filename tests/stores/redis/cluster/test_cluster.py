@@ -60,7 +60,7 @@ async def hands(cluster: Cluster, redis_namespace: str) -> AsyncIterator[Hands]:
     clock = ManualClock()
     store = await opened(f"{cluster.url}?partitions={PARTITIONS}", clock, redis_namespace)
     yield Hands(store, clock)
-    assert not await store.doctor(fix=False, limit=100)
+    assert not await store.admin.doctor(fix=False, limit=100)
     await store.close()
 
 
@@ -81,8 +81,8 @@ async def test_tasks_of_many_tenants_are_spread_and_found_by_their_ids_alone(han
     tasks = await one_of_each(hands)
     assert {partition_of(task.id) for task in tasks} == {f"{n:02}" for n in range(PARTITIONS)}
     shuffled = ids(tasks)[::-1]
-    assert [task and task.id for task in await hands.store.load(shuffled)] == shuffled
-    assert [peek and peek.task_id for peek in await hands.store.peek(shuffled)] == shuffled
+    assert [task and task.id for task in await hands.store.views.load(shuffled)] == shuffled
+    assert [peek and peek.task_id for peek in await hands.store.views.peek(shuffled)] == shuffled
     for task in tasks:
         assert (await hands.detail(task)).task == task
         assert (await hands.ask(Command.PAUSE, task)).status is Status.PAUSED
@@ -90,10 +90,10 @@ async def test_tasks_of_many_tenants_are_spread_and_found_by_their_ids_alone(han
 
 @pytest.mark.parametrize("task_id", ["nobody", "task-1.p08", "task-1.p99", "task-1.pXY", ".p"])
 async def test_an_id_that_no_task_can_have_is_not_found(hands: Hands, task_id: str) -> None:
-    assert list(await hands.store.load([task_id])) == [None]
-    assert list(await hands.store.peek([task_id])) == [None]
-    assert await hands.store.detail(task_id) is None
-    assert await hands.store.checkpoint(task_id) is None
+    assert list(await hands.store.views.load([task_id])) == [None]
+    assert list(await hands.store.views.peek([task_id])) == [None]
+    assert await hands.store.views.detail(task_id) is None
+    assert await hands.store.views.checkpoint(task_id) is None
 
 
 @pytest.mark.parametrize("of", [{"tenant": "t"}, {"key": "k"}, {}])
@@ -104,7 +104,7 @@ async def test_an_id_that_is_not_from_home_is_refused(hands: Hands, of: dict[str
         task = msgspec.structs.replace(right.task, id=wrong)
         with pytest.raises(InvalidInput, match=r"home\(\)"):
             await hands.insert(msgspec.structs.replace(right, task=task))
-    assert not (await hands.store.find(Filter(), limit=10)).tasks
+    assert not (await hands.store.views.find(Filter(), limit=10)).tasks
 
 
 async def test_one_worker_serves_all_partitions(hands: Hands) -> None:
@@ -146,11 +146,11 @@ async def test_lost_and_due_tasks_come_back_in_every_partition(hands: Hands) -> 
     for task in claimed[:20]:
         await hands.fail(task, retry_seconds=60)
     hands.clock.advance(31)
-    assert await hands.store.expire(limit=100, count_crashes=True) == 20
-    due = await hands.store.promote(limit=100)
+    assert await hands.store.tasks.expire(limit=100, count_crashes=True) == 20
+    due = await hands.store.tasks.promote(limit=100)
     assert (due.count, due.next_seconds) == (0, 29.0)
     hands.clock.advance(29)
-    assert (await hands.store.promote(limit=100)).count == 20
+    assert (await hands.store.tasks.promote(limit=100)).count == 20
     assert len(await hands.claim_ids("w-2")) == len(TENANTS)
 
 
@@ -158,13 +158,13 @@ async def test_a_tenants_tasks_are_one_line_wherever_it_lives(hands: Hands) -> N
     lines = {tenant: await hands.submit_many(3, tenant=tenant) for tenant in TENANTS}
     for tenant, line in lines.items():
         assert len({partition_of(task_id) for task_id in line}) == 1
-        assert list(await hands.store.line(tenant, limit=9)) == line[1:]
+        assert await hands.line(tenant, limit=9) == line[1:]
     for n in range(3):
         claimed = [one.task for one in await hands.claim()]
         assert {task.id for task in claimed} == {line[n] for line in lines.values()}
         for task in claimed:
             await hands.complete(task)
-    views = await hands.store.tenants(TENANTS)
+    views = await hands.store.views.tenants(TENANTS)
     assert [(view.tenant, view.waiting) for view in views] == [(tenant, 0) for tenant in TENANTS]
 
 
@@ -181,21 +181,21 @@ async def test_what_is_counted_found_and_written_down_is_merged(hands: Hands) ->
     for task in tasks:
         hands.clock.advance(1)
         await hands.ask(Command.CANCEL, task)
-    stats = await hands.store.stats()
+    stats = await hands.store.views.stats()
     assert stats.by_status == {Status.CANCELLED: len(TENANTS)}
     assert stats.by_queue["default"] == Counter({Place.SETTLED: len(TENANTS)})
     assert [(move.before, move.after, move.count) for move in stats.moves] == [
         (Status.PENDING, Status.CANCELLED, len(TENANTS))
     ]
     told: list[str] = []
-    while page := await hands.store.audits(limit=7, cursor=str(len(told))):
+    while page := await hands.store.admin.audits(limit=7, cursor=str(len(told))):
         told += [entry.task_id for entry in page]
     assert told == ids(tasks)[::-1]
-    assert await hands.store.seal(limit=100) == len(TENANTS)
-    chain = await hands.store.chain(limit=100)
+    assert await hands.store.admin.seal(limit=100) == len(TENANTS)
+    chain = await hands.store.admin.chain(limit=100)
     assert [link.entry.task_id for link in chain.links] == ids(tasks)
     assert (first_break(chain.base, chain.links), chain.loose) == (None, 0)
-    assert [entry.task_id for entry in await hands.store.audits(limit=100)] == told
+    assert [entry.task_id for entry in await hands.store.admin.audits(limit=100)] == told
 
 
 async def test_pages_are_complete_and_in_order(hands: Hands) -> None:
@@ -203,13 +203,13 @@ async def test_pages_are_complete_and_in_order(hands: Hands) -> None:
     found: list[str] = []
     cursor = None
     while True:
-        page = await hands.store.find(Filter(), limit=7, cursor=cursor)
+        page = await hands.store.views.find(Filter(), limit=7, cursor=cursor)
         found += [task.id for task in page.tasks]
         cursor = page.cursor
         if cursor is None:
             break
     assert found == sorted(ids(tasks), reverse=True)
-    of_one = await hands.store.find(Filter(tenant=TENANTS[3]), limit=7)
+    of_one = await hands.store.views.find(Filter(tenant=TENANTS[3]), limit=7)
     assert [task.id for task in of_one.tasks] == [tasks[3].id]
 
 
@@ -218,7 +218,7 @@ async def test_what_has_ended_is_pruned_everywhere_up_to_the_limit(hands: Hands)
         await hands.ask(Command.CANCEL, task)
     hands.clock.advance(100)
     counts = [
-        await hands.store.prune(Kept.TASKS, older_than_seconds=0, limit=15, dry_run=False)
+        await hands.store.admin.prune(Kept.TASKS, older_than_seconds=0, limit=15, dry_run=False)
         for _ in range(4)
     ]
     assert counts == [15, 15, 10, 0]
@@ -287,19 +287,19 @@ async def test_what_a_promoted_replica_lacks_is_counted_and_told(
         clock.advance(1)
 
         async def answers() -> bool:
-            return list(await store.load(lost)) == [None] * len(lost)
+            return list(await store.views.load(lost)) == [None] * len(lost)
 
         await eventually(answers, "the promoted replica is found")
         claimed = [one.task for one in await hands.claim()]
         assert {task.id for task in claimed} == set(ids(kept))
         for task in claimed:
             assert (await hands.complete(task)).status is Status.COMPLETED
-        [check] = [check for check in await store.checks() if check.name == "lost writes"]
+        [check] = [check for check in await store.admin.checks() if check.name == "lost writes"]
         assert (check.good, check.says.split()[0]) == (False, str(len(lost)))
         told = [record for record in caplog.records if record.levelno == logging.ERROR]
         assert told
         assert all("writes that had been answered are gone" in one.message for one in told)
-        assert not await store.doctor(fix=False, limit=10)
+        assert not await store.admin.doctor(fix=False, limit=10)
         await store.close()
 
 
@@ -341,7 +341,7 @@ async def test_a_partition_is_out_of_reach_while_its_slot_moves_and_whole_afterw
             for one in (there, here):
                 one.execute_command("CLUSTER", "SETSLOT", slot, "NODE", yours)
         assert (await hands.take()).id == before.id
-        assert not await store.doctor(fix=False, limit=10)
+        assert not await store.admin.doctor(fix=False, limit=10)
         await store.close()
 
 

@@ -58,8 +58,8 @@ async def test_triggers_are_spread_and_found_by_their_ids_alone(both: Both) -> N
 
 
 async def test_a_name_is_at_home_with_its_tenant_and_an_id_under_itself(both: Both) -> None:
-    home = both.triggers.port.home
-    task = both.store.home("task", tenant="t", key=None)
+    home = both.store.trigger_id
+    task = both.store.partitioned_id("task", tenant="t", key=None)
     assert {partition_of(home(name, tenant="t")) for name in NAMES} == {partition_of(task)}
     assert home("nightly.p03", tenant=None) == "nightly.p03"
     for name in ("nightly.p99", "nightly.p3", "nightly.p003"):
@@ -88,15 +88,15 @@ async def test_a_task_lives_where_the_trigger_does_that_made_it(
 async def test_a_key_that_begins_with_the_id_of_a_trigger_names_its_partition(
     both: Both, key: str, number: str
 ) -> None:
-    assert partition_of(both.store.home("task", tenant=None, key=key)) == number
-    of_tenant = both.store.home("task", tenant="t", key=None)
-    assert both.store.home("task", tenant="t", key=key) == of_tenant
+    assert partition_of(both.store.partitioned_id("task", tenant=None, key=key)) == number
+    of_tenant = both.store.partitioned_id("task", tenant="t", key=None)
+    assert both.store.partitioned_id("task", tenant="t", key=key) == of_tenant
 
 
 @pytest.mark.parametrize("key", ["a.p08@17", "a.p99@17", "a.p3@1", "a@b.p03@17", ".p03@1", "a.p03"])
 async def test_any_other_key_has_the_partition_that_it_ever_had(both: Both, key: str) -> None:
-    plain = both.store.home(key, tenant=None, key=None)
-    found = both.store.home("task", tenant=None, key=key)
+    plain = both.store.partitioned_id(key, tenant=None, key=None)
+    found = both.store.partitioned_id("task", tenant=None, key=key)
     assert partition_of(found) == partition_of(plain)
     assert [type(one) for one in await both.hands.insert(both.hands.submission(key=key))] == [
         Inserted
@@ -105,11 +105,11 @@ async def test_any_other_key_has_the_partition_that_it_ever_had(both: Both, key:
 
 async def test_a_trigger_or_a_task_that_is_not_at_home_is_refused(both: Both) -> None:
     triggers = both.triggers
-    with pytest.raises(InvalidInput, match=r"home\(\)"):
+    with pytest.raises(InvalidInput, match=r"trigger_id\(\)"):
         await triggers.port.save(replace(triggers.unsaved(), id="nightly"))
-    home = triggers.port.home("nightly", tenant="t")
+    home = both.store.trigger_id("nightly", tenant="t")
     other = f"nightly.p{(int(partition_of(home)) + 1) % PARTITIONS:02}"
-    with pytest.raises(InvalidInput, match=r"home\(\)"):
+    with pytest.raises(InvalidInput, match=r"trigger_id\(\)"):
         await triggers.port.save(replace(triggers.unsaved(), id=other, tenant="t"))
     held = await triggers.take(await triggers.save_due("nightly", tenant="t"))
     elsewhere = next(
@@ -127,7 +127,7 @@ async def test_plans_are_spread_and_found_newest_first(both: Both) -> None:
         await both.plans.create(name)
         both.clock.advance(1)
     assert await both.plans.all_ids(limit=7) == NAMES[::-1]
-    found = await both.store.plans.find([*NAMES[:5], "nobody", "a:members"])
+    found = await both.store.plans.load([*NAMES[:5], "nobody", "a:members"])
     assert [plan and plan.id for plan in found] == [*NAMES[:5], None, None]
 
 
@@ -169,7 +169,9 @@ async def test_what_has_ended_is_pruned_in_every_partition(both: Both) -> None:
     both.clock.advance(2)
     for kind in (Kept.TRIGGERS, Kept.PLANS):
         for expected in (25, 15, 0):
-            found = await both.store.prune(kind, older_than_seconds=0, limit=25, dry_run=False)
+            found = await both.store.admin.prune(
+                kind, older_than_seconds=0, limit=25, dry_run=False
+            )
             assert found == expected
     assert await both.triggers.all_ids() == await both.plans.all_ids() == []
 

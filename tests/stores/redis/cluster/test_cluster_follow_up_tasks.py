@@ -72,8 +72,8 @@ async def test_a_follower_lives_where_its_task_does(hands: Hands) -> None:
         assert partition_of(one.task.id) == partition_of(task.id)
         await hands.commit(replace(hands.asked(Command.CANCEL, task), follows=(one,)))
     made = sorted(one.task.id for one in followers)
-    assert [task and task.id for task in await hands.store.load(made)] == made
-    page = await hands.store.find(Filter(queue=FOLLOWERS), limit=100)
+    assert [task and task.id for task in await hands.store.views.load(made)] == made
+    page = await hands.store.views.find(Filter(queue=FOLLOWERS), limit=100)
     assert [task.id for task in page.tasks] == made[::-1]
     for claimed in await hands.claim(queues=(FOLLOWERS,)):
         made.remove(claimed.task.id)
@@ -116,7 +116,7 @@ async def test_a_follower_of_a_tenant_is_at_home_with_it_only(hands: Hands) -> N
     task = await hands.submit(tenant="t")
     others = (hands.follower(None, tenant=tenant) for tenant in TENANTS)
     other = next(one for one in others if partition_of(one.task.id) != partition_of(task.id))
-    moved = hands.renamed(other, hands.store.beside("follower", task.id))
+    moved = hands.renamed(other, hands.store.colocated_id("follower", task_id=task.id))
     for away in (other, moved):
         with pytest.raises(InvalidInput):
             await hands.apply(replace(hands.asked(Command.CANCEL, task), follows=(away,)))
@@ -125,4 +125,4 @@ async def test_a_follower_of_a_tenant_is_at_home_with_it_only(hands: Hands) -> N
 
 async def test_beside_an_id_that_no_task_can_have_nothing_lives(hands: Hands) -> None:
     with pytest.raises(InvalidInput, match="nobody"):
-        hands.store.beside("follower", "nobody")
+        hands.store.colocated_id("follower", task_id="nobody")

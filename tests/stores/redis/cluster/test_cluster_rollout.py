@@ -52,7 +52,7 @@ async def test_a_plan_over_many_partitions_halts_and_is_rolled_back(
         assert (await plan.wait("120s")).status is PlanStatus.ROLLED_BACK
         assert {"t-00", "t-01", "t-03"} <= set(undone)
         assert len(undone) == len(set(undone))
-        assert await app.store.doctor(fix=False, limit=10) == []
+        assert await app.store.admin.doctor(fix=False, limit=10) == []
 
 
 async def test_a_trigger_fires_where_it_lives(url: str, redis_namespace: str) -> None:
@@ -68,4 +68,4 @@ async def test_a_trigger_fires_where_it_lives(url: str, redis_namespace: str) ->
             handle = await trigger.fire()
             assert await handle.result("120s") == "x"
             assert handle.id.rpartition(".p")[2] == trigger.id.rpartition(".p")[2]
-        assert await app.store.doctor(fix=False, limit=10) == []
+        assert await app.store.admin.doctor(fix=False, limit=10) == []

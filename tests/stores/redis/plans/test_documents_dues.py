@@ -171,7 +171,7 @@ async def test_what_the_server_let_go_of_a_plan_is_swept(bench: Bench, plans: Pl
     await plans.settled(name="p")
     for name in OF_A_PLAN:
         bench.ask("DEL", name)
-    assert await bench.store.doctor(fix=False, limit=10) == []  # it waits to be swept
+    assert await bench.store.admin.doctor(fix=False, limit=10) == []  # it waits to be swept
     assert await plans.all_ids() == []
     bench.clock.advance(31 * DAY)
     assert await plans.prune() == 1

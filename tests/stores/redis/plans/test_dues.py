@@ -48,7 +48,7 @@ def server(start_redis: StartRedis) -> RedisServer:
 
 
 async def told(bench: Dues, *, fix: bool = False) -> list[str]:
-    return [finding.says for finding in await bench.store.doctor(fix=fix, limit=LIMIT)]
+    return [finding.says for finding in await bench.store.admin.doctor(fix=fix, limit=LIMIT)]
 
 
 # -- what cannot be read
@@ -128,7 +128,7 @@ async def test_a_plan_that_cannot_be_read_stops_none_of_its_neighbours(
     (says,) = await told(bench, fix=True)
     assert says.startswith("plan bad: ")
     assert await bench.plans.claim_ids() == []
-    assert list(await bench.store.plans.find(["bad"])) == [None]
+    assert list(await bench.store.plans.load(["bad"])) == [None]
     bench.ask("DEL", "plan:bad")
     await told(bench, fix=True)
     assert await told(bench) == []
@@ -172,13 +172,13 @@ async def test_a_name_that_none_can_have_is_not_found(bench: Dues, name: str) ->
     await bench.plans.driven(name="a")
     assert await bench.store.triggers.find(name) is None
     assert await bench.store.triggers.remove(name) is False
-    assert list(await bench.store.plans.find([name, "a"])) == [None, await one_plan(bench)]
+    assert list(await bench.store.plans.load([name, "a"])) == [None, await one_plan(bench)]
     assert await bench.store.plans.tasks(name) is None
     assert await bench.store.plans.members(name) == {}
 
 
 async def one_plan(bench: Dues) -> object:
-    ((plan,),) = [(await bench.store.plans.find_all(limit=1)).plans]
+    ((plan,),) = [(await bench.store.plans.find(limit=1)).plans]
     return plan
 
 

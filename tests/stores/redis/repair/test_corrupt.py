@@ -42,7 +42,7 @@ async def is_suspended(bench: Bench, task_id: str, named: str) -> None:
     events = await bench.hands.events(task)
     assert events[-1] == "TaskFailed"
     assert (await bench.hands.last_event(task)).version == task.version
-    assert await bench.store.doctor(fix=False, limit=LIMIT) == []
+    assert await bench.store.admin.doctor(fix=False, limit=LIMIT) == []
 
 
 BROKEN: dict[str, str | bytes] = {
@@ -89,8 +89,8 @@ async def test_what_its_first_run_does_not_need_is_for_the_doctor(bench: Bench, 
     (claimed,) = await hands.claim()
     assert (claimed.task.type, claimed.task.stages) == (task.type, task.stages)
     await hands.complete(claimed.task)
-    await bench.store.doctor(fix=True, limit=LIMIT)
-    assert await bench.store.doctor(fix=False, limit=LIMIT) == []
+    await bench.store.admin.doctor(fix=True, limit=LIMIT)
+    assert await bench.store.admin.doctor(fix=False, limit=LIMIT) == []
     assert (await hands.load(task.id)).status is Status.COMPLETED
 
 
@@ -123,7 +123,7 @@ async def test_a_foreign_key_in_the_place_of_the_active_task_keeps_nobody_out(
     following = await bench.hands.submit(tenant="t")
     assert await bench.hands.claim_ids() == [following.id]
     bench.ask("DEL", f"task:{task.id}")
-    await bench.store.doctor(fix=True, limit=LIMIT)
+    await bench.store.admin.doctor(fix=True, limit=LIMIT)
 
 
 @pytest.mark.parametrize("place", ["odd", "parked"])
@@ -131,7 +131,7 @@ async def test_what_no_claim_can_make_sense_of_is_for_the_doctor(bench: Bench, p
     first, broken, last = await bench.hands.submit_many(3)
     bench.ask("HSET", f"task:{broken}", "place", place)
     assert await bench.hands.claim_ids() == [first, last]
-    found = await bench.store.doctor(fix=True, limit=LIMIT)
+    found = await bench.store.admin.doctor(fix=True, limit=LIMIT)
     assert broken in {finding.task_id for finding in found}
     await is_suspended(bench, broken, "place")
 
@@ -142,7 +142,7 @@ async def test_what_can_be_read_is_kept_and_the_task_can_be_retried(bench: Bench
     task = await hands.fail(await hands.finish_stage(task, order="o-1"))
     bench.ask("HSET", f"task:{task.id}", "keepSeconds", "x", "version", "x")
     bench.clock.advance(100)
-    assert (await bench.store.promote(limit=LIMIT)).count == 0
+    assert (await bench.store.tasks.promote(limit=LIMIT)).count == 0
     await is_suspended(bench, task.id, "keepSeconds")
     kept = await hands.load(task.id)
     for name in "type tenant key plan user trace_id stages created_at order last_completed".split():
@@ -152,7 +152,7 @@ async def test_what_can_be_read_is_kept_and_the_task_can_be_retried(bench: Bench
     again = await hands.take()
     assert again.last_completed == 0
     assert (await hands.complete(again)).settled
-    assert await bench.store.doctor(fix=False, limit=LIMIT) == []
+    assert await bench.store.admin.doctor(fix=False, limit=LIMIT) == []
 
 
 @pytest.mark.parametrize("place", [Place.READY, Place.LEASED, Place.LATER])
@@ -168,8 +168,8 @@ async def test_its_tenants_line_goes_on(bench: Bench, place: Place, field: str) 
     behind = await hands.submit_many(2, tenant="t", stages=("only",))
     bench.ask("HSET", f"task:{active.id}", field, "{")
     bench.clock.advance(100)
-    await bench.store.expire(limit=LIMIT, count_crashes=True)
-    await bench.store.promote(limit=LIMIT)
+    await bench.store.tasks.expire(limit=LIMIT, count_crashes=True)
+    await bench.store.tasks.promote(limit=LIMIT)
     ran = []
     for _ in range(4):
         for claimed in await hands.claim():
@@ -195,7 +195,7 @@ async def test_an_unreadable_head_of_a_line_lets_the_next_through(bench: Bench) 
     bench.ask("HSET", f"task:{broken.id}", "version", "x")
     await hands.complete(await hands.take())
     assert await hands.claim_ids() == [third.id]
-    await bench.store.doctor(fix=True, limit=LIMIT)
+    await bench.store.admin.doctor(fix=True, limit=LIMIT)
     await is_suspended(bench, broken.id, "version")
 
 
@@ -223,13 +223,13 @@ async def test_events_of_a_wrong_type_are_moved_out_of_the_way(bench: Bench) -> 
         if claimed.task.id in (first, last):
             await hands.complete(claimed.task)
     bench.clock.advance(100)
-    await bench.store.expire(limit=LIMIT, count_crashes=True)
+    await bench.store.tasks.expire(limit=LIMIT, count_crashes=True)
     await is_suspended(bench, broken, "events")
     assert bench.ask("GET", f"damaged:{broken}:events") == "theirs"
     await hands.ask(Command.DISCARD, await hands.load(broken))
     bench.clock.advance(3 * DAY)
-    await bench.store.prune(Kept.TASKS, older_than_seconds=0, limit=9, dry_run=False)
-    await bench.store.prune(Kept.TOMBSTONES, older_than_seconds=0, limit=9, dry_run=False)
+    await bench.store.admin.prune(Kept.TASKS, older_than_seconds=0, limit=9, dry_run=False)
+    await bench.store.admin.prune(Kept.TOMBSTONES, older_than_seconds=0, limit=9, dry_run=False)
     assert not {name for name in bench.names() if broken in name}
 
 
@@ -241,7 +241,7 @@ async def test_the_record_as_it_was_goes_with_the_task(bench: Bench) -> None:
     assert bench.ask("HGET", f"damaged:{task}", "user") == "{"
     await hands.ask(Command.DISCARD, await hands.load(task))
     bench.clock.advance(3 * DAY)
-    await bench.store.prune(Kept.TASKS, older_than_seconds=0, limit=9, dry_run=False)
+    await bench.store.admin.prune(Kept.TASKS, older_than_seconds=0, limit=9, dry_run=False)
     assert f"damaged:{task}" not in bench.names()
 
 
@@ -260,7 +260,7 @@ async def test_a_stage_that_cannot_be_read_is_named(bench: Bench) -> None:
     task = await hands.finish_stage(await hands.start())
     bench.ask("HSET", f"stages:{task.id}", "0", "{")
     bench.clock.advance(100)
-    await bench.store.expire(limit=LIMIT, count_crashes=True)
+    await bench.store.tasks.expire(limit=LIMIT, count_crashes=True)
     assert await hands.claim_ids() == []
     failed = await hands.load(task.id)
     assert failed.failure is not None
@@ -288,7 +288,7 @@ async def test_the_doctor_leaves_an_unreadable_task_to_the_worker_that_has_it(
     running = await hands.start(tenant="t")
     await hands.submit(tenant="t")
     bench.ask("HSET", f"task:{running.id}", "stageNames", "{")
-    (found,) = await bench.store.doctor(fix=True, limit=LIMIT)
+    (found,) = await bench.store.admin.doctor(fix=True, limit=LIMIT)
     assert (found.task_id, found.mended) == (running.id, False)
     assert (await hands.tenant("t")).locked_by == running.id
     assert await hands.claim_ids() == []
@@ -298,7 +298,7 @@ async def test_the_doctor_suspends_an_unreadable_task_that_rests(bench: Bench) -
     hands = bench.hands
     resting = await hands.suspend(await hands.start(tenant="t"))
     bench.ask("HSET", f"task:{resting.id}", "stageNames", "{")
-    (found,) = await bench.store.doctor(fix=True, limit=LIMIT)
+    (found,) = await bench.store.admin.doctor(fix=True, limit=LIMIT)
     assert (found.task_id, found.mended) == (resting.id, True)
     await is_suspended(bench, resting.id, "stageNames")
 
@@ -332,7 +332,7 @@ async def test_a_healthy_task_that_was_reported_is_left_alone(bench: Bench, plac
     assert before[0]["place"] == place
     assert await reported(bench, task.id) == []
     assert (bench.ask("HGETALL", f"task:{task.id}"), await hands.events(task)) == before
-    assert await bench.store.doctor(fix=False, limit=LIMIT) == []
+    assert await bench.store.admin.doctor(fix=False, limit=LIMIT) == []
 
 
 @pytest.mark.parametrize("damage", ["field", "payload", "stages", "events"])
@@ -357,7 +357,7 @@ async def test_a_sweeper_that_comes_after_the_retry_leaves_the_running_task_alon
     task = await hands.fail(await hands.start(tenant="t"))
     bench.ask("HSET", f"task:{task.id}", "version", "x")
     bench.clock.advance(100)
-    await bench.store.promote(limit=LIMIT)
+    await bench.store.tasks.promote(limit=LIMIT)
     await is_suspended(bench, task.id, "version")
     await hands.ask(Command.RETRY, await hands.load(task.id))
     running = await hands.take()
@@ -405,9 +405,9 @@ async def test_a_settled_task_stays_settled_and_can_be_pruned(bench: Bench, fiel
     events = await hands.events(ended)
     bench.ask("HSET", f"task:{ended.id}", field, OF_THE_ENDED[field])
     lasts = bench.ask("PTTL", f"task:{ended.id}")
-    found = await bench.store.doctor(fix=True, limit=LIMIT)
+    found = await bench.store.admin.doctor(fix=True, limit=LIMIT)
     assert (ended.id, True) in {(finding.task_id, finding.mended) for finding in found}
-    left = [finding.invariant for finding in await bench.store.doctor(fix=False, limit=LIMIT)]
+    left = [finding.invariant for finding in await bench.store.admin.doctor(fix=False, limit=LIMIT)]
     assert left == (["I7"] if field == "stageNames" else [])  # nobody knows which stages they were
     kept = await hands.load(ended.id)
     assert (kept.status, kept.place) == (Status.COMPLETED, Place.SETTLED)
@@ -418,7 +418,7 @@ async def test_a_settled_task_stays_settled_and_can_be_pruned(bench: Bench, fiel
     assert bench.ask("HLEN", f"damaged:{ended.id}") == 1
     bench.clock.advance(100 * DAY)
     for kind in (Kept.TASKS, Kept.TOMBSTONES):
-        await bench.store.prune(kind, older_than_seconds=0, limit=9, dry_run=False)
+        await bench.store.admin.prune(kind, older_than_seconds=0, limit=9, dry_run=False)
     assert bench.ask("EXISTS", f"task:{ended.id}", bench.name(f"damaged:{ended.id}")) == 0
 
 
@@ -428,7 +428,7 @@ async def test_a_name_that_is_no_text_is_put_aside(bench: Bench) -> None:
     waits = await hands.submit()
     for task in (waits, ended):
         bench.ask("HSET", f"task:{task.id}", b"\xff", "x")
-    await bench.store.doctor(fix=True, limit=LIMIT)
-    assert await bench.store.doctor(fix=False, limit=LIMIT) == []
+    await bench.store.admin.doctor(fix=True, limit=LIMIT)
+    assert await bench.store.admin.doctor(fix=False, limit=LIMIT) == []
     assert (await hands.load(ended.id)).status is Status.COMPLETED
     assert bench.raw("HGET", f"damaged:{ended.id}", b"\xff") == b"x"

@@ -39,11 +39,11 @@ async def bench(redis_server: RedisServer, redis_namespace: str) -> AsyncIterato
 
 
 async def looked(bench: Bench) -> list[Finding]:
-    return list(await bench.store.doctor(fix=False, limit=LIMIT))
+    return list(await bench.store.admin.doctor(fix=False, limit=LIMIT))
 
 
 async def mended(bench: Bench) -> list[Finding]:
-    return list(await bench.store.doctor(fix=True, limit=LIMIT))
+    return list(await bench.store.admin.doctor(fix=True, limit=LIMIT))
 
 
 def task(bench: Bench, name: str, field: str) -> str:
@@ -161,9 +161,9 @@ async def everything_runs(bench: Bench) -> None:
     """All that is not parked comes to its end, each once, with the lease of before or a new one."""
     hands, ran = bench.hands, list[str]()
     bench.clock.advance(10_000)
-    await bench.store.expire(limit=LIMIT, count_crashes=False)
+    await bench.store.tasks.expire(limit=LIMIT, count_crashes=False)
     for _ in range(4):
-        await bench.store.promote(limit=LIMIT)
+        await bench.store.tasks.promote(limit=LIMIT)
         for claimed in await hands.claim("w-2"):
             ran.append(claimed.task.id)
             await hands.complete(claimed.task)
@@ -202,7 +202,7 @@ async def test_a_stage_that_was_not_kept_is_told_and_its_checkpoint_counted(benc
     bench.ask("HSET", f"task:{RUNS}", "lastCompletedStageIndex", "1")
     found = {(finding.invariant, finding.mended) for finding in await mended(bench)}
     assert found == {("I7", False), ("I11", True)}
-    assert (await bench.store.stats()).checkpoints == 2
+    assert (await bench.store.views.stats()).checkpoints == 2
     assert {finding.invariant for finding in await looked(bench)} == {"I7"}
 
 
@@ -254,7 +254,7 @@ async def test_two_running_tasks_of_a_tenant_are_told(bench: Bench) -> None:
 
 async def test_the_doctor_stops_at_its_limit(bench: Bench) -> None:
     bench.ask("DEL", "index:status:PENDING")
-    assert len(await bench.store.doctor(fix=False, limit=3)) == 3
+    assert len(await bench.store.admin.doctor(fix=False, limit=3)) == 3
 
 
 async def test_an_entry_that_is_gone_does_not_stay_pending(bench: Bench) -> None:
@@ -287,7 +287,7 @@ async def test_nobody_is_suspected_while_work_goes_on(
         async def examine() -> list[Finding]:
             found: list[Finding] = []
             while len(ran) < len(ids):
-                found += await bench.store.doctor(fix=True, limit=LIMIT)
+                found += await bench.store.admin.doctor(fix=True, limit=LIMIT)
             return found
 
         async def all_of_it() -> None:
@@ -412,6 +412,6 @@ async def test_a_large_store_is_looked_through_in_pages(bench: Bench) -> None:
     assert await looked(bench) == []
     bench.ask("DEL", "line:u-3", bench.name("index:tasks:u-7"))
     assert len(await looked(bench)) >= 99
-    found = await bench.store.doctor(fix=True, limit=1_000)
+    found = await bench.store.admin.doctor(fix=True, limit=1_000)
     assert all(finding.mended for finding in found)
     assert await looked(bench) == []

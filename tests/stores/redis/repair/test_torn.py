@@ -69,22 +69,22 @@ async def tear(hands: Hands) -> None:
             await work
 
     async def finish(ids: list[str]) -> None:
-        for task in await hands.store.load(ids):
+        for task in await hands.store.views.load(ids):
             if task is not None and task.lease is not None:
                 await tried(hands.complete(task))
 
-    found = await hands.store.find(Filter(statuses=(Status.RUNNING,)), limit=100)
+    found = await hands.store.views.find(Filter(statuses=(Status.RUNNING,)), limit=100)
     running = [task.id for task in found.tasks]
     await finish(running[:3])
-    for task in await hands.store.load(running[3:5]):
+    for task in await hands.store.views.load(running[3:5]):
         if task is not None and task.lease is not None:
             await tried(hands.fail(task, retry_seconds=1))
     for tenant in ("a", None):
         await tried(hands.submit(tenant=tenant, key=f"late {tenant}".replace(" ", "-")))
     await tried(hands.claim("w-2", limit=3))
     hands.clock.advance(LEASE_SECONDS + 1)
-    await tried(hands.store.expire(limit=10, count_crashes=False))
-    await tried(hands.store.promote(limit=10))
+    await tried(hands.store.tasks.expire(limit=10, count_crashes=False))
+    await tried(hands.store.tasks.promote(limit=10))
 
 
 async def swept(hands: Hands) -> bool:
@@ -93,7 +93,7 @@ async def swept(hands: Hands) -> bool:
     assert isinstance(store, RedisStore)
     hands.clock.advance(1)
     with suppress(HoldfastError):
-        await store.expire(limit=100, count_crashes=False)
+        await store.tasks.expire(limit=100, count_crashes=False)
     if store._mender.task is not None:
         await store._mender.task
     return all(part.torn_at is None for part in store._parts)
@@ -110,12 +110,12 @@ async def mended(hands: Hands) -> None:
 async def all_end(hands: Hands) -> None:
     for _ in range(100):
         hands.clock.advance(5)
-        await hands.store.expire(limit=100, count_crashes=False)
-        await hands.store.promote(limit=100)
+        await hands.store.tasks.expire(limit=100, count_crashes=False)
+        await hands.store.tasks.promote(limit=100)
         claimed = await hands.claim("w-3")
         for one in claimed:
             await hands.complete(one.task)
-        found = (await hands.store.find(Filter(), limit=200)).tasks
+        found = (await hands.store.views.find(Filter(), limit=200)).tasks
         if all(task.status in SETTLED for task in found):
             return
     raise AssertionError("not all of them have ended")
@@ -139,9 +139,9 @@ async def tear_and_mend(hands: Hands, rights: Rights, command: str) -> None:
     await tear(hands)
     rights.give_back(command)
     await mended(hands)
-    assert await hands.store.doctor(fix=False, limit=100) == []
+    assert await hands.store.admin.doctor(fix=False, limit=100) == []
     await all_end(hands)
-    assert await hands.store.doctor(fix=False, limit=100) == []
+    assert await hands.store.admin.doctor(fix=False, limit=100) == []
 
 
 @pytest.mark.parametrize("command", ["zadd", "hset", "xadd"])
@@ -174,7 +174,7 @@ async def test_while_the_rights_are_narrow_it_stays_torn_and_says_so(
         rights.give_back("scan")
         rights.give_back("zadd")
         await mended(hands)
-        assert await store.doctor(fix=False, limit=100) == []
+        assert await store.admin.doctor(fix=False, limit=100) == []
 
 
 COMPLETING = [*("del", "expire", "hdel", "hincrby", "hset", "rpush", "set", "xack"), "zadd", "zrem"]
@@ -196,14 +196,14 @@ async def test_a_completion_that_is_refused_half_way_leaves_the_checkpoint(
         await mended(hands)
         task = await hands.load(task.id)
         if task.status is not Status.COMPLETED:  # it was refused before it had moved on
-            checkpoint = await hands.store.checkpoint(task.id)
+            checkpoint = await hands.store.views.checkpoint(task.id)
             assert checkpoint is not None
             assert checkpoint.custom_data == {"note": "kept"}
             await all_end(hands)
-        detail = await hands.store.detail(task.id)
+        detail = await hands.store.views.detail(task.id)
         assert detail is not None
         assert detail.task.status is Status.COMPLETED
-        assert await hands.store.doctor(fix=False, limit=100) == []
+        assert await hands.store.admin.doctor(fix=False, limit=100) == []
 
 
 @pytest.mark.parametrize("stage", [0, 1])
@@ -225,12 +225,12 @@ async def test_a_stage_whose_commit_is_refused_half_way_can_be_run_again(
         hands.clock.advance(LEASE_SECONDS + 1)
         await mended(hands)
         (claimed,) = await hands.claim("w-2")
-        checkpoint = await hands.store.checkpoint(task.id)
+        checkpoint = await hands.store.views.checkpoint(task.id)
         completed = checkpoint.last_completed_stage_index if checkpoint else -1
         assert completed == claimed.task.last_completed
-        assert await hands.store.doctor(fix=False, limit=100) == []
+        assert await hands.store.admin.doctor(fix=False, limit=100) == []
         await hands.complete(claimed.task)
-        assert await hands.store.doctor(fix=False, limit=100) == []
+        assert await hands.store.admin.doctor(fix=False, limit=100) == []
 
 
 @pytest.mark.parametrize("command", ["get", "del", "set"])
@@ -255,7 +255,7 @@ async def test_a_mending_that_was_refused_itself_holds_up_no_later_one(
         await tear(hands)
         rights.give_back("zadd")
         await mended(hands)
-        assert await hands.store.doctor(fix=False, limit=100) == []
+        assert await hands.store.admin.doctor(fix=False, limit=100) == []
 
 
 @pytest.mark.parametrize("command", ["persist", "xadd", "zadd"])
@@ -275,10 +275,10 @@ async def test_workers_mend_what_a_process_without_sweeps_has_torn(
             with suppress(HoldfastError):
                 await other.submit(id="from-elsewhere", tenant="b")
             rights.give_back(command)
-        assert await hands.store.doctor(fix=False, limit=100) != []
+        assert await hands.store.admin.doctor(fix=False, limit=100) != []
         await swept(hands)
         await mended(hands)
-        assert await hands.store.doctor(fix=False, limit=100) == []
+        assert await hands.store.admin.doctor(fix=False, limit=100) == []
 
 
 async def miscount(hands: Hands, rights: Rights) -> None:
@@ -288,7 +288,7 @@ async def miscount(hands: Hands, rights: Rights) -> None:
     done = [await hands.done(claimed.task) for claimed in await hands.claim("w-1")]
     rights.take("get")
     with suppress(HoldfastError):
-        await hands.store.apply(done)
+        await hands.store.tasks.apply(done)
     rights.give_back("get")
 
 
@@ -304,7 +304,7 @@ async def test_counts_of_a_store_that_was_busy_are_mended_when_it_is_quiet(
             for _ in range(3):
                 assert not await swept(hands)
         await mended(hands)
-        assert await hands.store.doctor(fix=False, limit=100) == []
+        assert await hands.store.admin.doctor(fix=False, limit=100) == []
 
 
 async def test_what_cannot_be_mended_is_not_tried_for_ever(

@@ -225,7 +225,7 @@ async def test_a_renewal_with_anothers_lease_leaves_the_lock_as_it_is(bench: Ben
     task = await running(bench)
     foreign = Renewal(task_id=task.id, lease_id="somebody else's")
     bench.ask("EXPIRE", "lock:tenant:t", 100)
-    kept = await bench.store.renew(beat("w-2"), [foreign], lease_seconds=30)
+    kept = await bench.store.tasks.renew(beat("w-2"), [foreign], lease_seconds=30)
     assert list(kept) == [False]
     assert 0 < bench.ask("TTL", "lock:tenant:t") <= 100
 

@@ -49,10 +49,10 @@ async def test_a_queue_that_cannot_be_used_holds_nothing_up(
     assert f"{bench.name(QUEUE)} holds something of another program" in caplog.text
     assert bench.ask("GET", QUEUE) == "foreign"
     bench.ask("DEL", QUEUE)
-    await bench.store.doctor(fix=True, limit=100)
+    await bench.store.admin.doctor(fix=True, limit=100)
     claimed = await hands.claim_ids(queues=(FOLLOWERS,))
     assert sorted(claimed) == ["follower", "of-plan"]
-    assert await bench.store.doctor(fix=False, limit=100) == []
+    assert await bench.store.admin.doctor(fix=False, limit=100) == []
 
 
 async def test_a_key_that_cannot_be_read_is_met_before_anything_is_written(bench: Bench) -> None:
@@ -87,7 +87,7 @@ async def test_what_follows_from_work_that_ends_gets_through_a_full_memory(
             client.config_set("maxmemory", client.info("memory")["used_memory"])
         await bench.hands.commit(transition)
         assert await there(bench.hands) == ["follower"]
-        assert await bench.store.doctor(fix=False, limit=10) == []
+        assert await bench.store.admin.doctor(fix=False, limit=10) == []
 
 
 # -- what it costs
@@ -117,7 +117,7 @@ async def test_followers_count_among_what_one_step_takes(bench: Bench) -> None:
 async def steps_of(bench: Bench, batch: list[Transition]) -> int:
     """In how many scripts they are written."""
     before = scripts_run(bench)
-    await bench.store.apply(batch)
+    await bench.store.tasks.apply(batch)
     return scripts_run(bench) - before
 
 

@@ -37,7 +37,7 @@ def consumers(bench: Bench, stream: str = "queue:tasks") -> set[str]:
 
 async def lose_all(bench: Bench) -> int:
     bench.clock.advance(LEASE_SECONDS + 1)
-    return await bench.store.expire(limit=100, count_crashes=True)
+    return await bench.store.tasks.expire(limit=100, count_crashes=True)
 
 
 async def test_an_entry_names_the_task_and_its_type(bench: Bench) -> None:
@@ -114,7 +114,7 @@ async def test_a_dead_workers_entries_are_taken_over_and_none_is_left(bench: Ben
     for one in taken:
         await hands.complete(one.task)
     assert (pending(bench), bench.ask("XLEN", "queue:tasks")) == ([], 0)
-    assert await bench.store.doctor(fix=False, limit=10) == []
+    assert await bench.store.admin.doctor(fix=False, limit=10) == []
 
 
 async def test_a_consumer_with_pending_entries_stays_until_they_are_taken_over(
@@ -124,7 +124,7 @@ async def test_a_consumer_with_pending_entries_stays_until_they_are_taken_over(
     hands = bench.hands
     task = await hands.start("dead")
     await hands.renew(task, worker="dead")
-    await bench.store.leave("dead")
+    await bench.store.tasks.leave("dead")
     assert consumers(bench) == {"dead"}
     await lose_all(bench)
     await prune_consumers(bench)
@@ -135,7 +135,7 @@ async def test_a_consumer_with_pending_entries_stays_until_they_are_taken_over(
 
 
 async def prune_consumers(bench: Bench) -> None:
-    await bench.store.prune(Kept.WORKERS, older_than_seconds=0, limit=100, dry_run=False)
+    await bench.store.admin.prune(Kept.WORKERS, older_than_seconds=0, limit=100, dry_run=False)
 
 
 async def test_who_leaves_with_empty_hands_is_gone_from_every_queue(bench: Bench) -> None:
@@ -143,15 +143,17 @@ async def test_who_leaves_with_empty_hands_is_gone_from_every_queue(bench: Bench
     for queue in ("default", "slow"):
         await hands.submit(queue=queue)
     for worker in ("w-1", "w-2"):
-        await bench.store.renew(beat(worker), [], lease_seconds=LEASE_SECONDS)
+        await bench.store.tasks.renew(beat(worker), [], lease_seconds=LEASE_SECONDS)
     for claimed in await hands.claim("w-1", queues=("default", "slow")):
         await hands.complete(claimed.task)
     await hands.submit()
     await hands.claim("w-2")
     assert (consumers(bench), consumers(bench, "queue:tasks:slow")) == ({"w-1", "w-2"}, {"w-1"})
-    await bench.store.leave("w-1")
+    await bench.store.tasks.leave("w-1")
     assert (consumers(bench), consumers(bench, "queue:tasks:slow")) == ({"w-2"}, set())
-    assert {one.beat.worker for one in await bench.store.workers(live_within_seconds=60)} == {"w-2"}
+    assert {one.beat.worker for one in await bench.store.views.workers(live_within_seconds=60)} == {
+        "w-2"
+    }
 
 
 async def test_after_a_drain_nothing_is_left_in_any_queue(bench: Bench) -> None:
@@ -165,12 +167,12 @@ async def test_after_a_drain_nothing_is_left_in_any_queue(bench: Bench) -> None:
             await hands.complete(claimed.task)
             done += 1
     for worker in ("w-0", "w-1", "w-2"):
-        await bench.store.leave(worker)
+        await bench.store.tasks.leave(worker)
     assert done == 60
     for stream in ("queue:tasks", "queue:tasks:slow", "queue:tasks:slower"):
         assert (bench.ask("XLEN", stream), pending(bench, stream)) == (0, [])
         assert consumers(bench, stream) == set()
-    assert await bench.store.doctor(fix=False, limit=10) == []
+    assert await bench.store.admin.doctor(fix=False, limit=10) == []
 
 
 async def test_a_worker_serves_its_queues_in_order_of_preference(bench: Bench) -> None:

@@ -280,9 +280,9 @@ async def test_what_ran_straight_through_tells_its_events_from_the_record_and_th
         assert told == [
             *("TaskCreated", "TaskStarted", "StageStarted", "StageCompleted", "TaskCompleted")
         ]
-        before = await bench.store.detail(task.id)
+        before = await bench.store.views.detail(task.id)
         again = await hands.ask(Command.ROLLBACK, task)
-        after = await bench.store.detail(task.id)
+        after = await bench.store.views.detail(task.id)
         assert before is not None
         assert after is not None
         assert after.events[:-1] == before.events

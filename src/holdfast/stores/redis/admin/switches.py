@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from holdfast.domain.audit import Audit
 from holdfast.domain.errors import StoreError
-from holdfast.ports import Switch, Thrown
+from holdfast.ports import Switch, SwitchSetting
 from holdfast.stores import codec
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.partition import Partition
@@ -23,7 +23,7 @@ async def throw(
     parts: Partitions, switch: Switch, name: str, *, on: bool, audit: Audit, until: float | None
 ) -> bool:
     field = f"{switch} {name}"
-    thrown = Thrown(switch=switch, name=name, by=audit.by, at=audit.at, until=until)
+    thrown = SwitchSetting(switch=switch, name=name, by=audit.by, at=audit.at, until=until)
     body = b"" if on else codec.encode(thrown)
     only = b"" if until is None or not on else repr(until)  # the end of the one to be set back
     entry = codec.encode(audit)
@@ -34,21 +34,21 @@ async def throw(
     return bool(first or any(found))
 
 
-async def switches(parts: Partitions) -> list[Thrown]:
+async def switches(parts: Partitions) -> list[SwitchSetting]:
     """Those that are thrown anywhere. A partition that does not answer keeps nobody from them."""
     found, _ = await tried(_in(part) for part in parts)
     lists = [some for some in found if not isinstance(some, StoreError)]
     return _merged(thrown for some in lists for thrown in some)
 
 
-async def _in(part: Partition) -> list[Thrown]:
+async def _in(part: Partition) -> list[SwitchSetting]:
     (reply,) = await part.link.many(part.keys, [("HGETALL", part.keys("switches"))])
     read = (codec.or_none(codec.decode_thrown, body) for _, body in pairs_of(unless_foreign(reply)))
     return [thrown for thrown in read if thrown is not None]
 
 
-def _merged(thrown: Iterable[Thrown]) -> list[Thrown]:
-    first: dict[tuple[Switch, str], Thrown] = {}
+def _merged(thrown: Iterable[SwitchSetting]) -> list[SwitchSetting]:
+    first: dict[tuple[Switch, str], SwitchSetting] = {}
     for one in thrown:
         first.setdefault((one.switch, one.name), one)
     return sorted(first.values(), key=lambda one: (one.switch, one.name))

@@ -18,13 +18,12 @@ from holdfast.domain.plan.plan import (
     PlanStatus,
     PlanTasks,
 )
-from holdfast.ports import DuePlans, Kept, PlanPage
+from holdfast.ports import DuePlans, PlanPage
 from holdfast.stores.redis import due_merge
 from holdfast.stores.redis.due_merge import Found
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.partitions import Partitions, everything
 from holdfast.stores.redis.plans import verbs
-from holdfast.stores.redis.retention import prune
 
 REMEMBERED = 16  # plans whose lists of tasks are kept at hand: they never change
 
@@ -35,9 +34,6 @@ class RedisPlans:
     def __init__(self, parts: Partitions) -> None:
         self._parts = parts
         self._ids: OrderedDict[tuple[str, str, float], tuple[str, ...]] = OrderedDict()
-
-    def beside(self, name: str, plan_id: str) -> str:
-        return self._parts.beside(name, self._parts.of_plan(plan_id))
 
     def _part(self, plan_id: str) -> Partition | None:
         """None: no plan can have that id."""
@@ -93,18 +89,9 @@ class RedisPlans:
                 ids.setdefault(part, []).append(plan_id)
         await everything(verbs.wake(part, some) for part, some in ids.items())
 
-    async def prune(self, *, older_than_seconds: float, limit: int, dry_run: bool) -> int:
-        return await prune.of_all(
-            self._parts,
-            Kept.PLANS,
-            older_than_seconds=older_than_seconds,
-            limit=limit,
-            dry_run=dry_run,
-        )
-
     # -- reads
 
-    async def find(self, plan_ids: Sequence[str]) -> Sequence[Plan | None]:
+    async def load(self, plan_ids: Sequence[str]) -> Sequence[Plan | None]:
         parts = self._parts
         if len(parts) == 1:  # as `spread` does not ask where a name is that is nowhere
             there = [name for name in plan_ids if self._part(name) is not None]
@@ -126,7 +113,7 @@ class RedisPlans:
         part = self._part(plan_id)
         return await verbs.events(part, plan_id, limit, after_version) if part else []
 
-    async def find_all(
+    async def find(
         self, *, statuses: Sequence[PlanStatus] = (), limit: int, cursor: str | None = None
     ) -> PlanPage:
         if cursor is not None and _CURSOR.fullmatch(cursor) is None:

@@ -17,12 +17,11 @@ from holdfast.domain.trigger.trigger import (
     TriggerStale,
     TriggerStatus,
 )
-from holdfast.ports import DueTriggers, Kept, TriggerPage
+from holdfast.ports import DueTriggers, TriggerPage
 from holdfast.stores.redis import due_merge
 from holdfast.stores.redis.due_merge import Found
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.partitions import Partitions, everything
-from holdfast.stores.redis.retention import prune
 from holdfast.stores.redis.triggers import verbs
 
 
@@ -30,7 +29,7 @@ class RedisTriggers:
     def __init__(self, parts: Partitions) -> None:
         self._parts = parts
 
-    def home(self, name: str, *, tenant: str | None) -> str:
+    def _new_id(self, name: str, *, tenant: str | None) -> str:
         if self._parts.of_trigger(name) is not None:
             return name
         return self._parts.home(name, tenant=tenant, key=None)
@@ -52,14 +51,16 @@ class RedisTriggers:
         part = self._part(trigger.id)
         of_tenant = trigger.tenant and self._parts.of_tenant(trigger.tenant)
         if part is None or (of_tenant and of_tenant is not part):
-            raise InvalidInput(f"trigger id {trigger.id!r} was not made by this store's home()")
+            raise InvalidInput(
+                f"trigger id {trigger.id!r} was not made by this store's trigger_id()"
+            )
         return part
 
     # -- writes
 
     async def save(self, trigger: Trigger) -> Trigger:
         if not trigger.id:
-            trigger = replace(trigger, id=self.home(uuid4().hex, tenant=trigger.tenant))
+            trigger = replace(trigger, id=self._new_id(uuid4().hex, tenant=trigger.tenant))
         self._check(trigger.id)
         return await verbs.save(self._at_home(trigger), trigger)
 
@@ -75,7 +76,7 @@ class RedisTriggers:
             return None
         return await verbs.acquire_lease(part, trigger_id, owner, lease_seconds)
 
-    async def find_due_with_lease(
+    async def claim(
         self,
         owner: str,
         *,
@@ -117,15 +118,6 @@ class RedisTriggers:
                     f"task id {one.task.id!r} is not in the partition of its trigger "
                     f"{change.after.id!r}"
                 )
-
-    async def prune(self, *, older_than_seconds: float, limit: int, dry_run: bool) -> int:
-        return await prune.of_all(
-            self._parts,
-            Kept.TRIGGERS,
-            older_than_seconds=older_than_seconds,
-            limit=limit,
-            dry_run=dry_run,
-        )
 
     # -- reads
 

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.domain.audit import Audit
 from holdfast.domain.errors import SerialisationError
@@ -151,9 +152,13 @@ async def checkpoint(part: Partition, task_id: str) -> Checkpoint | None:
 # -- tenants and workers
 
 
-async def tenants(part: Partition, names: Sequence[str]) -> list[TenantView]:
+async def tenants(part: Partition, names: Sequence[str], line_limit: int) -> list[TenantView]:
     answers = await in_batches(part, scripts.TENANTS, names)
-    return [_tenant(name, named(found)) for name, found in zip(names, answers, strict=True)]
+    views = [_tenant(name, named(found)) for name, found in zip(names, answers, strict=True)]
+    if line_limit < 1:
+        return views
+    lines = await _lines(part, names, line_limit)
+    return [replace(view, line=line) for view, line in zip(views, lines, strict=True)]
 
 
 def _tenant(name: str, reply: Reply) -> TenantView:
@@ -169,11 +174,10 @@ def _tenant(name: str, reply: Reply) -> TenantView:
     )
 
 
-async def line(part: Partition, tenant: str, limit: int) -> list[str]:
-    if limit < 1:
-        return []
-    [found] = await part.link.many(part.keys, [("ZRANGE", part.keys("line", tenant), 0, limit - 1)])
-    return [task_id.decode() for task_id in unless_foreign(found)]
+async def _lines(part: Partition, tenants: Sequence[str], limit: int) -> list[tuple[str, ...]]:
+    asked = [("ZRANGE", part.keys("line", tenant), 0, limit - 1) for tenant in tenants]
+    answers = await part.link.many(part.keys, asked)
+    return [tuple(task_id.decode() for task_id in unless_foreign(ids)) for ids in answers]
 
 
 async def workers(part: Partition, live_within_seconds: float) -> list[WorkerInfo]:

@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.domain.audit import Audit
 from holdfast.domain.task.task import By
-from holdfast.ports import Switch, Thrown, Topic
+from holdfast.ports import Switch, SwitchSetting, Topic
 from holdfast.stores import codec
 from holdfast.stores.sqlite.admin.audit import write_audit
 from holdfast.stores.sqlite.file.readers import ReadView
@@ -38,7 +38,13 @@ def throw(
 
 
 def _hold(
-    txn: Txn, stored: Thrown | None, tenant: str, audit: Audit, until: float | None, *, on: bool
+    txn: Txn,
+    stored: SwitchSetting | None,
+    tenant: str,
+    audit: Audit,
+    until: float | None,
+    *,
+    on: bool,
 ) -> bool:
     """Hold a tenant or release it; False: it was so already.
 
@@ -48,23 +54,25 @@ def _hold(
     if on or not was_held:
         txn.run("hold_remove", f"{HOLD_PREFIX}{tenant}")
     if not on and not was_held:
-        thrown = Thrown(switch=Switch.HOLD, name=tenant, by=audit.by, at=audit.at, until=until)
+        thrown = SwitchSetting(
+            switch=Switch.HOLD, name=tenant, by=audit.by, at=audit.at, until=until
+        )
         txn.run("hold_put", f"{HOLD_PREFIX}{tenant}", codec.encode(thrown).decode())
     return was_held is on
 
 
-def _ended(hold: Thrown | None, until: float, now: float) -> bool:
+def _ended(hold: SwitchSetting | None, until: float, now: float) -> bool:
     return hold is not None and hold.until == until and not hold.stands(now)
 
 
-def _stored(txn: Txn, tenant: str) -> Thrown | None:
+def _stored(txn: Txn, tenant: str) -> SwitchSetting | None:
     found = txn.row("hold_get", f"{HOLD_PREFIX}{tenant}")
     return codec.or_none(codec.decode_thrown, found[0]) if found else None
 
 
-def switches(look: ReadView) -> list[Thrown]:
+def switches(look: ReadView) -> list[SwitchSetting]:
     found = [
-        Thrown(switch=Switch(switch), name=name, by=_decode_by(by), at=at)
+        SwitchSetting(switch=Switch(switch), name=name, by=_decode_by(by), at=at)
         for switch, name, at, by in look.rows("switches_all")
     ]
     holds = (codec.or_none(codec.decode_thrown, body) for _, body in look.rows("holds_all"))

@@ -13,9 +13,8 @@ from holdfast.domain import names
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.plan.events import PlanEvent
 from holdfast.domain.plan.plan import Member, Plan, PlanChange, PlanOutcome, PlanStatus, PlanTasks
-from holdfast.ports import DuePlans, Kept, PlanPage
+from holdfast.ports import DuePlans, PlanPage
 from holdfast.stores import codec
-from holdfast.stores.sqlite.admin import prune
 from holdfast.stores.sqlite.file.opened import Door
 from holdfast.stores.sqlite.file.readers import ReadView
 from holdfast.stores.sqlite.plans import verbs as plan_verbs
@@ -38,10 +37,6 @@ TOP: Mark = (float("inf"), "")  # behind every plan
 class SqlitePlans:
     def __init__(self, door: Door) -> None:
         self._door = door
-
-    def beside(self, name: str, plan_id: str) -> str:
-        del plan_id
-        return name
 
     # -- writes
 
@@ -72,14 +67,10 @@ class SqlitePlans:
     async def wake(self, plan_ids: Sequence[str]) -> None:
         await self._door().writer.do(partial(plan_verbs.wake, plan_ids=plan_ids))
 
-    async def prune(self, *, older_than_seconds: float, limit: int, dry_run: bool) -> int:
-        writer = self._door().writer
-        return await prune.in_steps(writer, Kept.PLANS, older_than_seconds, limit, dry_run=dry_run)
-
     # -- reads
 
-    async def find(self, plan_ids: Sequence[str]) -> Sequence[Plan | None]:
-        return await self._door().readers.do(partial(find, plan_ids=plan_ids))
+    async def load(self, plan_ids: Sequence[str]) -> Sequence[Plan | None]:
+        return await self._door().readers.do(partial(load, plan_ids=plan_ids))
 
     async def tasks(self, plan_id: str) -> PlanTasks | None:
         return await self._door().readers.do(partial(tasks_of, plan_id=plan_id))
@@ -93,19 +84,19 @@ class SqlitePlans:
         read = partial(events, plan_id=plan_id, limit=limit, after_version=after_version)
         return await self._door().readers.do(read)
 
-    async def find_all(
+    async def find(
         self, *, statuses: Sequence[PlanStatus] = (), limit: int, cursor: str | None = None
     ) -> PlanPage:
         before = TOP if cursor is None else _mark_in(cursor)
-        read = partial(find_all, statuses=statuses, limit=limit, before=before)
+        read = partial(find, statuses=statuses, limit=limit, before=before)
         return await self._door().readers.do(read)
 
 
-def find(look: ReadView, plan_ids: Sequence[str]) -> list[Plan | None]:
-    return [_find(look, plan_id) for plan_id in plan_ids]
+def load(look: ReadView, plan_ids: Sequence[str]) -> list[Plan | None]:
+    return [_load(look, plan_id) for plan_id in plan_ids]
 
 
-def _find(look: ReadView, plan_id: str) -> Plan | None:
+def _load(look: ReadView, plan_id: str) -> Plan | None:
     found = look.row("plan_of", plan_id)
     if found is None:
         return None
@@ -132,7 +123,7 @@ def events(look: ReadView, plan_id: str, limit: int, after_version: int) -> list
     return found
 
 
-def find_all(look: ReadView, statuses: Iterable[PlanStatus], limit: int, before: Mark) -> PlanPage:
+def find(look: ReadView, statuses: Iterable[PlanStatus], limit: int, before: Mark) -> PlanPage:
     rows = list(islice(_newest(look, set(statuses), before, limit + 1), limit + 1))
     plans = (readable(plan_id, body, PlanLease(*held)) for _, plan_id, *held, body in rows[:limit])
     more = len(rows) > limit

@@ -17,8 +17,7 @@ from holdfast.domain.trigger.trigger import (
     TriggerOutcome,
     TriggerStatus,
 )
-from holdfast.ports import DueTriggers, Kept, TriggerPage
-from holdfast.stores.sqlite.admin import prune
+from holdfast.ports import DueTriggers, TriggerPage
 from holdfast.stores.sqlite.file.opened import Door
 from holdfast.stores.sqlite.file.readers import ReadView
 from holdfast.stores.sqlite.leases import AsOf
@@ -32,10 +31,6 @@ LOOK_LIMIT = 1000  # records compared for one page, however few of them match
 class SqliteTriggers:
     def __init__(self, door: Door) -> None:
         self._door = door
-
-    def home(self, name: str, *, tenant: str | None) -> str:
-        del tenant
-        return name
 
     # -- writes
 
@@ -54,7 +49,7 @@ class SqliteTriggers:
         work = partial(verbs.acquire, trigger_id=trigger_id, lent=lent)
         return await self._door().writer.do(work)
 
-    async def find_due_with_lease(
+    async def claim(
         self,
         owner: str,
         *,
@@ -75,12 +70,6 @@ class SqliteTriggers:
         writes = [firing.write(change) for change in batch]
         work = partial(firing.apply, batch=writes, depth_limit=depth_limit)
         return await self._door().writer.do(work, weight=len(writes))
-
-    async def prune(self, *, older_than_seconds: float, limit: int, dry_run: bool) -> int:
-        writer = self._door().writer
-        return await prune.in_steps(
-            writer, Kept.TRIGGERS, older_than_seconds, limit, dry_run=dry_run
-        )
 
     # -- reads
 

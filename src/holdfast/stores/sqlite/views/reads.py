@@ -122,12 +122,18 @@ def checkpoint(look: ReadView, task_id: str) -> Checkpoint | None:
     )
 
 
-def tenants(look: ReadView, names: Sequence[str]) -> list[TenantView]:
-    found = {name: view for name, *view in look.rows("tenant_views", listed(names))}
-    return [_tenant(name, found.get(name, NOBODY)) for name in names]
+def tenants(look: ReadView, names: Sequence[str], line_limit: int) -> list[TenantView]:
+    views = {name: view for name, *view in look.rows("tenant_views", listed(names))}
+    return [_tenant(name, views.get(name, NOBODY), _line(look, name, line_limit)) for name in names]
 
 
-def _tenant(name: str, view: Sequence[Any]) -> TenantView:
+def _line(look: ReadView, tenant: str, limit: int) -> tuple[str, ...]:
+    if limit < 1:
+        return ()
+    return tuple(task_id for (task_id,) in look.rows("line_ids", tenant, limit))
+
+
+def _tenant(name: str, view: Sequence[Any], line: tuple[str, ...]) -> TenantView:
     active, leased, fence, waiting = view
     return TenantView(
         tenant=name,
@@ -135,11 +141,8 @@ def _tenant(name: str, view: Sequence[Any]) -> TenantView:
         locked_by=active if leased else None,
         fence=fence,
         waiting=waiting,
+        line=line,
     )
-
-
-def line(look: ReadView, tenant: str, limit: int) -> list[str]:
-    return [task_id for (task_id,) in look.rows("line_ids", tenant, limit)]
 
 
 def workers(look: ReadView, now: float, live_within_seconds: float) -> list[WorkerInfo]:

@@ -29,7 +29,7 @@ async def sealed(store: Store, *, limit: int = ALL) -> int:
     """All that was loose; how many."""
     count = 0
     for _ in range(ALL):
-        some = await store.seal(limit=limit)
+        some = await store.admin.seal(limit=limit)
         assert some <= limit
         count += some
         if some == 0:
@@ -41,13 +41,13 @@ async def whole(store: Store, *, limit: int = ALL) -> list[AuditLink]:
     """The links that are kept, page by page, after all was sealed and hangs together."""
     await sealed(store)
     links: list[AuditLink] = []
-    chain = await store.chain(limit=limit)
+    chain = await store.admin.chain(limit=limit)
     base = chain.base
     while chain.links:
         assert len(chain.links) <= limit
         assert chain.links[0].seq > (links[-1].seq if links else base.seq)
         links += chain.links
-        chain = await store.chain(after=links[-1].seq, limit=limit)
+        chain = await store.admin.chain(after=links[-1].seq, limit=limit)
     assert first_break(base, links) is None, first_break(base, links)
     assert chain.head == (links[-1].anchor if links else base)
     assert chain.loose == 0
@@ -88,14 +88,14 @@ def by_time(found: list[Audit]) -> list[Audit]:
 
 class Chaining(OperatingContract):
     async def test_the_chain_of_a_new_store_is_empty(self, hands: Hands) -> None:
-        chain = await hands.store.chain(limit=10)
+        chain = await hands.store.admin.chain(limit=10)
         assert (chain.base, chain.head, chain.links, chain.loose) == (Anchor(), Anchor(), (), 0)
-        assert await hands.store.seal(limit=10) == 0
+        assert await hands.store.admin.seal(limit=10) == 0
 
     async def test_the_links_hang_together_from_the_start(self, hands: Hands) -> None:
         ids = await cancel_many(hands, 7)
         links = await whole(hands.store)
-        assert (await hands.store.chain(limit=1)).base == Anchor(seq=0, hash=START)
+        assert (await hands.store.admin.chain(limit=1)).base == Anchor(seq=0, hash=START)
         assert [link.seq for link in links] == [1, 2, 3, 4, 5, 6, 7]
         assert sorted(link.entry.task_id for link in links) == sorted(ids)
 
@@ -116,16 +116,16 @@ class Chaining(OperatingContract):
         task = await hands.submit(tenant="t")
         ask = OperatorRequest(by=ASKER, now=hands.clock.now(), request="r")
         entry = refusal(task, Command.DISCARD, ask, "illegal-transition")
-        await hands.store.audit(entry)
+        await hands.store.admin.audit(entry)
         assert entries(await whole(hands.store)) == [entry]
 
     async def test_what_was_done_beside_the_tasks_is_in_the_chain_and_no_refusal(
         self, hands: Hands
     ) -> None:
         for about in ("store", "queue:slow", "worker:w-1", "plan:p", "trigger:t", ""):
-            await hands.store.audit(replace(refused(hands, about), refused=None))
+            await hands.store.admin.audit(replace(refused(hands, about), refused=None))
         assert len(await whole(hands.store)) == 6
-        assert (await hands.store.stats()).refused == {}
+        assert (await hands.store.views.stats()).refused == {}
 
     async def test_what_was_done_to_a_switch_is_in_the_chain(self, switches: SwitchHands) -> None:
         for switch in Switch:
@@ -182,7 +182,7 @@ class Chaining(OperatingContract):
             decided = await plans.asked(plan, audit=plans.audit(plan, "pause"))
             await plans.commit(decided)
             said = refused(hands, f"queue:{tenant}")
-            await hands.store.audit(said)
+            await hands.store.admin.audit(said)
             await switches.off(Switch.INTAKE, f"q-{tenant}")
             thrown = switches.audit(Switch.INTAKE, f"q-{tenant}", on=False)
             wanted += [asked.audit, changed.audit, decided.audit, said, thrown]
@@ -204,7 +204,7 @@ class Chaining(OperatingContract):
     async def test_an_entry_comes_back_as_its_hash_was_made(self, hands: Hands, odd: str) -> None:
         hands.clock.advance(0.1 + 0.2)
         entry = refused(hands, f"queue:{odd}", actor=odd, reason=odd)
-        await hands.store.audit(entry)
+        await hands.store.admin.audit(entry)
         await cancel_one(hands)
         assert entry in entries(await whole(hands.store))
 
@@ -212,11 +212,11 @@ class Chaining(OperatingContract):
         await cancel_many(hands, 7)
         links = await whole(hands.store)
         assert await whole(hands.store, limit=2) == links
-        chain = await hands.store.chain(after=3, limit=2)
+        chain = await hands.store.admin.chain(after=3, limit=2)
         assert (list(chain.links), chain.head) == (links[3:5], links[-1].anchor)
-        assert (await hands.store.chain(after=7, limit=2)).links == ()
-        assert (await hands.store.chain(after=99, limit=2)).links == ()
-        assert (await hands.store.chain(limit=0)).head == links[-1].anchor
+        assert (await hands.store.admin.chain(after=7, limit=2)).links == ()
+        assert (await hands.store.admin.chain(after=99, limit=2)).links == ()
+        assert (await hands.store.admin.chain(limit=0)).head == links[-1].anchor
 
 
 class Sealing(OperatingContract):
@@ -225,7 +225,7 @@ class Sealing(OperatingContract):
         self, hands: Hands, limit: int
     ) -> None:
         await cancel_many(hands, 7)
-        chain = await hands.store.chain(limit=ALL)
+        chain = await hands.store.admin.chain(limit=ALL)
         assert chain.loose + len(chain.links) == 7
         assert await sealed(hands.store, limit=limit) == chain.loose
         assert len(await whole(hands.store)) == 7
@@ -233,7 +233,7 @@ class Sealing(OperatingContract):
     async def test_sealing_again_changes_nothing(self, hands: Hands) -> None:
         await cancel_many(hands, 5)
         links = await whole(hands.store)
-        assert await hands.store.seal(limit=ALL) == 0
+        assert await hands.store.admin.seal(limit=ALL) == 0
         assert await whole(hands.store) == links
 
     async def test_later_entries_hang_on_the_earlier_ones(self, hands: Hands) -> None:
@@ -253,7 +253,7 @@ class Sealing(OperatingContract):
     async def test_what_is_written_while_it_is_sealed_is_sealed_once(self, hands: Hands) -> None:
         async def seal_on() -> None:
             for _ in range(10):
-                await hands.store.seal(limit=2)
+                await hands.store.admin.seal(limit=2)
                 await asyncio.sleep(0)
 
         ids, *_ = await asyncio.gather(cancel_many(hands, 12), seal_on(), seal_on())
@@ -262,17 +262,17 @@ class Sealing(OperatingContract):
 
     async def test_audits_show_what_is_sealed_and_what_is_not(self, hands: Hands) -> None:
         ids = await cancel_many(hands, 6)
-        before = list(await hands.store.audits(limit=ALL))
+        before = list(await hands.store.admin.audits(limit=ALL))
         assert [entry.task_id for entry in before] == ids[::-1]
-        await hands.store.seal(limit=2)
-        assert list(await hands.store.audits(limit=ALL)) == before
+        await hands.store.admin.seal(limit=2)
+        assert list(await hands.store.admin.audits(limit=ALL)) == before
         await sealed(hands.store)
-        assert list(await hands.store.audits(limit=ALL)) == before
+        assert list(await hands.store.admin.audits(limit=ALL)) == before
         ids += await cancel_many(hands, 3)
         seen = [
             entry.task_id
             for cursor in (None, "4", "8")
-            for entry in await hands.store.audits(limit=4, cursor=cursor)
+            for entry in await hands.store.admin.audits(limit=4, cursor=cursor)
         ]
         assert seen == ids[::-1]
 
@@ -306,7 +306,9 @@ class Tampering(OperatingContract):
     async def test_a_missing_end_is_shown_by_the_head(self, hands: Hands) -> None:
         await cancel_many(hands, 4)
         links = await whole(hands.store)
-        assert (await hands.store.chain(limit=ALL)).head not in [one.anchor for one in links[:-1]]
+        assert (await hands.store.admin.chain(limit=ALL)).head not in [
+            one.anchor for one in links[:-1]
+        ]
 
 
 class PruningAudits(OperatingContract):
@@ -316,21 +318,21 @@ class PruningAudits(OperatingContract):
         assert await prune(hands, Kept.AUDIT, older_than_seconds=2.5, dry_run=True) == 3
         assert await whole(hands.store) == links
         assert await prune(hands, Kept.AUDIT, older_than_seconds=2.5) == 3
-        chain = await hands.store.chain(limit=ALL)
+        chain = await hands.store.admin.chain(limit=ALL)
         assert (chain.base, chain.head) == (links[2].anchor, links[-1].anchor)
         assert await whole(hands.store) == links[3:]
-        assert len(await hands.store.audits(limit=ALL)) == 3
+        assert len(await hands.store.admin.audits(limit=ALL)) == 3
 
     async def test_the_time_of_the_newest_that_is_gone_is_kept_with_the_base(
         self, hands: Hands
     ) -> None:
         await cancel_many(hands, 6)
         links = await whole(hands.store)
-        assert (await hands.store.chain(limit=ALL)).base_at is None
+        assert (await hands.store.admin.chain(limit=ALL)).base_at is None
         assert await prune(hands, Kept.AUDIT, limit=2, older_than_seconds=2.5) == 2
-        assert (await hands.store.chain(limit=ALL)).base_at == links[1].entry.at
+        assert (await hands.store.admin.chain(limit=ALL)).base_at == links[1].entry.at
         assert await prune(hands, Kept.AUDIT, older_than_seconds=2.5) == 1
-        chain = await hands.store.chain(limit=ALL)
+        chain = await hands.store.admin.chain(limit=ALL)
         assert (chain.base_at, chain.odd) == (links[2].entry.at, "")
         assert {link.odd for link in chain.links} == {""}
 
@@ -350,7 +352,7 @@ class PruningAudits(OperatingContract):
         last = (await whole(hands.store))[-1]
         hands.clock.advance(10)
         assert await prune(hands, Kept.AUDIT) == 3
-        chain = await hands.store.chain(limit=ALL)
+        chain = await hands.store.admin.chain(limit=ALL)
         assert (chain.base, chain.head, chain.links) == (last.anchor, last.anchor, ())
         await cancel_many(hands, 2)
         links = await whole(hands.store)
@@ -363,11 +365,11 @@ class PruningAudits(OperatingContract):
         await cancel_many(hands, 5)
         links = await whole(hands.store)
         await prune(hands, Kept.AUDIT, older_than_seconds=1.5)
-        assert list((await hands.store.chain(after=1, limit=1)).links) == [links[3]]
+        assert list((await hands.store.admin.chain(after=1, limit=1)).links) == [links[3]]
 
     async def test_a_clean_up_before_the_sealing_breaks_nothing(self, hands: Hands) -> None:
         ids = await cancel_many(hands, 8)
-        await hands.store.seal(limit=2)
+        await hands.store.admin.seal(limit=2)
         assert await prune(hands, Kept.AUDIT, older_than_seconds=3.5) == 4
         links = await whole(hands.store)
         assert sorted(link.entry.task_id for link in links) == sorted(ids[4:])

@@ -37,7 +37,7 @@ class OperatingDurability(OperatingContract):
         await hands.store.close()
         async with self._other(clock) as store:
             again = Hands(store, clock)
-            assert set(await store.switches()) == before
+            assert set(await store.admin.switches()) == before
             assert await again.insert(again.submission(id="x")) == [Shut("default")]
             assert await again.claim_ids() == []
         await hands.store.open()
@@ -46,17 +46,20 @@ class OperatingDurability(OperatingContract):
         self, hands: Hands, clock: ManualClock
     ) -> None:
         await hands.suspend(await hands.finish_stage(await hands.start(tenant="t")))
-        await hands.store.observe([timed(0, 3)])
+        await hands.store.admin.observe([timed(0, 3)])
         await cancel_many(hands, 3)
         links = await whole(hands.store)
         await cancel_many(hands, 2)
-        audits, errors = await hands.store.audits(limit=10), await hands.store.errors(limit=10)
+        audits, errors = (
+            await hands.store.admin.audits(limit=10),
+            await hands.store.views.error_groups(limit=10),
+        )
         await hands.store.close()
         async with self._other(clock) as store:
             assert await timings(Hands(store, clock)) == [timed(0, 3)]
-            assert (await store.stats()).checkpoints == 1
-            assert list(await store.audits(limit=10)) == list(audits)
-            assert list(await store.errors(limit=10)) == list(errors)
+            assert (await store.views.stats()).checkpoints == 1
+            assert list(await store.admin.audits(limit=10)) == list(audits)
+            assert list(await store.views.error_groups(limit=10)) == list(errors)
             after = await whole(store)
             assert (after[:3], len(after)) == (links, 5)
         await hands.store.open()
@@ -92,7 +95,7 @@ class OperatingDurability(OperatingContract):
             audits = [refused(hands, f"queue:{n}") for n in range(12)]
             sides = [hands.store, store]
             await asyncio.gather(
-                *(sides[n % 2].audit(entry) for n, entry in enumerate(audits)),
+                *(sides[n % 2].admin.audit(entry) for n, entry in enumerate(audits)),
                 *(sealed(side, limit=2) for side in sides),
             )
             links = await whole(hands.store)

@@ -26,7 +26,7 @@ async def prune(
     dry_run: bool = False,
     ignore_keep: bool = False,
 ) -> int:
-    return await hands.store.prune(
+    return await hands.store.admin.prune(
         kind,
         older_than_seconds=older_than_seconds,
         limit=limit,
@@ -42,9 +42,9 @@ class Keeping(Contract):
         assert await prune(hands, Kept.TASKS) == 0
         hands.clock.advance(2)
         assert await prune(hands, Kept.TASKS) == 1
-        assert await hands.store.load([task.id]) == [None]
-        assert await hands.store.detail(task.id) is None
-        assert (await hands.store.find(Filter(), limit=10)).tasks == ()
+        assert await hands.store.views.load([task.id]) == [None]
+        assert await hands.store.views.detail(task.id) is None
+        assert (await hands.store.views.find(Filter(), limit=10)).tasks == ()
 
     async def test_the_age_asked_for_may_keep_it_longer(self, hands: Hands) -> None:
         await hands.complete(await hands.start(keep_seconds=10))
@@ -87,7 +87,7 @@ class Keeping(Contract):
         await hands.ask(Command.ROLLBACK, rolling)
         await hands.submit_many(2, tenant="t", keep_seconds=0)
         await hands.submit(held=True, keep_seconds=0)
-        tasks = (await hands.store.find(Filter(), limit=100)).tasks
+        tasks = (await hands.store.views.find(Filter(), limit=100)).tasks
         assert len(tasks) == 8
         assert not any(task.settled for task in tasks)
         before = [await hands.detail(task) for task in tasks]
@@ -114,24 +114,24 @@ class Keeping(Contract):
         assert await prune(hands, Kept.TASKS, limit=2, **asked) == 2
         assert await prune(hands, Kept.TASKS, **asked) == 1
         assert await prune(hands, Kept.TASKS, **asked) == 0
-        assert await hands.store.load([task.id for task in old]) == [None] * 3
+        assert await hands.store.views.load([task.id for task in old]) == [None] * 3
         assert await hands.load(young.id) == young
-        assert await hands.store.doctor(fix=False, limit=10) == []
+        assert await hands.store.admin.doctor(fix=False, limit=10) == []
 
     async def test_told_to_nothing_unsettled_goes_all_the_same(self, hands: Hands) -> None:
         await hands.suspend(await hands.finish_stage(await hands.start()))
         await hands.submit_many(2, tenant="t")
-        before = (await hands.store.find(Filter(), limit=100)).tasks
+        before = (await hands.store.views.find(Filter(), limit=100)).tasks
         hands.clock.advance(400 * A_DAY)
         for kind in (Kept.TASKS, Kept.CHECKPOINTS, Kept.PLANS, Kept.TRIGGERS):
             assert await prune(hands, kind, ignore_keep=True) == 0
-        assert (await hands.store.find(Filter(), limit=100)).tasks == before
+        assert (await hands.store.views.find(Filter(), limit=100)).tasks == before
 
     async def test_its_key_is_known_though_it_went_before_its_time(self, hands: Hands) -> None:
         task = await hands.complete(await hands.start(keep_seconds=30 * A_DAY, key="k"))
         hands.clock.advance(60)
         assert await prune(hands, Kept.TASKS, ignore_keep=True) == 1
-        (peek,) = await hands.store.peek([task.id])
+        (peek,) = await hands.store.views.peek([task.id])
         assert peek is not None
         assert peek.status is Status.COMPLETED
 
@@ -139,7 +139,7 @@ class Keeping(Contract):
         await hands.complete(await hands.start(keep_seconds=1))
         hands.clock.advance(2)
         await prune(hands, Kept.TASKS)
-        stats = await hands.store.stats()
+        stats = await hands.store.views.stats()
         assert not any(stats.by_status.values())
         assert sum(move.count for move in stats.moves) == 2
 
@@ -148,18 +148,18 @@ class Tombstones(Contract):
     async def test_the_end_of_a_task_that_has_gone_can_still_be_seen(self, hands: Hands) -> None:
         task = await hands.start(stages=("only",), keep_seconds=0)
         await hands.finish_stage(task, {"answer": 42})
-        assert await hands.store.peek([task.id]) == [
+        assert await hands.store.views.peek([task.id]) == [
             Peek(task_id=task.id, status=Status.COMPLETED, result=b'{"answer":42}')
         ]
         hands.clock.advance(A_DAY - 1)
-        assert await hands.store.peek([task.id]) != [None]
+        assert await hands.store.views.peek([task.id]) != [None]
 
     async def test_the_end_of_a_pruned_task_can_still_be_seen(self, hands: Hands) -> None:
         task = await hands.submit(keep_seconds=1)
         await hands.ask(Command.CANCEL, task)
         hands.clock.advance(2)
         assert await prune(hands, Kept.TASKS) == 1
-        (peek,) = await hands.store.peek([task.id])
+        (peek,) = await hands.store.views.peek([task.id])
         assert peek is not None
         assert peek.status in SETTLED
         assert peek.reason == "because"
@@ -172,7 +172,7 @@ class Tombstones(Contract):
         assert await prune(hands, Kept.TOMBSTONES, dry_run=True) == 1
         assert await prune(hands, Kept.TOMBSTONES) == 1
         assert await prune(hands, Kept.TOMBSTONES) == 0
-        assert await hands.store.peek([task.id]) == [None]
+        assert await hands.store.views.peek([task.id]) == [None]
 
     async def test_a_tombstone_holds_nothing_of_its_tenant(self, hands: Hands) -> None:
         await hands.complete(await hands.start(tenant="t", keep_seconds=0))
@@ -190,11 +190,11 @@ class OtherKinds(Contract):
         assert await prune(hands, Kept.CHECKPOINTS, older_than_seconds=100) == 0
         hands.clock.advance(51)
         assert await prune(hands, Kept.CHECKPOINTS, older_than_seconds=100, dry_run=True) == 1
-        assert await hands.store.checkpoint(settled.id) is not None
+        assert await hands.store.views.checkpoint(settled.id) is not None
         assert await prune(hands, Kept.CHECKPOINTS, older_than_seconds=100) == 1
         assert await prune(hands, Kept.CHECKPOINTS, older_than_seconds=100) == 0
-        assert await hands.store.checkpoint(settled.id) is None
-        assert await hands.store.checkpoint(failed.id) is not None
+        assert await hands.store.views.checkpoint(settled.id) is None
+        assert await hands.store.views.checkpoint(failed.id) is not None
         assert len((await hands.detail(settled)).stages) == 1
 
     async def test_what_a_pruned_checkpoint_kept_for_the_stages_is_there_for_a_rollback(
@@ -230,14 +230,14 @@ class OtherKinds(Contract):
         assert await prune(hands, Kept.AUDIT, older_than_seconds=15, dry_run=True) == 2
         assert await prune(hands, Kept.AUDIT, older_than_seconds=15, limit=1) == 1
         assert await prune(hands, Kept.AUDIT, older_than_seconds=15) == 1
-        (entry,) = await hands.store.audits(limit=10)
+        (entry,) = await hands.store.admin.audits(limit=10)
         assert entry.at == hands.clock.now() - 10
 
     async def test_workers_go_when_they_were_not_seen_any_more(self, hands: Hands) -> None:
-        await hands.store.renew(beat("w-1"), [], lease_seconds=30)
+        await hands.store.tasks.renew(beat("w-1"), [], lease_seconds=30)
         hands.clock.advance(100)
-        await hands.store.renew(beat("w-2"), [], lease_seconds=30)
+        await hands.store.tasks.renew(beat("w-2"), [], lease_seconds=30)
         assert await prune(hands, Kept.WORKERS, older_than_seconds=50, dry_run=True) == 1
         assert await prune(hands, Kept.WORKERS, older_than_seconds=50) == 1
-        (info,) = await hands.store.workers(live_within_seconds=10)
+        (info,) = await hands.store.views.workers(live_within_seconds=10)
         assert info.beat.worker == "w-2"

@@ -12,7 +12,7 @@ from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import By
 from holdfast.domain.task.transition import Conflict, Existing, Inserted, Shut
 from holdfast.domain.trigger.trigger import Changed, NoRoom
-from holdfast.ports import Kept, Switch, Thrown, Topic
+from holdfast.ports import Kept, Switch, SwitchSetting, Topic
 from holdfast.testing.contract.admin.retention import prune
 from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, Hands, beat, patience
 from holdfast.testing.contract.drivers.switch_driver import OperatingContract, SwitchHands
@@ -31,9 +31,9 @@ class Switching(OperatingContract):
         self, switches: SwitchHands, switch: Switch
     ) -> None:
         entry = switches.audit(switch, "slow", on=False)
-        assert await switches.store.throw(switch, "slow", on=False, audit=entry)
+        assert await switches.store.admin.set_switch(switch, "slow", on=False, audit=entry)
         assert list(await switches.all()) == [
-            Thrown(switch=switch, name="slow", by=entry.by, at=entry.at)
+            SwitchSetting(switch=switch, name="slow", by=entry.by, at=entry.at)
         ]
 
     @pytest.mark.parametrize("switch", list(Switch))
@@ -54,10 +54,10 @@ class Switching(OperatingContract):
         self, switches: SwitchHands
     ) -> None:
         first = switches.audit(INTAKE, "slow", on=False)
-        assert await switches.store.throw(INTAKE, "slow", on=False, audit=first)
+        assert await switches.store.admin.set_switch(INTAKE, "slow", on=False, audit=first)
         switches.clock.advance(5)
         second = replace(switches.audit(INTAKE, "slow", on=False), by=By(actor="bob"))
-        assert not await switches.store.throw(INTAKE, "slow", on=False, audit=second)
+        assert not await switches.store.admin.set_switch(INTAKE, "slow", on=False, audit=second)
         (thrown,) = await switches.all()
         assert (thrown.by, thrown.at) == (first.by, first.at)
 
@@ -76,17 +76,17 @@ class Switching(OperatingContract):
         for on in (False, False, True, True):
             switches.clock.advance(1)
             entries.append(switches.audit(INTAKE, "default", on=on))
-            await switches.store.throw(INTAKE, "default", on=on, audit=entries[-1])
-        assert list(await switches.store.audits(limit=10)) == entries[::-1]
+            await switches.store.admin.set_switch(INTAKE, "default", on=on, audit=entries[-1])
+        assert list(await switches.store.admin.audits(limit=10)) == entries[::-1]
 
     async def test_a_throw_is_no_refusal(self, switches: SwitchHands) -> None:
         await switches.off(INTAKE)
-        assert (await switches.store.stats()).refused == {}
+        assert (await switches.store.views.stats()).refused == {}
 
     async def test_of_many_who_throw_it_at_once_one_changes_it(self, switches: SwitchHands) -> None:
         changed = await asyncio.gather(*(switches.off(INTAKE) for _ in range(8)))
         assert sorted(changed) == [False] * 7 + [True]
-        assert len(await switches.store.audits(limit=100)) == 8
+        assert len(await switches.store.admin.audits(limit=100)) == 8
 
 
 class PausedIntake(OperatingContract):
@@ -96,8 +96,8 @@ class PausedIntake(OperatingContract):
         await switches.off(INTAKE)
         batch = [hands.submission(), hands.submission(tenant="t"), hands.submission(held=True)]
         assert list(await hands.insert(*batch)) == [Shut("default")] * 3
-        assert await hands.store.load([one.task.id for one in batch]) == [None] * 3
-        assert not any((await hands.store.stats()).by_status.values())
+        assert await hands.store.views.load([one.task.id for one in batch]) == [None] * 3
+        assert not any((await hands.store.views.stats()).by_status.values())
         assert await hands.claim_ids() == []
 
     async def test_the_intake_of_other_queues_stays_open(
@@ -151,8 +151,8 @@ class PausedIntake(OperatingContract):
         await hands.ask(Command.RELEASE, held)
         await hands.ask(Command.RETRY, failed)
         hands.clock.advance(60)
-        assert await hands.store.expire(limit=10, count_crashes=True) == 1
-        assert (await hands.store.promote(limit=10)).count == 1
+        assert await hands.store.tasks.expire(limit=10, count_crashes=True) == 1
+        assert (await hands.store.tasks.promote(limit=10)).count == 1
         got = await hands.claim_ids()
         assert sorted(got) == sorted([held.id, failed.id, later.id, lost.id])
 
@@ -252,7 +252,7 @@ class PausedClaiming(OperatingContract):
         task = await hands.start()
         await switches.off(CLAIMING)
         hands.clock.advance(LEASE_SECONDS + 1)
-        assert await hands.store.expire(limit=10, count_crashes=True) == 1
+        assert await hands.store.tasks.expire(limit=10, count_crashes=True) == 1
         assert await hands.claim_ids("w-2") == []
         await switches.on(CLAIMING)
         assert await hands.claim_ids("w-2") == [task.id]
@@ -277,9 +277,9 @@ class Draining(OperatingContract):
         self, hands: Hands, switches: SwitchHands
     ) -> None:
         for worker in ("w-1", "w-2"):
-            await hands.store.renew(beat(worker), [], lease_seconds=LEASE_SECONDS)
+            await hands.store.tasks.renew(beat(worker), [], lease_seconds=LEASE_SECONDS)
             await switches.off(DRAIN, worker)
-        await hands.store.leave("w-1")
+        await hands.store.tasks.leave("w-1")
         assert await switches.thrown() == [(DRAIN, "w-2")]
 
     async def test_a_worker_that_leaves_sets_no_queue_of_its_name_back(
@@ -287,16 +287,16 @@ class Draining(OperatingContract):
     ) -> None:
         await switches.off(INTAKE, "w-1")
         await switches.off(CLAIMING, "w-1")
-        await hands.store.leave("w-1")
+        await hands.store.tasks.leave("w-1")
         assert await switches.thrown() == [(CLAIMING, "w-1"), (INTAKE, "w-1")]
 
     async def test_a_worker_that_is_cleaned_up_takes_its_drain_with_it(
         self, hands: Hands, switches: SwitchHands
     ) -> None:
-        await hands.store.renew(beat("w-1"), [], lease_seconds=LEASE_SECONDS)
+        await hands.store.tasks.renew(beat("w-1"), [], lease_seconds=LEASE_SECONDS)
         await switches.off(DRAIN, "w-1")
         hands.clock.advance(100)
-        await hands.store.renew(beat("w-2"), [], lease_seconds=LEASE_SECONDS)
+        await hands.store.tasks.renew(beat("w-2"), [], lease_seconds=LEASE_SECONDS)
         await switches.off(DRAIN, "w-2")
         assert await prune(hands, Kept.WORKERS, older_than_seconds=50, dry_run=True) == 1
         assert await switches.thrown() == [(DRAIN, "w-1"), (DRAIN, "w-2")]
@@ -306,7 +306,7 @@ class Draining(OperatingContract):
     async def test_a_drain_of_a_worker_that_had_left_before_is_cleaned_up(
         self, hands: Hands, switches: SwitchHands
     ) -> None:
-        await hands.store.renew(beat("w-1"), [], lease_seconds=LEASE_SECONDS)
+        await hands.store.tasks.renew(beat("w-1"), [], lease_seconds=LEASE_SECONDS)
         for switch, name in ((DRAIN, "w-1"), (DRAIN, "gone"), (INTAKE, "gone"), (CLAIMING, "gone")):
             await switches.off(switch, name)
         queues = [(CLAIMING, "gone"), (INTAKE, "gone")]

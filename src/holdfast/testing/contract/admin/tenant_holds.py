@@ -32,7 +32,7 @@ class TenantHolds(OperatingContract):
         assert await hands.claim_ids() == [first.id]
         assert (await hands.tenant(T)).locked_by == first.id
         assert (await hands.load(second.id)).place is Place.LINE
-        assert await hands.store.doctor(fix=False, limit=10) == []
+        assert await hands.store.admin.doctor(fix=False, limit=10) == []
 
     async def test_a_held_tenant_holds_up_nobody_else(
         self, hands: Hands, switches: SwitchHands
@@ -53,7 +53,7 @@ class TenantHolds(OperatingContract):
         await hands.submit(tenant=T)
         await switches.off(HOLD, T)
         assert await hands.claim_ids() == []
-        assert await hands.store.doctor(fix=True, limit=10) == []
+        assert await hands.store.admin.doctor(fix=True, limit=10) == []
         assert await hands.claim_ids("w-2") == []
         await switches.on(HOLD, T)
         assert await hands.claim_ids("w-3") == [task.id]
@@ -82,13 +82,13 @@ class TenantHolds(OperatingContract):
         await switches.off(HOLD, T)
         task = await hands.fail(task, retry_seconds=5)
         hands.clock.advance(6)
-        await hands.store.promote(limit=10)
+        await hands.store.tasks.promote(limit=10)
         assert await hands.claim_ids() == [], "a retry that is due"
         await switches.on(HOLD, T)
         (claimed,) = await hands.claim("w-2")
         await switches.off(HOLD, T)
         hands.clock.advance(LEASE_SECONDS + 1)
-        await hands.store.expire(limit=10, count_crashes=True)
+        await hands.store.tasks.expire(limit=10, count_crashes=True)
         assert await hands.claim_ids("w-3") == [], "a lease that lapsed"
         await switches.on(HOLD, T)
         (claimed,) = await hands.claim("w-4")
@@ -125,7 +125,7 @@ class TenantHolds(OperatingContract):
         assert (again.id, again.status) == (task.id, Status.ROLLING_BACK)
         assert again.next_undo == half.next_undo
         assert (await hands.load(behind.id)).place is Place.LINE
-        assert await hands.store.doctor(fix=False, limit=10) == []
+        assert await hands.store.admin.doctor(fix=False, limit=10) == []
 
     async def test_a_held_task_can_be_paused_cancelled_and_resumed(
         self, hands: Hands, switches: SwitchHands
@@ -141,7 +141,7 @@ class TenantHolds(OperatingContract):
         assert await hands.claim_ids("w-3") == []
         await switches.on(HOLD, T)
         assert await hands.claim_ids("w-4") == [second.id]
-        assert await hands.store.doctor(fix=False, limit=10) == []
+        assert await hands.store.admin.doctor(fix=False, limit=10) == []
 
     async def test_a_release_wakes_who_waits_for_work(
         self, hands: Hands, switches: SwitchHands
@@ -158,7 +158,7 @@ class TenantHolds(OperatingContract):
     async def test_the_end_of_a_hold_is_kept_with_it(self, switches: SwitchHands) -> None:
         entry = switches.audit(HOLD, T, on=False)
         until = switches.clock.now() + 60
-        assert await switches.store.throw(HOLD, T, on=False, audit=entry, until=until)
+        assert await switches.store.admin.set_switch(HOLD, T, on=False, audit=entry, until=until)
         (thrown,) = await switches.all()
         assert (thrown.name, thrown.until) == (T, until)
 
@@ -190,7 +190,7 @@ class TenantHolds(OperatingContract):
         hands.clock.advance(61)
         assert await switches.release_over(T, end)
         assert await hands.claim_ids("w-2") == [task.id]
-        assert await hands.store.doctor(fix=False, limit=10) == []
+        assert await hands.store.admin.doctor(fix=False, limit=10) == []
 
     async def test_a_hold_that_is_over_is_held_anew(
         self, hands: Hands, switches: SwitchHands

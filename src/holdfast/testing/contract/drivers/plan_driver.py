@@ -201,7 +201,7 @@ class PlanHands:
         dry_run: bool = False,
         ignore_keep: bool = False,
     ) -> int:
-        return await self.store.prune(
+        return await self.store.admin.prune(
             Kept.PLANS,
             older_than_seconds=older_than_seconds,
             limit=limit,
@@ -212,18 +212,18 @@ class PlanHands:
     # -- read
 
     async def load(self, plan: Plan) -> Plan:
-        (found,) = await self.port.find([plan.id])
+        (found,) = await self.port.load([plan.id])
         assert found is not None, plan.id
         return found
 
     async def all_of(self, plan_id: str) -> tuple[object, ...]:
-        (plan,) = await self.port.find([plan_id])
+        (plan,) = await self.port.load([plan_id])
         return (
             plan,
             await self.port.tasks(plan_id),
             dict(await self.port.members(plan_id)),
             list(await self.port.events(plan_id, limit=10_000)),
-            list(await self.store.audits(limit=100)),
+            list(await self.store.admin.audits(limit=100)),
         )
 
     async def all_ids(self, *, limit: int = 100, **where: Any) -> list[str]:
@@ -231,7 +231,7 @@ class PlanHands:
         ids: list[str] = []
         cursor: str | None = None
         while True:
-            page = await self.port.find_all(limit=limit, cursor=cursor, **where)
+            page = await self.port.find(limit=limit, cursor=cursor, **where)
             assert len(page.plans) <= limit
             ids += [plan.id for plan in page.plans]
             cursor = page.cursor

@@ -74,7 +74,7 @@ class Hands:
             "updated_at": now,
         }
         task = Task(**(defaults | fields))
-        home = self.store.home(task.id, tenant=task.tenant, key=task.key)
+        home = self.store.partitioned_id(task.id, tenant=task.tenant, key=task.key)
         return self._submission(msgspec.structs.replace(task, id=home), payload, held=held)
 
     def follower(
@@ -85,7 +85,7 @@ class Hands:
         submission = self.submission(payload=payload, id=name, **fields)
         if of is None or submission.task.tenant is not None:
             return submission
-        return self.renamed(submission, self.store.beside(name, of.id))
+        return self.renamed(submission, self.store.colocated_id(name, task_id=of.id))
 
     def renamed(self, submission: Submission, task_id: str) -> Submission:
         task = msgspec.structs.replace(submission.task, id=task_id)
@@ -98,7 +98,7 @@ class Hands:
         return decide.submit(task, body, digest, held=held)
 
     async def insert(self, *batch: Submission, depth_limit: int = NO_LIMIT) -> Sequence[Insertion]:
-        return await self.store.insert(batch, depth_limit=depth_limit)
+        return await self.store.tasks.insert(batch, depth_limit=depth_limit)
 
     async def submit(self, *, payload: object = None, held: bool = False, **fields: Any) -> Task:
         submission = self.submission(payload=payload, held=held, **fields)
@@ -121,7 +121,7 @@ class Hands:
         limit: int = 100,
         lease_seconds: float = LEASE_SECONDS,
     ) -> Sequence[Claimed]:
-        return await self.store.claim(
+        return await self.store.tasks.claim(
             worker,
             request=request or f"claim-{next(self._numbers)}",
             queues=queues,
@@ -156,7 +156,7 @@ class Hands:
         """Let the holder die in the stage, and take its lease back."""
         await self.begin(task, alone=alone)
         self.clock.advance(LEASE_SECONDS + 1)
-        await self.store.expire(limit=10, count_crashes=True, alone_from=alone_from)
+        await self.store.tasks.expire(limit=10, count_crashes=True, alone_from=alone_from)
 
     async def renew(
         self,
@@ -169,7 +169,7 @@ class Hands:
             Renewal(task_id=task.id, lease_id=decide.lease_of(task).id, progress=progress)
             for task in tasks
         ]
-        return list(await self.store.renew(beat(worker), batch, lease_seconds=lease_seconds))
+        return list(await self.store.tasks.renew(beat(worker), batch, lease_seconds=lease_seconds))
 
     # -- decide, as the holder
 
@@ -181,7 +181,7 @@ class Hands:
         )
         if task.last_completed + 1 == len(task.stages) - 1:
             return decide.complete(task, done, now=now)
-        found = await self.store.checkpoint(task.id)
+        found = await self.store.views.checkpoint(task.id)
         return decide.stage_done(task, done, checkpoint=found, now=now)
 
     def deployed(self, task: Task, stages: tuple[str, ...]) -> Task:
@@ -192,7 +192,7 @@ class Hands:
         self, task: Task, *, retry_seconds: float | None = 60.0, error: str = "ValueError"
     ) -> Transition:
         failed = self.failure(task, retry_seconds=retry_seconds, error=error)
-        found = await self.store.checkpoint(task.id)
+        found = await self.store.views.checkpoint(task.id)
         return decide.stage_failed(task, failed, Retry(), checkpoint=found, now=self.clock.now())
 
     def failure(
@@ -223,7 +223,7 @@ class Hands:
     # -- write
 
     async def apply(self, transition: Transition) -> Outcome:
-        (outcome,) = await self.store.apply([transition])
+        (outcome,) = await self.store.tasks.apply([transition])
         return outcome
 
     async def commit(self, transition: Transition) -> Task:
@@ -233,10 +233,10 @@ class Hands:
 
     async def refused(self, transition: Transition) -> Task | None:
         """The write must be answered STALE and leave no trace; the record as it is."""
-        before = await self.store.detail(transition.task_id)
+        before = await self.store.views.detail(transition.task_id)
         outcome = await self.apply(transition)
         assert isinstance(outcome, Stale), f"{transition.task_id}: {outcome}"
-        assert await self.store.detail(transition.task_id) == before
+        assert await self.store.views.detail(transition.task_id) == before
         return outcome.task
 
     async def finish_stage(self, task: Task, result: object = "ok", **data: object) -> Task:
@@ -285,12 +285,12 @@ class Hands:
     # -- read
 
     async def load(self, task_id: str) -> Task:
-        (task,) = await self.store.load([task_id])
+        (task,) = await self.store.views.load([task_id])
         assert task is not None, task_id
         return task
 
     async def detail(self, task: Task) -> Detail:
-        found = await self.store.detail(task.id)
+        found = await self.store.views.detail(task.id)
         assert found is not None, task.id
         return found
 
@@ -301,8 +301,12 @@ class Hands:
         return (await self.detail(task)).events[-1]
 
     async def tenant(self, name: str) -> TenantView:
-        (view,) = await self.store.tenants([name])
+        (view,) = await self.store.views.tenants([name])
         return view
+
+    async def line(self, tenant: str, *, limit: int = 10) -> list[str]:
+        (view,) = await self.store.views.tenants([tenant], line_limit=limit)
+        return list(view.line)
 
 
 def beat(worker: str = "w-1", **fields: Any) -> Beat:

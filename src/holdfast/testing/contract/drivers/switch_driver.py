@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from holdfast.domain.audit import Audit
-from holdfast.ports import Store, Switch, Thrown
+from holdfast.ports import Store, Switch, SwitchSetting
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.plan_driver import PlanHands
@@ -39,32 +39,34 @@ class SwitchHands:
 
     async def off(self, switch: Switch, name: str = "default") -> bool:
         entry = self.audit(switch, name, on=False)
-        return await self.store.throw(switch, name, on=False, audit=entry)
+        return await self.store.admin.set_switch(switch, name, on=False, audit=entry)
 
     async def on(self, switch: Switch, name: str = "default") -> bool:
         entry = self.audit(switch, name, on=True)
-        return await self.store.throw(switch, name, on=True, audit=entry)
+        return await self.store.admin.set_switch(switch, name, on=True, audit=entry)
 
     async def hold(self, tenant: str, *, seconds: float) -> float:
         """Hold a tenant for so long; return when it ends."""
         until = self.clock.now() + seconds
         entry = self.audit(Switch.HOLD, tenant, on=False)
-        assert await self.store.throw(Switch.HOLD, tenant, on=False, audit=entry, until=until)
+        assert await self.store.admin.set_switch(
+            Switch.HOLD, tenant, on=False, audit=entry, until=until
+        )
         return until
 
     async def release_over(self, tenant: str, until: float) -> bool:
         """Release a tenant's hold if it is the one that ends then, as a worker does."""
         before = {one.name for one in await self.all()}
         entry = self.audit(Switch.HOLD, tenant, on=True)
-        await self.store.throw(Switch.HOLD, tenant, on=True, audit=entry, until=until)
+        await self.store.admin.set_switch(Switch.HOLD, tenant, on=True, audit=entry, until=until)
         return before != {one.name for one in await self.all()}
 
     async def thrown(self) -> list[tuple[Switch, str]]:
-        found = await self.store.switches()
+        found = await self.store.admin.switches()
         return sorted((one.switch, one.name) for one in found)
 
-    async def all(self) -> Sequence[Thrown]:
-        return await self.store.switches()
+    async def all(self) -> Sequence[SwitchSetting]:
+        return await self.store.admin.switches()
 
 
 class OperatingContract(Contract):

@@ -45,7 +45,7 @@ class TriggerHands:
         name = f"trigger-{next(self._numbers):04d}" if name is None else name
         at = now + due_in
         defaults: dict[str, Any] = {
-            "id": name and self.port.home(name, tenant=fields.get("tenant")),
+            "id": name and self.store.trigger_id(name, tenant=fields.get("tenant")),
             "schedule": Every(seconds=A_MINUTE, start=at),
             "target": "test.work",
             "created_at": now,
@@ -71,9 +71,7 @@ class TriggerHands:
         return leased
 
     async def look(self, owner: str = "s-1", **options: Any) -> DueTriggers:
-        return await self.port.find_due_with_lease(
-            owner, **({"lease_seconds": LEASE_SECONDS} | options)
-        )
+        return await self.port.claim(owner, **({"lease_seconds": LEASE_SECONDS} | options))
 
     async def take_due(self, owner: str = "s-1", **options: Any) -> list[str]:
         return [trigger.id for trigger in (await self.look(owner, **options)).triggers]
@@ -177,8 +175,8 @@ class TriggerHands:
         return (
             await self.port.find(change.after.id),
             await self.tasks(),
-            await self.store.stats(),
-            await self.store.audits(limit=100),
+            await self.store.views.stats(),
+            await self.store.admin.audits(limit=100),
         )
 
     async def prune(
@@ -189,7 +187,7 @@ class TriggerHands:
         dry_run: bool = False,
         ignore_keep: bool = False,
     ) -> int:
-        return await self.store.prune(
+        return await self.store.admin.prune(
             Kept.TRIGGERS,
             older_than_seconds=older_than_seconds,
             limit=limit,
@@ -205,7 +203,7 @@ class TriggerHands:
         return found
 
     async def tasks(self) -> list[str]:
-        page = await self.store.find(Filter(), limit=1_000)
+        page = await self.store.views.find(Filter(), limit=1_000)
         return sorted(task.id for task in page.tasks)
 
     async def due(self, upto: float | None = None, **options: Any) -> list[str]:

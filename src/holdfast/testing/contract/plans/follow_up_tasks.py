@@ -46,7 +46,7 @@ DECISIONS: list[Decide] = [goes_on, halts, completes, is_paused]
 
 def follower(hands: Hands, plan: Plan, name: str = "follower", **fields: Any) -> Submission:
     submission = hands.follower(None, name, **fields)
-    return hands.renamed(submission, hands.store.plans.beside(name, plan.id))
+    return hands.renamed(submission, hands.store.colocated_id(name, plan_id=plan.id))
 
 
 def followed(hands: Hands, change: PlanChange, **fields: Any) -> PlanChange:

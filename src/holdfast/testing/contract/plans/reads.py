@@ -101,7 +101,7 @@ class PlanPaging(PlanContract):
         assert await plans.all_ids(limit=limit) == sorted(ids, reverse=True)
 
     async def test_no_plans_are_an_empty_page(self, plans: PlanHands) -> None:
-        page = await plans.port.find_all(limit=10)
+        page = await plans.port.find(limit=10)
         assert (page.plans, page.cursor) == ((), None)
 
     async def test_plans_are_found_by_their_present_status(self, plans: PlanHands) -> None:
@@ -123,7 +123,7 @@ class PlanPaging(PlanContract):
         self, plans: PlanHands, cursor: str
     ) -> None:
         with pytest.raises(InvalidInput):
-            await plans.port.find_all(limit=10, cursor=cursor)
+            await plans.port.find(limit=10, cursor=cursor)
 
 
 class PlanKeeping(PlanContract):
@@ -174,11 +174,11 @@ class PlanKeeping(PlanContract):
         assert len(await plans.all_ids()) == 3
         assert [await plans.prune(limit=2) for _ in range(3)] == [2, 1, 0]
 
-    async def test_the_port_prunes_plans_as_the_store_does(self, plans: PlanHands) -> None:
+    async def test_settled_plans_are_counted_before_they_are_pruned(self, plans: PlanHands) -> None:
         await plans.settled(keep_seconds=1)
         plans.clock.advance(2)
-        assert await plans.port.prune(older_than_seconds=0, limit=9, dry_run=True) == 1
-        assert await plans.port.prune(older_than_seconds=0, limit=9, dry_run=False) == 1
+        assert await plans.prune(limit=9, dry_run=True) == 1
+        assert await plans.prune(limit=9) == 1
         assert await plans.all_ids() == []
 
     @pytest.mark.parametrize("status", [s for s in PlanStatus if s not in SETTLED])

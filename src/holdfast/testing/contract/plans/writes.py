@@ -79,8 +79,8 @@ class PlanCreating(PlanContract):
     async def test_what_is_not_there_is_not_found(self, plans: PlanHands) -> None:
         one, two = await plans.create(), await plans.create()
         asked = [two.id, "unknown", one.id, two.id]
-        assert list(await plans.port.find(asked)) == [two, None, one, two]
-        assert list(await plans.port.find([])) == []
+        assert list(await plans.port.load(asked)) == [two, None, one, two]
+        assert list(await plans.port.load([])) == []
         assert await plans.port.tasks("unknown") is None
         assert dict(await plans.port.members("unknown")) == {}
         assert list(await plans.port.events("unknown", limit=10)) == []
@@ -148,7 +148,7 @@ class PlanWriting(PlanContract):
         assert await plans.load(plan) == after
         assert dict(await plans.port.members(plan.id)) == {0: ADMITTED, 2: FAILED}
         assert (await plans.port.events(plan.id, limit=99))[-1] == change.events[-1]
-        assert list(await plans.store.audits(limit=10)) == [change.audit]
+        assert list(await plans.store.admin.audits(limit=10)) == [change.audit]
 
     async def test_members_not_named_stay_as_they_are(self, plans: PlanHands) -> None:
         plan = await plans.drive(await plans.driven(), moves={0: ADMITTED, 1: ADMITTED})
@@ -224,7 +224,7 @@ class PlanRepeats(PlanContract):
         first = await plans.commit(change)
         assert await plans.commit(change) == first
         assert len(await plans.port.events(plan.id, limit=10)) == 3
-        assert len(await plans.store.audits(limit=10)) == 1
+        assert len(await plans.store.admin.audits(limit=10)) == 1
 
     async def test_a_repeat_that_comes_too_late_is_refused(self, plans: PlanHands) -> None:
         plan = await plans.driven()

@@ -30,14 +30,14 @@ def ask(hands: Hands, request: str = "ask-1") -> OperatorRequest:
 
 
 async def checkpoint_of(hands: Hands, task: Task) -> Checkpoint:
-    found = await hands.store.checkpoint(task.id)
+    found = await hands.store.views.checkpoint(task.id)
     assert found is not None
     return found
 
 
 class Amending(Contract):
     async def amended(self, hands: Hands, task: Task, **given: object) -> Transition:
-        found = await hands.store.checkpoint(task.id)
+        found = await hands.store.views.checkpoint(task.id)
         return amendment.amend(task, ask(hands), msgspec.convert(given, Amendment), found)
 
     async def test_an_amended_task_is_handed_out_with_the_new_payload(self, hands: Hands) -> None:
@@ -49,7 +49,7 @@ class Amending(Contract):
         detail = await hands.detail(after)
         assert detail.payload == NEW
         assert (await hands.events(after))[-3:] == ["TaskAmended", "TaskRetried", "TaskStarted"]
-        assert await hands.store.doctor(fix=False, limit=10) == []
+        assert await hands.store.admin.doctor(fix=False, limit=10) == []
 
     async def test_an_amended_task_is_handed_out_with_the_new_data(self, hands: Hands) -> None:
         task = await hands.suspend(await hands.finish_stage(await hands.start(), cursor=1))
@@ -77,7 +77,7 @@ class Amending(Contract):
         await hands.commit(await self.amended(hands, task, payload=NEW))
         again = hands.submission(key="k", tenant="t")
         again = msgspec.structs.replace(again, digest=submission.digest)
-        (answer,) = await hands.store.insert([again], depth_limit=100)
+        (answer,) = await hands.store.tasks.insert([again], depth_limit=100)
         assert answer == Existing(task.id)
 
     async def test_a_repeated_amendment_has_one_effect(self, hands: Hands) -> None:
@@ -85,7 +85,7 @@ class Amending(Contract):
         transition = await self.amended(hands, task, payload=NEW)
         first = await hands.apply(transition)
         assert await hands.apply(transition) == first
-        assert len(await hands.store.audits(limit=10)) == 1
+        assert len(await hands.store.admin.audits(limit=10)) == 1
 
     async def test_an_amendment_of_another_version_changes_nothing(self, hands: Hands) -> None:
         task = await hands.suspend(await hands.start())
@@ -113,7 +113,7 @@ class PuttingCheckpoints(Contract):
         saved = await checkpoint_of(hands, task)
         assert (saved.custom_data, saved.version) == ({"cursor": 9}, read.version + 1)
         assert (await hands.events(after))[-1] == "CheckpointPut"
-        assert await hands.store.doctor(fix=False, limit=10) == []
+        assert await hands.store.admin.doctor(fix=False, limit=10) == []
         await hands.ask(Command.RETRY, after)
         assert (await hands.complete(await hands.take())).status is Status.COMPLETED
 
@@ -121,7 +121,7 @@ class PuttingCheckpoints(Contract):
         task = await hands.suspend(await hands.finish_stage(await hands.start(), cursor=1))
         read = await checkpoint_of(hands, task)
         after = await hands.commit(amendment.remove_checkpoint(task, ask(hands), read))
-        assert await hands.store.checkpoint(task.id) is None
+        assert await hands.store.views.checkpoint(task.id) is None
         assert (await hands.events(after))[-1] == "CheckpointRemoved"
         with pytest.raises(CheckpointGone):
             amendment.remove_checkpoint(after, ask(hands), None)
@@ -133,8 +133,8 @@ class PuttingCheckpoints(Contract):
         )
         saved = await checkpoint_of(hands, task)
         assert (saved.custom_data, saved.version) == ({"cursor": 1}, 1)
-        assert await hands.store.doctor(fix=False, limit=10) == []
-        assert len(await hands.store.audits(limit=10)) == 2
+        assert await hands.store.admin.doctor(fix=False, limit=10) == []
+        assert len(await hands.store.admin.audits(limit=10)) == 2
 
     async def test_a_task_under_lease_keeps_its_checkpoint(self, hands: Hands) -> None:
         task = await hands.finish_stage(await hands.start())

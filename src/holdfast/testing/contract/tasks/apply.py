@@ -92,7 +92,7 @@ class Applying(Contract):
         assert (await hands.load(task.id)).stages == stages
         task = await hands.roll_back(task)
         assert (task.status, task.stages) == (Status.ROLLED_BACK, stages)
-        assert await hands.store.doctor(fix=False, limit=10) == []
+        assert await hands.store.admin.doctor(fix=False, limit=10) == []
 
     @pytest.mark.parametrize("stages", DEPLOYS, ids="-".join)
     async def test_the_stages_of_a_deploy_are_kept_by_a_write_that_lets_the_task_go(
@@ -109,7 +109,7 @@ class Applying(Contract):
             assert (await hands.load(task.id)).stages == after.stages == stages
             if after.place is Place.READY:
                 await hands.complete(await hands.take(queues=("q",)))
-        assert await hands.store.doctor(fix=False, limit=10) == []
+        assert await hands.store.admin.doctor(fix=False, limit=10) == []
 
     async def test_a_task_of_one_stage_that_a_deploy_made_is_kept_with_it(
         self, hands: Hands
@@ -136,10 +136,10 @@ class Applying(Contract):
         task = await hands.finish_stage(task)
         task = await hands.fail(task)
         hands.clock.advance(60)
-        await hands.store.promote(limit=10)
+        await hands.store.tasks.promote(limit=10)
         task = await hands.take()
         hands.clock.advance(31)
-        await hands.store.expire(limit=10, count_crashes=True)
+        await hands.store.tasks.expire(limit=10, count_crashes=True)
         task = await hands.complete(await hands.take())
         events = (await hands.detail(task)).events
         assert sorted({event.version for event in events}) == list(range(1, task.version + 1))
@@ -156,7 +156,7 @@ class Applying(Contract):
         task = await hands.suspend(await hands.start())
         retry = hands.asked(Command.RETRY, task)
         discard = hands.asked(Command.DISCARD, task)
-        outcomes = await hands.store.apply([retry, discard])
+        outcomes = await hands.store.tasks.apply([retry, discard])
         assert [type(outcome) for outcome in outcomes] == [Applied, Stale]
         assert (await hands.load(task.id)).status is Status.PENDING
 
@@ -177,7 +177,7 @@ class Applying(Contract):
     async def test_a_zombie_cannot_finish_a_task_that_was_taken_over(self, hands: Hands) -> None:
         zombie = await hands.start("w-1")
         hands.clock.advance(31)
-        await hands.store.expire(limit=10, count_crashes=True)
+        await hands.store.tasks.expire(limit=10, count_crashes=True)
         await hands.refused(await hands.done(zombie))
         holder = await hands.take("w-2")
         await hands.refused(await hands.done(zombie))
@@ -193,7 +193,7 @@ class Applying(Contract):
             assert transition.next is not Next.STAY
             found = await hands.refused(transition)
             assert found == held
-        assert (await hands.store.audits(limit=10)) == []
+        assert (await hands.store.admin.audits(limit=10)) == []
 
     async def test_a_write_to_an_unknown_task_is_stale(self, hands: Hands) -> None:
         unknown = hands.submission().task
@@ -205,17 +205,17 @@ class Applying(Contract):
         one, two, three = [claimed.task for claimed in await hands.claim()]
         batch = [await hands.done(task) for task in (one, two, three)]
         batch[1] = msgspec.structs.replace(batch[1], lease="lost")
-        outcomes = await hands.store.apply(batch)
+        outcomes = await hands.store.tasks.apply(batch)
         assert [type(outcome) for outcome in outcomes] == [Applied, Stale, Applied]
         assert outcomes[1] == Stale(two)
-        loaded = await hands.store.load([one.id, two.id, three.id])
+        loaded = await hands.store.views.load([one.id, two.id, three.id])
         assert [task.last_completed if task else None for task in loaded] == [0, -1, 0]
 
     async def test_a_batch_may_hold_several_steps_of_one_task(self, hands: Hands) -> None:
         task = await hands.start(stages=("one", "two"))
         first = await hands.done(task)
         second = await hands.done(first.after)
-        outcomes = await hands.store.apply([first, second])
+        outcomes = await hands.store.tasks.apply([first, second])
         assert [type(outcome) for outcome in outcomes] == [Applied, Applied]
         assert (await hands.load(task.id)).status is Status.COMPLETED
 
@@ -223,27 +223,27 @@ class Applying(Contract):
         asked = [
             hands.asked(Command.CANCEL, await hands.submit(stages=("only",))) for _ in range(2)
         ]
-        outcomes = await hands.store.apply([*asked, *asked])
+        outcomes = await hands.store.tasks.apply([*asked, *asked])
         assert [type(outcome) for outcome in outcomes] == [Applied] * 4
-        assert await hands.store.doctor(fix=False, limit=10) == []
+        assert await hands.store.admin.doctor(fix=False, limit=10) == []
 
     async def test_a_repeat_in_a_batch_does_not_hide_what_the_batch_has_moved(
         self, hands: Hands
     ) -> None:
         first, second, third = [await hands.submit(tenant="t") for _ in range(3)]
         one, two = (hands.asked(Command.CANCEL, task) for task in (first, second))
-        outcomes = await hands.store.apply([one, one, two])
+        outcomes = await hands.store.tasks.apply([one, one, two])
         assert all(isinstance(outcome, Applied) for outcome in outcomes)
         assert await hands.claim_ids() == [third.id]
         assert (await hands.tenant("t")).waiting == 0
-        assert await hands.store.doctor(fix=False, limit=10) == []
+        assert await hands.store.admin.doctor(fix=False, limit=10) == []
 
     async def test_a_task_of_one_stage_that_ran_straight_through_can_be_repeated_and_undone(
         self, hands: Hands
     ) -> None:
         done = await hands.done(await hands.start(stages=("only",)))
-        (first,) = await hands.store.apply([done])
-        (again,) = await hands.store.apply([done])
+        (first,) = await hands.store.tasks.apply([done])
+        (again,) = await hands.store.tasks.apply([done])
         assert isinstance(first, Applied)
         assert first == again
         before = (await hands.detail(first.task)).events
@@ -260,7 +260,7 @@ class Applying(Contract):
         assert (await hands.detail(await hands.take("w-2"))).progress is None
 
     async def test_an_empty_batch_is_no_write(self, hands: Hands) -> None:
-        assert list(await hands.store.apply([])) == []
+        assert list(await hands.store.tasks.apply([])) == []
 
     async def test_of_many_concurrent_writers_over_one_version_one_wins(self, hands: Hands) -> None:
         task = await hands.submit()
@@ -328,13 +328,13 @@ class Repeats(Contract):
         cancel = hands.asked(Command.CANCEL, task)
         for _ in range(3):
             assert isinstance(await hands.apply(cancel), Applied)
-        assert len(await hands.store.audits(limit=10)) == 1
+        assert len(await hands.store.admin.audits(limit=10)) == 1
         assert await hands.events(task) == ["TaskCreated", "TaskCancelled"]
         assert (await hands.tenant("t")).waiting == 1
 
     async def test_a_repeat_in_the_same_batch_has_one_effect(self, hands: Hands) -> None:
         transition = await hands.done(await hands.start())
-        outcomes = await hands.store.apply([transition, transition])
+        outcomes = await hands.store.tasks.apply([transition, transition])
         assert [type(outcome) for outcome in outcomes] == [Applied, Applied]
         assert (await hands.load(transition.task_id)).version == transition.after.version
 
@@ -358,7 +358,7 @@ class Repeats(Contract):
         transition = await hands.done(await hands.start("w-1"))
         await hands.commit(transition)
         hands.clock.advance(31)
-        await hands.store.expire(limit=1, count_crashes=True)
+        await hands.store.tasks.expire(limit=1, count_crashes=True)
         holder = await hands.take("w-2")
         assert await hands.apply(transition) == Applied(holder)
 
@@ -367,7 +367,7 @@ class Repeats(Contract):
         transition = await hands.done(task)
         first = await hands.apply(transition)
         assert isinstance(first, Applied)
-        assert await hands.store.load([task.id]) == [None]
+        assert await hands.store.views.load([task.id]) == [None]
         assert await hands.apply(transition) == first
         assert first.task.status is Status.COMPLETED
 
@@ -376,8 +376,8 @@ class Repeats(Contract):
         transition = await hands.done(task)
         await hands.commit(transition)
         hands.clock.advance(2)
-        await hands.store.prune(Kept.TASKS, older_than_seconds=1, limit=10, dry_run=False)
-        assert await hands.store.load([task.id]) == [None]
+        await hands.store.admin.prune(Kept.TASKS, older_than_seconds=1, limit=10, dry_run=False)
+        assert await hands.store.views.load([task.id]) == [None]
         assert isinstance(await hands.apply(transition), Applied)
 
     async def test_another_write_to_a_task_that_has_gone_is_stale(self, hands: Hands) -> None:
@@ -396,4 +396,4 @@ class Repeats(Contract):
         again = hands.asked(Command.PAUSE, held, request="r-1")
         assert (await hands.commit(again)).pause_requested
         assert isinstance(await hands.apply(again), Applied)
-        assert len(await hands.store.audits(limit=10)) == 1
+        assert len(await hands.store.admin.audits(limit=10)) == 1

@@ -18,7 +18,7 @@ class Checkpoints(Contract):
     async def test_a_stage_leaves_its_checkpoint_in_the_same_step(self, hands: Hands) -> None:
         task = await hands.start("w-7")
         await hands.finish_stage(task, cursor=7)
-        found = await hands.store.checkpoint(task.id)
+        found = await hands.store.views.checkpoint(task.id)
         assert found is not None
         assert found.last_completed_stage_index == 0
         assert found.completed_stage_names == ("one",)
@@ -40,14 +40,14 @@ class Checkpoints(Contract):
     async def test_durations_are_filled_in_from_the_stages(self, hands: Hands) -> None:
         task = await hands.finish_stage(await hands.start())
         await hands.finish_stage(task)
-        found = await hands.store.checkpoint(task.id)
+        found = await hands.store.views.checkpoint(task.id)
         assert found is not None
         assert found.stage_durations == {"one": 1500, "two": 1500}
 
     async def test_a_later_checkpoint_replaces_the_earlier_one(self, hands: Hands) -> None:
         task = await hands.finish_stage(await hands.start(), at="one")
         await hands.finish_stage(task, at="two")
-        found = await hands.store.checkpoint(task.id)
+        found = await hands.store.views.checkpoint(task.id)
         assert found is not None
         assert (found.version, found.last_completed_stage_index) == (2, 1)
         assert found.custom_data == {"at": "two"}
@@ -58,10 +58,10 @@ class Checkpoints(Contract):
         task = await hands.start("w-1")
         older = await hands.done(task, by="older")
         hands.clock.advance(31)
-        await hands.store.expire(limit=1, count_crashes=True)
+        await hands.store.tasks.expire(limit=1, count_crashes=True)
         await hands.finish_stage(await hands.take("w-2"), by="newer")
         assert isinstance(await hands.apply(older), Stale)
-        found = await hands.store.checkpoint(task.id)
+        found = await hands.store.views.checkpoint(task.id)
         assert found is not None
         assert (found.custom_data, found.executor_instance) == ({"by": "newer"}, "w-2")
 
@@ -78,7 +78,7 @@ class Checkpoints(Contract):
     async def test_a_failure_is_remembered_and_moves_nothing(self, hands: Hands) -> None:
         task = await hands.finish_stage(await hands.start(), cursor=7)
         await hands.fail(task)
-        found = await hands.store.checkpoint(task.id)
+        found = await hands.store.views.checkpoint(task.id)
         assert found is not None
         assert (found.version, found.last_completed_stage_index) == (2, 0)
         assert found.custom_data == {"cursor": 7}
@@ -86,20 +86,20 @@ class Checkpoints(Contract):
 
     async def test_without_a_completed_stage_there_is_no_checkpoint(self, hands: Hands) -> None:
         task = await hands.fail(await hands.start())
-        assert await hands.store.checkpoint(task.id) is None
-        assert await hands.store.checkpoint("unknown") is None
+        assert await hands.store.views.checkpoint(task.id) is None
+        assert await hands.store.views.checkpoint("unknown") is None
 
     async def test_a_completed_task_has_no_checkpoint(self, hands: Hands) -> None:
         task = await hands.complete(await hands.start())
-        assert await hands.store.checkpoint(task.id) is None
+        assert await hands.store.views.checkpoint(task.id) is None
         assert (await hands.detail(task)).checkpoint is None
 
     async def test_a_rolled_back_task_has_no_checkpoint(self, hands: Hands) -> None:
         task = await hands.suspend(await hands.finish_stage(await hands.start()))
-        assert await hands.store.checkpoint(task.id) is not None
+        assert await hands.store.views.checkpoint(task.id) is not None
         task = await hands.roll_back(task)
         assert task.status is Status.ROLLED_BACK
-        assert await hands.store.checkpoint(task.id) is None
+        assert await hands.store.views.checkpoint(task.id) is None
 
     async def test_failed_paused_and_cancelled_tasks_keep_their_checkpoint(
         self, hands: Hands
@@ -110,7 +110,7 @@ class Checkpoints(Contract):
         paused = await hands.give_back(await hands.finish_stage(await hands.start()))
         await hands.ask(Command.PAUSE, paused)
         for task in (failed, discarded, paused):
-            assert await hands.store.checkpoint(task.id) is not None
+            assert await hands.store.views.checkpoint(task.id) is not None
 
     async def test_a_retry_from_the_checkpoint_keeps_it(self, hands: Hands) -> None:
         task = await hands.suspend(await hands.finish_stage(await hands.start()))
@@ -143,13 +143,13 @@ class Checkpoints(Contract):
         late = await hands.done(task)
         await hands.ask(Command.PAUSE, task)
         await hands.refused(late)
-        assert await hands.store.checkpoint(task.id) is None
+        assert await hands.store.views.checkpoint(task.id) is None
 
     async def test_a_claim_tells_the_version_that_the_next_checkpoint_must_be_above(
         self, hands: Hands
     ) -> None:
         task = await hands.finish_stage(await hands.finish_stage(await hands.start()))
-        saved = await hands.store.checkpoint(task.id)
+        saved = await hands.store.views.checkpoint(task.id)
         assert saved is not None
         await hands.give_back(task)
         (claimed,) = await hands.claim()

@@ -117,7 +117,7 @@ class Claiming(Contract):
         first = await hands.claim("w-1", limit=2, request="c-1")
         again = await hands.claim("w-1", limit=2, request="c-1")
         assert again == first
-        assert await hands.store.load([c.task.id for c in first]) == [c.task for c in first]
+        assert await hands.store.views.load([c.task.id for c in first]) == [c.task for c in first]
         assert len(await hands.claim("w-1", request="c-2")) == 2
 
     async def test_a_claim_sent_again_leaves_out_what_was_given_up_meanwhile(

@@ -21,16 +21,16 @@ A_YEAR = 365 * 86_400.0
 class Timing(Contract):
     async def test_nothing_waits_for_a_time_at_first(self, hands: Hands) -> None:
         await hands.submit()
-        assert await hands.store.promote(limit=10) == Due(count=0, next_seconds=None)
+        assert await hands.store.tasks.promote(limit=10) == Due(count=0, next_seconds=None)
 
     async def test_a_retry_is_due_at_its_time_and_not_before(self, hands: Hands) -> None:
         task = await hands.fail(await hands.start(), retry_seconds=60)
-        assert await hands.store.promote(limit=10) == Due(count=0, next_seconds=60)
+        assert await hands.store.tasks.promote(limit=10) == Due(count=0, next_seconds=60)
         hands.clock.advance(59)
-        assert await hands.store.promote(limit=10) == Due(count=0, next_seconds=1)
+        assert await hands.store.tasks.promote(limit=10) == Due(count=0, next_seconds=1)
         assert await hands.claim_ids() == []
         hands.clock.advance(1)
-        assert await hands.store.promote(limit=10) == Due(count=1, next_seconds=None)
+        assert await hands.store.tasks.promote(limit=10) == Due(count=1, next_seconds=None)
         found = await hands.load(task.id)
         assert (found.status, found.place, found.due) == (Status.PENDING, Place.READY, None)
         assert found.version == task.version + 1
@@ -46,9 +46,9 @@ class Timing(Contract):
         await hands.fail(first, retry_seconds=30)
         await hands.fail(second, retry_seconds=10)
         await hands.fail(third, retry_seconds=20)
-        assert (await hands.store.promote(limit=10)).next_seconds == 10
+        assert (await hands.store.tasks.promote(limit=10)).next_seconds == 10
         hands.clock.advance(60)
-        assert (await hands.store.promote(limit=10)).count == 3
+        assert (await hands.store.tasks.promote(limit=10)).count == 3
         assert await hands.claim_ids() == [second.id, third.id, first.id]
 
     async def test_no_more_than_the_limit_comes_back_in_one_step(self, hands: Hands) -> None:
@@ -56,21 +56,21 @@ class Timing(Contract):
         for claimed in await hands.claim():
             await hands.fail(claimed.task, retry_seconds=10)
         hands.clock.advance(10)
-        assert await hands.store.promote(limit=2) == Due(count=2, next_seconds=0)
-        assert await hands.store.promote(limit=2) == Due(count=1, next_seconds=None)
+        assert await hands.store.tasks.promote(limit=2) == Due(count=2, next_seconds=0)
+        assert await hands.store.tasks.promote(limit=2) == Due(count=1, next_seconds=None)
 
     async def test_the_next_due_time_is_told_beside_what_came_back(self, hands: Hands) -> None:
         await hands.fail(await hands.start(), retry_seconds=10)
         await hands.fail(await hands.start(), retry_seconds=40)
         hands.clock.advance(10)
-        assert await hands.store.promote(limit=10) == Due(count=1, next_seconds=30)
+        assert await hands.store.tasks.promote(limit=10) == Due(count=1, next_seconds=30)
 
     async def test_many_schedulers_bring_a_task_back_once(self, hands: Hands) -> None:
         await hands.submit_many(10)
         for claimed in await hands.claim():
             await hands.fail(claimed.task, retry_seconds=10)
         hands.clock.advance(10)
-        answers = await asyncio.gather(*(hands.store.promote(limit=4) for _ in range(8)))
+        answers = await asyncio.gather(*(hands.store.tasks.promote(limit=4) for _ in range(8)))
         assert sum(answer.count for answer in answers) == 10
         assert len(set(await hands.claim_ids())) == 10
 
@@ -79,7 +79,7 @@ class Timing(Contract):
         assert (task.status, task.place) == (Status.PENDING, Place.LATER)
         assert await hands.claim_ids() == []
         hands.clock.advance(5)
-        assert (await hands.store.promote(limit=10)).count == 1
+        assert (await hands.store.tasks.promote(limit=10)).count == 1
         assert await hands.claim_ids() == [task.id]
 
     async def test_an_undo_that_failed_is_tried_again_later(self, hands: Hands) -> None:
@@ -90,13 +90,13 @@ class Timing(Contract):
         task = await hands.commit(decide.undo_failed(task, failed, Retry(), now=hands.clock.now()))
         assert (task.status, task.place) == (Status.ROLLING_BACK, Place.LATER)
         hands.clock.advance(20)
-        assert (await hands.store.promote(limit=10)).count == 1
+        assert (await hands.store.tasks.promote(limit=10)).count == 1
         assert (await hands.take()).status is Status.ROLLING_BACK
 
     async def test_a_retry_of_no_wait_is_due_at_once(self, hands: Hands) -> None:
         task = await hands.fail(await hands.start(), retry_seconds=0)
         assert task.place is Place.LATER
-        assert await hands.store.promote(limit=10) == Due(count=1, next_seconds=None)
+        assert await hands.store.tasks.promote(limit=10) == Due(count=1, next_seconds=None)
 
 
 class Jumping(Contract):
@@ -109,23 +109,23 @@ class Jumping(Contract):
         task = await hands.start()
         waits = await hands.fail(await hands.start(), retry_seconds=60)
         await hands.renew(task, lease_seconds=30)
-        before = (await hands.store.stats()).now
+        before = (await hands.store.views.stats()).now
         hands.clock.jump(seconds)
-        assert (await hands.store.stats()).now == before
-        assert await hands.store.expire(limit=10, count_crashes=True) == 0
-        assert await hands.store.promote(limit=10) == Due(count=0, next_seconds=60)
-        (info,) = await hands.store.workers(live_within_seconds=10)
+        assert (await hands.store.views.stats()).now == before
+        assert await hands.store.tasks.expire(limit=10, count_crashes=True) == 0
+        assert await hands.store.tasks.promote(limit=10) == Due(count=0, next_seconds=60)
+        (info,) = await hands.store.views.workers(live_within_seconds=10)
         assert (info.seen_seconds_ago, info.live) == (0, True)
         hands.clock.advance(30)
-        assert await hands.store.expire(limit=10, count_crashes=True) == 1
+        assert await hands.store.tasks.expire(limit=10, count_crashes=True) == 1
         hands.clock.advance(30)
-        assert await hands.store.promote(limit=10) == Due(count=1, next_seconds=None)
+        assert await hands.store.tasks.promote(limit=10) == Due(count=1, next_seconds=None)
         assert await hands.claim_ids() == [task.id, waits.id]
 
     async def test_a_jump_of_the_wall_clock_forgets_no_worker(self, hands: Hands) -> None:
         await hands.renew()
         hands.clock.jump(A_YEAR)
-        pruned = await hands.store.prune(
+        pruned = await hands.store.admin.prune(
             Kept.WORKERS, older_than_seconds=60, limit=10, dry_run=False
         )
         assert pruned == 0

@@ -28,33 +28,35 @@ class Durability(Contract):
         held = await hands.finish_stage(await hands.start(tenant="t"))
         waiting = await hands.submit_many(2, tenant="t")
         await hands.ask(Command.PAUSE, await hands.load(waiting[0]))
-        before = (await hands.store.find(Filter(), limit=100)).tasks
+        before = (await hands.store.views.find(Filter(), limit=100)).tasks
         details = [await hands.detail(task) for task in before]
-        stats = await hands.store.stats()
+        stats = await hands.store.views.stats()
         view = await hands.tenant("t")
         await hands.store.close()
 
         again = Hands(await self.open(clock), clock)
         try:
-            assert (await again.store.find(Filter(), limit=100)).tasks == before
+            assert (await again.store.views.find(Filter(), limit=100)).tasks == before
             assert [await again.detail(task) for task in before] == details
-            assert (await again.store.stats()).moves == stats.moves
+            assert (await again.store.views.stats()).moves == stats.moves
             assert await again.tenant("t") == view
-            assert len(await again.store.audits(limit=10)) == 1
+            assert len(await again.store.admin.audits(limit=10)) == 1
             assert await again.renew(held) == [True]
             task = await again.complete(held)
             assert task.status is Status.COMPLETED
             assert await again.claim_ids() == waiting[1:]
             clock.advance(60)
-            assert (await again.store.promote(limit=10)).count == 1
+            assert (await again.store.tasks.promote(limit=10)).count == 1
             assert isinstance(
                 (await again.insert(again.submission(key="gone", id="x")))[0], Existing
             )
             assert (
-                await again.store.prune(Kept.TASKS, older_than_seconds=0, limit=9, dry_run=True)
+                await again.store.admin.prune(
+                    Kept.TASKS, older_than_seconds=0, limit=9, dry_run=True
+                )
                 == 0
             )
-            assert not await again.store.doctor(fix=False, limit=10)
+            assert not await again.store.admin.doctor(fix=False, limit=10)
         finally:
             await again.store.close()
         await hands.store.open()
@@ -67,7 +69,7 @@ class Durability(Contract):
         await hands.store.close()
         again = await self.open(clock)
         try:
-            assert await again.apply([transition]) == [first]
+            assert await again.tasks.apply([transition]) == [first]
         finally:
             await again.close()
         await hands.store.open()

@@ -75,7 +75,7 @@ def followed(hands: Hands, transition: Transition, **fields: Any) -> Transition:
 
 
 async def there(hands: Hands) -> list[str]:
-    page = await hands.store.find(Filter(queue=FOLLOWERS), limit=100)
+    page = await hands.store.views.find(Filter(queue=FOLLOWERS), limit=100)
     return [task.id for task in page.tasks]
 
 
@@ -106,7 +106,7 @@ class Following(OperatingContract):
     ) -> None:
         transition = followed(hands, await leaves_nothing(hands))
         await hands.commit(transition)
-        assert await hands.store.load([transition.task_id]) == [None]
+        assert await hands.store.views.load([transition.task_id]) == [None]
         assert await there(hands) == [transition.follows[0].task.id]
 
     async def test_what_follows_may_have_followers_of_its_own(self, hands: Hands) -> None:
@@ -247,7 +247,7 @@ class FollowingInOrder(OperatingContract):
         batch = [
             replace(await hands.done(task), follows=self._three(hands, task)) for task in tasks
         ]
-        outcomes = await hands.store.apply(batch)
+        outcomes = await hands.store.tasks.apply(batch)
         assert [type(outcome) for outcome in outcomes] == [Applied] * 30
         made = [one.task.id for transition in batch for one in transition.follows]
         loaded = [await hands.load(task_id) for task_id in made]
@@ -273,7 +273,7 @@ class FollowingInOrder(OperatingContract):
         late = replace(await hands.done(one), follows=(hands.follower(one, "late"),))
         good = replace(await hands.done(two), follows=(hands.follower(two, "good"),))
         await hands.ask(Command.PAUSE, one)
-        await hands.store.apply([late, good])
+        await hands.store.tasks.apply([late, good])
         assert await there(hands) == [good.follows[0].task.id]
 
     async def test_a_follower_of_its_tenant_goes_behind_those_that_wait(self, hands: Hands) -> None:
@@ -283,7 +283,7 @@ class FollowingInOrder(OperatingContract):
         await hands.commit(replace(await hands.done(task), follows=(follower,)))
         assert (await hands.load(behind.id)).place is Place.READY
         assert (await hands.load(follower.task.id)).place is Place.LINE
-        assert list(await hands.store.line("t", limit=9)) == [follower.task.id]
+        assert await hands.line("t", limit=9) == [follower.task.id]
         assert await hands.claim_ids() == [behind.id]
 
     async def test_a_follower_of_a_tenant_that_is_gone_begins_it_anew(self, hands: Hands) -> None:

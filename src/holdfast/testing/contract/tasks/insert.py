@@ -83,9 +83,9 @@ class Inserting(Contract):
             "retry_max": 7,
         }
         first = await hands.start(**told)
-        await hands.store.expire(limit=10, count_crashes=True)
+        await hands.store.tasks.expire(limit=10, count_crashes=True)
         hands.clock.advance(1000)
-        await hands.store.expire(limit=10, count_crashes=True)
+        await hands.store.tasks.expire(limit=10, count_crashes=True)
         again = await hands.take(queues=("slow",))
         for task in (first, again):
             assert {name: getattr(task, name) for name in told} == told
@@ -139,7 +139,7 @@ class Inserting(Contract):
         batch = [hands.submission() for _ in range(3)]
         answers = await hands.insert(*batch, depth_limit=2)
         assert answers == [Inserted(batch[0].task.id), Inserted(batch[1].task.id), Full("default")]
-        assert await hands.store.load([batch[2].task.id]) == [None]
+        assert await hands.store.views.load([batch[2].task.id]) == [None]
         assert await hands.insert(hands.submission(queue="other"), depth_limit=2) != [Full("other")]
 
     async def test_waiting_in_a_line_or_for_a_time_counts_as_depth(self, hands: Hands) -> None:
@@ -191,7 +191,7 @@ class Inserting(Contract):
         bad = msgspec.structs.replace(bad, task=task)
         with pytest.raises(SerialisationError):
             await hands.insert(bad)
-        assert await hands.store.load(["bad"]) == [None]
+        assert await hands.store.views.load(["bad"]) == [None]
         await hands.submit()
 
 
@@ -227,7 +227,7 @@ class Keys(Contract):
 
     async def test_a_deleted_tasks_key_is_answered_by_its_tombstone(self, hands: Hands) -> None:
         task = await hands.complete(await hands.start(key="k", keep_seconds=0))
-        assert await hands.store.load([task.id]) == [None]
+        assert await hands.store.views.load([task.id]) == [None]
         hands.clock.advance(A_DAY - 1)
         assert await hands.insert(hands.submission(key="k")) == [Existing(task.id)]
         assert await hands.insert(hands.submission(key="k", payload=2)) == [Conflict(task.id)]
@@ -235,7 +235,9 @@ class Keys(Contract):
     async def test_a_pruned_tasks_key_is_answered_by_its_tombstone(self, hands: Hands) -> None:
         task = await hands.complete(await hands.start(key="k", keep_seconds=60))
         hands.clock.advance(61)
-        assert await hands.store.prune(Kept.TASKS, older_than_seconds=60, limit=10, dry_run=False)
+        assert await hands.store.admin.prune(
+            Kept.TASKS, older_than_seconds=60, limit=10, dry_run=False
+        )
         assert await hands.insert(hands.submission(key="k")) == [Existing(task.id)]
 
     async def test_a_key_is_free_a_while_after_its_task_has_gone(self, hands: Hands) -> None:
@@ -247,7 +249,7 @@ class Keys(Contract):
     async def test_a_key_is_free_when_its_tombstone_was_cleaned_up(self, hands: Hands) -> None:
         await hands.complete(await hands.start(key="k", keep_seconds=0))
         hands.clock.advance(A_DAY + 1)
-        pruned = await hands.store.prune(
+        pruned = await hands.store.admin.prune(
             Kept.TOMBSTONES, older_than_seconds=0, limit=10, dry_run=False
         )
         assert pruned == 1
@@ -260,7 +262,9 @@ class Keys(Contract):
         await hands.complete(await hands.start(key="k", keep_seconds=0))
         hands.clock.advance(A_DAY + 1)
         second = await hands.submit(key="k")
-        await hands.store.prune(Kept.TOMBSTONES, older_than_seconds=0, limit=10, dry_run=False)
+        await hands.store.admin.prune(
+            Kept.TOMBSTONES, older_than_seconds=0, limit=10, dry_run=False
+        )
         assert await hands.insert(hands.submission(key="k")) == [Existing(second.id)]
 
     async def test_a_submission_sent_again_after_its_task_has_gone_is_not_run_again(

@@ -19,7 +19,7 @@ class Leasing(Contract):
         for _ in range(5):
             hands.clock.advance(LEASE_SECONDS - 1)
             assert await hands.renew(task) == [True]
-        assert await hands.store.expire(limit=10, count_crashes=True) == 0
+        assert await hands.store.tasks.expire(limit=10, count_crashes=True) == 0
         assert (await hands.load(task.id)).status is Status.RUNNING
 
     async def test_a_renewal_is_no_transition(self, hands: Hands) -> None:
@@ -49,7 +49,10 @@ class Leasing(Contract):
             Renewal(task_id="unknown", lease_id="x"),
             Renewal(task_id=task.id, lease_id="another"),
         ]
-        assert list(await hands.store.renew(beat(), batch, lease_seconds=30)) == [False, False]
+        assert list(await hands.store.tasks.renew(beat(), batch, lease_seconds=30)) == [
+            False,
+            False,
+        ]
 
     async def test_a_lease_that_was_given_back_is_not_renewed(self, hands: Hands) -> None:
         task = await hands.start()
@@ -61,7 +64,7 @@ class Leasing(Contract):
     async def test_a_lapsed_lease_that_was_taken_back_is_not_renewed(self, hands: Hands) -> None:
         task = await hands.start()
         hands.clock.advance(LEASE_SECONDS + 1)
-        assert await hands.store.expire(limit=10, count_crashes=True) == 1
+        assert await hands.store.tasks.expire(limit=10, count_crashes=True) == 1
         assert await hands.renew(task) == [False]
 
     async def test_progress_travels_with_the_renewal(self, hands: Hands) -> None:
@@ -89,10 +92,10 @@ class Expiring(Contract):
     async def test_a_lease_is_not_taken_back_before_it_has_lapsed(self, hands: Hands) -> None:
         task = await hands.start()
         hands.clock.advance(LEASE_SECONDS - 0.1)
-        assert await hands.store.expire(limit=10, count_crashes=True) == 0
+        assert await hands.store.tasks.expire(limit=10, count_crashes=True) == 0
         hands.clock.advance(0.2)
-        assert await hands.store.expire(limit=10, count_crashes=True) == 1
-        assert await hands.store.expire(limit=10, count_crashes=True) == 0
+        assert await hands.store.tasks.expire(limit=10, count_crashes=True) == 1
+        assert await hands.store.tasks.expire(limit=10, count_crashes=True) == 0
         found = await hands.load(task.id)
         assert (found.status, found.place, found.lease) == (Status.PENDING, Place.READY, None)
 
@@ -100,7 +103,7 @@ class Expiring(Contract):
         task = await hands.start("w-7")
         await hands.begin(task)
         hands.clock.advance(LEASE_SECONDS + 1)
-        await hands.store.expire(limit=10, count_crashes=True)
+        await hands.store.tasks.expire(limit=10, count_crashes=True)
         found = await hands.load(task.id)
         assert (found.crashes, found.lapses, found.interrupted) == (1, 1, True)
         assert found.failures == 0
@@ -121,7 +124,7 @@ class Expiring(Contract):
         task = await hands.start()
         await hands.begin(task, alone=True)
         hands.clock.advance(LEASE_SECONDS + 1)
-        await hands.store.expire(limit=10, count_crashes=False)
+        await hands.store.tasks.expire(limit=10, count_crashes=False)
         found = await hands.load(task.id)
         assert (found.crashes, found.lapses, found.interrupted) == (0, 1, True)
         event = await hands.last_event(task)
@@ -143,7 +146,7 @@ class Expiring(Contract):
         task = await hands.start()
         await hands.renew(task, progress=Progress(fraction=0.5, stage="one"))
         hands.clock.advance(LEASE_SECONDS + 1)
-        await hands.store.expire(limit=10, count_crashes=True)
+        await hands.store.tasks.expire(limit=10, count_crashes=True)
         found = await hands.load(task.id)
         assert (found.crashes, found.lapses) == (0, 1)
         event = await hands.last_event(task)
@@ -155,7 +158,7 @@ class Expiring(Contract):
         await hands.begin(task)
         task = await hands.finish_stage(task)
         hands.clock.advance(LEASE_SECONDS + 1)
-        await hands.store.expire(limit=10, count_crashes=True)
+        await hands.store.tasks.expire(limit=10, count_crashes=True)
         assert (await hands.load(task.id)).crashes == 0
         await hands.crash(await hands.take())
         assert (await hands.load(task.id)).crashes == 1
@@ -170,7 +173,7 @@ class Expiring(Contract):
         await hands.begin(task)
         task = await hands.commit(hands.undone(task))
         hands.clock.advance(LEASE_SECONDS + 1)
-        await hands.store.expire(limit=10, count_crashes=True)
+        await hands.store.tasks.expire(limit=10, count_crashes=True)
         assert (await hands.load(task.id)).crashes == 0
 
     async def test_what_the_last_holder_had_begun_does_not_count_for_the_next(
@@ -180,7 +183,7 @@ class Expiring(Contract):
         await hands.crash(task)
         await hands.take()
         hands.clock.advance(LEASE_SECONDS + 1)
-        await hands.store.expire(limit=10, count_crashes=True)
+        await hands.store.tasks.expire(limit=10, count_crashes=True)
         found = await hands.load(task.id)
         assert (found.crashes, found.lapses) == (1, 2)
 
@@ -204,7 +207,7 @@ class Expiring(Contract):
     ) -> None:
         task = await hands.finish_stage(await hands.start("w-1", tenant="t"))
         hands.clock.advance(LEASE_SECONDS + 1)
-        await hands.store.expire(limit=10, count_crashes=True)
+        await hands.store.tasks.expire(limit=10, count_crashes=True)
         (claimed,) = await hands.claim("w-2")
         assert claimed.task.id == task.id
         assert claimed.task.fence > task.fence
@@ -217,7 +220,7 @@ class Expiring(Contract):
         await hands.submit_many(5)
         await hands.claim()
         hands.clock.advance(LEASE_SECONDS + 1)
-        taken = [await hands.store.expire(limit=2, count_crashes=True) for _ in range(4)]
+        taken = [await hands.store.tasks.expire(limit=2, count_crashes=True) for _ in range(4)]
         assert taken == [2, 2, 1, 0]
         assert len(await hands.claim()) == 5
 
@@ -226,7 +229,7 @@ class Expiring(Contract):
         short = await hands.take(limit=1, lease_seconds=10)
         long = await hands.take(limit=1, lease_seconds=60)
         hands.clock.advance(11)
-        assert await hands.store.expire(limit=10, count_crashes=True) == 1
+        assert await hands.store.tasks.expire(limit=10, count_crashes=True) == 1
         assert await hands.claim_ids("w-2") == [short.id]
         assert (await hands.load(long.id)).lease == long.lease
 
@@ -236,7 +239,7 @@ class Expiring(Contract):
         task = await hands.start(tenant="t")
         waiting = await hands.submit(tenant="t")
         hands.clock.advance(LEASE_SECONDS + 1)
-        await hands.store.expire(limit=10, count_crashes=True)
+        await hands.store.tasks.expire(limit=10, count_crashes=True)
         view = await hands.tenant("t")
         assert (view.active, view.locked_by, view.waiting) == (task.id, None, 1)
         assert await hands.claim_ids("w-2") == [task.id]
@@ -249,7 +252,7 @@ class Expiring(Contract):
         await hands.ask(Command.ROLLBACK, await hands.suspend(task))
         task = await hands.commit(hands.undone(await hands.take()))
         hands.clock.advance(LEASE_SECONDS + 1)
-        await hands.store.expire(limit=10, count_crashes=True)
+        await hands.store.tasks.expire(limit=10, count_crashes=True)
         found = await hands.take("w-2")
         assert (found.status, found.next_undo) == (Status.ROLLING_BACK, 0)
 
@@ -257,7 +260,7 @@ class Expiring(Contract):
         task = await hands.start()
         await hands.renew(task, progress=Progress(fraction=0.5))
         hands.clock.advance(LEASE_SECONDS + 1)
-        await hands.store.expire(limit=10, count_crashes=True)
+        await hands.store.tasks.expire(limit=10, count_crashes=True)
         assert (await hands.detail(task)).progress is None
 
     async def test_a_task_taken_back_goes_before_those_that_have_not_run(
@@ -266,5 +269,5 @@ class Expiring(Contract):
         task = await hands.start()
         younger = await hands.submit_many(3)
         hands.clock.advance(LEASE_SECONDS)
-        await hands.store.expire(limit=10, count_crashes=True)
+        await hands.store.tasks.expire(limit=10, count_crashes=True)
         assert await hands.claim_ids("w-2", limit=4) == [task.id, *younger]

@@ -42,13 +42,13 @@ class Naming(Contract):
         again = hands.submission(key=name, **fields)
         other = hands.submission(key=name, payload="another", **fields)
         assert await hands.insert(again, other) == [Existing(task.id), Conflict(task.id)]
-        assert list(await hands.store.line(name, limit=10)) == [behind.id]
+        assert await hands.line(name, limit=10) == [behind.id]
 
         running = await hands.take(queues=(queue,))
         assert (running.tenant, running.key, running.type) == (name, name, type_)
         assert (await hands.tenant(name)).locked_by == task.id
         running = await hands.finish_stage(running, "好", 数据="值")
-        checkpoint = await hands.store.checkpoint(task.id)
+        checkpoint = await hands.store.views.checkpoint(task.id)
         assert checkpoint is not None
         assert checkpoint.completed_stage_names == ("快照",)
         assert checkpoint.custom_data == {"数据": "值"}
@@ -60,7 +60,7 @@ class Naming(Contract):
             Filter(queue=queue, error=parked.failure.fingerprint),
             Filter(plan="计划", statuses=(Status.FAILED,)),
         ):
-            page = await hands.store.find(where, limit=10)
+            page = await hands.store.views.find(where, limit=10)
             assert parked.id in [found.id for found in page.tasks]
 
         await hands.ask(Command.RETRY, parked, force=True)
@@ -70,7 +70,7 @@ class Naming(Contract):
                 assert [one.name for one in (await hands.detail(ended)).stages] == [*stages]
         view = await hands.tenant(name)
         assert (view.active, view.waiting, view.locked_by) == (None, 0, None)
-        moves = (await hands.store.stats()).moves
+        moves = (await hands.store.views.stats()).moves
         assert (queue, type_) in {(move.queue, move.type) for move in moves}
 
     async def test_what_has_settled_goes_with_all_its_names(self, hands: Hands) -> None:
@@ -95,13 +95,13 @@ class Naming(Contract):
             before="on",
             after="off",
         )
-        await hands.store.throw(Switch.CLAIMING, "队列", on=False, audit=audit)
+        await hands.store.admin.set_switch(Switch.CLAIMING, "队列", on=False, audit=audit)
         await hands.submit(queue="队列")
         assert await hands.claim(queues=("队列",)) == []
-        assert [one.name for one in await hands.store.switches()] == ["队列"]
-        await hands.store.throw(Switch.CLAIMING, "队列", on=True, audit=audit)
+        assert [one.name for one in await hands.store.admin.switches()] == ["队列"]
+        await hands.store.admin.set_switch(Switch.CLAIMING, "队列", on=True, audit=audit)
         assert len(await hands.claim(queues=("队列",))) == 1
         spans = (1, *[0] * len(BUCKETS))
         said = Timings(type="升级", stage="快照", outcome="done", counts=spans, total_seconds=0.5)
-        await hands.store.observe([said])
-        assert list((await hands.store.stats()).timings) == [said]
+        await hands.store.admin.observe([said])
+        assert list((await hands.store.views.stats()).timings) == [said]

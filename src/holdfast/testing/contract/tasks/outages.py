@@ -30,13 +30,13 @@ async def outage(hands: Hands, task: Task, *, limit_seconds: float = A_DAY) -> T
     now = hands.clock.now()
     if task.status is Status.ROLLING_BACK:
         return await hands.commit(decide.undo_failed(task, failed, Retry(), now=now))
-    found = await hands.store.checkpoint(task.id)
+    found = await hands.store.views.checkpoint(task.id)
     return await hands.commit(decide.stage_failed(task, failed, Retry(), checkpoint=found, now=now))
 
 
 async def again(hands: Hands) -> Task:
     hands.clock.advance(10)
-    await hands.store.promote(limit=10)
+    await hands.store.tasks.promote(limit=10)
     return await hands.take()
 
 
@@ -72,7 +72,7 @@ class Outages(Contract):
         await outage(hands, await hands.start())
         await again(hands)
         hands.clock.advance(LEASE_SECONDS + 1)
-        await hands.store.expire(limit=10, count_crashes=True)
+        await hands.store.tasks.expire(limit=10, count_crashes=True)
         task = await outage(hands, await hands.take())
         assert (task.outages, task.outage_since) == (1, hands.clock.now())
 
@@ -84,7 +84,7 @@ class Outages(Contract):
         assert (task.failures, task.outages) == (0, 3)
         assert task.failure is not None
         assert task.failure.kind is FailureKind.OUTAGE
-        (group,) = await hands.store.errors(limit=10)
+        (group,) = await hands.store.views.error_groups(limit=10)
         assert (group.fingerprint, group.count) == (task.failure.fingerprint, 1)
         task = await hands.ask(Command.RETRY, task)
         assert (task.outages, task.outage_since) == (0, None)
@@ -113,11 +113,11 @@ class Outages(Contract):
         await hands.fail(await hands.start())
         assert task.failure is not None
         where = Filter(statuses=(Status.RETRYING,), error=task.failure.fingerprint)
-        assert (await hands.store.find(where, limit=10)).tasks == (task,)
+        assert (await hands.store.views.find(where, limit=10)).tasks == (task,)
 
     async def test_a_beat_names_the_outages_that_its_worker_met(self, hands: Hands) -> None:
         group = OutageGroup(fingerprint="4f0c9a7d12ab", error=ERROR, stage="store", since=17.25)
-        await hands.store.renew(beat("w-1", outages=(group,)), (), lease_seconds=30)
-        await hands.store.renew(beat("w-2"), (), lease_seconds=30)
-        found = await hands.store.workers(live_within_seconds=10)
+        await hands.store.tasks.renew(beat("w-1", outages=(group,)), (), lease_seconds=30)
+        await hands.store.tasks.renew(beat("w-2"), (), lease_seconds=30)
+        found = await hands.store.views.workers(live_within_seconds=10)
         assert {one.beat.worker: one.beat.outages for one in found} == {"w-1": (group,), "w-2": ()}

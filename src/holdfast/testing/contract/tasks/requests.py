@@ -57,7 +57,7 @@ class Requesting(Contract):
         assert not rested.pause_requested
         assert not rested.cancel_requested
         assert rested.last_completed == 0
-        checkpoint = await hands.store.checkpoint(held.id)
+        checkpoint = await hands.store.views.checkpoint(held.id)
         assert checkpoint is not None
         assert checkpoint.last_completed_stage_index == 0
         assert (await hands.events(held)).count("StageCompleted") == 1
@@ -102,7 +102,7 @@ class Requesting(Contract):
     ) -> None:
         task = await hands.ask(Command.CANCEL, await hands.start())
         hands.clock.advance(31)
-        await hands.store.expire(limit=1, count_crashes=True)
+        await hands.store.tasks.expire(limit=1, count_crashes=True)
         task = await hands.take("w-2")
         assert task.cancel_requested
         task = await hands.commit(decide.boundary(task, now=hands.clock.now()))
@@ -131,18 +131,18 @@ class Requesting(Contract):
         task = await hands.ask(Command.CANCEL, await hands.fail(await hands.start()))
         assert (task.place, task.due) == (Place.SETTLED, None)
         hands.clock.advance(61)
-        assert (await hands.store.promote(limit=10)).count == 0
+        assert (await hands.store.tasks.promote(limit=10)).count == 0
 
     async def test_a_task_that_waits_for_its_retry_can_be_retried_now(self, hands: Hands) -> None:
         task = await hands.ask(Command.RETRY, await hands.fail(await hands.start()))
         assert (task.place, task.due, task.run) == (Place.READY, None, 2)
-        assert (await hands.store.promote(limit=10)).next_seconds is None
+        assert (await hands.store.tasks.promote(limit=10)).next_seconds is None
         assert await hands.claim_ids() == [task.id]
 
     async def test_what_was_done_is_audited_with_the_transition(self, hands: Hands) -> None:
         task = await hands.submit()
         await hands.ask(Command.PAUSE, task)
-        (entry,) = await hands.store.audits(limit=10)
+        (entry,) = await hands.store.admin.audits(limit=10)
         assert (entry.task_id, entry.command, entry.by) == (task.id, Command.PAUSE, ASKER)
         assert (entry.before, entry.after) == (Status.PENDING, Status.PAUSED)
         assert (entry.at, entry.refused) == (hands.clock.now(), None)
@@ -152,4 +152,4 @@ class Requesting(Contract):
         early = hands.asked(Command.CANCEL, task)
         await hands.take()
         assert not isinstance(await hands.apply(early), Applied)
-        assert list(await hands.store.audits(limit=10)) == []
+        assert list(await hands.store.admin.audits(limit=10)) == []

@@ -40,13 +40,13 @@ async def retry_later(hands: Hands) -> None:
 async def come_due(hands: Hands) -> None:
     await hands.fail(await hands.start())
     hands.clock.advance(60)
-    await hands.store.promote(limit=10)
+    await hands.store.tasks.promote(limit=10)
 
 
 async def lose_a_lease(hands: Hands) -> None:
     await hands.start()
     hands.clock.advance(LEASE_SECONDS + 1)
-    await hands.store.expire(limit=10, count_crashes=True)
+    await hands.store.tasks.expire(limit=10, count_crashes=True)
 
 
 async def complete(hands: Hands) -> None:

@@ -91,7 +91,7 @@ class MovingOn(Contract):
         )
         await hands.complete(await hands.start(tenant="t"))
         hands.clock.advance(60)
-        await hands.store.promote(limit=10)
+        await hands.store.tasks.promote(limit=10)
         (claimed,) = await hands.claim()
         assert (claimed.task.id, claimed.moved_on) == (task.id, True)
 

@@ -60,8 +60,8 @@ class Lining(Contract):
         ids = await hands.submit_many(3, tenant="t")
         places = [(await hands.load(task_id)).place for task_id in ids]
         assert places == [Place.READY, Place.LINE, Place.LINE]
-        assert list(await hands.store.line("t", limit=10)) == ids[1:]
-        assert list(await hands.store.line("t", limit=1)) == ids[1:2]
+        assert await hands.line("t", limit=10) == ids[1:]
+        assert await hands.line("t", limit=1) == ids[1:2]
         assert await hands.claim_ids() == ids[:1]
 
     async def test_the_line_is_served_first_in_first_out(self, hands: Hands) -> None:
@@ -154,7 +154,7 @@ class Lining(Contract):
         await hands.submit(tenant="t")
         await hands.fail(task, retry_seconds=60)
         hands.clock.advance(60)
-        await hands.store.promote(limit=10)
+        await hands.store.tasks.promote(limit=10)
         assert await hands.claim_ids() == [task.id]
 
     async def test_a_returning_task_goes_before_younger_ones(self, hands: Hands) -> None:
@@ -163,9 +163,9 @@ class Lining(Contract):
         await hands.fail(old, retry_seconds=60)
         running = await hands.take()
         hands.clock.advance(60)
-        await hands.store.promote(limit=10)
+        await hands.store.tasks.promote(limit=10)
         assert (await hands.load(old.id)).place is Place.LINE
-        assert list(await hands.store.line("t", limit=10)) == [old.id, *ids[1:]]
+        assert await hands.line("t", limit=10) == [old.id, *ids[1:]]
         await hands.complete(running)
         assert await hands.claim_ids() == [old.id]
 
@@ -182,7 +182,7 @@ class Lining(Contract):
         task = await hands.start(tenant="t")
         second, third = await hands.submit_many(2, tenant="t")
         await hands.ask(command, await hands.load(second))
-        assert list(await hands.store.line("t", limit=10)) == [third]
+        assert await hands.line("t", limit=10) == [third]
         assert (await hands.tenant("t")).locked_by == task.id
         await hands.complete(task)
         assert await hands.claim_ids() == [third]
@@ -192,7 +192,7 @@ class Lining(Contract):
         second, third = await hands.submit_many(2, tenant="t")
         await hands.ask(Command.PAUSE, await hands.load(second))
         await hands.ask(Command.RESUME, await hands.load(second))
-        assert list(await hands.store.line("t", limit=10)) == [second, third]
+        assert await hands.line("t", limit=10) == [second, third]
         await hands.complete(running)
         assert await hands.claim_ids() == [second]
 
@@ -240,7 +240,7 @@ class ActiveTask(Contract):
 
     async def test_tenants_are_answered_in_the_order_asked(self, hands: Hands) -> None:
         await hands.submit_many(2, tenant="b")
-        views = await hands.store.tenants(["c", "b", "a", "b"])
+        views = await hands.store.views.tenants(["c", "b", "a", "b"])
         assert [view.tenant for view in views] == ["c", "b", "a", "b"]
         assert [view.waiting for view in views] == [0, 1, 0, 1]
 

@@ -32,8 +32,8 @@ async def is_busy(hands: Hands, transition: Transition) -> None:
 
 async def everything(hands: Hands, task: Task) -> tuple[object, ...]:
     tenant = await hands.tenant(task.tenant) if task.tenant else None
-    audits = list(await hands.store.audits(limit=100))
-    return await hands.detail(task), tenant, await hands.store.stats(), audits
+    audits = list(await hands.store.admin.audits(limit=100))
+    return await hands.detail(task), tenant, await hands.store.views.stats(), audits
 
 
 class HoldingBack(Contract):
@@ -59,9 +59,9 @@ class HoldingBack(Contract):
         event = await hands.last_event(task)
         assert isinstance(event, TaskHeldBack)
         assert (event.version, event.by) == (task.version, ASKER)
-        assert (await hands.store.audits(limit=1))[0].command == Command.HOLD_BACK
+        assert (await hands.store.admin.audits(limit=1))[0].command == Command.HOLD_BACK
         assert await hands.claim_ids() == []
-        assert (await hands.store.stats()).by_status[Status.CREATED] == 1
+        assert (await hands.store.views.stats()).by_status[Status.CREATED] == 1
 
     async def test_a_release_decided_on_before_is_void(self, hands: Hands) -> None:
         held = await hands.submit(held=True)
@@ -204,6 +204,6 @@ class RefusingToWait(Contract):
     async def test_of_one_batch_the_first_goes(self, hands: Hands) -> None:
         ids = await hands.submit_many(3, tenant="t", held=True)
         releases = [unless_busy(hands, await hands.load(task_id)) for task_id in ids]
-        outcomes = await hands.store.apply(releases)
+        outcomes = await hands.store.tasks.apply(releases)
         assert [type(outcome) for outcome in outcomes] == [Applied, Busy, Busy]
         assert await hands.claim_ids() == ids[:1]

@@ -63,7 +63,7 @@ class Firing(TriggerContract):
         (claimed,) = await hands.claim(queues=("slow",))
         assert (claimed.task.id, claimed.payload) == (task.id, b'{"n":1}')
         assert (await hands.complete(claimed.task)).status is Status.COMPLETED
-        assert (await hands.store.stats()).by_status[Status.COMPLETED] == 1
+        assert (await hands.store.views.stats()).by_status[Status.COMPLETED] == 1
 
     async def test_a_fired_task_waits_in_its_tenants_line(self, triggers: TriggerHands) -> None:
         running = await triggers.hands.start(tenant="t")
@@ -167,7 +167,7 @@ class Firing(TriggerContract):
         await triggers.commit(change)
         await triggers.refused(triggers.changed(saved, audit=entry))
         await triggers.commit(change)  # a repeat
-        assert list(await triggers.store.audits(limit=10)) == [entry]
+        assert list(await triggers.store.admin.audits(limit=10)) == [entry]
 
 
 class FiringTwice(TriggerContract):

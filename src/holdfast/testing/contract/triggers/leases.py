@@ -106,9 +106,9 @@ class TriggerLeasing(TriggerContract):
     ) -> None:
         for _ in range(101):
             await triggers.save_due()
-        first = (await triggers.port.find_due_with_lease("s-1")).triggers
+        first = (await triggers.port.claim("s-1")).triggers
         assert len(first) == 100
-        assert len((await triggers.port.find_due_with_lease("s-2")).triggers) == 1
+        assert len((await triggers.port.claim("s-2")).triggers) == 1
         triggers.clock.advance(29)
         assert await triggers.port.acquire_lease(first[0].id, "s-3") is None
         triggers.clock.advance(1)

@@ -147,9 +147,9 @@ class TriggerSaving(TriggerContract):
     async def test_an_id_is_at_home_under_itself(
         self, triggers: TriggerHands, tenant: str | None
     ) -> None:
-        home = triggers.port.home("nightly", tenant=tenant)
-        assert triggers.port.home(home, tenant=tenant) == home
-        assert triggers.port.home(home, tenant=None) == home
+        home = triggers.store.trigger_id("nightly", tenant=tenant)
+        assert triggers.store.trigger_id(home, tenant=tenant) == home
+        assert triggers.store.trigger_id(home, tenant=None) == home
         assert (await triggers.save("nightly", tenant=tenant)).id == home
 
     async def test_many_saved_at_once_are_all_there(self, triggers: TriggerHands) -> None:
@@ -382,11 +382,13 @@ class TriggerKeeping(TriggerContract):
         assert len(await triggers.all_ids()) == 3
         assert [await triggers.prune(limit=2) for _ in range(3)] == [2, 1, 0]
 
-    async def test_the_port_prunes_as_the_store_does(self, triggers: TriggerHands) -> None:
+    async def test_ended_triggers_are_counted_before_they_are_pruned(
+        self, triggers: TriggerHands
+    ) -> None:
         await triggers.end(await triggers.save(keep_seconds=1))
         triggers.clock.advance(2)
-        assert await triggers.port.prune(older_than_seconds=0, limit=9, dry_run=True) == 1
-        assert await triggers.port.prune(older_than_seconds=0, limit=9, dry_run=False) == 1
+        assert await triggers.prune(limit=9, dry_run=True) == 1
+        assert await triggers.prune(limit=9) == 1
         assert await triggers.all_ids() == []
 
     async def test_no_unfinished_trigger_is_ever_trimmed(self, triggers: TriggerHands) -> None:

@@ -12,7 +12,7 @@ from holdfast.testing.contract.drivers.trigger_driver import A_MINUTE, TriggerHa
 
 
 async def late(hands: Hands) -> dict[Awaited, float]:
-    found = (await hands.store.stats()).late_seconds
+    found = (await hands.store.views.stats()).late_seconds
     return {kind: round(seconds, 3) for kind, seconds in found.items()}
 
 
@@ -37,7 +37,7 @@ class BeingLate(Contract):
         assert await late(hands) == {}
         hands.clock.advance(6)
         assert await late(hands) == {Awaited.LEASE: 5}
-        await hands.store.expire(limit=10, count_crashes=True)
+        await hands.store.tasks.expire(limit=10, count_crashes=True)
         assert await late(hands) == {}
 
     async def test_the_first_due_task_says_how_late_tasks_are(self, hands: Hands) -> None:
@@ -47,7 +47,7 @@ class BeingLate(Contract):
         assert await late(hands) == {}
         hands.clock.advance(11)
         assert await late(hands) == {Awaited.TASK: 10}
-        await hands.store.promote(limit=10)
+        await hands.store.tasks.promote(limit=10)
         assert await late(hands) == {}
 
     async def test_a_trigger_is_late_while_nobody_fires_it(

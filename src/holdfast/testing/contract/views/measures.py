@@ -24,13 +24,13 @@ def timed(*spans: int, total_seconds: float = 1.5, **fields: Any) -> Timings:
 
 
 async def timings(hands: Hands) -> list[Timings]:
-    found = (await hands.store.stats()).timings
+    found = (await hands.store.views.stats()).timings
     return sorted(found, key=lambda one: (one.type, one.stage, one.outcome))
 
 
 async def moved(hands: Hands, before: Status, after: Status) -> list[tuple[str, str, int]]:
     """By queue and type."""
-    moves = (await hands.store.stats()).moves
+    moves = (await hands.store.views.stats()).moves
     return sorted(
         (m.queue, m.type, m.count) for m in moves if (m.before, m.after) == (before, after)
     )
@@ -38,17 +38,19 @@ async def moved(hands: Hands, before: Status, after: Status) -> list[tuple[str, 
 
 class Observing(Contract):
     async def test_nothing_was_timed_in_a_new_store(self, hands: Hands) -> None:
-        await hands.store.observe([])
+        await hands.store.admin.observe([])
         assert await timings(hands) == []
 
     async def test_what_was_observed_is_read_back(self, hands: Hands) -> None:
         said = timed(0, 3, SPANS - 1, total_seconds=12.25)
-        await hands.store.observe([said])
+        await hands.store.admin.observe([said])
         assert await timings(hands) == [said]
 
     async def test_what_is_observed_adds_up(self, hands: Hands) -> None:
-        await hands.store.observe([timed(0, 1, total_seconds=0.5), timed(1, total_seconds=0.25)])
-        await hands.store.observe([timed(1, SPANS - 1, total_seconds=8_000.0)])
+        await hands.store.admin.observe(
+            [timed(0, 1, total_seconds=0.5), timed(1, total_seconds=0.25)]
+        )
+        await hands.store.admin.observe([timed(1, SPANS - 1, total_seconds=8_000.0)])
         assert await timings(hands) == [timed(0, 1, 1, 1, SPANS - 1, total_seconds=8_000.75)]
 
     async def test_types_stages_and_outcomes_are_timed_apart(self, hands: Hands) -> None:
@@ -60,9 +62,9 @@ class Observing(Contract):
             timed(4, type="a.b", stage="c"),
             timed(5, type="a-b", stage="c_d", outcome="undo-failed"),
         ]
-        await hands.store.observe(said)
+        await hands.store.admin.observe(said)
         for one in said:
-            await hands.store.observe([one])
+            await hands.store.admin.observe([one])
         found = {(one.type, one.stage, one.outcome): one for one in await timings(hands)}
         assert len(found) == len(said)
         for one in said:
@@ -71,7 +73,7 @@ class Observing(Contract):
             assert there.total_seconds == 2 * one.total_seconds
 
     async def test_many_who_observe_at_once_lose_nothing(self, hands: Hands) -> None:
-        await asyncio.gather(*(hands.store.observe([timed(2)] * 2) for _ in range(10)))
+        await asyncio.gather(*(hands.store.admin.observe([timed(2)] * 2) for _ in range(10)))
         (one,) = await timings(hands)
         assert (one.count, one.total_seconds) == (20, 30.0)
 
@@ -99,7 +101,7 @@ class CountingMoves(Contract):
             await hands.submit(queue=queue)
             hands.clock.advance(seconds)
             await hands.take(queues=(queue,))
-        moves = sorted((await hands.store.stats()).moves, key=lambda move: move.queue)
+        moves = sorted((await hands.store.views.stats()).moves, key=lambda move: move.queue)
         started: dict[str, Any] = {
             "before": Status.PENDING,
             "after": Status.RUNNING,
@@ -113,20 +115,20 @@ class CountingMoves(Contract):
     async def test_the_stores_own_moves_are_counted_by_queue_and_type(self, hands: Hands) -> None:
         await hands.start(queue="a", type="x")
         hands.clock.advance(LEASE_SECONDS + 1)
-        await hands.store.expire(limit=10, count_crashes=True)
+        await hands.store.tasks.expire(limit=10, count_crashes=True)
         assert await moved(hands, Status.RUNNING, Status.PENDING) == [("a", "x", 1)]
         await hands.fail(await hands.take(queues=("a",)), retry_seconds=60)
         hands.clock.advance(60)
-        await hands.store.promote(limit=10)
+        await hands.store.tasks.promote(limit=10)
         assert await moved(hands, Status.RETRYING, Status.PENDING) == [("a", "x", 1)]
 
 
 class CountingHeld(Contract):
     async def locks(self, hands: Hands) -> int:
-        return (await hands.store.stats()).locks
+        return (await hands.store.views.stats()).locks
 
     async def checkpoints(self, hands: Hands) -> int:
-        return (await hands.store.stats()).checkpoints
+        return (await hands.store.views.stats()).checkpoints
 
     async def test_a_lock_is_held_while_a_task_of_a_tenant_runs(self, hands: Hands) -> None:
         assert await self.locks(hands) == 0
@@ -146,7 +148,7 @@ class CountingHeld(Contract):
     async def test_a_lost_lease_is_a_lock_given_back(self, hands: Hands) -> None:
         await hands.start(tenant="t")
         hands.clock.advance(LEASE_SECONDS + 1)
-        await hands.store.expire(limit=10, count_crashes=True)
+        await hands.store.tasks.expire(limit=10, count_crashes=True)
         assert await self.locks(hands) == 0
         await hands.take()
         assert await self.locks(hands) == 1
@@ -195,7 +197,7 @@ class GroupingErrors(Contract):
 
     async def groups(self, hands: Hands, limit: int = 100) -> list[tuple[str, int, str]]:
         """The error of each, how many, and the newest."""
-        found = await hands.store.errors(limit=limit)
+        found = await hands.store.views.error_groups(limit=limit)
         for group in found:
             assert group.newest.failure is not None
             assert group.newest.failure.fingerprint == group.fingerprint
@@ -228,7 +230,7 @@ class GroupingErrors(Contract):
     async def test_the_newest_is_told_with_its_whole_record(self, hands: Hands) -> None:
         await hands.suspend(await hands.start())
         task = await hands.suspend(await hands.start(tenant="t", user={"a": 1}))
-        (group,) = await hands.store.errors(limit=10)
+        (group,) = await hands.store.views.error_groups(limit=10)
         assert task.failure is not None
         newest = await hands.load(group.newest.id)
         assert group == ErrorGroup(fingerprint=task.failure.fingerprint, count=2, newest=newest)
@@ -241,7 +243,7 @@ class GroupingErrors(Contract):
         await hands.suspend(second)
         hands.clock.advance(10)
         await hands.suspend(first)
-        (group,) = await hands.store.errors(limit=10)
+        (group,) = await hands.store.views.error_groups(limit=10)
         assert group.newest.id == max(older.id, newer.id)
 
     async def test_only_suspended_tasks_are_in_a_group(self, hands: Hands) -> None:

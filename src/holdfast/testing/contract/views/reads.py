@@ -20,7 +20,7 @@ async def found(hands: Hands, *, limit: int = 100, **where: Any) -> list[str]:
     ids: list[str] = []
     cursor: str | None = None
     while True:
-        page = await hands.store.find(Filter(**where), limit=limit, cursor=cursor)
+        page = await hands.store.views.find(Filter(**where), limit=limit, cursor=cursor)
         assert len(page.tasks) <= limit
         ids += [task.id for task in page.tasks]
         cursor = page.cursor
@@ -36,18 +36,18 @@ class Finding(Contract):
 
     async def test_a_page_is_not_disturbed_by_newer_tasks(self, hands: Hands) -> None:
         ids = await hands.submit_many(4)
-        first = await hands.store.find(Filter(), limit=2)
+        first = await hands.store.views.find(Filter(), limit=2)
         await hands.submit_many(3)
-        second = await hands.store.find(Filter(), limit=2, cursor=first.cursor)
+        second = await hands.store.views.find(Filter(), limit=2, cursor=first.cursor)
         assert [task.id for task in (*first.tasks, *second.tasks)] == ids[::-1]
 
     async def test_an_empty_store_has_an_empty_page(self, hands: Hands) -> None:
-        page = await hands.store.find(Filter(), limit=10)
+        page = await hands.store.views.find(Filter(), limit=10)
         assert (page.tasks, page.cursor) == ((), None)
 
     async def test_tasks_are_found_with_their_whole_record(self, hands: Hands) -> None:
         task = await hands.start(tenant="t", user={"a": 1})
-        (seen,) = (await hands.store.find(Filter(), limit=10)).tasks
+        (seen,) = (await hands.store.views.find(Filter(), limit=10)).tasks
         assert seen == task
 
     @pytest.mark.parametrize("field", ["type", "tenant", "plan", "queue"])
@@ -114,13 +114,13 @@ class Looking(Contract):
     async def test_records_are_loaded_in_the_order_asked(self, hands: Hands) -> None:
         one, two = await hands.submit(), await hands.submit()
         asked = [two.id, "unknown", one.id, two.id]
-        assert list(await hands.store.load(asked)) == [two, None, one, two]
-        assert list(await hands.store.load([])) == []
+        assert list(await hands.store.views.load(asked)) == [two, None, one, two]
+        assert list(await hands.store.views.load([])) == []
 
     async def test_a_peek_shows_how_a_task_stands(self, hands: Hands) -> None:
         task = await hands.suspend(await hands.start())
         pending = await hands.submit()
-        peeks = await hands.store.peek([task.id, "unknown", pending.id])
+        peeks = await hands.store.views.peek([task.id, "unknown", pending.id])
         assert list(peeks) == [
             Peek(task_id=task.id, status=Status.FAILED, failure=task.failure),
             None,
@@ -130,7 +130,7 @@ class Looking(Contract):
     async def test_a_peek_shows_the_result(self, hands: Hands) -> None:
         task = await hands.start(stages=("only",))
         await hands.finish_stage(task, [1, 2])
-        (peek,) = await hands.store.peek([task.id])
+        (peek,) = await hands.store.views.peek([task.id])
         assert peek is not None
         assert (peek.status, peek.result) == (Status.COMPLETED, b"[1,2]")
 
@@ -149,7 +149,7 @@ class Looking(Contract):
         ]
 
     async def test_an_unknown_task_has_no_detail(self, hands: Hands) -> None:
-        assert await hands.store.detail("unknown") is None
+        assert await hands.store.views.detail("unknown") is None
 
 
 class Counting(Contract):
@@ -159,7 +159,7 @@ class Counting(Contract):
         await hands.suspend(await hands.start())
         await hands.start()
         await hands.submit()
-        by_status = (await hands.store.stats()).by_status
+        by_status = (await hands.store.views.stats()).by_status
         assert {status: n for status, n in by_status.items() if n} == {
             Status.COMPLETED: 1,
             Status.FAILED: 2,
@@ -172,7 +172,7 @@ class Counting(Contract):
         await hands.fail(await hands.start(queue="b"))
         await hands.start(queue="b")
         await hands.submit(queue="b", held=True)
-        by_queue = (await hands.store.stats()).by_queue
+        by_queue = (await hands.store.views.stats()).by_queue
         counted = {q: {p: n for p, n in places.items() if n} for q, places in by_queue.items()}
         assert {q: places for q, places in counted.items() if places} == {
             "a": {Place.READY: 1, Place.LINE: 2},
@@ -186,7 +186,7 @@ class Counting(Contract):
             task = await hands.take()
             hands.clock.advance(5)
             await hands.complete(task)
-        moves = sorted((await hands.store.stats()).moves, key=lambda move: move.before)
+        moves = sorted((await hands.store.views.stats()).moves, key=lambda move: move.before)
         whose = {"queue": "default", "type": "test.work"}
         started, completed = (Status.PENDING, Status.RUNNING), (Status.RUNNING, Status.COMPLETED)
         assert moves == [
@@ -196,77 +196,79 @@ class Counting(Contract):
 
     async def test_a_stage_within_a_status_is_no_move(self, hands: Hands) -> None:
         await hands.finish_stage(await hands.start())
-        assert sum(move.count for move in (await hands.store.stats()).moves) == 1
+        assert sum(move.count for move in (await hands.store.views.stats()).moves) == 1
 
     async def test_refusals_are_counted_and_audited(self, hands: Hands) -> None:
         task = await hands.submit()
         ask = OperatorRequest(by=ASKER, now=hands.clock.now(), request="r")
         entry = refusal(task, Command.DISCARD, ask, "illegal-transition")
-        await hands.store.audit(entry)
-        await hands.store.audit(entry)
-        assert (await hands.store.stats()).refused == {f"{Status.PENDING} discard": 2}
-        assert list(await hands.store.audits(limit=10)) == [entry, entry]
+        await hands.store.admin.audit(entry)
+        await hands.store.admin.audit(entry)
+        assert (await hands.store.views.stats()).refused == {f"{Status.PENDING} discard": 2}
+        assert list(await hands.store.admin.audits(limit=10)) == [entry, entry]
 
     async def test_the_head_of_each_queue_is_shown(self, hands: Hands) -> None:
         first = await hands.submit()
         await hands.submit()
         other = await hands.submit(queue="other")
-        heads = (await hands.store.stats()).heads
+        heads = (await hands.store.views.stats()).heads
         assert {queue: task.id for queue, task in heads.items()} == {
             "default": first.id,
             "other": other.id,
         }
         await hands.claim(limit=10)
-        assert set((await hands.store.stats()).heads) == {"other"}
+        assert set((await hands.store.views.stats()).heads) == {"other"}
 
     async def test_the_stores_clock_can_be_read(self, hands: Hands) -> None:
-        before = (await hands.store.stats()).now
+        before = (await hands.store.views.stats()).now
         hands.clock.advance(10)
-        assert round((await hands.store.stats()).now - before, 3) == 10
+        assert round((await hands.store.views.stats()).now - before, 3) == 10
 
     async def test_audits_come_newest_first_up_to_the_limit(self, hands: Hands) -> None:
         ids = await hands.submit_many(3)
         for task_id in ids:
             hands.clock.advance(1)
             await hands.ask(Command.CANCEL, await hands.load(task_id))
-        entries = await hands.store.audits(limit=2)
+        entries = await hands.store.admin.audits(limit=2)
         assert [entry.task_id for entry in entries] == [ids[2], ids[1]]
-        assert list(await hands.store.audits(limit=0)) == []
+        assert list(await hands.store.admin.audits(limit=0)) == []
 
     async def test_audits_go_on_behind_as_many_as_were_seen(self, hands: Hands) -> None:
         ids = await hands.submit_many(5)
         for task_id in ids:
             await hands.ask(Command.CANCEL, await hands.load(task_id))
-        pages = [await hands.store.audits(limit=2, cursor=cursor) for cursor in (None, "2", "4")]
+        pages = [
+            await hands.store.admin.audits(limit=2, cursor=cursor) for cursor in (None, "2", "4")
+        ]
         assert [entry.task_id for page in pages for entry in page] == ids[::-1]
-        assert list(await hands.store.audits(limit=2, cursor="5")) == []
+        assert list(await hands.store.admin.audits(limit=2, cursor="5")) == []
 
 
 class Workers(Contract):
     async def test_a_worker_is_known_by_its_beat(self, hands: Hands) -> None:
         said = beat("w-7", types=("a", "b"), slots=3, started_at=12.5, triggers=("nightly",))
-        await hands.store.renew(said, [], lease_seconds=30)
+        await hands.store.tasks.renew(said, [], lease_seconds=30)
         hands.clock.advance(5)
-        (info,) = await hands.store.workers(live_within_seconds=10)
+        (info,) = await hands.store.views.workers(live_within_seconds=10)
         assert (info.beat, info.seen_seconds_ago, info.live) == (said, 5.0, True)
 
     async def test_a_worker_that_was_not_seen_for_long_is_not_live(self, hands: Hands) -> None:
-        await hands.store.renew(beat("old"), [], lease_seconds=30)
+        await hands.store.tasks.renew(beat("old"), [], lease_seconds=30)
         hands.clock.advance(20)
-        await hands.store.renew(beat("new"), [], lease_seconds=30)
-        workers = await hands.store.workers(live_within_seconds=10)
+        await hands.store.tasks.renew(beat("new"), [], lease_seconds=30)
+        workers = await hands.store.views.workers(live_within_seconds=10)
         assert {info.beat.worker: info.live for info in workers} == {"old": False, "new": True}
 
     async def test_the_last_beat_counts(self, hands: Hands) -> None:
-        await hands.store.renew(beat(running=1), [], lease_seconds=30)
-        await hands.store.renew(beat(running=2), [], lease_seconds=30)
-        (info,) = await hands.store.workers(live_within_seconds=10)
+        await hands.store.tasks.renew(beat(running=1), [], lease_seconds=30)
+        await hands.store.tasks.renew(beat(running=2), [], lease_seconds=30)
+        (info,) = await hands.store.views.workers(live_within_seconds=10)
         assert info.beat.running == 2
 
     async def test_a_worker_that_left_is_gone_and_its_leases_are_not(self, hands: Hands) -> None:
         task = await hands.start("w-1")
         await hands.renew(task)
-        await hands.store.leave("w-1")
-        await hands.store.leave("unknown")
-        assert list(await hands.store.workers(live_within_seconds=10)) == []
+        await hands.store.tasks.leave("w-1")
+        await hands.store.tasks.leave("unknown")
+        assert list(await hands.store.views.workers(live_within_seconds=10)) == []
         assert (await hands.load(task.id)).lease is not None

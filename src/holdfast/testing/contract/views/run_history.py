@@ -66,7 +66,7 @@ class Remembering(Contract):
     async def test_who_ran_it_last_stays_when_others_only_look_at_it(self, hands: Hands) -> None:
         task = await hands.start("w-1", tenant="t")
         hands.clock.advance(LEASE_SECONDS + 1)
-        assert await hands.store.expire(limit=10, count_crashes=True) == 1
+        assert await hands.store.tasks.expire(limit=10, count_crashes=True) == 1
         assert (await hands.load(task.id)).ran_by == "w-1"
         again = await hands.take("w-2")
         assert again.ran_by == "w-1"
@@ -109,6 +109,6 @@ class Remembering(Contract):
         assert at.utcoffset() is not None
         assert parked.failure is not None
         assert at.timestamp() == pytest.approx(parked.failure.at, abs=1e-6)
-        found = await hands.store.checkpoint(task.id)
+        found = await hands.store.views.checkpoint(task.id)
         assert found is not None
         assert [one.at for one in found.failure_history] == [at.timestamp()]

@@ -44,14 +44,14 @@ async def retrying(hands: Hands) -> Task:
 async def due(hands: Hands) -> Task:
     task = await retrying(hands)
     hands.clock.advance(61)
-    assert (await hands.store.promote(limit=10)).count == 1
+    assert (await hands.store.tasks.promote(limit=10)).count == 1
     return await hands.load(task.id)
 
 
 async def lapsed(hands: Hands) -> Task:
     task = await running(hands)
     hands.clock.advance(3600)
-    await hands.store.expire(limit=10, count_crashes=True)
+    await hands.store.tasks.expire(limit=10, count_crashes=True)
     return await hands.load(task.id)
 
 
@@ -133,10 +133,10 @@ class Projecting(Contract):
         assert task.status is status
         assert await hands.load(task.id) == task
         for one in Status:
-            page = await hands.store.find(Filter(statuses=(one,)), limit=10)
+            page = await hands.store.views.find(Filter(statuses=(one,)), limit=10)
             assert page.tasks == ((task,) if one is status else ()), one
-        counted = (await hands.store.stats()).by_status
+        counted = (await hands.store.views.stats()).by_status
         assert {one: number for one, number in counted.items() if number} == {status: 1}
-        (peek,) = await hands.store.peek([task.id])
+        (peek,) = await hands.store.views.peek([task.id])
         assert peek is not None
         assert peek.status is status

@@ -1,0 +1,105 @@
+"""The view part of a store: reads of tasks, tenants, workers and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from holdfast.domain.task.checkpoint import Checkpoint
+from holdfast.domain.task.events import Event
+from holdfast.domain.task.state import Status
+from holdfast.domain.task.task import Failure, Progress, StageRecord, Task
+from holdfast.ports.measures import ErrorGroup, Stats
+from holdfast.ports.tasks import Beat
+
+
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    beat: Beat
+    seen_seconds_ago: float
+    live: bool
+
+
+class Peek(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How a task stands, for those who wait for its end. Answered from the tombstone, too."""
+
+    task_id: str
+    status: Status
+    result: bytes | None = None
+    failure: Failure | None = None
+    reason: str | None = None
+
+
+class Detail(msgspec.Struct, frozen=True, kw_only=True):
+    task: Task
+    payload: bytes
+    result: bytes | None
+    data: bytes | None
+    checkpoint: bytes | None
+    stages: tuple[StageRecord, ...]
+    events: tuple[Event, ...]
+    progress: Progress | None
+
+
+class TenantView(msgspec.Struct, frozen=True, kw_only=True):
+    tenant: str
+    active: str | None  # the task that runs or rests unsettled, else the head of the line
+    locked_by: str | None  # the task that holds the tenant's lock: the one that runs
+    fence: int  # the last one given out for this tenant
+    waiting: int  # in the line behind the active task
+    line: tuple[str, ...] = ()  # the first ids of the line, as many as were asked for
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    statuses: tuple[Status, ...] = ()
+    type: str | None = None
+    tenant: str | None = None
+    plan: str | None = None
+    queue: str | None = None
+    error: str | None = None  # a failure's fingerprint
+    updated_before: float | None = None
+    updated_after: float | None = None
+
+    def matches(self, task: Task) -> bool:
+        failure = task.failure
+        return (
+            (not self.statuses or task.status in self.statuses)
+            and self.type in (None, task.type)
+            and self.tenant in (None, task.tenant)
+            and self.plan in (None, task.plan)
+            and self.queue in (None, task.queue)
+            and (self.error is None or (failure is not None and failure.fingerprint == self.error))
+            and (self.updated_before is None or task.updated_at < self.updated_before)
+            and (self.updated_after is None or task.updated_at > self.updated_after)
+        )
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """Newest first. A page may be short and still have a next one: a look is bounded."""
+
+    tasks: tuple[Task, ...]
+    cursor: str | None
+
+
+class ViewStore(Protocol):
+    async def load(self, ids: Sequence[str]) -> Sequence[Task | None]: ...
+
+    async def peek(self, ids: Sequence[str]) -> Sequence[Peek | None]:
+        """Return only how the tasks ended or stand; tombstones answer for deleted tasks."""
+
+    async def detail(self, task_id: str) -> Detail | None: ...
+
+    async def checkpoint(self, task_id: str) -> Checkpoint | None: ...
+
+    async def find(self, where: Filter, *, limit: int, cursor: str | None = None) -> Page: ...
+
+    async def tenants(self, names: Sequence[str], *, line_limit: int = 0) -> Sequence[TenantView]:
+        """Return a view for each name, with the first ``line_limit`` ids of its line."""
+
+    async def workers(self, *, live_within_seconds: float) -> Sequence[WorkerInfo]: ...
+
+    async def stats(self) -> Stats: ...
+
+    async def error_groups(self, *, limit: int) -> Sequence[ErrorGroup]:
+        """Group suspended tasks by the fingerprint of their failure, the most frequent first."""

@@ -1,0 +1,97 @@
+"""The admin part of the SQLite store: retention, repair, audits, switches and measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from holdfast.domain.audit import Audit, Chain
+from holdfast.ports import (
+    Check,
+    Finding,
+    Kept,
+    Switch,
+    SwitchSetting,
+    Timings,
+)
+from holdfast.stores.sqlite.admin import audit as auditing
+from holdfast.stores.sqlite.admin import doctor, prune, repair
+from holdfast.stores.sqlite.admin import switches as switching
+from holdfast.stores.sqlite.file.opened import Door
+from holdfast.stores.sqlite.views import measures
+
+
+class SqliteAdmin:
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    async def prune(
+        self,
+        kind: Kept,
+        *,
+        older_than_seconds: float,
+        limit: int,
+        dry_run: bool,
+        ignore_keep: bool = False,
+    ) -> int:
+        return await prune.in_steps(
+            self._door().writer,
+            kind,
+            older_than_seconds,
+            limit,
+            dry_run=dry_run,
+            ignore_keep=ignore_keep,
+        )
+
+    async def doctor(
+        self,
+        *,
+        fix: bool,
+        limit: int,
+        seen: Callable[[int], None] | None = None,
+        every_seconds: float | None = None,
+    ) -> Sequence[Finding]:
+        if every_seconds is not None:
+            return ()  # nobody else writes to the file, and a row and its indexes cannot part
+        opened = self._door()
+        found = await opened.readers.do(partial(doctor.examine, limit=limit, seen=seen))
+        if not fix:
+            return [doctor.told(complaint) for complaint in found]
+        return [
+            finding
+            for start in range(0, len(found), repair.BATCH)
+            for finding in await opened.writer.do(
+                partial(repair.mend, complaints=found[start : start + repair.BATCH]),
+                weight=repair.BATCH,
+            )
+        ]
+
+    async def checks(self) -> Sequence[Check]:
+        says = "every commit is synced to the disk before it is answered"
+        return [Check(name="persistence", good=True, says=says)]
+
+    async def audit(self, entry: Audit) -> None:
+        await self._door().writer.do(partial(auditing.audit, entry=entry))
+
+    async def seal(self, *, limit: int) -> int:
+        """Audits are linked as they are written."""
+        del limit
+        return 0
+
+    async def audits(self, *, limit: int, cursor: str | None = None) -> Sequence[Audit]:
+        return await self._door().readers.do(partial(auditing.audits, limit=limit, cursor=cursor))
+
+    async def chain(self, *, after: int = 0, limit: int) -> Chain:
+        return await self._door().readers.do(partial(auditing.chain, after=after, limit=limit))
+
+    async def set_switch(
+        self, switch: Switch, name: str, *, on: bool, audit: Audit, until: float | None = None
+    ) -> bool:
+        work = partial(switching.throw, switch=switch, name=name, audit=audit, until=until, on=on)
+        return await self._door().writer.do(work)
+
+    async def switches(self) -> Sequence[SwitchSetting]:
+        return await self._door().readers.do(switching.switches)
+
+    async def observe(self, batch: Sequence[Timings]) -> None:
+        await self._door().writer.do(partial(measures.observe, batch=batch), weight=len(batch))
