@@ -108,13 +108,13 @@ def peek_at(task: Task, result: bytes | None) -> Peek:
 
 # An older process must be able to read what is kept of a stage, and its readers take no further
 # facts: so whether the stage had an undo is told by white space behind the JSON of its result.
-_UNDO = {True: b" ", False: b"\t", None: b""}
-_UNDO_READ = {mark: had for had, mark in _UNDO.items() if mark}
+UNDO_MARKS = {True: b" ", False: b"\t", None: b""}
+_UNDO_READ = {mark: had for had, mark in UNDO_MARKS.items() if mark}
 
 
 def mark_undo(result: bytes, undo: bool | None) -> bytes:
     """Return the result of a stage, marked with whether it had an undo."""
-    return result + _UNDO[undo]
+    return result + UNDO_MARKS[undo]
 
 
 def read_undo(body: bytes) -> tuple[bytes, bool | None]:

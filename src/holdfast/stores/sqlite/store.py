@@ -19,16 +19,15 @@ from holdfast.stores.sqlite.admin.store import SqliteAdmin
 from holdfast.stores.sqlite.file import clock as boot
 from holdfast.stores.sqlite.file import faults
 from holdfast.stores.sqlite.file.backup import Copying
-from holdfast.stores.sqlite.file.clock import StoreClock
 from holdfast.stores.sqlite.file.guard import GUARD
-from holdfast.stores.sqlite.file.identity import Identity
 from holdfast.stores.sqlite.file.opened import Open
 from holdfast.stores.sqlite.file.readers import Readers
 from holdfast.stores.sqlite.file.schema import LOCK_SECONDS, open_writer, patiently
-from holdfast.stores.sqlite.file.writer import Writer
+from holdfast.stores.sqlite.file.writer import Identity, Writer
 from holdfast.stores.sqlite.plans.store import SqlitePlans
 from holdfast.stores.sqlite.statements import SQL
 from holdfast.stores.sqlite.tasks.store import SqliteTasks
+from holdfast.stores.sqlite.transaction import StoreClock
 from holdfast.stores.sqlite.triggers.store import SqliteTriggers
 from holdfast.stores.sqlite.views.store import SqliteViews
 

@@ -24,9 +24,8 @@ from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task.placement import WAITING, Place, opens_line
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Task
-from holdfast.ports import Switch, Topic
+from holdfast.ports import Clock, Switch, Topic
 from holdfast.stores import codec
-from holdfast.stores.sqlite.file.clock import StoreClock
 from holdfast.stores.sqlite.statements import SQL
 from holdfast.stores.sqlite.tasks.records import RecordRow, TaskPosition, task_of
 
@@ -66,6 +65,21 @@ class Head(msgspec.Struct, frozen=True):
     n: int
     queue: str
     status: str
+
+
+class StoreClock:
+    """The clock that leases and due times are judged by; `file/clock.py` sets its offset."""
+
+    def __init__(self, clock: Clock, boot: int, offset_seconds: float) -> None:
+        self._clock, self.boot, self._offset = clock, boot, offset_seconds
+
+    def now(self) -> float:
+        # Rounded: the sum must not depend on when the parts were added.
+        return round(self._clock.steady() + self._offset, 6)
+
+    def wall(self) -> float:
+        """For what is only shown or kept for a while: may jump."""
+        return self._clock.now()
 
 
 class Txn:
@@ -159,7 +173,7 @@ class Txn:
         try:
             return task_of(row)
         except SerialisationError as error:
-            n = row.standing.n
+            n = row.position.n
             log.warning("task number %d is unreadable; see `holdfast doctor`: %s", n, error)
             return None
 

@@ -23,8 +23,8 @@ from holdfast.stores.sqlite.tasks.records import (
     RecordRow,
     TaskPosition,
     bodies_of,
-    row_of,
-    shown,
+    counted_as,
+    record_row,
     task_of,
 )
 
@@ -54,7 +54,7 @@ class TaskRow(msgspec.Struct, frozen=True):
 
     @property
     def at(self) -> TaskPosition:
-        return self.row.standing
+        return self.row.position
 
     @property
     def leased(self) -> bool:
@@ -63,12 +63,14 @@ class TaskRow(msgspec.Struct, frozen=True):
     @property
     def total(self) -> tuple[str, str, str]:
         """What it counts as."""
-        return self.at.queue, *shown(self.at.place, self.row.status, self.leased)
+        return self.at.queue, *counted_as(self.at.place, self.row.status, self.leased)
 
 
 def found_in(values: Sequence[Any]) -> TaskRow:
     *columns, _ = TaskRow.__struct_fields__
-    return TaskRow(**dict(zip(columns, values, strict=False)), row=row_of(values[len(columns) :]))
+    return TaskRow(
+        **dict(zip(columns, values, strict=False)), row=record_row(values[len(columns) :])
+    )
 
 
 class Numbers(msgspec.Struct):

@@ -16,7 +16,7 @@ from holdfast.stores.sqlite.plans import verbs
 from holdfast.stores.sqlite.tasks.apply import delete
 from holdfast.stores.sqlite.tasks.claim import leave
 from holdfast.stores.sqlite.tasks.placement import set_aside
-from holdfast.stores.sqlite.tasks.records import row_of
+from holdfast.stores.sqlite.tasks.records import record_row
 from holdfast.stores.sqlite.transaction import Txn
 from holdfast.stores.sqlite.triggers import verbs as trigger_verbs
 
@@ -90,11 +90,11 @@ def _tasks(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
 
 
 def _deleted(txn: Txn, rows: Iterable[Any]) -> Iterator[Task]:
-    for row in map(row_of, rows):
+    for row in map(record_row, rows):
         task = txn.read(row)
         if task is None:
             # It is for a person to look at, and would be met here for ever.
-            set_aside(txn, row.standing.n)
+            set_aside(txn, row.position.n)
         else:
             delete(txn, task)
             yield task

@@ -22,7 +22,7 @@ from holdfast.stores.sqlite.admin.doctor import (
 )
 from holdfast.stores.sqlite.tasks.placement import advance, enter, leave, set_aside
 from holdfast.stores.sqlite.tasks.queue import lose
-from holdfast.stores.sqlite.tasks.records import bodies_of, shown
+from holdfast.stores.sqlite.tasks.records import bodies_of, counted_as
 from holdfast.stores.sqlite.transaction import Txn
 
 BATCH = 100  # in one transaction: others must get their turn
@@ -91,7 +91,7 @@ def _recover(txn: Txn, there: TaskRow) -> bool:
         lease_fence=there.at.fence,
         until=txn.now,
     )
-    task = txn.read(there.row._replace(standing=lost))
+    task = txn.read(there.row._replace(position=lost))
     if task is None:
         return False
     lose(txn, task, lost, counted=False)
@@ -114,7 +114,7 @@ def _rewrite(txn: Txn, found: TaskRow, task: Task, *, place: Place) -> None:
         row.n,
     )
     txn.count(*found.total, -1)
-    txn.count(task.queue, *shown(place, found.row.status, leased), 1)
+    txn.count(task.queue, *counted_as(place, found.row.status, leased), 1)
     if task.tenant is not None and (found.line is None) != (place is not Place.LINE):
         txn.tenant(task.tenant).waiting += 1 if found.line is None else -1
 

@@ -16,23 +16,11 @@ import apsw
 
 from holdfast.ports import Clock
 from holdfast.stores.sqlite.statements import SQL
+from holdfast.stores.sqlite.transaction import StoreClock
 
 LINUX_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 MACOS_BOOT_ID = ("/usr/sbin/sysctl", "-n", "kern.bootsessionuuid")
 NO_BOOT_ID = "unknown"
-
-
-class StoreClock:
-    def __init__(self, clock: Clock, boot: int, offset_seconds: float) -> None:
-        self._clock, self.boot, self._offset = clock, boot, offset_seconds
-
-    def now(self) -> float:
-        # Rounded: the sum must not depend on when the parts were added.
-        return round(self._clock.steady() + self._offset, 6)
-
-    def wall(self) -> float:
-        """For what is only shown or kept for a while: may jump."""
-        return self._clock.now()
 
 
 def read_boot_id() -> str:

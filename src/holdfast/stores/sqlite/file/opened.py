@@ -7,10 +7,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from holdfast.stores.sqlite.file.clock import StoreClock
-from holdfast.stores.sqlite.file.identity import Identity
 from holdfast.stores.sqlite.file.readers import Readers
-from holdfast.stores.sqlite.file.writer import Writer
+from holdfast.stores.sqlite.file.writer import Identity, Writer
+from holdfast.stores.sqlite.transaction import StoreClock
 
 
 class Open(msgspec.Struct, frozen=True):

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import apsw
 
 from holdfast.stores.sqlite.file import faults
-from holdfast.stores.sqlite.file.identity import Identity
 from holdfast.stores.sqlite.file.schema import open_reader, snapshot
+from holdfast.stores.sqlite.file.writer import Identity
 from holdfast.stores.sqlite.statements import SQL
 
 READERS = 2

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import queue
 import threading
 import time
@@ -22,19 +23,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import apsw
 import msgspec
 
-from holdfast.domain.errors import StoreError, StoreUnavailable
+from holdfast.domain.errors import StoreError, StoreUnavailable, StoreUnusable
 from holdfast.ports import Topic
 from holdfast.stores.sqlite.file import faults
-from holdfast.stores.sqlite.file.clock import StoreClock
-from holdfast.stores.sqlite.file.identity import Identity
 from holdfast.stores.sqlite.file.schema import patiently
 from holdfast.stores.sqlite.statements import SQL
-from holdfast.stores.sqlite.transaction import Txn
+from holdfast.stores.sqlite.transaction import StoreClock, Txn
 
 GROUP_WEIGHT = 1000  # elements in one commit
 WAITING_LIMIT = 50_000  # operations not yet begun
@@ -42,8 +41,54 @@ LOOK_SECONDS = 0.05  # between two looks for another process's commit
 BUSY_LOOK_SECONDS = 0.002  # while another process
 BUSY_SECONDS = 10.0  # has committed within this time
 
+Inode: TypeAlias = tuple[int, int]
+
+LOG, INDEX = "-wal", "-shm"
+
 T = TypeVar("T")
 log = logging.getLogger("holdfast.stores.sqlite.writer")
+
+
+class Identity:
+    """The files of a store that is open now: its database, its log and the log's index.
+
+    A file that was removed or moved away stays open and takes every commit, and nobody finds it
+    again. So the inodes are compared at each use. They are asked for by path and never opened for
+    this: closing one more handle would take SQLite's locks from the whole process.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        beside = os.path.realpath(path)  # where a link leads, SQLite writes its log
+        self._names = (str(path), f"{beside}{LOG}", f"{beside}{INDEX}")
+        self.inodes = tuple(self._inode_at(name) for name in self._names)
+
+    def check(self) -> None:
+        """Raise if one of the files is not there any more: nothing may be written or read then."""
+        for name, opened in zip(self._names, self.inodes, strict=True):
+            if self._inode_at(name) != opened:
+                raise self._gone(name)
+
+    def check_committed(self) -> None:
+        """Raise if a commit just made went into a file that is not there any more."""
+        try:
+            self.check()
+        except StoreUnusable as error:
+            raise faults.taken_away(self._path, error) from error
+
+    def _inode_at(self, name: str) -> Inode:
+        try:
+            found = os.stat(name)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise self._gone(name) from error
+        except OSError as error:
+            raise faults.away(self._path, error) from error
+        return found.st_dev, found.st_ino
+
+    def _gone(self, name: str) -> Exception:
+        if name == self._names[0]:
+            return faults.moved(self._path)
+        return faults.log_removed(self._path, name)
 
 
 class QueuedWrite(msgspec.Struct, eq=False):
@@ -166,7 +211,10 @@ class Writer:
     def _commit(self, group: Sequence[QueuedWrite]) -> set[Topic]:
         if self._broken:
             self._reconnect()
-        patiently(lambda: self._db.execute(SQL["begin_writing"]), seconds=self._lock_seconds)
+        try:
+            self._db.execute(SQL["begin_writing"])
+        except (apsw.BusyError, apsw.LockedError):
+            patiently(lambda: self._db.execute(SQL["begin_writing"]), seconds=self._lock_seconds)
         try:
             txn = self._perform(group)
             self._identity.check()  # as late as can be: nothing is written yet

@@ -58,7 +58,7 @@ class SqlitePlans:
         return await self._door().writer.do(work)
 
     async def apply(self, change: PlanChange, *, lease_seconds: float = 30.0) -> PlanOutcome:
-        follows = tuple(map(queue.new, change.follows))
+        follows = tuple(map(queue.encode, change.follows))
         body, events = body_of(change.after), events_body_of(change.events)
         write = plan_verbs.EncodedPlanChange(change, body, events, follows)
         work = partial(plan_verbs.apply, write=write, lease_seconds=lease_seconds)

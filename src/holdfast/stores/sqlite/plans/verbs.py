@@ -132,7 +132,7 @@ def apply(txn: Txn, write: EncodedPlanChange, lease_seconds: float) -> PlanOutco
     if change.audit is not None:
         write_audit(txn, change.audit)
     if write.follows:
-        queue.follow(txn, write.follows, queue.ExistingTasks(txn, write.follows))
+        queue.insert_follow_ups(txn, write.follows, queue.ExistingTasks(txn, write.follows))
     held = _place(txn, row, change, lease_seconds)
     if change.is_news:
         txn.topics.add(Topic.DUE)

@@ -13,15 +13,22 @@ from holdfast.domain.task.transition import Applied, Busy, MovedOn, Outcome, Sta
 from holdfast.ports import Topic
 from holdfast.stores import codec
 from holdfast.stores.sqlite.admin.audit import write_audit
-from holdfast.stores.sqlite.tasks.placement import entered, leave, lines_up, moved_on, rest
-from holdfast.stores.sqlite.tasks.queue import EncodedSubmission, ExistingTasks, follow, new
+from holdfast.stores.sqlite.tasks.placement import (
+    come_to_rest,
+    enter_place,
+    leave,
+    moved_on,
+    must_wait,
+)
+from holdfast.stores.sqlite.tasks.queue import EncodedSubmission, ExistingTasks, insert_follow_ups
+from holdfast.stores.sqlite.tasks.queue import encode as encode_submission
 from holdfast.stores.sqlite.tasks.records import (
     PLACES,
     TaskPosition,
-    rest_of,
-    row_of,
-    short,
-    short_stage,
+    mutable_json,
+    pack_events,
+    pack_stage,
+    record_row,
 )
 from holdfast.stores.sqlite.transaction import Txn
 
@@ -36,25 +43,25 @@ class EncodedTransition(msgspec.Struct, frozen=True, gc=False):
     """A transition, encoded before the writer's time is spent on it."""
 
     transition: Transition
-    rest: msgspec.Raw
+    mutable: msgspec.Raw
     checkpoint: str | None
     follows: tuple[EncodedSubmission, ...] = ()
 
 
-def write(transition: Transition) -> EncodedTransition:
+def encode(transition: Transition) -> EncodedTransition:
     checkpoint = transition.checkpoint
     return EncodedTransition(
         transition,
-        rest_of(transition.after),
+        mutable_json(transition.after),
         None if checkpoint is None else ckpt.encode(checkpoint).decode(),
-        tuple(map(new, transition.follows)),
+        tuple(map(encode_submission, transition.follows)),
     )
 
 
 def apply(txn: Txn, batch: Sequence[EncodedTransition]) -> list[Outcome]:
     ids = [write.transition.after.id for write in batch]
     rows = txn.look(ids)
-    follows = [new for write in batch for new in write.follows]
+    follows = [follow_up for write in batch for follow_up in write.follows]
     there = ExistingTasks(txn, follows) if follows else None
     txn.meet(_tenants_left(batch), heads=True)
     pairs = zip(batch, ids, strict=True)
@@ -80,11 +87,11 @@ def _apply(
         return _refused(txn, row, transition)
     if transition.not_if_moved_on and moved_on(txn, transition.before.tenant, row.fence):
         return MovedOn(_record(txn, row) or transition.before)
-    if transition.not_if_busy and lines_up(txn, transition.after.tenant, row.n):
+    if transition.not_if_busy and must_wait(txn, transition.after.tenant, row.n):
         return Busy(_record(txn, row) or transition.before)
     after = _written(txn, row, write)
     if there is not None:
-        follow(txn, write.follows, there)
+        insert_follow_ups(txn, write.follows, there)
     return Applied(after)
 
 
@@ -102,8 +109,8 @@ def _written(txn: Txn, row: TaskPosition, write: EncodedTransition) -> Task:
 def _may_write(row: TaskPosition, transition: Transition) -> bool:
     if row.present != transition.before.version or row.place not in PLACES:
         return False
-    new, last = transition.checkpoint, row.checkpoint
-    is_newer = new is None or last is None or new.version > last
+    newest, last = transition.checkpoint, row.checkpoint
+    is_newer = newest is None or last is None or newest.version > last
     if not is_newer and not transition.drop_checkpoint:
         return False
     if transition.lease is None:
@@ -124,7 +131,7 @@ def _refused(txn: Txn, row: TaskPosition | None, transition: Transition) -> Outc
 
 
 def _record(txn: Txn, row: TaskPosition) -> Task | None:
-    return txn.read(row_of(txn.row("record_at", row.n)))
+    return txn.read(record_row(txn.row("record_at", row.n)))
 
 
 def _write_bodies(txn: Txn, row: TaskPosition, write: EncodedTransition) -> None:
@@ -147,13 +154,13 @@ def _write_bodies(txn: Txn, row: TaskPosition, write: EncodedTransition) -> None
     left = left_result = outcome = kept = None
     size = 0
     if stage is not None:
-        marked = codec.mark_undo(stage.result, stage.undo)
-        left, left_result, size = short_stage(stage), marked.decode(), len(marked)
+        marked = stage.result + codec.UNDO_MARKS[stage.undo]
+        left, left_result, size = pack_stage(stage), marked.decode(), len(marked)
     if result is not None:
         outcome, size = result.decode(), size + len(result)
     if data is not None:
         kept, size = data.decode(), size + len(data)
-    started, facts = row.started, short(events)
+    started, facts = row.started, pack_events(events)
     entry = n, version, request, started, facts, left, left_result, outcome, kept
     txn.add("journal_add", entry, size)
     if data is not None:
@@ -168,7 +175,7 @@ def _stay(txn: Txn, row: TaskPosition, write: EncodedTransition) -> Task:
     else:
         place, fence = LEASED, lease.fence
     after = replace(after, order=row.n, fence=fence, place=place, lease=lease, due=row.due)
-    txn.stay(before, after, write.rest)
+    txn.stay(before, after, write.mutable)
     return after
 
 
@@ -180,7 +187,7 @@ def _move(txn: Txn, row: TaskPosition, write: EncodedTransition) -> Task:
     leave(txn, row, after.tenant)
     due = ready = line = None
     if transition.next is Next.READY:
-        place, ready, line = entered(txn, after.tenant, n)
+        place, ready, line = enter_place(txn, after.tenant, n)
     else:
         place = PLACE_AFTER[transition.next]
         if place is Place.LATER:
@@ -191,9 +198,9 @@ def _move(txn: Txn, row: TaskPosition, write: EncodedTransition) -> Task:
     else:
         left, fence = LEASED, row.lease_fence
     after = replace(after, order=n, fence=fence, place=place, lease=None, due=due)
-    txn.put(before, left, after, write.rest, ready=ready, line=line)
+    txn.put(before, left, after, write.mutable, ready=ready, line=line)
     if ready is None and line is None:
-        rest(txn, after)
+        come_to_rest(txn, after)
     return after
 
 

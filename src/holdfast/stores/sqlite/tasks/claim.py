@@ -16,13 +16,12 @@ from holdfast.domain.task.task import Lease, Task
 from holdfast.ports import Beat, Claimed, Renewal, Switch
 from holdfast.stores import codec
 from holdfast.stores.sqlite.tasks.placement import moved_on, set_aside
-from holdfast.stores.sqlite.tasks.records import STATUSES, bodies_of, changed, row_of
+from holdfast.stores.sqlite.tasks.records import STATUSES, bodies_of, record_row, stored_task
 from holdfast.stores.sqlite.transaction import Txn, listed
 
 LEASED = Place.LEASED
 
 log = logging.getLogger("holdfast.stores.sqlite.claiming")
-replace = msgspec.structs.replace
 
 _decode_handed_out = msgspec.json.Decoder(list[tuple[int, int, bool]]).decode
 
@@ -82,8 +81,9 @@ def _hand_out_all(txn: Txn, queue: str, rows: Sequence[Any], asked: ClaimRequest
         try:
             before = STATUSES[status]
             after = START.to[before]
-            task = replace(
-                codec.decode_task(head),
+            task = stored_task(
+                head,
+                rest,
                 status=after,
                 status_since=since if after is before else now,
                 updated_at=now,
@@ -94,7 +94,6 @@ def _hand_out_all(txn: Txn, queue: str, rows: Sequence[Any], asked: ClaimRequest
                 due=None,
                 lease=lease,
                 fence=fence,
-                **changed(rest),
             )
         except (SerialisationError, KeyError) as error:
             log.warning("task number %d is unreadable; see `holdfast doctor`: %s", n, error)
@@ -153,7 +152,7 @@ def _once_more(txn: Txn, handed_out: bytes) -> list[Claimed]:
     again = []
     for n, fence, newer_ran in _decode_handed_out(handed_out):
         found, payload = txn.row("record_at", n), txn.row("payload_get", n)
-        task = txn.read(row_of(found)) if found else None
+        task = txn.read(record_row(found)) if found else None
         if task is not None and task.lease is not None and task.fence == fence:
             again.append(_with_bodies(txn, task, payload[0], newer_ran))
     return again

@@ -10,13 +10,13 @@ from holdfast.domain.task import events as ev
 from holdfast.domain.task.placement import Place, StoreMove, opens_line
 from holdfast.domain.task.task import Task
 from holdfast.ports import Topic
-from holdfast.stores.sqlite.tasks.records import TaskPosition, rest_of, short, shown
+from holdfast.stores.sqlite.tasks.records import TaskPosition, counted_as, mutable_json, pack_events
 from holdfast.stores.sqlite.transaction import Txn
 
 replace = msgspec.structs.replace
 
 
-def entered(txn: Txn, tenant_name: str | None, n: int) -> tuple[Place, int | None, int | None]:
+def enter_place(txn: Txn, tenant_name: str | None, n: int) -> tuple[Place, int | None, int | None]:
     """Its place in its queue, or behind its tenant's active task; its number there."""
     if tenant_name is not None:
         tenant = txn.tenant(tenant_name)
@@ -28,7 +28,7 @@ def entered(txn: Txn, tenant_name: str | None, n: int) -> tuple[Place, int | Non
     return Place.READY, txn.next_ready(), None
 
 
-def lines_up(txn: Txn, tenant_name: str | None, n: int) -> bool:
+def must_wait(txn: Txn, tenant_name: str | None, n: int) -> bool:
     """It would have to wait behind its tenant's active task."""
     if tenant_name is None:
         return False
@@ -37,13 +37,13 @@ def lines_up(txn: Txn, tenant_name: str | None, n: int) -> bool:
 
 
 def enter(txn: Txn, before: Task, after: Task) -> Task:
-    place, ready, line = entered(txn, after.tenant, after.order)
+    place, ready, line = enter_place(txn, after.tenant, after.order)
     after = replace(after, place=place)
-    txn.put(before, before.place, after, rest_of(after), ready=ready, line=line)
+    txn.put(before, before.place, after, mutable_json(after), ready=ready, line=line)
     return after
 
 
-def rest(txn: Txn, after: Task) -> None:
+def come_to_rest(txn: Txn, after: Task) -> None:
     """It stops being runnable; its tenant's next may be let through."""
     if after.tenant is not None:
         tenant = txn.tenant(after.tenant)
@@ -75,7 +75,7 @@ def set_aside(txn: Txn, n: int) -> None:
     txn.add("ready_delete", (queue, ready))
     txn.add("lease_delete", n)
     txn.run("state_set_aside", Place.PARKED, n)
-    txn.count(queue, *shown(place, status, leased), -1)
+    txn.count(queue, *counted_as(place, status, leased), -1)
     txn.count(queue, Place.PARKED, status, 1)
     if name is None:
         return
@@ -105,7 +105,7 @@ def moved_on(txn: Txn, tenant: str | None, fence: int) -> bool:
     return tenant is not None and fence != 0 and txn.tenant(tenant).fence > fence
 
 
-def moved(
+def store_moved(
     txn: Txn,
     task: Task,
     row: TaskPosition,
@@ -136,6 +136,6 @@ def moved(
         fence=after.fence,
         counted=counted,
     )
-    journal = (row.n, after.version, "", row.started, short((event,)), None, None, None, None)
+    journal = (row.n, after.version, "", row.started, pack_events((event,)), None, None, None, None)
     txn.add("journal_add", journal)
     return after

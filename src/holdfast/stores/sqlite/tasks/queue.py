@@ -20,8 +20,14 @@ from holdfast.domain.task.transition import (
 )
 from holdfast.ports import Due, Switch, Topic
 from holdfast.stores import codec
-from holdfast.stores.sqlite.tasks.placement import enter, entered, leave, moved, set_aside
-from holdfast.stores.sqlite.tasks.records import TaskPosition, head_of, rest_of, row_of, short
+from holdfast.stores.sqlite.tasks.placement import enter, enter_place, leave, set_aside, store_moved
+from holdfast.stores.sqlite.tasks.records import (
+    TaskPosition,
+    mutable_json,
+    pack_events,
+    record_row,
+    submitted_json,
+)
 from holdfast.stores.sqlite.transaction import Txn, listed
 
 Key = tuple[str, str]  # tenant, key
@@ -31,23 +37,23 @@ class EncodedSubmission(msgspec.Struct, frozen=True, gc=False):
     """A submission and its record, encoded before the writer's time is spent on it."""
 
     submission: Submission
-    head: msgspec.Raw
+    submitted: msgspec.Raw
 
 
-def new(submission: Submission) -> EncodedSubmission:
-    return EncodedSubmission(submission, head_of(submission.task))
+def encode(submission: Submission) -> EncodedSubmission:
+    return EncodedSubmission(submission, submitted_json(submission.task))
 
 
 def insert(txn: Txn, batch: Sequence[EncodedSubmission], depth_limit: int) -> list[Insertion]:
     there = ExistingTasks(txn, batch)
-    return [insert_one(txn, new, depth_limit, there) for new in batch]
+    return [insert_one(txn, encoded, depth_limit, there) for encoded in batch]
 
 
 class ExistingTasks:
     """What is there already of what a batch submits, read for all of it at once."""
 
     def __init__(self, txn: Txn, batch: Sequence[EncodedSubmission]) -> None:
-        tasks = [new.submission.task for new in batch]
+        tasks = [encoded.submission.task for encoded in batch]
         ids = [task.id for task in tasks]
         self.ids = {found for (found,) in txn.rows("tasks_known", listed(ids))} if ids else set()
         self.owners = _owners(txn, [(t.tenant or "", t.key) for t in tasks if t.key is not None])
@@ -65,9 +71,9 @@ def _owners(txn: Txn, keys: Sequence[Key]) -> dict[Key, tuple[str, str]]:
 
 
 def insert_one(
-    txn: Txn, new: EncodedSubmission, depth_limit: int, there: ExistingTasks
+    txn: Txn, encoded: EncodedSubmission, depth_limit: int, there: ExistingTasks
 ) -> Insertion:
-    submission = new.submission
+    submission = encoded.submission
     task = submission.task
     if task.id in there.ids:
         return Inserted(task.id)  # the same submit, sent again
@@ -79,39 +85,39 @@ def insert_one(
         return Shut(task.queue)
     if txn.depth(task.queue) >= depth_limit:
         return Full(task.queue)
-    _accept(txn, new, there)
+    _accept(txn, encoded, there)
     return Inserted(task.id)
 
 
-def follow(txn: Txn, batch: Sequence[EncodedSubmission], there: ExistingTasks) -> None:
+def insert_follow_ups(txn: Txn, batch: Sequence[EncodedSubmission], there: ExistingTasks) -> None:
     """What has happened cannot be refused: no depth and no switch is asked."""
-    for new in batch:
-        if there.is_new(new.submission.task):
-            _accept(txn, new, there)
+    for encoded in batch:
+        if there.is_new(encoded.submission.task):
+            _accept(txn, encoded, there)
 
 
-def _accept(txn: Txn, new: EncodedSubmission, there: ExistingTasks) -> None:
-    submission, task = new.submission, new.submission.task
+def _accept(txn: Txn, encoded: EncodedSubmission, there: ExistingTasks) -> None:
+    submission, task = encoded.submission, encoded.submission.task
     there.ids.add(task.id)
     if task.key is not None:
         key = task.tenant or "", task.key
         there.owners[key] = task.id, submission.digest
         txn.add("key_put", (*key, task.id))
-    _add(txn, task, new)
+    _add(txn, task, encoded)
 
 
-def _add(txn: Txn, task: Task, new: EncodedSubmission) -> None:
-    n, submission = txn.next_task(), new.submission
+def _add(txn: Txn, task: Task, encoded: EncodedSubmission) -> None:
+    n, submission = txn.next_task(), encoded.submission
     place, ready, line = Place.HELD, None, None
     if not submission.held:
-        place, ready, line = entered(txn, task.tenant, n)
+        place, ready, line = enter_place(txn, task.tenant, n)
     txn.add(
         "task_add",
         (
             n,
             None if task.key is None else submission.digest,
-            new.head,
-            short(submission.events),
+            encoded.submitted,
+            pack_events(submission.events),
             submission.payload.decode(),
         ),
         size=len(submission.payload),
@@ -152,14 +158,14 @@ def _lose_all(txn: Txn, found: Iterable[tuple[int]], alone_from: int | None) -> 
     """``alone_from`` None: none of them counts."""
     numbers = sorted(n for (n,) in found)
     rows = txn.rows("records_at", listed(numbers)) if numbers else ()
-    for row in map(row_of, rows):
+    for row in map(record_row, rows):
         task = txn.read(row)
         if task is None:
-            set_aside(txn, row.standing.n)
+            set_aside(txn, row.position.n)
         else:
-            noted = None if alone_from is None else _noted(txn, row.standing.n)
+            noted = None if alone_from is None else _noted(txn, row.position.n)
             counted = is_counted(task, noted, alone_from=alone_from or 0)
-            lose(txn, task, row.standing, counted=counted)
+            lose(txn, task, row.position, counted=counted)
     return len(rows)
 
 
@@ -171,7 +177,7 @@ def _noted(txn: Txn, n: int) -> Progress | None:
 
 def lose(txn: Txn, task: Task, row: TaskPosition, *, counted: bool) -> None:
     """Back to the head of its queue: it has waited once, and its tenant's line waits with it."""
-    after = moved(
+    after = store_moved(
         txn,
         task,
         row,
@@ -185,18 +191,18 @@ def lose(txn: Txn, task: Task, row: TaskPosition, *, counted: bool) -> None:
         ran_by=task.lease.owner if task.lease else task.ran_by,
     )
     leave(txn, row, task.tenant)
-    txn.put(task, task.place, after, rest_of(after), ready=-txn.next_ready())
+    txn.put(task, task.place, after, mutable_json(after), ready=-txn.next_ready())
     txn.topics.add(Topic.READY)
 
 
 def promote(txn: Txn, limit: int) -> Due:
     found = txn.rows("due_now", txn.now, limit)
-    for row in map(row_of, found):
+    for row in map(record_row, found):
         task = txn.read(row)
         if task is None:
-            set_aside(txn, row.standing.n)
+            set_aside(txn, row.position.n)
         else:
-            enter(txn, task, moved(txn, task, row.standing, DUE, due=None))
+            enter(txn, task, store_moved(txn, task, row.position, DUE, due=None))
     following = txn.row("due_next")
     return Due(
         count=len(found),

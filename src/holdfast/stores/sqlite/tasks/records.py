@@ -36,17 +36,18 @@ _UNSAID: dict[str, Any] = {
     "forced": False, "interrupted": False, "unknown_since": None, "outages": 0,
     "outage_since": None, "ran_by": None, "failure": None,
 }  # fmt: skip
-Rest = msgspec.defstruct(
-    "Rest", [(field.name, field.type, _UNSAID[field.name]) for field in _CHANGING],
+Mutable = msgspec.defstruct(
+    "Mutable", [(field.name, field.type, _UNSAID[field.name]) for field in _CHANGING],
     omit_defaults=True, frozen=True, gc=False,
 )  # fmt: skip
-_decode_rest = msgspec.json.Decoder(Rest).decode
-_NAMES = Rest.__struct_fields__
+_decode_mutable = msgspec.json.Decoder(Mutable).decode
+_decode_task = msgspec.json.Decoder(Task).decode
+_NAMES = Mutable.__struct_fields__
 # A head leaves out what is empty, what decisions have not changed yet, and what columns say.
 LEFT_OUT = {f.name: f.default for f in _FIELDS if f.default is None or f.default is False}
 LEFT_OUT |= _UNSAID | {"version": 1, "place": Place.READY, "order": 0, "fence": 0}
-_Head = msgspec.defstruct(
-    "_Head", [(field.name, Any, LEFT_OUT.get(field.name, msgspec.UNSET)) for field in _FIELDS],
+_Submitted = msgspec.defstruct(
+    "_Submitted", [(field.name, Any, LEFT_OUT.get(field.name, msgspec.UNSET)) for field in _FIELDS],
     omit_defaults=True, gc=False,
 )  # fmt: skip
 
@@ -94,55 +95,56 @@ class TaskPosition(NamedTuple):
 class RecordRow(NamedTuple):
     """A row of `records`: where a task is, and how it stands."""
 
-    standing: TaskPosition
-    head: str
+    position: TaskPosition
+    submitted: str
     status: str
     since: float
     at: float
-    rest: str | None
+    mutable: str | None
 
 
-def row_of(values: Sequence[Any]) -> RecordRow:
+def record_row(values: Sequence[Any]) -> RecordRow:
     return RecordRow(TaskPosition(*values[:15]), *values[15:])
 
 
 def task_of(row: RecordRow) -> Task:
     """The task as it is, or SerialisationError."""
-    standing, status, since, at = row.standing, STATUSES.get(row.status), row.since, row.at
-    place, lease = PLACES.get(standing.place), standing.lease
+    position, status, since, at = row.position, STATUSES.get(row.status), row.since, row.at
+    place, lease = PLACES.get(position.place), position.lease
     if status is None or place is None:
-        raise SerialisationError(f"task {standing.id!r} is {row.status!r} and {standing.place!r}")
+        raise SerialisationError(f"task {position.id!r} is {row.status!r} and {position.place!r}")
     if lease is not None:
         before, status, place = status, START.to.get(status, status), Place.LEASED
-        since = since if status is before else standing.lease_at
-        at = at if standing.started is None else standing.lease_at
-    return replace(
-        codec.decode_task(row.head),  # type: ignore[arg-type]
+        since = since if status is before else position.lease_at
+        at = at if position.started is None else position.lease_at
+    return stored_task(
+        row.submitted,
+        row.mutable,
         status=status,
         status_since=since,
         updated_at=at,
-        settled_at=standing.settled_at,
-        version=standing.present,
+        settled_at=position.settled_at,
+        version=position.present,
         place=place,
-        order=standing.n,
-        due=standing.due,
+        order=position.n,
+        due=position.due,
         lease=lease,
-        fence=lease.fence if lease else standing.fence,
-        **changed(row.rest),
+        fence=lease.fence if lease else position.fence,
     )
 
 
-def changed(rest: str | None) -> dict[str, Any]:
-    """What decisions have changed since the submit."""
-    if rest is None:
-        return {}
+def stored_task(submitted: str | bytes, mutable: str | None, **columns: Any) -> Task:
+    """Build a task from what was submitted, what decisions have changed since, and its columns."""
     try:
-        return dict(zip(_NAMES, astuple(_decode_rest(rest)), strict=True))
-    except (msgspec.DecodeError, TypeError) as error:
+        task = _decode_task(submitted)
+        if mutable is not None:
+            columns |= zip(_NAMES, astuple(_decode_mutable(mutable)), strict=True)
+    except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as error:
         raise SerialisationError(f"Task cannot be read: {error}") from error
+    return replace(task, **columns)
 
 
-def shown(place: str, status: str, leased: int) -> tuple[str, str]:
+def counted_as(place: str, status: str, leased: int) -> tuple[str, str]:
     """Place and status as they count: a lease lies over what the row says."""
     if not leased:
         return place, status
@@ -150,23 +152,23 @@ def shown(place: str, status: str, leased: int) -> tuple[str, str]:
     return Place.LEASED, (START.to.get(before, before) if before else status)
 
 
-def rest_of(task: Task) -> msgspec.Raw:
+def mutable_json(task: Task) -> msgspec.Raw:
     """What decisions change; refused if it could be written and never read again."""
     try:
-        body = codec.encode(Rest(*astuple(task)[_FIRST : _LAST + 1]))
-        _decode_rest(body)
+        body = codec.encode(Mutable(*astuple(task)[_FIRST : _LAST + 1]))
+        _decode_mutable(body)
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
         raise SerialisationError(f"task {task.id!r} cannot be written: {error}") from error
     return msgspec.Raw(body)
 
 
-def head_of(task: Task) -> msgspec.Raw:
+def submitted_json(task: Task) -> msgspec.Raw:
     """A record as it is submitted; refused if it could be written and never read again."""
     try:
-        body = codec.encode(_Head(*astuple(task)))
+        body = codec.encode(_Submitted(*astuple(task)))
+        _decode_task(body)
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
         raise SerialisationError(f"task {task.id!r} cannot be written: {error}") from error
-    codec.decode_task(body)
     return msgspec.Raw(body)
 
 
@@ -175,11 +177,11 @@ def head_of(task: Task) -> msgspec.Raw:
 _FACTS = {kind: (name, attrgetter(*kind.__struct_fields__[2:])) for name, kind in ev.KINDS.items()}
 
 
-def short(events: Iterable[ev.Event]) -> list[tuple[str, Any]]:
+def pack_events(events: Iterable[ev.Event]) -> list[tuple[str, Any]]:
     return [(name, facts(e)) for e in events for name, facts in (_FACTS[type(e)],)]
 
 
-def long(task_id: str, version: int, body: str) -> Iterator[ev.Event]:
+def unpack_events(task_id: str, version: int, body: str) -> Iterator[ev.Event]:
     try:
         for name, facts in msgspec.json.decode(body, type=list[tuple[str, Any]]):
             kind = ev.KINDS[name]
@@ -191,7 +193,7 @@ def long(task_id: str, version: int, body: str) -> Iterator[ev.Event]:
         raise SerialisationError(f"events of version {version} cannot be read: {error}") from error
 
 
-def start_of(task_id: str, version: int, at: float, worker: str, fence: int) -> ev.Event:
+def started_event(task_id: str, version: int, at: float, worker: str, fence: int) -> ev.Event:
     return ev.made_by_store(
         START.event, task_id=task_id, version=version, at=at, worker=worker, fence=fence
     )
@@ -200,7 +202,7 @@ def start_of(task_id: str, version: int, at: float, worker: str, fence: int) -> 
 # -- what stages left behind
 
 
-def short_stage(stage: StageRecord) -> tuple[Any, ...]:
+def pack_stage(stage: StageRecord) -> tuple[Any, ...]:
     return stage.index, stage.name, stage.duration_seconds, stage.run, stage.epoch
 
 

@@ -25,7 +25,7 @@ class SqliteTasks:
         self._empty_claims: dict[str, str] = {}
 
     async def insert(self, batch: Sequence[Submission], *, depth_limit: int) -> Sequence[Insertion]:
-        new = [queue.new(submission) for submission in batch]
+        new = [queue.encode(submission) for submission in batch]
         work = partial(queue.insert, batch=new, depth_limit=depth_limit)
         return await self._door().writer.do(work, weight=len(batch))
 
@@ -43,7 +43,7 @@ class SqliteTasks:
         return await self._door().writer.do(work, weight=limit)
 
     async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
-        writes = [applying.write(transition) for transition in batch]
+        writes = [applying.encode(transition) for transition in batch]
         weight = len(writes) + sum(len(write.follows) for write in writes)
         return await self._door().writer.do(partial(applying.apply, batch=writes), weight=weight)
 

@@ -20,7 +20,8 @@ from holdfast.domain.trigger.trigger import (
 )
 from holdfast.ports import Switch
 from holdfast.stores.sqlite.admin.audit import write_audit
-from holdfast.stores.sqlite.tasks.queue import EncodedSubmission, ExistingTasks, insert_one, new
+from holdfast.stores.sqlite.tasks.queue import EncodedSubmission, ExistingTasks, insert_one
+from holdfast.stores.sqlite.tasks.queue import encode as encode_submission
 from holdfast.stores.sqlite.transaction import Txn, listed
 from holdfast.stores.sqlite.triggers.rows import body_of, readable
 from holdfast.stores.sqlite.triggers.verbs import put_all
@@ -37,8 +38,10 @@ class EncodedTriggerChange(msgspec.Struct, frozen=True, gc=False):
     tasks: tuple[EncodedSubmission, ...]
 
 
-def write(change: TriggerChange) -> EncodedTriggerChange:
-    return EncodedTriggerChange(change, body_of(change.after), tuple(map(new, change.submissions)))
+def encode(change: TriggerChange) -> EncodedTriggerChange:
+    return EncodedTriggerChange(
+        change, body_of(change.after), tuple(map(encode_submission, change.submissions))
+    )
 
 
 def apply(
@@ -88,7 +91,7 @@ class TriggerBatch:
 
     def _without_room(self, tasks: Sequence[EncodedSubmission]) -> str | None:
         """A queue that cannot take all of them."""
-        found = [new.submission.task for new in tasks]
+        found = [encoded.submission.task for encoded in tasks]
         needed = Counter(task.queue for task in found if self._there.is_new(task))
         return next((queue for queue, n in needed.items() if not self._takes(queue, n)), None)
 
@@ -98,7 +101,7 @@ class TriggerBatch:
 
     def _write(self, write: EncodedTriggerChange) -> Changed:
         audit = write.change.audit
-        submitted = (new.submission.task for new in write.tasks)
+        submitted = (encoded.submission.task for encoded in write.tasks)
         self._unfinished.update(task.id for task in submitted if self._there.is_new(task))
         tasks = [insert_one(self._txn, n, self._depth_limit, self._there) for n in write.tasks]
         after = with_last_task(write.change, tasks)

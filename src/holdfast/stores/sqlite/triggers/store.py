@@ -67,7 +67,7 @@ class SqliteTriggers:
         for change in batch:
             if change.before.version == 0:
                 names.check("trigger", change.after.id)
-        writes = [firing.write(change) for change in batch]
+        writes = [firing.encode(change) for change in batch]
         work = partial(firing.apply, batch=writes, depth_limit=depth_limit)
         return await self._door().writer.do(work, weight=len(writes))
 

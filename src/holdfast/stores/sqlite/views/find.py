@@ -16,7 +16,7 @@ from holdfast.domain.task.state import SUSPENDED, Status
 from holdfast.domain.task.task import Task
 from holdfast.ports import Filter, Page
 from holdfast.stores.sqlite.file.readers import ReadView
-from holdfast.stores.sqlite.tasks.records import RecordRow, row_of
+from holdfast.stores.sqlite.tasks.records import RecordRow, record_row
 from holdfast.stores.sqlite.views.reads import readable
 
 LOOK_LIMIT = 1000  # records compared for one page, however few of them match
@@ -38,7 +38,7 @@ def find(look: ReadView, where: Filter, limit: int, cursor: str | None) -> Page:
             if len(found) == limit:
                 return Page(tasks=tuple(found), cursor=found[-1].id)
             found.append(task)
-        seen, last = seen + 1, row.standing.id
+        seen, last = seen + 1, row.position.id
     return Page(tasks=tuple(found), cursor=last if seen == seen_limit else None)
 
 
@@ -58,13 +58,13 @@ def newest(look: ReadView, where: Filter, before: str, limit: int) -> Rows:
         parts = [("find_suspended", status, *_span(where)) for status in statuses]
     else:
         parts = _groups(look, where, statuses)
-    return _merged(map(row_of, look.each(*part, before, limit)) for part in parts)
+    return _merged(map(record_row, look.each(*part, before, limit)) for part in parts)
 
 
 def _merged(parts: Iterable[Rows]) -> Rows:
     """What runs is found twice, under the status that it had before, too."""
-    rows = merge(*parts, key=attrgetter("standing.id"), reverse=True)
-    return (next(same) for _, same in groupby(rows, key=attrgetter("standing.id")))
+    rows = merge(*parts, key=attrgetter("position.id"), reverse=True)
+    return (next(same) for _, same in groupby(rows, key=attrgetter("position.id")))
 
 
 def _groups(look: ReadView, where: Filter, statuses: Iterable[Status]) -> list[tuple[Any, ...]]:

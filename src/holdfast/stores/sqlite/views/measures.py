@@ -14,10 +14,9 @@ from holdfast.domain.task.state import SUSPENDED, Status
 from holdfast.domain.task.task import Task
 from holdfast.ports import Awaited, ErrorGroup, Filter, Moves, Stats, Timings, late
 from holdfast.stores import codec
-from holdfast.stores.sqlite.file.clock import StoreClock
 from holdfast.stores.sqlite.file.readers import ReadView
-from holdfast.stores.sqlite.tasks.records import row_of
-from holdfast.stores.sqlite.transaction import Txn
+from holdfast.stores.sqlite.tasks.records import record_row
+from holdfast.stores.sqlite.transaction import StoreClock, Txn
 from holdfast.stores.sqlite.views.find import LOOK_LIMIT, TOP, newest
 from holdfast.stores.sqlite.views.reads import readable
 
@@ -102,7 +101,7 @@ def _heads(look: ReadView, queues: Sequence[str]) -> dict[str, Task]:
     found = {}
     for queue in queues:
         first = look.row("ready_head", queue)
-        task = readable(row_of(first)) if first else None
+        task = readable(record_row(first)) if first else None
         if task is not None:
             found[queue] = task
     return found

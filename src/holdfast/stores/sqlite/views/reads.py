@@ -20,10 +20,10 @@ from holdfast.stores.sqlite.tasks.records import (
     RecordRow,
     TaskPosition,
     bodies_of,
-    long,
-    row_of,
-    start_of,
+    record_row,
+    started_event,
     task_of,
+    unpack_events,
 )
 from holdfast.stores.sqlite.transaction import listed
 
@@ -38,19 +38,19 @@ def readable(row: RecordRow) -> Task | None:
     try:
         return task_of(row)
     except SerialisationError as error:
-        log.warning("task %s is unreadable; see `holdfast doctor`: %s", row.standing.id, error)
+        log.warning("task %s is unreadable; see `holdfast doctor`: %s", row.position.id, error)
         return None
 
 
 def load(look: ReadView, ids: Sequence[str]) -> list[Task | None]:
-    rows = map(row_of, look.rows("records_of", listed(ids)))
-    found = {row.standing.id: readable(row) for row in rows}
+    rows = map(record_row, look.rows("records_of", listed(ids)))
+    found = {row.position.id: readable(row) for row in rows}
     return [found.get(task_id) for task_id in ids]
 
 
 def _row(look: ReadView, task_id: str) -> RecordRow | None:
     found = look.row("record_of", task_id)
-    return row_of(found) if found else None
+    return record_row(found) if found else None
 
 
 def peek(look: ReadView, ids: Sequence[str]) -> list[Peek | None]:
@@ -60,7 +60,7 @@ def peek(look: ReadView, ids: Sequence[str]) -> list[Peek | None]:
 def _peek(look: ReadView, task_id: str) -> Peek | None:
     if row := _row(look, task_id):
         task = readable(row)
-        found = look.row("outcome_get", row.standing.n)
+        found = look.row("outcome_get", row.position.n)
         result = found[0] if found else None
     elif buried := look.row("tombstone_get", task_id):
         task, result = codec.or_none(codec.decode_task, buried[0]), buried[1]
@@ -74,7 +74,7 @@ def detail(look: ReadView, task_id: str) -> Detail | None:
     task = readable(row) if row else None
     if row is None or task is None:
         return None
-    n = row.standing.n
+    n = row.position.n
     bodies = bodies_of(look.rows("bodies_get", n))
     checkpoint, progress = look.row("checkpoint_get", n), look.row("progress_get", n)
     return Detail(
@@ -84,7 +84,7 @@ def detail(look: ReadView, task_id: str) -> Detail | None:
         data=bodies.data,
         checkpoint=checkpoint[0].encode() if checkpoint else None,
         stages=bodies.stages,
-        events=tuple(_events(look, row.standing)),
+        events=tuple(_events(look, row.position)),
         progress=(
             codec.or_none(codec.decode_progress, progress[0]) if progress and progress[0] else None
         ),
@@ -97,25 +97,25 @@ def _events(look: ReadView, row: TaskPosition) -> Iterator[Event]:
     yield from _told(row.id, 1, first)
     for version, started, events in look.rows("journal_get", row.n):
         if started is not None:
-            yield start_of(row.id, version - 1, *msgspec.json.decode(started))
+            yield started_event(row.id, version - 1, *msgspec.json.decode(started))
         yield from _told(row.id, version, events)
     if row.started is not None:
-        yield start_of(row.id, row.present, *row.started)
+        yield started_event(row.id, row.present, *row.started)
 
 
 def _told(task_id: str, version: int, events: str) -> Iterator[Event]:
     try:
-        yield from long(task_id, version, events)
+        yield from unpack_events(task_id, version, events)
     except SerialisationError as error:
         log.warning("task %s has an unreadable event: %s", task_id, error)
 
 
 def checkpoint(look: ReadView, task_id: str) -> Checkpoint | None:
     row = _row(look, task_id)
-    found = look.row("checkpoint_get", row.standing.n) if row else None
+    found = look.row("checkpoint_get", row.position.n) if row else None
     if row is None or found is None:
         return None
-    stages = bodies_of(look.rows("bodies_get", row.standing.n)).stages
+    stages = bodies_of(look.rows("bodies_get", row.position.n)).stages
     return msgspec.structs.replace(
         ckpt.decode(found[0].encode()),
         stage_durations={s.name: round(s.duration_seconds * 1000) for s in stages},
