@@ -56,7 +56,7 @@ class TooHard(HoldfastError, stored_name="TooHard"):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Linearization:
     order: tuple[Operation, ...]  # one that explains the answers, or the longest that was found
     unexplained: tuple[Operation, ...]  # what could have come next, and does not fit
 
@@ -71,7 +71,7 @@ class Verdict:
 
 def check(
     history: Sequence[Operation], new_model: Callable[[], Model], *, limit: int = STEPS_LIMIT
-) -> Verdict:
+) -> Linearization:
     return _Search(history, new_model, limit).run()
 
 
@@ -88,7 +88,7 @@ class _Search:
         self.longest: tuple[int, ...] = ()
         self.steps = 0
 
-    def run(self) -> Verdict:
+    def run(self) -> Linearization:
         dead: set[tuple[int, Hashable]] = set()
         order: list[int] = []
         done, model = 0, self.new_model()
@@ -132,10 +132,10 @@ class _Search:
             model.perform(self.history[n])
         return model
 
-    def verdict(self, order: Sequence[int], *, explained: bool = False) -> Verdict:
+    def verdict(self, order: Sequence[int], *, explained: bool = False) -> Linearization:
         done = sum(1 << n for n in order)
         left = () if explained else self.candidates(done)
-        return Verdict(
+        return Linearization(
             order=tuple(self.history[n] for n in order),
             unexplained=tuple(self.history[n] for n in left),
         )
@@ -188,7 +188,7 @@ class Client(Recorder):
         call = self.store.tasks.insert([submission], depth_limit=1_000_000)
         await self.record("insert", submission, call, repr)
 
-    async def claim(self, arguments: Claim) -> Sequence[Claimed]:
+    async def claim(self, arguments: ClaimArguments) -> Sequence[Claimed]:
         call = arguments.on(self.store)
         return await self.record("claim", arguments, call, plain_claims)
 
@@ -207,7 +207,7 @@ class Client(Recorder):
         return task
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class ClaimArguments(msgspec.Struct, frozen=True, kw_only=True):
     worker: str
     request: str
     queues: tuple[str, ...] = ("default",)

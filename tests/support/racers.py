@@ -20,7 +20,7 @@ from holdfast.stores.redis.store import RedisStore
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.drivers.store_driver import ASKER, OPERATE, Hands
-from verify.linearizability import Claim, Client, Operation
+from verify.linearizability import ClaimArguments, Client, Operation
 
 CLOCK = ManualClock()  # it stands still, so it is the same in every process
 TASKS = 5
@@ -56,7 +56,7 @@ class Racer:
     async def claim(self) -> None:
         self.requests += 1
         claims = await self.client.claim(
-            Claim(
+            ClaimArguments(
                 worker=self.client.process,
                 request=f"claim-{self.requests}",
                 limit=self.chance.randint(1, 2),

@@ -13,7 +13,7 @@ from holdfast.domain.task.events import Event
 from holdfast.domain.task.task import Task
 from holdfast.ports import Finding
 from verify.chaos.judge import History, judge
-from verify.chaos.ledger import Kind, Ledger, Line, has_begun, is_inside, read
+from verify.chaos.ledger import Ledger, LedgerLine, LineKind, has_begun, is_inside, read
 
 STAGES = ("pack", "ship")
 LEASE_SECONDS = 1.0
@@ -22,12 +22,17 @@ LEASE_SECONDS = 1.0
 # -- a small history that is as it should be: one kill, one take-over
 
 
-def line(kind: Kind, at: float, stage: str, fence: int, *, task: str = "t1") -> Line:
-    return Line(kind, at, f"w{fence}", task, f"{task}/1/{stage}", fence)
+def line(kind: LineKind, at: float, stage: str, fence: int, *, task: str = "t1") -> LedgerLine:
+    return LedgerLine(kind, at, f"w{fence}", task, f"{task}/1/{stage}", fence)
 
 
-def effect(stage: str, fence: int, begin: float, end: float, *, task: str = "t1") -> list[Line]:
-    return [line(Kind.BEGIN, begin, stage, fence, task=task), line(Kind.END, end, stage, fence)]
+def effect(
+    stage: str, fence: int, begin: float, end: float, *, task: str = "t1"
+) -> list[LedgerLine]:
+    return [
+        line(LineKind.BEGIN, begin, stage, fence, task=task),
+        line(LineKind.END, end, stage, fence),
+    ]
 
 
 def started(version: int, at: float, fence: int, *, task: str = "t1") -> Event:
@@ -65,9 +70,9 @@ GOOD = History(
     expected={"order-1": Status.COMPLETED},
     records={"t1": (TASK, EVENTS)},
     lines=[
-        Line(Kind.ACK, 0.0, "submitter", "t1", "order-1"),
+        LedgerLine(LineKind.ACK, 0.0, "submitter", "t1", "order-1"),
         *effect("pack", 7, 1.0, 1.2),
-        Line(Kind.BEAT, 1.35, "w7", asked=1.3),
+        LedgerLine(LineKind.BEAT, 1.35, "w7", asked=1.3),
         *effect("ship", 8, 2.6, 2.8),
     ],
     findings=[],
@@ -97,13 +102,13 @@ def test_a_take_over_is_timed_from_the_end_of_the_lease_that_was_renewed_last() 
 
 
 def test_a_beat_without_an_answer_may_have_renewed_the_lease() -> None:
-    unanswered = Line(Kind.UNANSWERED, 1.45, "w7", asked=1.4)
+    unanswered = LedgerLine(LineKind.UNANSWERED, 1.45, "w7", asked=1.4)
     assert judge(replace(GOOD, lines=[*GOOD.lines, unanswered])).swept == pytest.approx([0.05])
 
 
 def test_a_late_sweep_is_counted_unless_the_store_stood_still() -> None:
     late = [*EVENTS[:3], msgspec.structs.replace(EVENTS[3], at=5.5), started(5, 5.6, 8)]
-    beats = [Line(Kind.BEAT, 2.0 + n / 2, "w9", asked=2.0 + n / 2) for n in range(8)]
+    beats = [LedgerLine(LineKind.BEAT, 2.0 + n / 2, "w9", asked=2.0 + n / 2) for n in range(8)]
     history = with_events(*late)
     assert judge(history).late == 0
     assert judge(replace(history, lines=[*history.lines, *beats])).late == 1
@@ -120,12 +125,12 @@ def test_a_task_that_did_not_end_as_it_should_is_lost() -> None:
 
 
 def test_a_submit_that_was_never_answered_is_lost() -> None:
-    lines = [one for one in GOOD.lines if one.kind is not Kind.ACK]
+    lines = [one for one in GOOD.lines if one.kind is not LineKind.ACK]
     assert "0 tasks were answered" in str(judge(replace(GOOD, lines=lines)).lost)
 
 
 def test_one_key_that_made_two_tasks_is_a_complaint() -> None:
-    again = Line(Kind.ACK, 3.0, "submitter", "t2", "order-1")
+    again = LedgerLine(LineKind.ACK, 3.0, "submitter", "t2", "order-1")
     assert "2 tasks were answered" in str(judge(replace(GOOD, lines=[*GOOD.lines, again])).lost)
 
 
@@ -183,17 +188,17 @@ def test_what_the_doctor_finds_is_a_complaint() -> None:
 
 def test_a_ledger_is_read_back_without_the_line_that_a_kill_cut_off(tmp_path: Path) -> None:
     assert not has_begun(tmp_path, "w1")
-    Ledger(tmp_path, "w1").write(Kind.BEGIN, task="t1", key="t1/1/pack", fence=7)
+    Ledger(tmp_path, "w1").write(LineKind.BEGIN, task="t1", key="t1/1/pack", fence=7)
     with (tmp_path / "w1.ledger").open("ab") as file:
         file.write(b'["beat",1.0,')
-    assert [one.kind for one in read(tmp_path)] == [Kind.BEGIN]
+    assert [one.kind for one in read(tmp_path)] == [LineKind.BEGIN]
     assert has_begun(tmp_path, "w1")
 
 
 def test_a_worker_is_inside_while_it_has_begun_more_than_it_has_left(tmp_path: Path) -> None:
     book = Ledger(tmp_path, "w1")
     told = []
-    for kind in (Kind.BEGIN, Kind.BEGIN, Kind.END, Kind.BEAT, Kind.STOPPED):
+    for kind in (LineKind.BEGIN, LineKind.BEGIN, LineKind.END, LineKind.BEAT, LineKind.STOPPED):
         book.write(kind)
         told.append(is_inside(tmp_path, "w1"))
     assert told == [True, True, True, True, False]

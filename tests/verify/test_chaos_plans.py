@@ -16,7 +16,7 @@ from holdfast.domain.task import events as ev
 from holdfast.domain.task.events import Event
 from holdfast.domain.task.task import By, Task
 from verify.chaos.judge import History
-from verify.chaos.ledger import Kind, Line
+from verify.chaos.ledger import LedgerLine, LineKind
 from verify.chaos.plan_judge import PlanHistory, PlanRecords, PlanVerdict, judge_plans
 
 STORES = {"sqlite": "", "redis": "--store redis --server-kills 1 --lost-replies 8"}
@@ -113,13 +113,19 @@ RECORDS = PlanRecords(
     events=EVENTS,
 )
 LINES = [
-    Line(Kind.ACK, 0.1, "submitter", "p", "p"),
-    Line(Kind.DRIVES, 0.9, "w1", "p", fence=1),
-    Line(Kind.WROTE, 1.0, "w1", "p", "3", fence=1),
-    *(Line(kind, 1.2, "w1", "t0", "t0/1/migrate", 11) for kind in (Kind.BEGIN, Kind.END)),
-    Line(Kind.DRIVES, 2.9, "w2", "p", fence=2),
-    Line(Kind.WROTE, 3.0, "w2", "p", "6", fence=2),
-    *(Line(kind, 3.2, "w1", "t1", "t1/1/migrate", 12) for kind in (Kind.BEGIN, Kind.END)),
+    LedgerLine(LineKind.ACK, 0.1, "submitter", "p", "p"),
+    LedgerLine(LineKind.DRIVES, 0.9, "w1", "p", fence=1),
+    LedgerLine(LineKind.WROTE, 1.0, "w1", "p", "3", fence=1),
+    *(
+        LedgerLine(kind, 1.2, "w1", "t0", "t0/1/migrate", 11)
+        for kind in (LineKind.BEGIN, LineKind.END)
+    ),
+    LedgerLine(LineKind.DRIVES, 2.9, "w2", "p", fence=2),
+    LedgerLine(LineKind.WROTE, 3.0, "w2", "p", "6", fence=2),
+    *(
+        LedgerLine(kind, 3.2, "w1", "t1", "t1/1/migrate", 12)
+        for kind in (LineKind.BEGIN, LineKind.END)
+    ),
 ]
 BESIDE = History(
     expected={},
@@ -264,14 +270,14 @@ def test_members_that_are_not_what_the_events_say_are_disorder() -> None:
 
 
 def test_one_fence_for_two_drivers_is_a_complaint() -> None:
-    twin = Line(Kind.DRIVES, 3.0, "w3", "p", fence=2)
+    twin = LedgerLine(LineKind.DRIVES, 3.0, "w3", "p", fence=2)
     assert "fence 2 was handed to" in str(judged_beside(lines=[*LINES, twin]).two_drivers)
 
 
 def test_a_write_of_a_driver_that_was_taken_over_is_a_complaint() -> None:
-    zombie = Line(Kind.WROTE, 3.5, "w1", "p", "7", fence=1)
+    zombie = LedgerLine(LineKind.WROTE, 3.5, "w1", "p", "7", fence=1)
     assert "written under fence 1, after 2" in str(
         judged_beside(lines=[*LINES, zombie]).two_drivers
     )
-    twin = Line(Kind.WROTE, 3.5, "w1", "p", "6", fence=1)
+    twin = LedgerLine(LineKind.WROTE, 3.5, "w1", "p", "6", fence=1)
     assert "under the fences 1 and 2" in str(judged_beside(lines=[*LINES, twin]).two_drivers)

@@ -19,12 +19,12 @@ from verify.chaos.amounts import (
     TIMED_SHORT,
     Amount,
 )
-from verify.chaos.crew import Tally
+from verify.chaos.crew import KillCounts
 from verify.chaos.judge import History, judge
 from verify.chaos.plan_judge import PlanHistory, judge_plans
 from verify.chaos.report import by_subject, rows
-from verify.chaos.round_plan import Plan, Subject
-from verify.chaos.rounds import Round
+from verify.chaos.round_plan import RoundPlan, Subject
+from verify.chaos.rounds import FinishedRound
 from verify.chaos.trigger_judge import TriggerHistory, judge_triggers
 from verify.chaos.wire import harms_for
 from verify.proxy import REPLIES_LOST, Harm
@@ -35,8 +35,8 @@ NO_PLANS = judge_plans(PlanHistory(expected={}, plans={}, beside=NO_HISTORY))
 NO_TRIGGERS = judge_triggers(TriggerHistory(names=[], triggers=[], tasks=[], lines=[], findings=[]))
 
 
-def one_round(*, tenants: int = 5, kills: int = 3, store: str = "sqlite") -> Round:
-    plan = Plan(
+def one_round(*, tenants: int = 5, kills: int = 3, store: str = "sqlite") -> FinishedRound:
+    plan = RoundPlan(
         name="round-1",
         store=store,
         folder=Path("nowhere"),
@@ -47,8 +47,8 @@ def one_round(*, tenants: int = 5, kills: int = 3, store: str = "sqlite") -> Rou
         seed=7,
         seconds=1.0,
     )
-    tally = Tally(kills=kills, settled=True, calm_after_seconds=2.0)
-    return Round(plan=plan, tally=tally, verdict=NOTHING, seconds=4.0, version="SQLite 3")
+    tally = KillCounts(kills=kills, settled=True, calm_after_seconds=2.0)
+    return FinishedRound(plan=plan, tally=tally, verdict=NOTHING, seconds=4.0, version="SQLite 3")
 
 
 def section(store: str, kills: int) -> document.Section:
@@ -84,7 +84,7 @@ def test_each_subject_has_a_table_of_its_own() -> None:
     assert [text.count(f"| |{name}|") for name in ("5 tenants", "plans", "triggers")] == [1, 1, 1]
 
 
-def of_subject(subject: Subject) -> Round:
+def of_subject(subject: Subject) -> FinishedRound:
     one = one_round()
     verdict = NO_PLANS if subject is Subject.PLANS else NO_TRIGGERS
     return replace(one, plan=replace(one.plan, subject=subject), verdict=verdict)
@@ -128,7 +128,7 @@ def test_rounds_of_triggers_and_plans_are_small(amount: Amount) -> None:
 
 
 def test_a_broken_promise_is_told_with_its_seed() -> None:
-    short = replace(one_round(), tally=Tally(kills=3))
+    short = replace(one_round(), tally=KillCounts(kills=3))
     assert short.complaints == ["round-1 (seed 7): not all was settled after 1 s"]
 
 

@@ -15,7 +15,7 @@ from holdfast.domain.trigger.schedule import Every, Once
 from holdfast.domain.trigger.trigger import Misfire, Overlap, Trigger, TriggerStatus
 from holdfast.ports import Finding
 from verify.chaos.clocks import JUMP_SECONDS, PACE, JumpingClock
-from verify.chaos.ledger import Kind, Ledger, Line, is_inside
+from verify.chaos.ledger import Ledger, LedgerLine, LineKind, is_inside
 from verify.chaos.trigger_judge import TriggerHistory, judge_triggers
 
 STORES = {"sqlite": "", "redis": "--store redis --server-kills 1 --lost-replies 8"}
@@ -73,7 +73,7 @@ GOOD = TriggerHistory(
     names=["tick"],
     triggers=[TRIGGER],
     tasks=TASKS,
-    lines=[Line(Kind.ACK, 0.0, "submitter", "tick", "tick")],
+    lines=[LedgerLine(LineKind.ACK, 0.0, "submitter", "tick", "tick")],
     findings=[],
 )
 
@@ -184,7 +184,7 @@ def test_a_jumping_clock_goes_forward_and_back_and_tells_of_it() -> None:
 def test_a_scheduler_is_inside_while_it_holds_triggers(tmp_path: Path) -> None:
     book = Ledger(tmp_path, "w1")
     told = []
-    for kind in (Kind.BEAT, Kind.TAKEN, Kind.TAKEN_OVER, Kind.LET_GO):
+    for kind in (LineKind.BEAT, LineKind.TAKEN, LineKind.TAKEN_OVER, LineKind.LET_GO):
         book.write(kind)
         told.append(is_inside(tmp_path, "w1"))
     assert told == [False, True, True, False]

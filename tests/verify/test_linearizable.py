@@ -20,13 +20,23 @@ from holdfast.stores.redis.store import RedisStore
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing.contract.drivers.store_driver import Hands
 from tests.support.racers import CLOCK, race_in_threads, race_on, race_on_redis, race_on_sqlite
-from verify.linearizability import Claim, Client, Operation, StoreModel, TooHard, Verdict, check
+from verify.linearizability import (
+    ClaimArguments,
+    Client,
+    Linearization,
+    Operation,
+    StoreModel,
+    TooHard,
+    check,
+)
 from verify.servers import RedisServer
 
 SEEDS = range(10)
 
 
-def judged(history: list[Operation], new_model: Callable[[], StoreModel] | None = None) -> Verdict:
+def judged(
+    history: list[Operation], new_model: Callable[[], StoreModel] | None = None
+) -> Linearization:
     return check(history, new_model or (lambda: StoreModel(CLOCK)))
 
 
@@ -169,7 +179,7 @@ class Story:
         worker = f"w-{len(self.history)}"
         got = ("task-1", fence + 1, "RUNNING", "leased", -1, (worker, fence)) if fence else None
         answer = [(got, 0)] if got else []
-        self.tell("claim", Claim(worker=worker, request="c"), answer, called, returned)
+        self.tell("claim", ClaimArguments(worker=worker, request="c"), answer, called, returned)
 
     def load(self, called: float, returned: float, *, version: int) -> None:
         place = {1: ("PENDING", "ready", -1, None), 2: ("RUNNING", "leased", -1, ("w-1", 1))}
@@ -284,7 +294,7 @@ async def claimed_and_finished(submission: Submission) -> list[Operation]:
     history: list[Operation] = []
     client = Client(MemoryStore(CLOCK), "w-1", history)
     await client.insert(submission)
-    (claimed,) = await client.claim(Claim(worker="w-1", request="c-1"))
+    (claimed,) = await client.claim(ClaimArguments(worker="w-1", request="c-1"))
     await client.apply(finished(claimed.task))
     return history
 

@@ -13,13 +13,13 @@ from holdfast.testing.contract.drivers.store_driver import Hands
 from holdfast.testing.contract.plans.follow_up_tasks import followed as followed_plan
 from holdfast.testing.contract.plans.follow_up_tasks import is_paused
 from holdfast.testing.contract.tasks.follow_up_tasks import followed, is_cancelled
-from verify.simulation.checks.book import Book
+from verify.simulation.checks.book import WorldBook
 from verify.simulation.stores.watched import WatchedStore
 
 
 class World:
     def __init__(self) -> None:
-        self.book, clock = Book(stop=lambda: None), ManualClock()
+        self.book, clock = WorldBook(stop=lambda: None), ManualClock()
         self.store = WatchedStore(clock, self.book)
         self.hands, self.plans = Hands(self.store, clock), PlanHands(self.store, clock)
 

@@ -23,8 +23,8 @@ from verify.chaos.amounts import (
     preset,
 )
 from verify.chaos.report import print_tables
-from verify.chaos.round_plan import Plan, Subject
-from verify.chaos.rounds import Round, run_round
+from verify.chaos.round_plan import RoundPlan, Subject
+from verify.chaos.rounds import FinishedRound, run_round
 
 TASKS_PER_KILL = 4
 SKEWED_TASKS_PER_KILL = 1  # few tenants work them off one by one, and each kill stops one of them
@@ -129,13 +129,13 @@ def _amount(given: argparse.Namespace, subject: Subject) -> Amount:
 
 def _plan(
     given: argparse.Namespace, folder: Path, number: int, stint: Stint, *, seconds: float
-) -> Plan:
+) -> RoundPlan:
     name = f"round-{number + 1}"
     files = folder / name
     files.mkdir()
     amount, manner = stint.amount, MANNERS[stint.subject]
     url = f"sqlite:///{files}/store.db" if given.store == SQLITE else given.store
-    return Plan(
+    return RoundPlan(
         name=name,
         subject=stint.subject,
         store=url.replace("{round}", name),
@@ -167,7 +167,7 @@ def _how_many(stint: Stint) -> int:
             return max(plan_round.LEAST_PLANS, kills // KILLS_PER_PLAN)
 
 
-def _told(plan: Plan) -> str:
+def _told(plan: RoundPlan) -> str:
     beside = f", {plan.server_kills} of the server" if plan.server_kills else ""
     return (
         f"{plan.name}: {plan.kills} kills{beside} and {plan.zombies} zombies over {plan.tenants} "
@@ -175,13 +175,13 @@ def _told(plan: Plan) -> str:
     )
 
 
-def _tidy(one: Round, keep: bool) -> None:
+def _tidy(one: FinishedRound, keep: bool) -> None:
     """Of a round without complaints nothing is needed any more."""
     if not one.complaints and not keep:
         shutil.rmtree(one.plan.folder)
 
 
-def _document(given: argparse.Namespace, rounds: list[Round], arguments: list[str]) -> None:
+def _document(given: argparse.Namespace, rounds: list[FinishedRound], arguments: list[str]) -> None:
     section = document.Section(
         store=given.store,
         version=rounds[0].version,
@@ -191,7 +191,7 @@ def _document(given: argparse.Namespace, rounds: list[Round], arguments: list[st
     document.write(given.report, section)
 
 
-def _conclude(given: argparse.Namespace, rounds: list[Round], folder: Path) -> int:
+def _conclude(given: argparse.Namespace, rounds: list[FinishedRound], folder: Path) -> int:
     complaints = [said for one in rounds for said in one.complaints]
     for said in complaints[:COMPLAINTS_SHOWN]:
         print(f"  {said}")
@@ -207,7 +207,7 @@ def _conclude(given: argparse.Namespace, rounds: list[Round], folder: Path) -> i
     return 1 if complaints else 0
 
 
-def _again(given: argparse.Namespace, plan: Plan) -> str:
+def _again(given: argparse.Namespace, plan: RoundPlan) -> str:
     """The same work, the same harm in the same measure; when it strikes, the machine decides."""
     asked = f"--only {plan.subject} --store {given.store} --seed {plan.seed} --kills {plan.kills}"
     of_tasks = f" --tenants {plan.tenants}" if plan.subject is Subject.TASKS else ""

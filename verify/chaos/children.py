@@ -14,8 +14,8 @@ from holdfast.errors import Refused
 from holdfast.ports import Filter
 from verify.chaos.ledger import Ledger
 from verify.chaos.roles import Orders, look_until_settled, submit_each, work_on
-from verify.chaos.round_plan import Plan
-from verify.chaos.tasks import Declared, Fate, Work, declare
+from verify.chaos.round_plan import RoundPlan
+from verify.chaos.tasks import Fate, FatedWork, TaskWork, declare
 from verify.chaos.witness import witnessed
 
 PAGE = 200
@@ -25,17 +25,17 @@ AHEAD_SHARE = 0.2
 PAUSE_SHARE = 0.5  # of the operator's looks
 
 
-async def opened(plan: Plan, name: str) -> tuple[Declared, Ledger]:
+async def opened(plan: RoundPlan, name: str) -> tuple[TaskWork, Ledger]:
     store, book = await witnessed(plan, name)
     return declare(store, book, lease_seconds=plan.lease_seconds), book
 
 
-async def work(plan: Plan, name: str) -> None:
+async def work(plan: RoundPlan, name: str) -> None:
     declared, _ = await opened(plan, name)
     await work_on(declared.app, plan, name)
 
 
-async def submit(plan: Plan, name: str) -> None:
+async def submit(plan: RoundPlan, name: str) -> None:
     declared, book = await opened(plan, name)
     orders = Orders(
         todo=[(order.key, order) for order in plan.orders],
@@ -49,11 +49,11 @@ async def submit(plan: Plan, name: str) -> None:
         await app.store.close()
 
 
-async def operate(plan: Plan, name: str) -> None:
+async def operate(plan: RoundPlan, name: str) -> None:
     """Set going what rests, pause what runs, and tell when all is settled."""
     declared, _ = await opened(plan, name)
     async with declared.app as app:
-        operator = Operator(declared, random.Random(f"{plan.seed} {name}"))
+        operator = TaskOperator(declared, random.Random(f"{plan.seed} {name}"))
 
         async def look() -> bool:
             await operator.look(pauses=not plan.calm.is_set())
@@ -63,12 +63,12 @@ async def operate(plan: Plan, name: str) -> None:
         await app.store.close()
 
 
-class Operator:
-    def __init__(self, declared: Declared, chance: random.Random) -> None:
+class TaskOperator:
+    def __init__(self, declared: TaskWork, chance: random.Random) -> None:
         self._store = declared.app.store
         self._control = declared.app.control.acting_as("operator", "chaos")
         self._chance = chance
-        self._works: dict[str, Work] = {}
+        self._works: dict[str, FatedWork] = {}
 
     async def look(self, *, pauses: bool) -> None:
         for task in await self._found(*SUSPENDED, Status.PAUSED, Status.ROLLED_BACK):
@@ -117,9 +117,9 @@ class Operator:
         with suppress(Refused):  # it has come to its end meanwhile
             await self._control.pause(task.id, reason="a look")
 
-    async def _work(self, task: Task) -> Work:
+    async def _work(self, task: Task) -> FatedWork:
         if task.id not in self._works:
             detail = await self._store.views.detail(task.id)
             assert detail is not None
-            self._works[task.id] = msgspec.json.decode(detail.payload, type=Work)
+            self._works[task.id] = msgspec.json.decode(detail.payload, type=FatedWork)
         return self._works[task.id]

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from verify.chaos import children, ledger, plan_round, trigger_round, wire
 from verify.chaos.processes import Child, Role, fork
 from verify.chaos.roles import ZOMBIE_EXIT
-from verify.chaos.round_plan import Plan, Subject
+from verify.chaos.round_plan import RoundPlan, Subject
 from verify.chaos.server import Server
-from verify.chaos.wire import Wire
+from verify.chaos.wire import FaultyWire
 from verify.proxy import REPLIES_LOST, Harm
 
 TICK_SECONDS = 0.01
@@ -46,7 +46,7 @@ CASTS = {
 
 
 @dataclass(slots=True)
-class Tally:
+class KillCounts:
     kills: int = 0
     inside: int = 0  # of the kills: the victim was inside a stage, or held triggers
     zombies: int = 0
@@ -65,9 +65,9 @@ class Tally:
         return sum(self.wire[harm] for harm in REPLIES_LOST)
 
 
-class Crew:
+class ChaosCrew:
     def __init__(
-        self, plan: Plan, *, server: Server | None = None, line: Wire | None = None
+        self, plan: RoundPlan, *, server: Server | None = None, line: FaultyWire | None = None
     ) -> None:
         self._plan = plan
         self._cast = CASTS[plan.subject]
@@ -82,9 +82,9 @@ class Crew:
         self._began = time.monotonic()
         self._next_kill = self._began
         self._wants_inside = True
-        self.tally = Tally()
+        self.tally = KillCounts()
 
-    def run(self) -> Tally:
+    def run(self) -> KillCounts:
         gc.collect()
         gc.freeze()  # shared with the children: they need not copy it
         ends = self._began + self._plan.seconds

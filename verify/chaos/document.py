@@ -12,7 +12,7 @@ from pathlib import Path
 
 from holdfast.version import __version__
 from verify.chaos.report import by_subject, columns, rows
-from verify.chaos.rounds import Round
+from verify.chaos.rounds import FinishedRound
 
 TITLE = """# Reliability
 
@@ -37,7 +37,7 @@ class Section:
     store: str  # "sqlite"
     version: str  # "SQLite 3.54.1"
     arguments: Sequence[str]
-    rounds: Sequence[Round]
+    rounds: Sequence[FinishedRound]
 
     @property
     def text(self) -> str:
@@ -59,12 +59,12 @@ class Section:
         ]
 
 
-def _staff(one: Round) -> str:
+def _staff(one: FinishedRound) -> str:
     plan = one.plan
     return f"{plan.subject}: {plan.workers} workers of {plan.slots} slots"
 
 
-def _table(rounds: Sequence[Round]) -> list[str]:
+def _table(rounds: Sequence[FinishedRound]) -> list[str]:
     """Of one subject."""
     names = list(columns(rounds))
     lines = ["| |" + "|".join(names) + "|", "|---|" + "---:|" * len(names)]

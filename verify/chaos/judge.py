@@ -18,7 +18,7 @@ from holdfast.domain.task import task as tk
 from holdfast.domain.task.events import Event
 from holdfast.domain.task.task import Task
 from holdfast.ports import Finding
-from verify.chaos.ledger import Kind, Line
+from verify.chaos.ledger import LedgerLine, LineKind
 
 CLOCK_SECONDS = 0.001  # two readings of one wall clock may differ by so much
 NOBODY = 0  # no fence
@@ -42,13 +42,13 @@ ENDS_OF_A_CLAIM = (
 class History:
     expected: Mapping[str, Status]  # submit key → how it has to end
     records: Mapping[str, tuple[Task, Sequence[Event]]]  # by task id
-    lines: Sequence[Line]
+    lines: Sequence[LedgerLine]
     findings: Sequence[Finding]  # of the doctor
     lease_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class TaskVerdict:
     lost: Sequence[str]
     double: Sequence[str]
     two_owners: Sequence[str]
@@ -81,7 +81,7 @@ class Commit:
 
 
 @dataclass(slots=True, kw_only=True)
-class Claim:
+class ClaimSpan:
     task: str
     line: str  # whose turn it is: the tenant's, or the task's own without one
     worker: str
@@ -96,7 +96,7 @@ class Walk:
     """One task's events, read in order."""
 
     task: Task
-    claims: list[Claim] = field(default_factory=list)
+    claims: list[ClaimSpan] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     epoch: int = 1
@@ -119,7 +119,7 @@ class Walk:
             self.wrong.append(f"{_at(event)} started while fence {self._open.fence} held it")
         line = self.task.tenant or self.task.id
         self.claims.append(
-            Claim(
+            ClaimSpan(
                 task=self.task.id,
                 line=line,
                 worker=event.worker,
@@ -147,19 +147,19 @@ class Walk:
         claim.ended, claim.lost = event.at, isinstance(event, ev.LeaseLost)
 
     @property
-    def _open(self) -> Claim | None:
+    def _open(self) -> ClaimSpan | None:
         return self.claims[-1] if self.claims and self.claims[-1].ended is None else None
 
 
-def judge(history: History) -> Verdict:
+def judge(history: History) -> TaskVerdict:
     walks = [walked(task, events) for task, events in history.records.values()]
     claims = [claim for walk in walks for claim in walk.claims]
     commits = [commit for walk in walks for commit in walk.commits]
     events = [event for _, told in history.records.values() for event in told]
     still = _stood_still(history)
     swept, taken_over, late = _take_overs(claims, history, still)
-    acks = Counter((line.key, line.task) for line in history.lines if line.kind is Kind.ACK)
-    return Verdict(
+    acks = Counter((line.key, line.task) for line in history.lines if line.kind is LineKind.ACK)
+    return TaskVerdict(
         lost=list(_lost(history)),
         double=list(_double(commits)),
         two_owners=[
@@ -178,7 +178,7 @@ def judge(history: History) -> Verdict:
             isinstance(e, ev.TaskFailedEvent) and e.failure.kind is tk.FailureKind.POISON
             for e in events
         ),
-        stale=sum(line.kind is Kind.STALE for line in history.lines),
+        stale=sum(line.kind is LineKind.STALE for line in history.lines),
         repeated_submits=acks.total() - len(acks),
         swept=swept,
         taken_over=taken_over,
@@ -208,7 +208,7 @@ def _at(event: Event) -> str:
 def _lost(history: History) -> Iterator[str]:
     answers: defaultdict[str, set[str]] = defaultdict(set)
     for line in history.lines:
-        if line.kind is Kind.ACK:
+        if line.kind is LineKind.ACK:
             answers[line.key].add(line.task)
     for key, end in history.expected.items():
         ids = answers[key]
@@ -240,7 +240,7 @@ def _double(commits: Sequence[Commit]) -> Iterator[str]:
 # -- two owners
 
 
-def _interleaved_claims(claims: Sequence[Claim]) -> Iterator[str]:
+def _interleaved_claims(claims: Sequence[ClaimSpan]) -> Iterator[str]:
     for line in _by_line(claims):
         for first, second in pairwise(sorted(line, key=lambda claim: claim.fence)):
             if first.fence == second.fence:
@@ -252,22 +252,22 @@ def _interleaved_claims(claims: Sequence[Claim]) -> Iterator[str]:
                 )
 
 
-def _by_line(claims: Sequence[Claim]) -> list[list[Claim]]:
-    lines: defaultdict[str, list[Claim]] = defaultdict(list)
+def _by_line(claims: Sequence[ClaimSpan]) -> list[list[ClaimSpan]]:
+    lines: defaultdict[str, list[ClaimSpan]] = defaultdict(list)
     for claim in claims:
         lines[claim.line].append(claim)
     return list(lines.values())
 
 
-def _not_the_holders(commits: Sequence[Commit], lines: Sequence[Line]) -> Iterator[str]:
-    done = {(line.key, line.fence) for line in lines if line.kind is Kind.END}
+def _not_the_holders(commits: Sequence[Commit], lines: Sequence[LedgerLine]) -> Iterator[str]:
+    done = {(line.key, line.fence) for line in lines if line.kind is LineKind.END}
     for commit in commits:
         if commit.fence != NOBODY and (commit.key, commit.fence) not in done:
             yield f"{commit.key} was committed under fence {commit.fence}, which never did it"
 
 
 def _overlapping_effects(
-    commits: Sequence[Commit], walks: Sequence[Walk], lines: Sequence[Line]
+    commits: Sequence[Commit], walks: Sequence[Walk], lines: Sequence[LedgerLine]
 ) -> Iterator[str]:
     """By the ledger's own times: of one line's committed effects, none began before the last
     fence's had ended. What a zombie did in vain is not committed, and not counted here."""
@@ -275,9 +275,9 @@ def _overlapping_effects(
     began: dict[tuple[str, int], float] = {}
     ended: dict[tuple[str, int], float] = {}
     for line in lines:
-        if line.kind is Kind.BEGIN:
+        if line.kind is LineKind.BEGIN:
             began[line.key, line.fence] = line.at
-        elif line.kind is Kind.END:
+        elif line.kind is LineKind.END:
             ended[line.key, line.fence] = line.at
     spans: defaultdict[str, list[tuple[int, float, float, str]]] = defaultdict(list)
     for commit in commits:
@@ -315,14 +315,14 @@ def _disorder(task: Task, events: Sequence[Event]) -> Iterator[str]:
 
 
 def _take_overs(
-    claims: Sequence[Claim], history: History, still: Sequence[tuple[float, float]]
+    claims: Sequence[ClaimSpan], history: History, still: Sequence[tuple[float, float]]
 ) -> tuple[list[float], list[float], int]:
     """From each lapsed lease's end: it was renewed last by the worker's last beat before."""
     beats: defaultdict[str, list[float]] = defaultdict(list)
     for line in history.lines:
-        if line.kind is Kind.BEAT:
+        if line.kind is LineKind.BEAT:
             beats[line.by].append(line.asked)
-        elif line.kind is Kind.UNANSWERED:  # at the latest
+        elif line.kind is LineKind.UNANSWERED:  # at the latest
             beats[line.by].append(line.at)
     following = _following(claims)
     swept, taken_over, late = [], [], 0
@@ -338,10 +338,10 @@ def _take_overs(
     return sorted(swept), sorted(taken_over), late
 
 
-def _following(claims: Sequence[Claim]) -> dict[int, Claim]:
+def _following(claims: Sequence[ClaimSpan]) -> dict[int, ClaimSpan]:
     """The next claim of the same task, by the fence of the one before."""
-    following: dict[int, Claim] = {}
-    by_task: dict[str, Claim] = {}
+    following: dict[int, ClaimSpan] = {}
+    by_task: dict[str, ClaimSpan] = {}
     for claim in sorted(claims, key=lambda claim: claim.fence, reverse=True):
         if claim.task in by_task:
             following[claim.fence] = by_task[claim.task]
@@ -353,7 +353,7 @@ def _stood_still(history: History) -> list[tuple[float, float]]:
     """When the store answered nobody, though each worker beats several times in a lease."""
     answered = sorted(
         [
-            *(line.at for line in history.lines if line.kind is Kind.BEAT),
+            *(line.at for line in history.lines if line.kind is LineKind.BEAT),
             *(
                 event.at
                 for _, events in history.records.values()

@@ -16,7 +16,7 @@ import msgspec
 from holdfast import Context
 
 
-class Kind(StrEnum):
+class LineKind(StrEnum):
     BEGIN = "begin"  # a stage's effect begins
     END = "end"  # it is done, and its commit is about to be asked for
     STOPPED = "stopped"  # it was told to end before it was done
@@ -32,12 +32,12 @@ class Kind(StrEnum):
     WROTE = "wrote"  # the driver's write was accepted; ``key`` is the plan's version
 
 
-ENTERED = Kind.BEGIN, Kind.TAKEN
-LEFT = Kind.END, Kind.STOPPED, Kind.LET_GO
+ENTERED = LineKind.BEGIN, LineKind.TAKEN
+LEFT = LineKind.END, LineKind.STOPPED, LineKind.LET_GO
 
 
-class Line(msgspec.Struct, frozen=True, array_like=True):
-    kind: Kind
+class LedgerLine(msgspec.Struct, frozen=True, array_like=True):
+    kind: LineKind
     at: float
     by: str  # the process's name, unique per incarnation
     task: str = ""
@@ -52,12 +52,12 @@ class Ledger:
         self._file = os.open(_path(folder, name), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def write(
-        self, kind: Kind, *, task: str = "", key: str = "", fence: int = 0, asked: float = 0.0
+        self, kind: LineKind, *, task: str = "", key: str = "", fence: int = 0, asked: float = 0.0
     ) -> None:
-        line = Line(kind, time.time(), self.name, task, key, fence, asked)
+        line = LedgerLine(kind, time.time(), self.name, task, key, fence, asked)
         os.write(self._file, msgspec.json.encode(line) + b"\n")
 
-    def note(self, kind: Kind, ctx: Context) -> None:
+    def note(self, kind: LineKind, ctx: Context) -> None:
         self.write(kind, task=ctx.task_id, key=ctx.key, fence=ctx.fence)
 
 
@@ -79,14 +79,14 @@ def _written(folder: Path, name: str) -> bytes:
         return b""
 
 
-def _count(written: bytes, *kinds: Kind) -> int:
+def _count(written: bytes, *kinds: LineKind) -> int:
     return sum(written.count(f'\n["{kind}",'.encode()) for kind in kinds)
 
 
-def read(folder: Path, pattern: str = "*") -> Iterator[Line]:
+def read(folder: Path, pattern: str = "*") -> Iterator[LedgerLine]:
     for path in sorted(folder.glob(f"{pattern}.ledger")):
         for text in path.read_bytes().split(b"\n")[:-1]:  # behind the last newline: nothing
-            yield msgspec.json.decode(text, type=Line)
+            yield msgspec.json.decode(text, type=LedgerLine)
 
 
 def _path(folder: Path, name: str) -> Path:

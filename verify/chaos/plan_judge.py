@@ -27,8 +27,8 @@ from holdfast.domain.plan.plan import (
 )
 from holdfast.domain.task.events import Event
 from holdfast.domain.task.task import Task
-from verify.chaos.judge import CLOCK_SECONDS, Claim, History, Verdict, judge, walked
-from verify.chaos.ledger import Kind, Line
+from verify.chaos.judge import CLOCK_SECONDS, ClaimSpan, History, TaskVerdict, judge, walked
+from verify.chaos.ledger import LedgerLine, LineKind
 
 AGAIN = (MemberState.FAILED, MemberState.ROLLED_BACK)
 
@@ -50,7 +50,7 @@ class PlanHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanVerdict:
-    tasks: Verdict
+    tasks: TaskVerdict
     lost: Sequence[str]  # plans, or tasks of theirs, that did not end as they should
     crowded: Sequence[str]  # more at once than max_concurrency
     disorder: Sequence[str]  # waves out of order, versions with gaps
@@ -93,8 +93,8 @@ def judge_plans(history: PlanHistory) -> PlanVerdict:
         halts=events[pe.PlanHalted],
         rolled_back=events[pe.PlanRolledBack],
         pauses=events[pe.PlanPaused],
-        drivers=sum(line.kind is Kind.DRIVES for line in lines),
-        stale=sum(line.kind is Kind.STALE and line.task in ids for line in lines),
+        drivers=sum(line.kind is LineKind.DRIVES for line in lines),
+        stale=sum(line.kind is LineKind.STALE and line.task in ids for line in lines),
     )
 
 
@@ -200,7 +200,7 @@ class _Walk:
 # -- by the claims of its tasks
 
 
-def _claims(of: PlanRecords, beside: History) -> Iterator[tuple[int, Claim]]:
+def _claims(of: PlanRecords, beside: History) -> Iterator[tuple[int, ClaimSpan]]:
     for index, task_id in enumerate(of.tasks.ids):
         if task_id in beside.records:
             for claim in walked(*beside.records[task_id]).claims:
@@ -239,7 +239,7 @@ def _too_early(of: PlanRecords, beside: History) -> Iterator[str]:
 
 
 def _lost(history: PlanHistory) -> Iterator[str]:
-    answered = {line.key for line in history.beside.lines if line.kind is Kind.ACK}
+    answered = {line.key for line in history.beside.lines if line.kind is LineKind.ACK}
     for plan_id, end in history.expected.items():
         if plan_id not in answered:
             yield f"plan {plan_id} was never answered"
@@ -267,16 +267,16 @@ def _lost_task(
 # -- two drivers
 
 
-def _two_drivers(plan_id: str, lines: Sequence[Line]) -> Iterator[str]:
+def _two_drivers(plan_id: str, lines: Sequence[LedgerLine]) -> Iterator[str]:
     """Each take-over raises the fence, and nobody writes under one that is lower than the last."""
     handed: defaultdict[int, list[str]] = defaultdict(list)
     wrote: set[tuple[int, int]] = set()
     for line in lines:
         if line.task != plan_id:
             continue
-        if line.kind is Kind.DRIVES:
+        if line.kind is LineKind.DRIVES:
             handed[line.fence].append(line.by)
-        elif line.kind is Kind.WROTE:
+        elif line.kind is LineKind.WROTE:
             wrote.add((int(line.key), line.fence))
     for fence, drivers in handed.items():
         if len(drivers) > 1:

@@ -16,10 +16,10 @@ from holdfast.engine.declare import Workflow
 from holdfast.engine.plans.create import PlanTerms
 from holdfast.errors import Refused
 from holdfast.ports import Store
-from verify.chaos.ledger import Kind, Ledger
+from verify.chaos.ledger import Ledger, LineKind
 from verify.chaos.roles import Orders, look_until_settled, submit_each, work_on
-from verify.chaos.round_plan import Plan
-from verify.chaos.tasks import QUICKLY, Fate, Work
+from verify.chaos.round_plan import RoundPlan
+from verify.chaos.tasks import QUICKLY, Fate, FatedWork
 from verify.chaos.witness import witnessed
 
 LEAST_PLANS = 8
@@ -45,17 +45,17 @@ class Rollout:
     """A plan to make, and how it has to end."""
 
     name: str
-    works: Sequence[tuple[str, Work]]  # each with its tenant
+    works: Sequence[tuple[str, FatedWork]]  # each with its tenant
     terms: PlanTerms
     ends: PlanStatus
 
 
-def rollouts(plan: Plan) -> list[Rollout]:
+def rollouts(plan: RoundPlan) -> list[Rollout]:
     """The same for each who asks."""
     return [_rollout(plan, number) for number in range(plan.tasks)]
 
 
-def _rollout(plan: Plan, number: int) -> Rollout:
+def _rollout(plan: RoundPlan, number: int) -> Rollout:
     chance = random.Random(f"{plan.seed} plan {number}")
     name, is_doomed = f"plan-{number:03d}", number % DOOMED_OF == DOOMED_OF - 1
     size = chance.randint(*SIZE)
@@ -74,7 +74,9 @@ def _rollout(plan: Plan, number: int) -> Rollout:
     )
     return Rollout(
         name=name,
-        works=[(t, Work(n, fate)) for n, (t, fate) in enumerate(zip(tenants, fates, strict=True))],
+        works=[
+            (t, FatedWork(n, fate)) for n, (t, fate) in enumerate(zip(tenants, fates, strict=True))
+        ],
         terms=terms,
         ends=PlanStatus.ROLLED_BACK if is_doomed else PlanStatus.COMPLETED,
     )
@@ -85,21 +87,21 @@ def _shared() -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class PlanWork:
     app: Holdfast
-    upgrade: Workflow[Work, Any]
+    upgrade: Workflow[FatedWork, Any]
 
     async def make(self, one: Rollout) -> str:
         tasks = [self.upgrade.on(work, tenant=tenant) for tenant, work in one.works]
         return (await self.app.plan(one.name, tasks, **one.terms)).id
 
 
-def declare(store: Store, ledger: Ledger, *, lease_seconds: float) -> Declared:
+def declare(store: Store, ledger: Ledger, *, lease_seconds: float) -> PlanWork:
     app = Holdfast(store, lease=lease_seconds, drain=5.0)
-    upgrade = app.workflow("chaos.rollout", payload=Work, retry=QUICKLY)
+    upgrade = app.workflow("chaos.rollout", payload=FatedWork, retry=QUICKLY)
 
     @upgrade.stage
-    async def migrate(ctx: Context, work: Work) -> int:
+    async def migrate(ctx: Context, work: FatedWork) -> int:
         if work.fate is Fate.FLAKY and ctx.attempt <= 2:
             raise ConnectionError("the database is away")
         return await effect(ctx, work.number)
@@ -109,7 +111,7 @@ def declare(store: Store, ledger: Ledger, *, lease_seconds: float) -> Declared:
         await effect(ctx, 0)
 
     @upgrade.stage
-    async def switch(ctx: Context, work: Work) -> int:
+    async def switch(ctx: Context, work: FatedWork) -> int:
         if work.fate is Fate.DOOMED:
             raise Permanent("this can only be rolled back")
         return await effect(ctx, work.number)
@@ -119,29 +121,29 @@ def declare(store: Store, ledger: Ledger, *, lease_seconds: float) -> Declared:
         await effect(ctx, 0)
 
     async def effect(ctx: Context, value: int) -> int:
-        ledger.note(Kind.BEGIN, ctx)
+        ledger.note(LineKind.BEGIN, ctx)
         try:
             await asyncio.sleep(random.uniform(*EFFECT_SECONDS))
         except asyncio.CancelledError:
-            ledger.note(Kind.STOPPED, ctx)
+            ledger.note(LineKind.STOPPED, ctx)
             raise
-        ledger.note(Kind.END, ctx)
+        ledger.note(LineKind.END, ctx)
         return value
 
-    return Declared(app, upgrade)
+    return PlanWork(app, upgrade)
 
 
-async def opened(plan: Plan, name: str) -> tuple[Declared, Ledger]:
+async def opened(plan: RoundPlan, name: str) -> tuple[PlanWork, Ledger]:
     store, book = await witnessed(plan, name)
     return declare(store, book, lease_seconds=plan.lease_seconds), book
 
 
-async def work(plan: Plan, name: str) -> None:
+async def work(plan: RoundPlan, name: str) -> None:
     declared, _ = await opened(plan, name)
     await work_on(declared.app, plan, name)
 
 
-async def submit(plan: Plan, name: str) -> None:
+async def submit(plan: RoundPlan, name: str) -> None:
     declared, book = await opened(plan, name)
     orders = Orders(
         todo=[(one.name, one) for one in rollouts(plan)],
@@ -155,17 +157,17 @@ async def submit(plan: Plan, name: str) -> None:
         await app.store.close()
 
 
-async def operate(plan: Plan, name: str) -> None:
+async def operate(plan: RoundPlan, name: str) -> None:
     """Set going what has halted, pause what runs, and tell when all has ended."""
     declared, _ = await opened(plan, name)
     async with declared.app as app:
-        operator = Operator(app, plan, random.Random(f"{plan.seed} {name}"))
+        operator = PlanOperator(app, plan, random.Random(f"{plan.seed} {name}"))
         await look_until_settled(plan, operator.look)
         await app.store.close()
 
 
-class Operator:
-    def __init__(self, app: Holdfast, plan: Plan, chance: random.Random) -> None:
+class PlanOperator:
+    def __init__(self, app: Holdfast, plan: RoundPlan, chance: random.Random) -> None:
         self._app, self._plan, self._chance = app, plan, chance
         self._control = app.plan.control.acting_as("operator", "chaos")
 

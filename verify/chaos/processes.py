@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
-from verify.chaos.round_plan import Plan
+from verify.chaos.round_plan import RoundPlan
 
 ORPHANED_EXIT = 4
 
-Role = Callable[[Plan, str], Awaitable[None]]
+Role = Callable[[RoundPlan, str], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class Child:
         return os.waitstatus_to_exitcode(status) if pid else None
 
 
-def fork(plan: Plan, name: str, run: Role) -> Child:
+def fork(plan: RoundPlan, name: str, run: Role) -> Child:
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
@@ -45,7 +45,7 @@ def fork(plan: Plan, name: str, run: Role) -> Child:
     return Child(name, pid)
 
 
-def _live(run: Role, plan: Plan, name: str) -> NoReturn:
+def _live(run: Role, plan: RoundPlan, name: str) -> NoReturn:
     """In the child. It never returns into the parent's stack."""
     code = 1
     try:

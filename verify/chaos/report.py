@@ -8,28 +8,28 @@ from typing import TypeVar
 from rich.console import Console
 from rich.table import Table
 
-from verify.chaos.crew import Tally
-from verify.chaos.judge import Verdict
+from verify.chaos.crew import KillCounts
+from verify.chaos.judge import TaskVerdict
 from verify.chaos.plan_judge import PlanVerdict
 from verify.chaos.round_plan import Subject
-from verify.chaos.rounds import Round
+from verify.chaos.rounds import FinishedRound
 from verify.chaos.trigger_judge import TriggerVerdict
 from verify.proxy import Harm
 
-Rounds = Sequence[Round]
-V = TypeVar("V", Verdict, TriggerVerdict, PlanVerdict)
+Rounds = Sequence[FinishedRound]
+V = TypeVar("V", TaskVerdict, TriggerVerdict, PlanVerdict)
 
 
-def by_subject(rounds: Rounds) -> dict[Subject, list[Round]]:
-    found: dict[Subject, list[Round]] = {}
+def by_subject(rounds: Rounds) -> dict[Subject, list[FinishedRound]]:
+    found: dict[Subject, list[FinishedRound]] = {}
     for one in rounds:
         found.setdefault(one.plan.subject, []).append(one)
     return found
 
 
-def columns(rounds: Rounds) -> dict[str, list[Round]]:
+def columns(rounds: Rounds) -> dict[str, list[FinishedRound]]:
     """Of one subject. Rounds over as many tenants are counted together."""
-    found: dict[str, list[Round]] = {}
+    found: dict[str, list[FinishedRound]] = {}
     for one in rounds:
         is_task = one.plan.subject is Subject.TASKS
         name = f"{one.plan.tenants} tenants" if is_task else str(one.plan.subject)
@@ -64,12 +64,12 @@ def _print_table(subject: Subject, rounds: Rounds) -> None:
 Cell = Callable[[Rounds], str]
 
 
-def _tally(pick: Callable[[Tally], int]) -> Cell:
+def _tally(pick: Callable[[KillCounts], int]) -> Cell:
     return lambda rounds: str(sum(pick(one.tally) for one in rounds))
 
 
-def _verdict(pick: Callable[[Verdict], int]) -> Cell:
-    return lambda rounds: str(sum(map(pick, _verdicts(rounds, Verdict))))
+def _verdict(pick: Callable[[TaskVerdict], int]) -> Cell:
+    return lambda rounds: str(sum(map(pick, _verdicts(rounds, TaskVerdict))))
 
 
 def _triggers(pick: Callable[[TriggerVerdict], int]) -> Cell:
@@ -84,18 +84,18 @@ def _verdicts(rounds: Rounds, kind: type[V]) -> list[V]:
     return [one.verdict for one in rounds if isinstance(one.verdict, kind)]
 
 
-def _seconds(pick: Callable[[Round], float]) -> Cell:
+def _seconds(pick: Callable[[FinishedRound], float]) -> Cell:
     return lambda rounds: f"{sum(pick(one) for one in rounds):.1f}"
 
 
-def _spread(pick: Callable[[Verdict], Sequence[float]]) -> Cell:
+def _spread(pick: Callable[[TaskVerdict], Sequence[float]]) -> Cell:
     return lambda rounds: _percentiles(
-        [value for verdict in _verdicts(rounds, Verdict) for value in pick(verdict)]
+        [value for verdict in _verdicts(rounds, TaskVerdict) for value in pick(verdict)]
     )
 
 
 def _stood_still(rounds: Rounds) -> str:
-    return f"{sum(one.stood_still_seconds for one in _verdicts(rounds, Verdict)):.1f}"
+    return f"{sum(one.stood_still_seconds for one in _verdicts(rounds, TaskVerdict)):.1f}"
 
 
 def _rate(rounds: Rounds) -> str:

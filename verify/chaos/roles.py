@@ -12,9 +12,9 @@ from typing import Generic, TypeVar
 from holdfast import Holdfast
 from holdfast.errors import StoreUnavailable
 from verify.chaos import ledger
-from verify.chaos.ledger import Kind, Ledger
+from verify.chaos.ledger import Ledger, LineKind
 from verify.chaos.processes import end_if_orphaned, parent_now
-from verify.chaos.round_plan import Plan
+from verify.chaos.round_plan import RoundPlan
 
 LOOK_SECONDS = 0.1
 ZOMBIE_EXIT = 5
@@ -25,7 +25,7 @@ T = TypeVar("T")
 # -- the worker
 
 
-async def work_on(app: Holdfast, plan: Plan, name: str) -> None:
+async def work_on(app: Holdfast, plan: RoundPlan, name: str) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with app:
@@ -60,7 +60,7 @@ class Orders(Generic[T]):
     ahead_share: float  # of all: so far the submits run ahead of the harm
 
 
-async def submit_each(plan: Plan, book: Ledger, orders: Orders[T]) -> None:
+async def submit_each(plan: RoundPlan, book: Ledger, orders: Orders[T]) -> None:
     """Go on where the last one was killed, and send some of what was answered again."""
     answered = {line.key for line in ledger.read(plan.folder, "submitter-*")}
     todo, parent = orders.todo, parent_now()
@@ -74,7 +74,7 @@ async def submit_each(plan: Plan, book: Ledger, orders: Orders[T]) -> None:
     plan.submitted.set()
 
 
-def _allowed(plan: Plan, orders: Orders[T]) -> float:
+def _allowed(plan: RoundPlan, orders: Orders[T]) -> float:
     """Submits keep pace with the harm, and the last ones come after it."""
     ahead = orders.ahead_share + (1 - orders.ahead_share) * plan.harm.read()
     return min(len(orders.todo) * ahead, len(orders.todo) - orders.burst)
@@ -87,14 +87,14 @@ async def _send(book: Ledger, orders: Orders[T], key: str, order: T) -> None:
         except StoreUnavailable:
             await asyncio.sleep(LOOK_SECONDS)
         else:
-            book.write(Kind.ACK, task=found, key=key)
+            book.write(LineKind.ACK, task=found, key=key)
             return
 
 
 # -- the operator
 
 
-async def look_until_settled(plan: Plan, look: Callable[[], Awaitable[bool]]) -> None:
+async def look_until_settled(plan: RoundPlan, look: Callable[[], Awaitable[bool]]) -> None:
     """``look``: set going what rests; whether all is settled."""
     parent = parent_now()
     while not plan.settled.is_set():

@@ -14,7 +14,7 @@ from holdfast.engine.store_url import store_from_url
 from holdfast.errors import StoreUnavailable
 from holdfast.ports import Clock, Store
 from verify.chaos import tasks
-from verify.chaos.tasks import Order
+from verify.chaos.tasks import ChaosOrder
 from verify.proxy import Harm
 
 
@@ -31,7 +31,7 @@ class Subject(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RoundPlan:
     name: str
     store: str  # its URL
     folder: Path  # for the ledger and the marks
@@ -54,7 +54,7 @@ class Plan:
     durable: bool = True  # False, for tests: a server of our own keeps nothing when it is killed
 
     @property
-    def orders(self) -> list[Order]:
+    def orders(self) -> list[ChaosOrder]:
         return tasks.orders(self.tasks, tenants=self.tenants, seed=self.seed)
 
     @property
@@ -66,13 +66,13 @@ class Plan:
         return max(1, self.kills // 50)
 
     @property
-    def submitted(self) -> Mark:
-        return Mark(self.folder / "submitted")
+    def submitted(self) -> SharedMark:
+        return SharedMark(self.folder / "submitted")
 
     @property
-    def calm(self) -> Mark:
+    def calm(self) -> SharedMark:
         """No more kills will come."""
-        return Mark(self.folder / "calm")
+        return SharedMark(self.folder / "calm")
 
     @property
     def harm(self) -> Gauge:
@@ -80,18 +80,18 @@ class Plan:
         return Gauge(self.folder / "harm")
 
     @property
-    def dealt(self) -> Counts:
+    def dealt(self) -> HarmCounts:
         """What the proxy has dealt."""
-        return Counts(self.folder / "dealt")
+        return HarmCounts(self.folder / "dealt")
 
     @property
-    def caught_up(self) -> Mark:
+    def caught_up(self) -> SharedMark:
         """What was due when the calm began has been answered for."""
-        return Mark(self.folder / "caught-up")
+        return SharedMark(self.folder / "caught-up")
 
     @property
-    def settled(self) -> Mark:
-        return Mark(self.folder / "settled")
+    def settled(self) -> SharedMark:
+        return SharedMark(self.folder / "settled")
 
     def preload(self) -> None:
         """Import what a store needs: once here, instead of in each child."""
@@ -109,7 +109,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class SharedMark:
     """A fact that one process tells the others."""
 
     path: Path
@@ -139,7 +139,7 @@ class Gauge:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class HarmCounts:
     """How often each kind of harm was dealt, as one process tells the others."""
 
     path: Path

@@ -17,27 +17,27 @@ from holdfast.domain.task.task import Task
 from holdfast.errors import StoreUnavailable
 from holdfast.ports import Filter, Store
 from verify.chaos import ledger, plan_round, trigger_round
-from verify.chaos.crew import Crew, Tally
-from verify.chaos.judge import History, Verdict, judge
+from verify.chaos.crew import ChaosCrew, KillCounts
+from verify.chaos.judge import History, TaskVerdict, judge
 from verify.chaos.plan_judge import PlanHistory, PlanRecords, PlanVerdict, judge_plans
-from verify.chaos.round_plan import Plan, Subject
+from verify.chaos.round_plan import RoundPlan, Subject
 from verify.chaos.server import Server
 from verify.chaos.tasks import ENDS
 from verify.chaos.trigger_judge import TriggerHistory, TriggerVerdict, judge_triggers
-from verify.chaos.wire import Wire, is_done
+from verify.chaos.wire import FaultyWire, is_done
 
 PAGE = 500
 FINDINGS = 1000
 OPEN_TRIES = 10
 OWN_SERVER = "redis"  # in place of a URL: a server of our own, which is killed too
 
-AnyVerdict = Verdict | TriggerVerdict | PlanVerdict
+AnyVerdict = TaskVerdict | TriggerVerdict | PlanVerdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
-    plan: Plan
-    tally: Tally
+class FinishedRound:
+    plan: RoundPlan
+    tally: KillCounts
     verdict: AnyVerdict
     seconds: float
     version: str  # "Redis 7.0.15"
@@ -55,7 +55,7 @@ class Round:
         return [f"{plan.name} (seed {plan.seed}): {one}" for one in said]
 
 
-def run_round(plan: Plan) -> Round:
+def run_round(plan: RoundPlan) -> FinishedRound:
     began = time.monotonic()
     with ExitStack() as stack:
         server, line, version = None, None, f"SQLite {apsw.sqlite_lib_version()}"
@@ -63,20 +63,20 @@ def run_round(plan: Plan) -> Round:
             chance = random.Random(f"{plan.seed} server")
             kept = plan.folder / "server"
             server = stack.enter_context(Server(kept, chance, durable=plan.durable))
-            line = Wire(server.url)
+            line = FaultyWire(server.url)
             plan, version = replace(plan, store=server.url, proxied=line.url), server.version
         plan.preload()
-        tally = Crew(plan, server=server, line=line).run()
+        tally = ChaosCrew(plan, server=server, line=line).run()
         judged = plan
         if server is not None:
             server.come_back(at_once=True)  # the time may have been up while it was away
             judged = replace(plan, store=server.patient_url)
         verdict = asyncio.run(_verdict(judged))
     seconds = time.monotonic() - began
-    return Round(plan=plan, tally=tally, verdict=verdict, seconds=seconds, version=version)
+    return FinishedRound(plan=plan, tally=tally, verdict=verdict, seconds=seconds, version=version)
 
 
-async def _verdict(plan: Plan) -> AnyVerdict:
+async def _verdict(plan: RoundPlan) -> AnyVerdict:
     store = await _opened(plan)
     try:
         match plan.subject:
@@ -90,7 +90,7 @@ async def _verdict(plan: Plan) -> AnyVerdict:
         await store.close()
 
 
-async def _opened(plan: Plan) -> Store:
+async def _opened(plan: RoundPlan) -> Store:
     """Whoever stood still while he connected takes it for the server's silence."""
     for _ in range(OPEN_TRIES - 1):
         with suppress(StoreUnavailable):
@@ -98,7 +98,7 @@ async def _opened(plan: Plan) -> Store:
     return await plan.open_store()
 
 
-async def _history(store: Store, plan: Plan) -> History:
+async def _history(store: Store, plan: RoundPlan) -> History:
     orders = plan.orders if plan.subject is Subject.TASKS else []
     return History(
         expected={order.key: ENDS[order.work.fate] for order in orders},
@@ -109,7 +109,7 @@ async def _history(store: Store, plan: Plan) -> History:
     )
 
 
-async def _trigger_history(store: Store, plan: Plan) -> TriggerHistory:
+async def _trigger_history(store: Store, plan: RoundPlan) -> TriggerHistory:
     return TriggerHistory(
         names=[one.name for one in trigger_round.wanted(plan)],
         triggers=await trigger_round.all_triggers(store),
@@ -119,7 +119,7 @@ async def _trigger_history(store: Store, plan: Plan) -> TriggerHistory:
     )
 
 
-async def _plan_history(store: Store, plan: Plan) -> PlanHistory:
+async def _plan_history(store: Store, plan: RoundPlan) -> PlanHistory:
     plans: dict[str, PlanRecords] = {}
     for one in await plan_round.all_plans(store):
         tasks = await store.plans.tasks(one.id)

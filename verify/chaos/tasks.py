@@ -12,7 +12,7 @@ from typing import Any
 from holdfast import Context, Holdfast, Permanent, Retry, Status
 from holdfast.engine.declare import Submittable
 from holdfast.ports import Store
-from verify.chaos.ledger import Kind, Ledger
+from verify.chaos.ledger import Ledger, LineKind
 
 QUICKLY = Retry(max=5, backoff=(0.05, 0.2))
 EFFECT_SECONDS = (0.005, 0.06)
@@ -35,22 +35,22 @@ ENDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class FatedWork:
     number: int
     fate: Fate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class ChaosOrder:
     """A task to submit, and how it has to end."""
 
     key: str
     tenant: str | None
     one_stage: bool
-    work: Work
+    work: FatedWork
 
 
-def orders(count: int, *, tenants: int, seed: int) -> list[Order]:
+def orders(count: int, *, tenants: int, seed: int) -> list[ChaosOrder]:
     chance = random.Random(seed)
     made = []
     for number in range(count):
@@ -58,33 +58,33 @@ def orders(count: int, *, tenants: int, seed: int) -> list[Order]:
         fates = [Fate.FINE, Fate.FLAKY] if one_stage else list(Fate)
         weights = [80, 20] if one_stage else [70, 15, 8, 7]
         made.append(
-            Order(
+            ChaosOrder(
                 key=f"order-{number}",
                 tenant=None if chance.random() < 0.15 else f"t-{chance.randrange(tenants)}",
                 one_stage=one_stage,
-                work=Work(number, chance.choices(fates, weights)[0]),
+                work=FatedWork(number, chance.choices(fates, weights)[0]),
             )
         )
     return made
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class TaskWork:
     app: Holdfast
-    upgrade: Submittable[Work, Any]
-    notice: Submittable[Work, Any]
+    upgrade: Submittable[FatedWork, Any]
+    notice: Submittable[FatedWork, Any]
 
-    async def submit(self, order: Order) -> str:
+    async def submit(self, order: ChaosOrder) -> str:
         kind = self.notice if order.one_stage else self.upgrade
         return (await kind.submit(order.work, tenant=order.tenant, key=order.key)).id
 
 
-def declare(store: Store, ledger: Ledger, *, lease_seconds: float) -> Declared:
+def declare(store: Store, ledger: Ledger, *, lease_seconds: float) -> TaskWork:
     app = Holdfast(store, lease=lease_seconds, crash_limit=CRASH_LIMIT, drain=5.0)
-    upgrade = app.workflow("chaos.upgrade", payload=Work, retry=QUICKLY)
+    upgrade = app.workflow("chaos.upgrade", payload=FatedWork, retry=QUICKLY)
 
     @upgrade.stage
-    async def snapshot(ctx: Context, work: Work) -> int:
+    async def snapshot(ctx: Context, work: FatedWork) -> int:
         return await effect(ctx, work.number)
 
     @snapshot.undo
@@ -92,15 +92,15 @@ def declare(store: Store, ledger: Ledger, *, lease_seconds: float) -> Declared:
         await effect(ctx, 0)
 
     @upgrade.stage
-    def drain(ctx: Context, work: Work) -> int:
+    def drain(ctx: Context, work: FatedWork) -> int:
         """A plain function: it runs in a thread, which nobody can stop."""
-        ledger.note(Kind.BEGIN, ctx)
+        ledger.note(LineKind.BEGIN, ctx)
         time.sleep(random.uniform(*EFFECT_SECONDS))
-        ledger.note(Kind.END, ctx)
+        ledger.note(LineKind.END, ctx)
         return work.number
 
     @upgrade.stage
-    async def migrate(ctx: Context, work: Work) -> int:
+    async def migrate(ctx: Context, work: FatedWork) -> int:
         ctx.data["migrated"] = ctx.result_of(snapshot)
         if work.fate is Fate.FLAKY and ctx.attempt <= 2:
             raise ConnectionError("the database is away")
@@ -111,7 +111,7 @@ def declare(store: Store, ledger: Ledger, *, lease_seconds: float) -> Declared:
         await effect(ctx, 0)
 
     @upgrade.stage
-    async def switch(ctx: Context, work: Work) -> int:
+    async def switch(ctx: Context, work: FatedWork) -> int:
         if work.fate is Fate.DOOMED or (work.fate is Fate.REDO and epoch_of(ctx) == 1):
             raise Permanent("this can only be rolled back")
         if ctx.data["migrated"] != work.number:
@@ -119,22 +119,22 @@ def declare(store: Store, ledger: Ledger, *, lease_seconds: float) -> Declared:
         return await effect(ctx, work.number)
 
     @app.task("chaos.notice", retry=QUICKLY)
-    async def notice(ctx: Context, work: Work) -> int:
+    async def notice(ctx: Context, work: FatedWork) -> int:
         if work.fate is Fate.FLAKY and ctx.attempt <= 2:
             raise ConnectionError("the mail server is away")
         return await effect(ctx, work.number)
 
     async def effect(ctx: Context, value: int) -> int:
-        ledger.note(Kind.BEGIN, ctx)
+        ledger.note(LineKind.BEGIN, ctx)
         try:
             await asyncio.sleep(random.uniform(*EFFECT_SECONDS))
         except asyncio.CancelledError:
-            ledger.note(Kind.STOPPED, ctx)
+            ledger.note(LineKind.STOPPED, ctx)
             raise
-        ledger.note(Kind.END, ctx)
+        ledger.note(LineKind.END, ctx)
         return value
 
-    return Declared(app, upgrade, notice)
+    return TaskWork(app, upgrade, notice)
 
 
 def epoch_of(ctx: Context) -> int:

@@ -19,7 +19,7 @@ from holdfast.domain.trigger.definition import first_time
 from holdfast.domain.trigger.schedule import Every, Once
 from holdfast.domain.trigger.trigger import UNFINISHED, Misfire, Overlap, Trigger
 from holdfast.ports import Finding
-from verify.chaos.ledger import Kind, Line
+from verify.chaos.ledger import LedgerLine, LineKind
 
 EVERY_ONE = 10**6
 STORED_SECONDS = 0.001  # a store may keep times in coarser steps
@@ -30,7 +30,7 @@ class TriggerHistory:
     names: Sequence[str]  # of all that were asked for
     triggers: Sequence[Trigger]  # as the store lists them
     tasks: Sequence[Task]
-    lines: Sequence[Line]
+    lines: Sequence[LedgerLine]
     findings: Sequence[Finding]
 
 
@@ -56,7 +56,7 @@ class TriggerVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class FiredTasks:
     """The tasks of one trigger: by fire time, and those that a person asked for."""
 
     timed: Counter[float]
@@ -81,14 +81,14 @@ def judge_triggers(history: TriggerHistory) -> TriggerVerdict:
         tasks=len(history.tasks),
         by_hand=sum(of.by_hand.total() for of in made.values()),
         missed=sum(one.missed for one in history.triggers),
-        taken_over=kinds[Kind.TAKEN_OVER],
-        stale=kinds[Kind.STALE],
-        jumps=kinds[Kind.JUMP],
+        taken_over=kinds[LineKind.TAKEN_OVER],
+        stale=kinds[LineKind.STALE],
+        jumps=kinds[LineKind.JUMP],
     )
 
 
-def _made(tasks: Sequence[Task]) -> Mapping[str, Made]:
-    found: defaultdict[str, Made] = defaultdict(lambda: Made(Counter(), Counter()))
+def _made(tasks: Sequence[Task]) -> Mapping[str, FiredTasks]:
+    found: defaultdict[str, FiredTasks] = defaultdict(lambda: FiredTasks(Counter(), Counter()))
     for task in tasks:
         trigger_id, _, at = (task.key or "").rpartition("@")
         of = found[trigger_id]
@@ -105,7 +105,7 @@ def _lost(history: TriggerHistory) -> Iterator[str]:
         if there[name] != 1:
             yield f"trigger {name} is there {there[name]} times"
     for line in history.lines:
-        if line.kind is Kind.ACK and line.task not in there:
+        if line.kind is LineKind.ACK and line.task not in there:
             yield f"trigger {line.task} was answered and is not in the store"
     if sum(made.timed.total() for made in _made(history.tasks).values()) < len(history.names):
         yield "hardly a trigger has fired: such a round proves nothing"
@@ -118,7 +118,7 @@ def _lost(history: TriggerHistory) -> Iterator[str]:
             yield f"task {task.id} ({task.key}) is {task.status}"
 
 
-def _doubled(trigger_id: str, made: Made) -> Iterator[str]:
+def _doubled(trigger_id: str, made: FiredTasks) -> Iterator[str]:
     for at, count in made.timed.items():
         if count > 1:
             yield f"trigger {trigger_id}: {count} tasks for the fire time {_told(at)}"
@@ -127,7 +127,7 @@ def _doubled(trigger_id: str, made: Made) -> Iterator[str]:
             yield f"trigger {trigger_id}: {count} tasks for one wish, {at_hand}"
 
 
-def _miscounted(trigger: Trigger, made: Made) -> Iterator[str]:
+def _miscounted(trigger: Trigger, made: FiredTasks) -> Iterator[str]:
     if trigger.fired != made.count:
         yield f"trigger {trigger.id} says {trigger.fired} tasks, and there are {made.count}"
     strange = made.timed.keys() - set(answered(trigger, _first(trigger, STORED_SECONDS * -2)))
@@ -138,7 +138,7 @@ def _miscounted(trigger: Trigger, made: Made) -> Iterator[str]:
         yield f"trigger {trigger.id} is {trigger.status} and waits for {trigger.fire_time}"
 
 
-def _unanswered(trigger: Trigger, made: Made) -> Iterator[str]:
+def _unanswered(trigger: Trigger, made: FiredTasks) -> Iterator[str]:
     """Every fire time has its one task, or was counted as missed."""
     found = made.timed.total() + trigger.missed
     # Whether a time in the very moment of its making was its first, its record cannot tell.

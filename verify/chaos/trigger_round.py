@@ -36,9 +36,9 @@ from holdfast.errors import Refused
 from holdfast.ports import Clock, Store
 from holdfast.runtime.services.patrol import Patrol
 from verify.chaos.clocks import JumpingClock
-from verify.chaos.ledger import Kind, Ledger
+from verify.chaos.ledger import Ledger, LineKind
 from verify.chaos.roles import Orders, look_until_settled, submit_each, work_on
-from verify.chaos.round_plan import Plan
+from verify.chaos.round_plan import RoundPlan
 from verify.chaos.tasks import QUICKLY
 from verify.chaos.witness import witnessed
 
@@ -65,7 +65,7 @@ PAGE = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class PlannedTrigger:
     """A trigger to make."""
 
     name: str
@@ -73,7 +73,7 @@ class Wanted:
     terms: TriggerTerms
 
 
-def wanted(plan: Plan) -> list[Wanted]:
+def wanted(plan: RoundPlan) -> list[PlannedTrigger]:
     """The same for each who asks. Every pair of policies is there for each kind and interval."""
     start = floor(plan.began) + 1.0
     chance = random.Random(f"{plan.seed} triggers")
@@ -96,16 +96,16 @@ def wanted(plan: Plan) -> list[Wanted]:
             tenant=name if chance.random() < 0.2 else None,
             jitter=0.5 if chance.random() < 0.2 else 0.0,
         )
-        made.append(Wanted(name=name, schedule=schedule, terms=terms))
+        made.append(PlannedTrigger(name=name, schedule=schedule, terms=terms))
     return made
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class TriggerWork:
     app: Holdfast
     tick: AsyncTask[bool, None]
 
-    async def make(self, one: Wanted) -> str:
+    async def make(self, one: PlannedTrigger) -> str:
         can_last = one.terms.get("overlap") is not Overlap.ALLOW
         handle = await self._put(one.schedule, can_last, one.terms)
         return handle.id
@@ -124,14 +124,14 @@ class Declared:
                 return put.cron(expression, self.tick, can_last, **terms)
 
 
-async def opened(plan: Plan, name: str) -> tuple[Declared, Ledger]:
+async def opened(plan: RoundPlan, name: str) -> tuple[TriggerWork, Ledger]:
     clock = JumpingClock(name, began=plan.began, seed=plan.seed)
     store, book = await witnessed(plan, name, clock)
-    clock.told = lambda offset: book.write(Kind.JUMP, asked=offset)
+    clock.told = lambda offset: book.write(LineKind.JUMP, asked=offset)
     return declare(store, clock, lease_seconds=plan.lease_seconds), book
 
 
-def declare(store: Store, clock: Clock, *, lease_seconds: float) -> Declared:
+def declare(store: Store, clock: Clock, *, lease_seconds: float) -> TriggerWork:
     app = Holdfast(store, clock=clock, lease=lease_seconds, crash_limit=CRASH_LIMIT, drain=5.0)
 
     @app.task("chaos.tick", retry=QUICKLY)
@@ -141,16 +141,16 @@ def declare(store: Store, clock: Clock, *, lease_seconds: float) -> Declared:
         lasts = LONG_SECONDS if can_last and random.random() < 0.3 else most
         await asyncio.sleep(random.uniform(least, lasts))
 
-    return Declared(app, tick)
+    return TriggerWork(app, tick)
 
 
-async def work(plan: Plan, name: str) -> None:
+async def work(plan: RoundPlan, name: str) -> None:
     setattr(Patrol, "step", _leave_alone)  # noqa: B010  (in this process of its own)
     declared, _ = await opened(plan, name)
     await work_on(declared.app, plan, name)
 
 
-async def submit(plan: Plan, name: str) -> None:
+async def submit(plan: RoundPlan, name: str) -> None:
     """By the true time: a first fire time that is minutes ahead would be a round of nothing."""
     clock = SystemClock()
     store, book = await witnessed(plan, name, clock)
@@ -167,17 +167,17 @@ async def submit(plan: Plan, name: str) -> None:
         await app.store.close()
 
 
-async def operate(plan: Plan, name: str) -> None:
+async def operate(plan: RoundPlan, name: str) -> None:
     """Pause, resume and fire by hand; in the calm, tell when all has caught up and ended."""
     declared, _ = await opened(plan, name)
     async with declared.app as app:
-        operator = Operator(app, plan, random.Random(f"{plan.seed} {name}"))
+        operator = TriggerOperator(app, plan, random.Random(f"{plan.seed} {name}"))
         await look_until_settled(plan, operator.look)
         await app.store.close()
 
 
-class Operator:
-    def __init__(self, app: Holdfast, plan: Plan, chance: random.Random) -> None:
+class TriggerOperator:
+    def __init__(self, app: Holdfast, plan: RoundPlan, chance: random.Random) -> None:
         self._app, self._plan, self._chance = app, plan, chance
 
     async def look(self) -> bool:
@@ -222,7 +222,7 @@ class Operator:
             await getattr(handle, command)("chaos")
 
 
-def _is_caught_up(trigger: Trigger, plan: Plan) -> bool:
+def _is_caught_up(trigger: Trigger, plan: RoundPlan) -> bool:
     """Of one that waits for its last task, nobody can tell."""
     if not isinstance(trigger.schedule, Every) or trigger.overlap is not Overlap.ALLOW:
         return True

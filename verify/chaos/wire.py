@@ -13,7 +13,7 @@ import socket
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from verify.chaos.round_plan import Plan
+from verify.chaos.round_plan import RoundPlan
 from verify.proxy import REPLIES_LOST, Harm, Proxy
 
 HOST = "127.0.0.1"
@@ -40,11 +40,11 @@ def harms_for(lost_replies: int) -> dict[Harm, int]:
     return harms
 
 
-def is_done(plan: Plan, dealt: Mapping[Harm, int]) -> bool:
+def is_done(plan: RoundPlan, dealt: Mapping[Harm, int]) -> bool:
     return all(dealt.get(harm, 0) >= planned for harm, planned in plan.wire.items())
 
 
-class Wire:
+class FaultyWire:
     """Opened by the parent, who knows the port before the process is there that serves it."""
 
     def __init__(self, store: str) -> None:
@@ -60,7 +60,7 @@ class Wire:
         """In the parent, once the process is there: later children shall not inherit it."""
         self._listen.close()
 
-    async def serve(self, plan: Plan, name: str) -> None:
+    async def serve(self, plan: RoundPlan, name: str) -> None:
         """Until it is killed."""
         parent, chance = os.getppid(), random.Random(f"{plan.seed} {name}")
         host, port = self._target.hostname or HOST, self._target.port
@@ -75,7 +75,7 @@ class Wire:
             os._exit(ORPHANED_EXIT)
 
 
-def _keep_pace(plan: Plan, proxy: Proxy) -> None:
+def _keep_pace(plan: RoundPlan, proxy: Proxy) -> None:
     share = plan.harm.read()
     for harm, planned in plan.wire.items():
         if not proxy.wanted[harm] and proxy.dealt[harm] < planned * share:

@@ -24,9 +24,9 @@ from holdfast.ports import (
     TriggerStore,
 )
 from holdfast.ports.wrapped import WrappedStore
-from verify.chaos.ledger import Kind, Ledger
+from verify.chaos.ledger import Ledger, LineKind
 from verify.chaos.processes import end_if_orphaned, parent_now
-from verify.chaos.round_plan import Plan
+from verify.chaos.round_plan import RoundPlan
 
 LOOK_SECONDS = 0.1
 DUE_SECONDS = 0.5  # a clock that was set is noticed by then, not after the half minute of users
@@ -45,7 +45,7 @@ class WitnessedTasks:
         outcomes = await self._tasks.apply(batch)
         for transition, outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, Stale) and _lease_is_lost(transition, outcome.task):
-                self._ledger.write(Kind.STALE, task=transition.task_id)
+                self._ledger.write(LineKind.STALE, task=transition.task_id)
         return outcomes
 
     async def renew(
@@ -55,9 +55,9 @@ class WitnessedTasks:
         try:
             kept = await self._tasks.renew(beat, batch, lease_seconds=lease_seconds)
         except BaseException:
-            self._ledger.write(Kind.UNANSWERED, asked=asked)
+            self._ledger.write(LineKind.UNANSWERED, asked=asked)
             raise
-        self._ledger.write(Kind.BEAT, asked=asked)
+        self._ledger.write(LineKind.BEAT, asked=asked)
         return kept
 
 
@@ -90,17 +90,17 @@ class WitnessedTriggers:
     ) -> DueTriggers:
         del lease_seconds
         if self._holds:
-            self._ledger.write(Kind.LET_GO)
+            self._ledger.write(LineKind.LET_GO)
             self._holds = False
         due = await self._triggers.claim(
             owner, upto=upto, limit=limit, lease_seconds=self._lease_seconds
         )
         if due.triggers:
-            self._ledger.write(Kind.TAKEN)
+            self._ledger.write(LineKind.TAKEN)
             self._holds = True
         for trigger in due.triggers:
             if trigger.retry_count:
-                self._ledger.write(Kind.TAKEN_OVER, task=trigger.id)
+                self._ledger.write(LineKind.TAKEN_OVER, task=trigger.id)
         return due
 
     async def apply(
@@ -109,7 +109,7 @@ class WitnessedTriggers:
         outcomes = await self._triggers.apply(batch, depth_limit=depth_limit)
         for change, outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, TriggerStale) and change.before.owner is not None:
-                self._ledger.write(Kind.STALE, task=change.before.id)
+                self._ledger.write(LineKind.STALE, task=change.before.id)
         return outcomes
 
 
@@ -126,7 +126,7 @@ class WitnessedPlans:
         due = await self._plans.claim(owner, limit=limit, lease_seconds=lease_seconds)
         for plan in due.plans:
             self._ledger.write(
-                Kind.DRIVES, task=plan.id, fence=plan.lease.fence if plan.lease else 0
+                LineKind.DRIVES, task=plan.id, fence=plan.lease.fence if plan.lease else 0
             )
         return due
 
@@ -137,13 +137,13 @@ class WitnessedPlans:
             return outcome
         if isinstance(outcome, PlanApplied):
             version = str(outcome.plan.version)
-            self._ledger.write(Kind.WROTE, task=change.before.id, key=version, fence=held.fence)
+            self._ledger.write(LineKind.WROTE, task=change.before.id, key=version, fence=held.fence)
         elif outcome.plan is None or outcome.plan.lease is None or outcome.plan.lease.id != held.id:
-            self._ledger.write(Kind.STALE, task=change.before.id)
+            self._ledger.write(LineKind.STALE, task=change.before.id)
         return outcome
 
 
-async def witnessed(plan: Plan, name: str, clock: Clock | None = None) -> tuple[Store, Ledger]:
+async def witnessed(plan: RoundPlan, name: str, clock: Clock | None = None) -> tuple[Store, Ledger]:
     plan.sabotage()
     book = Ledger(plan.folder, name)
     store = await _open_store(plan, name, clock)
@@ -165,7 +165,7 @@ def _witnessed(store: Store, book: Ledger, lease_seconds: float) -> Store:
     )
 
 
-async def _open_store(plan: Plan, name: str, clock: Clock | None) -> Store:
+async def _open_store(plan: RoundPlan, name: str, clock: Clock | None) -> Store:
     """Some of each kind go through the proxy. If the store is away, it is tried again."""
     parent = parent_now()
     while True:

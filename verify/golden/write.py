@@ -36,7 +36,7 @@ FAILURES = ("permanent", "refused", "time", "value")
 MAILS = 12
 
 
-class Writer:
+class GoldenWriter:
     """One store, filled step by step; ``facts`` is what the reader must find in it."""
 
     def __init__(self, store: Any, clock: ManualClock, folder: Path) -> None:
@@ -184,7 +184,7 @@ async def write_sqlite(folder: Path) -> None:
     store = SqliteStore(path, clock, boot_id=BOOT)
     await store.open()
     with TemporaryDirectory() as hooks:
-        facts = await Writer(store, clock, Path(hooks)).write()
+        facts = await GoldenWriter(store, clock, Path(hooks)).write()
     await store.close()
     with sqlite3.connect(path) as db:
         db.execute("pragma wal_checkpoint(truncate)")
@@ -198,7 +198,7 @@ async def write_redis(folder: Path) -> None:
     with RedisServer() as server, TemporaryDirectory() as hooks:
         store = RedisStore(server.url, clock, time=clock.times)
         await store.open()
-        facts = await Writer(store, clock, Path(hooks)).write()
+        facts = await GoldenWriter(store, clock, Path(hooks)).write()
         await store.close()
         with redis.Redis.from_url(server.url) as client:
             keys = redis_text.dump(client)

@@ -17,14 +17,14 @@ from verify.simulation.actors import planner, trigger_actors
 
 if TYPE_CHECKING:
     from verify.simulation.actors.actors import Actor
-    from verify.simulation.world import World
+    from verify.simulation.world import SimulatedWorld
 
 ANSWER_SECONDS = 120.0  # four leases of a scheduler
 SLACK_SECONDS = 3.0
 LAST_ROUNDS = 12  # of those in which a person decides: then he only cancels
 
 
-async def triggers_answered(world: World) -> None:
+async def triggers_answered(world: SimulatedWorld) -> None:
     """Every fire time that is due is answered (I12)."""
     ends = world.loop.time() + ANSWER_SECONDS
     while late := list(_unanswered(world)):
@@ -33,7 +33,7 @@ async def triggers_answered(world: World) -> None:
         await asyncio.sleep(0.5)
 
 
-def _unanswered(world: World) -> Iterator[str]:
+def _unanswered(world: SimulatedWorld) -> Iterator[str]:
     """Where nothing has to be waited for, that is all whose fire time has come."""
     for trigger in world.store.triggers._state.triggers.values():
         waits = trigger.status in (TriggerStatus.PENDING, TriggerStatus.PROCESSING)
@@ -46,9 +46,9 @@ def _unanswered(world: World) -> Iterator[str]:
             yield f"{trigger}"
 
 
-async def cancel_triggers(world: World, person: Actor) -> None:
+async def cancel_triggers(world: SimulatedWorld, person: Actor) -> None:
     """Else they would go on for ever."""
-    hand = trigger_actors.Hand(person)
+    hand = trigger_actors.TriggerHand(person)
     async with person.app:
         for trigger in list(world.store.triggers._state.triggers.values()):
             if trigger.status in UNFINISHED:
@@ -60,7 +60,7 @@ async def cancel_triggers(world: World, person: Actor) -> None:
 # -- plans
 
 
-def moving_plans(world: World) -> list[Plan]:
+def moving_plans(world: SimulatedWorld) -> list[Plan]:
     """Those that neither rest nor wait for a person's word on a task."""
     plans = (shelf.plan for shelf in world.store.plans._state.plans.values())
     return [plan for plan in plans if not waits_for_a_person(plan) and not _blocked(world, plan)]
@@ -71,7 +71,7 @@ def waits_for_a_person(plan: Plan) -> bool:
     return plan.rests or is_unsealed
 
 
-def _blocked(world: World, plan: Plan) -> bool:
+def _blocked(world: SimulatedWorld, plan: Plan) -> bool:
     """A task of it, or one that its tenant is busy with, waits for a person."""
     tasks, members = world.store.state.tasks, world.store.plans._state.plans[plan.id].members
     for index, task_id in enumerate(world.store.plans.book.ids[plan.id]):
@@ -87,8 +87,8 @@ def _blocked(world: World, plan: Plan) -> bool:
     return False
 
 
-async def decide_plans(world: World, person: Actor, *, at_last: bool) -> None:
-    hand = planner.Hand(person)
+async def decide_plans(world: SimulatedWorld, person: Actor, *, at_last: bool) -> None:
+    hand = planner.PlanHand(person)
     async with person.app:
         for shelf in list(world.store.plans._state.plans.values()):
             if not shelf.plan.settled and waits_for_a_person(shelf.plan):
@@ -96,7 +96,7 @@ async def decide_plans(world: World, person: Actor, *, at_last: bool) -> None:
                     await hand.decide(shelf.plan, at_last=at_last)
 
 
-def judge_plans(world: World) -> None:
+def judge_plans(world: SimulatedWorld) -> None:
     """Each has settled as its tasks have, and has told every step."""
     book = world.store.plans.book
     for plan_id, shelf in world.store.plans._state.plans.items():

@@ -18,7 +18,7 @@ from holdfast.engine.declare import Stage, Submittable
 from holdfast.runtime.deadlines import sleep
 from holdfast.runtime.worker.threads import _until_done
 from verify.simulation.checks.book import Invocation
-from verify.simulation.checks.ledger import Ledger
+from verify.simulation.checks.ledger import InvocationLedger
 from verify.simulation.deploys import RESTARTING, has_undo, stage_names
 from verify.simulation.loop import Process
 from verify.simulation.stores.watched_tasks import STAGE_TIMEOUT_SECONDS
@@ -28,11 +28,11 @@ LONG_SECONDS = 1_000.0
 POISONED = 8  # of so many orders, one kills its process again and again
 
 
-class Order(msgspec.Struct, frozen=True):
+class WorkNumber(msgspec.Struct, frozen=True):
     number: int
 
 
-class Made(msgspec.Struct, frozen=True):
+class Effect(msgspec.Struct, frozen=True):
     by: str  # the effect's key
 
 
@@ -70,7 +70,11 @@ SHAPES = (
     Shape(name="flow.gone", stages=2, keep="0"),
 )
 QUEUES = ("default", "bulk")
-OF_A_STAGE = {"ctx": Context, "order": Order, "return": Made}  # read: each process declares anew
+OF_A_STAGE = {
+    "ctx": Context,
+    "order": WorkNumber,
+    "return": Effect,
+}  # read: each process declares anew
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,7 +88,7 @@ class Trouble:
     happened: Callable[[str], None]
     is_away: Callable[[], bool] = lambda: False  # what odd orders need
 
-    def draw(self, order: Order, *, plain: bool) -> str:
+    def draw(self, order: WorkNumber, *, plain: bool) -> str:
         if order.number % 2 and self.is_away():
             return "outage"
         kills = self.kills
@@ -104,7 +108,7 @@ class Code:
     def __init__(
         self,
         process: Process,
-        ledger: Ledger,
+        ledger: InvocationLedger,
         trouble: Trouble,
         crash: Callable[[], None],
         *,
@@ -118,10 +122,10 @@ class Code:
         self._deploy = deploy
         self._max_age = max_age_seconds
 
-    def declare(self, app: Holdfast, shape: Shape) -> Submittable[Order, Made]:
+    def declare(self, app: Holdfast, shape: Shape) -> Submittable[WorkNumber, Effect]:
         if shape.stages == 1:
             call = self._plain(undo=False) if shape.plain else self._stage([], undo=False)
-            task: Submittable[Order, Made] = app.task(
+            task: Submittable[WorkNumber, Effect] = app.task(
                 shape.name,
                 retry=RETRY,
                 timeout=STAGE_TIMEOUT_SECONDS,
@@ -132,8 +136,8 @@ class Code:
             return task
         flow = app.workflow(
             shape.name,
-            payload=Order,
-            result=Made,
+            payload=WorkNumber,
+            result=Effect,
             retry=RETRY,
             hold=shape.hold is not False,
             queue=shape.queue,
@@ -142,7 +146,7 @@ class Code:
             **({"checkpoint_max_age": self._max_age} if shape.restarts else {}),
             **({"keep": shape.keep} if shape.keep else {}),
         )
-        before: list[Stage[Order, Made]] = []
+        before: list[Stage[WorkNumber, Effect]] = []
         for name in stage_names(shape.name, shape.stages, self._deploy):
             call = self._plain(undo=False) if shape.plain else self._stage(before, undo=False)
             stage = flow.stage(name=name, timeout=STAGE_TIMEOUT_SECONDS)(call)
@@ -151,8 +155,8 @@ class Code:
             before = [*before, stage]
         return flow
 
-    def _stage(self, before: list[Stage[Order, Made]], *, undo: bool) -> Callable[..., Any]:
-        async def stage(ctx: Context, order: Order) -> Made:
+    def _stage(self, before: list[Stage[WorkNumber, Effect]], *, undo: bool) -> Callable[..., Any]:
+        async def stage(ctx: Context, order: WorkNumber) -> Effect:
             run = self._ledger.begin(self._process, ctx, undo=undo)
             try:
                 self._ledger.data(run, ctx)
@@ -168,7 +172,7 @@ class Code:
     def _plain(self, *, undo: bool) -> Callable[..., Any]:
         """A plain function; the simulation's threads let its time pass."""
 
-        def stage(ctx: Context, order: Order) -> Made:
+        def stage(ctx: Context, order: WorkNumber) -> Effect:
             run = self._ledger.begin(self._process, ctx, undo=undo)
             run.stubborn = True
             try:
@@ -185,17 +189,17 @@ class Code:
         stage.__annotations__ = OF_A_STAGE
         return stage
 
-    def _find_results(self, ctx: Context, before: list[Stage[Order, Made]]) -> None:
+    def _find_results(self, ctx: Context, before: list[Stage[WorkNumber, Effect]]) -> None:
         epoch = ctx.key.split("/")[1]
         for stage in before:
             try:
                 made = ctx.result_of(stage)
             except NoResult:
-                made = Made(by="nobody")
+                made = Effect(by="nobody")
             if made.by != f"{ctx.task_id}/{epoch}/{stage.name}":
                 self._ledger.wrong(ctx, f"the result of {stage.name} is by {made.by}")
 
-    async def _work(self, run: Invocation, ctx: Context, order: Order) -> None:
+    async def _work(self, run: Invocation, ctx: Context, order: WorkNumber) -> None:
         chance = self._trouble.chance
         ctx.data["torn"] = True
         trouble = self._trouble.draw(order, plain=False)
@@ -252,13 +256,13 @@ class Code:
                 ctx.data["naps"] = ctx.data.get("naps", 0) + 1
                 raise Snooze(self._trouble.chance.choice((0.0, 1.0, 20.0)))
 
-    def _finish(self, run: Invocation, ctx: Context) -> Made:
+    def _finish(self, run: Invocation, ctx: Context) -> Effect:
         del ctx.data["torn"]
         ctx.data.pop("naps", None)
         if not run.undo:
             ctx.data["trail"] = [*ctx.data.get("trail", []), ctx.stage]
         self._ledger.returned(run, ctx.key)
-        return Made(by=ctx.key)
+        return Effect(by=ctx.key)
 
 
 class SimulatedThreads:

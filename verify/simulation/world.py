@@ -25,9 +25,9 @@ from verify.simulation.actors import tenant_holds
 from verify.simulation.actors.actors import (
     Actor,
     Holder,
-    Operator,
     Planner,
-    Submitter,
+    SimulatedOperator,
+    SimulatedSubmitter,
     Timekeeper,
     WorkerActor,
     queues_of,
@@ -35,8 +35,8 @@ from verify.simulation.actors.actors import (
 )
 from verify.simulation.actors.planner import Draft, draft
 from verify.simulation.checks import liveness
-from verify.simulation.checks.book import Book, Broken
-from verify.simulation.checks.ledger import Ledger
+from verify.simulation.checks.book import Broken, WorldBook
+from verify.simulation.checks.ledger import InvocationLedger
 from verify.simulation.checks.timeliness import Timeliness
 from verify.simulation.deploys import DEPLOYS
 from verify.simulation.loop import VirtualClock, VirtualLoop
@@ -68,25 +68,25 @@ def run(seed: int, tenants: str | None = None, shadow: str | None = None) -> Res
     if shadow not in (None, "sqlite"):
         # Redis puts what it met under a hold first into its queue: claims would come otherwise.
         profile = replace(profile, hold_every_seconds=0.0)
-    world = World(seed, profile)
+    world = SimulatedWorld(seed, profile)
     with _engine_watched(world), cast_by(world, shadow):
         world.run()
     return world.result()
 
 
-class World:
+class SimulatedWorld:
     def __init__(self, seed: int, profile: Profile) -> None:
         self.seed = seed
         self.profile = profile
         self.loop = VirtualLoop()  # type: ignore[abstract]  # no sockets, no signals
-        self.book = Book(self.loop.stop)
+        self.book = WorldBook(self.loop.stop)
         self.clock = VirtualClock(self.loop)  # the store's
         self.reset_at = float("-inf")  # when its wall clock was set
         self.store = WatchedStore(self.clock, self.book)
         self.store.wrongly_lost = partial(liveness.wrongly_lost, self)
         self.front: Store = self.store  # what lines lead to
         self.shadow: Shadow | None = None
-        self.ledger = Ledger(self.book, self.store)
+        self.ledger = InvocationLedger(self.book, self.store)
         self.chance = random.Random(f"world/{seed}")
         self.rates = profile.rates
         self.trouble = Trouble(
@@ -139,7 +139,11 @@ class World:
     async def _main(self) -> None:
         for number in range(self.profile.workers):
             self.hire(all_queues=number == 0)
-        self.others = [Submitter("s1", self), Operator("o1", self), *self._people()]
+        self.others = [
+            SimulatedSubmitter("s1", self),
+            SimulatedOperator("o1", self),
+            *self._people(),
+        ]
         for actor in self.others:
             actor.launch()
         watch = asyncio.create_task(liveness.watch(self))
@@ -148,7 +152,7 @@ class World:
         fate.cancel()
         self._calm_down()
         if self.profile.hold_every_seconds:
-            await self._let(lambda person: tenant_holds.Hand(person).release_all())
+            await self._let(lambda person: tenant_holds.TenantHand(person).release_all())
         await self._end_triggers()
         await self._until_all_rest()
         await self._until_all_settle()
@@ -167,9 +171,9 @@ class World:
             await endings.triggers_answered(self)
             await self._let(lambda person: endings.cancel_triggers(self, person))
 
-    async def _let(self, decide: Callable[[Operator], Coroutine[Any, Any, None]]) -> None:
+    async def _let(self, decide: Callable[[SimulatedOperator], Coroutine[Any, Any, None]]) -> None:
         """A person does something, and is through with it."""
-        person = Operator(f"o{next(self._names)}", self)
+        person = SimulatedOperator(f"o{next(self._names)}", self)
         done = person.start(decide(person))
         await asyncio.wait({done})
         done.result()
@@ -221,7 +225,7 @@ class World:
             await self._until_all_rest()
         await self._until(lambda: [t for t in self.store.state.tasks.values() if not t.settled])
 
-    async def _decide_all(self, parked: list[Task], person: Operator) -> None:
+    async def _decide_all(self, parked: list[Task], person: SimulatedOperator) -> None:
         async with person.app:
             for task in parked:
                 if self.store.state.tasks.get(task.id) is not task:
@@ -431,7 +435,7 @@ class World:
 class _Engine(logging.Handler):
     """Only the engine's own failures are logged with an exception."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimulatedWorld) -> None:
         super().__init__(logging.ERROR)
         self._world = world
 
@@ -441,7 +445,7 @@ class _Engine(logging.Handler):
 
 
 @contextmanager
-def _engine_watched(world: World) -> Iterator[None]:
+def _engine_watched(world: SimulatedWorld) -> Iterator[None]:
     log = logging.getLogger("holdfast")
     handler, level, propagate = _Engine(world), log.level, log.propagate
     log.addHandler(handler)

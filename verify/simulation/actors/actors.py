@@ -31,10 +31,18 @@ from verify.faults import Fault, FaultyLine, faulty_store
 from verify.simulation.actors import planner, tenant_holds, trigger_actors
 from verify.simulation.loop import Process
 from verify.simulation.stores.watched_tasks import GRACE_SECONDS
-from verify.simulation.workload import QUEUES, SHAPES, Code, Made, Order, Shape, SimulatedThreads
+from verify.simulation.workload import (
+    QUEUES,
+    SHAPES,
+    Code,
+    Effect,
+    Shape,
+    SimulatedThreads,
+    WorkNumber,
+)
 
 if TYPE_CHECKING:
-    from verify.simulation.world import World
+    from verify.simulation.world import SimulatedWorld
 
 SUBMIT_TRIES = 6
 QUIET_SECONDS = 0.4  # a call that takes longer is trouble
@@ -43,7 +51,9 @@ QUIET_SECONDS = 0.4  # a call that takes longer is trouble
 class Actor(Process, ABC):
     """A process with an app on its own bad line to the one store."""
 
-    def __init__(self, name: str, world: World, shapes: tuple[Shape, ...] = SHAPES) -> None:
+    def __init__(
+        self, name: str, world: SimulatedWorld, shapes: tuple[Shape, ...] = SHAPES
+    ) -> None:
         super().__init__(name, world.loop)
         self.world = world
         self.silent = False  # what it has sent and is still on its way never arrives
@@ -76,7 +86,7 @@ class Actor(Process, ABC):
             deploy=world.draw_deploy(name),
             max_age_seconds=world.profile.checkpoint_ttl_seconds,
         )
-        self.types: list[Submittable[Order, Made]] = [
+        self.types: list[Submittable[WorkNumber, Effect]] = [
             code.declare(self.app, shape) for shape in shapes
         ]
 
@@ -119,7 +129,7 @@ class Actor(Process, ABC):
 
 class WorkerActor(Actor):
     def __init__(
-        self, name: str, world: World, shapes: tuple[Shape, ...], queues: tuple[str, ...]
+        self, name: str, world: SimulatedWorld, shapes: tuple[Shape, ...], queues: tuple[str, ...]
     ) -> None:
         super().__init__(name, world, shapes)
         if world.profile.triggers:
@@ -184,7 +194,7 @@ class WorkerActor(Actor):
             self.world.died(self)
 
 
-class Submitter(Actor):
+class SimulatedSubmitter(Actor):
     async def main(self) -> None:
         world, pace = self.world, self.world.profile.submit_seconds / self.world.profile.submits
         async with self.app:
@@ -200,7 +210,7 @@ class Submitter(Actor):
         tenant, key, number = world.draw_order(self.chance, task_type.name)
         for _ in range(SUBMIT_TRIES):
             try:
-                handle = await task_type.submit(Order(number), tenant=tenant, key=key)
+                handle = await task_type.submit(WorkNumber(number), tenant=tenant, key=key)
             except StoreError:
                 await sleep(self.clock, self.chance.random())
             except Refused as refused:
@@ -211,7 +221,7 @@ class Submitter(Actor):
                 await self._wait(handle)
                 return
 
-    async def _wait(self, handle: Handle[Made]) -> None:
+    async def _wait(self, handle: Handle[Effect]) -> None:
         world = self.world
         try:
             made = await handle.result(timeout=self.chance.uniform(1, 60))
@@ -225,7 +235,7 @@ class Submitter(Actor):
                 world.fail("I11", f"its result is {made}", handle.id)
 
 
-class Operator(Actor):
+class SimulatedOperator(Actor):
     async def main(self) -> None:
         async with self.app:
             while True:
@@ -292,17 +302,17 @@ class Operator(Actor):
 
 class Timekeeper(Actor):
     async def main(self) -> None:
-        await trigger_actors.Hand(self).main()
+        await trigger_actors.TriggerHand(self).main()
 
 
 class Planner(Actor):
     async def main(self) -> None:
-        await planner.Hand(self).main()
+        await planner.PlanHand(self).main()
 
 
 class Holder(Actor):
     async def main(self) -> None:
-        await tenant_holds.Hand(self).main()
+        await tenant_holds.TenantHand(self).main()
 
 
 def queues_of(chance: random.Random) -> tuple[str, ...]:

@@ -20,11 +20,11 @@ from holdfast.domain.plan.plan import (
 from holdfast.engine.plans.create import PlanTerms
 from holdfast.engine.plans.handle import PlanHandle
 from holdfast.runtime.deadlines import sleep
-from verify.simulation.workload import SHAPES, Order
+from verify.simulation.workload import SHAPES, WorkNumber
 
 if TYPE_CHECKING:
     from verify.simulation.actors.actors import Actor
-    from verify.simulation.world import World
+    from verify.simulation.world import SimulatedWorld
 
 ALL_COMMANDS = sorted(ASKED)
 RULES = (None, FailureRate(0.0), FailureRate(0.0), FailureRate(0.3), FailureCount(1))
@@ -40,7 +40,7 @@ class Draft:
     terms: PlanTerms
 
 
-def draft(world: World, chance: random.Random, number: int) -> Draft:
+def draft(world: SimulatedWorld, chance: random.Random, number: int) -> Draft:
     size = min(world.profile.tenants, chance.choice((1, 5, 8, 12, 20, 40)))
     tenants = chance.sample(range(world.profile.tenants), size)
     kinds = [n for n in world.favoured if not SHAPES[n].rare or chance.random() < 0.2]
@@ -63,7 +63,7 @@ def draft(world: World, chance: random.Random, number: int) -> Draft:
     )
 
 
-class Hand:
+class PlanHand:
     """What a person does with plans, by way of an actor's app."""
 
     def __init__(self, actor: Actor) -> None:
@@ -85,7 +85,7 @@ class Hand:
 
     async def _make(self, one: Draft) -> None:
         tasks = [
-            self._actor.types[kind].on(Order(number), tenant=tenant)
+            self._actor.types[kind].on(WorkNumber(number), tenant=tenant)
             for kind, number, tenant in one.orders
         ]
         try:

@@ -18,7 +18,7 @@ from holdfast.ports import Switch
 from holdfast.runtime.deadlines import sleep
 from holdfast.runtime.services.drain_watch import LOOK_SECONDS
 from holdfast.runtime.worker.worker import Worker
-from verify.simulation.checks.book import Book, Breach, Hold, Invocation, Move
+from verify.simulation.checks.book import Breach, Hold, Invocation, RecordMove, WorldBook
 from verify.simulation.loop import Process
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ LASTS_SECONDS = (2.0, 8.0, 15.0)
 FOR_A_HOLD = "its tenant is held"
 
 
-class Hand:
+class TenantHand:
     """What a person does with tenants, by way of an actor's app."""
 
     def __init__(self, actor: Actor) -> None:
@@ -67,7 +67,7 @@ class Hand:
 
 
 def thrown(
-    book: Book, store: WatchedStore, tenant: str, *, on: bool, until: float | None
+    book: WorldBook, store: WatchedStore, tenant: str, *, on: bool, until: float | None
 ) -> Iterator[Breach]:
     """Note a hold or a release as it must be; the store must agree."""
     hold = book.hold_of(tenant, store.wall)
@@ -86,7 +86,7 @@ def thrown(
         yield "H1", f"held are {sorted(stored)}, and should be {sorted(book.holds)}"
 
 
-def claimed(store: WatchedStore, moves: Iterable[Move]) -> Iterator[Breach]:
+def claimed(store: WatchedStore, moves: Iterable[RecordMove]) -> Iterator[Breach]:
     for move in moves:
         task = move.after
         if task is not None and store.book.hold_of(task.tenant, store.wall) is not None:
@@ -114,7 +114,7 @@ def _seen_held(process: Process) -> Collection[str]:
     return () if worker is None else tuple(worker.held_tenants)
 
 
-def moved(store: WatchedStore, move: Move) -> Iterator[Breach]:
+def moved(store: WatchedStore, move: RecordMove) -> Iterator[Breach]:
     before, after = move.before, move.after
     if before is None or after is None or not move.events:
         return

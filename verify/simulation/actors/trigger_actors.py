@@ -11,11 +11,11 @@ from holdfast.domain.trigger.trigger import Misfire, Overlap, TriggerCommand
 from holdfast.engine.declare import Submittable
 from holdfast.engine.triggers.control import TriggerHandle
 from holdfast.runtime.deadlines import sleep
-from verify.simulation.workload import Made, Order
+from verify.simulation.workload import Effect, WorkNumber
 
 if TYPE_CHECKING:
     from verify.simulation.actors.actors import Actor
-    from verify.simulation.world import World
+    from verify.simulation.world import SimulatedWorld
 
 SAVE_TRIES = 4
 COMMANDS = (
@@ -27,13 +27,15 @@ COMMANDS = (
 )
 
 
-def declare_triggers(types: Sequence[Submittable[Order, Made]], world: World) -> None:
+def declare_triggers(
+    types: Sequence[Submittable[WorkNumber, Effect]], world: SimulatedWorld
+) -> None:
     """What stands in the code of a worker: some have the code of yesterday, some the new one."""
     chance = world.chance
     is_new = world.is_calm or chance.random() < 0.6
-    types[0].every(5 if is_new else 4, payload=Order(1), name="in-code.both", overlap="skip")
+    types[0].every(5 if is_new else 4, payload=WorkNumber(1), name="in-code.both", overlap="skip")
     name = "in-code.new" if is_new else "in-code.old"
-    types[2].every(7, payload=Order(2), name=name, misfire=Misfire.SKIP, grace=2)
+    types[2].every(7, payload=WorkNumber(2), name=name, misfire=Misfire.SKIP, grace=2)
 
 
 def terms(chance: random.Random, tenant: str | None) -> dict[str, Any]:
@@ -48,7 +50,7 @@ def terms(chance: random.Random, tenant: str | None) -> dict[str, Any]:
     }
 
 
-class Hand:
+class TriggerHand:
     """What a person does with triggers, by way of an actor's app."""
 
     def __init__(self, actor: Actor) -> None:
@@ -77,7 +79,7 @@ class Hand:
     async def _put(self, name: str, *, replaces: bool) -> None:
         chance, schedule = self._chance, self._app.schedule
         send = self._actor.types[chance.choice(self._world.favoured)]
-        order = Order(chance.randrange(1_000_000))
+        order = WorkNumber(chance.randrange(1_000_000))
         named = terms(chance, chance.choice((None, "t0", "t1")))
         named |= {"name": name, "replace": replaces}
         kind, now = chance.random(), self._actor.clock.now()

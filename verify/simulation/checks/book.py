@@ -71,7 +71,7 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class RecordMove:
     """One record, before and after a step; None: it was not there, or is gone."""
 
     before: Task | None
@@ -87,7 +87,7 @@ class Move:
 
 
 @dataclass(slots=True)
-class Book:
+class WorldBook:
     stop: Callable[[], None]
     steps: int = 0
     broken: Broken | None = None

@@ -9,7 +9,7 @@ from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Task
 from holdfast.runtime.context import Context
 from verify.simulation.actors import tenant_holds
-from verify.simulation.checks.book import Book, Breach, Invocation
+from verify.simulation.checks.book import Breach, Invocation, WorldBook
 from verify.simulation.checks.task_steps import CRASH_LIMIT
 from verify.simulation.deploys import CHANGING
 from verify.simulation.loop import Process
@@ -18,8 +18,8 @@ from verify.simulation.stores.watched import WatchedStore
 NOTICED_SECONDS = 1.0  # how soon a process that was stopped must see that its leases are over
 
 
-class Ledger:
-    def __init__(self, book: Book, store: WatchedStore) -> None:
+class InvocationLedger:
+    def __init__(self, book: WorldBook, store: WatchedStore) -> None:
         self._book = book
         self._store = store
 

@@ -13,7 +13,7 @@ from verify.simulation.checks.book import Breach
 
 if TYPE_CHECKING:
     from verify.simulation.actors.actors import WorkerActor
-    from verify.simulation.world import World
+    from verify.simulation.world import SimulatedWorld
 
 LOOK_SECONDS = 0.25
 TAKE_OVER_SECONDS = 2.0  # L1
@@ -22,7 +22,7 @@ HOLD_SECONDS = LOOK_AT_ORDERS_SECONDS + 1.0  # H4
 CLAIM_SECONDS = 6.5  # L3: a worker that heard no signal looks every 5 s
 
 
-async def watch(world: World) -> None:
+async def watch(world: SimulatedWorld) -> None:
     ready_since: dict[str, float] = {}
     timeliness = world.timeliness()
     while True:
@@ -42,7 +42,7 @@ async def watch(world: World) -> None:
                 world.fail(*says, task.id)
 
 
-def _look_at_workers(world: World) -> None:
+def _look_at_workers(world: SimulatedWorld) -> None:
     if world.is_down():
         for actor in world.workers:
             actor.troubled()
@@ -58,7 +58,9 @@ def _look_at_workers(world: World) -> None:
                 world.fail("E1", f"{worker.name}: {service!r} has ended")
 
 
-def _late(world: World, task: Task, ready_since: dict[str, float]) -> Iterator[tuple[str, str]]:
+def _late(
+    world: SimulatedWorld, task: Task, ready_since: dict[str, float]
+) -> Iterator[tuple[str, str]]:
     now, steady = world.store.now, world.loop.time()
     if task.lease is not None and now - task.lease.until > TAKE_OVER_SECONDS:
         since = steady - (now - task.lease.until)
@@ -74,7 +76,7 @@ def _late(world: World, task: Task, ready_since: dict[str, float]) -> Iterator[t
             yield "L3", f"it is ready for {steady - since:.2f} s and nobody takes it"
 
 
-def _holds_kept(world: World) -> Iterator[Breach]:
+def _holds_kept(world: SimulatedWorld) -> Iterator[Breach]:
     """A hold that is over is removed by the next look of a worker whose clock is right."""
     for tenant, hold in world.book.holds.items():
         late = 0.0 if hold.until is None else world.store.wall - hold.until
@@ -88,7 +90,7 @@ def _holds_kept(world: World) -> Iterator[Breach]:
             yield "H4", f"the hold of {tenant} ended {late:.2f} s ago and is still there"
 
 
-def wrongly_lost(world: World, task: Task) -> Iterator[Breach]:
+def wrongly_lost(world: SimulatedWorld, task: Task) -> Iterator[Breach]:
     """A worker that is well keeps its leases, and one that stopped in peace has given them back."""
     lease, run = task.lease, world.book.holders.get(task.fence)
     if lease is None or (run is not None and run.stubborn):
@@ -101,7 +103,7 @@ def wrongly_lost(world: World, task: Task) -> Iterator[Breach]:
             yield "L1", f"{worker.name} is well and has lost its lease"
 
 
-def healthy(world: World, since: float) -> Iterator[WorkerActor]:
+def healthy(world: SimulatedWorld, since: float) -> Iterator[WorkerActor]:
     """Workers that had no trouble at all since then, and some time before to get going."""
     for worker in world.workers:
         well = worker.trouble_until < since - 1.0 and worker.born_at < since - 1.0

@@ -25,7 +25,7 @@ from holdfast.domain.task import events as ev
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import By
 from holdfast.domain.task.transition import Busy, Outcome, Transition
-from verify.simulation.checks.book import Book, Breach, Move
+from verify.simulation.checks.book import Breach, RecordMove, WorldBook
 
 M, P = MemberState, PlanStatus
 
@@ -45,7 +45,7 @@ SECOND = 1e-3
 
 @dataclass(slots=True)
 class PlanBook:
-    book: Book
+    book: WorldBook
     known: dict[str, tuple[Plan, dict[int, Member]]] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)  # of each task in its plan
     ids: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -196,7 +196,7 @@ def _ended(before: Plan, after: Plan, change: PlanChange, members: Members) -> I
 # Of its tasks.
 
 
-def task_moved(book: PlanBook, move: Move) -> Iterator[Breach]:
+def task_moved(book: PlanBook, move: RecordMove) -> Iterator[Breach]:
     task, plan_id = move.task, move.task.plan
     if plan_id is None or plan_id not in book.known or task.id not in book.numbers:
         return

@@ -8,7 +8,7 @@ from holdfast.domain.task import events as ev
 from holdfast.domain.task.outage import OUTAGES
 from holdfast.domain.task.state import HOLDER, OPERATOR, SETTLED, TABLE, Command, Status
 from holdfast.domain.task.task import FailureKind, Task
-from verify.simulation.checks.book import Book, Breach, Move
+from verify.simulation.checks.book import Breach, RecordMove, WorldBook
 from verify.simulation.deploys import CHANGING, RESTARTING
 
 # The last event of a step says which command made it.
@@ -43,7 +43,7 @@ CRASH_LIMIT = 3
 OUTAGE_NAMES = frozenset(f"holdfast.{kind.stored_name}" for kind in OUTAGES)
 
 
-def check(book: Book, move: Move) -> Iterator[Breach]:
+def check(book: WorldBook, move: RecordMove) -> Iterator[Breach]:
     """Of a record that has a new version."""
     before, after = move.before, move.after
     if after is None:
@@ -175,7 +175,9 @@ def _outages(before: Task, after: Task, last: ev.Event, *, in_outage: bool) -> I
         yield "I16", f"an outage suspended it as {kind}"
 
 
-def _completed(book: Book, before: Task, after: Task, event: ev.StageCompleted) -> Iterator[Breach]:
+def _completed(
+    book: WorldBook, before: Task, after: Task, event: ev.StageCompleted
+) -> Iterator[Breach]:
     index, stages = before.last_completed + 1, after.stages
     if stages != before.stages and before.type not in CHANGING:
         yield "I7", f"its stages {before.stages} became {stages}"
@@ -196,7 +198,7 @@ def _completed(book: Book, before: Task, after: Task, event: ev.StageCompleted) 
         yield "I6", f"stage {event.stage} was committed, but its holder's call has not returned"
 
 
-def _undone(book: Book, before: Task, after: Task, event: ev.StageUndone) -> Iterator[Breach]:
+def _undone(book: WorldBook, before: Task, after: Task, event: ev.StageUndone) -> Iterator[Breach]:
     if before.next_undo < 0 or event.stage != before.stages[before.next_undo]:
         yield "I7", f"{event.stage} was undone, the next to undo was number {before.next_undo}"
     if after.next_undo != before.next_undo - 1:
@@ -212,13 +214,13 @@ def _undone(book: Book, before: Task, after: Task, event: ev.StageUndone) -> Ite
         yield "I6", f"the undo of {event.stage} was committed, but its call has not returned"
 
 
-def _rolls_back_all(book: Book, after: Task) -> Iterator[Breach]:
+def _rolls_back_all(book: WorldBook, after: Task) -> Iterator[Breach]:
     left = _to_undo(book, after) - set(after.stages[: after.next_undo + 1])
     if left:
         yield "S8", f"the rollback starts at {after.next_undo}, but stages {sorted(left)} had begun"
 
 
-def _to_undo(book: Book, task: Task) -> set[str]:
+def _to_undo(book: WorldBook, task: Task) -> set[str]:
     """What has begun and is not undone. A stage that has begun and not come to its end may have
     gone, or moved, with a deploy; one that is completed may not."""
     names = book.begun[task.id, task.epoch]
@@ -227,6 +229,6 @@ def _to_undo(book: Book, task: Task) -> set[str]:
     return {name for name in names if (task.id, task.epoch, name) not in book.undone}
 
 
-def _all_undone(book: Book, before: Task) -> Iterator[Breach]:
+def _all_undone(book: WorldBook, before: Task) -> Iterator[Breach]:
     for name in sorted(_to_undo(book, before)):
         yield "S8", f"it is rolled back, but {name} had begun and is not undone"

@@ -15,7 +15,7 @@ from verify.simulation.checks.book import Breach
 from verify.simulation.checks.liveness import healthy
 
 if TYPE_CHECKING:
-    from verify.simulation.world import World
+    from verify.simulation.world import SimulatedWorld
 
 TAKE_OVER_SECONDS = 2.0
 DUE_SECONDS = LEAVE_SECONDS[1] + 2.0  # who met one that is not his to fire lets others look
@@ -25,7 +25,7 @@ LET_GO_SECONDS = 2.0  # from its slot to its release, which follows at once
 
 @dataclass(slots=True)
 class Timeliness:
-    world: World
+    world: SimulatedWorld
     # Since when which version of a task is held, although it has a slot (given for which version).
     held_at: dict[tuple[str, int, int], float] = field(default_factory=dict)
 

@@ -32,7 +32,7 @@ from holdfast.domain.trigger.trigger import (
     TriggerStatus,
     with_last_task,
 )
-from verify.simulation.checks.book import Book, Breach
+from verify.simulation.checks.book import Breach, WorldBook
 
 T = TriggerStatus
 
@@ -44,7 +44,7 @@ REST = (Place.PARKED, Place.SETTLED)
 
 @dataclass(slots=True)
 class TriggerBook:
-    book: Book
+    book: WorldBook
     known: dict[str, Trigger] = field(default_factory=dict)
     written_at: dict[str, float] = field(default_factory=dict)  # by the store's clock
     applied: set[tuple[str, str, int]] = field(default_factory=set)

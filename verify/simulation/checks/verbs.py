@@ -27,7 +27,7 @@ from holdfast.domain.task.transition import (
     Transition,
 )
 from holdfast.ports import Claimed, Renewal
-from verify.simulation.checks.book import Book, Breach, Move
+from verify.simulation.checks.book import Breach, RecordMove, WorldBook
 
 if TYPE_CHECKING:
     from verify.simulation.stores.watched import WatchedStore
@@ -42,7 +42,10 @@ SECOND = 1e-6  # clocks are floats
 
 
 def inserted(
-    book: Book, batch: Sequence[Submission], answers: Sequence[Insertion], moves: Mapping[str, Move]
+    book: WorldBook,
+    batch: Sequence[Submission],
+    answers: Sequence[Insertion],
+    moves: Mapping[str, RecordMove],
 ) -> Iterator[Breach]:
     for one, answer in zip(batch, answers, strict=True):
         task = one.task
@@ -68,13 +71,13 @@ def inserted(
 
 
 def claimed(
-    book: Book,
+    book: WorldBook,
     store: WatchedStore,
     *,
     worker: str,
     request: str,
     answers: Sequence[Claimed],
-    moves: Mapping[str, Move],
+    moves: Mapping[str, RecordMove],
 ) -> Iterator[Breach]:
     leases = {one.task.lease.id for one in answers if one.task.lease}
     last, given = book.claims.get(worker, ("", frozenset()))
@@ -91,7 +94,7 @@ def claimed(
 
 
 def _handed_out(
-    book: Book, store: WatchedStore, one: Claimed, move: Move | None
+    book: WorldBook, store: WatchedStore, one: Claimed, move: RecordMove | None
 ) -> Iterator[Breach]:
     task = one.task
     before = move.before if move else None
@@ -117,7 +120,7 @@ def _handed_out(
     book.held_at[task.fence] = task.version
 
 
-def _fenced(book: Book, before: Task, task: Task) -> Iterator[Breach]:
+def _fenced(book: WorldBook, before: Task, task: Task) -> Iterator[Breach]:
     line = task.tenant or task.id
     if task.lease and task.lease.fence != task.fence:
         yield "I5", f"fence {task.fence} with a lease of fence {task.lease.fence}"
@@ -127,11 +130,11 @@ def _fenced(book: Book, before: Task, task: Task) -> Iterator[Breach]:
 
 
 def applied(
-    book: Book,
+    book: WorldBook,
     store: WatchedStore,
     batch: Sequence[Transition],
     answers: Sequence[Outcome],
-    moves: Mapping[str, Move],
+    moves: Mapping[str, RecordMove],
 ) -> Iterator[Breach]:
     written = set()  # a worker may have both a zombie's run of a task and the new one
     follows: list[Submission] = []
@@ -164,7 +167,10 @@ def applied(
 
 
 def followed(
-    book: Book, right: Iterable[Submission], told: Iterable[Submission], moves: Mapping[str, Move]
+    book: WorldBook,
+    right: Iterable[Submission],
+    told: Iterable[Submission],
+    moves: Mapping[str, RecordMove],
 ) -> Iterator[Breach]:
     """``right``: those whose transition was written now; of all that were told, only these."""
     expected = {one.task.id: one for one in right}
@@ -183,7 +189,7 @@ def followed(
 
 
 def _rightly_written(
-    book: Book, store: WatchedStore, transition: Transition, move: Move
+    book: WorldBook, store: WatchedStore, transition: Transition, move: RecordMove
 ) -> Iterator[Breach]:
     before = move.before
     if before is None or not _may_write(before, transition):
@@ -215,7 +221,7 @@ def _rightly_written(
     yield from _bodies(store, transition, after)
 
 
-def _note_undo(book: Book, transition: Transition) -> None:
+def _note_undo(book: WorldBook, transition: Transition) -> None:
     stage, after = transition.stage, transition.after
     if stage is not None and stage.undo:
         book.undoable.add((after.id, after.epoch, stage.name))
@@ -255,7 +261,7 @@ def _saved(body: bytes | None, after: Task) -> Iterator[Breach]:
 
 
 def _rightly_refused(
-    book: Book, transition: Transition, outcome: Outcome, *, moved: bool
+    book: WorldBook, transition: Transition, outcome: Outcome, *, moved: bool
 ) -> Iterator[Breach]:
     before = book.tasks.get(transition.task_id)
     if moved:
@@ -273,10 +279,10 @@ def _rightly_refused(
 
 
 def renewed(
-    book: Book,
+    book: WorldBook,
     batch: Sequence[Renewal],
     answers: Sequence[bool],
-    moves: Mapping[str, Move],
+    moves: Mapping[str, RecordMove],
     *,
     started_after: float,
 ) -> Iterator[Breach]:
@@ -299,8 +305,8 @@ def renewed(
 
 
 def expired(
-    book: Book,
-    moves: Mapping[str, Move],
+    book: WorldBook,
+    moves: Mapping[str, RecordMove],
     now: float,
     *,
     excused: bool,
@@ -322,7 +328,7 @@ def expired(
 
 
 def _blamed(
-    book: Book, before: Task, after: Task, *, excused: bool, overdue_seconds: float
+    book: WorldBook, before: Task, after: Task, *, excused: bool, overdue_seconds: float
 ) -> Iterator[Breach]:
     """Return who was in a crash, by what has really run; the store knows it from the beats only."""
     run = book.holders.get(before.fence)
@@ -339,7 +345,7 @@ def _blamed(
         yield "I16", f"the crash of {before.id} in {run.stage} was not counted without an outage"
 
 
-def promoted(moves: Mapping[str, Move], now: float) -> Iterator[Breach]:
+def promoted(moves: Mapping[str, RecordMove], now: float) -> Iterator[Breach]:
     for move in moves.values():
         before = move.before
         if before is None or not _new_version(move):
@@ -350,7 +356,7 @@ def promoted(moves: Mapping[str, Move], now: float) -> Iterator[Breach]:
             yield "L2", f"{before.id} was promoted {before.due - now:.3f} s early"
 
 
-def pruned(moves: Mapping[str, Move], now: float) -> Iterator[Breach]:
+def pruned(moves: Mapping[str, RecordMove], now: float) -> Iterator[Breach]:
     for move in moves.values():
         before = move.before
         if before is None or move.after is not None:
@@ -361,7 +367,7 @@ def pruned(moves: Mapping[str, Move], now: float) -> Iterator[Breach]:
             yield "I1", f"cleaning up deleted {before.id} before its time"
 
 
-def _new_version(move: Move) -> bool:
+def _new_version(move: RecordMove) -> bool:
     return move.before is None or move.after is None or move.before.version != move.after.version
 
 
@@ -373,7 +379,7 @@ def _may_write(before: Task, transition: Transition) -> bool:
     return before.lease is not None and before.lease.id == transition.lease
 
 
-def _moved_on(book: Book, before: Task) -> bool:
+def _moved_on(book: WorldBook, before: Task) -> bool:
     return bool(before.tenant and before.fence and book.fences[before.tenant] > before.fence)
 
 

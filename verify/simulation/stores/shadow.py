@@ -39,7 +39,7 @@ from verify.simulation.stores.shadow_parts import (
 from verify.simulation.stores.watched import WatchedStore
 
 if TYPE_CHECKING:
-    from verify.simulation.world import World
+    from verify.simulation.world import SimulatedWorld
 
 ANSWER_SECONDS = 60.0
 LOADED_EVERY_STEPS = 100
@@ -244,7 +244,7 @@ def _detail_of(task_id: str) -> Call:
 
 
 @contextmanager
-def cast_by(world: World, kind: str | None) -> Iterator[None]:
+def cast_by(world: SimulatedWorld, kind: str | None) -> Iterator[None]:
     """``kind``: sqlite, or the address of a Redis server; None: no shadow."""
     if kind is None:
         yield
@@ -260,7 +260,7 @@ def cast_by(world: World, kind: str | None) -> Iterator[None]:
 
 
 @contextmanager
-def _store(world: World, kind: str) -> Iterator[Store]:
+def _store(world: SimulatedWorld, kind: str) -> Iterator[Store]:
     clock = world.clock
     if kind == "sqlite":
         with tempfile.TemporaryDirectory(prefix="holdfast-shadow-") as folder:

@@ -14,7 +14,7 @@ from holdfast.stores.memory.doctor import examine
 from verify.simulation.actors import tenant_holds
 from verify.simulation.checks import plan_steps
 from verify.simulation.checks import task_steps as of_moves
-from verify.simulation.checks.book import Book, Breach, Move
+from verify.simulation.checks.book import Breach, RecordMove, WorldBook
 from verify.simulation.stores.watched_admin import WatchedAdmin
 from verify.simulation.stores.watched_plans import WatchedPlans
 from verify.simulation.stores.watched_tasks import WatchedTasks
@@ -26,7 +26,7 @@ EXAMINED_EVERY_STEPS = 100
 class WatchedStore(MemoryStore):
     """Reads the insides of the store on purpose: what it answers is what is being judged."""
 
-    def __init__(self, clock: Clock, book: Book) -> None:
+    def __init__(self, clock: Clock, book: WorldBook) -> None:
         super().__init__(clock)
         self.book = book
         self.tasks: WatchedTasks = WatchedTasks(self)
@@ -53,7 +53,7 @@ class WatchedStore(MemoryStore):
 
     # -- after a step
 
-    def step(self, verb: str, tenants: set[str] | None = None) -> dict[str, Move]:
+    def step(self, verb: str, tenants: set[str] | None = None) -> dict[str, RecordMove]:
         """What has changed; with ``tenants``, nobody else's may have (I17)."""
         book = self.book
         book.steps += 1
@@ -66,7 +66,7 @@ class WatchedStore(MemoryStore):
                 book.fail("I17", f"{verb} for others changed it", self.now, task_id)
         return moves
 
-    def _moves_made(self) -> Iterable[Move]:
+    def _moves_made(self) -> Iterable[RecordMove]:
         known, born = self.book.tasks, 0
         for task_id, task in self.state.tasks.items():
             before = known.get(task_id)
@@ -74,12 +74,14 @@ class WatchedStore(MemoryStore):
                 born += before is None
                 told = len(self.book.events[task_id])
                 events = tuple(event for _, event in self.state.bodies[task_id].events[told:])
-                yield Move(before=before, after=task, events=events)
+                yield RecordMove(before=before, after=task, events=events)
         if len(known) + born > len(self.state.tasks):
             for task_id in [i for i in known if i not in self.state.tasks]:
-                yield Move(before=known[task_id], after=None, events=())
+                yield RecordMove(before=known[task_id], after=None, events=())
 
-    def with_the_gone(self, moves: dict[str, Move], batch: Sequence[Transition]) -> dict[str, Move]:
+    def with_the_gone(
+        self, moves: dict[str, RecordMove], batch: Sequence[Transition]
+    ) -> dict[str, RecordMove]:
         """A task that was not kept at all: its last step can only be seen from outside."""
         for transition in batch:
             move = moves.get(transition.task_id)
@@ -88,12 +90,12 @@ class WatchedStore(MemoryStore):
                 if stone is None:
                     self.book.fail("I1", "it is gone without a trace", self.now, move.task.id)
                 elif stone.task.version == transition.after.version:  # and not a zombie's write
-                    moves[transition.task_id] = Move(
+                    moves[transition.task_id] = RecordMove(
                         before=move.before, after=stone.task, events=transition.events, gone=True
                     )
         return moves
 
-    def judge(self, breaches: Iterable[Breach], moves: Mapping[str, Move]) -> None:
+    def judge(self, breaches: Iterable[Breach], moves: Mapping[str, RecordMove]) -> None:
         book, now = self.book, self.now
         only = next(iter(moves)) if len(moves) == 1 else None
         book.judge(breaches, now, only)
@@ -109,7 +111,7 @@ class WatchedStore(MemoryStore):
         if book.steps % EXAMINED_EVERY_STEPS == 0:
             self.examine()
 
-    def _accept(self, moves: Mapping[str, Move]) -> None:
+    def _accept(self, moves: Mapping[str, RecordMove]) -> None:
         book = self.book
         for task_id, move in moves.items():
             if move.after is None or move.gone:
@@ -123,7 +125,7 @@ class WatchedStore(MemoryStore):
             elif _has_new_version(move):
                 book.asked_at.setdefault(task_id, move.after.version)
 
-    def _tally(self, move: Move) -> None:
+    def _tally(self, move: RecordMove) -> None:
         counts = self.book.counts
         for event in move.events:
             counts[f"event {ev.name_of(event)}"] += 1
@@ -169,11 +171,11 @@ class WatchedStore(MemoryStore):
             self.book.fail(finding.invariant, finding.says, self.now, finding.task_id)
 
 
-def _has_new_version(move: Move) -> bool:
+def _has_new_version(move: RecordMove) -> bool:
     return move.before is None or move.after is None or move.before.version != move.after.version
 
 
-def _told(move: Move) -> str:
+def _told(move: RecordMove) -> str:
     if move.after is None:
         return f"{move.task.id} gone"
     names = ",".join(ev.name_of(event) for event in move.events)

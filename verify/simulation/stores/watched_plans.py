@@ -18,7 +18,7 @@ from holdfast.ports import DuePlans
 from holdfast.stores.memory.plans import MemoryPlans, _faults
 from holdfast.stores.memory.state import PlanShelf
 from verify.simulation.checks import plan_steps, verbs
-from verify.simulation.checks.book import Breach, Move
+from verify.simulation.checks.book import Breach, RecordMove
 from verify.simulation.checks.plan_steps import PlanBook
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class WatchedPlans(MemoryPlans):
         return outcome
 
     def _followed(
-        self, change: PlanChange, outcome: PlanOutcome, moves: Mapping[str, Move]
+        self, change: PlanChange, outcome: PlanOutcome, moves: Mapping[str, RecordMove]
     ) -> Iterable[Breach]:
         name = (change.after.id, change.after.request, change.after.version)
         is_written = isinstance(outcome, PlanApplied) and name not in self.book.applied
