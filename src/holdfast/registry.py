@@ -1,4 +1,4 @@
-"""What is declared: task types and their stages, as the runtime sees them."""
+"""The registry of declared task types, their stages and triggers, as the runtime uses them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class StageDef:
     )
 
     def encode_result(self, value: Any) -> bytes:
-        """Refuse what its readers would not get as it is."""
+        """Encode a result; refuse one that its readers would not get as it is."""
         body = self.result.encode(value)
         if self.read_as is not None:
             self.read_as.check_copy(value, body, what=self.result.what)
@@ -86,7 +86,7 @@ def own_type(
     timeout_seconds: float,
     keep_seconds: float,
 ) -> TaskType:
-    """One of the engine's own: an async stage with a payload, and any result."""
+    """Return a type of the engine's own: an async stage with a payload, and any result."""
     declared = TaskType(
         name=name,
         payload=payload,
@@ -159,16 +159,16 @@ class Registry:
         return self._types.get(name) or self._types.get(names.normalised(name))
 
     def names(self) -> tuple[str, ...]:
-        """Those that users have declared."""
+        """Return the types that users have declared."""
         return tuple(name for name in self._types if not name.startswith(INTERNAL))
 
     def own_queues(self) -> tuple[str, ...]:
-        """The engine's, as far as its types are known here: served before all others."""
+        """Return the engine's own queues whose types are known here; they are served first."""
         types = (kind for name, kind in self._types.items() if name.startswith(INTERNAL))
         return tuple(kind.queue for kind in types)
 
     def served(self) -> tuple[str, ...]:
-        """Those that a worker can run, with the engine's own."""
+        """Return the types that a worker can run, with the engine's own."""
         return tuple(self._types)
 
     def check(self) -> None:

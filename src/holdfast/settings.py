@@ -53,14 +53,14 @@ def _duration(value: Any) -> float:
 
 
 def _words(value: Any) -> Any:
-    """In the environment with commas between them."""
+    """Split words, which the environment separates by commas."""
     if isinstance(value, str):
         return tuple(word for word in map(str.strip, value.split(",")) if word)
     return value
 
 
 def _limits(value: Any) -> Any:
-    """In the environment as `default=1000,mail=5000`; `*` stands for every other queue."""
+    """Parse limits, in the environment `default=1000,mail=5000`; `*` is every other queue."""
     if not isinstance(value, str):
         return value
     limits = dict[str, int]()
@@ -142,7 +142,7 @@ class Settings(BaseSettings):
     @field_validator("tenant_lock")
     @classmethod
     def _tenant_lock(cls, value: float, info: ValidationInfo) -> float:
-        """It is renewed with the lease, and must outlive it."""
+        """Check that the lock of a tenant, renewed with the lease, outlives it."""
         if value < (least := 2 * info.data.get("lease", 0.0)):
             raise ValueError(f"a lock must outlive its task's lease: {least:g} s at least")
         return value
@@ -217,7 +217,7 @@ class Settings(BaseSettings):
 
 
 def load(**given: Any) -> Settings:
-    """What is given, else the environment, else the file, else the default."""
+    """Load the settings: an argument comes before the environment, the file and the default."""
     _warn_of_misspelt()
     path = os.environ.get(f"{PREFIX}CONFIG")
     if path is not None and not Path(path).is_file():

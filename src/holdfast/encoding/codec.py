@@ -1,4 +1,4 @@
-"""The user's values to JSON and back. JSON only; no name found in stored data is ever imported."""
+"""User values are encoded as JSON and decoded again; no name in stored data is ever imported."""
 
 from __future__ import annotations
 
@@ -64,10 +64,11 @@ def _look_at(declared: Any) -> tuple[Trust, bool]:
 
 
 class Codec(Generic[T]):
-    """For one declared type: pydantic model, dataclass, msgspec Struct, plain JSON types, or
-    lists, mappings and unions of these; only of Structs and pydantic models not both.
+    """A codec for one declared type.
 
-    A value that would not be read back as it is now is refused: see `comparison`.
+    The type is a pydantic model, a dataclass, a msgspec Struct, a plain JSON type, or a list,
+    mapping or union of these; a union holds Structs or pydantic models, not both. A value that
+    would not be read back as it is now is refused: see `comparison`.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Codec(Generic[T]):
             raise DeclarationError(f"{declared!r} cannot be read from JSON: {error}") from error
 
     def _recognise(self) -> None:
-        """What the type is read by, and what has to be compared of its values."""
+        """Set the reader of the type, and the comparison that its values need."""
         self._has_floats, self._has_secrets, lenient = True, False, False
         if _of_structs(self.declared):
             self._trust, lenient = _look_at(self.declared)
@@ -98,7 +99,7 @@ class Codec(Generic[T]):
         self._comparison = Comparison(lenient=lenient)
 
     def encode(self, value: T, *, what: str | None = None) -> bytes:
-        """Validated, bounded JSON, or an InvalidPayload that names the field."""
+        """Return validated, bounded JSON; raise an InvalidPayload that names the field."""
         what = what or self.what
         if type(value) in self._as_they_are:
             _check_scalar(value, what)
@@ -139,7 +140,7 @@ class Codec(Generic[T]):
             self._refuse(error, what)
 
     def schema(self) -> dict[str, Any]:
-        """Its JSON schema."""
+        """Return the JSON schema of the type."""
         if self._adapter is None:
             return msgspec.json.schema(self.declared)
         try:
@@ -165,7 +166,7 @@ class Codec(Generic[T]):
         raise InvalidPayload(what, said) from error
 
     def _message(self, error: ValidationError) -> str:
-        """What a validator of the type's own says of a type with secrets may have them in it."""
+        """Return the message of a validator, without the values of a type that has secrets."""
         first = _first(error)
         if self._has_secrets and first["type"] not in _SAID_BY_PYDANTIC:
             return f"refused by a validator of its own ({first['type']})"
@@ -204,8 +205,11 @@ class Codec(Generic[T]):
     def _round_trip(
         self, adapter: TypeAdapter[Any], valid: Any, what: str, *, by_alias: bool
     ) -> bytes:
-        """JSON that was read again, and compared: pydantic takes an instance of a model as it is,
-        however wrong its fields are, and may read by one name what it has written by another."""
+        """Return JSON that was read again and compared.
+
+        Pydantic takes an instance of a model as it is, however wrong its fields are, and may read
+        by one name what it has written by another.
+        """
         plain = _dump(adapter, valid, by_alias=by_alias)
         if self._has_secrets:
             kept = _dump(adapter, valid, by_alias=by_alias, mode="python")
@@ -268,7 +272,7 @@ def _first(error: ValidationError) -> Any:
 
 
 def _is_lost(value: Any, plain: Any) -> bool:
-    """Whether a secret has only the asterisks that older versions stored, without the mark."""
+    """Return whether a secret has only the asterisks that older versions stored."""
     return b'{"%s":"%s"}' % (SECRET_MARK.encode(), ASTERISKS.encode()) not in (
         msgspec.json.encode(plain)
     ) and any(ASTERISKS in str(secret.get_secret_value()) for secret in _secrets_in(value))
@@ -295,8 +299,11 @@ def _bounded(plain: Any, what: str, limit_bytes: int) -> bytes:
 
 
 def check_json(value: Any, what: str, depth: int = 0, *, tuples: bool = False) -> None:
-    """Plain JSON only: no NaN, no lone surrogates, nothing too large or too deep for a reader, and
-    no subclass or tuple, which would be read back as something else (``tuples``: it may)."""
+    """Refuse a value that is not plain JSON.
+
+    Refused are NaN, lone surrogates, what is too large or too deep for a reader, and subclasses and
+    tuples, which would be read back as something else (``tuples`` allows those).
+    """
     if depth > DEPTH_LIMIT:
         raise PayloadTooDeep(what.partition(".")[0], DEPTH_LIMIT)
     kind = type(value)
@@ -338,7 +345,7 @@ def _why_not_json(value: Any) -> str:
 
 
 def check_floats(value: Any, what: str, depth: int = 0) -> None:
-    """pydantic turns NaN into null when it writes JSON, so look before it does."""
+    """Refuse NaN and infinity, because pydantic writes them as null."""
     if depth > DEPTH_LIMIT:
         raise PayloadTooDeep(what.partition(".")[0], DEPTH_LIMIT)
     if isinstance(value, float):
@@ -371,7 +378,7 @@ def _check_text(value: str, what: str) -> None:
 
 
 def _as_they_are(declared: Any) -> frozenset[type]:
-    """The types whose values are valid and plain already: validating them changes nothing."""
+    """Return the types whose values are valid and plain: validating them changes nothing."""
     plain = (str, int, float, bool, type(None))
     return frozenset(
         plain if declared in (Any, object) else (one for one in plain if one is declared)
@@ -379,7 +386,7 @@ def _as_they_are(declared: Any) -> frozenset[type]:
 
 
 def _of_structs(declared: Any) -> bool:
-    """Also of generic ones, and under another name."""
+    """Return whether a type is a Struct or holds one, generic or under a new name."""
     declared = getattr(declared, "__supertype__", declared)
     if _is_struct(declared) or _is_struct(get_origin(declared)):
         return True

@@ -1,4 +1,4 @@
-"""The first place where a value and its copy, read back from JSON, differ: in type or in content.
+"""The first difference between a value and its copy that was read back from JSON.
 
 Classes are compared field by field, also those without an equality of their own.
 """
@@ -39,10 +39,10 @@ class Difference(NamedTuple):
 
 
 class Comparison:
-    """Compares values with their copies.
+    """A comparison of values with their copies.
 
-    ``lenient``: the values were not validated before, so what the annotation coerces is no
-    difference: an object of JSON where the copy is a class, a tuple where it is a list.
+    With ``lenient`` the values were not validated before, so a coercion by the annotation is no
+    difference: a JSON object where the copy is a class, a tuple where it is a list.
     """
 
     def __init__(self, *, lenient: bool = False) -> None:
@@ -74,7 +74,7 @@ class Comparison:
     def _of_mappings(
         self, value: Mapping[Any, Any], copy: Mapping[Any, Any], depth: int
     ) -> Difference | None:
-        """JSON keeps the order, so the items belong together in pairs."""
+        """Compare the items in pairs: JSON keeps their order."""
         for (key, item), (key_again, again) in zip(value.items(), copy.items(), strict=False):
             if self.difference(key, key_again, depth + 1) is not None:
                 return Difference((), f"the key {type(key).__name__} is not read back as it was")
@@ -91,7 +91,7 @@ class Comparison:
         return _of_lengths(value, copy)
 
     def _of_sets(self, value: Any, copy: Any, depth: int) -> Difference | None:
-        """By equality; those without it, one by one by their fields."""
+        """Compare sets by equality; members without it, one by one by their fields."""
         there = {item: item for item in copy}
         alone = []
         for item in value:
@@ -132,7 +132,7 @@ class Comparison:
         return self.difference(value.get_secret_value(), copy.get_secret_value(), depth + 1)
 
     def _of_models(self, value: BaseModel, copy: BaseModel, depth: int) -> Difference | None:
-        """Fields, extra fields and private attributes; not which fields were set."""
+        """Compare fields, extra fields and private attributes; not which fields were set."""
         fields = type(value).model_fields
         found = self._of_fields(fields, value, copy, depth)
         if found is None and (value.__pydantic_extra__ or copy.__pydantic_extra__):
@@ -159,7 +159,7 @@ class Comparison:
         return None
 
     def _coerced(self, value: Any, copy: Any, depth: int) -> Difference | None:
-        """Values of two types: a difference, unless the annotation has asked for it."""
+        """Return the difference of two types, unless the annotation has asked for it."""
         if self._lenient and _is_coercion(value, copy):
             return self._of_parts(value, copy, depth)
         if isinstance(value, float) and not math.isfinite(value):
@@ -194,15 +194,15 @@ _CHANGED = Difference((), "is read back with another value")
 
 
 def _is_coercion(value: Any, copy: Any) -> bool:
-    """JSON where the copy is something else, one sequence for another, or a subclass of a scalar
-    for that scalar."""
+    """Return whether two values differ by coercion only: JSON for a class, one sequence for
+    another, or a subclass of a scalar for that scalar."""
     if isinstance(value, _SEQUENCES) and isinstance(copy, _SEQUENCES):
         return True
     return type(value) in _JSON or (type(copy) in _EXACT and isinstance(value, type(copy)))
 
 
 def _are_equal(value: Any, copy: Any) -> bool:
-    """By the type's own equality, and where that is blind by what it does not see."""
+    """Return whether two values are equal by their type's own equality and by what that ignores."""
     if isinstance(value, datetime | time):
         return _same_moment(value, copy)
     if isinstance(value, Decimal):
@@ -224,25 +224,26 @@ def _of_lengths(value: Any, copy: Any) -> Difference | None:
 
 
 def _same_moment(value: Any, copy: Any) -> bool:
-    """The offset counts, the zone's name does not: JSON has no place for it."""
+    """Return whether two times are the same; the offset counts, the zone's name is not in JSON."""
     if value.utcoffset() is None and value.fold != copy.fold:
         return False
     return bool(value == copy) and value.utcoffset() == copy.utcoffset()
 
 
 def _is_a_thing(item: Any, other: Any) -> bool:
-    """A lock, a client or the like in a private attribute: nothing that could be stored."""
+    """Return whether a private attribute is a lock, a client or the like, which nothing could
+    store."""
     kind = type(item)
     return kind is type(other) and not _has_equality(kind) and not any(_attributes(item))
 
 
 def _has_equality(kind: Any) -> bool:
-    """Whether it is more than being the same object."""
+    """Return whether a type has more equality than identity."""
     return kind.__eq__ is not object.__eq__
 
 
 def _attributes(value: Any) -> Iterable[str]:
-    """The names of what an object holds, in its dict and its slots."""
+    """Return the names of an object's attributes, in its dict and its slots."""
     yield from getattr(value, "__dict__", ())
     for base in type(value).__mro__:
         slots = base.__dict__.get("__slots__", ())

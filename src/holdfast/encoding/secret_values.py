@@ -1,4 +1,4 @@
-"""Secrets of pydantic in payloads and results: stored with their true value, under a mark.
+"""Secrets of pydantic in payloads and results are stored with their true value, under a mark.
 
 The mark is part of the stored JSON, ``{"holdfast.secret": …}`` in the place of the value, so that
 whoever shows a record hides it (`domain/redaction.py`) without knowing the task's type.
@@ -22,7 +22,7 @@ _SCHEMA_MODULE = "pydantic.types"
 
 
 def mentions_secrets(schema: Any) -> bool:
-    """Whether values of this core schema may hold secrets."""
+    """Return whether values of this core schema may hold secrets."""
     if isinstance(schema, Mapping):
         return any(mentions_secrets(part) for name, part in schema.items() if name != "metadata")
     if isinstance(schema, list | tuple):
@@ -52,7 +52,7 @@ def marked(shown: Any, kept: Any, what: str) -> tuple[Any, int]:
 
 
 def unmarked(plain: Any) -> Any:
-    """The JSON without the marks, as the declared type reads it."""
+    """Return the JSON without the marks, as the declared type reads it."""
     if isinstance(plain, dict):
         if len(plain) == 1 and SECRET_MARK in plain:
             return plain[SECRET_MARK]
@@ -63,7 +63,7 @@ def unmarked(plain: Any) -> Any:
 
 
 def as_secrets(plain: Any) -> Any:
-    """The JSON with secrets in the place of the marks, for who does not know the declared type."""
+    """Return the JSON with secrets in place of the marks, for readers without the declared type."""
     if isinstance(plain, dict):
         if len(plain) == 1 and SECRET_MARK in plain:
             return Secret(plain[SECRET_MARK])

@@ -1,4 +1,4 @@
-"""Which declared types always come back from JSON as they went in, so that little is compared."""
+"""Declared types that always come back from JSON as they went in, so that little is compared."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HARMLESS_SETTINGS = frozenset(("title", "strict", "extra_fields_behavior"))
 
 
 class Trust(Enum):
-    """What has to be looked at after a value was read back."""
+    """A share of a value that must be compared after it was read back."""
 
     NOTHING = "nothing"
     FIELDS = "fields"  # of an instance, whose fields nobody validates; not of plain JSON for it
@@ -22,14 +22,14 @@ class Trust(Enum):
 
 
 def trust_in(schema: Mapping[str, Any]) -> Trust:
-    """By the core schema that pydantic has made of the declared type."""
+    """Return the trust in a declared type, by the core schema that pydantic has made of it."""
     if _is_plain(schema):
         return Trust.NOTHING
     return Trust.FIELDS if _is_plain_class(schema) else Trust.ALL
 
 
 def trust_in_structs(declared: Any) -> Trust:
-    """The same for what msgspec reads."""
+    """Return the trust in a type that msgspec reads."""
     found = inspect.type_info(declared)
     if not isinstance(found, inspect.StructType) or hasattr(found.cls, "__post_init__"):
         return Trust.ALL
@@ -38,7 +38,7 @@ def trust_in_structs(declared: Any) -> Trust:
 
 
 def holds_any(declared: Any) -> bool:
-    """Whether something in these Structs has no type."""
+    """Return whether a field of these Structs has no type."""
     return "AnyType" in repr(inspect.type_info(declared))
 
 
@@ -49,7 +49,7 @@ def has_floats(schema: Any) -> bool:
 
 
 def _is_plain(schema: Mapping[str, Any]) -> bool:
-    """Scalars, and lists and string-keyed objects of them, without the user's own code."""
+    """Return whether a schema has only scalars, lists and objects, without user code."""
     if "serialization" in schema or schema.get("on_error", "raise") != "raise":
         return False
     kind = schema["type"]
@@ -66,7 +66,7 @@ def _is_plain(schema: Mapping[str, Any]) -> bool:
 
 
 def _is_plain_class(schema: Mapping[str, Any]) -> bool:
-    """A model or dataclass of such fields, written and read under their own names."""
+    """Return whether a class has plain fields, written and read under their own names."""
     own_code = ("serialization", "custom_init", "root_model", "post_init")
     if any(schema.get(name) for name in own_code) or not _is_harmless(schema.get("config", {})):
         return False

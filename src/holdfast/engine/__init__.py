@@ -1,4 +1,4 @@
-"""The app: the one place that knows both sides."""
+"""The engine: an app that declares, submits and controls tasks."""
 
 from holdfast.engine.core import Holdfast
 

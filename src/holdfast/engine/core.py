@@ -177,7 +177,7 @@ class Holdfast:
         chance: random.Random,
         waiters: Callable[[Store], Waiters] = Waiters,
     ) -> Iterator[Holdfast]:
-        """Open on this store, clock and chance for a while, whatever is configured: for tests."""
+        """Open on another store, clock and chance for a while, for tests."""
         if self._opened:
             raise HoldfastError("the app is open already")
         self.registry.check()
@@ -200,7 +200,7 @@ class Holdfast:
 
     @asynccontextmanager
     async def running(self, workers: int = 1, **options: Any) -> AsyncIterator[Holdfast]:
-        """Open, with workers, timers and retention in this process; drains on the way out."""
+        """Open the app with workers, timers and retention in this process; drain at the end."""
         async with self:
             await warn_of_orphans(self.store, self.clock, lease_seconds=self.settings.lease)
             crew = [self.worker(**options) for _ in range(workers)]
@@ -260,7 +260,7 @@ class Holdfast:
         return Handle(self, names.check_text("task id", task_id), UntypedCodec())
 
     async def why(self, task_id: str, *, sight: Sight = WHOLE) -> str:
-        """Say why a task does not move, as far as a reader may see it."""
+        """Return why a task does not run, as far as a reader may see it."""
         now, task_id = self.clock.now(), names.check_text("task id", task_id)
         find = self.registry.find
         return await explain(self.store, task_id, self.settings, now=now, sight=sight, find=find)
@@ -270,8 +270,11 @@ class Holdfast:
         return await back_up(self.store, target, by=By(actor="app"), now=self.clock.now())
 
     async def prune(self, *kinds: Kept | str, **terms: Unpack[PruneTerms]) -> Pruned:
-        """Delete what has ended: all kinds but the audit, or those that are named. Tasks, triggers
-        and plans stay for their own ``keep`` unless ``ignore_keep``. ``dry_run`` only counts."""
+        """Delete what has ended: all kinds but the audit, or those that are named.
+
+        Tasks, triggers and plans stay for their own ``keep`` unless ``ignore_keep``. ``dry_run``
+        only counts.
+        """
         asked = retention.asked_for(kinds, terms, self.settings.lease, By(actor="app"))
         return await asked.carry_out(self.store, self.clock)
 

@@ -37,7 +37,7 @@ BareAsyncCall: TypeAlias = Callable[[Context], Coroutine[Any, Any, R]]
 
 
 class Submittable(Timed[P], Generic[P, R]):
-    """What can be submitted: a task or a workflow."""
+    """A task type that can be submitted: a task or a workflow."""
 
     def __init__(self, app: Holdfast, declared: TaskType) -> None:
         super().__init__(app, declared)
@@ -173,7 +173,7 @@ class Submittable(Timed[P], Generic[P, R]):
 
 
 class AsyncTask(Submittable[P, R]):
-    """A task of one async function. A plain call of it is a plain call."""
+    """A task of one async function, which a plain call calls."""
 
     def __init__(self, app: Holdfast, declared: TaskType, call: Callable[..., Any]) -> None:
         super().__init__(app, declared)
@@ -191,7 +191,7 @@ class AsyncTask(Submittable[P, R]):
 
 
 class SyncTask(Submittable[P, R]):
-    """A task of one plain function; it runs in a thread. A plain call of it is a plain call."""
+    """A task of one plain function, which runs in a thread and which a plain call calls."""
 
     def __init__(self, app: Holdfast, declared: TaskType, call: Callable[..., Any]) -> None:
         super().__init__(app, declared)
@@ -289,7 +289,7 @@ class StageDecorator(Protocol[P]):
 
 
 class Workflow(Submittable[P, R]):
-    """Many stages, in the order of their declaration. The last one's return is the result."""
+    """A task of many stages in the order of their declaration; the last one returns the result."""
 
     def __init__(self, app: Holdfast, declared: TaskType, retry: Retry) -> None:
         super().__init__(app, declared)

@@ -1,4 +1,4 @@
-"""`app.task` and `app.workflow`: they declare task types on an app."""
+"""The declarers behind `app.task` and `app.workflow`."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def define_stage(
 
 
 def payload_type(call: Callable[..., Any]) -> Any:
-    """What a one-stage task takes: the annotation of its second parameter."""
+    """Return the payload type of a one-stage task: the annotation of its second parameter."""
     if not takes_payload(call):
         return type(None)
     parameter = list(inspect.signature(call).parameters.values())[1]

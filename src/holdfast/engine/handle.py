@@ -1,4 +1,4 @@
-"""A submitted task, as its submitter holds it."""
+"""The handle of a submitted task: its result, its state and the commands to it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MARKED = Redactor(usual=False)  # hides what was a secret by its type, and gues
 
 
 class Info(msgspec.Struct, frozen=True, kw_only=True):
-    """How a task stands."""
+    """The state of a task."""
 
     id: str
     type: str
@@ -65,8 +65,11 @@ class Handle(Generic[R]):
         return f"Handle({self.id!r})"
 
     async def result(self, timeout: float | str | None = None) -> R:
-        """The task's result. TaskFailed when it waits for a person, TaskCancelled, TaskRolledBack
-        when it ended so, ResultTimeout when it has not ended in time (it goes on)."""
+        """Wait for the task's result.
+
+        Raise TaskFailed when the task waits for a person, TaskCancelled or TaskRolledBack when it
+        ended so, and ResultTimeout when it has not ended in time (it goes on).
+        """
         if timeout is None:
             return self._read(await self._app.waiters.rested(self.id))
         limit = seconds(timeout)
@@ -85,7 +88,7 @@ class Handle(Generic[R]):
         return info(await self._detail())
 
     async def envelope(self) -> TaskEnvelope:
-        """The task as the document shows it; secrets of its payload are hidden."""
+        """Return the task as the documents show it; secrets of its payload are hidden."""
         detail = await self._detail()
         payload = detail.payload
         if SECRET_MARK.encode() in payload:
@@ -93,7 +96,7 @@ class Handle(Generic[R]):
         return envelope(detail.task, payload)
 
     async def why(self) -> str:
-        """One plain answer: what it waits for, and who holds that."""
+        """Return in plain words what the task waits for, and who holds that."""
         return await self._app.why(self.id)
 
     async def pause(self, reason: str = "") -> Status:
@@ -173,7 +176,7 @@ def info_of(task: Task, progress: Progress | None) -> Info:
 
 
 def _fraction(task: Task, progress: Progress | None) -> float:
-    """Over the whole task: the stages done, and of the present one what it says."""
+    """Return the progress of the whole task: completed stages and a share of the present one."""
     if task.status is Status.COMPLETED:
         return 1.0
     done, total = task.last_completed + 1, len(task.stages)

@@ -1,4 +1,4 @@
-"""What a start has to wait for: tasks that a worker holds which has died with them."""
+"""Tasks whose worker has died with them, and which a start has to wait for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RUNNING = (Status.RUNNING, Status.ROLLING_BACK)
 
 
 async def warn_of_orphans(store: Store, clock: Clock, *, lease_seconds: float) -> None:
-    """Say in a line which tasks are held by the dead, and until when."""
+    """Log which tasks dead workers hold, and until when."""
     try:
         page = await store.views.find(Filter(statuses=RUNNING), limit=LOOKED_AT)
         held = [task for task in page.tasks if task.lease is not None]
@@ -48,7 +48,7 @@ def _line(task: Task, owner: WorkerInfo | None, now: float, lease_seconds: float
 
 
 def _is_gone(worker: WorkerInfo | None) -> bool:
-    """Whether its process is no more, as far as can be told from here."""
+    """Return whether a worker's process has ended, as far as this machine can tell."""
     if worker is None or not worker.live:
         return True
     if worker.beat.host != socket.gethostname() or worker.beat.pid == os.getpid():

@@ -1,4 +1,4 @@
-"""Questions that a person asks by tenant, after a restart or in the night."""
+"""Queries by tenant, for people on call."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class Query:
         )
 
     async def _progress(self, task: Task) -> Progress | None:
-        """Only a task that runs has any."""
+        """Return the progress of a task that runs; any other has none."""
         detail = await self._store().views.detail(task.id) if task.lease else None
         return detail.progress if detail else None
 
     async def _checkpoint_is_there(self, task: Task) -> bool:
-        """Asks for the checkpoint itself: the record says only that there should be one."""
+        """Load the checkpoint itself: the record tells only that there should be one."""
         if task.last_completed < 0:
             return False
         try:
@@ -93,7 +93,7 @@ class Query:
         return await transitions.page(store, given, window, limit=limit, cursor=cursor)
 
     async def has_checkpoint(self, tenant: str) -> bool:
-        """Reads the checkpoint itself, not the record."""
+        """Return whether the tenant's task has a checkpoint; the checkpoint itself is loaded."""
         return (await self.query_task_status_by_tenant(tenant)).has_checkpoint
 
     async def retry_task_by_tenant(

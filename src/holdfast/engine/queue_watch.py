@@ -23,7 +23,7 @@ class QueueWatch:
     def __init__(
         self, store: Store, clock: Clock, *, lease_seconds: float, own: Callable[[], set[str]]
     ) -> None:
-        """``own``: the queues that workers of this process serve."""
+        """Watch the queues of a store; ``own`` are those that workers of this process serve."""
         self._store, self._clock = store, clock
         self._live_within_seconds = LIVE_LEASES * lease_seconds
         self._own = own

@@ -1,4 +1,4 @@
-"""Whether a function fits where it is declared: a Context first, then the payload."""
+"""Checks that a function fits its declaration: a Context first, then the payload."""
 
 from __future__ import annotations
 
@@ -42,8 +42,10 @@ def check_payload(call: Callable[..., Any], hints: dict[str, Any], payload: Any,
 
 
 def fits(payload: Any, wanted: Any) -> bool:
-    """Whether a parameter of type ``wanted`` may be given this payload. In doubt it may: only what
-    can never be right is refused."""
+    """Return whether a parameter of type ``wanted`` may be given this payload.
+
+    Only what can never be right is refused: in doubt it fits.
+    """
     payload, wanted = _bare(payload), _bare(wanted)
     if wanted in _ANY or payload == wanted or isinstance(wanted, TypeVar):
         return True
@@ -87,7 +89,7 @@ def _is_context(given: type) -> bool:
 
 
 def _is_json(wanted: Any) -> bool:
-    """What an untyped workflow may hand out: plain JSON, never an object of a class."""
+    """Return whether a type is plain JSON, the only payload that an untyped workflow passes."""
     if _members(wanted):
         return any(map(_is_json, _members(wanted)))
     kind = get_origin(wanted) or wanted
@@ -105,7 +107,7 @@ def _are_classes(*kinds: Any) -> bool:
 
 
 def _bare(given: Any) -> Any:
-    """Without what Annotated and NewType add, and with None as its type."""
+    """Return a type without what Annotated and NewType add, and None as its type."""
     while True:
         if get_origin(given) is Annotated:
             given = get_args(given)[0]
@@ -124,7 +126,7 @@ def _alternatives(given: Any) -> tuple[Any, ...]:
 
 
 def _wanted(call: Callable[..., Any], hints: dict[str, Any]) -> str:
-    """The signature as it should be, with what the function takes now as its payload."""
+    """Return the right signature as text, with the function's present parameter as payload."""
     names = list(inspect.signature(call).parameters)
     others = [name for name in names if not _takes_context(hints.get(name, Any))]
     payload = f", {others[0]}: {_named(hints[others[0]])}" if others else ""

@@ -1,13 +1,11 @@
-"""What of a record its reader may see: who is limited to tenants does not see everything.
+"""The parts of a record that its reader may see: a reader of some tenants does not see all.
 
-Whoever acts for all tenants has an address that is no tenant's business, and reasons that may name
-others. So a reader who is limited to tenants sees
-- of whoever else acted, who it was, and not from where;
-- the reason of an act on one task, plan or trigger, because that concerns its tenant alone;
-- of what came through a plan or a bulk action only that: the plan and the bulk action show their
-  reasons to those who may see them;
-- of a switch on a queue only that it is off.
-Tracebacks show code and its values: they are for operators of all tenants.
+An operator of all tenants has an address that is no tenant's business, and reasons that may name
+other tenants. So a reader who is limited to tenants sees - of another actor the name, and not the
+origin; - the reason of an act on one task, plan or trigger, because that concerns its tenant alone;
+- of an act through a plan or a bulk action only that it was one: the plan and the bulk action show
+their reasons to those who may see them; - of a switch on a queue only that it is off. Tracebacks
+show code and its values: they are for operators of all tenants.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ E = TypeVar("E", Event, PlanEvent)
 
 
 class Sight(msgspec.Struct, frozen=True, kw_only=True):
-    """How much one reader sees."""
+    """The extent of what one reader sees."""
 
     tracebacks: bool = True
     limited: bool = False  # to some tenants

@@ -1,1 +1,1 @@
-"""Holdfast inside other frameworks. Each needs its own library."""
+"""Holdfast inside other frameworks and services; each integration needs its own library."""

@@ -43,10 +43,10 @@ def lifespan(
     then: Lifespan | None = None,
     **options: Any,
 ) -> Lifespan:
-    """Opens the engine, with so many workers in this process; drains them at the end.
+    """Open the engine, with so many workers in this process, and drain them at the end.
 
-    ``then``: your own lifespan, which finds the engine open. ``tokens``: beside those of the file
-    that HOLDFAST_TOKENS names. ``options`` are those of the workers: slots, queues.
+    ``then``: your own lifespan, which finds the engine open. ``tokens``: in addition to those of
+    the file that HOLDFAST_TOKENS names. ``options`` are those of the workers: slots, queues.
     """
 
     @asynccontextmanager
@@ -62,8 +62,10 @@ def lifespan(
 
 
 def router(of: Holdfast | Service) -> APIRouter:
-    """The HTTP API, to include under any prefix. Alone it opens the engine without workers; beside
-    `lifespan` it uses what that has opened."""
+    """Return the HTTP API, to include under any prefix.
+
+    Alone it opens the engine without workers; with `lifespan` it uses the engine that is open.
+    """
 
     @asynccontextmanager
     async def opened(api: FastAPI) -> AsyncIterator[None]:
@@ -117,7 +119,7 @@ def _without_document(part: Routes) -> Routes:
 
 
 def _completed(given: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
-    """Your document, with the parts to which our routes in it refer."""
+    """Return your OpenAPI document, with the parts to which our routes in it refer."""
 
     def document() -> dict[str, Any]:
         made = given()

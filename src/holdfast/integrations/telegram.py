@@ -64,12 +64,13 @@ class TelegramMessage(
 
     @property
     def tenant(self) -> str:
-        """One for each chat, so its messages are answered one after the other."""
+        """Return a tenant for each chat, so that its messages are answered one after the other."""
         return f"{TELEGRAM}:{self.chat_id}"
 
     @property
     def key(self) -> str:
-        """Telegram sends an update again until it has heard that it arrived."""
+        """Return a key for each update: Telegram sends one again until it has heard that it
+        arrived."""
         return f"{TELEGRAM}:{self.update_id}"
 
     @property
@@ -123,7 +124,7 @@ class _Update(msgspec.Struct, frozen=True, gc=False):
 
 
 def read(body: bytes) -> TelegramMessage | None:
-    """None: no new text message, but an edit, a sticker, somebody who joined, …"""
+    """Return the new text message in an update; None for an edit, a sticker, a new member, …."""
     given = _update(_cleaned(body))
     if given is None:
         return None
@@ -140,7 +141,8 @@ def read(body: bytes) -> TelegramMessage | None:
 
 
 def _cleaned(body: bytes) -> str:
-    """Refused for one odd character, a message would come again and again, and then be lost."""
+    """Return the text without odd characters: refused for one, a message would come again and
+    again."""
 
     def kept(found: re.Match[str]) -> str:
         return r"\ufffd" if found["unkept"] else found[0]
@@ -149,7 +151,7 @@ def _cleaned(body: bytes) -> str:
 
 
 def _update(text: str) -> _Update | None:
-    """What is not asked for is read over: it is never made, however much of it there is."""
+    """Decode the fields that are needed; all others are skipped, however many there are."""
     try:
         msgspec.json.decode(text, type=msgspec.Raw)  # or what is wrong early hides what follows
         return msgspec.json.decode(text, type=_Update)
@@ -191,7 +193,7 @@ class Bot:
 
 
 def answer(told: Delivery) -> bytes:
-    """The body for `sendMessage`: plain text, of which Telegram interprets nothing."""
+    """Return the body for `sendMessage`: plain text, in which Telegram interprets nothing."""
     reply = Reply.parse(told.url)
     return msgspec.json.encode(
         {
@@ -206,8 +208,10 @@ def answer(told: Delivery) -> bytes:
 
 
 def judge(status: int) -> dict[str, Any] | None:
-    """The result of a delivery that nobody need mend; Permanent: that a person may. None: the
-    status means what it does everywhere."""
+    """Return the result of a delivery that needs no repair; None for the usual judgement.
+
+    Raise `Permanent` when a person has to act.
+    """
     if status == _UNWANTED:
         log.info("an answer is left out: Telegram answered %d, the bot may not write there", status)
         return {"status": status, "delivered": False}
@@ -233,7 +237,7 @@ def _text(told: Delivery) -> str:
 
 
 def _said(result: Any) -> str:
-    """Empty: there is nothing to say, and Telegram takes no empty message."""
+    """Return the text of a result; empty if there is none, as Telegram takes no empty message."""
     if isinstance(result, dict):
         found = (result.get("text"), result.get("answer"))
         result = next((one for one in found if isinstance(one, str)), result)
@@ -256,7 +260,7 @@ def _short(text: str) -> str:
 
 
 def refusal(declared: TaskType) -> str | None:
-    """Why the task takes none of what people write first; None: it takes some."""
+    """Return why the task takes none of the usual first messages; None if it takes some."""
     problem = None
     for text in ("hello", "/start"):
         said = TelegramMessage(text=text, chat_id=1, message_id=1, user_id=1, update_id=1)
@@ -270,7 +274,7 @@ def refusal(declared: TaskType) -> str | None:
 
 
 def load(settings: Settings, allowed: Allowed) -> Bot | None:
-    """None: nothing is set up."""
+    """Return the bot of the settings; None if they name none."""
     token, secret, task = _revealed(settings)
     given = {TOKEN: token, SECRET: secret, TASK: task}
     missing = [name for name, value in given.items() if not value]

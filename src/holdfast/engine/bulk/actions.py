@@ -1,8 +1,8 @@
-"""One command on the tasks that a round has picked, and what became of each.
+"""One command on the tasks that a round has picked, and its outcome for each.
 
-Most commands act on a task in the version in which it was picked or not at all: what somebody else
-has set going since is theirs. To cancel or pause is meant for what moves: there the task is taken
-as it is by then, and again when it has moved on meanwhile.
+Most commands act on a task in the version in which it was picked, or not at all: a task that
+somebody else has set going since is left alone. Cancel and pause are meant for tasks that move:
+they are decided over the present record, and again if it changes meanwhile.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ONWARD = frozenset({BulkCommand.RETRY, BulkCommand.RESUME})
 
 
 class Acting:
-    """On one part of a round."""
+    """The command of a bulk action on one part of a round."""
 
     def __init__(self, store: Store, clock: Clock, order: Order, by: By) -> None:
         self._store = store
@@ -52,7 +52,7 @@ class Acting:
         )
 
     async def _try(self, part: Sequence[Picked]) -> list[Picked]:
-        """Those that have moved on between being read and being written."""
+        """Write the command, and return the tasks that changed between their load and the write."""
         tasks = await self._store.views.load([one.task_id for one in part])
         picked, batch = list[Picked](), list[Transition]()
         for one, task in zip(part, tasks, strict=True):
@@ -119,7 +119,8 @@ class Acting:
         await self._store.admin.audit(entry)
 
     async def _was_mine(self, task: Task) -> bool:
-        """It has changed since it was picked: was it by a round that died before it could say?"""
+        """Return whether a task was changed by a round of this action that died before it could
+        save."""
         detail = await self._store.views.detail(task.id)
         events = detail.events if detail else ()
         found = (getattr(event, "by", None) for event in reversed(events))

@@ -60,7 +60,7 @@ class Bulks:
         force: bool = False,
         from_checkpoint: bool = True,
     ) -> BulkPreview:
-        """What it would touch if it were started now; nothing is written."""
+        """Return what the action would do if it were started now; nothing is written."""
         asked = _command(command)
         where = check_filter(asked, where, everything=everything)
         matching, more, tasks = await rounds.matching_of(self._app.store, where)
@@ -112,8 +112,10 @@ class Bulks:
         limit: int | None = None,
         everything: bool = False,
     ) -> BulkHandle:
-        """Durable when this returns; workers then carry it out. With the same key and the same
-        order it is the one that was started before."""
+        """Start a bulk action, which is durable when this returns; workers then carry it out.
+
+        The same key with the same order returns the action that was started before.
+        """
         asked = _command(command)
         order = Order(
             command=asked,
@@ -128,12 +130,12 @@ class Bulks:
         return self._handle(await requests.start(self._app, order, key))
 
     async def get(self, bulk_id: str) -> BulkHandle:
-        """BulkNotFound if there is none."""
+        """Return the handle of a bulk action; BulkNotFound if there is none."""
         await self.detail(bulk_id)
         return self._handle(bulk_id)
 
     async def find(self, *, limit: int = 20, cursor: str | None = None) -> BulkPage:
-        """The newest first."""
+        """Return a page of bulk actions, the newest first."""
         where = Filter(type=bulk.TYPE, queue=bulk.QUEUE)
         page = await self._app.store.views.find(where, limit=min(limit, FOUND_LIMIT), cursor=cursor)
         details = await asyncio.gather(
@@ -143,7 +145,7 @@ class Bulks:
         return BulkPage(bulks=found, cursor=page.cursor)
 
     async def detail(self, bulk_id: str) -> Detail:
-        """Of its task."""
+        """Return the record of the task that carries the action out."""
         detail = await self._app.store.views.detail(bulk_id)
         if detail is None or detail.task.type != bulk.TYPE:
             raise BulkNotFound(bulk_id)
@@ -186,7 +188,8 @@ class BulkHandle:
         return info_of(await self._bulks.detail(self.id))
 
     async def stop(self, reason: str = "") -> BulkInfo:
-        """For good. A round that runs ends within about a second; what is done stays done."""
+        """Stop the action for good: its round ends within about a second, and what is done stays
+        done."""
         return await self._bulks.ask(self.id, "stop", reason)
 
     async def pause(self, reason: str = "") -> BulkInfo:
@@ -196,7 +199,7 @@ class BulkHandle:
         return await self._bulks.ask(self.id, "resume", reason)
 
     async def wait(self, timeout: float | str | None = None) -> BulkInfo:
-        """Until it is over or suspended; ResultTimeout when that takes longer (it goes on)."""
+        """Wait until the action is over or suspended; ResultTimeout if not in time (it goes on)."""
         return await self._bulks.wait(self.id, timeout)
 
 

@@ -1,4 +1,4 @@
-"""What a bulk action was asked to do, checked and frozen, and what is told of it."""
+"""The order of a bulk action, checked and frozen, and the view of its progress."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def actor_of(bulk_id: str) -> str:
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """The payload of its task. Nothing in it tells the time: a repeat is the same order."""
+    """The payload of a bulk action's task; it holds no time, so a repeat is the same order."""
 
     command: BulkCommand
     where: Filter
@@ -38,8 +38,10 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     by: By
 
     def frozen(self, created_at: float) -> Filter:
-        """What has changed since then is not touched, be it by this or by others; but what runs
-        changes all the time, and is to be stopped all the same."""
+        """Return the filter of tasks that have not changed since the start.
+
+        Running tasks change all the time, and a cancel or pause is for them all the same.
+        """
         if self.command in bulk.OF_WHAT_MOVES:
             return self.where
         before = self.where.updated_before
@@ -60,7 +62,7 @@ class BulkPreview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BulkInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """How a bulk action stands; the counts are those of its last round."""
+    """The progress of a bulk action; the counts are those of its last round."""
 
     id: str
     command: BulkCommand
@@ -107,7 +109,7 @@ def check_limit(limit: int | None) -> int | None:
 
 
 def state_of(data: Any) -> BulkState | None:
-    """None: it has not begun."""
+    """Return the saved state of a bulk action; None before its first round."""
     kept = data.get(STATE) if isinstance(data, dict) else None
     return None if kept is None else msgspec.convert(kept, BulkState)
 

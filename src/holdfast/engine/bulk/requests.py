@@ -1,7 +1,7 @@
-"""How a bulk action is started, stopped, paused and resumed.
+"""Requests to start, stop, pause and resume a bulk action.
 
-Each is one write to its task, with its entry in the audit, which is about ``bulk:ID``. So it is
-inserted held, and the write that lets it go says who wanted it: none runs without that.
+Each is one write to its task, with an entry in the audit about ``bulk:ID``. The task is inserted
+held, and the write that releases it records who wanted it: no action runs without that.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NOBODY = By(actor="")
 
 
 async def start(app: Holdfast, order: Order, key: str | None) -> str:
-    """Its id; of one that was started before with this key, that one's, and nothing is written."""
+    """Insert and release a bulk action, and return its id; a known key returns the first id."""
     submission = _submission(app, order, key)
     limit = app.settings.queue_limit
     [answer] = await app.store.tasks.insert([submission], depth_limit=limit)
@@ -82,13 +82,13 @@ def _submission(app: Holdfast, order: Order, key: str | None) -> Submission:
 
 
 def _stored_key(tenant: str | None, key: str) -> str:
-    """A tenant's keys are its own, and none is that of a task."""
+    """Return the key under which a tenant's action is stored; no task has the same."""
     said = f"{tenant or ''}\n{key}".encode()
     return f"bulk:{hashlib.blake2b(said, digest_size=16).hexdigest()}"
 
 
 def _digest(order: Order) -> str:
-    """The same order is the same whoever gives it, from wherever and for whatever reason."""
+    """Return the digest of an order, which does not depend on who gives it, where and why."""
     return new_task.digest(bulk.TYPE, msgspec.json.encode(replace(order, by=NOBODY)))
 
 
@@ -134,7 +134,7 @@ def _ask(app: Holdfast, by: By, request: str) -> OperatorRequest:
 
 
 def _about(transition: Transition, said: str) -> Transition:
-    """Written down about the action, in its own words."""
+    """Return the transition with an audit entry about the action, in its own words."""
     assert transition.audit is not None
     about = actor_of(transition.task_id)
     return replace(transition, audit=replace(transition.audit, task_id=about, command=said))

@@ -1,7 +1,7 @@
 """The stage of a bulk action: one round of it.
 
-What a round acts on was picked and saved by the round before. So after a crash the next holder
-finds the same tasks, and sees from their versions and events which of them have been acted on.
+A round acts on the tasks that the round before picked and saved. So after a crash the next holder
+finds the same tasks, and sees from their versions and events which of them are done.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ RESTS = SETTLED | SUSPENDED | {Status.PAUSED}
 
 
 def declare(app: Holdfast) -> TaskType:
-    """The type of its tasks, on every app."""
+    """Return the task type of bulk actions, which every app has."""
 
     async def act(ctx: Context, order: Order) -> Any:
         return await Round(app, ctx, order).run()
@@ -70,7 +70,7 @@ class Round:
         self._by = _by(ctx.task_id, order.by)
 
     async def run(self) -> Any:
-        """The counts when all is done or it was halted; until then it snoozes."""
+        """Run a round: snooze until all is done or it was halted, and then return the counts."""
         own, next_at = await self._own(), self._clock.steady()
         where = self._order.frozen(own.created_at)
         state = state_of(self._ctx.data)
@@ -97,7 +97,7 @@ class Round:
     # -- acting
 
     async def _act(self, state: BulkState) -> tuple[BulkState, float]:
-        """On what the round before has picked; and when the next may begin."""
+        """Act on the tasks that the round before has picked, and return when the next may begin."""
         rate, began = self._order.rate, self._clock.steady()
         size, looked_at = max(1, round(rate * SLICE_SECONDS)), began
         counts, going, done = BulkCounts(), list[str](), 0
@@ -116,7 +116,7 @@ class Round:
         return bulk.acted(state, counts, watched, state.pending[done:]), began + done / rate
 
     async def _is_asked(self) -> bool:
-        """To stop or to pause: then how far it has got is saved, and the request applied."""
+        """Return whether a stop or pause was requested: then the progress is saved for it."""
         own = await self._own()
         return own.cancel_requested or own.pause_requested
 
@@ -133,7 +133,7 @@ class Round:
         return BulkState(matching=matching, more=more)
 
     async def _pick(self, state: BulkState, where: Filter, until: float) -> BulkState:
-        """The next to act on; they are acted on only when this is saved."""
+        """Pick the next tasks; they are acted on only when this is saved."""
         order = self._order
         left = bulk.room(state, rate=order.rate, limit=order.limit, canary=order.canary)
         if order.limit is not None and state.counts.taken >= order.limit:
@@ -163,7 +163,7 @@ class Round:
         return bulk.judged(state, self._order.canary, now=self._now)
 
     def _poll_seconds(self, state: BulkState) -> float:
-        """The longer nothing came to rest, the longer until the next look."""
+        """Return the pause before the next poll, longer the longer nothing has ended."""
         least, most = POLL_SECONDS
         if state.waits_since is None:
             return 0.0
@@ -199,7 +199,7 @@ class Round:
 async def matching_of(
     store: Store, where: Filter, until: float = inf
 ) -> tuple[int, bool, list[Task]]:
-    """How many match, as far as is looked; whether there are more; and those looked at."""
+    """Return how many tasks match, whether there are more, and the tasks that were loaded."""
     found, cursor = list[Task](), None
     for _ in range(COUNT_LIMIT // PAGE):
         page = await store.views.find(where, limit=PAGE, cursor=cursor)
@@ -211,13 +211,15 @@ async def matching_of(
 
 
 def _is_meant(task: Task, until: float) -> bool:
-    """A bulk action does not touch itself nor its like, nor what came after it."""
+    """Return whether the action is for a task: not for bulk actions, nor for what came after it."""
     return task.type != bulk.TYPE and task.created_at <= until
 
 
 def _by(bulk_id: str, starter: By) -> By:
-    """Return who acts, and in the words of the starter who wanted it, where and why; a reader who
-    must not know these is shown the first word only (`sight.py`)."""
+    """Return who acts, with the starter's name, origin and reason as the reason.
+
+    A reader who must not know these is shown the first word only (`visibility.py`).
+    """
     actor = actor_of(bulk_id)
     said = f"{actor} by {starter.actor}" + (f": {starter.reason}" if starter.reason else "")
     return By(actor=actor, origin=starter.origin, reason=said[:REASON_LIMIT_CHARS])

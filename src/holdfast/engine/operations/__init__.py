@@ -1,1 +1,1 @@
-"""What an operator does: control tasks, hold tenants, pause queues, prune, audit, back up."""
+"""Operations on tasks, tenants, queues and the store, as an operator asks for them."""

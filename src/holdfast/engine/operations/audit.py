@@ -1,4 +1,4 @@
-"""What was written down, and does its chain hold? Both are walked page by page."""
+"""The audit's entries and the verification of its chain, page by page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HEAD = re.compile(r"(\d{1,15}):([0-9a-f]{64})")
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """As far as it was walked: up to the break, if there is one."""
+    """The verdict on the chain up to where it was walked: its end, or the break."""
 
     base: Anchor
     head: Anchor
@@ -49,7 +49,7 @@ def anchor_from(text: str) -> Anchor:
 async def entries_from(
     store: Store, start: int, limit: int, task_id: str | None
 ) -> tuple[Sequence[Audit], int | None]:
-    """As many as were asked for, and where the next ones begin. A look is bounded."""
+    """Return up to ``limit`` entries, and where the next ones begin; a call is bounded."""
     found: list[Audit] = []
     size = PAGE if task_id else limit + 1
     at = start
@@ -75,11 +75,13 @@ async def verify(
     keep_seconds: float | None = None,
     now: float = 0.0,
 ) -> Verdict:
-    """``seals`` False: what is loose stays so, and nothing is written.
+    """Verify the audit chain.
 
-    ``noted``: a head of former times, kept elsewhere. Without one, a chain that somebody has
-    written anew or cut, with its head, looks like any other.
-    ``keep_seconds``: the retention, by which what is missing at the old end is judged."""
+    Without ``seals`` unsealed entries stay so, and nothing is written. ``noted`` is an earlier tip
+    of the chain, kept elsewhere: without it, a chain that somebody has rewritten or cut, with its
+    tip, looks like any other. ``keep_seconds`` is the retention, which explains what is missing at
+    the old end.
+    """
     for _ in range(SEALS if seals else 0):
         if await store.admin.seal(limit=PAGE) < PAGE:
             break
@@ -111,7 +113,7 @@ async def verify(
 
 
 async def compared(store: Store, verdict: Verdict, noted: Anchor) -> Verdict:
-    """A verdict that was found without ``noted``, held against it by one look at that link."""
+    """Return a verdict that was found without ``noted``, compared with that link."""
     page = await store.admin.chain(after=max(0, noted.seq - 1), limit=1)
     broken = _below(noted, page.base) or _other(noted, page.links)
     if broken is None and noted.seq > page.head.seq:
@@ -121,7 +123,7 @@ async def compared(store: Store, verdict: Verdict, noted: Anchor) -> Verdict:
 
 
 def _beside(page: Chain) -> Break | None:
-    """What is wrong beside the links."""
+    """Return what is wrong apart from the links."""
     if page.odd:
         return Break(seq=page.base.seq, says=page.odd)
     if page.base.seq == 0 and page.base.hash != START:

@@ -1,9 +1,9 @@
-"""What is missing at the old end of the audit chain, and whether anything explains it.
+"""Missing links at the old end of the audit chain, and what explains them.
 
-The clean-up removes the oldest links and moves the base on. Whoever wants to hide what he did can
-do the same by hand. What is missing is explained when all of it is older than the retention, or
-when the prunes that are written down deleted as many entries of the audit. A prune also writes
-down what was gone before it, because it may delete the entries of earlier prunes.
+The retention removes the oldest links and moves the base on. Anyone who wants to hide an action can
+do the same by hand. Missing links are explained when all of them are older than the retention, or
+when the recorded prunes deleted as many entries of the audit. A prune also records what was gone
+before it, because it may delete the entries of earlier prunes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PRUNED = re.compile(
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):
-    """Links that were there, and are not."""
+    """Links that were there and are gone."""
 
     count: int  # numbers 1 to this
     explained: bool
@@ -37,7 +37,7 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Prune(msgspec.Struct, frozen=True):
-    """A prune of the audit, and what it wrote down of the time before it."""
+    """A prune of the audit, and what it recorded of the time before it."""
 
     entry: Audit
     count: int
@@ -47,7 +47,7 @@ class _Prune(msgspec.Struct, frozen=True):
 
 
 class Evidence:
-    """What a walk over the chain has shown of its old end."""
+    """The facts that a walk over the chain has found about its old end."""
 
     def __init__(self, first: Chain) -> None:
         self.base = first.base
@@ -78,14 +78,14 @@ class Evidence:
 
     @property
     def before_prune(self) -> str:
-        """Return what a prune that is about to begin writes down of what is gone already."""
+        """Return what a prune records about the links that are gone before it."""
         if self.base.seq == 0:
             return ""
         up_to = f", up to {math.ceil(self.base_at)}" if self.base_at is not None else ""
         return f" ({self.pruned()} of {self.base.seq} before it pruned{up_to})"
 
     def missing(self, *, keep_seconds: float, now: float) -> Missing | None:
-        """Return what is missing by the time of the look; None: nothing."""
+        """Return the links that are missing at this time; None if there are none."""
         base = self.base
         if base.seq == 0:
             return None
@@ -122,7 +122,7 @@ class Evidence:
 
 
 async def before_prune(store: Store) -> str:
-    """Walk over the chain, and return what a prune writes down of what is gone already."""
+    """Walk over the chain, and return what a prune records about links that are gone."""
     page = await store.admin.chain(limit=PAGE)
     evidence = Evidence(page)
     for _ in range(PAGES):

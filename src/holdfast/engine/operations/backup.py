@@ -1,4 +1,4 @@
-"""A backup of the store, or what to use instead."""
+"""A backup of the store, or a hint what to use instead."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger("holdfast.app.backup")
 
 
 async def back_up(store: Store, target: str | os.PathLike[str], *, by: By, now: float) -> Copy:
-    """Copy the store into a new file, and write down who has done so."""
+    """Copy the store into a new file, and record who did so."""
     if store.file is None:
         raise BackupRefused(IN_MEMORY if store.url == MemoryStore.url else ON_SERVER)
     copy = await store.file.backup(target)

@@ -1,5 +1,4 @@
-"""`app.checkpoints`: look at a checkpoint, put one, remove one; and amend a suspended task: correct
-its payload or data, and set it going."""
+"""`app.checkpoints`: read, write and remove a checkpoint, and amend a suspended task."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ Aside = Callable[[int, Callable[[], Transition]], Awaitable[Transition]]
 
 
 async def in_thread(size: int, make: Callable[[], Transition]) -> Transition:
-    """Return what is made out of so many bytes: at once, or in a thread if these are many."""
+    """Call ``make`` at once, or in a thread if so many bytes take long."""
     return make() if size <= ASIDE_BYTES else await asyncio.to_thread(make)
 
 
@@ -60,7 +59,7 @@ NOT_GIVEN: Any = Given()
 
 class Checkpoints:
     def __init__(self, app: Holdfast, by: By, aside: Aside = in_thread) -> None:
-        """``aside``: how what is made out of many bytes is made."""
+        """Make the checkpoints of an app; ``aside`` runs what works on many bytes."""
         self._app, self._by, self._aside = app, by, aside
 
     def acting_as(self, actor: str, origin: str = "") -> Checkpoints:
@@ -68,7 +67,7 @@ class Checkpoints:
         return Checkpoints(self._app, by, self._aside)
 
     async def get(self, task_id: str) -> Checkpoint | None:
-        """None: the task has none."""
+        """Return the checkpoint of a task; None if it has none."""
         return await self._app.store.views.checkpoint(names.check_text("task id", task_id))
 
     async def put(
@@ -79,12 +78,12 @@ class Checkpoints:
         reason: str = "",
         from_view: bool = False,
     ) -> Checkpoint:
-        """Write a checkpoint in place of the version that `get` gave; one version on, it is stored.
+        """Write a checkpoint in place of the version that `get` returned; its version rises by one.
 
-        CheckpointConflict when another version is stored, or none (then its version is 0, or left
-        out of a mapping), IllegalTransition unless the task is paused or suspended, InvalidInput
-        when it does not fit the stages that the task completed.
-        ``from_view``: it was made from a view that hides secrets, and these stay as stored.
+        Raise CheckpointConflict when another version is stored, or none (then its version is 0, or
+        left out of a mapping), IllegalTransition unless the task is paused or suspended, and
+        InvalidInput when it does not fit the stages that the task completed. ``from_view``: it was
+        made from a view that hides secrets, and these stay as stored.
         """
         fields = _fields(checkpoint)
         given = None if from_view else _read(fields)
@@ -111,9 +110,11 @@ class Checkpoints:
         return written.checkpoint
 
     async def remove(self, task_id: str, *, version: int | None = None, reason: str = "") -> None:
-        """Delete the checkpoint of a paused or suspended task. It can then be rolled back, or start
-        over; it cannot go on. CheckpointGone when it has none; ``version``: CheckpointConflict when
-        another one is stored, or none."""
+        """Delete the checkpoint of a paused or suspended task.
+
+        The task can then be rolled back or start over; it cannot go on. Raise CheckpointGone when
+        it has none and, with ``version``, CheckpointConflict when another one is stored, or none.
+        """
 
         def decide(detail: Detail, ask: OperatorRequest) -> Transition:
             return amendment.remove_checkpoint(detail.task, ask, _stored(detail), version)
@@ -180,7 +181,8 @@ class Checkpoints:
         changes: Mapping[str, tuple[Any, Any]],
         command: str | None = None,
     ) -> Transition:
-        """The audit's entry says what was there before and what is there now, without secrets."""
+        """Return the transition with an audit entry of the values before and after, without
+        secrets."""
         audit = transition.audit
         assert audit is not None
         told = msgspec.structs.replace(
@@ -256,7 +258,7 @@ def _checkpoint_of(detail: Detail) -> Checkpoint | None:
 
 
 def _stored(detail: Detail) -> Stored:
-    """Return the checkpoint; one that cannot be read may be replaced, and removed."""
+    """Return the checkpoint; one that cannot be read may be replaced and removed."""
     try:
         return _checkpoint_of(detail)
     except SerialisationError:

@@ -1,5 +1,7 @@
-"""Which tasks would start over, or be suspended again, were they set going: their checkpoint is no
-good. Workers judge by the present code; a checkpoint says what the code said that saved it."""
+"""Tasks that would start over or be suspended again, because their checkpoint is no longer good.
+
+Workers judge by the present code; a checkpoint tells what the code was that saved it.
+"""
 
 from __future__ import annotations
 
@@ -68,14 +70,14 @@ def outlook(
 
 
 def goes_on(task: Task) -> bool:
-    """Whether it would go on from a checkpoint; not so while somebody is already going on."""
+    """Return whether a task would continue from a checkpoint; not so while a worker holds it."""
     if task.last_completed < 0 or task.settled or task.place is Place.LEASED:
         return False
     return task.status not in BACKWARD
 
 
 def outlook_of(detail: Detail, *, now: float, find: Find = not_known) -> Outlook | None:
-    """The same of all that is kept of a task."""
+    """Return the outlook of a task by everything that is stored of it."""
     try:
         found = None if detail.checkpoint is None else ckpt.decode(detail.checkpoint)
     except SerialisationError:
@@ -96,7 +98,7 @@ async def look_ahead(
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
-    """Which of many tasks would start over: the checkpoints of the first of them were judged."""
+    """The tasks among many that would start over; the first of their checkpoints were judged."""
 
     ids: tuple[str, ...] = ()  # of those that would
     judged: int = 0  # tasks whose checkpoint was looked at
@@ -105,7 +107,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def says(self) -> str:
-        """Return how far it was looked, if not at all of them."""
+        """Return how many checkpoints were judged, if not all; else an empty text."""
         if self.judged >= self.total:
             return ""
         return f"only the first {self.judged} of {self.total} tasks were looked at"

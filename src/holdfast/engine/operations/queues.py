@@ -1,4 +1,4 @@
-"""Queues, for an operator: pause and resume what they take in and give out, over all machines."""
+"""Operations on queues: pause and resume their intake and their claiming, on all machines."""
 
 from __future__ import annotations
 
@@ -40,9 +40,11 @@ class Queues:
         reason: str = "",
         force: bool = False,
     ) -> dict[Switch, bool]:
-        """Pause a queue's intake, its claiming or, when neither is named, both; False: it was so.
+        """Pause a queue's intake, its claiming or, when neither is named, both; False: it was
+        paused.
 
-        ``force``: also a queue that no task, type or live worker has."""
+        ``force``: also a queue that no task, type or live worker has.
+        """
         switches = meant(queue, intake=intake, claiming=claiming)
         return await self.turn(queue, switches, on=False, reason=reason, force=force)
 
@@ -63,7 +65,7 @@ class Queues:
         force: bool = False,
         known: Collection[str] | None = None,
     ) -> dict[Switch, bool]:
-        """Turn these switches of a queue; ``known``: which queues there are, if that was seen."""
+        """Set these switches of a queue; ``known`` are the existing queues, if they were loaded."""
         names.check("queue", queue)
         if not on and not force:
             known = await self.known() if known is None else known

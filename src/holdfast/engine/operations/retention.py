@@ -1,4 +1,4 @@
-"""Deletion of what has ended, by kind and age, in bounded batches; written down in the audit."""
+"""Deletion of what has ended, by kind and age, in bounded batches, recorded in the audit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PruneTerms(TypedDict, total=False):
 
 
 class Pruning(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be deleted, and who asks for it."""
+    """A request to delete, and who asks for it."""
 
     kinds: tuple[Kept, ...]
     older_than_seconds: float
@@ -72,7 +72,7 @@ class Pruning(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pruned(msgspec.Struct, frozen=True, kw_only=True):
-    """How many of each kind were deleted, or would be."""
+    """The number of records of each kind that were deleted, or would be."""
 
     counts: dict[Kept, int]
     complete: bool  # False: more are left
@@ -81,7 +81,7 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
 def asked_for(
     names: Iterable[Kept | str], terms: PruneTerms, lease_seconds: float, by: By
 ) -> Pruning:
-    """The kinds of these names, each once; without any, all but the audit."""
+    """Return a prune of the named kinds, each once; without any, of all kinds but the audit."""
     try:
         kinds = tuple(dict.fromkeys(Kept(name) for name in names)) or USUAL
     except ValueError as error:

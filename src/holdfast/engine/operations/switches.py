@@ -1,4 +1,4 @@
-"""What a person has switched off: to do it, and to say so in good time.
+"""Switches that stop a queue, a worker or a tenant, and the sentences that say so.
 
 The store itself refuses what a switch forbids, in the step that it forbids.
 """
@@ -25,7 +25,7 @@ async def standing(store: Store, now: float) -> list[SwitchSetting]:
 
 
 async def intake_is_paused(store: Store, queues: Collection[str]) -> str | None:
-    """One of these queues whose intake is paused."""
+    """Return one of these queues whose intake is paused; None if there is none."""
     for thrown in await store.admin.switches():
         if thrown.switch is Switch.INTAKE and thrown.name in queues:
             return thrown.name
@@ -35,7 +35,7 @@ async def intake_is_paused(store: Store, queues: Collection[str]) -> str | None:
 async def turn_queue(
     store: Store, switch: Switch, queue: str, *, on: bool, by: By, now: float
 ) -> bool:
-    """Pause or resume its intake or its claiming; False: it was so already."""
+    """Pause or resume a queue's intake or claiming; False: it was so already."""
     queue = names.check("queue", queue)
     if queue == bulk.QUEUE:
         raise InvalidInput(f"queue {queue!r} is the engine's own: bulk actions would stand still")
@@ -48,8 +48,10 @@ async def turn_queue(
 
 
 def told(thrown: SwitchSetting, now: float, reason: str) -> str:
-    """Of a queue: what, since when, by whom, why, and how to undo it. ``reason``: as it may be
-    shown."""
+    """Return the state of a queue in words: what, since when, by whom, why, and how to undo it.
+
+    ``reason`` is the reason as it may be shown.
+    """
     if thrown.switch is Switch.HOLD:
         return told_of_hold(thrown, now, reason)
     what, queue, by = thrown.switch, thrown.name, thrown.by
@@ -63,7 +65,7 @@ def told(thrown: SwitchSetting, now: float, reason: str) -> str:
 
 
 def told_to_tenant(thrown: SwitchSetting, now: float) -> str:
-    """Say of a queue what it is, to who may neither know who did it nor undo it."""
+    """Return the state of a queue in words, for readers who may not know who paused it."""
     return (
         f"{thrown.switch} of queue {thrown.name} is paused since {span(now - thrown.at)}; an "
         "operator of all tenants can resume it"
@@ -81,7 +83,7 @@ async def turn_tenant(
 
 
 def told_of_hold(hold: SwitchSetting, now: float, reason: str) -> str:
-    """Say of a tenant who holds it, since when, why, until when, and how to release it."""
+    """Return who holds a tenant, since when, why, until when, and how to release it."""
     by = hold.by
     place = f" on {by.origin}" if by.origin else ""
     why = f" ({reason})" if reason else ""
@@ -94,12 +96,12 @@ def told_of_hold(hold: SwitchSetting, now: float, reason: str) -> str:
 
 
 def told_of_hold_to_tenant(hold: SwitchSetting, now: float) -> str:
-    """Say the same to who may not know who did it and why."""
+    """Return that a tenant is held, for readers who may not know by whom and why."""
     return f"tenant {hold.name} is held since {span(now - hold.at)}; an operator can release it"
 
 
 async def draining(store: Store) -> frozenset[str]:
-    """The workers that were asked to stop."""
+    """Return the workers that were asked to drain."""
     off = await store.admin.switches()
     return frozenset(one.name for one in off if one.switch is Switch.DRAIN)
 
@@ -107,7 +109,7 @@ async def draining(store: Store) -> frozenset[str]:
 async def drain_worker(
     store: Store, worker: str, *, by: By, now: float, live_within_seconds: float
 ) -> bool:
-    """False: it had been asked already."""
+    """Ask a worker to drain; False: it was asked already."""
     known = await store.views.workers(live_within_seconds=live_within_seconds)
     if worker not in {one.beat.worker for one in known}:
         raise WorkerNotFound(worker)

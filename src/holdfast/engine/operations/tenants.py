@@ -1,7 +1,7 @@
-"""Tenants, for an operator: hold one, release it, over all machines.
+"""Operations on tenants: hold and release one, on all machines.
 
-A hold is a switch of its own, not the tenant's lock: it has no holder that must renew it. Nothing
-of a held tenant is handed out; what runs is given back at its next stage boundary, as soon as its
+A hold is a switch of its own, not the tenant's lock: it has no holder that must renew it. No task
+of a held tenant is claimed; a running one is given back at its next stage boundary, as soon as its
 worker has seen the hold.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class HoldAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """How a tenant stands after ``hold``; as text, ``held`` or ``waiting for TASK``."""
+    """The state of a tenant after ``hold``; as text, ``held`` or ``waiting for TASK``."""
 
     tenant: str
     changed: bool  # False: it was held already, and that hold stays as it is

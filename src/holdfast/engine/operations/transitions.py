@@ -22,14 +22,14 @@ _ALL = 2**53  # behind every version
 
 
 class TransitionPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A page may be short and still have a next one: a look is bounded."""
+    """A page of transitions; a call is bounded, so a short page may still have a next one."""
 
     transitions: tuple[HistoryStep, ...]
     cursor: str | None
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """The time that steps are asked for; None: no bound."""
+    """A window of time for transitions; None means no bound."""
 
     since: float | None = None
     until: float | None = None

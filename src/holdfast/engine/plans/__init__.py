@@ -1,1 +1,1 @@
-"""Plans: created, controlled and held by a handle."""
+"""Plans: their creation, their commands and their handles."""

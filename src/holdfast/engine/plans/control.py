@@ -43,13 +43,13 @@ class PlanControl:
         return await self._ask(plan_id, PlanCommand.CANCEL, commands.cancel, reason)
 
     async def retry(self, plan_id: str, *, reason: str = "") -> Plan:
-        """The failed tasks run again; from their checkpoints."""
+        """Run the failed tasks again, from their checkpoints."""
         return await self._swap(plan_id, PlanCommand.RETRY, commands.retry, reason)
 
     async def rollback(
         self, plan_id: str, *, wave: int | None = None, force: bool = False, reason: str = ""
     ) -> Plan:
-        """All of it, or the tasks of one wave (from 1); ``force``: over newer work, too."""
+        """Undo the plan, or the tasks of one wave (from 1); ``force``: over newer work, too."""
         decision = partial(commands.rollback, wave=wave, force=force)
         return await self._swap(plan_id, PlanCommand.ROLLBACK, decision, reason)
 

@@ -1,4 +1,4 @@
-"""`app.plan(...)`: one piece of work over many tenants, checked, kept, and handed to its driver."""
+"""`app.plan(...)`: a roll-out over many tenants is checked, stored and left to a driver."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ PAGE = 100
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
-    """A task to be: made by ``.on(payload, tenant=…)`` of a task or workflow."""
+    """A task for a plan, made by ``.on(payload, tenant=…)`` of a task or workflow."""
 
     record: Task
     payload: bytes
     effects_namespace: str | None = None
 
     def member(self, plan_id: str, number: int, task_id: str) -> Task:
-        """Return the record of this task as the plan's number so-and-so, from 1."""
+        """Return the record of this task as member ``number`` of the plan, from 1."""
         record, effects = self.record, None
         if self.effects_namespace is not None:
             key = member_key(plan_id, number)
@@ -82,7 +82,7 @@ class WavePreview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan would do; nothing was written."""
+    """The waves and tenants of a plan that was not written."""
 
     id: str
     total: int
@@ -104,8 +104,10 @@ class Plans:
     async def __call__(
         self, plan_id: str, tasks: Sequence[Planned], **terms: Unpack[PlanTerms]
     ) -> PlanHandle:
-        """Kept when this returns, and then driven by whatever workers run. Called again with the
-        same id and the same tasks and terms, it goes on with the plan that is there."""
+        """Create a plan, which is durable when this returns; workers then drive it.
+
+        A second call with the same id, tasks and terms continues with the plan that is there.
+        """
         plan = checked(plan_id, tasks, terms, now=self._app.clock.now())
         if plan.conflict is TenantConflict.REJECT and (busy := await self._busy(tasks)):
             [there] = await self._app.store.plans.load([plan_id])
@@ -124,7 +126,7 @@ class Plans:
     async def preview(
         self, plan_id: str, tasks: Sequence[Planned], **terms: Unpack[PlanTerms]
     ) -> Preview:
-        """A dry run."""
+        """Return what the plan would do; nothing is written."""
         plan = checked(plan_id, tasks, terms, now=self._app.clock.now())
         [there] = await self._app.store.plans.load([plan.id])
         return Preview(
@@ -145,7 +147,7 @@ class Plans:
         return PlanHandle(self._app, names.check("plan", plan_id), self.control)
 
     async def find(self, *statuses: PlanStatus, most: int = 1000) -> AsyncIterator[PlanInfo]:
-        """The newest first."""
+        """Yield the plans, the newest first."""
         cursor, left = None, most
         while left > 0:
             page = await self._app.store.plans.find(
@@ -173,7 +175,7 @@ class Plans:
         return there
 
     async def _fill(self, plan: Plan, tasks: Sequence[Planned]) -> None:
-        """Its tasks go in, held; those that a call before this one put there are found again."""
+        """Insert the plan's tasks, held; those that an earlier call inserted are found again."""
         app, kept = self._app, await self._app.store.plans.tasks(plan.id)
         assert kept is not None
         for start in range(0, len(tasks), PART):
@@ -198,7 +200,8 @@ class Plans:
             await self._withdraw(there)
 
     async def _withdraw(self, plan: Plan) -> None:
-        """If it was cancelled while its tasks went in, its driver may not have met them all."""
+        """Cancel the plan's tasks: it was cancelled while they went in, and its driver may miss
+        some."""
         reach = TaskGateway(self._app.store, self._app.clock, "")
         kept = await self._app.store.plans.tasks(plan.id)
         looks = (await reach.look(kept.ids if kept else ())).values()
@@ -215,7 +218,7 @@ class Plans:
 
 
 def checked(plan_id: str, tasks: Sequence[Planned], terms: PlanTerms, *, now: float) -> Plan:
-    """The record of a new plan, or InvalidPlan with the reason."""
+    """Return the record of a new plan, or raise InvalidPlan with the reason."""
     plan_id = names.check("plan", plan_id)
     if unknown := terms.keys() - PlanTerms.__annotations__.keys():
         raise InvalidPlan(f"a plan knows no {', '.join(sorted(unknown))}")
@@ -271,7 +274,7 @@ def _halt_rule(terms: PlanTerms) -> HaltRule | None:
 
 
 def _is_number(value: object, kind: Any) -> bool:
-    """Constructors check no types."""
+    """Return whether a value is a number; constructors check no types."""
     return isinstance(value, kind) and not isinstance(value, bool)
 
 
@@ -283,7 +286,7 @@ def _one_of(kind: Any, name: str, value: str) -> Any:
 
 
 def _digest(plan: Plan, tasks: Sequence[Planned]) -> str:
-    """The same for the same tasks and terms."""
+    """Return a digest that is the same for the same tasks and terms."""
     terms = replace(plan, created_at=0.0, status_since=0.0, updated_at=0.0)
     whole = hashlib.blake2b(msgspec.json.encode(terms), digest_size=16)
     for one in tasks:

@@ -1,4 +1,4 @@
-"""A plan, as its maker or a person on call holds it."""
+"""The handle of a plan: its state, its tasks and the commands to it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class WaveInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """How a plan stands."""
+    """The state of a plan."""
 
     id: str
     status: PlanStatus
@@ -67,7 +67,7 @@ class PlanHandle:
         return info(await self._plan(), now=self._app.clock.now())
 
     async def tasks(self) -> list[Handle[Any]]:
-        """Its tasks, in its order."""
+        """Return handles of the plan's tasks, in its order."""
         from holdfast.engine.handle import Handle
 
         tasks = await self._app.store.plans.tasks(self.id)
@@ -79,34 +79,37 @@ class PlanHandle:
         return await self._app.store.plans.events(self.id, limit=limit, after_version=after_version)
 
     async def pause(self, reason: str = "") -> PlanStatus:
-        """No task is let go, and those that run pause at their next stage boundary."""
+        """Pause the plan: no task is released, and those that run pause at their next boundary."""
         return (await self._control.pause(self.id, reason=reason)).status
 
     async def resume(self, reason: str = "") -> PlanStatus:
-        """Go on; after a halt, what has failed so far is forgiven."""
+        """Resume the plan; after a halt, the failures so far no longer count."""
         return (await self._control.resume(self.id, reason=reason)).status
 
     async def cancel(self, reason: str = "") -> PlanStatus:
-        """Cancel what has not ended; the plan is cancelled when all of it has."""
+        """Cancel the tasks that have not ended; the plan is cancelled when all have."""
         return (await self._control.cancel(self.id, reason=reason)).status
 
     async def retry(self, reason: str = "") -> PlanStatus:
-        """Set the failed tasks going again, from their checkpoints."""
+        """Run the failed tasks again, from their checkpoints."""
         return (await self._control.retry(self.id, reason=reason)).status
 
     async def starting_over(self) -> list[str]:
-        """The failed tasks that a retry would start over, for their checkpoint is no good. The
-        first 1 000 that failed are looked at: `forecast` says of how many."""
+        """Return the failed tasks that a retry would start over, because their checkpoint is no
+        good.
+
+        The first 1 000 that failed are judged: `forecast` says of how many.
+        """
         return list((await self.forecast()).ids)
 
     async def forecast(self) -> Forecast:
-        """Which failed tasks a retry would start over, how many were looked at, and of how many."""
+        """Return the failed tasks that a retry would start over, and how many were judged."""
         return await forecast(self._app, await self._plan())
 
     async def rollback(
         self, reason: str = "", *, wave: int | None = None, force: bool = False
     ) -> PlanStatus:
-        """Undo, the newest first: all tasks that did anything, or those of one wave (from 1)."""
+        """Undo, the newest first, all tasks that did anything, or those of one wave (from 1)."""
         plan = await self._control.rollback(self.id, wave=wave, force=force, reason=reason)
         return plan.status
 
@@ -136,7 +139,7 @@ class PlanHandle:
 
 
 async def forecast(app: Holdfast, plan: Plan) -> Forecast:
-    """Return which failed tasks of a plan would start over; only failed ones are looked at."""
+    """Return which failed tasks of a plan would start over; only failed tasks are judged."""
     if not plan.count(MemberState.FAILED):
         return Forecast()
     return await forecast_of_plan(app.store, plan.id, now=app.clock.now(), find=app.registry.find)
@@ -170,7 +173,7 @@ def _wave(plan: Plan, wave: int) -> WaveInfo:
 
 
 def ends_in(plan: Plan, now: float) -> float | None:
-    """At the pace so far, and with the soaks that are still to come."""
+    """Return in how many seconds the plan ends at its present pace, with the soaks to come."""
     if plan.status is not PlanStatus.RUNNING or plan.started_at is None:
         return None
     soaks_left = (len(plan.waves) - 1 - plan.wave) * plan.soak_seconds

@@ -1,1 +1,1 @@
-"""Triggers: declared in code or made by a call, and controlled."""
+"""Triggers: declared in code or made by a call, and the commands to them."""

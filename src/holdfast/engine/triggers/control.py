@@ -93,7 +93,8 @@ class TriggerControl:
         return QueueFull(queue, self._app.settings.queue_limit)
 
     async def fire(self, trigger_id: str, reason: str) -> str:
-        """The id of its task, which is the same however often it has to be decided anew."""
+        """Fire the trigger now, and return the id of its task, the same however often it is
+        decided."""
         made: list[Submission] = []
         ended_task = await self._ended_task(await self.load(trigger_id))
 
@@ -105,7 +106,7 @@ class TriggerControl:
         return made[0].task.id
 
     async def _ended_task(self, trigger: Trigger) -> str | None:
-        """Its last one, if it does not wait or run any more."""
+        """Return the trigger's last task, if it neither waits nor runs."""
         task_id = trigger.last_task
         if task_id is None or trigger.overlap is Overlap.ALLOW:
             return None
@@ -166,7 +167,7 @@ class TriggerHandle(Generic[R]):
         return await self._control.load(self.id)
 
     async def next(self, count: int = 1) -> list[datetime]:
-        """Its next fire times, in its zone; of one that rests, those that it would have."""
+        """Return the next fire times in the trigger's zone, as if it were not paused."""
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= NEXT_MAX:
             raise InvalidInput(f"{count!r} fire times: a number between 0 and {NEXT_MAX}")
         trigger = await self.info()
@@ -177,7 +178,8 @@ class TriggerHandle(Generic[R]):
         return [datetime.fromtimestamp(at, zone) for at in found]
 
     async def fire(self, reason: str = "") -> Handle[R]:
-        """A task now, whatever its policies say; its times stay. What fires once has fired then."""
+        """Submit a task now, whatever the policies are; the fire times stay. A single one is done
+        then."""
         task_id = await self._control.fire(self.id, reason)
         return self._control.handle_of(task_id, self._result)
 
@@ -185,7 +187,7 @@ class TriggerHandle(Generic[R]):
         return await self._asked(TriggerCommand.PAUSE, firing.pause, reason)
 
     async def resume(self, reason: str = "") -> TriggerStatus:
-        """What was due meanwhile is made up for by its misfire policy."""
+        """Resume the trigger; its misfire policy decides about the times that have passed."""
         return await self._asked(TriggerCommand.RESUME, firing.resume, reason)
 
     async def cancel(self, reason: str = "") -> TriggerStatus:

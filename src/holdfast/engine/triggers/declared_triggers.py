@@ -49,7 +49,7 @@ _NOT_GIVEN: Any = object()
 
 
 class TriggerTerms(TypedDict, total=False):
-    """What may be said of a trigger beside its times and its payload."""
+    """Terms of a trigger beside its times and its payload."""
 
     name: str | None  # its id; without one, one is made
     tenant: str | None
@@ -64,8 +64,10 @@ class TriggerTerms(TypedDict, total=False):
 
 
 class PayloadDecorator(Protocol[P]):
-    """Over a function that makes the payload when the time has come. It is called on the worker's
-    loop: quickly done, or it belongs into the task."""
+    """A decorator for the function that makes the payload at a fire time.
+
+    The worker calls it on its loop, so it must be quick; anything else belongs into the task.
+    """
 
     @overload
     def __call__(self, make: Callable[[datetime], P], /) -> Callable[[datetime], P]: ...
@@ -75,7 +77,7 @@ class PayloadDecorator(Protocol[P]):
 
 
 class Timed(Generic[P]):
-    """What can be fired by a trigger."""
+    """A task type that a trigger can submit."""
 
     def __init__(self, app: Holdfast, declared: TaskType) -> None:
         self._app = app
@@ -104,8 +106,11 @@ class Timed(Generic[P]):
         payload: Any = _NOT_GIVEN,
         **terms: Unpack[TriggerTerms],
     ) -> Any:
-        """Declare a trigger and answer with its name; without a payload, a decorator over the
-        function that makes it: ``def nightly(at: datetime) -> Payload`` or ``def nightly()``."""
+        """Declare a trigger and return its name.
+
+        Without a payload, return a decorator for the function that makes it: ``def nightly(at:
+        datetime) -> Payload`` or ``def nightly()``.
+        """
         schedule = times.cron(expression, tz=tz, now=self._app.clock.now())
         return self._declare_trigger("cron", schedule, payload, terms)
 
@@ -145,8 +150,11 @@ class Timed(Generic[P]):
         payload: Any = _NOT_GIVEN,
         **terms: Unpack[TriggerTerms],
     ) -> Any:
-        """As `cron`. Without a start it counts from 1970-01-01T00:00Z, whenever and wherever the
-        code is loaded: ``"15m"`` is each quarter of an hour."""
+        """Declare a trigger at an interval, like `cron`.
+
+        Without a start it counts from 1970-01-01T00:00Z, whenever and wherever the code is loaded:
+        ``"15m"`` is each quarter of an hour.
+        """
         schedule = times.every(interval, start=_EPOCH if start is None else start)
         return self._declare_trigger("every", schedule, payload, terms)
 

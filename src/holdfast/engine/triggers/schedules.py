@@ -1,4 +1,4 @@
-"""Triggers by a call: made, found and asked, and written down who asked."""
+"""`app.schedule`: triggers are made, found and controlled by calls."""
 
 from __future__ import annotations
 
@@ -82,7 +82,8 @@ class Schedules:
         replace: bool = False,
         **terms: Unpack[TriggerTerms],
     ) -> TriggerHandle[R]:
-        """Once, then; at once, if that is past (with ``misfire="skip"`` it is refused)."""
+        """Make a trigger that fires once; a past time fires at once (``misfire="skip"`` refuses
+        it)."""
         return await self._put(times.once(when), send, payload, replace, terms)
 
     @overload
@@ -119,8 +120,11 @@ class Schedules:
         replace: bool = False,
         **terms: Unpack[TriggerTerms],
     ) -> TriggerHandle[R]:
-        """At ``start`` and each interval after it; at once, if that is past (with
-        ``misfire="skip"`` it is refused). Without a start, an interval from now."""
+        """Make a trigger that fires at ``start`` and at each interval after it.
+
+        A past start fires at once (``misfire="skip"`` refuses it). Without a start, the first time
+        is an interval from now.
+        """
         now = self._app.clock.now()
         schedule = times.every(interval, start=now if start is None else start)
         if start is None:
@@ -162,12 +166,12 @@ class Schedules:
         replace: bool = False,
         **terms: Unpack[TriggerTerms],
     ) -> TriggerHandle[R]:
-        """By the clock on the wall of that zone; see the docs for the days on which it is set."""
+        """Make a trigger that fires by the wall clock of a zone (docs: clock changes)."""
         schedule = times.cron(expression, tz=tz, now=self._app.clock.now())
         return await self._put(schedule, send, payload, replace, terms)
 
     async def get(self, name: str, *, tenant: str | None = None) -> TriggerHandle[Any]:
-        """By its name (and tenant, if it has one) or its id; TriggerNotFound if there is none."""
+        """Return the trigger of this name (and tenant, if it has one) or id, or TriggerNotFound."""
         of = None if tenant is None else names.normalised(tenant)
         trigger_id = self._app.store.trigger_id(names.check("trigger", name), tenant=of)
         trigger = await self._triggers.find(trigger_id)
@@ -178,7 +182,7 @@ class Schedules:
     async def list(
         self, *, statuses: Sequence[TriggerStatus] = (), tenant: str | None = None
     ) -> AsyncIterator[Trigger]:
-        """All of them, in the order of their ids."""
+        """Yield all triggers, in the order of their ids."""
         cursor: str | None = None
         while True:
             page = await self.page(statuses=statuses, tenant=tenant, cursor=cursor)
@@ -267,7 +271,10 @@ class Schedules:
 
 
 def _is_answer(there: Trigger, wanted: Definition, replaces: bool) -> bool:
-    """TriggerConflict: it is neither what was asked for nor to be replaced by that."""
+    """Return whether the stored trigger is the one that was asked for.
+
+    Raise TriggerConflict if it is another one that must not be replaced.
+    """
     if defining.same(there, wanted):
         return not replaces or there.status in UNFINISHED
     if not replaces or _is_anothers(there, wanted):
@@ -276,12 +283,12 @@ def _is_answer(there: Trigger, wanted: Definition, replaces: bool) -> bool:
 
 
 def _is_anothers(there: Trigger, wanted: Definition) -> bool:
-    """What the code declares would be written anew at the next start of a worker."""
+    """Return whether a trigger is another tenant's, or is declared in code."""
     return there.tenant != wanted.tenant or (there.declared and there.ended_at is None)
 
 
 def _started_as(there: Trigger, wanted: Definition) -> Definition:
-    """Whoever names no start takes the one that there is."""
+    """Return the definition with the start of the stored trigger, where no start was given."""
     mine, theirs = wanted.schedule, there.schedule
     if isinstance(mine, Every) and isinstance(theirs, Every) and mine.seconds == theirs.seconds:
         return replace(wanted, schedule=theirs)
