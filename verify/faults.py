@@ -44,7 +44,7 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """How probable each fault is, per call; all zero: a good line."""
+    """The probability of each fault, per call; all zero is a good line."""
 
     lost_request: float = 0.0
     lost_reply: float = 0.0

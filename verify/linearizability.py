@@ -113,7 +113,8 @@ class _Search:
         return self.verdict(order, explained=True)
 
     def candidates(self, done: int) -> list[int]:
-        """What may come next: called before any of the others had returned."""
+        """Return the operations that may come next: called before any of the others had
+        returned."""
         left = [n for n in range(len(self.history)) if not done >> n & 1]
         first_return = min((_returned(self.history[n]) for n in left), default=0.0)
         return [n for n in left if self.history[n].called_at <= first_return]

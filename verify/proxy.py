@@ -99,7 +99,7 @@ class Proxy:
         await asyncio.gather(*self._pipes.values(), return_exceptions=True)
 
     def deal(self, harm: Harm, times: int = 1) -> None:
-        """To the next that it fits, on whatever connection."""
+        """Deal the harm to the next request that it fits, on any connection."""
         self.wanted[harm] += times
 
     def cut_all(self) -> int:

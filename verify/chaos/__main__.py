@@ -37,7 +37,7 @@ STOPPED = 143
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stint:
-    """What one round is to do."""
+    """The work of one round."""
 
     subject: Subject
     tenants: int
@@ -176,7 +176,7 @@ def _told(plan: RoundPlan) -> str:
 
 
 def _tidy(one: FinishedRound, keep: bool) -> None:
-    """Of a round without complaints nothing is needed any more."""
+    """Remove the files of a round without complaints."""
     if not one.complaints and not keep:
         shutil.rmtree(one.plan.folder)
 

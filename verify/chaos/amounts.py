@@ -1,4 +1,4 @@
-"""How much harm, by default: in short and at length, and how it is split into rounds."""
+"""Amounts of harm by default, in short and at length, and their split into rounds."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class Amount:
         return 120 + 0.3 * self.kills + 2 * self.zombies + 5 * self.server_kills
 
     def rounds(self, kinds: int, kills_max: int = ROUND_KILLS_MAX) -> int:
-        """As many for each kind, and none too large."""
+        """Return as many rounds for each kind, none of them too large."""
         return kinds * max(1, math.ceil(self.kills / kills_max / kinds))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manner:
-    """How a subject's rounds go about it."""
+    """The manner of a subject's rounds."""
 
     workers: int
     kill_every_seconds: float
@@ -84,7 +84,7 @@ TIMED_LONG = {
 
 
 def preset(subject: Subject, store: str, *, long: bool) -> Amount:
-    """For the URL of a store of any kind: as for SQLite."""
+    """Return the preset amount; the URL of a store of any kind gets that of SQLite."""
     is_task = subject is Subject.TASKS
     short_or_long = (
         (LONG if is_task else TIMED_LONG) if long else (SHORT if is_task else TIMED_SHORT)

@@ -1,4 +1,4 @@
-"""What the forked processes do in a round of tasks. Each opens the store for itself."""
+"""The forked processes of a round of tasks. Each opens the store for itself."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ ENDS = (0, -signal.SIGKILL, -signal.SIGTERM)  # the last: dismissed before it co
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """Who plays in a round."""
+    """The roles that play in a round."""
 
     work: Role
     submit: Role
@@ -184,7 +184,7 @@ class ChaosCrew:
         plan.calm.set()
 
     def _share(self) -> float:
-        """Of the harm that was planned."""
+        """Return the share of the planned harm that was dealt."""
         planned = self._plan.kills + self._plan.zombies
         return (self.tally.kills + self.tally.zombies) / planned if planned else 1.0
 

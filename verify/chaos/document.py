@@ -65,7 +65,7 @@ def _staff(one: FinishedRound) -> str:
 
 
 def _table(rounds: Sequence[FinishedRound]) -> list[str]:
-    """Of one subject."""
+    """Return the table of one subject."""
     names = list(columns(rounds))
     lines = ["| |" + "|".join(names) + "|", "|---|" + "---:|" * len(names)]
     for name, cells in rows(rounds).items():
@@ -89,7 +89,7 @@ def write(path: Path, section: Section) -> None:
 
 
 def _sections(path: Path) -> str:
-    """What a page has below its head."""
+    """Return a page's text below its head."""
     if not path.exists():
         return ""
     _, mark, rest = path.read_text(encoding="utf-8").partition("\n<!-- ")

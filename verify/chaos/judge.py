@@ -1,4 +1,4 @@
-"""What the history must show, whatever was killed. Pure: it is told all that it judges.
+"""The judge of tasks says what the history must show, whatever was killed. It is pure.
 
 Two witnesses are heard: the store's own records and events, and the ledger that the stages wrote
 beside it. A commit counts as the holder's only if the ledger says that its effect was done under
@@ -269,8 +269,8 @@ def _not_the_holders(commits: Sequence[Commit], lines: Sequence[LedgerLine]) -> 
 def _overlapping_effects(
     commits: Sequence[Commit], walks: Sequence[Walk], lines: Sequence[LedgerLine]
 ) -> Iterator[str]:
-    """By the ledger's own times: of one line's committed effects, none began before the last
-    fence's had ended. What a zombie did in vain is not committed, and not counted here."""
+    """Name committed effects of one line that began before those of the last fence had ended, by
+    the ledger's own times. The vain effects of a zombie are not committed, and not counted here."""
     whose = {walk.task.id: walk.task.tenant or walk.task.id for walk in walks}
     began: dict[tuple[str, int], float] = {}
     ended: dict[tuple[str, int], float] = {}
@@ -317,7 +317,8 @@ def _disorder(task: Task, events: Sequence[Event]) -> Iterator[str]:
 def _take_overs(
     claims: Sequence[ClaimSpan], history: History, still: Sequence[tuple[float, float]]
 ) -> tuple[list[float], list[float], int]:
-    """From each lapsed lease's end: it was renewed last by the worker's last beat before."""
+    """Measure each take-over from the end of the lapsed lease, which the worker's last beat had
+    renewed."""
     beats: defaultdict[str, list[float]] = defaultdict(list)
     for line in history.lines:
         if line.kind is LineKind.BEAT:
@@ -350,7 +351,8 @@ def _following(claims: Sequence[ClaimSpan]) -> dict[int, ClaimSpan]:
 
 
 def _stood_still(history: History) -> list[tuple[float, float]]:
-    """When the store answered nobody, though each worker beats several times in a lease."""
+    """Return the spans in which the store answered nobody, though each worker beats several times
+    in a lease."""
     answered = sorted(
         [
             *(line.at for line in history.lines if line.kind is LineKind.BEAT),

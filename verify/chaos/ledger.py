@@ -1,4 +1,4 @@
-"""What was done, written down outside the store: one file per process, append only.
+"""The ledger keeps what was done outside the store: one file per process, append only.
 
 A line is one `write` to the kernel, which a SIGKILL of the writer does not take back.
 """
@@ -62,12 +62,12 @@ class Ledger:
 
 
 def has_begun(folder: Path, name: str) -> bool:
-    """Whether that process has written anything."""
+    """Return whether that process has written anything."""
     return b"\n" in _written(folder, name)
 
 
 def is_inside(folder: Path, name: str) -> bool:
-    """Whether that process is inside a stage or holds triggers, as far as it has written."""
+    """Return whether that process is inside a stage or holds triggers, as far as it has written."""
     written = b"\n" + _written(folder, name)
     return _count(written, *ENTERED) > _count(written, *LEFT)
 

@@ -1,4 +1,4 @@
-"""What must be true of plans, whoever drove them and died over it. Pure.
+"""The judge of plans says what must be true of them, whoever drove them and died over it.
 
 Of the tasks all holds that holds without a plan (`judge.py`). Of the plans, three witnesses are
 heard: their own events, in which each slot is given and taken back; the claims of their tasks; and
@@ -156,7 +156,7 @@ class _Walk:
             self.crowded.append(f"{_at(event)} {slotted} slots, at most {plan.max_concurrency}")
 
     def _retry(self) -> None:
-        """Those that failed wait again, and the plan goes back to the first wave of them."""
+        """Let the failed ones wait again, and take the plan back to the first wave of them."""
         plan = self.records.plan
         again = [index for index, state in self.states.items() if state in AGAIN]
         for index in again:
@@ -192,7 +192,7 @@ class _Walk:
         self.wave, self.wave_ended_at = wave, None
 
     def _ran(self, wave: int) -> bool:
-        """Of a wave that let none go, there is nothing to see."""
+        """Return whether the wave ran; a wave that let none go shows nothing."""
         retried = any(isinstance(event, pe.PlanRetried) for event in self.records.events)
         return wave > 0 and not retried
 
@@ -208,7 +208,7 @@ def _claims(of: PlanRecords, beside: History) -> Iterator[tuple[int, ClaimSpan]]
 
 
 def _side_by_side(of: PlanRecords, beside: History) -> Iterator[str]:
-    """By event times: a claim ends at the latest when its commit is decided on."""
+    """Compare by event times: a claim ends at the latest when its commit is decided on."""
     most = of.plan.max_concurrency
     if most is None:
         return

@@ -46,7 +46,7 @@ def fork(plan: RoundPlan, name: str, run: Role) -> Child:
 
 
 def _live(run: Role, plan: RoundPlan, name: str) -> NoReturn:
-    """In the child. It never returns into the parent's stack."""
+    """Run the child; it never returns into the parent's stack."""
     code = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's business

@@ -1,4 +1,4 @@
-"""What the rounds came to: a table for each subject, with a column for each number of tenants."""
+"""The report of the rounds: a table for each subject, a column for each number of tenants."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def by_subject(rounds: Rounds) -> dict[Subject, list[FinishedRound]]:
 
 
 def columns(rounds: Rounds) -> dict[str, list[FinishedRound]]:
-    """Of one subject. Rounds over as many tenants are counted together."""
+    """Group one subject's rounds by their number of tenants."""
     found: dict[str, list[FinishedRound]] = {}
     for one in rounds:
         is_task = one.plan.subject is Subject.TASKS
@@ -38,7 +38,7 @@ def columns(rounds: Rounds) -> dict[str, list[FinishedRound]]:
 
 
 def rows(rounds: Rounds) -> dict[str, list[str]]:
-    """Of one subject. What there is nothing to say about is left out."""
+    """Return the rows of one subject; a row with nothing to say is left out."""
     by_column = columns(rounds).values()
     subject = rounds[0].plan.subject
     with_server = any(one.plan.server_kills or one.plan.wire for one in rounds)

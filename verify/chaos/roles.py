@@ -1,4 +1,4 @@
-"""How the forked processes live, whatever a round is about: work, submit, operate."""
+"""The lives of forked processes, whatever a round is about: work, submit, operate."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def _until_set_or_orphaned(stop: asyncio.Event) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders(Generic[T]):
-    """What there is to submit, in which portions, and how one is sent: it answers with an id."""
+    """The orders to submit, in which portions, and how one is sent: the answer is an id."""
 
     todo: Sequence[tuple[str, T]]  # with the key of each
     send: Callable[[T], Awaitable[str]]

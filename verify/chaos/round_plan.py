@@ -23,7 +23,7 @@ def _nothing() -> None:
 
 
 class Subject(StrEnum):
-    """What a round is about."""
+    """The subject of a round."""
 
     TASKS = "tasks"
     TRIGGERS = "triggers"
@@ -81,12 +81,12 @@ class RoundPlan:
 
     @property
     def dealt(self) -> HarmCounts:
-        """What the proxy has dealt."""
+        """Return the counts of the harm that the proxy has dealt."""
         return HarmCounts(self.folder / "dealt")
 
     @property
     def caught_up(self) -> SharedMark:
-        """What was due when the calm began has been answered for."""
+        """Return the mark that everything due when the calm began has been answered for."""
         return SharedMark(self.folder / "caught-up")
 
     @property
@@ -140,7 +140,7 @@ class Gauge:
 
 @dataclass(frozen=True, slots=True)
 class HarmCounts:
-    """How often each kind of harm was dealt, as one process tells the others."""
+    """Counts of each kind of harm that was dealt, as one process tells the others."""
 
     path: Path
 
@@ -153,7 +153,7 @@ class HarmCounts:
 
 
 def _replace(path: Path, text: str) -> None:
-    """At once: nobody reads half of it."""
+    """Replace the file at once: nobody reads half of it."""
     fresh = path.with_suffix(".new")
     fresh.write_text(text, encoding="ascii")
     fresh.replace(path)

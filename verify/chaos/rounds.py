@@ -91,7 +91,7 @@ async def _verdict(plan: RoundPlan) -> AnyVerdict:
 
 
 async def _opened(plan: RoundPlan) -> Store:
-    """Whoever stood still while he connected takes it for the server's silence."""
+    """Open the store again where a process that stood still took that for the server's silence."""
     for _ in range(OPEN_TRIES - 1):
         with suppress(StoreUnavailable):
             return await plan.open_store()

@@ -51,7 +51,8 @@ class Server:
 
     @property
     def patient_url(self) -> str:
-        """For the judge: nobody kills it any more, and a slow answer is one."""
+        """Return the URL for the judge: nobody kills the server any more, and a slow answer is
+        one."""
         return f"{self._server.url}/0?timeout={PATIENT_TIMEOUT}"
 
     @property
@@ -73,7 +74,7 @@ class Server:
         self._killed_at, self._back_at = now, now + self._chance.uniform(*AWAY_SECONDS)
 
     def come_back(self, *, at_once: bool = False) -> None:
-        """If it is time."""
+        """Start the server again if it is time."""
         if self._back_at is None or (time.monotonic() < self._back_at and not at_once):
             return
         self._server.start()

@@ -1,4 +1,5 @@
-"""What is run under chaos: short stages, each with an effect that the ledger remembers."""
+"""The tasks that are run under chaos: short stages, each with an effect that the ledger
+remembers."""
 
 from __future__ import annotations
 

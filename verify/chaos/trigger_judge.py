@@ -1,4 +1,4 @@
-"""What must be true of triggers, whatever was killed and however the clocks jumped. Pure.
+"""The judge of triggers says what must be true of them, whatever was killed or jumped. It is pure.
 
 A trigger's own record says up to which fire time it has answered, how many tasks it made and how
 many fire times made none; the tasks carry trigger and fire time in their keys. The schedule says

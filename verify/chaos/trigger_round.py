@@ -151,7 +151,8 @@ async def work(plan: RoundPlan, name: str) -> None:
 
 
 async def submit(plan: RoundPlan, name: str) -> None:
-    """By the true time: a first fire time that is minutes ahead would be a round of nothing."""
+    """Make the triggers by the true time: a first fire time minutes ahead would be a round of
+    nothing."""
     clock = SystemClock()
     store, book = await witnessed(plan, name, clock)
     declared = declare(store, clock, lease_seconds=plan.lease_seconds)
@@ -223,7 +224,7 @@ class TriggerOperator:
 
 
 def _is_caught_up(trigger: Trigger, plan: RoundPlan) -> bool:
-    """Of one that waits for its last task, nobody can tell."""
+    """Return whether the trigger is caught up; nobody can tell while it waits for its last task."""
     if not isinstance(trigger.schedule, Every) or trigger.overlap is not Overlap.ALLOW:
         return True
     return trigger.fire_time is not None and trigger.fire_time > plan.calm.set_at

@@ -57,11 +57,12 @@ class FaultyWire:
         return self._target._replace(netloc=f"{HOST}:{port}").geturl()
 
     def close(self) -> None:
-        """In the parent, once the process is there: later children shall not inherit it."""
+        """Close the socket in the parent once the process is there: later children shall not
+        inherit it."""
         self._listen.close()
 
     async def serve(self, plan: RoundPlan, name: str) -> None:
-        """Until it is killed."""
+        """Serve until the process is killed."""
         parent, chance = os.getppid(), random.Random(f"{plan.seed} {name}")
         host, port = self._target.hostname or HOST, self._target.port
         assert port is not None

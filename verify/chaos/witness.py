@@ -62,7 +62,7 @@ class WitnessedTasks:
 
 
 def _lease_is_lost(transition: Transition, task: Task | None) -> bool:
-    """And not merely a request that came in between."""
+    """Return whether the lease is lost, and not merely a request came in between."""
     held = task.lease.id if task and task.lease else None
     return transition.lease is not None and transition.lease != held
 

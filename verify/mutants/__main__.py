@@ -43,7 +43,7 @@ def _conclude(chosen: int, survivors: Sequence[str]) -> int:
 
 
 def _sound(pool: ProcessPoolExecutor, seeds: int) -> bool:
-    """Without a mutant nothing may be caught."""
+    """Return whether nothing is caught without a mutant."""
     broken = [result for result in pool.map(run, range(seeds), chunksize=5) if result.broken]
     for result in broken[:1]:
         say(failure(result))
@@ -101,7 +101,7 @@ def _contract_on_redis(name: str) -> int:
 
 @contextmanager
 def _hunted(mutant: AbstractContextManager[None]) -> Iterator[None]:
-    """What one holds back never comes, so nobody waits for it as long as for a slow store."""
+    """Run a mutant without patience: what it holds back never comes."""
     with mutant, patch.object(store_driver, "PATIENCE_SECONDS", PATIENCE_SECONDS):
         yield
 

@@ -51,7 +51,7 @@ def in_lua(name: str) -> Catch | None:
 
 
 def _contract(option: str, name: str) -> Catch | None:
-    """In a process of its own: pytest runs once per process."""
+    """Run the contract in a process of its own: pytest runs once per process."""
     command = [sys.executable, "-m", "verify.mutants", option, name]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=CONTRACT_SECONDS, check=False

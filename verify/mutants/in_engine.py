@@ -199,7 +199,7 @@ def epoch_not_raised(real: Real, task: Task, *rest: Any, **options: Any) -> Tran
 
 @mutant(ckpt, "save")
 def data_not_saved(real: Real, *arguments: Any, **options: Any) -> ckpt.Checkpoint:
-    """What a stage leaves in its data is not in the checkpoint."""
+    """Leave the stage's data out of the checkpoint."""
     return real(*arguments, **{**options, "data": {}})  # type: ignore[no-any-return]
 
 
@@ -213,7 +213,7 @@ async def lapsed_leases_left(_: Real, timers: Timers) -> float:
 
 @mutant(decide, "give_back")
 def given_back_to_nobody(real: Real, *arguments: Any, **options: Any) -> Transition:
-    """What a worker gives back is parked instead of queued."""
+    """Park what a worker gives back instead of queueing it."""
     asked: Transition = real(*arguments, **options)
     return msgspec.structs.replace(asked, next=Next.PARKED)
 
@@ -228,7 +228,7 @@ def snoozed_stage_not_undone(real: Real, *arguments: Any, **options: Any) -> Tra
 
 @mutant(decide, "snooze")
 def snooze_without_its_data(real: Real, *arguments: Any, **options: Any) -> Transition:
-    """What a stage has put into its data before it snoozed is lost."""
+    """Lose the data that a stage has put down before it snoozed."""
     asked: Transition = real(*arguments, **options)
     return msgspec.structs.replace(asked, checkpoint=None, data=None)
 
@@ -293,7 +293,7 @@ def crash_blames_all(*_: Any, **__: Any) -> bool:
 
 @mutant(Heartbeat, "renew_now")
 async def begun_is_not_noted(*_: Any) -> None:
-    """What may kill its worker at once is begun before the store knows of it."""
+    """Begin what may kill its worker at once before the store knows of it."""
 
 
 @mutant(HeldTenants, "is_held", seed=1)

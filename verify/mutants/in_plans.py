@@ -42,7 +42,7 @@ async def released_before_admitted(
 
 @mutant(PlanSnapshot, "room_after", seed=17)
 def slots_not_counted(_: Real, snapshot: PlanSnapshot, __: object) -> int:
-    """As many tasks are let go as there are."""
+    """Let as many tasks go as there are."""
     return snapshot.plan.total
 
 
@@ -73,7 +73,8 @@ def pause_does_not_reach_tasks(real: Real, *arguments: Any) -> Command | None:
 
 @mutant(members, "wanted", seed=41)
 def rollback_leaves_the_waiting(real: Real, plan: Plan, *rest: Any) -> Command | None:
-    """What has not begun when all of a plan is rolled back is not cancelled."""
+    """Leave the tasks that have not begun when all of a plan is rolled back, instead of cancelling
+    them."""
     wanted: Command | None = real(plan, *rest)
     waits = any(isinstance(one, Member) and one.state is MemberState.WAITING for one in rest)
     return None if waits and plan.status is PlanStatus.ROLLING_BACK else wanted
@@ -102,7 +103,7 @@ def cancel_forgets_the_waiting(real: Real, snapshot: PlanSnapshot) -> Iterable[i
 
 @mutant(in_memory, "_may_write", seed=455)
 def driver_writes_without_its_lease(_: Real, plan: Plan, change: PlanChange) -> bool:
-    """Of a driver's write the version is compared, the lease is not."""
+    """Compare the version of a driver's write, but not its lease."""
     return plan.version == change.before.version
 
 
@@ -128,7 +129,7 @@ def plan_taken_over_early(real: Real, store: MemoryPlans) -> list[tuple[float, P
 
 @mutant(MemoryPlans, "_place", seed=5)
 def plan_left_by_the_index(real: Real, store: MemoryPlans, shelf: PlanShelf, *rest: Any) -> None:
-    """What a person asks of a plan at rest is written, and nobody is told to look."""
+    """Write what a person asks of a plan at rest, and wake nobody."""
     was_due = shelf.due
     real(store, shelf, *rest)
     if was_due is None:

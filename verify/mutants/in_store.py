@@ -88,7 +88,7 @@ async def claim_not_remembered(
 
 @mutant(MemoryTasks, "_hand_out")
 def fence_kept(real: Real, part: MemoryTasks, task: Task, *rest: Any) -> Claimed:
-    """Who takes a task over gets the fence of the one before."""
+    """Give the new holder of a task the fence of the one before."""
     if task.fence:
         part._state.fence = task.fence - 1
     return real(part, task, *rest)  # type: ignore[no-any-return]
@@ -122,7 +122,7 @@ def renews_any_lease(real: Real, part: MemoryTasks, renewal: Renewal, until: flo
 
 @mutant(MemoryTasks, "promote")
 async def due_time_ignored(real: Real, part: MemoryTasks, **options: Any) -> Due:
-    """What waits for a time is moved at once."""
+    """Move what waits for a time at once."""
     for task in list(part._state.tasks.values()):
         if task.due is not None:
             part._state.tasks[task.id] = msgspec.structs.replace(task, due=0.0)
@@ -187,7 +187,7 @@ def followers_refused(real: Real, state: MemoryState, submissions: Sequence[Subm
 
 @mutant(MemoryTasks, "_apply", in_contract=True)
 def followers_of_a_repeat(real: Real, part: MemoryTasks, transition: Transition) -> Outcome:
-    """What was decided may be written or not, what follows from it is."""
+    """Write the followers of a transition, whether it is written or not."""
     outcome = real(part, transition)
     part._state.follow(transition.follows)
     return outcome  # type: ignore[no-any-return]

@@ -47,7 +47,7 @@ def misfire_skip_as_once(real: Real, trigger: Trigger, found: list[float], now: 
 
 @mutant(firing, "_wanted", seed=64)
 def catches_up_with_the_oldest(real: Real, trigger: Trigger, found: list[float], now: float) -> Any:
-    """Of too many missed times the oldest are made up for."""
+    """Make up for the oldest of too many missed times."""
     if trigger.misfire is Misfire.CATCH_UP:
         return found[: trigger.catch_up_max]
     return real(trigger, found, now)
@@ -82,7 +82,7 @@ def resume_forgets_what_passed(real: Real, trigger: Trigger, ask: Any) -> Any:
 def trigger_version_not_compared(
     real: Real, store: MemoryTriggers, change: TriggerChange, depth_limit: int
 ) -> TriggerOutcome:
-    """Whoever had a trigger once may write to it for ever."""
+    """Let a former holder of a trigger write to it for ever."""
     there = store._state.triggers.get(change.after.id)
     return real(store, replace(change, before=there or change.before), depth_limit)  # type: ignore[no-any-return]
 
@@ -105,7 +105,7 @@ def trigger_lease_ignored(*_: Any) -> bool:
 
 @mutant(MemoryTriggers, "_free", seed=106)
 def lapsed_trigger_left(real: Real, store: MemoryTriggers) -> Any:
-    """What a dead scheduler had is taken over by nobody."""
+    """Leave the triggers of a dead scheduler to nobody."""
     return [(at, trigger) for at, trigger in real(store) if trigger.owner is None]
 
 

@@ -22,7 +22,8 @@ def contract() -> int:
 
 
 def run_contract(here: Path) -> int:
-    """With no plugin but the one it needs: some of those that may be installed start slowly."""
+    """Run the contract with no plugin but the one it needs: some that may be installed start
+    slowly."""
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     plain = ["-c", os.devnull, "--rootdir", str(here.parent)]
     plain += ["-p", "no:cacheprovider", "-p", "pytest_asyncio.plugin"]

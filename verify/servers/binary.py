@@ -1,4 +1,4 @@
-"""Which redis-server is run."""
+"""The choice of the redis-server that is run."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Cluster(Running):
 
     @property
     def url(self) -> str:
-        """It names the three first masters, dead or alive."""
+        """Return a URL that names the three first masters, dead or alive."""
         hosts = ",".join(f"{HOST}:{server.port}" for server in self.servers[:MASTERS])
         return f"redis+cluster://{self.servers[0].credentials}{hosts}"
 
@@ -89,7 +89,7 @@ class Cluster(Running):
         return served == SLOTS and all(port in living for *_, port in shares) and server.is_synced()
 
     def _stand_in(self) -> None:
-        """At once, and without a vote, for which all would have to be awake."""
+        """Take over at once and without a vote, for which all would have to be awake."""
         dead = {server.port for server in self.servers if not server.alive}
         for server in self._alive():
             if _master_port(server) in dead:
@@ -103,7 +103,7 @@ class Cluster(Running):
         until(lambda: all(map(self._knows_all, self.servers)), "all met", seconds=FORMED_SECONDS)
 
     def _introduce(self, server: RedisServer) -> None:
-        """To all others, also again: hearsay takes its time."""
+        """Introduce the server to all others, also again: hearsay takes its time."""
         for other in self.servers:
             if other is not server:
                 _ask(server, "CLUSTER", "MEET", HOST, other.port)
@@ -151,7 +151,7 @@ def _shares(server: RedisServer) -> list[tuple[int, int, int]]:
 
 
 def _master_port(server: RedisServer) -> int | None:
-    """Of a replica."""
+    """Return the port of a replica's master."""
     nodes = {words[0]: words for words in map(str.split, _nodes(server))}
     (mine,) = [words for words in nodes.values() if "myself" in words[2]]
     master = nodes.get(mine[3])

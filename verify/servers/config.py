@@ -10,7 +10,8 @@ EMPTY = '""'
 
 
 class Config(TypedDict, total=False):
-    """What may be asked of a server; left out, it keeps nothing and lets everybody in."""
+    """The settings that may be asked of a server; by default it keeps nothing and lets everybody
+    in."""
 
     appendonly: bool
     appendfsync: Literal["always", "everysec", "no"]

@@ -51,7 +51,7 @@ class Lifeline:
         self._process.send_signal(number)
 
     def wait_stopped(self) -> None:
-        """Until a SIGSTOP has taken effect."""
+        """Wait until a SIGSTOP has taken effect."""
         os.waitpid(self.pid, os.WUNTRACED)
 
     def end(self, *, grace_seconds: float) -> None:

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class NotInTime(TimeoutError):
-    """What was waited for did not come about."""
+    """The awaited condition did not come about in time."""
 
 
 def until(condition: Callable[[], T], what: str, *, seconds: float = 60.0) -> T:

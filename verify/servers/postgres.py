@@ -68,12 +68,12 @@ class PostgresServer(Listening):
 
     @property
     def version(self) -> str:
-        """As in 15.8."""
+        """Return the version, as in 15.8."""
         words = self._run("postgres", "--version").split()
         return next(word for word in words if word[0].isdigit())
 
     def fresh_url(self) -> str:
-        """Of a new, empty database; the one before is dropped."""
+        """Return the URL of a new, empty database; the one before is dropped."""
         if self._databases:
             self._run("dropdb", "--force", *self._asked(), self._database)
         self._databases += 1
@@ -81,7 +81,7 @@ class PostgresServer(Listening):
         return self._url(self._database)
 
     def start(self) -> Self:
-        """On a port of its own choice the first time, then on the same."""
+        """Start on a port of its own choice the first time, then on the same."""
         if self._port is None:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._settle()
@@ -176,12 +176,13 @@ def _user_instead_of_root() -> pwd.struct_passwd | None:
 
 
 def _is_reachable(path: Path) -> bool:
-    """Whether a stranger may walk there; the folder itself is given to him."""
+    """Return whether a stranger may walk there; the folder itself is given to him."""
     return all(parent.stat().st_mode & 0o001 for parent in path.resolve().parents)
 
 
 def _children(pid: int) -> list[int]:
-    """Where the system does not tell, they are left to notice by themselves."""
+    """Return the child processes; where the system does not tell, they must notice by
+    themselves."""
     told = Path(f"/proc/{pid}/task/{pid}/children")
     return [int(word) for word in told.read_text().split()] if told.exists() else []
 

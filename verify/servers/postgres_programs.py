@@ -1,4 +1,4 @@
-"""Which PostgreSQL is run: the machine's, or the programs out of a wheel."""
+"""The choice of the PostgreSQL that is run: the machine's, or the programs out of a wheel."""
 
 from __future__ import annotations
 
@@ -69,5 +69,6 @@ def _highest(folders: Iterable[Path]) -> Path | None:
 
 
 def _version_in(folder: Path) -> tuple[int, ...]:
-    """By the name of the folder above: 15, pginstall18; pginstall alone is older than those."""
+    """Return the version by the name of the folder above: 15, pginstall18; pginstall alone is
+    older."""
     return tuple(int(number) for number in re.findall(r"\d+", folder.parent.name))

@@ -62,7 +62,7 @@ class Listening(Running):
         return any(words in self._log() for words in self.BOUND)
 
     def _configure(self, port: int, /) -> None:
-        """Before it is tried on a port that is not its own yet."""
+        """Write the configuration before the program is tried on a port that is not its own yet."""
 
     @property
     def port(self) -> int:
@@ -174,7 +174,7 @@ class Listening(Running):
         life.end(grace_seconds=self.GRACE_SECONDS)
 
     def _log(self) -> bytes:
-        """What it has logged since its last start."""
+        """Return the log since the last start."""
         with self.log_file.open("rb") as log:
             log.seek(self._log_from)
             return log.read()

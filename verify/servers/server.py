@@ -42,7 +42,7 @@ class RedisServer(Listening):
 
     @property
     def credentials(self) -> str:
-        """What stands before the host in a URL."""
+        """Return the part of a URL before the host."""
         password = self.config.get("password")
         return f":{quote(password, safe='')}@" if password else ""
 
@@ -106,7 +106,7 @@ class RedisServer(Listening):
 
 
 def _answers(port: int) -> bool:
-    """By hand: this PING asks for no password, and a refusal is as good as a PONG."""
+    """Ping by hand: this PING asks for no password, and a refusal is as good as a PONG."""
     try:
         with socket.create_connection((HOST, port), timeout=10.0) as connection:
             connection.sendall(b"PING\r\n")

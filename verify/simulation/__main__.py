@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _shadow(kind: str) -> Iterator[str | None]:
-    """What `run` takes for one."""
+    """Yield the shadow as `run` takes it."""
     if kind != "redis":
         yield None if kind == "memory" else kind
         return

@@ -1,4 +1,4 @@
-"""What a range of seeds must have met: a fault or a status that never occurs is not tested."""
+"""Coverage of a range of seeds: a fault or a status that never occurs is not tested."""
 
 from __future__ import annotations
 

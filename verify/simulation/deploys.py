@@ -26,7 +26,7 @@ def stage_names(workflow: str, stages: int, deploy: int) -> tuple[str, ...]:
 
 
 def has_undo(workflow: str, stage: str, deploy: int) -> bool:
-    """Whether the code of one deploy has an undo for the stage: some have lost it."""
+    """Return whether the code of one deploy has an undo for the stage: some have lost it."""
     if workflow in LOSING and stage == "s0" and deploy in LOST_UNDO:
         return False
     return stage != "s3"

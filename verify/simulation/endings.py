@@ -1,4 +1,4 @@
-"""How a world with triggers and plans comes to its end, once everything bad has stopped."""
+"""The end of a world with triggers and plans, once everything bad has stopped."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def triggers_answered(world: SimulatedWorld) -> None:
 
 
 def _unanswered(world: SimulatedWorld) -> Iterator[str]:
-    """Where nothing has to be waited for, that is all whose fire time has come."""
+    """Name the triggers whose fire time has come and that have nothing to wait for."""
     for trigger in world.store.triggers._state.triggers.values():
         waits = trigger.status in (TriggerStatus.PENDING, TriggerStatus.PROCESSING)
         fire_time, wall = trigger.fire_time, world.store.wall
@@ -61,7 +61,7 @@ async def cancel_triggers(world: SimulatedWorld, person: Actor) -> None:
 
 
 def moving_plans(world: SimulatedWorld) -> list[Plan]:
-    """Those that neither rest nor wait for a person's word on a task."""
+    """Return the plans that neither rest nor wait for a person's word on a task."""
     plans = (shelf.plan for shelf in world.store.plans._state.plans.values())
     return [plan for plan in plans if not waits_for_a_person(plan) and not _blocked(world, plan)]
 

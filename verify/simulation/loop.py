@@ -24,7 +24,7 @@ TASKS_KEPT = 500
 
 
 class Process:
-    """What SIGSTOP, SIGCONT and SIGKILL act on."""
+    """The process that SIGSTOP, SIGCONT and SIGKILL act on."""
 
     def __init__(self, name: str, loop: VirtualLoop) -> None:
         self.name = name
@@ -46,7 +46,7 @@ class Process:
         self.frozen = True
 
     def thaw(self) -> None:
-        """What came due meanwhile happens now, in the order in which it came due."""
+        """Let everything that came due meanwhile happen now, in the order in which it came due."""
         self.frozen = False
         self.thawed_at = self.loop.time()
         self.loop.enqueue(self, self._stalled)
@@ -81,7 +81,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     # -- running
 
     def run(self, main: asyncio.Task[T], *, turns_limit: int) -> None:
-        """Until ``main`` is done or `stop` is called."""
+        """Run until ``main`` is done or `stop` is called."""
         self._stopping = False
         before = asyncio._get_running_loop()
         asyncio._set_running_loop(self)

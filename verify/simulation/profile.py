@@ -1,4 +1,4 @@
-"""What a seed draws: how big the world is, and how bad."""
+"""The profile that a seed draws: how big the world is, and how bad."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _holds(seed: int) -> float:
 
 
 def _with_outages(profile: Profile, chance: random.Random) -> Profile:
-    """In every other world; some rows of them are longer than is waited."""
+    """Add outages to every other world; some rows of them are longer than is waited."""
     if chance.random() < 0.5:
         return profile
     begins = sorted(chance.uniform(0, 25) for _ in range(chance.randint(1, 3)))

@@ -1,4 +1,4 @@
-"""What a run of many seeds tells, in words."""
+"""The report of a run of many seeds, in words."""
 
 from __future__ import annotations
 

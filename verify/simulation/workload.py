@@ -79,7 +79,7 @@ OF_A_STAGE = {
 
 @dataclass(slots=True, kw_only=True)
 class Trouble:
-    """How probable it is that a stage goes wrong; all zero once the world is calm."""
+    """The probability that a stage goes wrong; all zero once the world is calm."""
 
     fails: float
     kills: float
@@ -233,7 +233,7 @@ class Code:
         self._ledger.step(run)
 
     async def _stubbornly(self, run: Invocation) -> None:
-        """It swallows a first cancel and goes on for a while."""
+        """Swallow a first cancel and go on for a while."""
         try:
             await self._pass(run, 2 * STAGE_TIMEOUT_SECONDS)
         except asyncio.CancelledError:

@@ -317,7 +317,7 @@ class SimulatedWorld:
         self.loop.call_later(seconds, go_on, context=self.loop.outside)
 
     def _hang_for(self, actor: Actor, seconds: float) -> None:
-        """Its line alone is so slow that a lease may end while a renewal is under way."""
+        """Slow the actor's line alone so much that a lease may end while a renewal is under way."""
         longest = 1.5 * self.profile.lease_seconds
         actor.line.rates = replace(self.rates, slow=1.0, slow_seconds=longest)
 
@@ -370,7 +370,7 @@ class SimulatedWorld:
         return kept
 
     def draw_deploy(self, name: str) -> int:
-        """Which deploy's code a process has: old ones and new ones run side by side."""
+        """Draw the deploy whose code a process has: old ones and new ones run side by side."""
         chance = random.Random(f"deploy/{self.seed}/{name}")
         if chance.random() >= self.profile.deploys:
             return 0

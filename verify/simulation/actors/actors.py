@@ -103,7 +103,7 @@ class Actor(Process, ABC):
             self.world.died(self)
 
     def troubled(self, seconds: float = 0.0) -> None:
-        """Whatever it does late or wrong from now until then has an excuse."""
+        """Excuse everything that the process does late or wrong from now until then."""
         self.trouble_until = max(self.trouble_until, self.loop.time() + seconds)
 
     def _noted(self, verb: str, fault: Fault) -> None:
@@ -186,7 +186,7 @@ class WorkerActor(Actor):
             return
 
     def zombie(self, task_id: str) -> None:
-        """It lost the lease of a plain function that still runs: the process must end."""
+        """End the process: it lost the lease of a plain function that still runs."""
         self.world.count("zombie thread")
         self.world.book.note(self.world.store.now, f"{self.name} is a zombie for {task_id}")
         if self.alive:

@@ -64,7 +64,7 @@ def draft(world: SimulatedWorld, chance: random.Random, number: int) -> Draft:
 
 
 class PlanHand:
-    """What a person does with plans, by way of an actor's app."""
+    """A person who handles plans by way of an actor's app."""
 
     def __init__(self, actor: Actor) -> None:
         self._actor, self._world = actor, actor.world
@@ -130,7 +130,7 @@ class PlanHand:
                 await handle.rollback("undo it", wave=wave, force=self._chance.random() < 0.5)
 
     async def decide(self, plan: Plan, *, at_last: bool) -> None:
-        """In a calm world, for a plan that waits for a person."""
+        """Decide on a plan that waits for a person, in a calm world."""
         commands = [*plan.legal]
         if plan.status is PlanStatus.CREATED or (at_last and PlanCommand.CANCEL in commands):
             commands = [PlanCommand.CANCEL]

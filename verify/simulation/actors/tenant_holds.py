@@ -31,7 +31,7 @@ FOR_A_HOLD = "its tenant is held"
 
 
 class TenantHand:
-    """What a person does with tenants, by way of an actor's app."""
+    """A person who handles tenants by way of an actor's app."""
 
     def __init__(self, actor: Actor) -> None:
         self._actor, self._world = actor, actor.world

@@ -1,4 +1,4 @@
-"""Those who deal with triggers: the code that declares some, and a person who makes and asks."""
+"""Actors of triggers: the code that declares some, and a person who makes and asks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ COMMANDS = (
 def declare_triggers(
     types: Sequence[Submittable[WorkNumber, Effect]], world: SimulatedWorld
 ) -> None:
-    """What stands in the code of a worker: some have the code of yesterday, some the new one."""
+    """Declare the triggers of a worker's code: some have the code of yesterday, some the new
+    one."""
     chance = world.chance
     is_new = world.is_calm or chance.random() < 0.6
     types[0].every(5 if is_new else 4, payload=WorkNumber(1), name="in-code.both", overlap="skip")
@@ -51,7 +52,7 @@ def terms(chance: random.Random, tenant: str | None) -> dict[str, Any]:
 
 
 class TriggerHand:
-    """What a person does with triggers, by way of an actor's app."""
+    """A person who handles triggers by way of an actor's app."""
 
     def __init__(self, actor: Actor) -> None:
         self._actor, self._world = actor, actor.world

@@ -1,1 +1,1 @@
-"""What must hold of each step in a simulated world."""
+"""Checks of each step in a simulated world."""

@@ -1,4 +1,4 @@
-"""What the checks remember, outside of the store: records as they were, and who ran what."""
+"""The memory of the checks, outside of the store: records as they were, and who ran what."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class Invocation:
 
     @property
     def lasted_seconds(self) -> float:
-        """How long it ran until its process died; endless while that lives."""
+        """Return how long the call ran until its process died; endless while that lives."""
         return self.process.died_at - self.began_steady
 
     def is_of(self, task: Task) -> bool:
-        """Whether it is the call that the task is at."""
+        """Return whether this is the call that the task is at."""
         undo = task.status is Status.ROLLING_BACK
         index = task.next_undo if undo else task.last_completed + 1
         return (
@@ -132,7 +132,7 @@ class WorldBook:
         ]
 
     def note(self, at: float, line: str) -> None:
-        """Into the trace: two runs of a seed must agree on every one."""
+        """Add a line to the trace: two runs of a seed must agree on every one."""
         text = f"{self.steps} {at:.6f} {line}"
         self.trace.update(text.encode())
         self.recent.append(text)

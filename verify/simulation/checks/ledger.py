@@ -1,4 +1,4 @@
-"""What the stage functions did, written down outside of the store."""
+"""The ledger of the stage functions' calls, written outside of the store."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class InvocationLedger:
             self._book.fail("C2", says, self._store.now, run.task_id)
 
     def _naps(self, task_id: str) -> int:
-        """How often the present stage has snoozed since it was begun."""
+        """Return how often the present stage has snoozed since it was begun."""
         naps = 0
         for event in reversed(self._book.events[task_id]):
             again = isinstance(event, ev.TaskRetried) and not event.from_checkpoint

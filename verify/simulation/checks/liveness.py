@@ -1,4 +1,4 @@
-"""What must come to pass in time, as long as a healthy worker is there to do it."""
+"""Checks of liveness: things that must come to pass in time while a healthy worker is there."""
 
 from __future__ import annotations
 

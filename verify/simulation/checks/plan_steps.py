@@ -1,4 +1,4 @@
-"""What must hold of each step of a plan and of its tasks, whoever made it."""
+"""Checks of each step of a plan and of its tasks, whoever made it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class PlanBook:
 def written(
     book: PlanBook, before: Plan, members: Members, change: PlanChange, after: Plan
 ) -> Iterator[Breach]:
-    """Of a change that was applied for the first time."""
+    """Check a change that was applied for the first time."""
     if change.lease is not None and (before.lease is None or before.lease.id != change.lease):
         yield "I3", f"{after.id} was written under {change.lease}, it has {before.lease}"
     if before.version != change.before.version:
@@ -91,7 +91,7 @@ def written(
 
 
 def _is_chosen(before: Member, after: Member) -> bool:
-    """It was given a slot, rather than found on its way."""
+    """Return whether the member was given a slot, rather than found on its way."""
     return after.state in SLOTTED and after.version != 0 and before != after
 
 

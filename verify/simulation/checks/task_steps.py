@@ -1,4 +1,4 @@
-"""What must hold of each step of one record, whoever made it."""
+"""Checks of each step of one record, whoever made it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ OUTAGE_NAMES = frozenset(f"holdfast.{kind.stored_name}" for kind in OUTAGES)
 
 
 def check(book: WorldBook, move: RecordMove) -> Iterator[Breach]:
-    """Of a record that has a new version."""
+    """Check a record that has a new version."""
     before, after = move.before, move.after
     if after is None:
         return
@@ -118,7 +118,7 @@ def _runs_and_epochs(before: Task, after: Task, last: ev.Event) -> Iterator[Brea
 
 
 def _requests(before: Task, after: Task, last: ev.Event) -> Iterator[Breach]:
-    """What was asked for is done, or is too late; it is never forgotten."""
+    """Check that a request is carried out or comes too late, and is never forgotten."""
     by_operator = getattr(last, "by", None) is not None  # who may change his mind
     dropped = before.cancel_requested and not after.cancel_requested and not by_operator
     if dropped and after.status not in (Status.CANCELLED, Status.COMPLETED):
@@ -221,8 +221,8 @@ def _rolls_back_all(book: WorldBook, after: Task) -> Iterator[Breach]:
 
 
 def _to_undo(book: WorldBook, task: Task) -> set[str]:
-    """What has begun and is not undone. A stage that has begun and not come to its end may have
-    gone, or moved, with a deploy; one that is completed may not."""
+    """Return the stages that have begun and are not undone. A stage that has begun and not come to
+    its end may have gone, or moved, with a deploy; one that is completed may not."""
     names = book.begun[task.id, task.epoch]
     if task.type in CHANGING:
         names = {name for name in names if (task.id, task.epoch, name) in book.completed}

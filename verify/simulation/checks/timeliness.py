@@ -1,4 +1,5 @@
-"""What must come to pass in time with triggers and plans, as long as somebody healthy is there."""
+"""Checks of what must come to pass in time with triggers and plans while somebody healthy is
+there."""
 
 from __future__ import annotations
 
@@ -65,7 +66,7 @@ class Timeliness:
             yield "L1", f"{shelf.plan.id} should have been looked at {late:.2f} s ago"
 
     def _driven_for(self, plan: Plan, seconds: float, *, least: float) -> bool:
-        """By one and the same."""
+        """Return whether one and the same driver has driven the plan for so long."""
         store = self.world.store
         held = store.now - store.plans.book.leased_at.get(plan.id, store.now)
         if plan.lease is None or min(held, seconds) < least:
@@ -84,8 +85,8 @@ class Timeliness:
             if task.status is not Status.ROLLING_BACK and not asked:
                 yield "pause", f"{plan.id} is paused for {paused:.2f} s, and {task_id} is not"
 
-    def _kept_slots(self, shelf: PlanShelf) -> Iterator[Breach]:
-        """What has a slot is let go, or gives the slot back if its tenant is busy."""
+    """def _kept_slots(self, shelf: PlanShelf) -> Iterator[Breach]:"""
+        """Check that a member with a slot is let go, or gives the slot back if its tenant is busy."""
         plan, now = shelf.plan, self.world.loop.time()
         ids = self.world.store.plans.book.ids[plan.id]
         for index, member in shelf.members.items():

@@ -1,4 +1,4 @@
-"""What must hold of each step of a trigger, whoever made it.
+"""Checks of each step of a trigger, whoever made it.
 
 The policies are told here a second time, from the words of the documents and not from the code:
 each change answers for the fire times that it passes, with a task or as missed (I12).
@@ -187,7 +187,7 @@ def _asked(book: TriggerBook, before: Trigger, change: TriggerChange) -> Iterato
 
 
 def _held(book: TriggerBook, before: Trigger, change: TriggerChange) -> Iterator[Breach]:
-    """By a scheduler."""
+    """Check a change that a scheduler made."""
     after, made = change.after, change.submissions
     if before.status is not T.PROCESSING or before.owner is None:
         yield "I3", f"{after.id} was moved on while it was {before.status} and nobody's"
@@ -209,7 +209,8 @@ def _held(book: TriggerBook, before: Trigger, change: TriggerChange) -> Iterator
 
 
 def _brought_back(book: TriggerBook, before: Trigger, change: TriggerChange) -> Iterator[Breach]:
-    """From a time that a clock ahead had chosen: to its next one, and with no task of its own."""
+    """Check a trigger that was brought back from a time that a clock ahead had chosen: it goes to
+    its next one, with no task of its own."""
     after = change.after
     book.count("brought back")
     book.redefined.add(after.id)
@@ -279,7 +280,7 @@ def _not_over_the_last(
 
 
 def in_place(trigger: Trigger) -> Iterator[Breach]:
-    """It waits for its time, somebody has it, it rests, or it has ended: one of these."""
+    """Check that a trigger waits for its time, is leased, rests or has ended: one of these."""
     waits, leased = trigger.trigger_at is not None, trigger.owner is not None
     has_next = trigger.fire_time is not None
     where = {

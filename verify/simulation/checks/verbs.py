@@ -1,4 +1,4 @@
-"""What must hold of each verb of the store: who may write, what a repeat does, what is touched."""
+"""Checks of each verb of the store: who may write, what a repeat does, what is touched."""
 
 from __future__ import annotations
 
@@ -286,8 +286,9 @@ def renewed(
     *,
     started_after: float,
 ) -> Iterator[Breach]:
-    """What began before ``started_after`` hangs: its lease must be left to lapse. Not so that of a
-    task whose stage is committed, and which waits for a suspect before its next one."""
+    """Check renewals. A call that began before ``started_after`` hangs, and its lease must be left
+    to lapse; but not the lease of a task whose stage is committed, and which waits for a suspect
+    before its next one."""
     for renewal, kept in zip(batch, answers, strict=True):
         before = book.tasks.get(renewal.task_id)
         holds = before is not None and before.lease and before.lease.id == renewal.lease_id
@@ -384,7 +385,7 @@ def _moved_on(book: WorldBook, before: Task) -> bool:
 
 
 def _decided(task: Task) -> Task:
-    """Without what is the store's own."""
+    """Return the task without the fields that are the store's own."""
     return msgspec.structs.replace(task, place=Place.HELD, order=0, due=None, lease=None, fence=0)
 
 

@@ -29,7 +29,7 @@ NO_LEASE = "none"
 
 
 class Pairing:
-    """Which lease and which fence of the model is which of the other store."""
+    """The pairs of leases and fences: which of the model is which of the other store."""
 
     def __init__(self) -> None:
         self._leases: dict[str, str] = {}
@@ -37,7 +37,7 @@ class Pairing:
         self._fences_of: dict[int, int] = {}
 
     def learn(self, model: Sequence[Claimed], other: Sequence[Claimed]) -> None:
-        """What was handed out; a fence that does not rise is left unknown, and so is told."""
+        """Learn the pairs from what was handed out; a fence that does not rise stays unknown."""
         for ours, theirs in zip(model, other, strict=False):
             if ours.task.lease is None or theirs.task.lease is None:
                 continue
@@ -106,7 +106,7 @@ def _built(answer: Any) -> Any:
 
 
 def _nameless(seen: Any) -> Any:
-    """Without the ids of leases."""
+    """Return the value without the ids of leases."""
     match seen:
         case {"lease": {"id": _}}:
             return {name: _nameless(value) for name, value in seen.items()} | {

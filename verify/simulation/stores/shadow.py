@@ -172,7 +172,8 @@ class Shadow:
         return msgspec.structs.replace(renewal, lease_id=self.pairing.lease_of(renewal.lease_id))
 
     def _changed(self) -> list[str]:
-        """Whose record is another than at the last look, and now and then everybody."""
+        """Return the tenants whose record has changed since the last look, and now and then
+        everybody."""
         known, now = self._known, self._watched.state.tasks
         changed = [i for i, task in now.items() if known.get(i) is not task]
         changed += [i for i in known if i not in now]
@@ -219,7 +220,7 @@ class Shadow:
         self._examine()
 
     def _examine(self) -> None:
-        """What the verbs do not show: locks, indexes, counts."""
+        """Compare what the verbs do not show: locks, indexes, counts."""
         for finding in self.ask(self.store.admin.doctor(fix=False, limit=1)):
             says = f"the doctor of {type(self.store).__name__} found {finding.invariant}"
             self._watched.book.fail(

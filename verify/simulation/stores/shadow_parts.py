@@ -20,7 +20,7 @@ from verify.simulation.stores.likeness import NO_LEASE
 
 
 class PlanLeases:
-    """Which lease of the watched store is which of the other."""
+    """The pairs of leases: which of the watched store is which of the other."""
 
     def __init__(self) -> None:
         self._ids: dict[tuple[str, str], str] = {}
@@ -46,7 +46,7 @@ class PlanLeases:
 
 
 def essence(answer: Any) -> Any:
-    """Of an answer about triggers or plans, what must be alike."""
+    """Return the part of an answer about triggers or plans that must be alike."""
     match answer:
         case Plan():
             seen: Any = _plan(answer)

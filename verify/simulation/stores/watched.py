@@ -39,7 +39,7 @@ class WatchedStore(MemoryStore):
 
     @property
     def now(self) -> float:
-        """By which leases and due times are judged."""
+        """Return the time by which leases and due times are judged."""
         return self.state.now()
 
     @property
@@ -48,13 +48,13 @@ class WatchedStore(MemoryStore):
 
     @property
     def wall(self) -> float:
-        """By which triggers are due and records are kept: it may be set."""
+        """Return the time by which triggers are due and records are kept: it may be set."""
         return self.state.clock.now()
 
     # -- after a step
 
     def step(self, verb: str, tenants: set[str] | None = None) -> dict[str, RecordMove]:
-        """What has changed; with ``tenants``, nobody else's may have (I17)."""
+        """Return what has changed; with ``tenants``, nobody else's may have (I17)."""
         book = self.book
         book.steps += 1
         moves = {move.task.id: move for move in self._moves_made()}
@@ -138,7 +138,8 @@ class WatchedStore(MemoryStore):
             counts["pruned"] += 1
 
     def _in_place(self, task: Task) -> Iterable[Breach]:
-        """It is in exactly one place (I1), its tenant's line moves (L3), only one runs (I2)."""
+        """Check that a task is in exactly one place (I1), its tenant's line moves (L3), only one
+        runs (I2)."""
         queued = task.id in self.state.ready[task.queue]
         if queued != (task.place is Place.READY):
             yield "I1", f"it is {task.place} and {'in' if queued else 'not in'} its queue"
