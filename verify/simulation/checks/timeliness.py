@@ -85,8 +85,8 @@ class Timeliness:
             if task.status is not Status.ROLLING_BACK and not asked:
                 yield "pause", f"{plan.id} is paused for {paused:.2f} s, and {task_id} is not"
 
-    """def _kept_slots(self, shelf: PlanShelf) -> Iterator[Breach]:"""
-        """Check that a member with a slot is let go, or gives the slot back if its tenant is busy."""
+    def _kept_slots(self, shelf: PlanShelf) -> Iterator[Breach]:
+        """Check that a member with a slot is let go, or gives it back if its tenant is busy."""
         plan, now = shelf.plan, self.world.loop.time()
         ids = self.world.store.plans.book.ids[plan.id]
         for index, member in shelf.members.items():
