@@ -303,7 +303,7 @@ def stages_begin_under_a_hold(_: Real, holds: HeldTenants, tenant: str | None) -
     return False
 
 
-@mutant(DrainWatch, "_mind_holds", seed=26)
+@mutant(DrainWatch, "_apply_holds", seed=26)
 async def holds_not_looked_at(_: Real, orders: DrainWatch, holds: Sequence[SwitchSetting]) -> None:
     """A worker does not learn that a tenant is held, nor that the time of a hold is up."""
     del orders, holds

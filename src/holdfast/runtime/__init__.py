@@ -1,1 +1,1 @@
-"""What runs the tasks: workers, executor, heartbeat, timers. Knows stores by their port only."""
+"""The runtime runs the tasks, in workers. It knows stores by their port only."""

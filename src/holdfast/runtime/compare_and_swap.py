@@ -1,4 +1,4 @@
-"""One compare-and-swap: load a record, decide, write, and begin again if the record has changed."""
+"""A compare-and-swap loads a record, decides, writes, and begins again if it has changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stage sees of the engine."""
+"""The context is what a stage sees of the engine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class HasResult(Protocol[R_co]):
 
 
 class Context:
-    """Handed to each stage and undo function."""
+    """The context that is handed to each stage and undo function."""
 
     __slots__ = (
         "_now",
@@ -66,22 +66,22 @@ class Context:
         self._now = now
 
     def find_result(self, stage: HasResult[R]) -> R | None:
-        """What that stage returned, or None if it has not completed."""
+        """Return what that stage returned, or None if it has not completed."""
         body = self._results.get(stage.name)
         return None if body is None else stage.read_result(body)
 
     def result_of(self, stage: HasResult[R]) -> R:
-        """What that stage returned; NoResult if it has not completed."""
+        """Return what that stage returned; raise NoResult if it has not completed."""
         body = self._results.get(stage.name)
         if body is None:
             raise NoResult(stage.name)
         return stage.read_result(body)
 
     def progress(self, fraction: float, message: str = "") -> None:
-        """Seen live within about a second; only the last one counts."""
+        """Report progress, seen live within about a second; only the last report counts."""
         if not 0 <= fraction <= 1:
             raise InvalidInput(f"progress {fraction!r} is not between 0 and 1")
-        said = clean(str(message))[:MESSAGE_LIMIT_CHARS]
+        text = clean(str(message))[:MESSAGE_LIMIT_CHARS]
         self._report(
-            Progress(fraction=float(fraction), message=said, stage=self.stage, at=self._now())
+            Progress(fraction=float(fraction), message=text, stage=self.stage, at=self._now())
         )

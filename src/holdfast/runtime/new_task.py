@@ -1,4 +1,4 @@
-"""Records of new tasks, and their submissions: for those who submit and for triggers that fire."""
+"""The records and submissions of new tasks, for callers that submit and for triggers that fire."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def record(
     user: Any = None,
     callback: str | None = None,
 ) -> Task:
-    """What the tasks of one call have in common; each gets an id and a key of its own."""
+    """Return the record that the tasks of one call share; each gets an id and a key of its own."""
     if queue in OWN_QUEUES and declared.queue != queue:
         raise InvalidInput(f"queue {queue!r} is the engine's own")
     return Task(
@@ -58,7 +58,7 @@ def record(
 
 
 def plain_user(user: Any) -> Any:
-    """As it is now, whatever becomes of it."""
+    """Return a copy of the user's value as it is now, whatever becomes of it."""
     if user is None:
         return None
     return msgspec.json.decode(encode_plain(user, "user", limit_bytes=USER_LIMIT_BYTES))
@@ -101,8 +101,8 @@ def _effects(namespace: str | None, record: Task, key: str) -> str | None:
 
 
 def digest(name: str, body: bytes, callback: str | None = None) -> str:
-    """The same for the same payload, in whatever order its fields are written, and callback."""
-    said = name.encode() + b"\n" + canonical(body)
+    """Return the same digest for the same payload, in any order of its fields, and callback."""
+    text = name.encode() + b"\n" + canonical(body)
     if callback is not None:
-        said += b"\n" + callback.encode()
-    return hashlib.blake2b(said, digest_size=16).hexdigest()
+        text += b"\n" + callback.encode()
+    return hashlib.blake2b(text, digest_size=16).hexdigest()

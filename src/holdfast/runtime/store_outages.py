@@ -1,4 +1,4 @@
-"""When the store was last out of reach: leases that lapsed then are nobody's crash."""
+"""The outages of the store: leases that lapsed in one are nobody's crash."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ from holdfast.ports import Clock
 
 log = logging.getLogger("holdfast.store")
 
-SAID_EVERY_SECONDS = 10.0
+LOG_EVERY_SECONDS = 10.0
 
 
 class StoreOutages:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._last: float | None = None
-        self._said: dict[bool, float] = {}  # of outages, and of what else goes wrong
-        self._is_told = False
+        self._logged_at: dict[bool, float] = {}  # outages, and other errors
+        self._is_logged = False
 
     def note(self, error: StoreError | TimeoutError) -> None:
-        """What else a store may say is no outage: whoever crashes meanwhile is counted."""
+        """Note an error of the store; one that is no outage excuses no crash."""
         is_outage, now = _is_outage(error), self._clock.steady()
         if is_outage:
             self._last = now
-        said = self._said.get(is_outage)
-        if said is not None and now - said < SAID_EVERY_SECONDS:
+        logged_at = self._logged_at.get(is_outage)
+        if logged_at is not None and now - logged_at < LOG_EVERY_SECONDS:
             return
-        self._said[is_outage] = now
+        self._logged_at[is_outage] = now
         if is_outage:
-            self._is_told = True
+            self._is_logged = True
             log.error("the store is out of reach: %s", str(error) or "it did not answer in time")
         else:
             log.error("%s", error)
 
     def over(self) -> None:
-        """The store has answered: whoever was told of the outage is told of its end."""
-        if self._is_told:
-            self._is_told = False
+        """Log the end of an outage that was logged: the store has answered."""
+        if self._is_logged:
+            self._is_logged = False
             log.warning("the store answers again")
 
     def stood_still(self) -> None:
-        """This process did not run for a while: it cannot tell who else did."""
+        """Note that this process did not run for a while: it cannot tell who else did."""
         self._last = self._clock.steady()
 
     def within(self, seconds: float) -> bool:
@@ -50,6 +50,6 @@ class StoreOutages:
 
 def _is_outage(error: StoreError | TimeoutError) -> bool:
     if isinstance(error, PartlyUnavailable):
-        told = [one for one in error.answers if isinstance(one, StoreError)]
-        return not told or any(map(_is_outage, told))
+        errors = [answer for answer in error.answers if isinstance(answer, StoreError)]
+        return not errors or any(map(_is_outage, errors))
     return isinstance(error, StoreUnavailable | TimeoutError)

@@ -1,4 +1,4 @@
-"""Those who wait for a task's end: one watcher serves them all."""
+"""The waiters for the ends of tasks: one watcher serves them all."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from holdfast.runtime.committer import Gather
 log = logging.getLogger("holdfast.waiters")
 
 T = TypeVar("T")
-Look: TypeAlias = Callable[[str], Awaitable[T | None]]
+LoadPlan: TypeAlias = Callable[[str], Awaitable[T | None]]
 
-LOOK_SECONDS = 1.0  # when nothing signals
+POLL_SECONDS = 1.0  # when nothing signals
 PAGE = 500
 ENDED = SETTLED | SUSPENDED
 MANY = 100
-SECONDS_EACH = 50e-6  # between two looks at many: the store has other things to do
+SECONDS_EACH = 50e-6  # between two reads of many: the store has other things to do
 
 
 class Waiters:
@@ -40,13 +40,13 @@ class Waiters:
         self._watcher: asyncio.Task[None] | None = None
 
     async def rested(self, task_id: str) -> Peek:
-        """Until the task has settled or waits for a person; an outage is waited out."""
+        """Wait until the task has settled or waits for a person; an outage is waited out."""
         future: asyncio.Future[Peek] = asyncio.get_running_loop().create_future()
         if not self._waiting:
-            self._ticket = self._store.ticket(Topic.RESTED)  # before the look: nothing is missed
+            self._ticket = self._store.ticket(Topic.RESTED)  # before it is read: nothing is missed
         self._waiting[task_id].append(future)
         try:
-            if (peek := await self._look(task_id)) is not None:
+            if (peek := await self._load(task_id)) is not None:
                 return peek
             if self._watcher is None:
                 self._watcher = asyncio.create_task(self._watch())
@@ -54,16 +54,16 @@ class Waiters:
         finally:
             self._forget(task_id, future)
 
-    async def plan_rested(self, plan_id: str, look: Look[T]) -> T:
-        """Look at the plan until it rests, whenever somebody has written to one."""
+    async def plan_rested(self, plan_id: str, load: LoadPlan[T]) -> T:
+        """Load the plan until it rests, whenever somebody has written to one."""
         while True:
             ticket = self._store.ticket(Topic.DUE)
-            if (found := await look(plan_id)) is not None:
-                return found
-            await self._store.wait(Topic.DUE, ticket, timeout=LOOK_SECONDS)
+            if (plan := await load(plan_id)) is not None:
+                return plan
+            await self._store.wait(Topic.DUE, ticket, timeout=POLL_SECONDS)
 
-    async def _look(self, task_id: str) -> Peek | None:
-        """None: it goes on, or nobody can tell now."""
+    async def _load(self, task_id: str) -> Peek | None:
+        """Return the end of a task; None: it goes on, or nobody can tell now."""
         try:
             peek = await self._peek(task_id)
         except StoreUnavailable:
@@ -75,9 +75,9 @@ class Waiters:
     async def _watch(self) -> None:
         try:
             while self._waiting:
-                await self._store.wait(Topic.RESTED, self._ticket, timeout=LOOK_SECONDS)
+                await self._store.wait(Topic.RESTED, self._ticket, timeout=POLL_SECONDS)
                 self._ticket = self._store.ticket(Topic.RESTED)
-                await self._look_at_all()
+                await self._load_all()
                 if len(self._waiting) > MANY:
                     await asyncio.sleep(len(self._waiting) * SECONDS_EACH)
         except Exception as error:
@@ -85,28 +85,28 @@ class Waiters:
         finally:
             self._watcher = None
 
-    async def _look_at_all(self) -> None:
+    async def _load_all(self) -> None:
         ids = list(self._waiting)
         for start in range(0, len(ids), PAGE):
             page = ids[start : start + PAGE]
             try:
                 peeks = await self._peeks(page)
             except StoreError as error:
-                log.warning("cannot look for results: %s", error)
+                log.warning("results cannot be read now: %s", error)
                 return
             for task_id, peek in zip(page, peeks, strict=True):
                 if not isinstance(peek, StoreError):
-                    self._tell(task_id, peek)
+                    self._resolve(task_id, peek)
 
     async def _peeks(self, page: list[str]) -> Sequence[Peek | StoreError | None]:
-        """A part of the store that is away does not hide the results in the rest."""
+        """Read the results that a part of the store which is away does not hide."""
         try:
             return await self._store.views.peek(page)
         except PartlyUnavailable as error:
-            log.warning("cannot look for some results: %s", error)
+            log.warning("some results cannot be read now: %s", error)
             return error.answers
 
-    def _tell(self, task_id: str, peek: Peek | None) -> None:
+    def _resolve(self, task_id: str, peek: Peek | None) -> None:
         if peek is not None and peek.status not in ENDED:
             return
         for future in self._waiting.pop(task_id, []):
@@ -119,7 +119,7 @@ class Waiters:
 
     def _forget(self, task_id: str, future: asyncio.Future[Peek]) -> None:
         if not future.cancel() and not future.cancelled():
-            future.exception()  # the watcher and the first look may both have told
+            future.exception()  # the watcher and the first read may both have answered
         waiting = self._waiting.get(task_id)
         if waiting is None:
             return

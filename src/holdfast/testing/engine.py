@@ -209,7 +209,7 @@ class Engine:
 
     def _kill(self, name: str) -> None:
         if self.worker is not None and self.worker.name == name:
-            self._noted = self.worker.begun()
+            self._noted = self.worker.last_report()
             self.worker.abandon()
             self.worker = None
             self.deaths += 1

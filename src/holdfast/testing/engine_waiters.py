@@ -10,7 +10,7 @@ from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Task
 from holdfast.ports import Peek, Store
-from holdfast.runtime.waiters import Look, Waiters
+from holdfast.runtime.waiters import LoadPlan, Waiters
 
 if TYPE_CHECKING:
     from holdfast.testing.engine import Engine
@@ -28,9 +28,9 @@ class EngineWaiters(Waiters):
             super().rested(task_id), partial(self._task_reason, task_id)
         )
 
-    async def plan_rested(self, plan_id: str, look: Look[T]) -> T:
+    async def plan_rested(self, plan_id: str, load: LoadPlan[T]) -> T:
         return await self._engine.run_while(
-            super().plan_rested(plan_id, look), partial(self._plan_reason, plan_id)
+            super().plan_rested(plan_id, load), partial(self._plan_reason, plan_id)
         )
 
     async def _task_reason(self, task_id: str) -> str:

@@ -19,7 +19,7 @@ T = "t-1"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drain_watch, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(drain_watch, "POLL_SECONDS", 0.02)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from holdfast.domain.task.events import name_of
 from holdfast.domain.task.task import By
 from holdfast.errors import StoreUnavailable
 from holdfast.ports import Store, Switch, SwitchSetting
-from holdfast.runtime.services.drain_watch import LOOK_SECONDS
+from holdfast.runtime.services.drain_watch import POLL_SECONDS
 from holdfast.runtime.worker.worker import Worker
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.memory.admin import MemoryAdmin
@@ -20,7 +20,7 @@ from holdfast.testing import Engine, ManualClock
 from holdfast.testing.plugin import MakeEngine
 from tests.support.runtime.helpers import BOUND_SECONDS, Gate, task_of, within_bounds
 
-LATER = f"{LOOK_SECONDS + 0.1}s"
+LATER = f"{POLL_SECONDS + 0.1}s"
 
 
 class Owner:
@@ -138,7 +138,7 @@ async def test_an_outage_hides_an_order_only_while_it_lasts(
     engine = holdfast_engine(app, store=store, clock=clock)
     await started(app, "w-1", owner)
     await order(engine.store, "w-1")
-    await engine.clock.elapse(2 * LOOK_SECONDS + 0.1)
+    await engine.clock.elapse(2 * POLL_SECONDS + 0.1)
     assert not owner.told.is_set()
     await engine.clock.elapse(LATER)
     await within_bounds(owner.told.wait())

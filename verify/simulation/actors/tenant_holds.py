@@ -16,7 +16,7 @@ from holdfast.domain.task.placement import Place
 from holdfast.domain.task.task import Task
 from holdfast.ports import Switch
 from holdfast.runtime.deadlines import sleep
-from holdfast.runtime.services.drain_watch import LOOK_SECONDS
+from holdfast.runtime.services.drain_watch import POLL_SECONDS
 from holdfast.runtime.worker.worker import Worker
 from verify.simulation.checks.book import Breach, Hold, Invocation, RecordMove, WorldBook
 from verify.simulation.loop import Process
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from verify.simulation.actors.actors import Actor
     from verify.simulation.stores.watched import WatchedStore
 
-KNOWN_SECONDS = LOOK_SECONDS + 1.0  # a worker without trouble has seen a hold by then
+KNOWN_SECONDS = POLL_SECONDS + 1.0  # a worker without trouble has seen a hold by then
 LASTS_SECONDS = (2.0, 8.0, 15.0)
 FOR_A_HOLD = "its tenant is held"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.task import Task
-from holdfast.runtime.services.drain_watch import LOOK_SECONDS as LOOK_AT_ORDERS_SECONDS
+from holdfast.runtime.services.drain_watch import POLL_SECONDS as DRAIN_POLL_SECONDS
 from verify.simulation.checks.book import Breach
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 0.25
 TAKE_OVER_SECONDS = 2.0  # L1
 DUE_SECONDS = 1.0  # L2
-HOLD_SECONDS = LOOK_AT_ORDERS_SECONDS + 1.0  # H4
+HOLD_SECONDS = DRAIN_POLL_SECONDS + 1.0  # H4
 CLAIM_SECONDS = 6.5  # L3: a worker that heard no signal looks every 5 s
 
 

@@ -204,7 +204,7 @@ class Plans:
         some."""
         reach = TaskGateway(self._app.store, self._app.clock, "")
         kept = await self._app.store.plans.tasks(plan.id)
-        looks = (await reach.look(kept.ids if kept else ())).values()
+        looks = (await reach.load(kept.ids if kept else ())).values()
         held = [look.task for look in looks if look.task and look.status is Status.CREATED]
         await reach.send(plan, [(task, Command.CANCEL) for task in held])
 

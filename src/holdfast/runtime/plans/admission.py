@@ -43,7 +43,7 @@ class Admission:
         self.passed_over = False  # tenants that are busy: those behind them come next
 
     async def choose(
-        self, snapshot: PlanSnapshot, looks: Mapping[int, MemberTask], room: int
+        self, snapshot: PlanSnapshot, tasks: Mapping[int, MemberTask], room: int
     ) -> Moves:
         """Return the tasks that get one of the free slots, to be let go or to be undone."""
         plan = snapshot.plan
@@ -51,27 +51,27 @@ class Admission:
         if plan.cancel_requested or room <= 0:
             return {}
         if plan.status is PlanStatus.ROLLING_BACK and mem.ready_to_undo(plan):
-            members = {index: snapshot.member(index) for index in looks}
+            members = {index: snapshot.member(index) for index in tasks}
             to_undo = (i for i, member in members.items() if mem.to_undo(plan, i, member))
-            return {i: mem.undoing(members[i], looks[i]) for i in islice(to_undo, room)}
+            return {i: mem.undoing(members[i], tasks[i]) for i in islice(to_undo, room)}
         if plan.status is PlanStatus.RUNNING:
-            return await self._admit(snapshot, looks, room)
+            return await self._admit(snapshot, tasks, room)
         return {}
 
     async def _admit(
-        self, snapshot: PlanSnapshot, looks: Mapping[int, MemberTask], room: int
+        self, snapshot: PlanSnapshot, tasks: Mapping[int, MemberTask], room: int
     ) -> Moves:
         ids, tenants, plan = snapshot.tasks.ids, snapshot.tasks.tenants, snapshot.plan
         waiting = [
             index
-            for index, look in looks.items()
-            if mem.may_be_admitted(snapshot.member(index), look)
+            for index, task in tasks.items()
+            if mem.may_be_admitted(snapshot.member(index), task)
         ]
         by_tenant = {ids[i]: tenant for i in waiting if (tenant := tenants[i]) is not None}
         busy = await self._gateway.busy(by_tenant) if by_tenant else {}
         moves: dict[int, Member] = {}
         for index in waiting:
-            version = looks[index].version or 0
+            version = tasks[index].version or 0
             if ids[index] not in busy:
                 if room > 0:
                     moves[index] = Member(MemberState.ADMITTED, version)

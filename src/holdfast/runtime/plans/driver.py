@@ -116,8 +116,8 @@ class PlanDriver:
         snapshot = self._snapshot = self._snapshot or await self._load()
         if snapshot is None:
             return None
-        looks = await self._look(snapshot)
-        seen = await self._judge(snapshot, looks)
+        tasks = await self._load_tasks(snapshot)
+        seen = await self._judge(snapshot, tasks)
         change = rollout.advance(
             snapshot.plan,
             snapshot.members,
@@ -137,7 +137,7 @@ class PlanDriver:
             snapshot.write(change, outcome.plan)
             if change.next is not PlanNext.DRIVE:
                 return None
-        sent = await self._send(snapshot, looks)
+        sent = await self._send(snapshot, tasks)
         passed_over = self._admission.passed_over
         return change is not None or sent > 0 or passed_over or self._poll.goes_on
 
@@ -162,80 +162,80 @@ class PlanDriver:
         self._snapshot = None
         return True if plan is not None and self._lease.is_on(plan) else None
 
-    async def _look(self, snapshot: PlanSnapshot) -> dict[int, MemberTask]:
+    async def _load_tasks(self, snapshot: PlanSnapshot) -> dict[int, MemberTask]:
         indexes = {snapshot.tasks.ids[index]: index for index in self._poll.indexes(snapshot)}
-        looks = {
-            indexes[task_id]: look
-            for task_id, look in (await self._gateway.look([*indexes])).items()
+        tasks = {
+            indexes[task_id]: task
+            for task_id, task in (await self._gateway.load([*indexes])).items()
         }
-        self._poll.note(snapshot, looks)
-        return looks
+        self._poll.note(snapshot, tasks)
+        return tasks
 
     # -- deciding
 
     async def _judge(
-        self, snapshot: PlanSnapshot, looks: Mapping[int, MemberTask]
+        self, snapshot: PlanSnapshot, tasks: Mapping[int, MemberTask]
     ) -> PlanObservation:
         """Return what the tasks have become, and which of them get a slot."""
         plan, tenants = snapshot.plan, snapshot.tasks.tenants
         moves, self._refused = self._refused, {}
         refused = [i for i, m in moves.items() if m.state is MemberState.ROLLBACK_FAILED]
-        for index, look in looks.items():
+        for index, task in tasks.items():
             member = snapshot.member(index)
-            after = mem.seen(plan, index, member, look)
+            after = mem.seen(plan, index, member, task)
             if after != member and index not in moves:
                 moves[index] = after
         # One that comes into question for being undone only now may be the newest: the next step.
         rolls_back = plan.status is PlanStatus.ROLLING_BACK
         comes_later = rolls_back and any(mem.to_undo(plan, i, m) for i, m in moves.items())
         room = 0 if comes_later else snapshot.room_after(moves)
-        others = {index: look for index, look in looks.items() if index not in moves}
+        others = {index: task for index, task in tasks.items() if index not in moves}
         chosen = await self._admission.choose(snapshot, others, room)
         skipped = [i for i, m in chosen.items() if m.state is MemberState.SKIPPED]
         return PlanObservation(
             moves=moves,
             chosen=chosen,
-            moving=self._is_moving(snapshot, looks) or not self._poll.is_complete,
+            moving=self._is_moving(snapshot, tasks) or not self._poll.is_complete,
             skipped=tuple(tenants[i] or "" for i in skipped),
             refused=tuple(tenants[i] or "" for i in refused),
         )
 
-    def _is_moving(self, snapshot: PlanSnapshot, looks: Mapping[int, MemberTask]) -> bool:
+    def _is_moving(self, snapshot: PlanSnapshot, tasks: Mapping[int, MemberTask]) -> bool:
         """Whether a task may be on its way: one with a slot that was not found at rest, or one
         without that was set going by hand."""
         slotted = snapshot.slotted
-        for index in slotted & looks.keys():
-            look = looks[index]
-            if look.moving or mem.is_due(snapshot.member(index), look):
+        for index in slotted & tasks.keys():
+            task = tasks[index]
+            if task.moving or mem.is_due(snapshot.member(index), task):
                 self._still.discard(index)
             else:
                 self._still.add(index)
         self._still &= slotted
-        by_hand = any(look.moving for index, look in looks.items() if index not in slotted)
+        by_hand = any(task.moving for index, task in tasks.items() if index not in slotted)
         return by_hand or not slotted <= self._still
 
     # -- sending
 
-    async def _send(self, snapshot: PlanSnapshot, looks: Mapping[int, MemberTask]) -> int:
+    async def _send(self, snapshot: PlanSnapshot, tasks: Mapping[int, MemberTask]) -> int:
         """Send the tasks the commands that the plan wants of them; return how many."""
         plan = snapshot.plan
         commands = [
-            (look.task, command)
-            for index, look in looks.items()
-            if look.task is not None
-            and (command := mem.wanted(plan, index, snapshot.member(index), look.task))
+            (task.task, command)
+            for index, task in tasks.items()
+            if task.task is not None
+            and (command := mem.wanted(plan, index, snapshot.member(index), task.task))
         ]
         if not commands or not self._lease.is_safe:
             return 0
         result = await self._gateway.send(plan, commands)
         by_task = {task.id: command for task, command in commands}
-        for index in looks:
+        for index in tasks:
             task_id = snapshot.tasks.ids[index]
             if task_id in result.busy:
                 self._busy.put_off(index)
             elif task_id in result.moved_on:
                 log.warning("plan %s: newer work has run over task %s", plan.id, task_id)
-                self._refused[index] = Member(REFUSED[by_task[task_id]], looks[index].version or 0)
+                self._refused[index] = Member(REFUSED[by_task[task_id]], tasks[index].version or 0)
         busy = [(task, Command.HOLD_BACK) for task, _ in commands if task.id in result.busy]
         if busy:  # they lose their slots when the next step sees it
             await self._gateway.send(plan, busy)

@@ -44,14 +44,14 @@ class TaskPoll:
         """Return the tasks that this step loads."""
         return dict.fromkeys((*self._slotted(snapshot), *self._others(snapshot)))
 
-    def note(self, snapshot: PlanSnapshot, looks: Mapping[int, MemberTask]) -> None:
+    def note(self, snapshot: PlanSnapshot, tasks: Mapping[int, MemberTask]) -> None:
         """Note what was polled.
 
         A task that a person set going while the plan is paused has no slot: it is polled until it
         rests.
         """
         is_paused = snapshot.plan.status is PlanStatus.PAUSED
-        polled = {index for index, look in looks.items() if not (is_paused and look.moving)}
+        polled = {index for index, task in tasks.items() if not (is_paused and task.moving)}
         left = [index for index in self._unseen if index not in polled]
         self._goes_on = 0 < len(left) < len(self._unseen)
         self._unseen = left

@@ -1,7 +1,7 @@
-"""Looks after the plans that need somebody: every worker does, and each plan has one driver.
+"""The plan service gives each plan that needs it one driver; every worker runs the service.
 
-Nobody looks more often than there is something to do: a plan that waits for a person is in no
-index, one that soaks is looked at when it has soaked, and whoever writes to a plan rings.
+It polls no more often than there is something to do: a plan that waits for a person is in no
+index, one that soaks is claimed when it has soaked, and a write to a plan signals.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from holdfast.runtime.store_outages import StoreOutages
 log = logging.getLogger("holdfast.plans")
 
 AT_ONCE = 200  # plans in the hands of one process
-LOOK_SECONDS = 30.0  # at least so often: only a lost wake-up needs it
+POLL_SECONDS = 30.0  # at least so often: only a lost wake-up needs it
 LEAST_SECONDS = 0.01  # what is due by another's clock may not be due by the store's
 TRY_AGAIN_SECONDS = 1.0
 
@@ -53,7 +53,7 @@ class PlanService:
             await self._store.wait(Topic.DUE, ticket, timeout=wait_seconds)
 
     async def _claim(self) -> float:
-        """Take what needs a driver; how long until the next look."""
+        """Claim plans that need a driver; return how long until the next claim."""
         room = AT_ONCE - len(self._driven)
         if room <= 0:
             return TRY_AGAIN_SECONDS
@@ -63,8 +63,8 @@ class PlanService:
         for plan in due.plans:
             self._begin(plan)
         if len(due.plans) == room or due.next_seconds is None:
-            return TRY_AGAIN_SECONDS if due.plans else LOOK_SECONDS
-        return min(LOOK_SECONDS, max(LEAST_SECONDS, due.next_seconds))
+            return TRY_AGAIN_SECONDS if due.plans else POLL_SECONDS
+        return min(POLL_SECONDS, max(LEAST_SECONDS, due.next_seconds))
 
     def _begin(self, plan: Plan) -> None:
         driver = PlanDriver(
@@ -84,15 +84,15 @@ class PlanService:
         self._driven.pop(run, None)
         if not run.cancelled() and (error := run.exception()) is not None:
             # A defect. The lease lapses, and somebody tries again.
-            log.error("a plan's driver went wrong", exc_info=error)
+            log.error("the driver of a plan failed", exc_info=error)
 
     def abandon(self) -> None:
-        """As if the process had died here."""
+        """Cancel the drivers, as if the process had died here."""
         for run in self._driven:
             run.cancel()
 
     async def stop(self) -> None:
-        """Others may go on with its plans at once."""
+        """Give the plans back, so that others may go on with them at once."""
         runs = dict(self._driven)
         self.abandon()
         await asyncio.gather(*runs, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""What a driver knows of its plan; one that takes over reads all of it in the store."""
+"""A snapshot of a plan and its members, as the driver read them and has written since."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from holdfast.domain.plan.plan import (
 REACHED = frozenset(
     {MemberState.AGAIN, MemberState.FAILED, MemberState.PAUSED, MemberState.ROLLBACK_FAILED}
 )
-LOOKED_AGAIN = REACHED - {MemberState.AGAIN}  # a person may set them going
+POLLED_AGAIN = REACHED - {MemberState.AGAIN}  # a person may set them going
 
 
 class PlanSnapshot:
@@ -50,29 +50,29 @@ class PlanSnapshot:
         return frozenset(self._slotted)
 
     def room_after(self, moves: Moves) -> int:
-        """How many slots are free once these are written."""
+        """Return how many slots are free once these moves are written."""
         most = self.plan.max_concurrency or self.plan.total
         left = sum(i in self._slotted and m.state not in SLOTTED for i, m in moves.items())
         taken = sum(i not in self._slotted and m.state in SLOTTED for i, m in moves.items())
         return most - len(self._slotted) + left - taken
 
     def resting(self) -> Iterator[int]:
-        """Those that a person may have set going again."""
-        return (i for i, member in self.members.items() if member.state in LOOKED_AGAIN)
+        """Return the members at rest that a person may have set going again."""
+        return (i for i, member in self.members.items() if member.state in POLLED_AGAIN)
 
     def unended(self) -> Iterator[int]:
-        """Of all that a cancel has to reach, those that it may not have reached."""
+        """Return the members that a cancel may not have reached yet."""
         yield from self.waiting(self.plan.total)
         yield from self.skipped()
         yield from (i for i, member in self.members.items() if member.state in REACHED)
 
     def skipped(self) -> Iterator[int]:
-        """Those whose tasks are still to be cancelled."""
+        """Return the skipped members whose tasks are still to be cancelled."""
         skipped = MemberState.SKIPPED
         return (i for i, m in self.members.items() if m.state is skipped and m.version)
 
     def to_run(self, upto: int) -> Iterator[int]:
-        """Those that run again first."""
+        """Return the members to let go, those that run again first."""
         again = MemberState.AGAIN
         if self.plan.count(again):
             yield from sorted(i for i, m in self.members.items() if m.state is again and i < upto)
@@ -84,6 +84,6 @@ class PlanSnapshot:
         return (i for i in range(self._first, upto) if i not in self.members)
 
     def to_undo(self, most: int) -> list[int]:
-        """The newest first."""
-        found = (i for i in sorted(self.members, reverse=True))
-        return list(islice((i for i in found if to_undo(self.plan, i, self.members[i])), most))
+        """Return the members to undo, the newest first."""
+        newest = sorted(self.members, reverse=True)
+        return list(islice((i for i in newest if to_undo(self.plan, i, self.members[i])), most))

@@ -1,4 +1,4 @@
-"""How a plan reaches its tasks: it looks at them, and asks of each by its own legal command."""
+"""The gateway by which a plan reads its tasks, and sends them commands that are legal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Decision = Callable[[Task, OperatorRequest], Transition]
 
 
 class SendResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Ids of tasks whose command was refused by the store."""
+    """The ids of the tasks whose command the store refused, and how many were sent."""
 
     busy: frozenset[str] = frozenset()
     moved_on: frozenset[str] = frozenset()
@@ -39,29 +39,29 @@ class TaskGateway:
     def __init__(self, store: Store, clock: Clock, origin: str) -> None:
         self._store, self._clock, self._origin = store, clock, origin
 
-    async def look(self, ids: Sequence[str]) -> Mapping[str, MemberTask]:
-        """Those that cannot be looked at now are left out; one that is nowhere is as cancelled."""
-        found: dict[str, MemberTask] = {}
+    async def load(self, ids: Sequence[str]) -> Mapping[str, MemberTask]:
+        """Load tasks; one that cannot be read now is left out, one that is gone is as cancelled."""
+        tasks: dict[str, MemberTask] = {}
         for start in range(0, len(ids), PAGE):
             page = ids[start : start + PAGE]
             for task_id, task in zip(
                 page, await _answers(self._store.views.load(page)), strict=True
             ):
                 if isinstance(task, Task):
-                    found[task_id] = MemberTask(status=task.status, task=task)
-            gone = [i for i in page if i not in found]
+                    tasks[task_id] = MemberTask(status=task.status, task=task)
+            gone = [i for i in page if i not in tasks]
             if not gone:
                 continue
             for task_id, peek in zip(
                 gone, await _answers(self._store.views.peek(gone)), strict=True
             ):
                 if not isinstance(peek, StoreError):
-                    found[task_id] = MemberTask(status=peek.status) if peek else GONE
-        return found
+                    tasks[task_id] = MemberTask(status=peek.status) if peek else GONE
+        return tasks
 
     async def busy(self, tenants: Mapping[str, str]) -> Mapping[str, Task | None]:
-        """Of these tasks, given with their tenants, those that would have to wait in line: for
-        which one. None: a person holds the tenant."""
+        """Return the tasks, of these with their tenants, that would have to wait in line, each with
+        the one that it waits for. None: a person holds the tenant."""
         views = await self._store.views.tenants(sorted(set(tenants.values())))
         active = await self._store.views.load([view.active for view in views if view.active])
         closed = {
@@ -69,16 +69,16 @@ class TaskGateway:
             for task in active
             if task is not None and not opens_line(task.place, task.hold)
         }
-        found = {i: closed[tenant] for i, tenant in tenants.items() if tenant in closed}
-        busy: dict[str, Task | None] = {i: task for i, task in found.items() if task.id != i}
+        behind = {i: closed[tenant] for i, tenant in tenants.items() if tenant in closed}
+        busy: dict[str, Task | None] = {i: task for i, task in behind.items() if task.id != i}
         off = await self._store.admin.switches()
         now = self._clock.now()
-        held = {one.name for one in off if one.switch is Switch.HOLD and one.stands(now)}
+        held = {hold.name for hold in off if hold.switch is Switch.HOLD and hold.stands(now)}
         return {i: None for i, tenant in tenants.items() if tenant in held} | busy
 
     async def send(self, plan: Plan, orders: Iterable[tuple[Task, Command]]) -> SendResult:
-        """A command that is no longer legal, or whose task has changed, is left: the next look
-        decides anew."""
+        """Send commands; one that is no longer legal, or whose task has changed, is dropped: the
+        next poll decides anew."""
         batch = [order for task, command in orders if (order := self._order(plan, task, command))]
         busy, moved_on = set[str](), set[str]()
         for start in range(0, len(batch), PAGE):
@@ -125,9 +125,9 @@ def _reason(plan: Plan, command: Command) -> str:
     return f"plan {plan.id}{why}"
 
 
-async def _answers(asked: Awaitable[Sequence[T]]) -> Sequence[T | StoreError]:
-    """A part of the store that is away does not stop what can be done in the rest."""
+async def _answers(call: Awaitable[Sequence[T]]) -> Sequence[T | StoreError]:
+    """Return what the reachable part of the store answers, with errors for the rest."""
     try:
-        return await asked
+        return await call
     except PartlyUnavailable as error:
         return error.answers

@@ -1,4 +1,4 @@
-"""Triggers that code declares, kept the same in the store.
+"""The triggers that code declares are kept the same in the store.
 
 At its start a worker makes those that are not there, and writes anew those whose definition has
 changed; their counters stay, and the time that they wait for stays, too, if their schedule is what
@@ -67,7 +67,7 @@ class DeclaredTriggers:
         self._live_within_seconds = live_within_seconds
 
     def ids(self) -> dict[str, TriggerDef]:
-        """By the id under which the store has it."""
+        """Return the declared triggers by the id under which the store has them."""
         return {
             self._store.trigger_id(one.name, tenant=one.definition.tenant): one
             for one in self._registry.triggers.values()
@@ -83,12 +83,12 @@ class DeclaredTriggers:
         return body
 
     async def live(self) -> Sequence[WorkerInfo]:
-        """Those that fire triggers: the others cannot serve one, whatever they know."""
-        found = await self._store.views.workers(live_within_seconds=self._live_within_seconds)
-        return [one for one in found if one.live and one.beat.schedules]
+        """Return the live workers that fire triggers: no other can serve one."""
+        workers = await self._store.views.workers(live_within_seconds=self._live_within_seconds)
+        return [worker for worker in workers if worker.live and worker.beat.schedules]
 
     async def run(self) -> None:
-        """A sweep, then a look now and then; the first sync is the scheduler's, before it looks."""
+        """Sweep, then restore now and then; the first sync is the scheduler's, before it fires."""
         while not await self._done(self.sweep()):
             await sleep(self._clock, SWEEP_AGAIN_SECONDS)
         while True:
@@ -104,19 +104,19 @@ class DeclaredTriggers:
         return True
 
     async def sync(self) -> None:
-        """At the start: what is in the store is what our code says."""
+        """Write, at the start, what our code declares."""
         await self._write_all(redefines=True)
 
     async def restore(self) -> None:
-        """Later: only what is gone, or what another worker has judged before it saw our beat."""
+        """Write what is gone, or what another worker has judged before it saw our beat."""
         await self._write_all(redefines=False)
 
     async def _write_all(self, *, redefines: bool) -> None:
         ours = self.ids()
         if ours:
             await self._announce()  # before: else another worker might judge what we declare
-        for trigger_id, one in ours.items():
-            await self._write(trigger_id, one.definition, redefines)
+        for trigger_id, declared in ours.items():
+            await self._write(trigger_id, declared.definition, redefines)
 
     async def _write(self, trigger_id: str, wanted: Definition, redefines: bool) -> None:
         triggers = self._store.triggers
@@ -128,7 +128,7 @@ class DeclaredTriggers:
             [outcome] = await triggers.apply([change], depth_limit=self._queue_limit)
             if not isinstance(outcome, Changed):
                 return None
-            log.info("trigger %s is as its declaration says", trigger_id)
+            log.info("trigger %s is written as the code declares it", trigger_id)
             return True
 
         try:
@@ -155,7 +155,7 @@ class DeclaredTriggers:
             page = await self._store.triggers.find_all(
                 statuses=JUDGED, declared=True, limit=PAGE, cursor=cursor
             )
-            await self._judge([one for one in page.triggers if self._may_judge(one)])
+            await self._judge([trigger for trigger in page.triggers if self._may_judge(trigger)])
             cursor = page.cursor
             if cursor is None:
                 return
@@ -170,7 +170,7 @@ class DeclaredTriggers:
     async def _judge(self, suspects: Collection[Trigger]) -> None:
         if not suspects:
             return
-        named = {trigger_id for one in await self.live() for trigger_id in one.beat.triggers}
+        named = {trigger_id for worker in await self.live() for trigger_id in worker.beat.triggers}
         now = self._clock.now()
         changes = [
             firing.drop(trigger, now=now, request=new_id(self._clock, self._chance))
@@ -192,7 +192,7 @@ def _is_to_be_written(there: Trigger, wanted: Definition, redefines: bool) -> bo
 
 
 def _stays_cancelled(there: Trigger, wanted: Definition) -> bool:
-    """By a person, who meant these times, whatever else has changed."""
+    """Whether a person has cancelled these times, whatever else of the trigger has changed."""
     is_cancelled = there.declared and there.status is TriggerStatus.CANCELLED
     return is_cancelled and there.schedule == wanted.schedule and there.tenant == wanted.tenant
 

@@ -1,6 +1,6 @@
-"""Fires triggers: takes what is due, makes its tasks and moves it on, in one step each.
+"""The scheduler fires triggers: it takes what is due, makes its tasks and moves it on, in one step.
 
-All that is due later is in the store, so there is nothing to rebuild at the start: the first look
+All that is due later is in the store, so there is nothing to rebuild at the start: the first claim
 finds what fell due while nobody was there, and the misfire policies say what becomes of it.
 """
 
@@ -107,13 +107,13 @@ class Scheduler:
                 await self._pause(tries)
                 continue
             if self._leaves_some:
-                await self._let_others_look()
+                await self._let_others_claim()
             else:
                 rest_seconds = min(rest_seconds, self._patrol.rest_seconds)
                 await self._store.wait(Topic.DUE, ticket, timeout=rest_seconds)
 
     async def stop(self) -> None:
-        """Look no more. What is in hand comes to its end: left behind, it would wait for its lease
+        """Claim no more. What is in hand comes to its end: left behind, it would wait for its lease
         to lapse, and that counts as a failed try."""
         self._is_stopping = True
         try:
@@ -123,8 +123,8 @@ class Scheduler:
             log.warning("scheduler %s leaves behind what it had in hand", self._owner)
 
     async def tick(self) -> tuple[int, float]:
-        """Fire until nothing is due, or nothing of it is ours to fire; a ticket of before the last
-        look, and how long to rest."""
+        """Fire until nothing is due, or nothing of it is ours to fire; return a ticket of before
+        the last claim, and how long to rest."""
         self._at_rest.clear()
         try:
             while True:
@@ -151,8 +151,8 @@ class Scheduler:
         for trigger in failed:
             yield [trigger]
 
-    async def _let_others_look(self) -> None:
-        """For a while, by chance: else we might always be the first to take what is not ours."""
+    async def _let_others_claim(self) -> None:
+        """Pause for a random while: else we might always be the first to take what is not ours."""
         self._leaves_some = False
         least, most = LEAVE_SECONDS
         await sleep(self._clock, least + (most - least) * self._chance.random())
@@ -171,7 +171,7 @@ class Scheduler:
         ]
         if second:
             for change, outcome in zip(second, await self._write(second, give_up_at), strict=True):
-                _told(change, outcome)
+                _log_refusal(change, outcome)
 
     async def _live_if_needed(self, triggers: Iterable[Trigger]) -> Sequence[WorkerInfo] | None:
         """Asked once for a batch, and only if some of it is not ours to fire; None: not known."""
@@ -220,8 +220,8 @@ class Scheduler:
         """See the rule on top of `declared.py`."""
         if live is None or any(trigger.id in one.beat.triggers for one in live):
             self._leave()
-            said, seconds = "left to a worker that declares it", firing.OTHERS_SECONDS
-            return firing.put_off(trigger, seconds, said, now=now)
+            reason, seconds = "left to a worker that declares it", firing.OTHERS_SECONDS
+            return firing.put_off(trigger, seconds, reason, now=now)
         return firing.drop(trigger, now=now, request=new_id(self._clock, self._chance))
 
     def _fired(self, trigger: Trigger, declared: TaskType, now: float) -> TriggerChange:
@@ -254,7 +254,7 @@ class Scheduler:
         )
 
     def _once_more(self, change: TriggerChange, outcome: Answer | None) -> TriggerChange | None:
-        """What to write instead, where a change was refused."""
+        """Return what to write instead of a change that was refused."""
         trigger, now = change.before, change.before.updated_at
         match outcome:
             case Overlapping() if trigger.overlap is Overlap.QUEUE:
@@ -264,12 +264,12 @@ class Scheduler:
                 chance = self._chance.random()
                 return firing.skip_overlap(trigger, due, now=now, chance=chance)
             case NoRoom(queue=queue):
-                said = f"queue {queue!r} is full, or its intake is paused"
+                reason = f"queue {queue!r} is full, or its intake is paused"
                 seconds = firing.NO_ROOM_SECONDS
-                return firing.put_off(trigger, seconds, said, now=now)
+                return firing.put_off(trigger, seconds, reason, now=now)
             case SerialisationError() | InvalidInput() if change.submissions:
                 return firing.failed(trigger, summary(outcome), now=now)
-        _told(change, outcome)
+        _log_refusal(change, outcome)
         return None
 
     # -- the store
@@ -277,7 +277,7 @@ class Scheduler:
     async def _write(
         self, changes: Sequence[TriggerChange], give_up_at: float
     ) -> Sequence[Answer | None]:
-        """The same write again through an outage; None: nobody knows, and the lease will lapse."""
+        """Repeat a write through an outage; None: nobody knows, and the lease will lapse."""
         tries = 0
         while True:
             try:
@@ -302,13 +302,13 @@ class Scheduler:
     async def _write_rest(
         self, changes: Sequence[TriggerChange], answers: Sequence[Answer], give_up_at: float
     ) -> Sequence[Answer | None]:
-        """Those that a part of the store has not answered for; its other triggers must not wait."""
+        """Write again what a part of the store has not answered for, apart from the others."""
         missing = [n for n, answer in enumerate(answers) if isinstance(answer, StoreError)]
         await self._pause(1)
         again = await self._write([changes[n] for n in missing], give_up_at)
-        found: dict[int, Answer | None] = dict(enumerate(answers))
-        found |= dict(zip(missing, again, strict=True))
-        return list(found.values())
+        merged: dict[int, Answer | None] = dict(enumerate(answers))
+        merged |= dict(zip(missing, again, strict=True))
+        return list(merged.values())
 
     async def _pause(self, tries: int) -> None:
         least, most = TRY_AGAIN_SECONDS
@@ -326,7 +326,7 @@ def _rest_seconds(next_seconds: float | None) -> float:
     return min(IDLE_SECONDS, max(LEAST_SECONDS, next_seconds))
 
 
-def _told(change: TriggerChange, outcome: Answer | None) -> None:
+def _log_refusal(change: TriggerChange, outcome: Answer | None) -> None:
     if isinstance(outcome, HoldfastError):
         log.error("trigger %s cannot be written: %s", change.after.id, outcome)
     elif isinstance(outcome, Changed) and change.after.status is TriggerStatus.SUSPENDED:

@@ -1,4 +1,4 @@
-"""What a person asks over all machines: that a worker drains, that a tenant is held."""
+"""The drain watch polls the switches that people set: a worker drains, a tenant is held."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from holdfast.runtime.worker.executor import HeldTenants
 
 log = logging.getLogger("holdfast.worker")
 
-LOOK_SECONDS = 3.0
+POLL_SECONDS = 3.0
 THREADS_SECONDS = 0.5
 HELD, FREE = "held", "free"  # as the audit has them
 
 
 class DrainableWorker(Protocol):
-    """Of a worker, what an order needs."""
+    """A worker, as far as a drain needs it."""
 
     name: str
 
@@ -36,7 +36,7 @@ class DrainableWorker(Protocol):
 
 
 class DrainWatch:
-    """For one worker, on its loop. ``on_drained`` tells its owner that it has drained by order."""
+    """The watch of one worker, on its loop; ``on_drained`` is called when it was drained by it."""
 
     def __init__(
         self,
@@ -45,21 +45,21 @@ class DrainWatch:
         clock: Clock,
         outages: StoreOutages,
         worker: DrainableWorker,
-        holds: HeldTenants,
+        held_tenants: HeldTenants,
         on_drained: Callable[[], None] | None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._outages = outages
         self._worker = worker
-        self._holds = holds
+        self._held_tenants = held_tenants
         self._on_drained = on_drained
         self._draining: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        await sleep(self._clock, LOOK_SECONDS)
-        while not await self._is_told_to_drain():
-            await sleep(self._clock, LOOK_SECONDS)
+        await sleep(self._clock, POLL_SECONDS)
+        while not await self._is_to_drain():
+            await sleep(self._clock, POLL_SECONDS)
         log.info("worker %s is told to drain", self._worker.name)
         self._worker.stop_claiming()
         # A thread cannot be stopped, and this process may live on. Unlike at a process's end there
@@ -72,24 +72,24 @@ class DrainWatch:
         if self._draining is not None:
             self._draining.cancel()
 
-    async def _is_told_to_drain(self) -> bool:
+    async def _is_to_drain(self) -> bool:
         try:
-            thrown = await self._store.admin.switches()
+            settings = await self._store.admin.switches()
         except StoreError as error:
             self._outages.note(error)
             return False
-        await self._mind_holds([one for one in thrown if one.switch is Switch.HOLD])
+        await self._apply_holds([hold for hold in settings if hold.switch is Switch.HOLD])
         mine = (Switch.DRAIN, self._worker.name)
-        return any((one.switch, one.name) == mine for one in thrown)
+        return any((setting.switch, setting.name) == mine for setting in settings)
 
-    async def _mind_holds(self, holds: Sequence[SwitchSetting]) -> None:
-        """Know who is held, and remove the holds that are over, unless others took their place."""
+    async def _apply_holds(self, holds: Sequence[SwitchSetting]) -> None:
+        """Note which tenants are held, and remove holds that are over and were not replaced."""
         now = self._clock.now()
-        over = [one for one in holds if not one.stands(now)]
-        self._holds.replace(one.name for one in holds if one.stands(now))
-        for one in over:
+        over = [hold for hold in holds if not hold.stands(now)]
+        self._held_tenants.replace(hold.name for hold in holds if hold.stands(now))
+        for hold in over:
             entry = Audit(
-                task_id=f"tenant:{one.name}",
+                task_id=f"tenant:{hold.name}",
                 command="release",
                 by=By(actor="engine", reason="its time is up"),
                 at=now,
@@ -98,7 +98,7 @@ class DrainWatch:
             )
             try:
                 await self._store.admin.set_switch(
-                    Switch.HOLD, one.name, on=True, audit=entry, until=one.until
+                    Switch.HOLD, hold.name, on=True, audit=entry, until=hold.until
                 )
             except StoreError as error:
                 self._outages.note(error)
@@ -107,6 +107,6 @@ class DrainWatch:
         try:
             await self._worker.drain()
         except Exception:
-            log.exception("worker %s has not drained as it should", self._worker.name)
+            log.exception("worker %s failed while it drained", self._worker.name)
         if self._on_drained is not None:
             self._on_drained()

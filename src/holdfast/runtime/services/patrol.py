@@ -1,4 +1,4 @@
-"""Finds triggers that a clock has sent too far into the future, and brings them back.
+"""The patrol finds triggers that a clock has sent too far into the future, and brings them back.
 
 Fire times are wall times. While a clock is two hours ahead, an interval fires for times that are
 two hours away, and then waits for the next of them; set right, the clock would leave it silent for
@@ -37,13 +37,13 @@ class Patrol:
 
     @property
     def rest_seconds(self) -> float:
-        """How long the next page may wait: there is haste in a walk that has found some."""
+        """Return how long the next page may wait: a walk that has found some makes haste."""
         if self._cursor is None or not self._found_some:
             return float("inf")
         return max(0.0, self._next_at - self._clock.steady())
 
     async def step(self) -> None:
-        """Look at the next page, if it is time."""
+        """Check the next page of triggers, if it is time."""
         if self._clock.steady() < self._next_at:
             return
         self._next_at = self._clock.steady() + EVERY_SECONDS
@@ -64,10 +64,10 @@ class Patrol:
             and self._right.get(trigger.id, -1.0) != trigger.fire_time
         ]
 
-    async def _bring_back(self, found: Trigger) -> None:
-        """The store's clock decides; ours only says where to look."""
+    async def _bring_back(self, suspect: Trigger) -> None:
+        """Bring a trigger back if it is ahead by the store's clock too, which decides."""
         trigger = await self._triggers.acquire_lease(
-            found.id, self._owner, lease_seconds=LEASE_SECONDS
+            suspect.id, self._owner, lease_seconds=LEASE_SECONDS
         )
         if trigger is None:
             return

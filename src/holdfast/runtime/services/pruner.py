@@ -1,4 +1,4 @@
-"""Looks after the store: what has outlived its time goes, what does not agree is mended."""
+"""The pruner removes what has outlived its time, and repairs what does not agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Takes what people did into the chain of audits, for stores that write it down elsewhere first."""
+"""The sealer takes audits into their chain, in stores that write them down elsewhere first."""
 
 from __future__ import annotations
 

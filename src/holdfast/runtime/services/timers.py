@@ -1,4 +1,4 @@
-"""The sweeps: lapsed leases, due times. Unconditional, timed, also on an idle queue."""
+"""The timers sweep lapsed leases and due times: unconditionally, also on an idle queue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BATCH = 500
 
 
 class Timers:
-    """Every worker runs these; each step is atomic in the store, so that many do no harm."""
+    """Every worker runs the timers; each step is atomic in the store, so that many do no harm."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Timers:
             await self._rest(wait_seconds)
 
     async def _rest(self, seconds: float) -> None:
-        """After a stop of the whole process the heartbeat goes first: our leases may be good."""
+        """Sleep; after a stop of the whole process let the heartbeat renew our leases first."""
         before = self._clock.steady()
         await sleep(self._clock, seconds)
         if self._clock.steady() - before - seconds > self._lease_seconds / 3:
@@ -53,7 +53,7 @@ class Timers:
             await sleep(self._clock, 2 * TICK_SECONDS)
 
     async def _expire(self, *, count_crashes: bool) -> int:
-        """What is due elsewhere does not wait for a part of the store that is away."""
+        """Take back lapsed leases; a part of the store that is away holds up no other."""
         try:
             return await self._store.tasks.expire(
                 limit=BATCH, count_crashes=count_crashes, alone_from=self._alone_from
@@ -63,7 +63,7 @@ class Timers:
             return sum(n for n in error.answers if not isinstance(n, StoreError))
 
     async def tick(self) -> float:
-        """Sweep once; how long until the next sweep."""
+        """Sweep once; return how long until the next sweep."""
         counted = not self._outages.within(2 * self._lease_seconds)
         lost = await self._expire(count_crashes=counted)
         if lost:

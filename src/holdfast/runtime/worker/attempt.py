@@ -1,4 +1,4 @@
-"""One call of the user's function: its context, its deadline, and what came of it."""
+"""An attempt is one call of the user's function: its context, its deadline, and its outcome."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class StageCaller(Protocol):
 
 
 class Attempts:
-    """Calls the users' functions, for all runs of a worker."""
+    """The calls of users' functions, for all runs of a worker."""
 
     def __init__(
         self,

@@ -126,8 +126,8 @@ class Claimer:
     def _start_all(self, claimed: Sequence[Claimed], asked_at: float) -> None:
         safe_until = self._running.safe_until(asked_at)
         is_late = self._clock.steady() >= safe_until  # there is nothing to renew: given back
-        for one in claimed:
-            task, lease = one.task, decide.lease_of(one.task)
+        for handed_out in claimed:
+            task, lease = handed_out.task, decide.lease_of(handed_out.task)
             running = RunningTask(
                 task.id,
                 lease.id,
@@ -135,7 +135,7 @@ class Claimer:
                 version=task.version,
                 is_renewed=not is_late,
             )
-            self.start(one, running)
+            self.start(handed_out, running)
 
     def start(self, claimed: Claimed, running: RunningTask) -> asyncio.Task[None]:
         """Run a claimed task in a slot; one that may have crashed its workers runs apart."""
@@ -151,8 +151,8 @@ class Claimer:
 
     def _knows_any(self, claimed: Sequence[Claimed]) -> bool:
         known = 0
-        for one in claimed:
-            known += self._registry.find(one.task.type) is not None
+        for handed_out in claimed:
+            known += self._registry.find(handed_out.task.type) is not None
         self._lanes.note_known(known, len(claimed))
         return known > 0
 

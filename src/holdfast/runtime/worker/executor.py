@@ -265,8 +265,8 @@ class TaskRun(ClaimedTask):
         try:
             self.payload = self.declared.payload.decode(self.claimed.payload)
             if self.claimed.checkpoint is not None:
-                found = ckpt.decode(self.claimed.checkpoint)
-                self.checkpoint = restore.at_least(found, self.claimed.checkpoint_version)
+                stored = ckpt.decode(self.claimed.checkpoint)
+                self.checkpoint = restore.at_least(stored, self.claimed.checkpoint_version)
                 self.data = self.checkpoint.custom_data
             if self.claimed.data is not None and self.data_is_beside():
                 kept = msgspec.json.decode(self.claimed.data, type=dict[str, Any] | None)

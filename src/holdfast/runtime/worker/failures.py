@@ -1,4 +1,4 @@
-"""Exceptions as records: type, message and traceback as text, and what kind of thing it was."""
+"""The failure records of exceptions: type, message, traceback as text, and the kind of failure."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def deciding(error: BaseException) -> BaseException:
 
 
 def stated(kind: FailureKind, message: str, task: Task, *, now: float) -> Failure:
-    """A failure that no exception stands for."""
+    """Return a failure that no exception stands for."""
     return Failure(
         kind=kind,
         error=kind.value,
@@ -73,13 +73,13 @@ def stated(kind: FailureKind, message: str, task: Task, *, now: float) -> Failur
 
 
 def summary(error: BaseException) -> str:
-    """In a line, where no traceback is kept."""
-    said = f"{qualified_name(type(error))}: {text_of(error, MESSAGE_LIMIT_CHARS)}"
-    return said[:MESSAGE_LIMIT_CHARS]
+    """Return the error in a line, where no traceback is kept."""
+    text = f"{qualified_name(type(error))}: {text_of(error, MESSAGE_LIMIT_CHARS)}"
+    return text[:MESSAGE_LIMIT_CHARS]
 
 
 def _traceback_of(error: BaseException) -> str:
-    """Python's own rendering asks the error, its causes and their types; any of them may raise."""
+    """Render a traceback, also where the error, its causes or their types raise on being asked."""
     try:
         if not _has_many_causes(error):
             rendered = traceback.TracebackException.from_exception(error, limit=-FRAMES_LIMIT)

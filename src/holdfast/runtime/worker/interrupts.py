@@ -1,4 +1,4 @@
-"""A KeyboardInterrupt that Ctrl-C has raised, told from one that a stage's own code has raised."""
+"""The interrupts of Ctrl-C, told from a KeyboardInterrupt that a stage's own code has raised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long stages took: counted here while they run, handed to the store every few seconds."""
+"""The meter counts how long stages took, and hands it to the store every few seconds."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class Cell:
 
 
 class Meter:
-    """For one worker, on its loop."""
+    """The meter of one worker, on its loop."""
 
     def __init__(self, *, store: Store, clock: Clock, outages: StoreOutages) -> None:
         self._store = store
         self._clock = clock
         self._outages = outages
         self._cells: dict[Key, Cell] = {}
-        self._is_told = False
+        self._is_logged = False
 
     def add(self, task_type: str, stage: str, outcome: str, seconds: float) -> None:
         key = task_type, stage, outcome
@@ -58,8 +58,8 @@ class Meter:
         cell = Cell()
         if len(self._cells) < CELLS_LIMIT:
             self._cells[key] = cell
-        elif not self._is_told:
-            self._is_told = True
+        elif not self._is_logged:
+            self._is_logged = True
             log.warning("more than %d kinds of stages: further ones are not timed", CELLS_LIMIT)
         return cell
 
@@ -69,16 +69,18 @@ class Meter:
             await self.flush()
 
     async def stop(self) -> None:
-        """A last flush. What is only for looking at keeps no worker from leaving."""
+        """Flush for the last time; an error keeps no worker from leaving."""
         try:
             await self.flush()
         except Exception:
             log.exception("the times of the last stages are lost")
 
     async def flush(self) -> None:
-        """What the store surely has not taken is kept for the next time. Where nobody can tell, as
-        when the answer was lost or this was stopped on the way, it is dropped: to count too little
-        does no harm, to count twice does."""
+        """Hand the counts to the store. What it surely has not taken is kept for the next time.
+
+        Where nobody can tell, as when the answer was lost or this was stopped on the way, the
+        counts are dropped: to count too little does no harm, to count twice does.
+        """
         keys = list(self._cells)
         for start in range(0, len(keys), BATCH):
             taken = {key: self._cells.pop(key) for key in keys[start : start + BATCH]}
@@ -93,7 +95,7 @@ class Meter:
                 return
 
     def _put_back(self, taken: dict[Key, Cell]) -> None:
-        """Stages have gone on meanwhile: to what they counted is added."""
+        """Add what was not taken to what stages have counted meanwhile."""
         for key, cell in taken.items():
             newer = self._cells.setdefault(key, cell)
             if newer is not cell:

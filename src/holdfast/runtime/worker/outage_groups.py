@@ -1,4 +1,4 @@
-"""The outages that the stages of a worker met lately, by error group: its beat names them."""
+"""The outages that the stages of a worker met lately, by error group, for its beat."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LIMIT = 50  # groups; a program has far fewer dependencies
 
 
 class OutageGroups:
-    """Noted on the worker's loop, read by its heartbeat's thread."""
+    """The groups are noted on the worker's loop and read by its heartbeat's thread."""
 
     def __init__(self, clock: Clock, *, lease_seconds: float) -> None:
         self._clock = clock
@@ -18,7 +18,7 @@ class OutageGroups:
         self._seen: dict[str, tuple[float, OutageGroup]] = {}  # when it was last met, by the clock
 
     def note(self, failure: Failure, since: float) -> None:
-        """``since``: the first of the row that this outage belongs to."""
+        """Note an outage; ``since`` is the first of the row that it belongs to."""
         name, now = failure.fingerprint, self._clock.steady()
         known = self._seen.pop(name, None)
         if known is not None and now - known[0] < self._kept_seconds:

@@ -125,4 +125,4 @@ class Shutdown:
 
 
 def _runs(running: Iterable[RunningTask]) -> list[asyncio.Task[None]]:
-    return [one.run for one in running if one.run is not None]
+    return [task.run for task in running if task.run is not None]

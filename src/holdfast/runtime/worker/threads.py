@@ -1,4 +1,4 @@
-"""Plain functions, in threads. A thread cannot be stopped: its slot is kept until it returns."""
+"""Threads run plain functions. A thread cannot be stopped: its slot is kept until it returns."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Raised(Exception):
 
 class Threads(Protocol):
     async def run(self, call: Callable[[], Any]) -> Any:
-        """The function's return or exception; a cancel while it runs takes effect after it."""
+        """Return or raise what the function does; a cancel while it runs takes effect after it."""
 
 
 class DaemonThreads:
-    """One thread per call: the worker's slots are the bound, and the interpreter may exit
+    """A pool of one thread per call: the worker's slots are the bound, and the interpreter may exit
     while one hangs, which the standard pool does not allow."""
 
     async def run(self, call: Callable[[], Any]) -> Any:
@@ -51,7 +51,7 @@ class DaemonThreads:
 
 
 async def _until_done(future: asyncio.Future[Any]) -> Any:
-    """The first cancel is ours, and waits; the second is the loop's own end, and does not."""
+    """Wait for the thread; the first cancel is ours and waits, the second is the loop's own end."""
     interrupted: asyncio.CancelledError | None = None
     while not future.done():
         try:

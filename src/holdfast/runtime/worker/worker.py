@@ -108,7 +108,7 @@ class Worker:
         running = self._running.snapshot()
         return frozenset(task.lease_id for task in running if task.in_thread)
 
-    def begun(self) -> tuple[Beat, list[Renewal]]:
+    def last_report(self) -> tuple[Beat, list[Renewal]]:
         """Return what a supervisor has to tell the store when this worker has died."""
         running = self._running.snapshot()
         return self._describe(), [task.renewal(again=True) for task in running if task.has_begun]
@@ -316,7 +316,7 @@ class Worker:
             clock=self._clock,
             outages=self._outages,
             worker=self,
-            holds=self._held_tenants,
+            held_tenants=self._held_tenants,
             on_drained=on_drained,
         )
 
