@@ -15,9 +15,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.domain import secret_patterns
 from holdfast.domain.lookalikes import folded as without_lookalikes
-from holdfast.domain.secret_patterns import BETWEEN, HIDDEN, VALUE
+from holdfast.domain.secret_patterns import BETWEEN, HIDDEN, HINTS, VALUE, compiled
 from holdfast.domain.task.task import Failure
 
 SECRET_MARK = "holdfast.secret"  # the one field of an object that stands for a stored secret
@@ -65,9 +64,9 @@ class Redactor:
     def text(self, text: str) -> str:
         """An error, a reason, a line of a log."""
         if self._usual:
-            text = secret_patterns.hidden(text)
-            if (alike := without_lookalikes(text)) != text:
-                found = secret_patterns.hidden(alike)
+            text = _without_patterns(text)
+            if not text.isascii() and (alike := without_lookalikes(text)) != text:
+                found = _without_patterns(alike)
                 text = text if found == alike else found  # else its letters stay as they are
         if self._pairs is not None:
             text = self._pairs.sub(rf"\1{HIDDEN}", text)
@@ -189,6 +188,14 @@ def _is_secret(name: str) -> bool:
 def _looks_secret(name: str) -> bool:
     plain = without_lookalikes(name)
     return _SECRET.search(_folded(plain)) is not None or _PASS.search(plain) is not None
+
+
+def _without_patterns(text: str) -> str:
+    """Return the text with what looks like a secret hidden."""
+    lower = text.lower()
+    for rule in dict.fromkeys([rule for hint, rule in HINTS if hint in lower]):
+        text = compiled(rule.pattern).sub(rule.shown, text)
+    return text
 
 
 def _folded(name: str) -> str:

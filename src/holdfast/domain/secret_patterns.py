@@ -28,7 +28,7 @@ def _rule(hints: str, pattern: str, shown: str = HIDDEN) -> Rule:
 
 
 @cache  # one for each rule
-def _compiled(pattern: str) -> re.Pattern[str]:
+def compiled(pattern: str) -> re.Pattern[str]:
     """Compile when a text first has a hint: a command that shows none starts a tenth sooner."""
     return re.compile(pattern, re.ASCII | re.IGNORECASE)
 
@@ -178,12 +178,4 @@ _ISSUED = (  # by their form, wherever they stand
 )
 
 RULES = (*_ISSUED[:1], *_URLS, *_GIVEN, *_ISSUED[1:])
-_HINTS = tuple((hint, rule) for rule in RULES for hint in rule.hints)
-
-
-def hidden(text: str) -> str:
-    """Return the text with what looks like a secret hidden."""
-    lower = text.lower()
-    for rule in dict.fromkeys([rule for hint, rule in _HINTS if hint in lower]):
-        text = _compiled(rule.pattern).sub(rule.shown, text)
-    return text
+HINTS = tuple((hint, rule) for rule in RULES for hint in rule.hints)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
+from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import (
@@ -17,7 +19,6 @@ from prometheus_client.metrics_core import Metric
 from holdfast.observe import text
 from holdfast.observe.families import FAMILIES
 from holdfast.observe.lag import Lag
-from holdfast.observe.requests import Requests
 from holdfast.observe.snapshot import Snapshot
 from holdfast.version import __version__
 
@@ -25,6 +26,50 @@ __all__ = ["CONTENT_TYPE", "Metrics", "Snapshot"]
 
 AUTH_FAILURES = ("unauthenticated", "forbidden", "too-many-requests")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+SPANS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 30.0)
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+LIMIT = 2_000  # of method, route and status: a caller must not be able to fill the memory
+OTHER = "other"
+
+
+class _Spread:
+    __slots__ = ("counts", "total_seconds")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(SPANS) + 1)
+        self.total_seconds = 0.0
+
+
+class RequestCounts:
+    """The requests that were answered, and how long it took."""
+
+    def __init__(self) -> None:
+        self._answered: Counts[tuple[str, str, int]] = Counts()
+        self._spreads: dict[tuple[str, str], _Spread] = {}
+
+    def add(self, method: str, route: str, status: int, seconds: float) -> None:
+        if (method, route, status) not in self._answered:
+            method, route = self._bounded(method, route)
+        self._answered[method, route, status] += 1
+        spread = self._spreads.get((method, route))
+        if spread is None:
+            spread = self._spreads[method, route] = _Spread()
+        spread.counts[bisect_left(SPANS, seconds)] += 1
+        spread.total_seconds += seconds
+
+    def _bounded(self, method: str, route: str) -> tuple[str, str]:
+        if len(self._answered) >= LIMIT:
+            return OTHER, OTHER
+        return (method if method in METHODS else OTHER), route
+
+    def lines(self) -> Iterator[str]:
+        answered = (
+            ((method, route, str(status)), count)
+            for (method, route, status), count in self._answered.items()
+        )
+        spreads = ((key, each.counts, each.total_seconds) for key, each in self._spreads.items())
+        yield from text.family("holdfast_http_requests_total", answered)
+        yield from text.histogram("holdfast_http_request_duration_seconds", SPANS, spreads)
 
 
 class Metrics:
@@ -42,7 +87,7 @@ class Metrics:
         self._lag = Lag(steady)
         self._gauge("holdfast_event_lag_seconds").set_function(self._lag.worst)
         self._gauge("holdfast_build_info").labels(__version__).set(1)
-        self._requests = Requests()
+        self._requests = RequestCounts()
 
     def exposition(self, snapshot: Snapshot | None) -> bytes:
         """None: the store is away; what this process knows by itself is told all the same."""

@@ -13,7 +13,8 @@ from starlette.routing import Match
 
 from holdfast.server.auth.access import SCHEME, TELEGRAM_HEADER, TELEGRAM_SCHEME
 from holdfast.server.http import problems
-from holdfast.server.http.routing import HEADERS, StrictRoute, set_apart
+from holdfast.server.http.edge import HEADERS
+from holdfast.server.http.routing import StrictRoute, set_apart
 from holdfast.server.openapi import components, examples
 from holdfast.server.routes import ALL
 from holdfast.server.routes.telegram import TELEGRAM_UPDATE, TelegramUpdate

@@ -16,8 +16,7 @@ from uvicorn import Config
 from holdfast.domain.errors import InvalidInput
 from holdfast.server.api import bare_api
 from holdfast.server.auth import tokens as tk
-from holdfast.server.http.connections import Place
-from holdfast.server.http.edge import Edge
+from holdfast.server.http.edge import ConnectionPlace, ServiceEdge
 from holdfast.server.http.listener import Listener
 from holdfast.server.service import Service
 from holdfast.settings import Settings
@@ -165,7 +164,7 @@ async def _stop(
 def _config(service: Service) -> Config:
     protocol = _protocol()
     return Config(
-        Edge(bare_api(service, None), service),
+        ServiceEdge(bare_api(service, None), service),
         http=protocol or "h11",
         ws="none",
         lifespan="off",  # the service is opened before and closed after
@@ -208,7 +207,7 @@ class _Server(uvicorn.Server):
     def _listen(self, bound: socket.socket, protocol: Any) -> Any:
         lines = self._service.lines
 
-        def make(place: Place) -> asyncio.Protocol:
+        def make(place: ConnectionPlace) -> asyncio.Protocol:
             made: asyncio.Protocol = protocol(
                 config=self.config,
                 server_state=self.server_state,

@@ -300,13 +300,13 @@ async def test_to_anybody_is_told_what_kind_of_store_it_is_and_no_more(tmp_path:
 
 
 class Watched:
-    """Looks, with a clock that the test moves."""
+    """SharedReads, with a clock that the test moves."""
 
     def __init__(self) -> None:
-        from holdfast.server.live.shared_reads import Looks
+        from holdfast.server.live.shared_reads import SharedReads
 
         self.clock = ManualClock()
-        self.looks = Looks(self.clock.steady)
+        self.looks = SharedReads(self.clock.steady)
         self.taken = 0
         self.lasts_seconds = 0.0
         self.fails = False
@@ -319,7 +319,7 @@ class Watched:
         return self.taken
 
     async def at(self) -> int:
-        return await self.looks.at("it", self.look, fresh_seconds=2.0)
+        return await self.looks.get("it", self.look, fresh_seconds=2.0)
 
 
 async def test_a_look_serves_for_a_while_and_no_longer() -> None:
@@ -334,10 +334,10 @@ async def test_looks_that_serve_nobody_any_more_are_not_kept() -> None:
 
     watched = Watched()
     for number in range(5_000):
-        await watched.looks.at(f"plan-{number}", watched.look, fresh_seconds=2.0)
+        await watched.looks.get(f"plan-{number}", watched.look, fresh_seconds=2.0)
         watched.clock.advance(0.0 if number % 2 else 0.001)
     assert watched.looks.kept <= KEPT
-    assert await watched.looks.at("plan-4999", watched.look, fresh_seconds=2.0) == 5_000
+    assert await watched.looks.get("plan-4999", watched.look, fresh_seconds=2.0) == 5_000
 
 
 async def test_a_look_that_took_long_serves_for_as_long() -> None:
@@ -407,10 +407,10 @@ async def test_strangers_cannot_fill_the_log(
 
 
 async def test_what_was_left_out_is_told_with_the_next(caplog: pytest.LogCaptureFixture) -> None:
-    from holdfast.server.http.log_lines import Lines
+    from holdfast.server.http.log_lines import LogLines
 
     clock = ManualClock()
-    lines = Lines(clock.steady)
+    lines = LogLines(clock.steady)
     for _ in range(30):
         lines.say(logging.WARNING, "so it is: %s", "x")
     clock.advance(1.0)
@@ -427,7 +427,7 @@ async def test_many_addresses_cannot_fill_the_log_or_the_memory(
     from holdfast.server.http import log_lines as module
 
     clock = ManualClock()
-    lines = module.Lines(clock.steady)
+    lines = module.LogLines(clock.steady)
     for number in range(3_000):
         host = f"10.0.{number // 250}.{number % 250}"
         lines.say(logging.WARNING, "a request from %s", host, of=host)
@@ -448,9 +448,9 @@ async def test_many_addresses_cannot_fill_the_log_or_the_memory(
 async def test_the_addresses_of_one_ipv6_network_share_a_rate_of_lines(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    from holdfast.server.http.log_lines import LINES_RATE, Lines
+    from holdfast.server.http.log_lines import LINES_RATE, LogLines
 
-    lines = Lines(ManualClock().steady)
+    lines = LogLines(ManualClock().steady)
     for number in range(30):
         host = f"2001:db8::{number:x}"
         lines.say(logging.WARNING, "a request from %s", host, of=host)

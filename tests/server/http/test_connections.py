@@ -11,10 +11,10 @@ import pytest
 
 from holdfast.domain.errors import InvalidSetting
 from holdfast.server.http import protocol
-from holdfast.server.http.connections import (
+from holdfast.server.http.edge import (
     RESERVED_MAX,
+    ConnectionPlace,
     Connections,
-    Place,
     Refusal,
     limit_within_files,
 )
@@ -140,7 +140,12 @@ def test_health_is_answered_when_every_connection_is_busy(server: Listening) -> 
             head = f"{rest}host: here\r\ncontent-type: application/json\r\n{bearer}\r\n\r\n"
             line.sendall(head.encode() + sent)
         service = server.service
-        until(lambda: service.waits.taken + service.watch.room.taken == LIMIT, "all are busy")
+        until(
+            lambda: (
+                service.long_requests.waits.taken + service.long_requests.streams.taken == LIMIT
+            ),
+            "all are busy",
+        )
         for path in HEALTH:
             assert asked(server, path, "127.0.2.1").status == 200
         refused = asked(server, "/api/tasks", "127.0.2.1")
@@ -195,7 +200,7 @@ def test_an_address_of_ipv6_counts_by_its_network(first: str, second: str, is_sa
 def test_a_place_is_given_back_once() -> None:
     connections = places()
     first = connections.take("10.0.0.1")
-    assert isinstance(first, Place)
+    assert isinstance(first, ConnectionPlace)
     assert connections.take("10.0.0.1") is not None
     first.leave()
     first.leave()

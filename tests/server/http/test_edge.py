@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from holdfast.domain.errors import InvalidSetting
+from holdfast.server.http.limits import BURST_SECONDS
 from holdfast.server.http.log_lines import LINES_RATE
-from holdfast.server.http.rates import BURST_SECONDS
 from holdfast.settings import load
 from holdfast.testing.clock import ManualClock
 from tests.server.conftest import declared

@@ -19,7 +19,7 @@ from holdfast.server.auth import tokens as tk
 from holdfast.server.auth.tokens import Role
 from holdfast.server.http import sse
 from holdfast.server.http.sse import Position
-from holdfast.server.live import live_feed
+from holdfast.server.live import live_feed, stream_quota
 from holdfast.server.routes import plans, task_events
 from holdfast.settings import load
 from holdfast.testing.clock import ManualClock
@@ -33,7 +33,7 @@ ALERTS = "/internal/alerts/events"
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_feed, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(live_feed, "POLL_SECONDS", 0.02)
 
 
 # -- through an outage
@@ -96,7 +96,7 @@ def numbered(parts: list[bytes]) -> list[bytes]:
 async def test_one_that_cannot_be_read_hides_no_other(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_feed, "CLOSER_AT_ONCE", 1, raising=False)
+    monkeypatch.setattr(live_feed, "DETAILS_AT_ONCE", 1)
     ids = list[str]()
     for _ in range(2):
         body = {"type": "mail.send", "payload": "ann"}
@@ -200,13 +200,13 @@ def refusal(client: httpx.Client) -> tuple[int, str]:
 
 
 def test_most_connections_are_left_to_those_who_do_not_stay() -> None:
-    assert load().connection_limit // 2 >= live_feed.STREAMS_MAX
+    assert load().connection_limit // 2 >= stream_quota.STREAMS_MAX
 
 
 def test_streams_of_every_kind_are_counted(
     server: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_feed, "STREAMS_MAX", 1)
+    monkeypatch.setattr(stream_quota, "STREAMS_MAX", 1)
     with client_of(server, "admin") as client, client.stream("GET", ALERTS) as first:
         assert first.status_code == 200
         assert refusal(client) == (503, "too-many-streams")
@@ -215,7 +215,7 @@ def test_streams_of_every_kind_are_counted(
 def test_one_token_cannot_take_all_streams(
     server: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_feed, "STREAMS_OF_TOKEN_MAX", 2, raising=False)
+    monkeypatch.setattr(stream_quota, "STREAMS_OF_TOKEN_MAX", 2, raising=False)
     with ExitStack() as open_ones:
         viewer = open_ones.enter_context(client_of(server, "viewer"))
         admin = open_ones.enter_context(client_of(server, "admin"))
@@ -230,10 +230,10 @@ def test_a_stream_that_has_ended_leaves_its_room(
 ) -> None:
     monkeypatch.setattr(sse, "STREAM_SECONDS", 0.05)
     monkeypatch.setattr(sse, "BEAT_SECONDS", 0.02)
-    monkeypatch.setattr(live_feed, "STREAMS_OF_TOKEN_MAX", 1)
+    monkeypatch.setattr(stream_quota, "STREAMS_OF_TOKEN_MAX", 1)
     with client_of(server, "viewer") as client:
         assert [client.get(ALERTS).status_code for _ in range(3)] == [200] * 3
-    assert server.service.watch.room.taken == 0
+    assert server.service.long_requests.streams.taken == 0
 
 
 # -- for as long as the token counts
@@ -265,11 +265,11 @@ def test_a_stream_ends_when_its_token_was_revoked_or_changed(
 ) -> None:
     monkeypatch.setattr(sse, "BEAT_SECONDS", 0.05)
     service = server.service
-    [token] = [one for one in service._given if one.name == "viewer"]
+    [token] = [one for one in service.admission.given if one.name == "viewer"]
     with client_of(server, "viewer") as client, client.stream("GET", ALERTS) as answer:
         lines = answer.iter_lines()
         assert next(lines)
-        service._given = tk.Tokens(changed(token))
+        service.admission.given = tk.Tokens(changed(token))
         assert ends(lines)
 
 
@@ -282,9 +282,11 @@ def test_a_stream_does_not_outlive_its_token_until_the_next_sign_of_life(
     with client_of(server, "viewer") as client, client.stream("GET", ALERTS) as answer:
         lines = answer.iter_lines()
         assert any("not-durable" in line for line in lines), "there is nothing else to tell"
-        service._given = tk.Tokens([one for one in service._given if one.name != "viewer"])
+        service.admission.given = tk.Tokens(
+            [one for one in service.admission.given if one.name != "viewer"]
+        )
         assert list(lines) == [""], "it ends"
-    assert service.watch.room.taken == 0
+    assert service.long_requests.streams.taken == 0
 
 
 def test_a_stream_ends_when_its_token_expires(
@@ -293,7 +295,7 @@ def test_a_stream_ends_when_its_token_expires(
     monkeypatch.setattr(sse, "BEAT_SECONDS", 0.05)
     clock = ManualClock()
     soon, text = tk.make("soon", Role.VIEWER, expires_at=clock.now() + 1.0)
-    server.service._given = tk.Tokens([soon])
+    server.service.admission.given = tk.Tokens([soon])
     monkeypatch.setattr(server.app, "clock", clock)
     headers = {"authorization": f"Bearer {text}"}
     with (
@@ -313,7 +315,7 @@ def test_a_token_that_is_left_alone_keeps_its_stream(
     monkeypatch.setattr(sse, "BEAT_SECONDS", 0.02)
     service = server.service
     with client_of(server, "viewer") as client, client.stream("GET", ALERTS) as answer:
-        service._given = tk.Tokens(list(service._given))  # the same, read again
+        service.admission.given = tk.Tokens(list(service.admission.given))  # the same, read again
         assert len(list(islice(answer.iter_lines(), 20))) == 20
 
 
@@ -329,8 +331,8 @@ def test_nothing_more_is_told_to_a_token_that_was_revoked(
         with client.stream("GET", f"/api/tasks/{task_id}/events") as answer:
             lines = answer.iter_lines()
             assert any("TaskCreated" in line for line in lines)
-            kept = [one for one in service._given if one.name != "viewer"]
-            service._given = tk.Tokens(kept)
+            kept = [one for one in service.admission.given if one.name != "viewer"]
+            service.admission.given = tk.Tokens(kept)
             assert admin.post(f"/api/tasks/{task_id}/cancel").status_code == 200
             assert not any("Cancelled" in line for line in lines)
 

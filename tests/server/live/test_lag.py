@@ -2,7 +2,7 @@
 
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Task
-from holdfast.server.live.live_feed import Watch
+from holdfast.server.live.live_feed import LiveFeeds
 from holdfast.testing.clock import ManualClock
 from tests.server.conftest import declared
 
@@ -24,7 +24,7 @@ def task(version: int, *, changed_seconds_ago: float, watch_now: float) -> Task:
 def test_only_what_changes_while_somebody_watches_can_be_late() -> None:
     lags, app = list[float](), declared(clock=ManualClock())
     now = app.clock.now()
-    watch = Watch(app, lag=lags.append)
+    watch = LiveFeeds(app, lag=lags.append)
     seen = watch.note_lag(task(3, changed_seconds_ago=3600, watch_now=now), None)
     assert lags == [], "the history of a task is not late"
     seen = watch.note_lag(task(3, changed_seconds_ago=3600, watch_now=now), seen)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast
-from holdfast.server.live import large_views
+from holdfast.server.live import task_reads
 from tests.support.server.listener import BOUND_SECONDS, Listening, listening
 from tests.support.server.wire import APPLY, Told, ask, free, head, send
 from verify.servers.polling import until
@@ -116,7 +116,7 @@ def test_few_tasks_are_read_at_once(server: Listening, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(server.app.store.views, "detail", read_late)
     monkeypatch.setattr(server.service.large_views, "_reads", asyncio.Semaphore(2))
-    monkeypatch.setattr(large_views, "READ_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(task_reads, "READ_WAIT_SECONDS", 0.01)
     with ThreadPoolExecutor(2) as threads:
         first = [threads.submit(look, server, path) for _ in range(2)]
         until(lambda: len(begun) == 2, "two are read")

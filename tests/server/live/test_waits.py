@@ -41,7 +41,11 @@ def wait_for_result(served: Listening, name: str = "admin", body: bytes = LONG) 
 
 
 def until_waiting(served: Listening, count: int) -> None:
-    until(lambda: served.service.waits.taken == count, f"{count} wait", seconds=BOUND_SECONDS)
+    until(
+        lambda: served.service.long_requests.waits.taken == count,
+        f"{count} wait",
+        seconds=BOUND_SECONDS,
+    )
 
 
 def test_a_wait_ends_when_its_client_hangs_up(server: Listening) -> None:
@@ -134,12 +138,12 @@ def test_a_wait_ends_when_its_token_counts_no_more(
     service = server.service
     with wait_for_result(server, "of-t-1") as line, wait_for_result(server, "admin"):
         until_waiting(server, 2)
-        others = [one for one in service._given if one.name != "of-t-1"]
+        others = [one for one in service.admission.given if one.name != "of-t-1"]
         changed = [tk.make("of-t-1", tk.Role.VIEWER)[0]] if is_kept else []
-        service._given = tk.Tokens([*others, *changed])
+        service.admission.given = tk.Tokens([*others, *changed])
         told = Told(heard(line))
         assert (told.status, told.code) == (401, "unauthenticated")
-        assert service.waits.taken == 1, "the other one waits on"
+        assert service.long_requests.waits.taken == 1, "the other one waits on"
 
 
 # -- bodies that arrive slowly
@@ -213,4 +217,4 @@ def test_a_large_body_gives_its_place_back_before_its_sender_waits(server: Liste
         until_waiting(server, 1)
         here = server.service.arrivals.of_large
         until(lambda: here.taken == 0, "its place is free", seconds=BOUND_SECONDS)
-        assert server.service.waits.taken == 1
+        assert server.service.long_requests.waits.taken == 1

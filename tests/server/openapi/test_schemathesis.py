@@ -15,7 +15,7 @@ from tempfile import gettempdir
 import httpx
 import pytest
 
-from holdfast.server import service as service_module
+from holdfast.server.auth import access
 from holdfast.server.auth.access import TELEGRAM_HEADER
 from holdfast.server.http import sse
 from tests.server.conftest import declared
@@ -37,7 +37,7 @@ BOT = {
 @pytest.fixture
 def listens(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listening]:
     # Both limits would answer 429 where another answer is expected; test_limits.py has them.
-    monkeypatch.setattr(service_module, "WRONG_TOKENS_RATE", 1e9)
+    monkeypatch.setattr(access, "WRONG_TOKENS_RATE", 1e9)
     # Nobody acts on a task that was paused, so a stream of its events would not end by itself.
     monkeypatch.setattr(sse, "STREAM_SECONDS", 0.05)
     monkeypatch.setattr(sse, "BEAT_SECONDS", 0.05)

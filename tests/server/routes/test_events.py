@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import Context, Holdfast
 from holdfast.server.http import sse
-from holdfast.server.live import live_feed
+from holdfast.server.live import live_feed, stream_quota
 from tests.server.conftest import declared
 from tests.support.server.listener import Listening, listening
 from verify.servers.polling import until
@@ -61,7 +61,7 @@ def gate() -> Iterator[Gate]:
 
 @pytest.fixture
 def listens(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> Iterator[Listening]:
-    monkeypatch.setattr(live_feed, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(live_feed, "POLL_SECONDS", 0.05)
     with listening(gated(gate)) as served:
         try:
             yield served
@@ -209,9 +209,9 @@ def test_many_watchers_cost_one_look_a_second(
         monkeypatch.setattr(listens.app.store.views, "load", held)
         try:
             assert begun.wait(BOUND_SECONDS)
-            assert listens.service.watch.tasks.watched == 20
+            assert listens.service.feeds.tasks.watched == 20
             assert sorted(looks[0]) == sorted(tasks)
-            assert not second.wait(10 * live_feed.LOOK_SECONDS), "a look for each watcher"
+            assert not second.wait(10 * live_feed.POLL_SECONDS), "a look for each watcher"
         finally:
             listens.loop.call_soon_threadsafe(go_on.set)
         assert second.wait(BOUND_SECONDS), "it goes on"
@@ -258,7 +258,7 @@ def test_a_stream_ends_when_the_service_stops(gate: Gate) -> None:
 
 
 def test_there_is_a_bound_on_streams(listens: Listening, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_feed, "STREAMS_MAX", 1)
+    monkeypatch.setattr(stream_quota, "STREAMS_MAX", 1)
     with client_of(listens) as client:
         path = f"/api/tasks/{paused_task(client)}/events"
         with client.stream("GET", path) as answer:

@@ -158,7 +158,7 @@ async def test_which_tasks_would_start_over_is_told_beforehand(served: Served) -
     bodies.checkpoint = checkpoint.encode(
         replace(found, timestamp=datetime(2001, 1, 1, tzinfo=UTC))
     )
-    served.service.looks.forget("startingOver:p-1")
+    served.service.shared_reads.forget("startingOver:p-1")
     assert await told() == [[task.id], 1, [task.id], True]
     bodies.checkpoint = checkpoint.encode(found)
     declared = served.app.registry.find("half")
@@ -184,7 +184,7 @@ async def test_whoever_polls_a_plan_shares_one_look_at_its_checkpoints(
         return await forecast_of_plan(store, plan_id, **terms)
 
     monkeypatch.setattr(plan_handle, "forecast_of_plan", counted)
-    monkeypatch.setattr(served.service.looks, "_steady", lambda: 0.0)  # no time passes
+    monkeypatch.setattr(served.service.shared_reads, "_steady", lambda: 0.0)  # no time passes
     client = served.client()
     for plan_id, tenant in (("p-1", "t-1"), ("p-2", "t-2")):
         await make(client, plan_id=plan_id, type="broken", payload="x", tenants=[tenant])

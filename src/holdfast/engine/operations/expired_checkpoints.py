@@ -78,6 +78,8 @@ def goes_on(task: Task) -> bool:
 
 def outlook_of(detail: Detail, *, now: float, find: Find = not_known) -> Outlook | None:
     """Return the outlook of a task by everything that is stored of it."""
+    if not goes_on(detail.task):
+        return None
     try:
         found = None if detail.checkpoint is None else ckpt.decode(detail.checkpoint)
     except SerialisationError:

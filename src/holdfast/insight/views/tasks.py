@@ -16,7 +16,6 @@ from holdfast.domain.task.envelope import iso
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status, legal
 from holdfast.domain.task.task import Failure, FailureKind, Progress, Task
-from holdfast.engine.handle import info
 from holdfast.engine.operations.expired_checkpoints import Find, not_known, outlook_of
 from holdfast.insight.views.view import Time, View
 from holdfast.ports import Detail
@@ -220,7 +219,7 @@ def detail_view(
         if lease
         else None,
         "stageNames": task.stages,
-        "completed": info(detail).completed,
+        "completed": task.stages[: task.last_completed + 1],
         "stages": [
             {
                 "name": stage.name,

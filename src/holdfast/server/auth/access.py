@@ -7,16 +7,30 @@ them is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import dataclasses
+import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
+from msgspec.structs import replace
+from starlette.exceptions import HTTPException
 
-from holdfast.domain.errors import HoldfastError, InvalidInput
+from holdfast.domain.audit import Audit
+from holdfast.domain.errors import HoldfastError, InvalidInput, StoreError
+from holdfast.domain.task.amendment import AMEND
+from holdfast.domain.task.state import OPERATOR
 from holdfast.domain.task.task import By
+from holdfast.domain.trigger.trigger import TriggerCommand
+from holdfast.engine import Holdfast
 from holdfast.engine.visibility import Sight
-from holdfast.server.auth.tokens import Role, Token
+from holdfast.observe.metrics import Metrics
+from holdfast.server.auth.tokens import Role, Token, TokenFile, Tokens, same
+from holdfast.server.http.limits import RateLimits
+
+if TYPE_CHECKING:
+    from holdfast.server.http.log_lines import LogLines
 
 ROLE = "x-holdfast-role"
 PUBLIC = "public"
@@ -37,6 +51,12 @@ ONE_VALUED = frozenset(  # of two of them one program would read the first, anot
     }
 )
 _FOREIGN = "another's"
+REFUSED = "refused: %s %s of %s from %s: %s"
+READS = frozenset({"GET", "HEAD", "OPTIONS"})
+WRONG_TOKENS_RATE = 1.0  # a second, of one address
+COMMANDS = frozenset([*OPERATOR, TriggerCommand.FIRE, "stop", AMEND])
+REFUSALS_RATE = 10.0  # a second, of one token: more are not written down
+STRANGERS_RATE = 0.1  # a second, of all: how many of them are written down
 
 
 class Unauthenticated(HoldfastError, stored_name="Unauthenticated"):
@@ -152,6 +172,151 @@ def secret_of_telegram(request: Request) -> str:
     if not text:
         raise Unauthenticated(f"send the secret in the header {TELEGRAM_HEADER}")
     return text
+
+
+ANONYMOUS = Caller(actor="anonymous", origin="", role=Role.VIEWER, tenants=frozenset())
+
+
+class Admission:
+    """Decides for every request who asks and whether they may; refusals are counted and audited."""
+
+    def __init__(
+        self, app: Holdfast, metrics: Metrics, lines: LogLines, tokens: Sequence[Token]
+    ) -> None:
+        """``tokens``: beside those of the file that the settings name."""
+        self._app, self._metrics, self._lines = app, metrics, lines
+        self.given = Tokens(tokens)
+        self.file = TokenFile(app.settings.tokens) if app.settings.tokens else None
+        self._rates = RateLimits()
+
+    @property
+    def has_tokens(self) -> bool:
+        return len(self.given) > 0 or (self.file is not None and len(self._of_file()) > 0)
+
+    async def admit(self, request: Request, need: Need) -> Caller:
+        """The one place where it is decided who may do what."""
+        if need.role is None and not need.telegram:
+            return ANONYMOUS
+        check_headers(request)
+        if need.telegram:
+            return await self._admit_telegram(request)
+        origin = _origin(request)
+        try:
+            token = self._known(request, origin)
+        except HoldfastError as error:
+            await self._refused(request, replace(ANONYMOUS.by(), origin=origin), error)
+            raise
+        wait = self._wait(f"token {token.id}", token.rate or self._app.settings.rate_limit)
+        if wait:
+            raise TooManyRequests(wait)
+        caller = caller_of_token(token, origin)
+        if (refusal := need.refusal(caller)) is not None:
+            await self._refused(request, caller.by(), refusal, written=self._some(caller))
+            raise refusal
+        return caller
+
+    async def _admit_telegram(self, request: Request) -> Caller:
+        bot, origin = self._app.bot, _origin(request)
+        if bot is None:
+            raise HTTPException(404, "no Telegram bot is set up here")
+        try:
+            if not same(secret_of_telegram(request), bot.secret):
+                self._slow_down(origin)
+                raise Unauthenticated("this is not the secret that Telegram was given")
+        except HoldfastError as error:
+            await self._refused(request, replace(ANONYMOUS.by(), origin=origin), error)
+            raise
+        if wait := self._wait("telegram", self._app.settings.rate_limit):
+            raise TooManyRequests(wait, "too many updates have come from Telegram")
+        return dataclasses.replace(ANONYMOUS, actor="telegram", origin=origin)
+
+    def _known(self, request: Request, origin: str) -> Token:
+        text = bearer(request)
+        now = self._app.clock.now()
+        token = self.given.check(text, now=now)
+        if token is None and self.file is not None:
+            token = self._of_file().check(text, now=now)
+        if token is not None:
+            return token
+        self._slow_down(origin)
+        raise Unauthenticated("this token is not known, or has expired")
+
+    def _slow_down(self, origin: str) -> None:
+        """Whoever guesses."""
+        if wait := self._wait(f"wrong {origin}", WRONG_TOKENS_RATE):
+            says = "too many wrong tokens or secrets have come from this address"
+            raise TooManyRequests(wait, says)
+
+    def _of_file(self) -> Tokens:
+        assert self.file is not None
+        return self.file.current(steady=self._app.clock.steady())
+
+    def _wait(self, who: str, rate: float) -> float:
+        return self._rates.wait_seconds(who, rate=rate, now=self._app.clock.steady())
+
+    async def _refused(
+        self, request: Request, by: By, error: HoldfastError, *, written: bool = True
+    ) -> None:
+        """Whoever asked for a change and may not is written down; of strangers a few only, or they
+        would fill the store."""
+        self._metrics.auth_failed(error.code)
+        parts = request.method, request.scope["path"], by.actor, by.origin, error
+        self._lines.say(logging.WARNING, REFUSED, *parts, of=by.actor)
+        if request.method in READS or not written:
+            return
+        if not isinstance(error, Forbidden) and self._wait("strangers", STRANGERS_RATE):
+            return
+        about = next(iter(request.path_params.values()), "service")
+        entry = Audit(
+            task_id=str(about)[:200],
+            command=_asked(request),
+            by=by,
+            at=self._app.clock.now(),
+            before="",
+            after="",
+            refused=error.code,
+        )
+        try:
+            await self._app.store.admin.audit(entry)
+        except StoreError as failed:
+            self._lines.say(logging.ERROR, "a refusal could not be written down: %s", failed)
+
+    async def note_refusal(self, request: Request, error: Exception) -> None:
+        """A route has refused: by the tenants of the token, or because what was asked for is
+        another's, which its answer does not tell."""
+        caller: Caller | None = getattr(request.state, "caller", None)  # None: not even admitted
+        refused = isinstance(error, Forbidden) or is_foreign(error)
+        if caller is None or not refused or request.method in READS:
+            return
+        forbidden = Forbidden(str(error))
+        await self._refused(request, caller.by(), forbidden, written=self._some(caller))
+
+    def _some(self, caller: Caller) -> bool:
+        """Return whether to write this refusal down: of a token that has many, some are."""
+        return not self._wait(f"refused {caller.token_id}", REFUSALS_RATE)
+
+    def token_of(self, caller: Caller) -> Token:
+        token = self.find(caller.token_id)
+        if token is None:
+            raise Unauthenticated("this token is not known, or has expired")
+        return token
+
+    def find(self, token_id: str) -> Token | None:
+        now = self._app.clock.now()
+        token = self.given.find(token_id, now=now)
+        if token is None and self.file is not None:
+            token = self._of_file().find(token_id, now=now)
+        return token
+
+
+def _asked(request: Request) -> str:
+    """Nothing that a caller made up: it is counted by this word."""
+    command, route = str(request.path_params.get("command")), request.scope["route"]
+    return command if command in COMMANDS else f"{request.method} {route.path_format}"
+
+
+def _origin(request: Request) -> str:
+    return request.client.host if request.client else ""
 
 
 def described(need: Need) -> dict[str, Any]:

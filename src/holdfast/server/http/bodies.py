@@ -14,11 +14,11 @@ from typing import Any, get_args
 import msgspec
 from fastapi import Request
 from pydantic import BaseModel
-from starlette.types import Receive, Scope
 
 from holdfast.domain.errors import NotJson, PayloadTooDeep
 from holdfast.encoding.codec import DEPTH_LIMIT
 from holdfast.server.auth.access import TooManyRequests
+from holdfast.server.http.limits import Quota
 from holdfast.server.http.problems import (
     RETRY_SECONDS,
     BodyTooLarge,
@@ -26,7 +26,6 @@ from holdfast.server.http.problems import (
     Overloaded,
     UnsupportedBody,
 )
-from holdfast.server.http.quotas import Quota
 
 SMALL_BYTES = 64 * 1024  # of a body that is no work to do; the settings bound those that are
 SMALL_VALUES = 5_000  # names count as values
@@ -79,10 +78,7 @@ class StrictRequest(Request):
     large: type[BaseModel] | None = None  # the model of a body that may be large
     arrivals: Arrivals | None = None  # None: as many bodies as there are connections
     sender = ""  # whose body it is: the id of a token, or an address
-
-    def __init__(self, scope: Scope, receive: Receive) -> None:
-        super().__init__(scope, receive)
-        self.places = ExitStack()  # that the body takes for as long as it is in memory
+    places: ExitStack  # that the body takes for as long as it is in memory
 
     async def body(self) -> bytes:
         if not hasattr(self, "_body"):

@@ -11,8 +11,8 @@ import logging
 import socket
 from collections.abc import Callable
 
-from holdfast.server.http.connections import Connections, Place
-from holdfast.server.http.log_lines import Lines
+from holdfast.server.http.edge import ConnectionPlace, Connections
+from holdfast.server.http.log_lines import LogLines
 
 ACCEPTED_AT_ONCE = 64  # then the others have their turn
 REST_SECONDS = 0.2  # when the system has no file left for a connection
@@ -25,8 +25,8 @@ class Listener:
         self,
         bound: socket.socket,
         connections: Connections,
-        make: Callable[[Place], asyncio.Protocol],
-        lines: Lines,
+        make: Callable[[ConnectionPlace], asyncio.Protocol],
+        lines: LogLines,
     ) -> None:
         """``make``: the protocol of a connection that has this place."""
         self._bound = bound
@@ -78,7 +78,7 @@ class Listener:
         self._beginning.add(task)
         task.add_done_callback(self._beginning.discard)
 
-    async def _begin(self, line: socket.socket, place: Place) -> None:
+    async def _begin(self, line: socket.socket, place: ConnectionPlace) -> None:
         try:
             await self._loop.connect_accepted_socket(lambda: self._make(place), line)
         except OSError:

@@ -7,8 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from holdfast.domain.plain import plain_line
-from holdfast.server.http.connections import counted_address
-from holdfast.server.http.rates import Rates
+from holdfast.server.http.edge import counted_address
+from holdfast.server.http.limits import RateLimits
 
 log = logging.getLogger("holdfast.server")
 
@@ -18,12 +18,12 @@ SOURCES_MAX = 1_000  # whose lines that were left out are counted each by itself
 PART_MAX_CHARS = 300
 
 
-class Lines:
+class LogLines:
     """The log lines of one process that others can cause, within a rate for each source."""
 
     def __init__(self, steady: Callable[[], float]) -> None:
         self._steady = steady
-        self._rates, self._all_rates = Rates(), Rates()
+        self._rates, self._all_rates = RateLimits(), RateLimits()
         self._left_out = OrderedDict[str, int]()  # the source that was left out last is at the end
         self._forgotten = 0  # lines that were left out, about sources that are not counted any more
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from fastapi import Request, Response
@@ -15,13 +15,18 @@ from starlette.exceptions import HTTPException
 from holdfast.domain import errors as err
 from holdfast.domain.errors import HoldfastError, InvalidInput
 from holdfast.server.auth.access import Forbidden, RepeatedHeader, TooManyRequests, Unauthenticated
-from holdfast.server.http.hosts import WrongHost
-from holdfast.server.http.log_lines import Lines
+
+if TYPE_CHECKING:
+    from holdfast.server.http.log_lines import LogLines
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 5  # after which it may be worth another try
 TELLING_MAX = 20  # of what is wrong with a request
 SAYS_MAX_CHARS = 500
+
+
+class WrongHost(HoldfastError, stored_name="WrongHost"):
+    code = "wrong-host"
 
 
 class BodyTooLarge(HoldfastError, stored_name="BodyTooLarge"):
@@ -205,7 +210,7 @@ def bad_request(detail: str) -> Response:
 
 
 def _log(request: Request, kind: str, *parts: object, error: Exception) -> None:
-    lines: Lines = request.app.state.holdfast.lines
+    lines: LogLines = request.app.state.holdfast.lines
     lines.say(logging.ERROR, kind, *parts, exc_info=error)
 
 

@@ -18,10 +18,8 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 from holdfast.server.http import problems
-from holdfast.server.http.connections import Place
-from holdfast.server.http.edge import REFUSAL, TARGET
-from holdfast.server.http.log_lines import Lines
-from holdfast.server.http.routing import HEADERS
+from holdfast.server.http.edge import HEADERS, REFUSAL, TARGET, ConnectionPlace
+from holdfast.server.http.log_lines import LogLines
 from holdfast.server.serve import (
     ARRIVE_SECONDS,
     FIRST_BYTE_SECONDS,
@@ -49,7 +47,12 @@ def _authority(target: bytes) -> bytes | None:
 
 class BoundedHttp(HttpToolsProtocol):
     def __init__(
-        self, *args: Any, place: Place, lines: Lines, leaving: asyncio.Event, **options: Any
+        self,
+        *args: Any,
+        place: ConnectionPlace,
+        lines: LogLines,
+        leaving: asyncio.Event,
+        **options: Any,
     ) -> None:
         """``leaving``: set when the service is about to stop."""
         super().__init__(*args, **options)

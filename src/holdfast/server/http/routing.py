@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -19,18 +20,11 @@ from holdfast.server.auth.access import Need, described
 from holdfast.server.auth.tokens import Role
 from holdfast.server.http import problems
 from holdfast.server.http.bodies import SMALL_BYTES, StrictRequest
+from holdfast.server.http.edge import HEADERS
 from holdfast.server.openapi.operations import OPERATIONS
 from holdfast.server.service import service_of
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
-HEADERS = [  # of every answer; no route sets one of these itself
-    (b"cache-control", b"no-store"),
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-]
 SVG = "image/svg+xml"
 STYLED = [  # a drawing has its styles in it
     (name, value.replace(b"; frame-", b"; style-src 'unsafe-inline'; frame-"))
@@ -92,12 +86,13 @@ class StrictRoute(APIRoute):
         async def handle(request: Request) -> Response:
             service, started = service_of(request), time.perf_counter()
             try:
-                caller = request.state.caller = await service.admit(request, need)
+                caller = request.state.caller = await service.admission.admit(request, need)
                 strict = StrictRequest(request.scope, request.receive)
                 strict.arrivals = service.arrivals
                 strict.sender = caller.token_id or caller.origin
                 strict.large, limit = large, service.settings.body_limit
                 strict.limit_bytes = limit if large is not None else min(limit, SMALL_BYTES)
+                strict.places = ExitStack()
                 with strict.places:
                     response = await inner(strict)
                 if isinstance(response, Deferred):
@@ -139,7 +134,7 @@ async def _problem(request: Request, error: Exception) -> Response:
     try:
         if isinstance(raised, ClientDisconnect):
             return Response(status_code=499)  # nobody reads it
-        await service_of(request).heard(request, raised)
+        await service_of(request).admission.note_refusal(request, raised)
         return problems.problem(raised, request)
     finally:
         _forget_frames(error)

@@ -1,14 +1,13 @@
-"""Those who watch something live: one watcher for each kind serves them all, once a second.
+"""A live feed reads the records that streams show once a second, for all streams together.
 
-However many watch, the store is looked at once a second for all of them together, and only those
-are looked at closer, once for all their watchers, whose version has changed.
+However many watch, the store is polled once a second for all of them. The details of a record are
+loaded once for all its watchers, and only when its version has changed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
@@ -19,15 +18,12 @@ from holdfast.domain.plan.plan import Plan
 from holdfast.domain.task.task import Task
 from holdfast.engine import Holdfast
 from holdfast.ports import Detail
-from holdfast.server.http.problems import TooManyOfToken, TooManyStreams
 
 log = logging.getLogger("holdfast.server")
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 PAGE = 500
-CLOSER_AT_ONCE = 20
-STREAMS_MAX = 400  # at once, of one process: half of its connections stay for others
-STREAMS_OF_TOKEN_MAX = 50
+DETAILS_AT_ONCE = 20
 
 
 class Versioned(Protocol):
@@ -42,12 +38,12 @@ D = TypeVar("D")
 class _Seen(Generic[D]):
     def __init__(self) -> None:
         self.detail: D | None = None
-        self.version: int | None = None  # of what was last looked at closer
-        self.number = 0  # of the news; 0: not looked at yet
+        self.version: int | None = None  # of the detail that was loaded last
+        self.number = 0  # of the news; 0: not loaded yet
         self.watchers = 0
         self.news = asyncio.Event()
 
-    def tell(self, detail: D | None) -> None:
+    def publish(self, detail: D | None) -> None:
         if self.number and detail == self.detail:
             return
         self.detail, self.number = detail, self.number + 1
@@ -55,18 +51,20 @@ class _Seen(Generic[D]):
         self.news = asyncio.Event()
 
 
-class Feed(Generic[R, D]):
+class LiveFeed(Generic[R, D]):
+    """The watchers of one kind of record."""
+
     def __init__(
         self,
-        look: Callable[[Sequence[str]], Awaitable[Sequence[R | None]]],
-        closer: Callable[[str, R], Awaitable[D | None]],
+        load: Callable[[Sequence[str]], Awaitable[Sequence[R | None]]],
+        load_detail: Callable[[str, R], Awaitable[D | None]],
         *,
         moving: Callable[[R], bool],
     ) -> None:
-        """``closer``: what its watchers are told of a record. ``moving``: it may have something new
-        to tell without a new version."""
-        self._look = look
-        self._closer = closer
+        """``load_detail`` returns what the watchers of a record are shown. ``moving`` tells whether
+        a record may have news without a new version."""
+        self._load = load
+        self._load_detail = load_detail
         self._moving = moving
         self._seen: dict[str, _Seen[D]] = {}
         self._watcher: asyncio.Task[None] | None = None
@@ -76,7 +74,7 @@ class Feed(Generic[R, D]):
         return sum(seen.watchers for seen in self._seen.values())
 
     async def watch(self, record_id: str) -> AsyncGenerator[D | None, None]:
-        """What was seen, at each change; None: it has gone. An outage is waited out."""
+        """Yield the details at each change; None: the record is gone. An outage is waited out."""
         with self._watching(record_id) as seen:
             told = 0
             while True:
@@ -105,25 +103,25 @@ class Feed(Generic[R, D]):
         try:
             while self._seen:
                 try:
-                    await self._look_at_all()
+                    await self._poll()
                 except StoreError as error:
-                    log.warning("cannot look at what is watched: %s", plain_line(str(error)))
+                    log.warning("the watched records cannot be read: %s", plain_line(str(error)))
                 except Exception:  # or they would wait for a watcher that is no more
-                    log.exception("cannot look at what is watched")
-                await asyncio.sleep(LOOK_SECONDS)
+                    log.exception("the watched records cannot be read")
+                await asyncio.sleep(POLL_SECONDS)
         finally:
             self._watcher = None
 
-    async def _look_at_all(self) -> None:
+    async def _poll(self) -> None:
         ids, failed = list(self._seen), list[BaseException | None]()
         for start in range(0, len(ids), PAGE):
             page = ids[start : start + PAGE]
-            found = dict(zip(page, await self._look(page), strict=True))
+            found = dict(zip(page, await self._load(page), strict=True))
             news = [name for name, record in found.items() if self._is_news(name, record)]
-            for first in range(0, len(news), CLOSER_AT_ONCE):
-                some = news[first : first + CLOSER_AT_ONCE]
+            for first in range(0, len(news), DETAILS_AT_ONCE):
+                some = news[first : first + DETAILS_AT_ONCE]
                 failed += await asyncio.gather(
-                    *(self._look_closer(name, found[name]) for name in some),
+                    *(self._load_one(name, found[name]) for name in some),
                     return_exceptions=True,  # one that cannot be read hides no other
                 )
         if errors := [one for one in failed if one is not None]:
@@ -134,12 +132,12 @@ class Feed(Generic[R, D]):
             return False  # nobody watches it any more
         return record is None or record.version != seen.version or self._moving(record)
 
-    async def _look_closer(self, record_id: str, record: R | None) -> None:
-        """Its version counts as looked at when that has succeeded, or nobody would look again."""
-        detail = None if record is None else await self._closer(record_id, record)
+    async def _load_one(self, record_id: str, record: R | None) -> None:
+        """Load a record's details; its version counts as seen only when that has succeeded."""
+        detail = None if record is None else await self._load_detail(record_id, record)
         if (seen := self._seen.get(record_id)) is not None:
             seen.version = None if record is None else record.version
-            seen.tell(detail)
+            seen.publish(detail)
 
     async def close(self) -> None:
         if self._watcher is not None:
@@ -147,41 +145,13 @@ class Feed(Generic[R, D]):
             await asyncio.gather(self._watcher, return_exceptions=True)
 
 
-class Room:
-    """How many streams there are, of whatever kind, in all and of each token."""
+class LiveFeeds:
+    """The feeds of tasks and of plans."""
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._by_token = Counter[str]()
-
-    @property
-    def taken(self) -> int:
-        return self._by_token.total()
-
-    def take(self, token_id: str) -> Callable[[], None]:
-        """Call what is returned, once, to give it back."""
-        if self.taken >= (limit := min(STREAMS_MAX, self._limit)):
-            raise TooManyStreams(f"{limit} streams are open here already")
-        if self._by_token[token_id] >= STREAMS_OF_TOKEN_MAX:
-            raise TooManyOfToken(f"{STREAMS_OF_TOKEN_MAX} streams of this token are open already")
-        self._by_token[token_id] += 1
-
-        def leave() -> None:
-            self._by_token[token_id] -= 1
-            if not self._by_token[token_id]:
-                del self._by_token[token_id]
-
-        return leave
-
-
-class Watch:
-    def __init__(
-        self, app: Holdfast, *, lag: Callable[[float], None], streams_max: int = STREAMS_MAX
-    ) -> None:
+    def __init__(self, app: Holdfast, *, lag: Callable[[float], None]) -> None:
         """``lag``: is told how long after it was committed news was sent."""
         self._lag = lag
         self._now = app.clock.now
-        self.room = Room(streams_max)
 
         async def tasks(ids: Sequence[str]) -> Sequence[Task | None]:
             return await app.store.views.load(ids)
@@ -195,8 +165,10 @@ class Watch:
         async def same(_: str, plan: Plan) -> Plan | None:
             return plan
 
-        self.tasks = Feed[Task, Detail](tasks, detail, moving=lambda task: task.lease is not None)
-        self.plans = Feed[Plan, Plan](plans, same, moving=lambda _: False)
+        self.tasks = LiveFeed[Task, Detail](
+            tasks, detail, moving=lambda task: task.lease is not None
+        )
+        self.plans = LiveFeed[Plan, Plan](plans, same, moving=lambda _: False)
 
     def note_lag(self, record: Task | Plan, seen: int | None) -> int:
         """How late its last change is told; ``seen``: the version told before. None: the stream has

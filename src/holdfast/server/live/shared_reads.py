@@ -20,14 +20,14 @@ class _Look:
         return self.until is None or now < self.until
 
 
-class Looks:
+class SharedReads:
     """The looks that one process shares: at most a few, old ones make room for new ones."""
 
     def __init__(self, steady: Callable[[], float]) -> None:
         self._steady = steady
         self._by_name: dict[str, _Look] = {}
 
-    async def at(self, name: str, look: Callable[[], Awaitable[T]], *, fresh_seconds: float) -> T:
+    async def get(self, name: str, look: Callable[[], Awaitable[T]], *, fresh_seconds: float) -> T:
         """What was found at most so long ago. A look that took longer counts for as long as it
         took: at most half of the time goes into looking. What was raised is not kept."""
         found = self._by_name.get(name)

@@ -38,7 +38,7 @@ _watching = needs(Role.VIEWER, everywhere=True)
 )
 async def alert_events(service: ServiceOf, caller: CallerOf) -> StreamingResponse:
     """Those that stand, as `raised`, then each that is `raised` or `cleared`."""
-    return service.stream(caller, _told(service))
+    return service.long_requests.stream(caller, _told(service))
 
 
 async def _told(service: Service) -> AsyncIterator[bytes]:

@@ -12,9 +12,9 @@ from holdfast.engine.operations import audit
 from holdfast.insight.views import audit as views
 from holdfast.ports import Filter
 from holdfast.server.auth.tokens import Role
-from holdfast.server.auth.visibility import moment
 from holdfast.server.http.routing import Routes, needs
 from holdfast.server.openapi import schemas as sc
+from holdfast.server.routes.tasks import moment
 from holdfast.server.service import ServiceOf
 
 router = Routes("audit")
@@ -107,7 +107,7 @@ async def verify_audit(
 ) -> views.ChainView:
     """Walk the chain of hashes, from its base to its head: once for all who ask meanwhile."""
     store = service.app.store
-    verdict = await service.looks.at(
+    verdict = await service.shared_reads.get(
         "audit",
         lambda: audit.verify(
             store,

@@ -97,7 +97,7 @@ async def create_bulk(new: NewBulk, service: ServiceOf, caller: CallerOf) -> Any
     """Workers carry it out in the background, and go on after a crash. What has changed since it
     was made is left alone, so nothing is touched twice; cancel and pause take what was submitted
     before it as it is by then."""
-    bulks, where = service.bulks(caller), seen_by(caller, new.filter.filter())
+    bulks, where = service.acting_as(caller).bulks, seen_by(caller, new.filter.filter())
     how = {"force": new.force, "from_checkpoint": new.from_checkpoint}
     if new.dry_run:
         preview = await bulks.preview(new.command, where, everything=new.everything, **how)
@@ -175,5 +175,5 @@ async def ask_bulk(
     """`stop` is for good; what is done stays done."""
     await visible_bulk(service, caller, bulk_id)
     reason = ask.reason if ask else ""
-    told = await service.bulks(caller).ask(bulk_id, command, reason)
+    told = await service.acting_as(caller).bulks.ask(bulk_id, command, reason)
     return views.bulk_view(_seen(told, caller), service.app.redactor)

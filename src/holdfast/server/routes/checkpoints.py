@@ -11,8 +11,8 @@ from holdfast.insight.views.tasks import body_or_none
 from holdfast.insight.views.view import View
 from holdfast.server.auth.access import CallerOf
 from holdfast.server.auth.tokens import Role
-from holdfast.server.auth.visibility import TaskId, visible, visible_detail
 from holdfast.server.http.routing import Routes, needs
+from holdfast.server.live.task_reads import TaskId, visible, visible_detail
 from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import ServiceOf
 
@@ -76,7 +76,7 @@ async def put_checkpoint(
     """Write a checkpoint of a paused or suspended task in place of the version that was read; 409
     when another version is stored. It is stored one version on, and the task stays as it is."""
     await visible(service, caller, task_id)
-    written = await service.checkpoints(caller).put(
+    written = await service.acting_as(caller).checkpoints.put(
         task_id, asked.checkpoint, reason=asked.reason, from_view=True
     )
     return {"taskId": task_id, "version": written.version}
@@ -106,5 +106,7 @@ async def remove_checkpoint(
     over; it cannot go on."""
     await visible(service, caller, task_id)
     asked = asked or CheckpointToRemove()
-    await service.checkpoints(caller).remove(task_id, version=asked.version, reason=asked.reason)
+    await service.acting_as(caller).checkpoints.remove(
+        task_id, version=asked.version, reason=asked.reason
+    )
     return {"taskId": task_id, "version": None}

@@ -30,7 +30,7 @@ class Mending(sc.Sent):
 async def look(service: ServiceOf) -> HealthView:
     """Find what does not agree; nothing is mended. It walks through all tasks: whoever asks
     meanwhile, or soon after, is told what one examination has found."""
-    health = await service.looks.at(
+    health = await service.shared_reads.get(
         _LOOK, lambda: _examined(service, fix=False), fresh_seconds=FRESH_SECONDS
     )
     return health_view(health, service.app.clock.now())
@@ -43,11 +43,13 @@ async def mend(
     service: ServiceOf, caller: CallerOf, asked: Annotated[Mending | None, Body()] = None
 ) -> HealthView:
     """Mend what can be derived."""
-    async with service.noting(caller, "doctor fix", "store", asked.reason if asked else ""):
+    async with service.acting_as(caller).audited(
+        "doctor fix", "store", asked.reason if asked else ""
+    ):
         try:
             return health_view(await _examined(service, fix=True), service.app.clock.now())
         finally:
-            service.looks.forget(_LOOK)
+            service.shared_reads.forget(_LOOK)
 
 
 async def _examined(service: Service, *, fix: bool) -> Health:

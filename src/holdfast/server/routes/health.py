@@ -44,7 +44,7 @@ async def livez() -> Live:
 @router.get("/readyz", response_model=Ready, **needs(None))
 async def readyz(service: ServiceOf, response: Response) -> Ready:
     """503 while the store is out of reach or the service stops."""
-    reachable, consuming = await service.looks.at(
+    reachable, consuming = await service.shared_reads.get(
         "ready", lambda: _looked(service), fresh_seconds=FRESH_SECONDS
     )
     stopping = service.leaving.is_set() or service.stopping.is_set()

@@ -152,11 +152,11 @@ async def create_plan(new: NewPlan, service: ServiceOf, caller: CallerOf) -> Any
     """Sent again with the same tasks and terms, it goes on with the plan that is there. The id that
     a token of some tenants gives gets a suffix: `planId` of the answer has it."""
     tasks = _planned(new, service, caller)
-    plan_id, plans = await _id_for(service, caller, new.plan_id), service.plans(caller)
+    plan_id, plans = await _id_for(service, caller, new.plan_id), service.acting_as(caller).plans
     if new.dry_run:
         preview = await plans.preview(plan_id, tasks, **new.terms())
         return sc.answer(200, views.preview_view(preview))
-    async with service.noting(caller, "create", f"plan:{plan_id}", new.reason):
+    async with service.acting_as(caller).audited("create", f"plan:{plan_id}", new.reason):
         handle = await plans(plan_id, tasks, **new.terms())
     return views.plan_view(await handle.info(), service.app.redactor)
 
@@ -241,7 +241,7 @@ async def _foretold(service: Service, plan: Plan) -> Forecast:
     asks meanwhile, or soon after, is told what one look has found."""
     if not plan.count(MemberState.FAILED):
         return Forecast()
-    return await service.looks.at(
+    return await service.shared_reads.get(
         f"startingOver:{plan.id}",
         lambda: forecast(service.app, plan),
         fresh_seconds=FRESH_SECONDS,
@@ -315,17 +315,17 @@ async def plan_events(
     between. Ends with `end` when the plan has settled."""
     plan = await visible_plan(service, caller, plan_id)
     begin = sse.position(last_event_id or after)
-    return service.stream(caller, _told(service, plan.id, begin, caller.sight))
+    return service.long_requests.stream(caller, _told(service, plan.id, begin, caller.sight))
 
 
 async def _told(service: Service, plan_id: str, at: Position, sight: Sight) -> AsyncIterator[bytes]:
     hide, seen = service.app.redactor, None
-    async with aclosing(service.watch.plans.watch(plan_id)) as looks:
+    async with aclosing(service.feeds.plans.watch(plan_id)) as looks:
         async for plan in looks:
             if plan is None:
                 yield sse.event("end", {"planId": plan_id, "status": None})
                 return
-            seen = service.watch.note_lag(plan, seen)
+            seen = service.feeds.note_lag(plan, seen)
             for place, event in numbered(await _found(service, plan_id, at)):
                 if place > at:
                     at = place
@@ -344,7 +344,7 @@ async def _found(service: Service, plan_id: str, at: Position) -> list[PlanEvent
         try:
             return await _events(service, plan_id, at)
         except StoreError:
-            await asyncio.sleep(live_feed.LOOK_SECONDS)  # the watcher says so in the log
+            await asyncio.sleep(live_feed.POLL_SECONDS)  # the watcher says so in the log
 
 
 async def _events(service: Service, plan_id: str, at: Position) -> list[PlanEvent]:
@@ -400,7 +400,7 @@ async def ask_plan(
 async def _asked(
     service: Service, caller: Caller, plan_id: str, command: PlanAsking, ask: PlanAsk
 ) -> Plan:
-    control, why = service.plans(caller).control, ask.reason
+    control, why = service.acting_as(caller).plans.control, ask.reason
     match command:
         case PlanAsking.PAUSE:
             return await control.pause(plan_id, reason=why)

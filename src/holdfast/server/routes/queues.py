@@ -86,7 +86,7 @@ async def turn_queue(
     that no task, type or live worker has is paused with `force` only."""
     pause, turn, switch = turning is Turning.PAUSE, turn or Turn(), Switch(what)
     known = {*(await service.monitor.snapshot()).queues, *named_here(service.app)}
-    changed = await service.queues(caller).turn(
+    changed = await service.acting_as(caller).queues.turn(
         queue, [switch], on=not pause, reason=turn.reason, force=turn.force, known=known
     )
     return {

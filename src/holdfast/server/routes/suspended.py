@@ -14,8 +14,8 @@ from holdfast.insight.views import tasks as views
 from holdfast.insight.views.view import View
 from holdfast.server.auth.access import CallerOf
 from holdfast.server.auth.tokens import Role
-from holdfast.server.auth.visibility import TaskId, detail_answer, visible, visible_detail
 from holdfast.server.http.routing import Routes, needs
+from holdfast.server.live.task_reads import TaskId, detail_answer, visible, visible_detail
 from holdfast.server.openapi import schemas as sc
 from holdfast.server.routes.tasks import Facts, page_of, seen_by
 from holdfast.server.service import ServiceOf
@@ -123,7 +123,7 @@ async def resume_suspended(
     """Set it going again, forward or backward, as it was going; its failures count anew."""
     await visible(service, caller, task_id)
     asked = asked or Resuming()
-    task = await service.control(caller).resume_suspended(
+    task = await service.acting_as(caller).control.resume_suspended(
         task_id, reason=asked.reason, force=asked.force
     )
     return views.asked_view(task)
@@ -155,7 +155,7 @@ async def amend_suspended(
     """Correct its payload or its data, and set it going. The payload is validated as in a submit;
     the same submit with the first payload still finds the task."""
     await visible(service, caller, task_id)
-    task = await service.checkpoints(caller).amend(
+    task = await service.acting_as(caller).checkpoints.amend(
         task_id,
         payload=asked.payload if "payload" in asked.model_fields_set else NOT_GIVEN,
         data=asked.data,
@@ -180,6 +180,7 @@ async def discard_suspended(
     """Give it up: it is cancelled, with the reason."""
     task, reason = await visible(service, caller, task_id), asked.reason if asked else ""
     try:
-        return views.asked_view(await service.control(caller).discard(task_id, reason=reason))
+        discarded = await service.acting_as(caller).control.discard(task_id, reason=reason)
     except IllegalTransition as error:
         raise NotSuspended(task_id, task.status) from error
+    return views.asked_view(discarded)

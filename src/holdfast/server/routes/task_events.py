@@ -16,10 +16,10 @@ from holdfast.engine.visibility import Sight
 from holdfast.insight.views.tasks import event_view, progress_view
 from holdfast.server.auth.access import CallerOf
 from holdfast.server.auth.tokens import Role
-from holdfast.server.auth.visibility import TaskId, visible
 from holdfast.server.http import sse
 from holdfast.server.http.routing import Routes, needs
 from holdfast.server.http.sse import Position
+from holdfast.server.live.task_reads import TaskId, visible
 from holdfast.server.openapi.schemas import Absent, EventId
 from holdfast.server.service import Service, ServiceOf
 
@@ -47,19 +47,19 @@ async def task_events(
     between, without an id. Ends with `end` when the task has settled."""
     await visible(service, caller, task_id)
     begin = sse.position(last_event_id or after)
-    return service.stream(caller, _told(service, task_id, begin, caller.sight))
+    return service.long_requests.stream(caller, _told(service, task_id, begin, caller.sight))
 
 
 async def _told(service: Service, task_id: str, at: Position, sight: Sight) -> AsyncIterator[bytes]:
     hide = service.app.redactor
-    async with aclosing(service.watch.tasks.watch(task_id)) as looks:
+    async with aclosing(service.feeds.tasks.watch(task_id)) as looks:
         said: Progress | None = None
         seen: int | None = None  # the version at the last look
         async for detail in looks:
             if detail is None:
                 yield sse.event("end", {"taskId": task_id, "status": None})
                 return
-            seen = service.watch.note_lag(detail.task, seen)
+            seen = service.feeds.note_lag(detail.task, seen)
             for place, event in numbered(sight.detail(detail).events):
                 if place > at:
                     at = place

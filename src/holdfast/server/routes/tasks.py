@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ import msgspec
 from fastapi import Body, Path, Query, Request, Response
 from pydantic import Field, field_validator
 
-from holdfast.domain.errors import HoldfastError
+from holdfast.domain.errors import HoldfastError, InvalidInput
 from holdfast.domain.task.effects import key_required
 from holdfast.domain.task.state import Command, Status, legal
 from holdfast.insight.views import tasks as views
@@ -21,10 +22,9 @@ from holdfast.insight.views.view import View
 from holdfast.ports import Filter
 from holdfast.server.auth.access import CallerOf, caller_of
 from holdfast.server.auth.tokens import Role
-from holdfast.server.auth.visibility import TaskId, detail_answer, moment, visible, visible_detail
 from holdfast.server.http.problems import UnknownType, status_of
 from holdfast.server.http.routing import Routes, needs
-from holdfast.server.live.large_views import size_of
+from holdfast.server.live.task_reads import TaskId, detail_answer, size_of, visible, visible_detail
 from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import Service, ServiceOf, service_of
 from holdfast.server.submission import Work, declared, submit
@@ -156,6 +156,19 @@ class Facts(sc.Sent):
         )
 
 
+def moment(text: str | None, what: str) -> float | None:
+    """Return the seconds since 1970 of a time that is written in ISO 8601 with its zone."""
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+        if found.tzinfo is not None:
+            return found.timestamp()
+    except (ValueError, OverflowError):
+        pass
+    raise InvalidInput(f"{what}: {text!r} is no time with a zone, such as 2026-01-31T12:00:00Z")
+
+
 class TaskQuery(Facts):
     status: list[Status] = Field(
         default=[], max_length=11, description="One of these; none given: any"
@@ -281,7 +294,7 @@ async def ask_task(
 async def _asked(
     service: Service, caller: CallerOf, task_id: str, command: Asking, ask: Ask
 ) -> Any:
-    control, why = service.control(caller), ask.reason
+    control, why = service.acting_as(caller).control, ask.reason
     match command:
         case Asking.PAUSE:
             return await control.pause(task_id, reason=why)

@@ -96,7 +96,7 @@ async def retry_tenant(
     if view is None or view.active is None:
         raise NoSuchTenant(tenant)
     asked = asked or Retrying()
-    task = await service.control(caller).retry(
+    task = await service.acting_as(caller).control.retry(
         view.active,
         reason=asked.reason,
         from_checkpoint=asked.from_checkpoint,
@@ -141,7 +141,7 @@ async def hold_tenant(
         raise NoSuchTenant(tenant)
     asked = asked or HoldRequest()
     until = None if asked.seconds is None else service.app.clock.now() + asked.seconds
-    answer = await service.tenants(caller).hold(tenant, reason=asked.reason, until=until)
+    answer = await service.acting_as(caller).tenants.hold(tenant, reason=asked.reason, until=until)
     return {
         "tenantId": tenant,
         "held": True,
@@ -169,5 +169,5 @@ async def release_tenant(
     if not caller.sees(tenant):
         raise NoSuchTenant(tenant)
     reason = asked.reason if asked else ""
-    changed = await service.tenants(caller).release(tenant, reason=reason)
+    changed = await service.acting_as(caller).tenants.release(tenant, reason=reason)
     return {"tenantId": tenant, "held": False, "changed": changed, "waitingFor": None}

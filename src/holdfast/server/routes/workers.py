@@ -85,7 +85,9 @@ class Scaling(sc.Sent):
 async def scale_workers(asked: Scaling, service: ServiceOf, caller: CallerOf) -> PoolView:
     """Start worker processes of this service, or stop the newest; those finish what they run."""
     before, after = str(service.pool.state().wanted), str(asked.processes)
-    async with service.noting(caller, "scale", "workers", asked.reason, before=before, after=after):
+    async with service.acting_as(caller).audited(
+        "scale", "workers", asked.reason, before=before, after=after
+    ):
         service.check_is_shared()
         return _pool_view(await service.pool.scale(asked.processes))
 

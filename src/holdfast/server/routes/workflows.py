@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import Request, Response
 from pydantic import Field
+from starlette.requests import ClientDisconnect
 
 from holdfast.domain.errors import StoreError, TaskCancelled, TaskNotFound, TaskRolledBack
 from holdfast.domain.redaction import Redactor
@@ -18,12 +19,17 @@ from holdfast.domain.task.envelope import ENVELOPE_STATUS, envelope, iso
 from holdfast.domain.task.state import SETTLED, Status
 from holdfast.insight.views.tasks import Error, failure_view, text_or_none
 from holdfast.ports import Detail, Peek
-from holdfast.server.auth.access import Caller, CallerOf, TooManyRequests, caller_of
+from holdfast.server.auth.access import (
+    Caller,
+    CallerOf,
+    TooManyRequests,
+    Unauthenticated,
+    caller_of,
+)
 from holdfast.server.auth.tokens import Role
-from holdfast.server.auth.visibility import TaskId, rested, visible_detail
 from holdfast.server.http.problems import Overloaded
 from holdfast.server.http.routing import Deferred, Routes, needs
-from holdfast.server.live.large_views import size_of
+from holdfast.server.live.task_reads import TaskId, size_of, visible_detail
 from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import Service, ServiceOf, service_of
 from holdfast.server.submission import IdempotencyKey, Traceparent, Work, submit
@@ -78,7 +84,7 @@ async def apply(
     with ExitStack() as places:
         revoked: asyncio.Event | None = None
         if seconds > 0:  # a place first: who is refused submits nothing
-            revoked = places.enter_context(service.waiting(caller))
+            revoked = places.enter_context(service.long_requests.waiting(caller))
         task_id = await submit(service, caller, work, key=idempotency_key, traceparent=traceparent)
         place = places.pop_all()
     if revoked is None:
@@ -100,8 +106,39 @@ class _Wait:
 
     async def finish(self, request: Request) -> Response:
         with self.place:
-            peek = await rested(self.service, request, self.task_id, self.seconds, self.revoked)
+            peek = await _rested(self.service, request, self.task_id, self.seconds, self.revoked)
         return await _now(self.service, self.caller, self.task_id, peek)
+
+
+async def _rested(
+    service: Service, request: Request, task_id: str, seconds: float, revoked: asyncio.Event
+) -> Peek | None:
+    """Wait until the task has come to rest; None: not within that time, or the service stops.
+
+    The wait ends as well when its client has gone, or ``revoked`` is set."""
+    waiting = asyncio.create_task(service.app.waiters.rested(task_id))
+    stop = asyncio.create_task(service.stopping.wait())
+    leave = asyncio.create_task(_gone(request))
+    end = asyncio.create_task(revoked.wait())
+    running = {waiting, stop, leave, end}
+    try:
+        await asyncio.wait(running, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if end.done():
+            raise Unauthenticated("this token was revoked, or has expired; the task is kept")
+        if waiting.done():
+            return waiting.result()
+        if leave.done():
+            raise ClientDisconnect
+        return None
+    finally:
+        for task in running:
+            task.cancel()
+
+
+async def _gone(request: Request) -> None:
+    """Wait until the client has hung up. Its body was read before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _now(

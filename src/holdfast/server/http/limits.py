@@ -1,16 +1,49 @@
-"""How many requests may be under way at once, of each token and in all. Counted in this process."""
+"""Limits on callers, counted in this process: how often they may ask, and how much at once."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from holdfast.domain.errors import HoldfastError
 
+CALLERS_MAX = 10_000  # remembered; the one that was seen longest ago is forgotten first
+BURST_SECONDS = 2.0  # what may come at once, in seconds of the rate
+
+
+@dataclass(slots=True)
+class _Bucket:
+    left: float
+    at: float
+
+
+class RateLimits:
+    """How often each caller may ask."""
+
+    def __init__(self) -> None:
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+
+    def wait_seconds(self, who: str, *, rate: float, now: float) -> float:
+        """Count a request and return 0.0, or return when there will be room for it."""
+        burst = max(1.0, rate * BURST_SECONDS)
+        bucket = self._buckets.get(who)
+        if bucket is None:
+            bucket = self._buckets[who] = _Bucket(burst, now)
+            if len(self._buckets) > CALLERS_MAX:
+                self._buckets.popitem(last=False)
+        self._buckets.move_to_end(who)
+        bucket.left = min(burst, bucket.left + (now - bucket.at) * rate)
+        bucket.at = now
+        if bucket.left < 1.0:
+            return (1.0 - bucket.left) / rate
+        bucket.left -= 1.0
+        return 0.0
+
 
 class Quota:
-    """Places for one kind of request."""
+    """How many requests of one kind may be under way at once, of each token and in all."""
 
     def __init__(
         self,

@@ -1,20 +1,30 @@
-"""Views of large bodies, made in a thread: to hide secrets in a megabyte takes seconds, and others
-are answered meanwhile."""
+"""Tasks as a caller may read them: what belongs to another tenant is as if it were not there.
+
+The view of a large task is made in a thread: to hide secrets in a megabyte takes seconds, and
+others are answered meanwhile.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from fastapi import Response
+from fastapi import Path, Response
 
+from holdfast.domain.errors import TaskNotFound
+from holdfast.domain.task.task import Task
+from holdfast.insight.views import tasks as views
 from holdfast.ports import Detail
-from holdfast.server.auth.access import Caller, TooManyRequests
+from holdfast.server.auth.access import Caller, TooManyRequests, foreign
+from holdfast.server.http.limits import Quota
 from holdfast.server.http.problems import RETRY_SECONDS, Overloaded
-from holdfast.server.http.quotas import Quota
 from holdfast.server.openapi import schemas as sc
+
+if TYPE_CHECKING:
+    from holdfast.server.service import Service
 
 ASIDE_BYTES = 16 * 1024  # a smaller body is shown at once
 AT_ONCE = 2  # threads, of all tokens
@@ -23,6 +33,10 @@ ASKED_FOR_OF_TOKEN = 4
 READS_AT_ONCE = 64  # tasks that are read whole out of the store, at some megabytes each
 READ_WAIT_SECONDS = 5.0  # for one of these places: a store that is away gives none back for long
 
+TaskId = Annotated[
+    str,
+    Path(min_length=1, max_length=200, description="Of a task", examples=["0199a0b2c3d47e5f"]),
+]
 T = TypeVar("T")
 View = Callable[[], Mapping[str, Any]]
 
@@ -85,3 +99,39 @@ def size_of(detail: Detail) -> int:
     bodies = [detail.payload, detail.result, detail.data, detail.checkpoint]
     bodies += [stage.result for stage in detail.stages]
     return sum(len(body) for body in bodies if body is not None)
+
+
+async def visible(service: Service, caller: Caller, task_id: str) -> Task:
+    [task] = await service.app.store.views.load([_sound(task_id)])
+    if task is None:
+        raise TaskNotFound(task_id)
+    if not caller.sees(task.tenant):
+        raise foreign(TaskNotFound(task_id))
+    return task
+
+
+async def visible_detail(service: Service, caller: Caller, task_id: str) -> Detail:
+    async with service.large_views.read():
+        detail = await service.app.store.views.detail(_sound(task_id))
+    if detail is None:
+        raise TaskNotFound(task_id)
+    if not caller.sees(detail.task.tenant):
+        raise foreign(TaskNotFound(task_id))
+    return caller.sight.detail(detail)
+
+
+async def detail_answer(
+    service: Service, caller: Caller, detail: Detail
+) -> Mapping[str, Any] | Response:
+    """Return all that is kept of a task, with its secrets hidden."""
+    app = service.app
+    now, find = app.clock.now(), app.registry.find
+    view = partial(views.detail_view, detail, app.redactor, now=now, find=find)
+    return await service.large_views.answer(caller, size_of(detail), view)
+
+
+def _sound(task_id: str) -> str:
+    """Return the id; one that no store could have given out is not looked up."""
+    if not task_id.isascii() or not task_id.isprintable():
+        raise TaskNotFound(task_id)
+    return task_id
