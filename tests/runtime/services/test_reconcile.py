@@ -12,6 +12,7 @@ from holdfast.domain.errors import StoreError, StoreUnavailable
 from holdfast.domain.task.placement import Place
 from holdfast.ports import Finding
 from holdfast.runtime.services.pruner import Pruner
+from holdfast.stores.redis.client.topology import Topology
 from holdfast.stores.redis.keys import Keys
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.repair import doctor
@@ -96,14 +97,14 @@ async def test_a_mark_that_is_sent_twice_is_ones_own(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task_id = await fall_out_of_its_queue(bench)
-    ask = bench.store._link._ask
+    ask = Topology.ask_owner
 
-    async def twice(key: Any, commands: Any, repeatable: bool) -> Any:
+    async def twice(topology: Topology, key: Any, commands: Any) -> Any:
         if commands[0][0] == "SET":
-            await ask(key, commands, repeatable)
-        return await ask(key, commands, repeatable)
+            await ask(topology, key, commands)
+        return await ask(topology, key, commands)
 
-    monkeypatch.setattr(bench.store._link, "_ask", twice)
+    monkeypatch.setattr(Topology, "ask_owner", twice)
     assert [finding.task_id for finding in await reconciled(bench)] == [task_id]
     assert await reconciled(bench) == []
 
@@ -173,9 +174,9 @@ async def test_a_partition_that_fails_keeps_no_other_from_being_mended(
 ) -> None:
     part = bench.store._parts.first
     prefix = f"{bench.namespace}-other"
-    other = Partition(part.link, Keys(prefix), part.terms, bench.clock.times, bench.clock.steady)
+    other = Partition(part.client, Keys(prefix), part.terms, bench.clock.times, bench.clock.steady)
     bench.ask("HINCRBY", "counts", "default ready", 3)
-    await part.link.many(other.keys, [("HSET", other.keys("counts"), "default ready", 1)])
+    await part.client.many(other.keys, [("HSET", other.keys("counts"), "default ready", 1)])
     failing(monkeypatch, prefix, error)
     found = await reconciled(bench, other, part)
     assert [finding.mended for finding in found] == [True]

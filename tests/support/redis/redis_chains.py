@@ -8,10 +8,9 @@ from holdfast.domain.audit import Audit, Chain, first_break
 from holdfast.domain.task.task import By
 from holdfast.stores.redis.admin import audit_chain, audit_seal
 from holdfast.stores.redis.client import address
-from holdfast.stores.redis.client.client import Link
+from holdfast.stores.redis.client.client import Client
 from holdfast.stores.redis.keys import Keys
-from holdfast.stores.redis.partition import Partition, Terms
-from holdfast.stores.redis.partitions import Partitions
+from holdfast.stores.redis.partition import Partition, Partitions, Terms
 from holdfast.stores.redis.retention import prune_audit
 from holdfast.stores.redis.tasks import writes
 from holdfast.testing.clock import ManualClock
@@ -24,7 +23,7 @@ COUNT = 3  # partitions
 class Parts:
     """Partitions beside each other on one server, as they would be in a Cluster."""
 
-    def __init__(self, link: Link, namespace: str) -> None:
+    def __init__(self, link: Client, namespace: str) -> None:
         self.clock = ManualClock()
         keys = [Keys(f"{namespace}-{n}") for n in range(COUNT)]
         self.list = [Partition(link, k, Terms(), self.clock.times) for k in keys]
@@ -71,7 +70,7 @@ class Parts:
 
     async def ask(self, number: int, command: str, kind: str, *args: Any) -> Any:
         part = self.list[number]
-        [reply] = await part.link.many(part.keys, [(command, part.keys(kind), *args)])
+        [reply] = await part.client.many(part.keys, [(command, part.keys(kind), *args)])
         return reply
 
     async def went_back(self, number: int, meta: Any, bodies: list[bytes]) -> None:
@@ -88,7 +87,7 @@ def entry(task_id: str, at: float) -> Audit:
 
 @asynccontextmanager
 async def opened(server: RedisServer, namespace: str) -> AsyncIterator[Parts]:
-    link = Link(address.parse(server.url))
+    link = Client(address.parse(server.url))
     await link.open()
     try:
         yield Parts(link, namespace)

@@ -11,8 +11,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from holdfast.domain.errors import StoreError
-from holdfast.stores.redis.partition import Partition
-from holdfast.stores.redis.partitions import Partitions, tried
+from holdfast.stores.redis.partition import Partition, Partitions, tried
 
 AWAY_SECONDS = 5.0  # what a partition that is away has is looked for that often
 ROUNDS = 10  # others may be faster than we

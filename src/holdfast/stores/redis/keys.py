@@ -131,6 +131,8 @@ class Keys:
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
+        self.meta = self("meta")  # names the partition to every script
+        self.bell = self("bell")
 
     def __call__(self, kind: str, *of: str) -> str:
         return f"{self.prefix}:{TEMPLATES[kind].format(*of)}"

@@ -1,6 +1,6 @@
 """The Redis store: opens the connections and hands the partitions to the five parts.
 
-A single server or Sentinel has one partition, a Cluster has many (`partitions.py`).
+A single server or Sentinel has one partition, a Cluster has many (`partition.py`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from holdfast.ports import (
 from holdfast.stores.redis.admin.store import RedisAdmin
 from holdfast.stores.redis.client import address, checks, format
 from holdfast.stores.redis.client.bell import Bells
-from holdfast.stores.redis.client.client import Link
+from holdfast.stores.redis.client.client import Client
 from holdfast.stores.redis.keys import Keys, prefixes
-from holdfast.stores.redis.partition import Partition, Terms, Time
-from holdfast.stores.redis.partitions import Partitions
+from holdfast.stores.redis.partition import Partition, Partitions, Terms, Time
 from holdfast.stores.redis.plans.store import RedisPlans
 from holdfast.stores.redis.repair.torn_writes import Mender
 from holdfast.stores.redis.tasks.claims import Claims
@@ -54,14 +53,14 @@ class RedisStore:
         self._address = address.parse(url)
         self.url = self._address.shown
         self._clock = clock
-        self._link = Link(self._address)
+        self._client = Client(self._address)
         clustered = self._address.clustered
         self._keys = [
             Keys(prefix)
             for prefix in prefixes(namespace, self._address.partitions, clustered=clustered)
         ]
         self._parts = Partitions(
-            [Partition(self._link, k, terms or Terms(), time, clock.steady) for k in self._keys]
+            [Partition(self._client, k, terms or Terms(), time, clock.steady) for k in self._keys]
         )
         for part in self._parts:
             part.partitions = len(self._parts)
@@ -73,19 +72,19 @@ class RedisStore:
         self.plans = RedisPlans(self._parts)
         self.triggers = RedisTriggers(self._parts)
         self._signals = Signals(clock)
-        self._bells = Bells(self._link, self._keys, self._signals.notify)
+        self._bells = Bells(self._client, self._keys, self._signals.notify)
         self._checks: list[Check] = []
 
     async def open(self) -> None:
-        await self._link.open()
+        await self._client.open()
         try:
-            self._checks = await checks.look(self._link, self._keys, self._clock)
+            self._checks = await checks.look(self._client, self._keys, self._clock)
             await format.make_ours(self._parts, self._namespace, must_exist=self._must_exist)
             for part in self._parts:
                 await part.hear()
             await self._bells.open()
         except BaseException:
-            await self._link.close()
+            await self._client.close()
             raise
         self.durable = checks.is_durable(self._checks)
         for check in self._checks:
@@ -95,13 +94,13 @@ class RedisStore:
     async def close(self) -> None:
         await self._mender.close()
         await self._bells.close()
-        await self._link.close()
+        await self._client.close()
 
     async def detach(self) -> None:
-        await self._link.detach()
+        await self._client.detach()
 
     async def _check_settings(self) -> Sequence[Check]:
-        self._checks = await checks.look(self._link, self._keys, self._clock)
+        self._checks = await checks.look(self._client, self._keys, self._clock)
         self.durable = checks.is_durable(self._checks)
         return self._checks
 

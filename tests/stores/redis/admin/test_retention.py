@@ -304,8 +304,8 @@ async def test_a_claim_that_is_made_during_the_look_may_be_repeated(
     if claims_before:
         await hands.complete(await hands.start("w-1"))
     ids = await hands.submit_many(2)
-    link = bench.store._link
-    ask = link.many
+    client = bench.store._client
+    ask = client.many
 
     async def ask_just_before_a_claim(keys: Any, commands: Any) -> Any:
         try:
@@ -314,6 +314,6 @@ async def test_a_claim_that_is_made_during_the_look_may_be_repeated(
             if commands[0][0] == "XINFO":
                 assert await hands.claim_ids("w-1", request="r") == ids
 
-    monkeypatch.setattr(link, "many", ask_just_before_a_claim)
+    monkeypatch.setattr(client, "many", ask_just_before_a_claim)
     await pruned(bench, Kept.WORKERS)
     assert await hands.claim_ids("w-1", request="r") == ids

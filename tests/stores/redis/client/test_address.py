@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from holdfast.domain.errors import InvalidSetting
-from holdfast.stores.redis.client.address import SCHEMES, Kind, parse, redacted
+from holdfast.stores.redis.client.address import SCHEMES, AddressKind, parse, redacted
 
 SECRETS = ["s3cret", "t0ken"]
 
@@ -15,7 +15,7 @@ def _patience_with_redis() -> None:
 
 
 GOOD: list[tuple[str, dict[str, Any]]] = [
-    ("redis://h", {"kind": Kind.SINGLE, "hosts": (("h", 6379),), "db": 0, "tls": False}),
+    ("redis://h", {"kind": AddressKind.SINGLE, "hosts": (("h", 6379),), "db": 0, "tls": False}),
     ("redis://h:1/3", {"hosts": (("h", 1),), "db": 3, "shown": "redis://h:1/3"}),
     ("redis://h/", {"db": 0}),
     ("redis://[::1]:7000", {"hosts": (("::1", 7000),), "shown": "redis://[::1]:7000"}),
@@ -30,7 +30,7 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
     (
         "redis+sentinel://me:s3cret@a,b:1/main",
         {
-            "kind": Kind.SENTINEL,
+            "kind": AddressKind.SENTINEL,
             "hosts": (("a", 26379), ("b", 1)),
             "name": "main",
             "db": 0,
@@ -44,7 +44,12 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
     ),
     (
         "redis+cluster://a:1,b:2",
-        {"kind": Kind.CLUSTER, "hosts": (("a", 1), ("b", 2)), "partitions": 16, "clustered": True},
+        {
+            "kind": AddressKind.CLUSTER,
+            "hosts": (("a", 1), ("b", 2)),
+            "partitions": 16,
+            "clustered": True,
+        },
     ),
     ("redis+cluster://a?partitions=1024", {"partitions": 1024}),
     ("rediss+cluster://a/", {"tls": True}),

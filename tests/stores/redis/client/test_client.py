@@ -17,7 +17,7 @@ from holdfast.domain.errors import (
     StoreUnusable,
 )
 from holdfast.stores.redis.client.address import parse
-from holdfast.stores.redis.client.client import Link, Script
+from holdfast.stores.redis.client.client import Client, Script
 from holdfast.stores.redis.client.topology import Node
 from holdfast.stores.redis.keys import TEMPLATES, TYPES, Keys
 from tests.support.redis.fake_redis import fake_redis
@@ -34,8 +34,8 @@ def keys(redis_namespace: str) -> Keys:
 
 
 @asynccontextmanager
-async def linked(url: str) -> AsyncIterator[Link]:
-    link = Link(parse(url))
+async def linked(url: str) -> AsyncIterator[Client]:
+    link = Client(parse(url))
     await link.open()
     try:
         yield link
@@ -43,10 +43,10 @@ async def linked(url: str) -> AsyncIterator[Link]:
         await link.close()
 
 
-def hurry(link: Link) -> None:
+def hurry(link: Client) -> None:
     """What is asked from now on is given up soon; the connection was made without haste."""
-    [node] = link._nodes()._nodes.values()
-    line = node._line
+    [node] = link._topology()._nodes.values()
+    line = node._connection
     assert line is not None
     assert line._timer is not None
     line._timer.cancel()  # that of the first call
@@ -140,7 +140,7 @@ async def test_a_connection_whose_asker_has_gone_is_kept_and_closed(
     assert node._connecting is not None
     asker.cancel()
     line = await node._connecting
-    assert node._line is line
+    assert node._connection is line
     assert await node.ask([("PING",)]) == [b"PONG"]
     await node.close(wait=True)
     assert line._transport.is_closing()
@@ -168,7 +168,7 @@ async def test_who_waits_behind_another_waits_no_longer_than_for_a_reply() -> No
 async def test_each_loop_has_connections_of_its_own(start_redis: StartRedis) -> None:
     server, keys = start_redis(), Keys("n")
 
-    async def elsewhere(link: Link) -> None:
+    async def elsewhere(link: Client) -> None:
         await link.call(COUNT, keys, ["n"])
         await link.detach()
 
@@ -186,7 +186,7 @@ async def test_close_leaves_no_connection_of_any_loop(start_redis: StartRedis) -
     server, keys = start_redis(), Keys("n")
     called, closed = threading.Event(), threading.Event()
 
-    async def elsewhere(link: Link) -> None:
+    async def elsewhere(link: Client) -> None:
         await link.call(COUNT, keys, ["n"])
         called.set()
         await asyncio.to_thread(closed.wait)
@@ -317,13 +317,13 @@ async def test_a_door_that_stays_shut_is_told_at_once(
 ) -> None:
     server = start_redis(password="pw")
     with pytest.raises(StoreUnusable, match=told) as refused:
-        await Link(parse(rest.format(port=server.port))).open()
+        await Client(parse(rest.format(port=server.port))).open()
     assert "wr0ng" not in str(refused.value)
 
 
 async def unreached(url: str) -> str:
     with pytest.raises(StoreUnavailable) as found:
-        await Link(parse(url)).open()
+        await Client(parse(url)).open()
     return str(found.value)
 
 
@@ -400,7 +400,7 @@ async def test_tls_is_spoken_and_certificates_are_checked(redis_server: RedisSer
         async with linked(f"{front.url}?verify=insecure") as link:
             assert await link.call(COUNT, keys, ["n"]) == 2
         with pytest.raises(StoreUnusable, match="ca="):
-            await Link(parse(front.url)).open()
+            await Client(parse(front.url)).open()
 
 
 async def test_the_types_of_all_fixed_keys_are_known() -> None:
@@ -438,7 +438,7 @@ async def test_after_a_failover_sentinel_is_asked_anew() -> None:
         async with linked(group.url) as link:
             assert await link.call(COUNT, keys, ["n"]) == 1
             with pytest.raises(StoreUnusable, match="'other'"):
-                await Link(parse(group.url.replace("/holdfast", "/other"))).open()
+                await Client(parse(group.url.replace("/holdfast", "/other"))).open()
             group.kill_primary()
             with pytest.raises(StoreUnavailable):
                 await link.call(COUNT, keys, ["n"])

@@ -10,7 +10,7 @@ import pytest
 from holdfast.domain.errors import StoreError, StoreUnavailable
 from holdfast.stores.redis.client import topology
 from holdfast.stores.redis.client.address import parse
-from holdfast.stores.redis.client.client import Link
+from holdfast.stores.redis.client.client import Client
 from holdfast.stores.redis.keys import Keys
 from holdfast.stores.redis.store import RedisStore
 from holdfast.testing.clock import ManualClock
@@ -123,7 +123,7 @@ async def test_a_planned_failover_leaves_nobody_at_the_old_primary() -> None:
 
 
 @asynccontextmanager
-async def watched(*primaries: RedisServer) -> AsyncIterator[tuple[Link, list[RedisServer]]]:
+async def watched(*primaries: RedisServer) -> AsyncIterator[tuple[Client, list[RedisServer]]]:
     """A Sentinel that names the first of those that are left."""
     left = [*primaries]
 
@@ -132,7 +132,7 @@ async def watched(*primaries: RedisServer) -> AsyncIterator[tuple[Link, list[Red
         return f"*2\r\n$9\r\n127.0.0.1\r\n${len(port)}\r\n{port}\r\n".encode()
 
     async with fake_redis(answer) as sentinel:
-        link = Link(parse(f"redis+sentinel://127.0.0.1:{sentinel.port}/main"))
+        link = Client(parse(f"redis+sentinel://127.0.0.1:{sentinel.port}/main"))
         await link.open()
         try:
             yield link, left
@@ -140,7 +140,7 @@ async def watched(*primaries: RedisServer) -> AsyncIterator[tuple[Link, list[Red
             await link.close()
 
 
-async def port_of_the_next_call(link: Link) -> int:
+async def port_of_the_next_call(link: Client) -> int:
     [[_, found]] = await link.many(Keys("n"), [("CONFIG", "GET", "port")])
     return int(found)
 

@@ -10,6 +10,7 @@ from holdfast.domain.errors import StoreUnusable
 from holdfast.domain.task.state import Command
 from holdfast.ports import Finding
 from holdfast.stores.redis import scripts
+from holdfast.stores.redis.client.topology import Topology
 from holdfast.stores.redis.repair import doctor, recount
 from holdfast.stores.redis.views import walks
 from tests.support.redis.redis_servers import StartRedis
@@ -343,14 +344,14 @@ async def test_each_start_of_a_server_has_a_name(start_redis: StartRedis) -> Non
 async def test_without_leave_to_ask_who_it_is_the_counts_are_only_told(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    many = bench.store._link.many
+    many = bench.store._client.many
 
     async def denied(keys: Any, commands: Any) -> Any:
         if commands[0][0] == "INFO":
             raise StoreUnusable("NOPERM")
         return await many(keys, commands)
 
-    monkeypatch.setattr(bench.store._link, "many", denied)
+    monkeypatch.setattr(bench.store._client, "many", denied)
     bench.ask("HINCRBY", "counts", "default leased", 2)
     (found,) = await mended(bench)
     assert (found.says, found.mended) == (
@@ -392,14 +393,14 @@ async def test_counts_that_have_changed_since_the_walk_stay(bench: Bench, table:
 async def test_a_repair_that_is_sent_twice_counts_once(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask = bench.store._link._ask
+    ask = Topology.ask_owner
 
-    async def twice(key: Any, commands: Any, repeatable: bool) -> Any:
+    async def twice(topology: Topology, key: Any, commands: Any) -> Any:
         if commands[0][:2] == ("EVALSHA", scripts.RECOUNT.sha):
-            await ask(key, commands, repeatable)
-        return await ask(key, commands, repeatable)
+            await ask(topology, key, commands)
+        return await ask(topology, key, commands)
 
-    monkeypatch.setattr(bench.store._link, "_ask", twice)
+    monkeypatch.setattr(Topology, "ask_owner", twice)
     bench.ask("HINCRBY", "counts", "default ready", 3)
     (found,) = await mended(bench)
     assert found.mended

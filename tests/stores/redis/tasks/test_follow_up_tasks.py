@@ -12,8 +12,9 @@ from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import Lease
 from holdfast.domain.task.transition import Transition
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.encoding import first_run, messages
-from holdfast.stores.redis.partition import MOVES, Terms
+from holdfast.stores.redis.encoding import submission
+from holdfast.stores.redis.encoding.transition import packed_transition
+from holdfast.stores.redis.partition import MOVES
 from holdfast.testing.contract.drivers.plan_driver import PlanHands
 from holdfast.testing.contract.drivers.store_driver import FOLLOWERS
 from holdfast.testing.contract.plans.follow_up_tasks import follower as follower_of
@@ -95,8 +96,8 @@ async def test_what_follows_from_work_that_ends_gets_through_a_full_memory(
 
 async def test_where_nothing_follows_nothing_is_told_of_it(bench: Bench) -> None:
     transition = await completes(bench.hands)
-    assert b"follows" not in messages.packed_transition(transition, Terms())
-    assert b"follows" in messages.packed_transition(followed(bench.hands, transition), Terms())
+    assert b"follows" not in packed_transition(transition, 1)
+    assert b"follows" in packed_transition(followed(bench.hands, transition), 1)
     assert "local function met_before" not in scripts.APPLY.source
     assert "local function met_before" in scripts.APPLY_FOLLOWED.source
 
@@ -131,5 +132,5 @@ def scripts_run(bench: Bench) -> int:
 def test_a_line_of_a_task_that_was_born_before_callbacks_is_read() -> None:
     line = b'["mail",1.5,["send"],"t","k",true,true,"slow","p","trace",null,9.0,4,"PENDING"]'
     lease = Lease(owner="w", fence=7, id="lease", until=99.0)
-    task = first_run.first_claimed("task-1", line, lease=lease, order=1, wall=2.0)
+    task = submission.first_claimed("task-1", line, lease=lease, order=1, wall=2.0)
     assert (task.type, task.retry_max, task.callback) == ("mail", 4, None)

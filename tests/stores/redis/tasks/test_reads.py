@@ -17,10 +17,9 @@ from holdfast.domain.task.transition import Submission, Transition
 from holdfast.ports import Filter
 from holdfast.stores.redis.admin import audit_chain
 from holdfast.stores.redis.client import address
-from holdfast.stores.redis.client.client import Link
+from holdfast.stores.redis.client.client import Client
 from holdfast.stores.redis.keys import Keys
-from holdfast.stores.redis.partition import BATCH, Partition, Terms
-from holdfast.stores.redis.partitions import Partitions
+from holdfast.stores.redis.partition import BATCH, Partition, Partitions, Terms
 from holdfast.stores.redis.tasks import writes
 from holdfast.stores.redis.views import find, reads
 from holdfast.stores.redis.views.counts import stats
@@ -31,10 +30,10 @@ from verify.servers import RedisServer
 
 @pytest_asyncio.fixture
 async def part(redis_server: RedisServer, redis_namespace: str) -> AsyncIterator[Partition]:
-    link = Link(address.parse(redis_server.url))
-    await link.open()
-    yield Partition(link, Keys(redis_namespace), Terms(), lambda: (NOW, NOW))
-    await link.close()
+    client = Client(address.parse(redis_server.url))
+    await client.open()
+    yield Partition(client, Keys(redis_namespace), Terms(), lambda: (NOW, NOW))
+    await client.close()
 
 
 @pytest.fixture

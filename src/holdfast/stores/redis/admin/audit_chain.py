@@ -21,9 +21,8 @@ from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task.task import By
 from holdfast.stores import codec
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.encoding.replies import named
-from holdfast.stores.redis.partition import Partition
-from holdfast.stores.redis.partitions import Partitions, everything
+from holdfast.stores.redis.encoding.script_io import named
+from holdfast.stores.redis.partition import Partition, Partitions, everything
 from holdfast.stores.redis.views.reads import merge_audits, pairs_of
 
 SHOWN = 500  # bytes of an entry that cannot be read

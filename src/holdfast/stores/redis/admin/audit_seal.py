@@ -30,8 +30,7 @@ from holdfast.stores.redis.admin.audit_chain import (
     outbox,
     text_of,
 )
-from holdfast.stores.redis.partition import Partition
-from holdfast.stores.redis.partitions import Partitions, everything, tried
+from holdfast.stores.redis.partition import Partition, Partitions, everything, tried
 
 BATCH = 100  # of one step; no outbox is ever further behind the chain than so many
 RACES = 20  # lost to others, each of whom has sealed something

@@ -16,7 +16,7 @@ from holdfast.ports import (
 from holdfast.stores.redis.admin import audit_chain, audit_seal
 from holdfast.stores.redis.admin import switches as switching
 from holdfast.stores.redis.encoding import stage_timings
-from holdfast.stores.redis.partitions import Partitions
+from holdfast.stores.redis.partition import Partitions
 from holdfast.stores.redis.repair import doctor
 from holdfast.stores.redis.retention import prune, prune_audit
 from holdfast.stores.redis.tasks import writes

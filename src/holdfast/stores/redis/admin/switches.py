@@ -14,8 +14,7 @@ from holdfast.domain.errors import StoreError
 from holdfast.ports import Switch, SwitchSetting
 from holdfast.stores import codec
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.partition import Partition
-from holdfast.stores.redis.partitions import Partitions, everything, tried
+from holdfast.stores.redis.partition import Partition, Partitions, everything, tried
 from holdfast.stores.redis.views.reads import pairs_of, unless_foreign
 
 
@@ -42,7 +41,7 @@ async def switches(parts: Partitions) -> list[SwitchSetting]:
 
 
 async def _in(part: Partition) -> list[SwitchSetting]:
-    (reply,) = await part.link.many(part.keys, [("HGETALL", part.keys("switches"))])
+    (reply,) = await part.client.many(part.keys, [("HGETALL", part.keys("switches"))])
     read = (codec.or_none(codec.decode_thrown, body) for _, body in pairs_of(unless_foreign(reply)))
     return [thrown for thrown in read if thrown is not None]
 

@@ -26,21 +26,21 @@ PARTITIONS_MAX = 1024
 Host = tuple[str, int]
 
 
-class Kind(StrEnum):
+class AddressKind(StrEnum):
     SINGLE = "single"
     SENTINEL = "sentinel"
     CLUSTER = "cluster"
 
 
 SCHEMES = {
-    "redis": (Kind.SINGLE, False),
-    "rediss": (Kind.SINGLE, True),
-    "redis+sentinel": (Kind.SENTINEL, False),
-    "rediss+sentinel": (Kind.SENTINEL, True),
-    "redis+cluster": (Kind.CLUSTER, False),
-    "rediss+cluster": (Kind.CLUSTER, True),
+    "redis": (AddressKind.SINGLE, False),
+    "rediss": (AddressKind.SINGLE, True),
+    "redis+sentinel": (AddressKind.SENTINEL, False),
+    "rediss+sentinel": (AddressKind.SENTINEL, True),
+    "redis+cluster": (AddressKind.CLUSTER, False),
+    "rediss+cluster": (AddressKind.CLUSTER, True),
 }
-PORTS = {Kind.SINGLE: 6379, Kind.SENTINEL: 26379, Kind.CLUSTER: 6379}
+PORTS = {AddressKind.SINGLE: 6379, AddressKind.SENTINEL: 26379, AddressKind.CLUSTER: 6379}
 NOT_SECRET = {"ca", "cert", "key", "verify", "partitions", "timeout"}
 SECRET = {"sentinel_user", "sentinel_password"}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,39}")
@@ -48,7 +48,7 @@ _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::(\d+))?")
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    kind: Kind
+    kind: AddressKind
     hosts: tuple[Host, ...]  # of the server, the Sentinels, or some of the Cluster's nodes
     shown: str  # the URL without secrets
     user: str | None = None
@@ -67,7 +67,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def clustered(self) -> bool:
-        return self.kind is Kind.CLUSTER
+        return self.kind is AddressKind.CLUSTER
 
     def __repr__(self) -> str:
         return f"Address({self.shown!r})"
@@ -87,7 +87,7 @@ def parse(url: str) -> Address:
     name, db = _path(url, kind, path)
     options = _options(url, kind, query, tls=tls)
     places = tuple(_host(url, text, PORTS[kind]) for text in hosts.split(","))
-    if kind is Kind.SINGLE and len(places) > 1:
+    if kind is AddressKind.SINGLE and len(places) > 1:
         refuse(url, "several hosts need redis+sentinel:// or redis+cluster://")
     return Address(
         kind=kind,
@@ -102,7 +102,7 @@ def parse(url: str) -> Address:
         cert=options.get("cert"),
         key=options.get("key"),
         insecure="verify" in options,
-        partitions=_partitions(url, options) if kind is Kind.CLUSTER else 1,
+        partitions=_partitions(url, options) if kind is AddressKind.CLUSTER else 1,
         timeout_seconds=_timeout(url, options),
         sentinel_user=options.get("sentinel_user"),
         sentinel_password=options.get("sentinel_password"),
@@ -156,12 +156,12 @@ def _host(url: str, text: str, default_port: int) -> Host:
     return match[1] or match[2], port
 
 
-def _path(url: str, kind: Kind, path: str) -> tuple[str, int]:
+def _path(url: str, kind: AddressKind, path: str) -> tuple[str, int]:
     parts = [unquote(part) for part in path.split("/") if part]
     name = ""
-    if kind is Kind.CLUSTER and parts:
+    if kind is AddressKind.CLUSTER and parts:
         refuse(url, "a Cluster has only one database: write nothing after the hosts")
-    if kind is Kind.SENTINEL:
+    if kind is AddressKind.SENTINEL:
         if not parts:
             refuse(url, "after the hosts write /NAME, as Sentinel calls the primary")
         name = parts.pop(0)
@@ -172,11 +172,11 @@ def _path(url: str, kind: Kind, path: str) -> tuple[str, int]:
     return name, int(parts[0])
 
 
-def _options(url: str, kind: Kind, query: str, *, tls: bool) -> dict[str, str]:
+def _options(url: str, kind: AddressKind, query: str, *, tls: bool) -> dict[str, str]:
     known = {"timeout"}
     known |= {"ca", "cert", "key", "verify"} if tls else set()
-    known |= {"sentinel_user", "sentinel_password"} if kind is Kind.SENTINEL else set()
-    known |= {"partitions"} if kind is Kind.CLUSTER else set()
+    known |= {"sentinel_user", "sentinel_password"} if kind is AddressKind.SENTINEL else set()
+    known |= {"partitions"} if kind is AddressKind.CLUSTER else set()
     options: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in known:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from holdfast.domain.errors import StoreError
 from holdfast.ports import Topic
-from holdfast.stores.redis.client.client import Link
+from holdfast.stores.redis.client.client import Client
 from holdfast.stores.redis.keys import RINGS, Keys
 from holdfast.stores.redis.views.reads import unless_foreign
 
@@ -23,8 +23,8 @@ log = logging.getLogger("holdfast.stores.redis.bell")
 
 
 class Bells:
-    def __init__(self, link: Link, of: Sequence[Keys], notify: Callable[[Topic], None]) -> None:
-        self._link, self._of, self._notify = link, of, notify
+    def __init__(self, client: Client, of: Sequence[Keys], notify: Callable[[Topic], None]) -> None:
+        self._client, self._of, self._notify = client, of, notify
         self._last: dict[str, str] = {}
         self._ears: list[asyncio.Task[None]] = []
 
@@ -44,7 +44,9 @@ class Bells:
         await asyncio.gather(*ears, return_exceptions=True)
 
     async def _newest(self, keys: Keys) -> str:
-        (found,) = await self._link.many(keys, [("XREVRANGE", keys("bell"), "+", "-", "COUNT", 1)])
+        (found,) = await self._client.many(
+            keys, [("XREVRANGE", keys("bell"), "+", "-", "COUNT", 1)]
+        )
         newest = unless_foreign(found)
         return str(newest[0][0].decode()) if newest else "0-0"
 
@@ -64,7 +66,7 @@ class Bells:
 
     async def _hear_once(self, keys: Keys) -> None:
         last = self._last[keys.prefix]
-        heard = await self._link.listen(keys, last, block_seconds=BLOCK_SECONDS)
+        heard = await self._client.listen(keys, last, block_seconds=BLOCK_SECONDS)
         for entry, said in heard:
             self._last[keys.prefix] = entry
             self._ring(topic for topic in Topic if topic.encode() in said)

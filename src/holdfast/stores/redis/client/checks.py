@@ -15,8 +15,8 @@ import redis
 from holdfast.domain.errors import StoreUnusable
 from holdfast.ports import Check, Clock
 from holdfast.stores.redis.client import faults
-from holdfast.stores.redis.client.address import Address, Kind
-from holdfast.stores.redis.client.client import Link
+from holdfast.stores.redis.client.address import Address, AddressKind
+from holdfast.stores.redis.client.client import Client
 from holdfast.stores.redis.keys import Keys
 from holdfast.stores.redis.views.reads import unless_foreign
 
@@ -44,19 +44,21 @@ class Lost(msgspec.Struct, frozen=True, kw_only=True):
     emptied: str = ""  # when
 
 
-async def look(link: Link, keys_list: Sequence[Keys], clock: Clock) -> list[Check]:
+async def look(client: Client, keys_list: Sequence[Keys], clock: Clock) -> list[Check]:
     """All checks; raises `StoreUnusable` for what must not be used as it is."""
     asked_at = clock.now()
-    servers = [_seen(where, replies) for where, replies in await link.each(list(_questions()))]
+    servers = [_seen(where, replies) for where, replies in await client.each(list(_questions()))]
     between = asked_at, clock.now()
     for seen in servers:
-        refuse_mode(seen, link.address)
-    checks = [_joined(servers, [judge(seen, link.address) for seen in servers]) for judge in JUDGES]
+        refuse_mode(seen, client.address)
+    checks = [
+        _joined(servers, [judge(seen, client.address) for seen in servers]) for judge in JUDGES
+    ]
     checks.append(_joined(servers, [clock_check(seen, between) for seen in servers]))
     for keys in keys_list:
-        if wrong := await link.wrong_types(keys):
-            raise faults.foreign(wrong, link.address.shown)
-    checks.append(lost_check([await _lost(link, keys) for keys in keys_list]))
+        if wrong := await client.wrong_types(keys):
+            raise faults.foreign(wrong, client.address.shown)
+    checks.append(lost_check([await _lost(client, keys) for keys in keys_list]))
     return [check for check in checks if check.says]
 
 
@@ -113,7 +115,7 @@ def role_check(seen: Seen, address: Address) -> Check:
         raise StoreUnusable(
             f"{seen.where} is a replica of {_get(seen.info, 'master_host')}:"
             f"{_get(seen.info, 'master_port')}, which takes no writes: name the primary"
-            + (" or write redis+sentinel://…" if address.kind is Kind.SINGLE else "")
+            + (" or write redis+sentinel://…" if address.kind is AddressKind.SINGLE else "")
         )
     return Check(name="role", good=True, says="primary")
 
@@ -169,7 +171,7 @@ def persistence_check(seen: Seen, _: Address) -> Check:
 
 
 def failover_check(seen: Seen, address: Address) -> Check:
-    if address.kind is Kind.SINGLE:
+    if address.kind is AddressKind.SINGLE:
         return Check(name="failover", good=True, says="")
     least = _get(seen.config, "min-replicas-to-write")
     if least is None:
@@ -224,9 +226,9 @@ def lost_check(lost: Sequence[Lost]) -> Check:
     )
 
 
-async def _lost(link: Link, keys: Keys) -> Lost:
+async def _lost(client: Client, keys: Keys) -> Lost:
     key = keys("meta")
-    [found] = await link.many(keys, [("HMGET", key, "lostWrites", "lostAt", "emptiedAt")])
+    [found] = await client.many(keys, [("HMGET", key, "lostWrites", "lostAt", "emptiedAt")])
     writes, at, emptied = unless_foreign(found)
     return Lost(
         key=key,

@@ -16,10 +16,9 @@ from holdfast.domain.task.state import Status
 from holdfast.stores.redis.client import faults
 from holdfast.stores.redis.client.address import Address
 from holdfast.stores.redis.client.connection import Command
-from holdfast.stores.redis.client.topology import Fault, Node, Nodes
+from holdfast.stores.redis.client.topology import ServerFault, Topology
 from holdfast.stores.redis.keys import TYPES, Keys
 
-REDIRECTS = 3
 BELLS_MAX = 100  # read at once; the others wait
 CLOSE_SECONDS = 2.0
 NAMES_PAGE = 5_000
@@ -36,18 +35,18 @@ class Script:
         self.sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
 
 
-class Link:
+class Client:
     """Usable from several loops, each with connections of its own. Replies are bytes (RESP2)."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._loops: dict[asyncio.AbstractEventLoop, Nodes] = {}
+        self._loops: dict[asyncio.AbstractEventLoop, Topology] = {}
         self._pid: int | None = None
 
     async def open(self) -> None:
         """Says at once when a server cannot be reached or does not let us in."""
         if self._pid is not None:
-            self._nodes()
+            self._topology()
             return
         self._pid = os.getpid()
         try:
@@ -65,14 +64,14 @@ class Link:
         if self._pid != os.getpid():
             return  # the sockets are another process's
         loops, self._loops, self._pid = self._loops, {}, None
-        for loop, nodes in loops.items():
-            await _close(loop, nodes)
+        for loop, topology in loops.items():
+            await _close(loop, topology)
 
     async def detach(self) -> None:
         """Close the connections of the loop that calls."""
-        nodes = self._loops.pop(asyncio.get_running_loop(), None)
-        if nodes is not None and self._pid == os.getpid():
-            await nodes.close()
+        topology = self._loops.pop(asyncio.get_running_loop(), None)
+        if topology is not None and self._pid == os.getpid():
+            await topology.close()
 
     async def call(
         self,
@@ -83,22 +82,28 @@ class Link:
         repeatable: bool = True,
     ) -> Any:
         """Run it on the partition of the keys. When the connection was cut, once more."""
-        key = keys("meta")
-        where, [reply] = await self._ask(key, [("EVALSHA", script.sha, 1, key, *args)], repeatable)
-        if isinstance(reply, redis.exceptions.NoScriptError):
-            whole = ("EVAL", script.source, 1, key, *args)
-            where, [reply] = await self._ask(key, [whole], repeatable)
-        if isinstance(reply, redis.RedisError):
-            raise await self._diagnosed(
-                faults.located(reply, script.name, script.source), where, keys
+        key = keys.meta
+        short = [("EVALSHA", script.sha, 1, key, *args)]
+        where, replies = await self._again(
+            lambda topology: topology.ask_owner(key, short), repeatable=repeatable
+        )
+        if isinstance(replies[0], redis.exceptions.NoScriptError):
+            whole = [("EVAL", script.source, 1, key, *args)]
+            where, replies = await self._again(
+                lambda topology: topology.ask_owner(key, whole), repeatable=repeatable
             )
-        return reply
+        if isinstance(replies[0], redis.RedisError):
+            error = faults.located(replies[0], script.name, script.source)
+            raise await self._diagnosed(error, where, keys)
+        return replies[0]
 
     async def many(self, keys: Keys, commands: Sequence[Command]) -> list[Any]:
         """Read, all at once; not one atomic step. Of a key of a wrong type: a `StoreForeign`."""
         if not commands:
             return []
-        where, replies = await self._ask(keys("meta"), commands, True)
+        where, replies = await self._again(
+            lambda topology: topology.ask_owner(keys.meta, commands), repeatable=True
+        )
         for at, reply in enumerate(replies):
             if not isinstance(reply, redis.RedisError):
                 continue
@@ -111,13 +116,13 @@ class Link:
         self, keys: Keys, last_id: str, *, block_seconds: float
     ) -> list[tuple[str, dict[bytes, bytes]]]:
         """What came on the bell after that id, or nothing."""
-        key = keys("bell")
+        key = keys.bell
         block_ms = max(1, round(block_seconds * 1000))
         command = ("XREAD", "COUNT", BELLS_MAX, "BLOCK", block_ms, "STREAMS", key, last_id)
 
-        async def hear(nodes: Nodes) -> Any:
-            node = await nodes.of(key)
-            return await nodes.hear(node, command, block_seconds)
+        async def hear(topology: Topology) -> Any:
+            node = await topology.of(key)
+            return await topology.hear(node, command, block_seconds)
 
         reply = await self._again(hear, repeatable=True)
         return [
@@ -129,10 +134,10 @@ class Link:
     async def each(self, commands: Sequence[Command]) -> list[tuple[str, list[Any]]]:
         """The same asked of every primary: its name, and the replies with errors in place."""
 
-        async def ask(nodes: Nodes) -> list[tuple[str, list[Any]]]:
+        async def ask(topology: Topology) -> list[tuple[str, list[Any]]]:
             found = []
-            for node in await nodes.primaries():
-                replies = await nodes.ask(node, commands)
+            for node in await topology.primaries():
+                replies = await topology.ask(node, commands)
                 found.append((node.where, replies))
             return found
 
@@ -141,15 +146,15 @@ class Link:
     async def names(self, pattern: str) -> list[str]:
         """The keys of all primaries whose names match, as far as so many pages reach."""
 
-        async def look(nodes: Nodes) -> list[str]:
+        async def look(topology: Topology) -> list[str]:
             found: list[str] = []
-            for node in await nodes.primaries():
+            for node in await topology.primaries():
                 cursor = b"0"
                 for _ in range(NAMES_PAGES_MAX):
                     scan = ("SCAN", cursor, "MATCH", pattern, "COUNT", NAMES_PAGE)
-                    [reply] = await nodes.ask(node, [scan])
+                    [reply] = await topology.ask(node, [scan])
                     if _is_error(reply):
-                        raise Fault(reply, node.where)
+                        raise ServerFault(reply, node.where)
                     cursor, some = reply
                     found += [name.decode(errors="replace") for name in some]
                     if cursor == b"0":
@@ -174,37 +179,23 @@ class Link:
             return self._told(error, where)
         return faults.foreign(await self.wrong_types(keys), where, error)
 
-    async def _ask(
-        self, key: str, commands: Sequence[Command], repeatable: bool
-    ) -> tuple[str, list[Any]]:
-        async def ask(nodes: Nodes) -> tuple[str, list[Any]]:
-            node = await nodes.of(key)
-            replies = await nodes.ask(node, commands)
-            if self.address.clustered:
-                await _follow(nodes, node, commands, replies)
-            if any(faults.is_stale(reply) for reply in replies if _is_error(reply)):
-                await nodes.drop(node)
-            return node.where, replies
-
-        return await self._again(ask, repeatable=repeatable)
-
-    async def _again(self, ask: Callable[[Nodes], Awaitable[T]], *, repeatable: bool) -> T:
+    async def _again(self, ask: Callable[[Topology], Awaitable[T]], *, repeatable: bool) -> T:
         """Once more, at once, if the connection was cut: not after a time-out."""
-        nodes = self._nodes()
+        topology = self._topology()
         try:
-            return await ask(nodes)
-        except Fault as fault:
+            return await ask(topology)
+        except ServerFault as fault:
             if not (repeatable and faults.is_cut(fault.error)):
                 raise self._told(fault.error, fault.where) from fault.error
         try:
-            return await ask(nodes)
-        except Fault as fault:
+            return await ask(topology)
+        except ServerFault as fault:
             raise self._told(fault.error, fault.where) from fault.error
 
     def _told(self, error: redis.RedisError, where: str) -> Exception:
         return faults.translated(error, where, self.address)
 
-    def _nodes(self) -> Nodes:
+    def _topology(self) -> Topology:
         if self._pid is None:
             raise faults.not_open(self.address)
         if self._pid != os.getpid():
@@ -213,36 +204,15 @@ class Link:
         if loop not in self._loops:
             for old in [old for old in list(self._loops) if old.is_closed()]:
                 del self._loops[old]
-            self._loops[loop] = Nodes(self.address)
+            self._loops[loop] = Topology(self.address)
         return self._loops[loop]
 
 
-async def _follow(
-    nodes: Nodes, node: Node, commands: Sequence[Command], replies: list[Any]
-) -> None:
-    """Ask again where the node says that the slot is, or is going to."""
-    for _ in range(REDIRECTS):
-        places = [at for at, reply in enumerate(replies) if _is_redirection(reply)]
-        if not places:
-            return
-        first = replies[places[0]]
-        target = nodes.at((first.host or node.host[0], first.port))
-        moved = isinstance(first, redis.exceptions.MovedError)
-        if moved:
-            nodes.forget()
-        again = [commands[at] for at in places]
-        if not moved:
-            again = [part for command in again for part in (("ASKING",), command)]
-        found = await nodes.ask(target, again)
-        for at, reply in zip(places, found if moved else found[1::2], strict=True):
-            replies[at] = reply
-
-
-async def _close(loop: asyncio.AbstractEventLoop, nodes: Nodes) -> None:
+async def _close(loop: asyncio.AbstractEventLoop, topology: Topology) -> None:
     if loop is asyncio.get_running_loop():
-        await nodes.close()
+        await topology.close()
     elif loop.is_running():
-        closing = asyncio.run_coroutine_threadsafe(nodes.close(), loop)
+        closing = asyncio.run_coroutine_threadsafe(topology.close(), loop)
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await asyncio.wrap_future(closing)
@@ -250,7 +220,3 @@ async def _close(loop: asyncio.AbstractEventLoop, nodes: Nodes) -> None:
 
 def _is_error(reply: object) -> bool:
     return isinstance(reply, redis.RedisError)
-
-
-def _is_redirection(reply: object) -> bool:
-    return isinstance(reply, redis.exceptions.AskError)  # of which MovedError is one

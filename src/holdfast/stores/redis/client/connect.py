@@ -9,23 +9,19 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, cast
 
 import redis
-from redis.asyncio.connection import (
-    AbstractConnection,
-    Connection,
-    RedisSSLContext,
-    SSLConnection,
-)
+from redis.asyncio import connection as driver
+from redis.asyncio.connection import RedisSSLContext
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from holdfast.stores.redis.client.address import Address, Host
-from holdfast.stores.redis.client.connection import Command, Line
+from holdfast.stores.redis.client.connection import Command, Connection
 
 CONNECT_SECONDS_MAX = 2.0
 
 
-class Wire(Protocol):
-    """What we use of the driver's connection."""
+class DriverConnection(Protocol):
+    """The part of the driver's connection that we use."""
 
     async def connect(self) -> None: ...
     async def disconnect(self, nowait: bool = False) -> None: ...
@@ -46,14 +42,14 @@ def tls_of(address: Address) -> RedisSSLContext | None:
     )
 
 
-def make_wire(
+def make_driver_connection(
     address: Address,
     host: Host,
     tls: RedisSSLContext | None,
     *,
     sentinel: bool = False,
     once: bool = False,
-) -> Wire:
+) -> DriverConnection:
     connect_seconds = min(address.timeout_seconds, CONNECT_SECONDS_MAX)
     options: dict[str, Any] = {
         "host": host[0],
@@ -70,38 +66,38 @@ def make_wire(
         "driver_info": None,  # no CLIENT SETINFO, which an ACL may forbid
     }
     if tls is None:
-        return cast("Wire", Connection(**options))
-    wire = SSLConnection(**options)
-    wire.ssl_context = tls
-    return cast("Wire", wire)
+        return cast("DriverConnection", driver.Connection(**options))
+    secured = driver.SSLConnection(**options)
+    secured.ssl_context = tls
+    return cast("DriverConnection", secured)
 
 
-async def open_line(wire: Wire, timeout_seconds: float) -> Line:
+async def open_connection(made: DriverConnection, timeout_seconds: float) -> Connection:
     try:
-        await wire.connect()
+        await made.connect()
     except BaseException:
-        await wire.disconnect(nowait=True)
+        await made.disconnect(nowait=True)
         raise
-    return Line(cast("AbstractConnection", wire), timeout_seconds)
+    return Connection(cast("driver.AbstractConnection", made), timeout_seconds)
 
 
-async def ask_once(wire: Wire, command: Command) -> Any:
+async def ask_once(made: DriverConnection, command: Command) -> Any:
     try:
-        await wire.connect()
-        [reply] = await exchange(wire, [command])
+        await made.connect()
+        [reply] = await exchange(made, [command])
     finally:
-        await wire.disconnect(nowait=True)
+        await made.disconnect(nowait=True)
     if isinstance(reply, redis.ResponseError):
         raise reply
     return reply
 
 
-async def exchange(wire: Wire, commands: Sequence[Command]) -> list[Any]:
-    await wire.send_packed_command(wire.pack_commands(commands))
+async def exchange(made: DriverConnection, commands: Sequence[Command]) -> list[Any]:
+    await made.send_packed_command(made.pack_commands(commands))
     replies: list[Any] = []
     for _ in commands:
         try:
-            replies.append(await wire.read_response())
+            replies.append(await made.read_response())
         except redis.ResponseError as error:
             replies.append(error)
     return replies

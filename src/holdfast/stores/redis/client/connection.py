@@ -29,7 +29,7 @@ class _Call:
         self.replies: list[Any] = []
 
 
-class Line(asyncio.Protocol):
+class Connection(asyncio.Protocol):
     """``usable`` until it is cut, or a call on it was given up: its answer may never come."""
 
     def __init__(self, connection: AbstractConnection, timeout_seconds: float) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from holdfast.domain.errors import StoreForeign, StoreTooNew, StoreUnavailable
 from holdfast.stores.redis.client import neighbours
 from holdfast.stores.redis.keys import TYPES
-from holdfast.stores.redis.partition import EMPTIED, FORMAT, Partition
-from holdfast.stores.redis.partitions import Partitions
+from holdfast.stores.redis.partition import EMPTIED, FORMAT, Partition, Partitions
 from holdfast.stores.redis.views.reads import unless_foreign
 
 
 async def make_ours(parts: Partitions, namespace: str, *, must_exist: bool) -> None:
     """Refuse what is another's; make what is not there yet, unless somebody only looks."""
-    await neighbours.check_parents(parts.first.link, namespace)
+    await neighbours.check_parents(parts.first.client, namespace)
     for part in parts:
         await _make_one_ours(part, parts, namespace, must_exist=must_exist)
 
@@ -21,10 +20,10 @@ async def _make_one_ours(
     part: Partition, parts: Partitions, namespace: str, *, must_exist: bool
 ) -> None:
     partitions = len(parts)
-    keys, where = part.keys, f"{part.keys.prefix} on {part.link.address.shown}"
+    keys, where = part.keys, f"{part.keys.prefix} on {part.client.address.shown}"
     meta = keys("meta")
     ask = ("HMGET", meta, "format", "partitions")
-    (found,) = await part.link.many(keys, [ask])
+    (found,) = await part.client.many(keys, [ask])
     if must_exist and set(unless_foreign(found)) == {None}:
         if await _has_remains(part):
             raise StoreUnavailable(f"{where}: {EMPTIED}")
@@ -35,15 +34,15 @@ async def _make_one_ours(
         )
     if set(unless_foreign(found)) == {None} and await _has_remains(part):
         await part.note_emptied()
-        (found,) = await part.link.many(keys, [ask])
+        (found,) = await part.client.many(keys, [ask])
     if None in unless_foreign(found):  # only then: a full server can be worked on, not written to
         if part is parts.first:
-            await neighbours.check_children(part.link, namespace)
+            await neighbours.check_children(part.client, namespace)
         made = [
             ("HSETNX", meta, "format", FORMAT),
             ("HSETNX", meta, "partitions", partitions),
         ]
-        *_, found = await part.link.many(keys, [*made, ask])
+        *_, found = await part.client.many(keys, [*made, ask])
     known, divided = (_number(text) for text in unless_foreign(found))
     if known is None or divided is None:
         raise StoreForeign(
@@ -63,7 +62,7 @@ async def _make_one_ours(
 async def _has_remains(part: Partition) -> bool:
     """Whether there are keys of a store beside the one that says it is a store."""
     names = [part.keys(kind) for kind in TYPES]
-    (found,) = await part.link.many(part.keys, [("EXISTS", *names)])
+    (found,) = await part.client.many(part.keys, [("EXISTS", *names)])
     return bool(found)
 
 

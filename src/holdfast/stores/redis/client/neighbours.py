@@ -7,28 +7,28 @@ from __future__ import annotations
 
 from holdfast.domain import names
 from holdfast.domain.errors import InvalidName, StoreForeign, StoreUnusable
-from holdfast.stores.redis.client.client import Link
+from holdfast.stores.redis.client.client import Client
 from holdfast.stores.redis.keys import Keys, number_of, prefixes
 from holdfast.stores.redis.views.walks import escaped
 
 
-async def check_parents(link: Link, namespace: str) -> None:
+async def check_parents(client: Client, namespace: str) -> None:
     """Refuse a namespace that lies below one which is there."""
     for parent in names.parents(namespace):
-        if await _is_there(link, parent):
-            raise _refusal(link, namespace, parent)
+        if await _is_there(client, parent):
+            raise _refusal(client, namespace, parent)
 
 
-async def check_children(link: Link, namespace: str) -> None:
+async def check_children(client: Client, namespace: str) -> None:
     """Refuse a namespace below which others lie. This looks at all keys of the server, so it is
     for the one time when a namespace is made."""
     before, after = "", ":meta"
-    if link.address.clustered:
+    if client.address.clustered:
         before, after = "{", f"-{number_of(0)}}}:meta"
-    for name in await link.names(f"{before}{escaped(namespace)}:*{after}"):
+    for name in await client.names(f"{before}{escaped(namespace)}:*{after}"):
         child = name.removeprefix(before).removesuffix(after)
-        if _is_namespace(child) and await _is_there(link, child):
-            raise _refusal(link, namespace, child)
+        if _is_namespace(child) and await _is_there(client, child):
+            raise _refusal(client, namespace, child)
 
 
 def _is_namespace(name: str) -> bool:
@@ -38,19 +38,19 @@ def _is_namespace(name: str) -> bool:
         return False
 
 
-async def _is_there(link: Link, namespace: str) -> bool:
+async def _is_there(client: Client, namespace: str) -> bool:
     """Whom an ACL keeps from that name is kept from its keys, too."""
-    [first, *_] = prefixes(namespace, 1, clustered=link.address.clustered)
+    [first, *_] = prefixes(namespace, 1, clustered=client.address.clustered)
     keys = Keys(first)
     try:
-        [found] = await link.many(keys, [("HMGET", keys("meta"), "format", "partitions")])
+        [found] = await client.many(keys, [("HMGET", keys("meta"), "format", "partitions")])
     except StoreUnusable:
         return False
     return isinstance(found, list) and all(text is not None and text.isdigit() for text in found)
 
 
-def _refusal(link: Link, namespace: str, other: str) -> StoreForeign:
+def _refusal(client: Client, namespace: str, other: str) -> StoreForeign:
     return StoreForeign(
-        f"namespace {namespace!r} cannot be beside {other!r} on {link.address.shown}: the keys of "
-        "the shorter one would begin as those of the longer; choose another HOLDFAST_NAMESPACE"
+        f"namespace {namespace!r} cannot be beside {other!r} on {client.address.shown}: the keys "
+        "of the shorter one would begin as those of the longer; choose another HOLDFAST_NAMESPACE"
     )

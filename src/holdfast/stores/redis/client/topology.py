@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import redis
@@ -17,16 +16,23 @@ from redis.crc import key_slot
 
 from holdfast.domain.errors import StoreError
 from holdfast.stores.redis.client import faults
-from holdfast.stores.redis.client.address import Address, Host, Kind
-from holdfast.stores.redis.client.connect import Wire, ask_once, make_wire, open_line, tls_of
-from holdfast.stores.redis.client.connection import Command, Line
+from holdfast.stores.redis.client.address import Address, AddressKind, Host
+from holdfast.stores.redis.client.connect import (
+    DriverConnection,
+    ask_once,
+    make_driver_connection,
+    open_connection,
+    tls_of,
+)
+from holdfast.stores.redis.client.connection import Command, Connection
 
+REDIRECTS = 3
 EARS_MAX = 1024  # connections that only listen: one for each partition
 # A primary that was replaced takes writes, which are lost, until Sentinel has told it: ten seconds.
 TRUST_SECONDS = 2.0
 
 
-class Fault(Exception):
+class ServerFault(Exception):
     """What went wrong on the way to a server."""
 
     def __init__(self, error: redis.RedisError, where: str) -> None:
@@ -43,25 +49,25 @@ class Node:
 
         tls = tls_of(address)  # read once: to load what is trusted takes a while
 
-        def make() -> Wire:
-            return make_wire(address, host, tls)
+        def make() -> DriverConnection:
+            return make_driver_connection(address, host, tls)
 
         self._make = make
         self._timeout_seconds = address.timeout_seconds
-        self._line: Line | None = None
-        self._connecting: asyncio.Task[Line] | None = None
+        self._connection: Connection | None = None
+        self._connecting: asyncio.Task[Connection] | None = None
         self._closed = False
-        self._ears: list[Line] = []  # idle ones
+        self._ears: list[Connection] = []  # idle ones
         self._hearing = 0
 
     async def ask(self, commands: Sequence[Command]) -> list[Any]:
         """The reply of each, or its error in its place."""
-        line = self._line
-        if line is None or not line.usable:
-            line = await self._connected()
-        return await line.ask(commands)
+        connection = self._connection
+        if connection is None or not connection.usable:
+            connection = await self._connected()
+        return await connection.ask(commands)
 
-    async def _connected(self) -> Line:
+    async def _connected(self) -> Connection:
         """All who need one wait for the same, also if there is none to be had."""
         if self._connecting is None or self._connecting.done():
             self._connecting = asyncio.create_task(self._open())
@@ -73,12 +79,12 @@ class Node:
                 raise redis.ConnectionError("closed while it was made") from None
             raise
 
-    async def _open(self) -> Line:
+    async def _open(self) -> Connection:
         """It is kept even if all who waited have given up."""
-        self._line = line = await open_line(self._make(), self._timeout_seconds)
+        self._connection = connection = await open_connection(self._make(), self._timeout_seconds)
         if self._closed:
-            line.close()
-        return line
+            connection.close()
+        return connection
 
     async def hear(self, command: Command, block_seconds: float) -> Any:
         """On a connection of its own: whoever asks on it would wait with us."""
@@ -88,7 +94,7 @@ class Node:
         try:
             ear = self._ears.pop() if self._ears else None
             if ear is None or not ear.usable:
-                ear = await open_line(self._make(), self._timeout_seconds)
+                ear = await open_connection(self._make(), self._timeout_seconds)
             [reply] = await ear.ask([command], block_seconds=block_seconds)
         finally:
             self._hearing -= 1
@@ -104,18 +110,20 @@ class Node:
         self._closed = True
         if self._connecting is not None:
             self._connecting.cancel()
-        if self._line is not None:
-            self._line.close() if wait else self._line.retire()
+        if self._connection is not None:
+            self._connection.close() if wait else self._connection.retire()
         for ear in self._ears:
             ear.close()
         await asyncio.sleep(0)  # the loop closes them in its next turn
 
 
-class Nodes:
+class Topology:
     """All servers, as one loop knows them."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
+        self._is_clustered = address.clustered
+        self._is_sentinel = address.kind is AddressKind.SENTINEL
         self._nodes: dict[Host, Node] = {}
         self._closed = False
         self._doubted: set[Host] = set()
@@ -133,35 +141,71 @@ class Nodes:
         return self._nodes[host]
 
     async def of(self, key: str) -> Node:
-        await self._look()
-        slot = key_slot(key.encode()) if self._address.clustered else 0
+        if not self._owners:
+            await self._look()
+        elif self._is_sentinel:
+            self._look_over_at_times()
+        slot = key_slot(key.encode()) if self._is_clustered else 0
         return self.at(self._owners[bisect_right(self._starts, slot) - 1])
 
     async def primaries(self) -> list[Node]:
-        await self._look()
+        if not self._owners:
+            await self._look()
         return [self.at(host) for host in sorted(set(self._owners))]
 
+    async def ask_owner(self, key: str, commands: Sequence[Command]) -> tuple[str, list[Any]]:
+        """Ask the server that has a key: its name, and the replies with errors in their places."""
+        node = await self.of(key)
+        replies = await self.ask(node, commands)
+        if self._is_clustered:
+            await self._follow(node, commands, replies)
+        for reply in replies:
+            if isinstance(reply, redis.RedisError) and faults.is_stale(reply):
+                await self.drop(node)
+                break
+        return node.where, replies
+
     async def ask(self, node: Node, commands: Sequence[Command]) -> list[Any]:
-        async with self._watched(node):
-            return await node.ask(commands)
-
-    async def hear(self, node: Node, command: Command, block_seconds: float) -> Any:
-        async with self._watched(node):
-            return await node.hear(command, block_seconds)
-
-    @asynccontextmanager
-    async def _watched(self, node: Node) -> AsyncIterator[None]:
         try:
-            yield
-        except redis.TimeoutError as error:
-            self._doubted.add(node.host)
-            self.forget()
-            raise Fault(error, node.where) from error
+            return await node.ask(commands)
         except redis.DataError:
             raise  # the caller's own fault
         except redis.RedisError as error:
+            raise await self._fault(node, error) from error
+
+    async def hear(self, node: Node, command: Command, block_seconds: float) -> Any:
+        try:
+            return await node.hear(command, block_seconds)
+        except redis.DataError:
+            raise
+        except redis.RedisError as error:
+            raise await self._fault(node, error) from error
+
+    async def _fault(self, node: Node, error: redis.RedisError) -> ServerFault:
+        if isinstance(error, redis.TimeoutError):
+            self._doubted.add(node.host)
+            self.forget()
+        else:
             await self.drop(node)
-            raise Fault(error, node.where) from error
+        return ServerFault(error, node.where)
+
+    async def _follow(self, node: Node, commands: Sequence[Command], replies: list[Any]) -> None:
+        """Ask again where the node says that the slot is, or is going to."""
+        for _ in range(REDIRECTS):
+            places = [at for at, reply in enumerate(replies) if _is_redirection(reply)]
+            if not places:
+                return
+            first = replies[places[0]]
+            target = self.at((first.host or node.host[0], first.port))
+            moved = isinstance(first, redis.exceptions.MovedError)
+            if moved:
+                self.forget()
+            again = [commands[at] for at in places]
+            if not moved:
+                again = [part for command in again for part in (("ASKING",), command)]
+            found = await self.ask(target, again)
+            for at, reply in zip(places, found if moved else found[1::2], strict=True):
+                replies[at] = reply
 
     def forget(self) -> None:
         """Where things are: the next call asks anew."""
@@ -185,29 +229,26 @@ class Nodes:
 
     async def _look(self) -> None:
         """All who need to know wait for the same answer, also if it is that there is none."""
-        if self._owners:
-            self._look_over_at_times()
-            return
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._found_in_time())
             self._looking.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
             self._starts, self._owners = await asyncio.shield(self._looking)
         except redis.RedisError as error:
-            raise Fault(error, self._address.shown) from error
+            raise ServerFault(error, self._address.shown) from error
         self._looked_at = asyncio.get_running_loop().time()
 
     def _look_over_at_times(self) -> None:
         """Has Sentinel another primary by now? Nobody waits for the answer."""
         now = asyncio.get_running_loop().time()
-        if self._address.kind is Kind.SENTINEL and now - self._looked_at > TRUST_SECONDS:
+        if now - self._looked_at > TRUST_SECONDS:
             self._looked_at = now
             self._looking_over = asyncio.create_task(self._look_over())
 
     async def _look_over(self) -> None:
         try:
             host = await self._primary()
-        except (Fault, redis.RedisError, StoreError):
+        except (ServerFault, redis.RedisError, StoreError):
             return  # the old one is asked until it fails
         for node in [node for node in self._nodes.values() if node.host != host]:
             await self.drop(node)
@@ -220,11 +261,11 @@ class Nodes:
 
     async def _found(self) -> tuple[list[int], list[Host]]:
         match self._address.kind:
-            case Kind.SINGLE:
+            case AddressKind.SINGLE:
                 return [0], [self._address.hosts[0]]
-            case Kind.SENTINEL:
+            case AddressKind.SENTINEL:
                 return [0], [await self._primary()]
-            case Kind.CLUSTER:
+            case AddressKind.CLUSTER:
                 return await self._slots()
 
     async def _primary(self) -> Host:
@@ -243,7 +284,7 @@ class Nodes:
         except redis.ResponseError:
             return  # may be forbidden; then READONLY tells us
         except redis.RedisError as error:
-            raise Fault(error, f"the primary {host[0]}:{host[1]}") from error
+            raise ServerFault(error, f"the primary {host[0]}:{host[1]}") from error
         if role[0] != b"master":
             raise redis.ConnectionError(f"Sentinel names {host[0]}:{host[1]}, still a replica")
 
@@ -280,9 +321,9 @@ class Nodes:
 
     async def _ask_once(self, host: Host, command: Command, *, sentinel: bool = False) -> Any:
         tls = tls_of(self._address)
-        wire = make_wire(self._address, host, tls, sentinel=sentinel, once=True)
+        made = make_driver_connection(self._address, host, tls, sentinel=sentinel, once=True)
         try:
-            return await ask_once(wire, command)
+            return await ask_once(made, command)
         except redis.TimeoutError as error:
             if str(error).startswith(faults.CONNECTING):
                 raise
@@ -293,3 +334,7 @@ def _named(owner: list[Any], asked: Host) -> Host:
     """A node that does not know its own name leaves it out."""
     name = (owner[0] or b"").decode()
     return (asked[0] if name in ("", "?") else name, int(owner[1]))
+
+
+def _is_redirection(reply: object) -> bool:
+    return isinstance(reply, redis.exceptions.AskError)  # of which MovedError is one

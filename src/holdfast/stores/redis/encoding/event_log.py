@@ -11,23 +11,7 @@ from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task import events as ev
 from holdfast.domain.task.placement import START
 from holdfast.domain.task.task import Task
-from holdfast.domain.task.transition import Transition
 from holdfast.stores.redis.encoding import record
-from holdfast.stores.redis.encoding.first_run import FIRST_CLAIMED
-
-
-def created(task: Task) -> tuple[ev.Event, ...]:
-    """The events of the first version, where they say no more than the record does."""
-    return (
-        ev.TaskCreated(
-            task_id=task.id,
-            version=1,
-            at=task.created_at,
-            type=task.type,
-            tenant=task.tenant,
-        ),
-    )
-
 
 _MADE_BY_STORE = {
     "TaskStarted": ("worker", "fence"),
@@ -57,20 +41,6 @@ _decode_short: Callable[[bytes], list[msgspec.Struct]] = msgspec.json.Decoder(
 def encode_events(events: Sequence[ev.Event]) -> str:
     short = [_SHORT[type(event)](*msgspec.structs.astuple(event)[2:]) for event in events]
     return record.encode(short).decode()
-
-
-def straight(transition: Transition) -> str | None:
-    """Of a task that ran straight through: when it was started, and when its only stage was.
-
-    With the lease and the stage that stand in its record, this is all that its events say.
-    """
-    before, events = transition.before, transition.events
-    if before.version != FIRST_CLAIMED or len(before.stages) != 1 or len(events) != 3:
-        return None
-    began, _, completed = events
-    if type(began) is not ev.StageStarted or type(completed) is not ev.TaskCompleted:
-        return None
-    return f"{before.updated_at!r} {began.at!r}"
 
 
 def _straight(task_id: str, version: int, facts: str) -> list[ev.Event]:
@@ -138,7 +108,7 @@ def unsaid(task: Task, fields: Mapping[str, str]) -> list[ev.Event]:
     if ran := fields.get("ran"):
         start, _, began = ran.partition(" ")
         facts = "\n".join((began, repr(task.status_since), fields.get("stage0", "")))
-        started = _started(task, fields, FIRST_CLAIMED, float(start))
+        started = _started(task, fields, record.FIRST_CLAIMED, float(start))
         return [started, *_straight(task.id, task.version, facts)]
     if is_unsaid(task, fields.get("leaseId", "")):
         return [_started(task, fields, task.version, task.updated_at)]

@@ -24,6 +24,8 @@ from holdfast.stores import codec
 
 Fields = dict[str, str]
 
+FIRST_CLAIMED = 2  # the version that the first claim of a task makes
+
 encode = msgspec.json.Encoder().encode
 _read_names = lru_cache(maxsize=1024)(msgspec.json.Decoder(tuple[str, ...]).decode)
 decode_failure = msgspec.json.Decoder(Failure).decode
@@ -339,7 +341,7 @@ def lease_facts(task_id: str, lease_id: str) -> tuple[int, int]:
 def encode_stage(stage: StageRecord) -> tuple[str, str]:
     """The field and its value: a line of facts, then the result as it is."""
     facts = [stage.name, stage.duration_seconds, stage.run, stage.epoch]
-    result = codec.mark_undo(stage.result, stage.undo)
+    result = stage.result + codec.UNDO_MARKS[stage.undo]
     return str(stage.index), f"{_json(facts)}\n{result.decode()}"
 
 

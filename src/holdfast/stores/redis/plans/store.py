@@ -21,8 +21,7 @@ from holdfast.domain.plan.plan import (
 from holdfast.ports import DuePlans, PlanPage
 from holdfast.stores.redis import due_merge
 from holdfast.stores.redis.due_merge import Found
-from holdfast.stores.redis.partition import Partition
-from holdfast.stores.redis.partitions import Partitions, everything
+from holdfast.stores.redis.partition import Partition, Partitions, everything
 from holdfast.stores.redis.plans import verbs
 
 REMEMBERED = 16  # plans whose lists of tasks are kept at hand: they never change

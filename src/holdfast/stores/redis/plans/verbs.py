@@ -30,8 +30,9 @@ from holdfast.stores import codec
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client import faults
 from holdfast.stores.redis.due_merge import Found, Leaf, leaf
-from holdfast.stores.redis.encoding import messages, plan_trigger_hash, record
-from holdfast.stores.redis.encoding.replies import named
+from holdfast.stores.redis.encoding import plan_trigger_hash, record
+from holdfast.stores.redis.encoding.script_io import named, pack
+from holdfast.stores.redis.encoding.submission import packed_follows
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.triggers.verbs import seconds_of
 from holdfast.stores.redis.views.reads import pairs_of, unless_foreign
@@ -41,7 +42,7 @@ VERSIONS = 100  # of one read of the events
 
 log = logging.getLogger("holdfast.stores.redis.plan_verbs")
 
-NAMES = messages.pack(plan_trigger_hash.PLAN_NAMES)
+NAMES = pack(plan_trigger_hash.PLAN_NAMES)
 decode_member = msgspec.json.Decoder(Member).decode
 
 
@@ -83,7 +84,7 @@ async def create(
     said = _said(plan.version, events)
     word, found = await part.write(scripts.PLAN_CREATE, plan.id, listed(plan), NAMES, said, *fields)
     if word == b"foreign":
-        raise faults.foreign([found.decode()], part.link.address.shown)
+        raise faults.foreign([found.decode()], part.client.address.shown)
     there = _read(plan.id, found)
     if there is None:
         raise SerialisationError(f"plan {plan.id}: its record is incomplete")
@@ -150,10 +151,10 @@ async def apply(
     part: Partition, change: PlanChange, ids: Sequence[str], lease_seconds: float
 ) -> PlanOutcome:
     """``ids``: those of its tasks, if any is moved."""
-    told = messages.pack(_packed(change, ids, part.terms.tombstone_seconds))
+    told = pack(_packed(change, ids, part.terms.tombstone_seconds))
     word, found = await part.write(scripts.PLAN_APPLY, told, lease_seconds, NAMES)
     if word == b"foreign":
-        raise faults.foreign([found.decode()], part.link.address.shown)
+        raise faults.foreign([found.decode()], part.client.address.shown)
     there = _read(change.after.id, found)
     if there is None or word == b"stale":
         return PlanStale(there)
@@ -179,7 +180,7 @@ def _packed(change: PlanChange, ids: Sequence[str], at_least_seconds: int) -> _C
         audit=codec.encode(change.audit).decode() if change.audit else None,
         was_settled=before.settled_at is not None,
         quiet=not change.is_news,
-        follows=messages.packed_follows(change.follows),
+        follows=packed_follows(change.follows),
     )
     if change.next is PlanNext.SETTLED:
         settled_at = after.updated_at if after.settled_at is None else after.settled_at
@@ -198,7 +199,7 @@ def _move(index: int, member: Member, ids: Sequence[str]) -> tuple[str, str, str
 
 async def find(part: Partition, ids: Sequence[str]) -> list[Plan | None]:
     commands = [("HMGET", part.keys("plan", name), *plan_trigger_hash.PLAN_NAMES) for name in ids]
-    replies = await part.link.many(part.keys, commands)
+    replies = await part.client.many(part.keys, commands)
     return [_loaded(name, reply) for name, reply in zip(ids, replies, strict=True)]
 
 
@@ -219,7 +220,7 @@ def _read(plan_id: str, values: Sequence[bytes | None] | None) -> Plan | None:
 
 async def tasks(part: Partition, plan_id: str) -> PlanTasks | None:
     names = plan_trigger_hash.TASKS.name, plan_trigger_hash.TENANTS.name
-    (found,) = await part.link.many(part.keys, [("HMGET", part.keys("plan", plan_id), *names)])
+    (found,) = await part.client.many(part.keys, [("HMGET", part.keys("plan", plan_id), *names)])
     ids, tenants = unless_foreign(found)
     return (
         None
@@ -229,7 +230,7 @@ async def tasks(part: Partition, plan_id: str) -> PlanTasks | None:
 
 
 async def members(part: Partition, plan_id: str) -> dict[int, Member]:
-    (found,) = await part.link.many(part.keys, [("HGETALL", part.keys("plan_members", plan_id))])
+    (found,) = await part.client.many(part.keys, [("HGETALL", part.keys("plan_members", plan_id))])
     return read_members(plan_id, unless_foreign(found))
 
 
@@ -247,7 +248,7 @@ async def events(part: Partition, plan_id: str, limit: int, after_version: int) 
     while len(found) < limit:
         last = start + min(VERSIONS, limit - len(found)) - 1
         asked = ("LRANGE", part.keys("plan_events", plan_id), start, last)
-        (elements,) = await part.link.many(part.keys, [asked])
+        (elements,) = await part.client.many(part.keys, [asked])
         read = chain.from_iterable(_events(plan_id, one) for one in unless_foreign(elements))
         for event in read:
             if len(found) < limit or event.version == found[-1].version:

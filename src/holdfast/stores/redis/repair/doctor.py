@@ -23,7 +23,7 @@ from holdfast.domain.task.task import Task
 from holdfast.ports import Finding
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.encoding import record
-from holdfast.stores.redis.encoding.replies import Reply, all_named, named
+from holdfast.stores.redis.encoding.script_io import Reply, all_named, named
 from holdfast.stores.redis.keys import TYPES
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.repair import doctor_dues, recount, salvage
@@ -99,7 +99,7 @@ async def _reconcile(part: Partition, every_seconds: float) -> list[Finding]:
         with suppress(StoreError):
             await _unmark(part, token)
         raise
-    await part.link.many(part.keys, [_mark(part, token, every_seconds)])
+    await part.client.many(part.keys, [_mark(part, token, every_seconds)])
     return found
 
 
@@ -110,15 +110,15 @@ def _mark(part: Partition, token: str, seconds: float) -> tuple[str | int, ...]:
 async def _is_first(part: Partition, token: str, seconds: float) -> bool:
     """Told by the token: what is sent again finds its own mark."""
     asked = [(*_mark(part, token, seconds), "NX"), ("GET", part.keys("reconciled"))]
-    _, marked = await part.link.many(part.keys, asked)
+    _, marked = await part.client.many(part.keys, asked)
     return bool(marked == token.encode())
 
 
 async def _unmark(part: Partition, token: str) -> None:
     key = part.keys("reconciled")
-    (marked,) = await part.link.many(part.keys, [("GET", key)])
+    (marked,) = await part.client.many(part.keys, [("GET", key)])
     if marked == token.encode():
-        await part.link.many(part.keys, [("DEL", key)])
+        await part.client.many(part.keys, [("DEL", key)])
 
 
 def _marking(part: Partition, token: str, pace: Pace) -> Pace:
@@ -129,7 +129,7 @@ def _marking(part: Partition, token: str, pace: Pace) -> Pace:
         nonlocal marked_at
         await pace()
         if part.steady() - marked_at > LOOKING_SECONDS / 3:
-            await part.link.many(part.keys, [_mark(part, token, LOOKING_SECONDS)])
+            await part.client.many(part.keys, [_mark(part, token, LOOKING_SECONDS)])
             marked_at = part.steady()
 
     return paced
@@ -249,7 +249,7 @@ async def _leaving(part: Partition) -> set[str]:
             "ZRANGEBYSCORE", part.keys("settled"), start, soon, "WITHSCORES",
             "LIMIT", passed, walks.PAGE,
         )  # fmt: skip
-        (page,) = await part.link.many(part.keys, [command])
+        (page,) = await part.client.many(part.keys, [command])
         if isinstance(page, Exception) or not page:
             return found
         found |= {_text(member).partition("|")[0] for member in page[::2]}
@@ -262,7 +262,7 @@ async def _foreign(part: Partition) -> AsyncIterator[Finding]:
     """With one of these in the way, nothing else can be told."""
     async for page in walks.names(part):
         names = [(part.keys(k, of) if of else part.keys(k), TYPES_OF.get(k)) for k, of in page if k]
-        types = await part.link.many(part.keys, [("TYPE", name) for name, _ in names])
+        types = await part.client.many(part.keys, [("TYPE", name) for name, _ in names])
         for (name, wanted), kind in zip(names, types, strict=True):
             if wanted and kind.decode() not in (wanted, "none"):
                 says = f"{name} is a {kind.decode()}, not a {wanted}: rename it"

@@ -16,8 +16,8 @@ from holdfast.domain.errors import SerialisationError
 from holdfast.domain.plan.plan import SLOTTED, Member, Plan
 from holdfast.ports import Finding
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.encoding import messages, plan_trigger_hash
-from holdfast.stores.redis.encoding.replies import all_named, named
+from holdfast.stores.redis.encoding import plan_trigger_hash
+from holdfast.stores.redis.encoding.script_io import all_named, named, pack
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.plans import verbs
 from holdfast.stores.redis.triggers.verbs import WAITS
@@ -151,9 +151,7 @@ async def _plan(part: Partition, plan_id: str, fix: bool) -> AsyncIterator[Findi
         *_mistaken_slots(members, tasks.ids, admitted, cure),
     ]
     if complaints:
-        mended = fix and await part.call(
-            scripts.EXAMINE_PLANS, plan_id, verbs.NAMES, messages.pack(cure)
-        )
+        mended = fix and await part.call(scripts.EXAMINE_PLANS, plan_id, verbs.NAMES, pack(cure))
         for says in complaints:
             yield _finding(f"plan {plan_id} {says}", mended)
 

@@ -19,7 +19,7 @@ from holdfast.domain.errors import StoreUnusable
 from holdfast.domain.task.placement import Place
 from holdfast.ports import Finding
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.encoding.replies import all_named
+from holdfast.stores.redis.encoding.script_io import all_named
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.views import walks
 from holdfast.stores.redis.views.reads import unless_foreign
@@ -83,7 +83,7 @@ def _told(what: str, says: int, is_: int, *, mended: bool) -> Finding:
 async def _said(part: Partition) -> Said:
     counts, writes = map(
         unless_foreign,
-        await part.link.many(
+        await part.client.many(
             part.keys,
             [("HGETALL", part.keys("counts")), ("HGET", part.keys("meta"), "writes")],
         ),
@@ -96,7 +96,7 @@ async def _said(part: Partition) -> Said:
 async def _run(part: Partition) -> bytes | None:
     """Each start of a server has a name of its own."""
     try:
-        (told,) = await part.link.many(part.keys, [("INFO", "server")])
+        (told,) = await part.client.many(part.keys, [("INFO", "server")])
     except StoreUnusable:
         return None  # an ACL may forbid it
     found = _RUN.search(told)
@@ -110,7 +110,7 @@ async def _walked(part: Partition, pace: Pace) -> Counter[bytes]:
         ids = {of for kind, of in page if kind == "task"} - seen
         seen |= ids
         asked = [("HMGET", part.keys("task", i), *_FACTS) for i in ids]
-        for reply in await part.link.many(part.keys, asked):
+        for reply in await part.client.many(part.keys, asked):
             if isinstance(reply, list) and reply[1] is not None:
                 walked.update(_counted(*reply))
         await pace()

@@ -135,7 +135,7 @@ def contradicts_itself(task: Task) -> bool:
 async def _read(part: Partition, task_id: str) -> Remains | None:
     """None: there is no record, or something of another program in its place."""
     keys = part.keys
-    fields, newest, completed, stages = await part.link.many(
+    fields, newest, completed, stages = await part.client.many(
         keys,
         [
             ("HGETALL", keys("task", task_id)),
@@ -146,9 +146,9 @@ async def _read(part: Partition, task_id: str) -> Remains | None:
     )
     if not isinstance(fields, list) or not fields:
         return None
-    types = await part.link.many(keys, [("TYPE", keys(kind, task_id)) for kind in BODIES])
+    types = await part.client.many(keys, [("TYPE", keys(kind, task_id)) for kind in BODIES])
     ended = [("ZSCORE", keys("by_status", status), task_id) for status in sorted(SETTLED)]
-    scores = zip(sorted(SETTLED), await part.link.many(keys, ended), strict=True)
+    scores = zip(sorted(SETTLED), await part.client.many(keys, ended), strict=True)
     endings = [status for status, score in scores if isinstance(score, bytes)]
     found = dict(zip(BODIES, (name.decode() for name in types), strict=True))
     damaged = [k for k, wanted in BODIES.items() if found[k] not in (wanted, "none")]
@@ -316,7 +316,7 @@ async def _leave_alone(part: Partition, task_id: str) -> None:
 async def _pending_of(part: Partition, task_id: str) -> list[bytes]:
     """Pairs of a queue and an entry that was handed out and names the task."""
     keys, found = part.keys, list[bytes]()
-    (queues,) = await part.link.many(keys, [("SMEMBERS", keys("queues"))])
+    (queues,) = await part.client.many(keys, [("SMEMBERS", keys("queues"))])
     for queue in queues:
         stream = keys.stream(queue.decode())
         async for page in walks.pending(part, stream):

@@ -96,7 +96,7 @@ async def _examine(part: Partition, token: str) -> bool:
     for finding in found:
         told = " (mended)" if finding.mended else ""
         log.warning("%s %s %s%s", finding.invariant, finding.task_id or "-", finding.says, told)
-    await part.link.many(part.keys, [("HSET", part.keys("meta"), "mendedAt", f"{began:.6f}")])
+    await part.client.many(part.keys, [("HSET", part.keys("meta"), "mendedAt", f"{began:.6f}")])
     return not all(finding.mended for finding in found)
 
 
@@ -107,14 +107,14 @@ def _keeping_locked(part: Partition, token: str) -> Pace:
     async def paced() -> None:
         nonlocal locked_at
         if part.steady() - locked_at > LOCK_SECONDS / 3:
-            await part.link.many(part.keys, [("SET", *_lock(part, token))])
+            await part.client.many(part.keys, [("SET", *_lock(part, token))])
             locked_at = part.steady()
 
     return paced
 
 
 async def _mended_at(part: Partition) -> float:
-    (found,) = await part.link.many(part.keys, [("HGET", part.keys("meta"), "mendedAt")])
+    (found,) = await part.client.many(part.keys, [("HGET", part.keys("meta"), "mendedAt")])
     return float(unless_foreign(found) or 0)
 
 
@@ -125,12 +125,12 @@ def _lock(part: Partition, token: str) -> tuple[str | int, ...]:
 async def _is_locked(part: Partition, token: str) -> bool:
     """Return whether the lock is ours, by its token: what is sent again finds its own lock."""
     asked = [("SET", *_lock(part, token), "NX"), ("GET", part.keys("mending"))]
-    _, holder = await part.link.many(part.keys, asked)
+    _, holder = await part.client.many(part.keys, asked)
     return bool(holder == token.encode())
 
 
 async def _unlock(part: Partition, token: str) -> None:
     key = part.keys("mending")
-    (holder,) = await part.link.many(part.keys, [("GET", key)])
+    (holder,) = await part.client.many(part.keys, [("GET", key)])
     if holder == token.encode():
-        await part.link.many(part.keys, [("DEL", key)])
+        await part.client.many(part.keys, [("DEL", key)])

@@ -13,10 +13,9 @@ from holdfast.ports import Kept, Switch
 from holdfast.stores import codec
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import Script
-from holdfast.stores.redis.encoding.replies import named
+from holdfast.stores.redis.encoding.script_io import named
 from holdfast.stores.redis.keys import GROUP
-from holdfast.stores.redis.partition import BATCH, Partition
-from holdfast.stores.redis.partitions import Partitions
+from holdfast.stores.redis.partition import BATCH, Partition, Partitions
 from holdfast.stores.redis.repair import salvage
 from holdfast.stores.redis.views.reads import unless_foreign
 
@@ -66,7 +65,7 @@ async def prune(
 
 async def live_workers(part: Partition) -> set[str]:
     """Those that are not forgotten yet."""
-    (found,) = await part.link.many(part.keys, [("HKEYS", part.keys("workers"))])
+    (found,) = await part.client.many(part.keys, [("HKEYS", part.keys("workers"))])
     return {name.decode() for name in found}
 
 
@@ -117,7 +116,7 @@ async def _read_checkpoints(part: Partition, ids: Sequence[bytes]) -> list[_Body
     names = [task_id.decode() for task_id in ids]
     versions = [("HGET", part.keys("ckpt_meta", name), "version") for name in names]
     bodies = [("GET", part.keys("kept", name)) for name in names]
-    replies = await part.link.many(part.keys, [*versions, *bodies])
+    replies = await part.client.many(part.keys, [*versions, *bodies])
     found = zip(ids, replies[: len(ids)], replies[len(ids) :], strict=True)
     return [(task_id, _bytes(version) or b"", _bytes(body)) for task_id, version, body in found]
 
@@ -138,7 +137,7 @@ async def _tombstones(part: Partition, asked: Asked) -> int:
     before = repr(min(asked.before, asked.wall))
     if asked.dry_run:
         counted = ("ZCOUNT", part.keys("tombstones"), "-inf", f"({before}")
-        (found,) = await part.link.many(part.keys, [counted])
+        (found,) = await part.client.many(part.keys, [counted])
         return min(int(found), asked.limit)
     pruned = 0
     while pruned < asked.limit:
@@ -174,7 +173,7 @@ async def _workers(part: Partition, asked: Asked, live: Collection[str] | None) 
 
 async def _drained_strangers(part: Partition) -> list[bytes]:
     """Who was to be drained and is not known: it had left before it heard of it."""
-    (fields,) = await part.link.many(part.keys, [("HKEYS", part.keys("switches"))])
+    (fields,) = await part.client.many(part.keys, [("HKEYS", part.keys("switches"))])
     live, drain = await live_workers(part), f"{Switch.DRAIN} ".encode()
     names = [f.removeprefix(drain) for f in unless_foreign(fields) if f.startswith(drain)]
     return [name for name in names if name.decode(errors="replace") not in live]
@@ -184,11 +183,11 @@ async def _consumers(part: Partition, live: Collection[str]) -> set[str]:
     """Those of workers that are gone. Whoever has pending entries stays until they are taken.
     Answers who stays."""
     keys, kept = part.keys, set(live)
-    (queues,) = await part.link.many(keys, [("SMEMBERS", keys("queues"))])
+    (queues,) = await part.client.many(keys, [("SMEMBERS", keys("queues"))])
     for queue in queues:
         stream = keys.stream(queue.decode())
         try:
-            (found,) = await part.link.many(keys, [("XINFO", "CONSUMERS", stream, GROUP)])
+            (found,) = await part.client.many(keys, [("XINFO", "CONSUMERS", stream, GROUP)])
         except StoreError:
             continue  # nobody has read it yet
         consumers = [dict(zip(one[::2], one[1::2], strict=True)) for one in found]
@@ -211,7 +210,7 @@ def _is_gone(consumer: dict[bytes, Any], live: Collection[str]) -> bool:
 
 async def _last_claims(part: Partition) -> dict[str, bytes]:
     """Read before the consumers are: whoever claims for the first time meanwhile is not in it."""
-    (found,) = await part.link.many(part.keys, [("HGETALL", part.keys("claims"))])
+    (found,) = await part.client.many(part.keys, [("HGETALL", part.keys("claims"))])
     said_by = unless_foreign(found)
     pairs = zip(said_by[::2], said_by[1::2], strict=True)
     return {name.decode(errors="replace"): said for name, said in pairs}
@@ -230,7 +229,7 @@ def _digest(said: bytes) -> str:
 
 async def _older(part: Partition, kind: str, before: float, passed: int, limit: int) -> list[bytes]:
     page = ("ZRANGEBYSCORE", part.keys(kind), "-inf", f"({before!r}", "LIMIT", passed, limit)
-    (found,) = await part.link.many(part.keys, [page])
+    (found,) = await part.client.many(part.keys, [page])
     return list(found)
 
 

@@ -17,8 +17,7 @@ from holdfast.stores.redis.admin.audit_chain import (
     text_of,
 )
 from holdfast.stores.redis.admin.audit_seal import seal
-from holdfast.stores.redis.partition import Partition
-from holdfast.stores.redis.partitions import Partitions, everything
+from holdfast.stores.redis.partition import Partition, Partitions, everything
 
 PAGE = 100
 

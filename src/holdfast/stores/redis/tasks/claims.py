@@ -9,8 +9,7 @@ import msgspec
 
 from holdfast.domain.errors import PartlyUnavailable, StoreError, StoreUnavailable
 from holdfast.ports import Claimed, Clock
-from holdfast.stores.redis.partition import Partition
-from holdfast.stores.redis.partitions import Partitions, tried
+from holdfast.stores.redis.partition import Partition, Partitions, tried
 from holdfast.stores.redis.tasks import writes
 
 ASK_ALL_SECONDS = 5.0

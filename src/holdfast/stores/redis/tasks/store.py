@@ -19,8 +19,7 @@ from holdfast.ports import (
     Due,
     Renewal,
 )
-from holdfast.stores.redis.partition import Partition
-from holdfast.stores.redis.partitions import Partitions, everything, nowhere, tried
+from holdfast.stores.redis.partition import Partition, Partitions, everything, nowhere, tried
 from holdfast.stores.redis.repair.torn_writes import Mender
 from holdfast.stores.redis.tasks import writes
 from holdfast.stores.redis.tasks.claims import Claims

@@ -23,8 +23,10 @@ from holdfast.ports import Beat, Claimed, Due, Renewal, Switch
 from holdfast.stores import codec
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import Script
-from holdfast.stores.redis.encoding import messages
-from holdfast.stores.redis.encoding.replies import named
+from holdfast.stores.redis.encoding import claim as claiming
+from holdfast.stores.redis.encoding import submission
+from holdfast.stores.redis.encoding.script_io import named, pack
+from holdfast.stores.redis.encoding.transition import outcome_of, packed_transition
 from holdfast.stores.redis.partition import BATCH, CLAIMS, MOVES, Partition
 from holdfast.stores.redis.repair.salvage import set_aside
 from holdfast.stores.redis.views.reads import unless_foreign
@@ -36,20 +38,20 @@ log = logging.getLogger("holdfast.stores.redis.verbs")
 
 T = TypeVar("T")
 
-_STARTS, _LOSES, _DUES = (messages.pack({**move.to}) for move in (START, LOSE, DUE))
+_STARTS, _LOSES, _DUES = (pack({**move.to}) for move in (START, LOSE, DUE))
 
 
 # -- submits
 
 
 async def insert(part: Partition, batch: Sequence[Submission], depth_limit: int) -> list[Insertion]:
-    where = part.link.address.shown
-    packed = [messages.packed_submission(submission) for submission in batch]
+    where = part.client.address.shown
+    packed = [submission.packed_submission(one) for one in batch]
     found = await all_at_once(
         _insert_in_time(part, some, depth_limit) for some in _parts(packed, BATCH)
     )
     return unless_failed(
-        [messages.insertion_of(word, name.decode(), where) for word, name in found]
+        [submission.insertion_of(word, name.decode(), where) for word, name in found]
     )
 
 
@@ -63,7 +65,7 @@ async def _insert_in_time(part: Partition, some: Sequence[bytes], depth_limit: i
             return found
         part.heard(float(found[1]), asked_at)
     raise StoreUnavailable(
-        f"{part.link.address.shown} answers too late: submit it again with the same key"
+        f"{part.client.address.shown} answers too late: submit it again with the same key"
     )
 
 
@@ -93,7 +95,7 @@ async def claim(
     secret = secrets.token_hex(8)
     while True:
         wanted = max(0, min(limit - len(claimed), CLAIMS))
-        reply = messages.ClaimReply(
+        reply = claiming.ClaimReply(
             *await part.write(
                 scripts.CLAIM,
                 asked.worker,
@@ -107,8 +109,8 @@ async def claim(
                 *asked.queues,
             )
         )
-        given = messages.Given(asked.worker, float(reply.lease_until), float(reply.wall))
-        claimed += await _readable(part, given, reply.handed_out, reply.unreadable)
+        lease = submission.ClaimLease(asked.worker, float(reply.lease_until), float(reply.wall))
+        claimed += await _readable(part, lease, reply.handed_out, reply.unreadable)
         got, before = reply.upto, got
         if reply.repeated is not None:
             if got >= reply.repeated:
@@ -119,17 +121,20 @@ async def claim(
 
 
 async def _readable(
-    part: Partition, given: messages.Given, handed_out: Sequence[Any], unreadable: list[bytes]
+    part: Partition,
+    lease: submission.ClaimLease,
+    handed_out: Sequence[Any],
+    unreadable: list[bytes],
 ) -> list[Claimed]:
     claimed = []
-    for name, *told in handed_out:
+    for told in handed_out:
         try:
-            if len(told) == messages.FIRST:
-                claimed.append(messages.first_claimed_of(name.decode(), told, given))
+            if len(told) == claiming.FIRST_RUN:
+                claimed.append(submission.first_claimed_of(told, lease))
             else:
-                claimed.append(messages.claimed_of(name.decode(), told))
+                claimed.append(claiming.claimed_of(told))
         except SerialisationError as error:
-            unreadable.append(name)
+            unreadable.append(told[0])
             log.error("%s", error)
     if unreadable:
         await set_aside(part, unreadable)
@@ -140,7 +145,7 @@ async def waiting(part: Partition, queues: Sequence[str]) -> list[bool]:
     """In which of these queues something is ready, and may be claimed."""
     counts = ("HMGET", part.keys("counts"), *(f"{queue} {Place.READY}" for queue in queues))
     thrown = ("HMGET", part.keys("switches"), *(f"{Switch.CLAIMING} {queue}" for queue in queues))
-    ready, off = map(unless_foreign, await part.link.many(part.keys, [counts, thrown]))
+    ready, off = map(unless_foreign, await part.client.many(part.keys, [counts, thrown]))
     return [
         count is not None and int(count) > 0 and switch is None
         for count, switch in zip(ready, off, strict=True)
@@ -151,13 +156,12 @@ async def waiting(part: Partition, queues: Sequence[str]) -> list[bool]:
 
 
 async def apply(part: Partition, batch: Sequence[Transition]) -> list[Outcome]:
-    packed = [messages.packed_transition(transition, part.terms) for transition in batch]
-    kept = part.terms.tombstone_seconds, part.terms.checkpoint_seconds
+    tombstone, checkpoint = part.terms.tombstone_seconds, part.terms.checkpoint_seconds
+    packed = [packed_transition(one, tombstone) for one in batch]
     answers = await all_at_once(
-        part.write(script, *kept, *some) for script, some in _moves(batch, packed)
+        part.write(script, tombstone, checkpoint, *some) for script, some in _moves(batch, packed)
     )
-    told = zip(batch, answers, strict=True)
-    return unless_failed([messages.outcome_of(*one) for one in told])
+    return unless_failed([outcome_of(*one) for one in zip(batch, answers, strict=True)])
 
 
 def _moves(
@@ -185,7 +189,7 @@ async def renew(
     kept: list[bool] = []
     said, lock_seconds = codec.encode(beat), part.terms.lock_seconds
     for some in _parts(batch, RENEWALS) if batch else [batch]:
-        args = [text for renewal in some for text in messages.packed_renewal(renewal)]
+        args = [text for renewal in some for text in claiming.packed_renewal(renewal)]
         found = await part.call(
             scripts.RENEW, beat.worker, said, lease_seconds, lock_seconds, *args
         )

@@ -20,8 +20,7 @@ from holdfast.domain.trigger.trigger import (
 from holdfast.ports import DueTriggers, TriggerPage
 from holdfast.stores.redis import due_merge
 from holdfast.stores.redis.due_merge import Found
-from holdfast.stores.redis.partition import Partition
-from holdfast.stores.redis.partitions import Partitions, everything
+from holdfast.stores.redis.partition import Partition, Partitions, everything
 from holdfast.stores.redis.triggers import verbs
 
 

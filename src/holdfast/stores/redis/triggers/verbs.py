@@ -26,8 +26,8 @@ from holdfast.stores import codec
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client import faults
 from holdfast.stores.redis.due_merge import Found, Leaf, leaf
-from holdfast.stores.redis.encoding import messages, plan_trigger_hash
-from holdfast.stores.redis.encoding.replies import named
+from holdfast.stores.redis.encoding import plan_trigger_hash, submission
+from holdfast.stores.redis.encoding.script_io import named, pack
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.tasks.writes import all_at_once, unless_failed
 from holdfast.stores.redis.views.reads import unless_foreign
@@ -38,7 +38,7 @@ LEASES = 50  # of one script
 
 log = logging.getLogger("holdfast.stores.redis.trigger_verbs")
 
-WAITS = messages.pack({**LEASE})
+WAITS = pack({**LEASE})
 
 
 class _Told(msgspec.Struct, omit_defaults=True, gc=False):
@@ -86,9 +86,9 @@ async def save(part: Partition, trigger: Trigger) -> Trigger:
     saved, written = plan_trigger_hash.write_trigger(trigger)
     told = _Told(trigger.id, str(trigger.version), written.fields, written.gone)
     _place(told, saved)
-    word, found = await part.write(scripts.TRIGGER_SAVE, messages.pack(told))
+    word, found = await part.write(scripts.TRIGGER_SAVE, pack(told))
     if word != b"saved":
-        raise faults.foreign([found.decode()], part.link.address.shown)
+        raise faults.foreign([found.decode()], part.client.address.shown)
     return replace(saved, version=int(found))
 
 
@@ -198,7 +198,7 @@ async def apply(
 ) -> list[TriggerOutcome]:
     """Those that make tasks may be refused when the memory is full, the others get through; so no
     script has both."""
-    where = part.link.address.shown
+    where = part.client.address.shown
     changed = [plan_trigger_hash.write_trigger(change.after) for change in batch]
     packed = [_packed(change, *made) for change, made in zip(batch, changed, strict=True)]
     answers: list[Any] = await all_at_once(
@@ -219,13 +219,13 @@ def _packed(change: TriggerChange, after: Trigger, written: plan_trigger_hash.Wr
         gone=written.gone,
         expects=str(change.before.version),
         request=after.request,
-        tasks=[msgspec.Raw(messages.packed_submission(one)) for one in change.submissions],
+        tasks=[msgspec.Raw(submission.packed_submission(one)) for one in change.submissions],
         unless=change.unless_unfinished,
         audit=codec.encode(change.audit).decode() if change.audit else None,
         last=bool(change.submissions) and after.last_task == change.submissions[-1].task.id,
     )
     _place(told, after)
-    return messages.pack(told)
+    return pack(told)
 
 
 def _groups(
@@ -250,7 +250,7 @@ def _outcome(
 ) -> TriggerOutcome | StoreError:
     match word:
         case b"changed":
-            answers = [messages.insertion_of(word, name.decode(), where) for word, name in found]
+            answers = [submission.insertion_of(word, name.decode(), where) for word, name in found]
             tasks = [one for one in answers if not isinstance(one, StoreError)]
             return Changed(with_last_task(change, tasks), tuple(tasks))
         case b"overlapping":
@@ -271,7 +271,7 @@ def _outcome(
 
 async def load(part: Partition, ids: Sequence[str]) -> list[Trigger | None]:
     commands = [("HGETALL", part.keys("trigger", name)) for name in ids]
-    replies = await part.link.many(part.keys, commands)
+    replies = await part.client.many(part.keys, commands)
     return [_loaded(name, reply) for name, reply in zip(ids, replies, strict=True)]
 
 
@@ -283,7 +283,7 @@ def _loaded(trigger_id: str, reply: Any) -> Trigger | None:
 
 
 async def find(part: Partition, trigger_id: str) -> Trigger | None:
-    (reply,) = await part.link.many(part.keys, [("HGETALL", part.keys("trigger", trigger_id))])
+    (reply,) = await part.client.many(part.keys, [("HGETALL", part.keys("trigger", trigger_id))])
     fields = unless_foreign(reply)
     return _read(trigger_id.encode(), fields) if fields else None
 
@@ -301,7 +301,7 @@ async def page(
     async def walk(after: str | None, count: int) -> list[str]:
         start = "-" if after is None else f"({after}"
         asked = ("ZRANGE", ids, start, "+", "BYLEX", "LIMIT", 0, count)
-        (found,) = await part.link.many(part.keys, [asked])
+        (found,) = await part.client.many(part.keys, [asked])
         return [name.decode(errors="replace") for name in unless_foreign(found)]
 
     return await leaf(walk, lambda names: load(part, names), matches, limit, cursor)

@@ -13,7 +13,7 @@ from holdfast.domain.task.task import Task
 from holdfast.ports import Awaited, Moves, Stats, late
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.encoding import stage_timings
-from holdfast.stores.redis.encoding.replies import Reply, named
+from holdfast.stores.redis.encoding.script_io import Reply, named
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.views.reads import in_batches, pairs_of, readable
 

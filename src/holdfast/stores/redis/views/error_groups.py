@@ -8,9 +8,8 @@ from typing import Any
 
 from holdfast.ports import ErrorGroup
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.encoding.replies import named
-from holdfast.stores.redis.partition import Partition
-from holdfast.stores.redis.partitions import Partitions, everything
+from holdfast.stores.redis.encoding.script_io import named
+from holdfast.stores.redis.partition import Partition, Partitions, everything
 from holdfast.stores.redis.views.reads import in_batches, pairs_of, readable, unless_foreign
 
 CAUSES_MAX = 10_000  # of one partition, the most frequent; a program has far fewer
@@ -30,7 +29,7 @@ async def errors(parts: Partitions, limit: int) -> list[ErrorGroup]:
 
 async def _counts(part: Partition) -> Counter[str]:
     most = ("ZREVRANGE", part.keys("errors"), 0, CAUSES_MAX - 1, "WITHSCORES")
-    (reply,) = await part.link.many(part.keys, [most])
+    (reply,) = await part.client.many(part.keys, [most])
     return Counter({cause.decode(): int(n) for cause, n in pairs_of(unless_foreign(reply))})
 
 

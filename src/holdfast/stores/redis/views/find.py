@@ -54,7 +54,7 @@ async def _sifted(part: Partition, ids: Sequence[str], where: Filter) -> list[st
     right = _right_values(where)
     fields = (*right, *_TIMES) if _is_spanned(where) else tuple(right)
     asked = [("HMGET", part.keys("task", task_id), *fields) for task_id in ids]
-    replies = await part.link.many(part.keys, asked)
+    replies = await part.client.many(part.keys, asked)
     values = list(right.values())
     return [
         task_id
@@ -122,7 +122,7 @@ def _statuses(where: Filter) -> tuple[Status, ...]:
 
 
 async def _size(part: Partition, names: Sequence[str]) -> int:
-    replies = await part.link.many(part.keys, [("ZCARD", name) for name in names])
+    replies = await part.client.many(part.keys, [("ZCARD", name) for name in names])
     return sum(int(unless_foreign(reply)) for reply in replies)
 
 
@@ -160,14 +160,14 @@ def _span(where: Filter) -> tuple[str, str]:
 
 async def _count_dated(part: Partition, where: Filter) -> int:
     command = ("ZCOUNT", part.keys("suspended"), *_span(where))
-    [found] = await part.link.many(part.keys, [command])
+    [found] = await part.client.many(part.keys, [command])
     return int(unless_foreign(found))
 
 
 async def _by_time(part: Partition, where: Filter, cursor: str | None) -> Walk:
     limit = ("LIMIT", 0, DATED_LIMIT)
     command = ("ZRANGEBYSCORE", part.keys("suspended"), *_span(where), *limit)
-    [found] = await part.link.many(part.keys, [command])
+    [found] = await part.client.many(part.keys, [command])
     ids = sorted((task_id.decode() for task_id in unless_foreign(found)), reverse=True)
     rest = (task_id for task_id in ids if cursor is None or task_id < cursor)
 

@@ -23,8 +23,9 @@ from holdfast.ports import Detail, Peek, TenantView, WorkerInfo
 from holdfast.stores import codec
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import Script
-from holdfast.stores.redis.encoding import event_log, messages, record
-from holdfast.stores.redis.encoding.replies import Reply, named
+from holdfast.stores.redis.encoding import claim, event_log, record
+from holdfast.stores.redis.encoding.script_io import Reply, named
+from holdfast.stores.redis.encoding.submission import created_events
 from holdfast.stores.redis.partition import BATCH, Partition
 
 T = TypeVar("T")
@@ -113,9 +114,9 @@ async def detail(part: Partition, task_id: str) -> Detail | None:
     progress = fields.get("progress") if task.lease is not None else None
     return Detail(
         task=task,
-        payload=messages.submitted(reply["payload"] or b""),
-        result=messages.small(fields, "result", reply["result"]),
-        data=messages.small(fields, "data", reply["data"]),
+        payload=claim.submitted(reply["payload"] or b""),
+        result=claim.small(fields, "result", reply["result"]),
+        data=claim.small(fields, "data", reply["data"]),
         checkpoint=reply["checkpoint"],
         stages=_stages(reply["stages"], fields),
         events=(*_events(task, reply["events"] or []), *event_log.unsaid(task, fields)),
@@ -129,7 +130,7 @@ def _stages(pairs: list[bytes] | None, fields: record.Fields) -> tuple[StageReco
 
 def _events(task: Task, found: Sequence[bytes]) -> Iterator[Event]:
     if not found or not found[0].startswith(b"1\n"):
-        yield from event_log.created(task)
+        yield from created_events(task)
     for element in found:
         try:
             yield from event_log.decode_events(task.id, element)
@@ -176,7 +177,7 @@ def _tenant(name: str, reply: Reply) -> TenantView:
 
 async def _lines(part: Partition, tenants: Sequence[str], limit: int) -> list[tuple[str, ...]]:
     asked = [("ZRANGE", part.keys("line", tenant), 0, limit - 1) for tenant in tenants]
-    answers = await part.link.many(part.keys, asked)
+    answers = await part.client.many(part.keys, asked)
     return [tuple(task_id.decode() for task_id in unless_foreign(ids)) for ids in answers]
 
 

@@ -16,8 +16,7 @@ from holdfast.ports import (
     TenantView,
     WorkerInfo,
 )
-from holdfast.stores.redis.partition import Partition
-from holdfast.stores.redis.partitions import Partitions, everything, nowhere
+from holdfast.stores.redis.partition import Partition, Partitions, everything, nowhere
 from holdfast.stores.redis.views import counts, error_groups, find, reads
 
 

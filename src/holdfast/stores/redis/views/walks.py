@@ -48,7 +48,7 @@ async def names(part: Partition) -> AsyncIterator[Sequence[tuple[str, str]]]:
     cursor = b"0"
     while True:
         scan = ("SCAN", cursor, "MATCH", pattern, "COUNT", PAGE * 5)
-        ((cursor, found),) = await part.link.many(part.keys, [scan])
+        ((cursor, found),) = await part.client.many(part.keys, [scan])
         yield [kind_of(name.decode(errors="replace")[len(prefix) :]) for name in found]
         if cursor == b"0":
             return
@@ -73,7 +73,7 @@ async def members(part: Partition, key: str, scan: str) -> AsyncIterator[Sequenc
     cursor, step = b"0", 2 if scan == "ZSCAN" else 1
     while True:
         command = (scan, key, cursor, "COUNT", PAGE)
-        (reply,) = await part.link.many(part.keys, [command])
+        (reply,) = await part.client.many(part.keys, [command])
         if isinstance(reply, Exception):
             return
         cursor, found = reply
@@ -87,7 +87,7 @@ async def entries(part: Partition, stream: str) -> AsyncIterator[Sequence[bytes]
     start = "-"
     while True:
         command = ("XRANGE", stream, start, "+", "COUNT", PAGE)
-        (found,) = await part.link.many(part.keys, [command])
+        (found,) = await part.client.many(part.keys, [command])
         if isinstance(found, Exception) or not found:
             return
         yield [entry for entry, _ in found]
@@ -99,7 +99,7 @@ async def pending(part: Partition, stream: str) -> AsyncIterator[Sequence[bytes]
     while True:
         command = ("XPENDING", stream, GROUP, start, "+", PAGE)
         try:
-            (found,) = await part.link.many(part.keys, [command])
+            (found,) = await part.client.many(part.keys, [command])
         except StoreError:
             return  # nobody has read it yet
         if isinstance(found, Exception) or not found:
@@ -110,7 +110,7 @@ async def pending(part: Partition, stream: str) -> AsyncIterator[Sequence[bytes]
 
 async def tasks_of(part: Partition, stream: str, of: Sequence[bytes]) -> list[bytes]:
     """The tasks that entries name; of one that is gone: nothing."""
-    replies = await part.link.many(part.keys, [("XRANGE", stream, e, e) for e in of])
+    replies = await part.client.many(part.keys, [("XRANGE", stream, e, e) for e in of])
     return [_named(reply) for reply in replies]
 
 

@@ -1,119 +1,37 @@
-"""What the scripts are told, and what their answers mean."""
+"""A transition as apply.lua is given it, and the outcome that it answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from math import ceil
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import msgspec
 
 from holdfast.domain.errors import SerialisationError, StoreError
 from holdfast.domain.task import checkpoint as ckpt
+from holdfast.domain.task import events as ev
 from holdfast.domain.task.placement import Next, Place
 from holdfast.domain.task.task import Lease, Task
 from holdfast.domain.task.transition import (
     Applied,
     Busy,
-    Conflict,
-    Existing,
-    Full,
-    Inserted,
-    Insertion,
     MovedOn,
     Outcome,
-    Shut,
     Stale,
-    Submission,
     Transition,
 )
-from holdfast.ports import Claimed, Renewal
 from holdfast.stores import codec
 from holdfast.stores.redis.client import faults
-from holdfast.stores.redis.encoding import event_log, first_run, record
+from holdfast.stores.redis.encoding import event_log, record
+from holdfast.stores.redis.encoding.script_io import pack
+from holdfast.stores.redis.encoding.submission import as_text, packed_follows, saves
 
-pack = msgspec.msgpack.Encoder().encode
 replace = msgspec.structs.replace
 
+INLINE_BYTES = 64  # what is longer would cost a hash its compact form, and gets a key of its own
 _PLACES = {place.encode(): place for place in Place}
 _SETTLED = Next.SETTLED.encode()
-
-
-class Kept(Protocol):
-    """For how long (see `partition.Terms`)."""
-
-    @property
-    def tombstone_seconds(self) -> int: ...
-
-
-FIRST = 3  # facts about a task that was handed out for the first time, beside its id
-DIGEST_CHARS = 32  # 128 bits tell two payloads apart
-INLINE_BYTES = 64  # what is longer would cost a hash its compact form, and gets a key of its own
-
-# -- to the scripts
-
-
-class _Submission(msgspec.Struct, omit_defaults=True, gc=False):
-    """What insert.lua is told: no absent facts, and JSON as text, so that it can unpack them."""
-
-    id: str
-    type: str
-    queue: str
-    status: str
-    version: str
-    day: str
-    fields: list[str]
-    payload: str
-    tenant: str | None = None
-    plan: str | None = None
-    key: str | None = None
-    digest: str | None = None
-    error: str | None = None
-    suspended_at: str | None = None
-    held: bool = False
-    events: str | None = None
-    saves: int = 0  # checkpoints of unsettled tasks: one more
-
-
-def packed_submission(submission: Submission) -> bytes:
-    task, said = submission.task, submission.events
-    try:
-        line = first_run.line_of(task)
-        if not line:
-            codec.check_task(task)
-    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
-        raise SerialisationError(f"task {task.id!r} cannot be written: {error}") from error
-    return pack(
-        _Submission(
-            id=task.id,
-            type=task.type,
-            queue=task.queue,
-            digest=submission.digest[:DIGEST_CHARS] if task.key is not None else None,
-            status=task.status,
-            version=str(task.version),
-            day=record.day(task.created_at),
-            fields=record.waiting(task) if line else record.flat(record.newborn(task)),
-            payload=_text(task, b"%b\n%b" % (line, submission.payload)),
-            tenant=task.tenant,
-            plan=task.plan,
-            key=task.key,
-            error=task.failure.fingerprint if task.failure else None,
-            suspended_at=repr(task.updated_at) if task.suspended else None,
-            held=submission.held,
-            events=None if said == event_log.created(task) else event_log.encode_events(said),
-            saves=_saved(task),
-        )
-    )
-
-
-def packed_follows(submissions: Sequence[Submission]) -> list[msgspec.Raw] | None:
-    """Those that go in with something else. None, as nearly always: there is nothing to tell."""
-    return [msgspec.Raw(packed_submission(one)) for one in submissions] or None
-
-
-def _saved(task: Task) -> int:
-    """Whether it counts among the checkpoints of unsettled tasks."""
-    return int(task.last_completed >= 0 and not task.settled)
 
 
 class _Was(msgspec.Struct, omit_defaults=True, rename="camel", gc=False):
@@ -171,7 +89,7 @@ class _Transition(msgspec.Struct, omit_defaults=True, gc=False):
     follows: list[msgspec.Raw] | None = None
 
 
-def packed_transition(transition: Transition, kept: Kept) -> bytes:
+def packed_transition(transition: Transition, tombstone_seconds: int) -> bytes:
     before, after, lease = transition.before, transition.after, transition.before.lease
     if before.fence:
         fields, gone = record.changed(before, after)
@@ -194,7 +112,7 @@ def packed_transition(transition: Transition, kept: Kept) -> bytes:
         not_if_busy=transition.not_if_busy,
         drop_stages=transition.drop_stages,
         audit=codec.encode(transition.audit).decode() if transition.audit else None,
-        saves=_saved(after) - _saved(before),
+        saves=saves(after) - saves(before),
     )
     if lease is not None and transition.lease == lease.id:
         told.was = _known(before, lease, transition.next)
@@ -204,12 +122,13 @@ def packed_transition(transition: Transition, kept: Kept) -> bytes:
         told.settled_at = repr(after.settled_at)
         told.grave = record.grave(after)
         told.till = f"{after.settled_at + after.keep_seconds:.6f}"
-        told.seconds = str(ceil(max(after.keep_seconds, kept.tombstone_seconds)))
+        told.seconds = str(ceil(max(after.keep_seconds, tombstone_seconds)))
     _tell_bodies(told, transition, gone)
     _tell_events(told, transition)
     if gone:
         told.gone = gone
-    told.follows = packed_follows(transition.follows)
+    if transition.follows:
+        told.follows = packed_follows(transition.follows)
     return pack(told)
 
 
@@ -236,10 +155,10 @@ def _tell_bodies(told: _Transition, transition: Transition, gone: list[str]) -> 
     if transition.drop_stages:
         gone += ("stage0", "data")
     if transition.drop_checkpoint:
-        first = transition.before.version == first_run.FIRST_CLAIMED and len(after.stages) == 1
+        first = transition.before.version == record.FIRST_CLAIMED and len(after.stages) == 1
         told.checkpoints = "none" if first and transition.lease else "drop"
     if checkpoint is not None:
-        told.checkpoint = _text(after, ckpt.encode(checkpoint))
+        told.checkpoint = as_text(after, ckpt.encode(checkpoint))
         told.checkpoint_version = str(checkpoint.version)
         told.checkpoint_meta = record.checkpoint_meta(checkpoint)
     if stage is not None:
@@ -247,13 +166,13 @@ def _tell_bodies(told: _Transition, transition: Transition, gone: list[str]) -> 
         if len(after.stages) > 1 or not _inline(told, gone, "stage0", body):
             told.stage = index, body
     if transition.result is not None:
-        result = _text(after, transition.result)
+        result = as_text(after, transition.result)
         if not _inline(told, gone, "result", result):
             told.result = result
     if transition.payload is not None:
-        told.payload = _text(after, transition.payload)
+        told.payload = as_text(after, transition.payload)
     if transition.data is not None:
-        data = _text(after, transition.data)
+        data = as_text(after, transition.data)
         if not _inline(told, gone, "data", data):
             told.data = data
 
@@ -261,7 +180,7 @@ def _tell_bodies(told: _Transition, transition: Transition, gone: list[str]) -> 
 def _tell_events(told: _Transition, transition: Transition) -> None:
     before, lease = transition.before, transition.before.lease
     whole = told.was is not None and transition.next is Next.SETTLED and "stage0" in told.fields
-    if whole and (ran := event_log.straight(transition)):
+    if whole and (ran := straight_run(transition)):
         told.fields += ("ran", ran)
         return
     events = event_log.encode_events(transition.events)
@@ -278,95 +197,18 @@ def _inline(told: _Transition, gone: list[str], name: str, text: str) -> bool:
     return True
 
 
-def _text(task: Task, body: bytes) -> str:
-    try:
-        return body.decode()
-    except UnicodeDecodeError as error:
-        raise SerialisationError(f"task {task.id!r} cannot be written: {error}") from error
+def straight_run(transition: Transition) -> str | None:
+    """Of a task that ran straight through: when it was started, and when its only stage was.
 
-
-def packed_renewal(renewal: Renewal) -> tuple[str, str, bytes]:
-    said = codec.encode(renewal.progress) if renewal.progress is not None else b""
-    return renewal.task_id, renewal.lease_id, said
-
-
-# -- from the scripts
-
-
-_INSERTIONS: dict[bytes, Callable[[str], Insertion]] = {
-    b"inserted": Inserted,
-    b"existing": Existing,
-    b"conflict": Conflict,
-    b"full": Full,
-    b"shut": Shut,
-}
-
-
-def insertion_of(word: bytes, name: str, where: str) -> Insertion | StoreError:
-    if word == b"foreign":
-        return faults.foreign([name], where)
-    return _INSERTIONS[word](name)
-
-
-class ClaimReply(NamedTuple):
-    """The answer of claim.lua, in its order."""
-
-    handed_out: list[list[Any]]  # see `first_claimed_of` and `claimed_of`
-    unreadable: list[bytes]
-    upto: int  # how many the request has got so far
-    lease_until: bytes
-    wall: bytes
-    repeated: int | None = None  # how many there are to get, where the request was sent again
-
-
-class Given(msgspec.Struct, frozen=True, gc=False):
-    """What a claim's leases have in common."""
-
-    owner: str
-    until: float
-    wall: float
-
-
-def first_claimed_of(task_id: str, told: Sequence[bytes], given: Given) -> Claimed:
-    """A task that was handed out for the first time, as it was born."""
-    body, lease_id, order = told
-    line, _, payload = body.partition(b"\n")
-    name = lease_id.decode()
-    fence, _ = record.lease_facts(task_id, name)
-    lease = Lease(owner=given.owner, fence=fence, id=name, until=given.until)
-    task = first_run.first_claimed(task_id, line, lease=lease, order=int(order), wall=given.wall)
-    return Claimed(
-        task=task, payload=payload, checkpoint=None, data=None, stages=(), moved_on=False
-    )
-
-
-def claimed_of(task_id: str, told: Sequence[Any]) -> Claimed:
-    fields, changes, until, newer_ran, bodies = told
-    said = record.texts([*fields, *changes])
-    task = record.decode(task_id, said, float(until))
-    payload, checkpoint, data, stages, version = [*bodies, None, None, None, None][:5]
-    if payload is None:
-        raise SerialisationError(f"task {task.id}: its payload is gone")
-    return Claimed(
-        task=task,
-        payload=submitted(payload),
-        checkpoint=checkpoint,
-        data=small(said, "data", data),
-        stages=record.decode_stages(stages or [], said),
-        moved_on=newer_ran == b"1",
-        checkpoint_version=int(version) if checkpoint and version else 0,
-    )
-
-
-def submitted(body: bytes) -> bytes:
-    """The payload, behind the line with what the task was born as."""
-    return body.partition(b"\n")[2]
-
-
-def small(fields: Mapping[str, str], name: str, kept: bytes | None) -> bytes | None:
-    """What went with the record, or into a key of its own."""
-    text = fields.get(name)
-    return text.encode() if text else kept
+    With the lease and the stage that stand in its record, this is all that its events say.
+    """
+    before, events = transition.before, transition.events
+    if before.version != record.FIRST_CLAIMED or len(before.stages) != 1 or len(events) != 3:
+        return None
+    began, _, completed = events
+    if type(began) is not ev.StageStarted or type(completed) is not ev.TaskCompleted:
+        return None
+    return f"{before.updated_at!r} {began.at!r}"
 
 
 def outcome_of(transition: Transition, answer: bytes | Sequence[Any]) -> Outcome | StoreError:

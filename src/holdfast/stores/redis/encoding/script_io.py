@@ -1,8 +1,9 @@
-"""Replies of the scripts: a structure is a flat list of names and values, read by name.
+"""The arguments of the scripts, packed, and their replies, read by name.
 
+A structure comes back as a flat list of names and values.
 Four scripts run for every task (insert, claim, apply, renew) and answer by position, which is
 shorter. Each of their replies is taken apart in one place only, next to the names of its parts:
-`messages.insertion_of`, `messages.ClaimReply`, `messages.outcome_of` and `writes.renew`. A script
+`submission.insertion_of`, `claim.ClaimReply`, `transition.outcome_of` and `writes.renew`. A script
 that writes puts its answer into an envelope, which `Partition.write` opens.
 """
 
@@ -11,7 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 Reply = dict[str, Any]
+
+pack = msgspec.msgpack.Encoder().encode
 
 
 class ServerTime(NamedTuple):

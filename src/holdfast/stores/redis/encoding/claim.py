@@ -1,0 +1,59 @@
+"""What claim.lua hands out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from holdfast.domain.errors import SerialisationError
+from holdfast.ports import Claimed, Renewal
+from holdfast.stores import codec
+from holdfast.stores.redis.encoding import record
+
+FIRST_RUN = 4  # parts of a task that is handed out for the first time
+
+
+class ClaimReply(NamedTuple):
+    """The answer of claim.lua, in its order."""
+
+    handed_out: list[list[Any]]  # see `submission.first_claimed_of` and `claimed_of`
+    unreadable: list[bytes]
+    upto: int  # how many the request has got so far
+    lease_until: bytes
+    wall: bytes
+    repeated: int | None = None  # how many there are to get, where the request was sent again
+
+
+def claimed_of(told: Sequence[Any]) -> Claimed:
+    """Return a task that has run before, or a task whose claim is repeated."""
+    name, fields, changes, until, newer_ran, bodies = told
+    said = record.texts([*fields, *changes])
+    task = record.decode(name.decode(), said, float(until))
+    payload, checkpoint, data, stages, version = [*bodies, None, None, None, None][:5]
+    if payload is None:
+        raise SerialisationError(f"task {task.id}: its payload is gone")
+    return Claimed(
+        task=task,
+        payload=submitted(payload),
+        checkpoint=checkpoint,
+        data=small(said, "data", data),
+        stages=record.decode_stages(stages or [], said),
+        moved_on=newer_ran == b"1",
+        checkpoint_version=int(version) if checkpoint and version else 0,
+    )
+
+
+def submitted(body: bytes) -> bytes:
+    """The payload, behind the line with what the task was born as."""
+    return body.partition(b"\n")[2]
+
+
+def small(fields: Mapping[str, str], name: str, kept: bytes | None) -> bytes | None:
+    """What went with the record, or into a key of its own."""
+    text = fields.get(name)
+    return text.encode() if text else kept
+
+
+def packed_renewal(renewal: Renewal) -> tuple[str, str, bytes]:
+    said = codec.encode(renewal.progress) if renewal.progress is not None else b""
+    return renewal.task_id, renewal.lease_id, said

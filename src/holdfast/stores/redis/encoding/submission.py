@@ -1,0 +1,248 @@
+"""A submission as insert.lua is given it, and the task that its first claim hands out.
+
+A task that has only been submitted stands whole in one line before its payload. The first claim
+hands that line out, and need not read the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.errors import SerialisationError, StoreError
+from holdfast.domain.task import events as ev
+from holdfast.domain.task.placement import START, Place
+from holdfast.domain.task.state import Status
+from holdfast.domain.task.task import Lease, Task
+from holdfast.domain.task.transition import (
+    Conflict,
+    Existing,
+    Full,
+    Inserted,
+    Insertion,
+    Shut,
+    Submission,
+)
+from holdfast.ports import Claimed
+from holdfast.stores import codec
+from holdfast.stores.redis.client import faults
+from holdfast.stores.redis.encoding import record
+from holdfast.stores.redis.encoding.event_log import encode_events
+from holdfast.stores.redis.encoding.record import DEFAULTS
+from holdfast.stores.redis.encoding.script_io import pack
+
+DIGEST_CHARS = 32  # 128 bits tell two payloads apart
+
+
+class _Submission(msgspec.Struct, omit_defaults=True, gc=False):
+    """What insert.lua is told: no absent facts, and JSON as text, so that it can unpack them."""
+
+    id: str
+    type: str
+    queue: str
+    status: str
+    version: str
+    day: str
+    fields: list[str]
+    payload: str
+    tenant: str | None = None
+    plan: str | None = None
+    key: str | None = None
+    digest: str | None = None
+    error: str | None = None
+    suspended_at: str | None = None
+    held: bool = False
+    events: str | None = None
+    saves: int = 0  # checkpoints of unsettled tasks: one more
+
+
+def packed_submission(submission: Submission) -> bytes:
+    task, said = submission.task, submission.events
+    try:
+        line = line_of(task)
+        if not line:
+            codec.check_task(task)
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+        raise SerialisationError(f"task {task.id!r} cannot be written: {error}") from error
+    return pack(
+        _Submission(
+            id=task.id,
+            type=task.type,
+            queue=task.queue,
+            digest=submission.digest[:DIGEST_CHARS] if task.key is not None else None,
+            status=task.status,
+            version=str(task.version),
+            day=record.day(task.created_at),
+            fields=record.waiting(task) if line else record.flat(record.newborn(task)),
+            payload=as_text(task, b"%b\n%b" % (line, submission.payload)),
+            tenant=task.tenant,
+            plan=task.plan,
+            key=task.key,
+            error=task.failure.fingerprint if task.failure else None,
+            suspended_at=repr(task.updated_at) if task.suspended else None,
+            held=submission.held,
+            events=None if said == created_events(task) else encode_events(said),
+            saves=saves(task),
+        )
+    )
+
+
+def packed_follows(submissions: Sequence[Submission]) -> list[msgspec.Raw] | None:
+    """Those that go in with something else. None, as nearly always: there is nothing to tell."""
+    return [msgspec.Raw(packed_submission(one)) for one in submissions] or None
+
+
+def saves(task: Task) -> int:
+    """Whether it counts among the checkpoints of unsettled tasks."""
+    return int(task.last_completed >= 0 and not task.settled)
+
+
+def as_text(task: Task, body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        raise SerialisationError(f"task {task.id!r} cannot be written: {error}") from error
+
+
+def created_events(task: Task) -> tuple[ev.Event, ...]:
+    """The events of the first version, where they say no more than the record does."""
+    return (
+        ev.TaskCreated(
+            task_id=task.id,
+            version=1,
+            at=task.created_at,
+            type=task.type,
+            tenant=task.tenant,
+        ),
+    )
+
+
+_INSERTIONS: dict[bytes, Callable[[str], Insertion]] = {
+    b"inserted": Inserted,
+    b"existing": Existing,
+    b"conflict": Conflict,
+    b"full": Full,
+    b"shut": Shut,
+}
+
+
+def insertion_of(word: bytes, name: str, where: str) -> Insertion | StoreError:
+    if word == b"foreign":
+        return faults.foreign([name], where)
+    return _INSERTIONS[word](name)
+
+
+# -- the line before the payload
+
+
+class _Born(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What is most often as ever comes last: it is left out."""
+
+    type: str
+    created_at: float
+    stages: tuple[str, ...]
+    tenant: str | None = None
+    key: str | None = None
+    workflow: bool = False
+    hold: bool = False
+    queue: str = DEFAULTS["queue"]
+    plan: str | None = None
+    trace_id: str | None = None
+    user: Any = None
+    keep_seconds: float = DEFAULTS["keep_seconds"]
+    retry_max: int = DEFAULTS["retry_max"]
+    status: Status = Status.PENDING
+    callback: str | None = None
+    effects: str | None = None
+
+
+_facts = attrgetter(*_Born.__struct_fields__)
+_AS_EVER = tuple(field.default for field in msgspec.structs.fields(_Born))
+LEAST = 3  # facts of a line
+
+_decode_born = msgspec.json.Decoder(_Born).decode
+_LATER = slice(*map(Task.__struct_fields__.index, ("settled_at", "place")))
+_NOTHING = tuple(DEFAULTS[name] for name in Task.__struct_fields__[_LATER])
+
+
+def is_just_born(task: Task) -> bool:
+    """As a submit makes it."""
+    nothing = msgspec.structs.astuple(task)[_LATER] == _NOTHING
+    return nothing and task.created_at == task.updated_at == task.status_since
+
+
+def line_of(task: Task) -> bytes:
+    """One line, which can be read again, or none if there is more to be told."""
+    if not is_just_born(task):
+        return b""
+    facts = list(_facts(task))
+    facts[1] = round(task.created_at, 6)  # as the record says it
+    while len(facts) > LEAST and facts[-1] == _AS_EVER[len(facts) - 1]:
+        facts.pop()
+    line = record.encode(facts)
+    _read_born(task.id, line)  # constructors check no types
+    return line
+
+
+def _read_born(task_id: str, line: bytes) -> _Born:
+    try:
+        return _decode_born(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SerialisationError(f"task {task_id}: its line cannot be read: {error}") from error
+
+
+def first_claimed(task_id: str, line: bytes, *, lease: Lease, order: int, wall: float) -> Task:
+    """The record as its first claim has made it."""
+    of = _read_born(task_id, line)
+    status = START.to[of.status]
+    return Task(
+        id=task_id,
+        type=of.type,
+        tenant=of.tenant,
+        plan=of.plan,
+        queue=of.queue,
+        key=of.key,
+        trace_id=of.trace_id,
+        user=of.user,
+        callback=of.callback,
+        effects=of.effects,
+        stages=of.stages,
+        workflow=of.workflow,
+        hold=of.hold,
+        keep_seconds=of.keep_seconds,
+        retry_max=of.retry_max,
+        created_at=of.created_at,
+        status=status,
+        status_since=wall if status is not of.status else of.created_at,
+        updated_at=wall,
+        version=record.FIRST_CLAIMED,
+        place=Place.LEASED,
+        order=order,
+        lease=lease,
+        fence=lease.fence,
+    )
+
+
+class ClaimLease(msgspec.Struct, frozen=True, gc=False):
+    """What the leases of one claim have in common."""
+
+    owner: str
+    until: float
+    wall: float
+
+
+def first_claimed_of(told: Sequence[bytes], lease: ClaimLease) -> Claimed:
+    """Return a task that is handed out for the first time, as it was submitted."""
+    id_, body, lease_id, order = told
+    task_id = id_.decode()
+    line, _, payload = body.partition(b"\n")
+    name = lease_id.decode()
+    fence, _ = record.lease_facts(task_id, name)
+    held = Lease(owner=lease.owner, fence=fence, id=name, until=lease.until)
+    task = first_claimed(task_id, line, lease=held, order=int(order), wall=lease.wall)
+    return Claimed(
+        task=task, payload=payload, checkpoint=None, data=None, stages=(), moved_on=False
+    )
