@@ -24,7 +24,7 @@ from bench.redis_view import View
 from bench.slow_disk import SYNC_MILLIS, possible, slow_disk
 from holdfast.domain.errors import StoreError
 from holdfast.domain.task.transition import Inserted
-from holdfast.stores.redis.keys import Keys
+from holdfast.stores.redis.keys import KeyNames
 from holdfast.stores.redis.partition import BATCH
 from holdfast.stores.redis.store import RedisStore
 from verify.servers import Config, RedisServer, Sentinels
@@ -35,7 +35,7 @@ LOAD_SECONDS = (1.5, 4.0)
 CUT_OFF_SECONDS = 1.0
 AGAIN_SECONDS = 0.05
 BACK_TRIES = 600
-META = Keys("executor")("meta")
+META = KeyNames("executor")("meta")
 
 RESTARTS: dict[str, Config] = {
     "appendonly no, no snapshots": {},

@@ -21,7 +21,7 @@ import msgspec
 
 from bench.redis_load import WORKER, Hand, Load, opened, prune_tombstones
 from bench.redis_view import Script, State, View
-from holdfast.stores.redis.keys import Keys
+from holdfast.stores.redis.keys import KeyNames
 from holdfast.stores.redis.partition import BATCH, MOVES
 from verify.servers import RedisServer
 
@@ -30,7 +30,7 @@ GOAL_RATIO = 1.2
 GOAL_SCRIPT_MILLIS = 5.0
 SAMPLES = 300
 SAMPLED_EVERY = 20  # with one tenant each script has one task: not all of them are timed
-KEYS = Keys("executor")
+KEYS = KeyNames("executor")
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from holdfast.stores.redis.keys import GROUP, TEMPLATES, Keys
+from holdfast.stores.redis.keys import GROUP, TEMPLATES, KeyNames
 from verify.servers import RedisServer
 
 _SCRIPTS = re.compile(r"cmdstat_evalsha:calls=\d+,usec=(\d+)")
@@ -50,7 +50,7 @@ class View:
         self._client = server.client(timeout_seconds=REPLY_SECONDS)
         self._client.response_callbacks.clear()
         self._execute: Callable[..., Any] = self._client.execute_command
-        self._keys = Keys(namespace)
+        self._keys = KeyNames(namespace)
         self._cpu = Path(f"/proc/{server.pid}/task/{server.pid}/schedstat")
 
     def __enter__(self) -> Self:

@@ -24,7 +24,7 @@ from holdfast.domain.trigger.trigger import Trigger
 from holdfast.stores import codec
 from holdfast.stores.redis.encoding import plan_trigger_hash
 from holdfast.stores.redis.encoding.record import iso
-from holdfast.stores.redis.keys import Keys
+from holdfast.stores.redis.keys import KeyNames
 from holdfast.stores.sqlite.file.schema import open_reader, open_writer
 from holdfast.stores.sqlite.statements import SQL
 from holdfast.stores.sqlite.triggers.rows import columns_of
@@ -78,7 +78,7 @@ def raw(place: Place, trigger_id: str) -> list[Any]:
             return [*db.execute("SELECT * FROM triggers WHERE id = ?", (trigger_id,))]
         finally:
             db.close()
-    keys = Keys(NAMESPACE)
+    keys = KeyNames(NAMESPACE)
     with place.redis.client() as client:
         scores = [client.zscore(keys(name), trigger_id) for name in _ZSETS]
         record: Any = client.hgetall(keys("trigger", trigger_id))
@@ -114,7 +114,7 @@ def _write_rows(path: Path, triggers: Sequence[Trigger]) -> None:
 
 def _redis_commands(triggers: Sequence[Trigger]) -> Iterator[tuple[bytes, ...]]:
     """They differ in their names and times only: the rest is made once."""
-    keys = Keys(NAMESPACE)
+    keys = KeyNames(NAMESPACE)
     pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
     every, due = keys("triggers"), keys("triggers_due")
     _, written = plan_trigger_hash.write_trigger(triggers[0])

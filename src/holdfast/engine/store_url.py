@@ -60,7 +60,7 @@ def store_from_url(
     try:
         parts = urlsplit(url)
     except ValueError as error:  # brackets that do not close
-        raise InvalidSetting("HOLDFAST_STORE", address.redacted(url), str(error)) from error
+        raise InvalidSetting("HOLDFAST_STORE", address.redact_url(url), str(error)) from error
     if parts.scheme == "memory":
         return MemoryStore(clock)
     if parts.scheme == "sqlite":
@@ -68,7 +68,7 @@ def store_from_url(
 
         path = unquote(parts.path).removeprefix("/")
         if parts.netloc or not path:
-            raise InvalidSetting("HOLDFAST_STORE", address.redacted(url), f"write {FILES}")
+            raise InvalidSetting("HOLDFAST_STORE", address.redact_url(url), f"write {FILES}")
         if path == ":memory:":  # each of the store's connections would have one of its own
             raise InvalidSetting("HOLDFAST_STORE", url, "for a store in memory write memory://")
         store = SqliteStore(path, clock, namespace=namespace)
@@ -76,7 +76,7 @@ def store_from_url(
             where = f"no store at {store.url}"
             raise StoreUnavailable(f"{where}: name one with --store or HOLDFAST_STORE")
         return store
-    raise InvalidSetting("HOLDFAST_STORE", address.redacted(url), f"unknown store; write {FORMS}")
+    raise InvalidSetting("HOLDFAST_STORE", address.redact_url(url), f"unknown store; write {FORMS}")
 
 
 def _redis_store(
@@ -84,11 +84,13 @@ def _redis_store(
 ) -> Store:
     shown = address.parse(url).shown
     try:
-        from holdfast.stores.redis.partition import Terms
+        from holdfast.stores.redis.partition import RetentionTerms
         from holdfast.stores.redis.store import RedisStore
     except ModuleNotFoundError as error:
         if error.name != "redis":
             raise
         reason = "Redis needs its driver: pip install 'holdfast-engine[redis]'"
         raise InvalidSetting("HOLDFAST_STORE", shown, reason) from error
-    return RedisStore(url, clock, namespace=namespace, terms=Terms(**terms), must_exist=must_exist)
+    return RedisStore(
+        url, clock, namespace=namespace, terms=RetentionTerms(**terms), must_exist=must_exist
+    )

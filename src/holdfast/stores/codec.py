@@ -124,7 +124,7 @@ def read_undo(body: bytes) -> tuple[bytes, bool | None]:
 
 
 def custom_data(checkpoint: bytes) -> bytes | None:
-    """What the stages kept in a checkpoint; None: nothing, or nothing that can be read."""
+    """Return what the stages kept in a checkpoint; None: nothing that can be read."""
     try:
         data = ckpt.decode(checkpoint).custom_data
     except SerialisationError:

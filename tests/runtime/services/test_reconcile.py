@@ -13,7 +13,7 @@ from holdfast.domain.task.placement import Place
 from holdfast.ports import Finding
 from holdfast.runtime.services.pruner import Pruner
 from holdfast.stores.redis.client.topology import Topology
-from holdfast.stores.redis.keys import Keys
+from holdfast.stores.redis.keys import KeyNames
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.repair import doctor
 from holdfast.stores.redis.views import walks
@@ -84,7 +84,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, prefix: str, error: Exception) -> N
     """Half-way through this partition."""
     everything = doctor._everything
 
-    async def half_of_it(look: doctor.Look) -> AsyncIterator[Finding]:
+    async def half_of_it(look: doctor.Examination) -> AsyncIterator[Finding]:
         async for finding in everything(look):
             yield finding
             if look.part.keys.prefix == prefix:
@@ -147,7 +147,7 @@ async def test_who_looks_marks_it_for_a_short_while_and_who_has_looked_for_the_w
     lasts: list[int] = []
     everything = doctor._everything
 
-    async def looked(look: doctor.Look) -> AsyncIterator[Finding]:
+    async def looked(look: doctor.Examination) -> AsyncIterator[Finding]:
         lasts.append(bench.ask("PTTL", "reconciled"))
         async for finding in everything(look):
             yield finding
@@ -174,7 +174,9 @@ async def test_a_partition_that_fails_keeps_no_other_from_being_mended(
 ) -> None:
     part = bench.store._parts.first
     prefix = f"{bench.namespace}-other"
-    other = Partition(part.client, Keys(prefix), part.terms, bench.clock.times, bench.clock.steady)
+    other = Partition(
+        part.client, KeyNames(prefix), part.terms, bench.clock.times, bench.clock.steady
+    )
     bench.ask("HINCRBY", "counts", "default ready", 3)
     await part.client.many(other.keys, [("HSET", other.keys("counts"), "default ready", 1)])
     failing(monkeypatch, prefix, error)

@@ -8,9 +8,9 @@ from holdfast.domain.audit import Audit, Chain, first_break
 from holdfast.domain.task.task import By
 from holdfast.stores.redis.admin import audit_chain, audit_seal
 from holdfast.stores.redis.client import address
-from holdfast.stores.redis.client.client import Client
-from holdfast.stores.redis.keys import Keys
-from holdfast.stores.redis.partition import Partition, Partitions, Terms
+from holdfast.stores.redis.client.client import RedisClient
+from holdfast.stores.redis.keys import KeyNames
+from holdfast.stores.redis.partition import Partition, Partitions, RetentionTerms
 from holdfast.stores.redis.retention import prune_audit
 from holdfast.stores.redis.tasks import writes
 from holdfast.testing.clock import ManualClock
@@ -23,10 +23,10 @@ COUNT = 3  # partitions
 class Parts:
     """Partitions beside each other on one server, as they would be in a Cluster."""
 
-    def __init__(self, link: Client, namespace: str) -> None:
+    def __init__(self, link: RedisClient, namespace: str) -> None:
         self.clock = ManualClock()
-        keys = [Keys(f"{namespace}-{n}") for n in range(COUNT)]
-        self.list = [Partition(link, k, Terms(), self.clock.times) for k in keys]
+        keys = [KeyNames(f"{namespace}-{n}") for n in range(COUNT)]
+        self.list = [Partition(link, k, RetentionTerms(), self.clock.times) for k in keys]
         self.all = Partitions(self.list)
         self._number = 0
 
@@ -87,7 +87,7 @@ def entry(task_id: str, at: float) -> Audit:
 
 @asynccontextmanager
 async def opened(server: RedisServer, namespace: str) -> AsyncIterator[Parts]:
-    link = Client(address.parse(server.url))
+    link = RedisClient(address.parse(server.url))
     await link.open()
     try:
         yield Parts(link, namespace)

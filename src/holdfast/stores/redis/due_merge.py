@@ -1,4 +1,4 @@
-"""What is due in several partitions: who hands out how much, and one page of all."""
+"""Due triggers and plans of several partitions: each hands out a share, and pages are merged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from holdfast.domain.errors import StoreError
-from holdfast.stores.redis.partition import Partition, Partitions, tried
+from holdfast.stores.redis.partition import Partition, Partitions, try_all
 
 AWAY_SECONDS = 5.0  # what a partition that is away has is looked for that often
 ROUNDS = 10  # others may be faster than we
@@ -21,28 +21,28 @@ log = logging.getLogger("holdfast.stores.redis.dues")
 T = TypeVar("T")
 
 
-class Found(msgspec.Struct, Generic[T], frozen=True):
+class DueItems(msgspec.Struct, Generic[T], frozen=True):
     """``items``: handed out, or, of a look, only when each is due."""
 
     items: list[T]
     next_seconds: float | None
 
 
-Look = Callable[[Partition, int], Awaitable[Found[Any]]]
-Take = Callable[[Partition, int], Awaitable[Found[T]]]
+Look = Callable[[Partition, int], Awaitable[DueItems[Any]]]
+Take = Callable[[Partition, int], Awaitable[DueItems[T]]]
 
 
-async def hand_out(parts: Partitions, limit: int, look: Look, take: Take[T]) -> Found[T]:
+async def hand_out(parts: Partitions, limit: int, look: Look, take: Take[T]) -> DueItems[T]:
     """The earliest of all partitions, at most ``limit``. One that is away stops no other."""
     if len(parts) == 1:
         return await take(parts.first, limit)
     items: list[T] = []
     waits: list[float] = []
     for _ in range(ROUNDS):
-        looked, missed = await _each([look(part, limit) for part in parts], needed=not items)
+        looked, missed = await _try_each([look(part, limit) for part in parts], needed=not items)
         shares = _shares(parts, looked, limit - len(items))
         asked = [take(part, number) for part, number in shares.items()]
-        taken, missed_then = await _each(asked, needed=False)
+        taken, missed_then = await _try_each(asked, needed=False)
         items += [one for some in taken if not isinstance(some, StoreError) for one in some.items]
         waits = _waits(parts, looked, dict(zip(shares, taken, strict=True)))
         if missed := missed_then or missed:
@@ -50,15 +50,15 @@ async def hand_out(parts: Partitions, limit: int, look: Look, take: Take[T]) -> 
             waits.append(AWAY_SECONDS)
         if not shares or missed or len(items) >= limit:
             break
-    return Found(items, min(waits, default=None))
+    return DueItems(items, min(waits, default=None))
 
 
-async def _each(
-    asked: Sequence[Awaitable[Found[T]]], *, needed: bool
-) -> tuple[list[Found[T] | StoreError], StoreError | None]:
-    """Whoever fails keeps nothing back that others have handed out."""
+async def _try_each(
+    asked: Sequence[Awaitable[DueItems[T]]], *, needed: bool
+) -> tuple[list[DueItems[T] | StoreError], StoreError | None]:
+    """Await all: one that fails keeps nothing back that others have handed out."""
     try:
-        return await tried(asked)
+        return await try_all(asked)
     except StoreError as error:
         if needed:
             raise
@@ -66,7 +66,7 @@ async def _each(
 
 
 def _shares(
-    parts: Partitions, looked: Sequence[Found[Any] | StoreError], limit: int
+    parts: Partitions, looked: Sequence[DueItems[Any] | StoreError], limit: int
 ) -> Counter[Partition]:
     times = (
         (at, number)
@@ -80,10 +80,10 @@ def _shares(
 
 def _waits(
     parts: Partitions,
-    looked: Sequence[Found[Any] | StoreError],
-    taken: dict[Partition, Found[T] | StoreError],
+    looked: Sequence[DueItems[Any] | StoreError],
+    taken: dict[Partition, DueItems[T] | StoreError],
 ) -> list[float]:
-    """Who has handed out knows better than who was only looked at."""
+    """Return the waits; a partition that has handed out knows better than one only looked at."""
     newest = (taken.get(part, found) for part, found in zip(parts, looked, strict=True))
     known = (found.next_seconds for found in newest if not isinstance(found, StoreError))
     return [seconds for seconds in known if seconds is not None]
@@ -99,7 +99,7 @@ class Leaf(msgspec.Struct, Generic[T], frozen=True):
 def one_page(
     leaves: Iterable[Leaf[T]], limit: int, *, newest_first: bool
 ) -> tuple[tuple[T, ...], str | None]:
-    """Where one of them has not been looked at further, none is shown further."""
+    """Merge pages into one, which ends where the first of them was not read further."""
     pages = list(leaves)
     ends = [page.cursor for page in pages if page.cursor is not None]
     end = (max if newest_first else min)(ends, default=None)

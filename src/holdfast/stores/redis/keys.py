@@ -126,7 +126,7 @@ TYPES = {
 }
 
 
-class Keys:
+class KeyNames:
     """The keys of one partition."""
 
     def __init__(self, prefix: str) -> None:

@@ -21,10 +21,10 @@ from holdfast.domain.errors import InvalidInput, PartlyUnavailable, StoreError
 from holdfast.domain.task.task import Task
 from holdfast.domain.task.transition import Submission
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.client.client import Client, Script
+from holdfast.stores.redis.client.client import RedisClient, Script
 from holdfast.stores.redis.client.faults import CommandDenied
-from holdfast.stores.redis.encoding.script_io import ServerTime, named
-from holdfast.stores.redis.keys import DENIED, TORN, Keys, number_of
+from holdfast.stores.redis.encoding.script_io import ServerTime, by_name
+from holdfast.stores.redis.keys import DENIED, TORN, KeyNames, number_of
 
 TOMBSTONE_SECONDS = 24 * 3600
 LOCK_SECONDS = 9000
@@ -50,8 +50,8 @@ U = TypeVar("U")
 Time = Callable[[], tuple[float, float]]  # for leases and due times; for everything else
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """How long what is kept."""
+class RetentionTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """The seconds for which locks, checkpoints and tombstones are kept."""
 
     lock_seconds: int = LOCK_SECONDS
     checkpoint_seconds: int = CHECKPOINT_SECONDS
@@ -63,9 +63,9 @@ class Partition:
 
     def __init__(
         self,
-        client: Client,
-        keys: Keys,
-        terms: Terms,
+        client: RedisClient,
+        keys: KeyNames,
+        terms: RetentionTerms,
         time: Time | None = None,
         steady: Callable[[], float] = clocks.monotonic,
     ) -> None:
@@ -129,7 +129,7 @@ class Partition:
 
     async def _note_loss(self, answered: int, before: int) -> None:
         try:
-            reply = named(await self.call(scripts.GONE_BACK, answered, before))
+            reply = by_name(await self.call(scripts.GONE_BACK, answered, before))
         except StoreError:
             return  # the next write will notice
         lost, self._writes = reply["lost"], reply["writes"]
@@ -148,10 +148,10 @@ class Partition:
     async def hear(self) -> None:
         """Learn the server's time."""
         asked_at = self.steady()
-        self.heard((await self.server_time()).now, asked_at)
+        self.learn_time((await self.server_time()).now, asked_at)
 
     async def server_time(self) -> ServerTime:
-        reply = named(await self.call(scripts.CLOCK))
+        reply = by_name(await self.call(scripts.CLOCK))
         return ServerTime(float(reply["now"]), float(reply["wall"]))
 
     def gives_up(self) -> str:
@@ -160,13 +160,16 @@ class Partition:
             return ""
         return f"{self.steady() + self._ahead + 0.9 * self.client.address.timeout_seconds:.6f}"
 
-    def heard(self, server_now: float, asked_at: float) -> None:
-        """From before it was asked: that errs on the side of the longer lease."""
+    def learn_time(self, server_now: float, asked_at: float) -> None:
+        """Learn the server's time as of before it was asked, which makes leases longer."""
         self._ahead = server_now - asked_at
 
     def now(self) -> str:
-        """What the scripts are told about the time: they have the server's, and learn from us
-        by when they should have been run (see shared/time.lua)."""
+        """Return the time for the scripts.
+
+        They have the server's, and learn from us by when they should have been run
+        (shared/time.lua).
+        """
         if self._time is not None:
             return "{:.6f} {:.6f}".format(*self._time())
         if self._ahead is None:
@@ -196,7 +199,7 @@ class Partitions:
         return f"{task_id}.p{number_of(self._number_of(tenant, key, task_id))}"
 
     def beside(self, name: str, part: Partition) -> str:
-        """For a task without tenant and key: one that has any is at home with that."""
+        """Return an id in this partition for a task that has neither tenant nor key."""
         return name if len(self) == 1 else f"{name}{self._ending(part)}"
 
     def _ending(self, part: Partition) -> str:
@@ -205,8 +208,8 @@ class Partitions:
     def _number_of(self, tenant: str | None, key: str | None, task_id: str) -> int:
         """A trigger's task lives where the trigger does: its key begins with the trigger's id,
         which ends with the partition (`nightly.p03@…`)."""
-        if tenant is None and key is not None and (named := _OF_A_TRIGGER.match(key)):
-            number = int(named[1])
+        if tenant is None and key is not None and (by_name := _OF_A_TRIGGER.match(key)):
+            number = int(by_name[1])
             if number < len(self):
                 return number
         return self._number(tenant or key or task_id)
@@ -261,7 +264,7 @@ class Partitions:
         return part
 
     def with_follows(self, part: Partition, follows: Iterable[Submission]) -> Partition:
-        """They go in with something else, in one step: so they live where it does."""
+        """Check that the tasks that follow live in the same partition: all are one step."""
         for one in follows:
             if self.with_any(one.task) is not part:
                 raise InvalidInput(
@@ -293,9 +296,9 @@ class Partitions:
             else:
                 places[part].append(place)
         asked = (ask(part, [batch[i] for i in at]) for part, at in places.items())
-        found, missed = await tried(asked)
+        found, missed = await try_all(asked)
         for at, some in zip(places.values(), found, strict=True):
-            answers.update(zip(at, _each(some, len(at)), strict=True))
+            answers.update(zip(at, _answers_of(some, len(at)), strict=True))
         answered = [answers[place] for place in range(len(batch))]
         if missed is not None:
             raise PartlyUnavailable(missed, answered)
@@ -306,7 +309,7 @@ def _not_from_home(task_id: str) -> InvalidInput:
     return InvalidInput(f"task id {task_id!r} was not made by this store's partitioned_id()")
 
 
-def _each(some: Sequence[Any] | StoreError, number: int) -> Sequence[Any]:
+def _answers_of(some: Sequence[Any] | StoreError, number: int) -> Sequence[Any]:
     if isinstance(some, PartlyUnavailable):
         return some.answers
     return [some] * number if isinstance(some, StoreError) else some
@@ -316,7 +319,7 @@ def nowhere(one: object) -> NoReturn:
     raise AssertionError(f"{one} has no partition")
 
 
-async def tried(
+async def try_all(
     asked: Iterable[Awaitable[T]],
 ) -> tuple[list[T | StoreError], StoreError | None]:
     """Every answer, with errors in place, and the last of these; raised if there is no other."""
@@ -337,7 +340,7 @@ async def tried(
     return answers, missed
 
 
-async def everything(asked: Iterable[Awaitable[T]]) -> list[T]:
+async def gather_all(asked: Iterable[Awaitable[T]]) -> list[T]:
     """Every answer is waited for, then the first error is raised: nothing is left running."""
     found = await asyncio.gather(*asked, return_exceptions=True)
     for one in found:

@@ -17,9 +17,9 @@ from holdfast.ports import (
 from holdfast.stores.redis.admin.store import RedisAdmin
 from holdfast.stores.redis.client import address, checks, format
 from holdfast.stores.redis.client.bell import Bells
-from holdfast.stores.redis.client.client import Client
-from holdfast.stores.redis.keys import Keys, prefixes
-from holdfast.stores.redis.partition import Partition, Partitions, Terms, Time
+from holdfast.stores.redis.client.client import RedisClient
+from holdfast.stores.redis.keys import KeyNames, prefixes
+from holdfast.stores.redis.partition import Partition, Partitions, RetentionTerms, Time
 from holdfast.stores.redis.plans.store import RedisPlans
 from holdfast.stores.redis.repair.torn_writes import Mender
 from holdfast.stores.redis.tasks.claims import Claims
@@ -44,7 +44,7 @@ class RedisStore:
         clock: Clock,
         namespace: str = "executor",
         *,
-        terms: Terms | None = None,
+        terms: RetentionTerms | None = None,
         time: Time | None = None,
         must_exist: bool = False,
     ) -> None:
@@ -53,14 +53,17 @@ class RedisStore:
         self._address = address.parse(url)
         self.url = self._address.shown
         self._clock = clock
-        self._client = Client(self._address)
+        self._client = RedisClient(self._address)
         clustered = self._address.clustered
         self._keys = [
-            Keys(prefix)
+            KeyNames(prefix)
             for prefix in prefixes(namespace, self._address.partitions, clustered=clustered)
         ]
         self._parts = Partitions(
-            [Partition(self._client, k, terms or Terms(), time, clock.steady) for k in self._keys]
+            [
+                Partition(self._client, k, terms or RetentionTerms(), time, clock.steady)
+                for k in self._keys
+            ]
         )
         for part in self._parts:
             part.partitions = len(self._parts)
@@ -78,7 +81,7 @@ class RedisStore:
     async def open(self) -> None:
         await self._client.open()
         try:
-            self._checks = await checks.look(self._client, self._keys, self._clock)
+            self._checks = await checks.run_checks(self._client, self._keys, self._clock)
             await format.make_ours(self._parts, self._namespace, must_exist=self._must_exist)
             for part in self._parts:
                 await part.hear()
@@ -100,7 +103,7 @@ class RedisStore:
         await self._client.detach()
 
     async def _check_settings(self) -> Sequence[Check]:
-        self._checks = await checks.look(self._client, self._keys, self._clock)
+        self._checks = await checks.run_checks(self._client, self._keys, self._clock)
         self.durable = checks.is_durable(self._checks)
         return self._checks
 

@@ -90,13 +90,13 @@ async def test_what_is_pruned_during_a_look_brings_no_other_entries_into_it(
 ) -> None:
     ids = await parts.write_all(6)
     await parts.seal()
-    sealed = audit_chain._sealed
+    sealed = audit_chain._read_sealed
 
     async def look_just_after_a_pruning(*args: Any) -> list[Audit]:
         assert await parts.prune(1.5, limit=3) == 3
         return await sealed(*args)
 
-    monkeypatch.setattr(audit_chain, "_sealed", look_just_after_a_pruning)
+    monkeypatch.setattr(audit_chain, "_read_sealed", look_just_after_a_pruning)
     assert await parts.seen(limit=4, start=2) == [ids[3]]
 
 

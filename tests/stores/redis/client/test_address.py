@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from holdfast.domain.errors import InvalidSetting
-from holdfast.stores.redis.client.address import SCHEMES, AddressKind, parse, redacted
+from holdfast.stores.redis.client.address import SCHEMES, AddressKind, parse, redact_url
 
 SECRETS = ["s3cret", "t0ken"]
 
@@ -127,7 +127,7 @@ def test_a_wrong_url_is_refused_with_what_to_write(url: str, told: str) -> None:
 )
 def test_no_secret_is_ever_shown(scheme: str, rest: str) -> None:
     url = f"{scheme}://{rest}"
-    texts = [redacted(url)]
+    texts = [redact_url(url)]
     try:
         address = parse(url)
         texts += [address.shown, repr(address), str(address)]

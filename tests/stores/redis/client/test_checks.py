@@ -10,9 +10,9 @@ from holdfast.clock import SystemClock
 from holdfast.domain.errors import StoreForeign, StoreUnusable
 from holdfast.ports import Check
 from holdfast.stores.redis.client.address import parse
-from holdfast.stores.redis.client.checks import NEEDED, is_durable, look
-from holdfast.stores.redis.client.client import Client
-from holdfast.stores.redis.keys import Keys
+from holdfast.stores.redis.client.checks import NEEDED, is_durable, run_checks
+from holdfast.stores.redis.client.client import RedisClient
+from holdfast.stores.redis.keys import KeyNames
 from holdfast.stores.redis.store import RedisStore
 from holdfast.testing.clock import ManualClock
 from tests.support.redis.fake_redis import FakeRedis, fake_redis
@@ -22,10 +22,10 @@ from verify.servers import Cluster, RedisServer, Sentinels, until
 
 async def looked(server: RedisServer | str, *, user: str = "") -> dict[str, Check]:
     url = server if isinstance(server, str) else server.url
-    client = Client(parse(url.replace("redis://", f"redis://{user}:pw@") if user else url))
+    client = RedisClient(parse(url.replace("redis://", f"redis://{user}:pw@") if user else url))
     await client.open()
     try:
-        checks = await look(client, [Keys("checked")], SystemClock())
+        checks = await run_checks(client, [KeyNames("checked")], SystemClock())
     finally:
         await client.close()
     return {check.name: check for check in checks}
@@ -128,9 +128,9 @@ async def test_what_may_not_be_looked_at_is_said_and_not_refused(start_redis: St
 
 
 async def test_a_clock_that_differs_is_told(start_redis: StartRedis) -> None:
-    client = Client(parse(start_redis(appendonly=True).url))
+    client = RedisClient(parse(start_redis(appendonly=True).url))
     await client.open()
-    checks = await look(client, [], ManualClock())
+    checks = await run_checks(client, [], ManualClock())
     await client.close()
     assert [check.name for check in checks if not check.good] == ["clock"]
 
@@ -150,9 +150,9 @@ async def test_a_clock_is_not_blamed_for_a_late_answer(
     clock = ManualClock(now=asked_at)
     info = "redis_version:6.2.0\r\nrole:master\r\naof_enabled:1"
     async with answering(info, time=0, late=lambda: clock.advance(took)) as server:
-        client = Client(parse(server.url))
+        client = RedisClient(parse(server.url))
         await client.open()
-        [check] = [one for one in await look(client, [], clock) if one.name == "clock"]
+        [check] = [one for one in await run_checks(client, [], clock) if one.name == "clock"]
         await client.close()
     assert check.says.startswith(told)
     assert check.good == (told == "agrees with ours")

@@ -93,8 +93,8 @@ def test_callers_are_not_told_where_in_a_script_it_was(
     text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    error = faults.located(redis.ResponseError(text), "count", SOURCE)
-    assert str(faults.translated(error, "here", parse("redis://here"))) == (
+    error = faults.without_location(redis.ResponseError(text), "count", SOURCE)
+    assert str(faults.translate(error, "here", parse("redis://here"))) == (
         "here has no memory left: nothing was written; raise its maxmemory or prune "
         "(OOM command not allowed.)"
     )

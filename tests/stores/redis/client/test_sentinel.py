@@ -10,8 +10,8 @@ import pytest
 from holdfast.domain.errors import StoreError, StoreUnavailable
 from holdfast.stores.redis.client import topology
 from holdfast.stores.redis.client.address import parse
-from holdfast.stores.redis.client.client import Client
-from holdfast.stores.redis.keys import Keys
+from holdfast.stores.redis.client.client import RedisClient
+from holdfast.stores.redis.keys import KeyNames
 from holdfast.stores.redis.store import RedisStore
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.drivers.store_driver import Hands
@@ -123,7 +123,7 @@ async def test_a_planned_failover_leaves_nobody_at_the_old_primary() -> None:
 
 
 @asynccontextmanager
-async def watched(*primaries: RedisServer) -> AsyncIterator[tuple[Client, list[RedisServer]]]:
+async def watched(*primaries: RedisServer) -> AsyncIterator[tuple[RedisClient, list[RedisServer]]]:
     """A Sentinel that names the first of those that are left."""
     left = [*primaries]
 
@@ -132,7 +132,7 @@ async def watched(*primaries: RedisServer) -> AsyncIterator[tuple[Client, list[R
         return f"*2\r\n$9\r\n127.0.0.1\r\n${len(port)}\r\n{port}\r\n".encode()
 
     async with fake_redis(answer) as sentinel:
-        link = Client(parse(f"redis+sentinel://127.0.0.1:{sentinel.port}/main"))
+        link = RedisClient(parse(f"redis+sentinel://127.0.0.1:{sentinel.port}/main"))
         await link.open()
         try:
             yield link, left
@@ -140,8 +140,8 @@ async def watched(*primaries: RedisServer) -> AsyncIterator[tuple[Client, list[R
             await link.close()
 
 
-async def port_of_the_next_call(link: Client) -> int:
-    [[_, found]] = await link.many(Keys("n"), [("CONFIG", "GET", "port")])
+async def port_of_the_next_call(link: RedisClient) -> int:
+    [[_, found]] = await link.many(KeyNames("n"), [("CONFIG", "GET", "port")])
     return int(found)
 
 
@@ -171,5 +171,5 @@ async def test_a_primary_without_its_replicas_is_asked_no_second_time(
             client.config_set("min-replicas-to-write", "1")
         left.pop(0)
         with pytest.raises(StoreUnavailable, match="NOREPLICAS"):
-            await link.many(Keys("n"), [("SET", "n:x", "1")])
+            await link.many(KeyNames("n"), [("SET", "n:x", "1")])
         assert await port_of_the_next_call(link) == new.port

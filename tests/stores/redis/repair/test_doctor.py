@@ -364,14 +364,14 @@ async def test_counts_that_someone_else_has_mended_are_not_mended_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.ask("HINCRBY", "counts", "default ready", 3)
-    compare = recount._compared
+    compare = recount._compare
 
     async def compare_late(*args: Any) -> Any:
         bench.ask("HINCRBY", "counts", "default ready", -3)
         async for finding in compare(*args):
             yield finding
 
-    monkeypatch.setattr(recount, "_compared", compare_late)
+    monkeypatch.setattr(recount, "_compare", compare_late)
     monkeypatch.setattr(doctor, "ROUNDS", 1)
     await mended(bench)
     assert bench.ask("HGET", "counts", "default ready") == "2"
@@ -382,10 +382,10 @@ async def test_counts_that_have_changed_since_the_walk_stay(bench: Bench, table:
     field = "default line" if table == "counts" else "writes"
     bench.ask("HINCRBY", "counts", "default ready", 3)
     part = bench.store._parts.first
-    before = await recount._said(part)
-    walked = await recount._walked(part, walks.at_once)
+    before = await recount._read_counts(part)
+    walked = await recount._walk_counts(part, walks.at_once)
     bench.ask("HINCRBY", table, field, 1)
-    found = [finding async for finding in recount._compared(part, before, walked, True)]
+    found = [finding async for finding in recount._compare(part, before, walked, True)]
     assert [finding.mended for finding in found] == [False]
     assert bench.ask("HGET", "counts", "default ready") == "5"
 

@@ -17,9 +17,9 @@ from holdfast.domain.task.transition import Submission, Transition
 from holdfast.ports import Filter
 from holdfast.stores.redis.admin import audit_chain
 from holdfast.stores.redis.client import address
-from holdfast.stores.redis.client.client import Client
-from holdfast.stores.redis.keys import Keys
-from holdfast.stores.redis.partition import BATCH, Partition, Partitions, Terms
+from holdfast.stores.redis.client.client import RedisClient
+from holdfast.stores.redis.keys import KeyNames
+from holdfast.stores.redis.partition import BATCH, Partition, Partitions, RetentionTerms
 from holdfast.stores.redis.tasks import writes
 from holdfast.stores.redis.views import find, reads
 from holdfast.stores.redis.views.counts import stats
@@ -30,9 +30,9 @@ from verify.servers import RedisServer
 
 @pytest_asyncio.fixture
 async def part(redis_server: RedisServer, redis_namespace: str) -> AsyncIterator[Partition]:
-    client = Client(address.parse(redis_server.url))
+    client = RedisClient(address.parse(redis_server.url))
     await client.open()
-    yield Partition(client, Keys(redis_namespace), Terms(), lambda: (NOW, NOW))
+    yield Partition(client, KeyNames(redis_namespace), RetentionTerms(), lambda: (NOW, NOW))
     await client.close()
 
 
@@ -45,8 +45,8 @@ def submission(task_id: str, **fields: Any) -> Submission:
     return decide.submit(made(task_id, **fields), b"null", "digest", held=False)
 
 
-def asked(request: str, lease_seconds: float) -> writes.Claim:
-    return writes.Claim(
+def asked(request: str, lease_seconds: float) -> writes.PartitionClaim:
+    return writes.PartitionClaim(
         worker="w", request=request, queues=["default"], lease_seconds=lease_seconds
     )
 

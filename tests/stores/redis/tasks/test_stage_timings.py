@@ -30,7 +30,7 @@ class Part:
 
 
 def told(error: redis.RedisError) -> StoreUnavailable:
-    found = faults.translated(error, "redis", parse("redis://127.0.0.1:1"))
+    found = faults.translate(error, "redis", parse("redis://127.0.0.1:1"))
     assert isinstance(found, StoreUnavailable)
     return found
 

@@ -21,8 +21,8 @@ from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task.task import By
 from holdfast.stores import codec
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.encoding.script_io import named
-from holdfast.stores.redis.partition import Partition, Partitions, everything
+from holdfast.stores.redis.encoding.script_io import by_name
+from holdfast.stores.redis.partition import Partition, Partitions, gather_all
 from holdfast.stores.redis.views.reads import merge_audits, pairs_of
 
 SHOWN = 500  # bytes of an entry that cannot be read
@@ -31,7 +31,7 @@ _NUMBERED = re.compile(r"([0-9]{1,15}) ([0-9a-f]+)")
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """What the chain has of an outbox: how many, and by what to know the last of them."""
+    """The entries that the chain has of an outbox: their number, and a mark of the last one."""
 
     count: int = 0
     mark: str = ""
@@ -57,13 +57,13 @@ class Ends(msgspec.Struct, frozen=True):
 
     @property
     def odd(self) -> str:
-        """What of the ends is not as it is written by us."""
+        """Return a complaint if the ends are not as this store writes them."""
         for name, text in (("base", self.base), ("head", self.head)):
             if text and text_of(anchor_of(text)) != text:
                 return f"the {name} of the chain is not stored as it was written"
         return f"the ends of the chain have a field {self.others[0]!r}" if self.others else ""
 
-    def of(self, box: Outbox) -> Taken:
+    def taken_from(self, box: Outbox) -> Taken:
         return self.taken.get(box.number, Taken())
 
 
@@ -76,8 +76,8 @@ class Outbox(msgspec.Struct, frozen=True):
     at: float
 
     def loose(self, ends: Ends) -> int:
-        """How many are not in the chain, if that was looked at later."""
-        return self.length - min(self.length, max(0, ends.of(self).count - self.gone))
+        """Return how many entries are not in the chain, if the chain was read later."""
+        return self.length - min(self.length, max(0, ends.taken_from(self).count - self.gone))
 
 
 def mark_of(body: bytes) -> str:
@@ -91,11 +91,11 @@ def text_of(anchor: Anchor) -> str:
 def anchor_of(text: str) -> Anchor:
     if not text:
         return Anchor()
-    seq, hash_ = _numbered(text)
+    seq, hash_ = _parse_numbered(text)
     return Anchor(seq=seq, hash=hash_)
 
 
-def _numbered(text: str) -> tuple[int, str]:
+def _parse_numbered(text: str) -> tuple[int, str]:
     found = _NUMBERED.fullmatch(text)
     if found is None:
         raise SerialisationError(f"an end of the audit chain cannot be read: {text!r}")
@@ -110,21 +110,21 @@ def field_of(box: Outbox, taken: Taken) -> tuple[str, str]:
 
 
 async def outbox(number: int, part: Partition, first: int, last: int) -> Outbox:
-    """With the bodies at these places, which may be counted from the end."""
-    reply = named(await part.call(scripts.LOOSE, first, last))
+    """Read an outbox, with the bodies at these places, which may be counted from the end."""
+    reply = by_name(await part.call(scripts.LOOSE, first, last))
     return Outbox(number, part, reply["gone"], reply["length"], reply["bodies"], float(reply["at"]))
 
 
 async def links(part: Partition, after: int, limit: int) -> tuple[Ends, list[bytes]]:
     """Return the ends of the chain and the links behind a number, read in one step."""
-    reply = named(await part.call(scripts.LINKS, after, limit))
+    reply = by_name(await part.call(scripts.LINKS, after, limit))
     return _ends(reply["ends"]), reply["links"]
 
 
 def _ends(reply: Sequence[bytes]) -> Ends:
     fields = {name.decode(): value.decode(errors="replace") for name, value in pairs_of(reply)}
     taken = {
-        int(name.removeprefix(_OF)): Taken(*_numbered(text))
+        int(name.removeprefix(_OF)): Taken(*_parse_numbered(text))
         for name, text in fields.items()
         if name.startswith(_OF)
     }
@@ -143,8 +143,10 @@ def element_of(link: AuditLink) -> bytes:
 
 
 def link_of(element: bytes, seq: int) -> AuditLink:
-    """Whatever stands there: who verifies the chain is to see it. ``seq``: the number that belongs
-    in this place."""
+    """Return the link that an element stands for, however damaged: a verifier must see it.
+
+    ``seq`` is the number that belongs in this place.
+    """
     try:
         number, hash_, body = element.split(b" ", 2)
         anchor = anchor_of(f"{number.decode()} {hash_.decode()}")
@@ -155,7 +157,7 @@ def link_of(element: bytes, seq: int) -> AuditLink:
 
 
 def unreadable(body: bytes, at: float) -> Audit:
-    """In the place of an entry that somebody has made unreadable: that is worth a line, too."""
+    """Return an entry in place of one that somebody has made unreadable."""
     said = body[:SHOWN].decode(errors="backslashreplace")
     return Audit(
         task_id="store",
@@ -204,7 +206,7 @@ async def audits(parts: Partitions, limit: int, start: int) -> list[Audit]:
     ends, _ = await links(parts.first, 0, 0)
     found = merge_audits([_newest(box, ends) for box in boxes], limit, start)
     passed = max(0, start - sum(box.loose(ends) for box in boxes))
-    return found + await _sealed(parts.first, ends, passed, limit - len(found))
+    return found + await _read_sealed(parts.first, ends, passed, limit - len(found))
 
 
 def _newest(box: Outbox, ends: Ends) -> list[Audit]:
@@ -212,8 +214,8 @@ def _newest(box: Outbox, ends: Ends) -> list[Audit]:
     return entries_of(box.bodies[len(box.bodies) - count :], box.at)[::-1]
 
 
-async def _sealed(part: Partition, ends: Ends, passed: int, limit: int) -> list[Audit]:
-    """Of the chain as it was, the newest but for those that were passed."""
+async def _read_sealed(part: Partition, ends: Ends, passed: int, limit: int) -> list[Audit]:
+    """Return the newest entries of the chain as it was, but for those that were passed."""
     last = anchor_of(ends.head).seq - passed
     after = max(anchor_of(ends.base).seq, last - limit)
     if limit < 1 or after >= last:
@@ -225,4 +227,4 @@ async def _sealed(part: Partition, ends: Ends, passed: int, limit: int) -> list[
 
 async def _boxes(parts: Partitions, first: int, last: int) -> list[Outbox]:
     looks: list[Any] = [outbox(number, part, first, last) for number, part in enumerate(parts)]
-    return await everything(looks)
+    return await gather_all(looks)

@@ -1,8 +1,8 @@
-"""What waits in the outboxes is taken into the chain, by whoever comes first.
+"""Entries that wait in the outboxes are sealed into the chain, by whoever comes first.
 
-Two steps: the links are put behind the head, if it is still the one they hang on, together with
-how many were taken from each outbox; then these leave their outboxes. Whoever finds the second
-step undone does it: nothing is lost or in the chain twice.
+There are two steps. The links are put behind the head, if it is still the one they hang on,
+together with how many were taken from each outbox; then these leave their outboxes. Whoever finds
+the second step undone does it, so that nothing is lost or in the chain twice.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from holdfast.stores.redis.admin.audit_chain import (
     outbox,
     text_of,
 )
-from holdfast.stores.redis.partition import Partition, Partitions, everything, tried
+from holdfast.stores.redis.partition import Partition, Partitions, gather_all, try_all
 
 BATCH = 100  # of one step; no outbox is ever further behind the chain than so many
 RACES = 20  # lost to others, each of whom has sealed something
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """What an outbox has for the chain."""
+    """The entries that an outbox has for the chain."""
 
     box: Outbox
     behind: int  # so many of its first are in the chain already
     entries: list[Audit]  # those that follow
 
 
-class Step(msgspec.Struct, frozen=True):
+class SealStep(msgspec.Struct, frozen=True):
     sealed: int
     is_first: bool  # nobody else has sealed meanwhile
     more: bool
@@ -64,24 +64,24 @@ async def seal(parts: Partitions, limit: int) -> int:
     return sealed
 
 
-async def _step(parts: Partitions, limit: int) -> Step:
+async def _step(parts: Partitions, limit: int) -> SealStep:
     # The chain is looked at first: whatever leaves an outbox after that has moved the head.
     ends, _ = await links(parts.first, 0, 0)
-    found, missed = await tried(
+    found, missed = await try_all(
         outbox(number, part, 0, BATCH - 1) for number, part in enumerate(parts)
     )
     waiting = [_waiting(box, ends) for box in found if not isinstance(box, StoreError)]
     oldest = _oldest(waiting, limit)
     taken = Counter(number for number, _ in oldest)
     if oldest and not await _append(parts.first, ends, oldest, _fields(waiting, taken)):
-        return Step(0, is_first=False, more=True, missed=missed)
-    await everything(_trim(one, taken[one.box.number]) for one in waiting)
+        return SealStep(0, is_first=False, more=True, missed=missed)
+    await gather_all(_trim(one, taken[one.box.number]) for one in waiting)
     more = any(one.box.length > one.behind + taken[one.box.number] for one in waiting)
-    return Step(len(oldest), is_first=True, more=more, missed=missed)
+    return SealStep(len(oldest), is_first=True, more=more, missed=missed)
 
 
 def _waiting(box: Outbox, ends: Ends) -> Waiting:
-    behind = _behind(box, ends.of(box))
+    behind = _behind(box, ends.taken_from(box))
     return Waiting(box, behind, entries_of(box.bodies[behind:], box.at))
 
 
@@ -96,13 +96,13 @@ def _behind(box: Outbox, taken: Taken) -> int:
 
 
 def _oldest(waiting: Sequence[Waiting], limit: int) -> list[tuple[int, Audit]]:
-    """And from which outbox they are; each keeps its own order."""
+    """Return the oldest entries and their outboxes; each outbox keeps its own order."""
     streams = [[(one.box.number, entry) for entry in one.entries] for one in waiting]
     return list(islice(merge(*streams, key=lambda pair: pair[1].at), limit))
 
 
 def _fields(waiting: Sequence[Waiting], taken: Counter[int]) -> list[str]:
-    """What the chain will have of each outbox."""
+    """Return the fields that say what the chain will have of each outbox."""
     fields: list[str] = []
     for one in waiting:
         if count := taken[one.box.number]:

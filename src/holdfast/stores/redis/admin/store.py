@@ -65,7 +65,7 @@ class RedisAdmin:
         if every_seconds is not None:
             return await doctor.reconcile(list(self._parts), every_seconds)
         found: list[Finding] = []
-        tally = doctor.Tally(seen)
+        tally = doctor.SeenCount(seen)
         for part in self._parts:
             found += await doctor.examine(part, fix=fix, limit=limit - len(found), tally=tally)
         return found

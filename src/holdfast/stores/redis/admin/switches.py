@@ -14,7 +14,7 @@ from holdfast.domain.errors import StoreError
 from holdfast.ports import Switch, SwitchSetting
 from holdfast.stores import codec
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.partition import Partition, Partitions, everything, tried
+from holdfast.stores.redis.partition import Partition, Partitions, gather_all, try_all
 from holdfast.stores.redis.views.reads import pairs_of, unless_foreign
 
 
@@ -29,15 +29,15 @@ async def throw(
     # Not sent again by itself: it would be written down twice.
     first = await parts.first.call(scripts.THROW, field, body, entry, only, again=False)
     others = [part for part in parts if part is not parts.first and switch is not Switch.DRAIN]
-    found = await everything(part.call(scripts.THROW, field, body, b"", only) for part in others)
+    found = await gather_all(part.call(scripts.THROW, field, body, b"", only) for part in others)
     return bool(first or any(found))
 
 
 async def switches(parts: Partitions) -> list[SwitchSetting]:
-    """Those that are thrown anywhere. A partition that does not answer keeps nobody from them."""
-    found, _ = await tried(_in(part) for part in parts)
+    """Return the switches that are set in any partition that answers."""
+    found, _ = await try_all(_in(part) for part in parts)
     lists = [some for some in found if not isinstance(some, StoreError)]
-    return _merged(thrown for some in lists for thrown in some)
+    return _merge_switches(thrown for some in lists for thrown in some)
 
 
 async def _in(part: Partition) -> list[SwitchSetting]:
@@ -46,7 +46,7 @@ async def _in(part: Partition) -> list[SwitchSetting]:
     return [thrown for thrown in read if thrown is not None]
 
 
-def _merged(thrown: Iterable[SwitchSetting]) -> list[SwitchSetting]:
+def _merge_switches(thrown: Iterable[SwitchSetting]) -> list[SwitchSetting]:
     first: dict[tuple[Switch, str], SwitchSetting] = {}
     for one in thrown:
         first.setdefault((one.switch, one.name), one)

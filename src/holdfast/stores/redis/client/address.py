@@ -1,4 +1,7 @@
-"""Where the servers are, from a URL. Secrets are in the URL, so errors show it without them."""
+"""An address says where the servers are; it is parsed from a URL.
+
+The URL may hold secrets, so errors show it without them.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +95,7 @@ def parse(url: str) -> Address:
     return Address(
         kind=kind,
         hosts=places,
-        shown=_shown(scheme, places, path, query),
+        shown=_public_url(scheme, places, path, query),
         user=user,
         password=password,
         db=db,
@@ -109,7 +112,7 @@ def parse(url: str) -> Address:
     )
 
 
-def redacted(url: str) -> str:
+def redact_url(url: str) -> str:
     """Any URL without what may be a secret, also one that is so wrong that it cannot be read."""
     scheme, there, rest = url.partition("://")
     if not there:
@@ -121,10 +124,10 @@ def redacted(url: str) -> str:
 
 
 def refuse(url: str, reason: str) -> NoReturn:
-    raise InvalidSetting("HOLDFAST_STORE", redacted(url), reason)
+    raise InvalidSetting("HOLDFAST_STORE", redact_url(url), reason)
 
 
-def _shown(scheme: str, hosts: tuple[Host, ...], path: str, query: str) -> str:
+def _public_url(scheme: str, hosts: tuple[Host, ...], path: str, query: str) -> str:
     places = ",".join(
         f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in hosts
     )

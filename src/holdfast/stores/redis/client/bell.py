@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from holdfast.domain.errors import StoreError
 from holdfast.ports import Topic
-from holdfast.stores.redis.client.client import Client
-from holdfast.stores.redis.keys import RINGS, Keys
+from holdfast.stores.redis.client.client import RedisClient
+from holdfast.stores.redis.keys import RINGS, KeyNames
 from holdfast.stores.redis.views.reads import unless_foreign
 
 BLOCK_SECONDS = 5.0
@@ -23,7 +23,9 @@ log = logging.getLogger("holdfast.stores.redis.bell")
 
 
 class Bells:
-    def __init__(self, client: Client, of: Sequence[Keys], notify: Callable[[Topic], None]) -> None:
+    def __init__(
+        self, client: RedisClient, of: Sequence[KeyNames], notify: Callable[[Topic], None]
+    ) -> None:
         self._client, self._of, self._notify = client, of, notify
         self._last: dict[str, str] = {}
         self._ears: list[asyncio.Task[None]] = []
@@ -33,7 +35,7 @@ class Bells:
             self._last[keys.prefix] = await self._newest(keys)
 
     def listen(self) -> None:
-        """From now on, on the loop that calls; at most once."""
+        """Listen from now on, on the loop that calls; at most once."""
         if not self._ears or self._ears[0].get_loop().is_closed():
             self._ears = [asyncio.create_task(self._hear(keys)) for keys in self._of]
 
@@ -43,14 +45,14 @@ class Bells:
             ear.cancel()
         await asyncio.gather(*ears, return_exceptions=True)
 
-    async def _newest(self, keys: Keys) -> str:
+    async def _newest(self, keys: KeyNames) -> str:
         (found,) = await self._client.many(
             keys, [("XREVRANGE", keys("bell"), "+", "-", "COUNT", 1)]
         )
         newest = unless_foreign(found)
         return str(newest[0][0].decode()) if newest else "0-0"
 
-    async def _hear(self, keys: Keys) -> None:
+    async def _hear(self, keys: KeyNames) -> None:
         lost = False
         while True:
             try:
@@ -64,7 +66,7 @@ class Bells:
                 lost = True
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _hear_once(self, keys: Keys) -> None:
+    async def _hear_once(self, keys: KeyNames) -> None:
         last = self._last[keys.prefix]
         heard = await self._client.listen(keys, last, block_seconds=BLOCK_SECONDS)
         for entry, said in heard:

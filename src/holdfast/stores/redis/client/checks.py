@@ -16,8 +16,8 @@ from holdfast.domain.errors import StoreUnusable
 from holdfast.ports import Check, Clock
 from holdfast.stores.redis.client import faults
 from holdfast.stores.redis.client.address import Address, AddressKind
-from holdfast.stores.redis.client.client import Client
-from holdfast.stores.redis.keys import Keys
+from holdfast.stores.redis.client.client import RedisClient
+from holdfast.stores.redis.keys import KeyNames
 from holdfast.stores.redis.views.reads import unless_foreign
 
 REDIS_LEAST = (6, 2)
@@ -27,8 +27,8 @@ NEEDED = "evalsha eval xadd xread xreadgroup xack xdel xgroup xpending xclaim".s
 SETTINGS = "maxmemory maxmemory-policy appendonly appendfsync save min-replicas-to-write".split()
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """What one server says about itself; a string: why it does not say it."""
+class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts that one server tells about itself; a string says why one is not told."""
 
     where: str
     info: Mapping[str, str] | str
@@ -44,21 +44,26 @@ class Lost(msgspec.Struct, frozen=True, kw_only=True):
     emptied: str = ""  # when
 
 
-async def look(client: Client, keys_list: Sequence[Keys], clock: Clock) -> list[Check]:
+async def run_checks(
+    client: RedisClient, keys_list: Sequence[KeyNames], clock: Clock
+) -> list[Check]:
     """All checks; raises `StoreUnusable` for what must not be used as it is."""
     asked_at = clock.now()
-    servers = [_seen(where, replies) for where, replies in await client.each(list(_questions()))]
+    servers = [
+        _ask_facts(where, replies)
+        for where, replies in await client.ask_each_primary(list(_questions()))
+    ]
     between = asked_at, clock.now()
     for seen in servers:
         refuse_mode(seen, client.address)
     checks = [
-        _joined(servers, [judge(seen, client.address) for seen in servers]) for judge in JUDGES
+        _join_checks(servers, [judge(seen, client.address) for seen in servers]) for judge in JUDGES
     ]
-    checks.append(_joined(servers, [clock_check(seen, between) for seen in servers]))
+    checks.append(_join_checks(servers, [clock_check(seen, between) for seen in servers]))
     for keys in keys_list:
         if wrong := await client.wrong_types(keys):
             raise faults.foreign(wrong, client.address.shown)
-    checks.append(lost_check([await _lost(client, keys) for keys in keys_list]))
+    checks.append(lost_check([await _read_lost(client, keys) for keys in keys_list]))
     return [check for check in checks if check.says]
 
 
@@ -66,8 +71,8 @@ def is_durable(checks: Sequence[Check]) -> bool:
     return all(check.good for check in checks if check.name == "persistence")
 
 
-def refuse_mode(seen: Seen, address: Address) -> None:
-    """It is another kind of server than the URL says."""
+def refuse_mode(seen: ServerFacts, address: Address) -> None:
+    """Raise an error if the server is of another kind than the URL says."""
     mode = _get(seen.info, "redis_mode")
     if mode == "sentinel":
         raise StoreUnusable(
@@ -79,7 +84,7 @@ def refuse_mode(seen: Seen, address: Address) -> None:
         )
 
 
-def version_check(seen: Seen, _: Address) -> Check:
+def version_check(seen: ServerFacts, _: Address) -> Check:
     if isinstance(seen.info, str):
         return _unseen("version", seen.info)
     valkey = seen.info.get("valkey_version")
@@ -95,7 +100,7 @@ def version_check(seen: Seen, _: Address) -> Check:
     return Check(name="version", good=True, says=f"{name} {text}")
 
 
-def commands_check(seen: Seen, _: Address) -> Check:
+def commands_check(seen: ServerFacts, _: Address) -> Check:
     if isinstance(seen.commands, str):
         return _unseen("commands", seen.commands)
     missing = [name.upper() for name, known in zip(NEEDED, seen.commands, strict=True) if not known]
@@ -107,7 +112,7 @@ def commands_check(seen: Seen, _: Address) -> Check:
     return Check(name="commands", good=True, says="streams and scripts are there")
 
 
-def role_check(seen: Seen, address: Address) -> Check:
+def role_check(seen: ServerFacts, address: Address) -> Check:
     role = _get(seen.info, "role")
     if role is None:
         return _unseen("role", _why(seen.info))
@@ -120,7 +125,7 @@ def role_check(seen: Seen, address: Address) -> Check:
     return Check(name="role", good=True, says="primary")
 
 
-def eviction_check(seen: Seen, _: Address) -> Check:
+def eviction_check(seen: ServerFacts, _: Address) -> Check:
     policy = _get(seen.config, "maxmemory-policy") or _get(seen.info, "maxmemory_policy")
     limit = _get(seen.config, "maxmemory") or _get(seen.info, "maxmemory")
     if policy is None or limit is None:
@@ -140,7 +145,7 @@ def eviction_check(seen: Seen, _: Address) -> Check:
     )
 
 
-def persistence_check(seen: Seen, _: Address) -> Check:
+def persistence_check(seen: ServerFacts, _: Address) -> Check:
     name = "persistence"
     appends = {"yes": "1", "no": "0", None: _get(seen.info, "aof_enabled")}[
         _get(seen.config, "appendonly")
@@ -170,7 +175,7 @@ def persistence_check(seen: Seen, _: Address) -> Check:
     )
 
 
-def failover_check(seen: Seen, address: Address) -> Check:
+def failover_check(seen: ServerFacts, address: Address) -> Check:
     if address.kind is AddressKind.SINGLE:
         return Check(name="failover", good=True, says="")
     least = _get(seen.config, "min-replicas-to-write")
@@ -186,8 +191,8 @@ def failover_check(seen: Seen, address: Address) -> Check:
     return Check(name="failover", good=True, says=f"min-replicas-to-write {least}")
 
 
-def clock_check(seen: Seen, between: tuple[float, float]) -> Check:
-    """It was asked between two times of ours, which may be far apart."""
+def clock_check(seen: ServerFacts, between: tuple[float, float]) -> Check:
+    """Compare the server's clock with ours, read before and after, which may be far apart."""
     if isinstance(seen.time, str):
         return _unseen("clock", seen.time)
     asked_at, answered_at = between
@@ -203,7 +208,7 @@ def clock_check(seen: Seen, between: tuple[float, float]) -> Check:
 
 
 def lost_check(lost: Sequence[Lost]) -> Check:
-    """What workers have found to be gone that they had been told was written."""
+    """Report the writes that had been answered and were found to be gone."""
     emptied = [one for one in lost if one.emptied]
     if emptied:
         forget = "; ".join(f"HDEL {one.key} emptiedAt lostWrites lostAt" for one in emptied)
@@ -226,7 +231,7 @@ def lost_check(lost: Sequence[Lost]) -> Check:
     )
 
 
-async def _lost(client: Client, keys: Keys) -> Lost:
+async def _read_lost(client: RedisClient, keys: KeyNames) -> Lost:
     key = keys("meta")
     [found] = await client.many(keys, [("HMGET", key, "lostWrites", "lostAt", "emptiedAt")])
     writes, at, emptied = unless_foreign(found)
@@ -249,7 +254,7 @@ def _appending(fsync: str | None) -> Check:
     return Check(name="persistence", good=fsync != "no", says=says)
 
 
-JUDGES: tuple[Callable[[Seen, Address], Check], ...] = (
+JUDGES: tuple[Callable[[ServerFacts, Address], Check], ...] = (
     version_check,
     commands_check,
     role_check,
@@ -268,12 +273,12 @@ def _questions() -> Sequence[tuple[str, ...]]:
     ]
 
 
-def _seen(where: str, replies: Sequence[Any]) -> Seen:
+def _ask_facts(where: str, replies: Sequence[Any]) -> ServerFacts:
     info, commands, time, *settings = replies
     denied = [reply for reply in settings if isinstance(reply, redis.RedisError)]
-    return Seen(
+    return ServerFacts(
         where=where,
-        info=_reason(info) or _parsed(info),
+        info=_reason(info) or _parse_info(info),
         commands=_reason(commands) or commands,
         time=_reason(time) or int(time[0]) + int(time[1]) / 1e6,
         config=_reason(denied[0]) if denied else _pairs(settings),
@@ -281,10 +286,10 @@ def _seen(where: str, replies: Sequence[Any]) -> Seen:
 
 
 def _reason(reply: Any) -> str:
-    return faults.said(reply) if isinstance(reply, redis.RedisError) else ""
+    return faults.server_text(reply) if isinstance(reply, redis.RedisError) else ""
 
 
-def _parsed(info: bytes) -> dict[str, str]:
+def _parse_info(info: bytes) -> dict[str, str]:
     pairs = (line.partition(":") for line in info.decode().splitlines() if ":" in line)
     return {name: value for name, _, value in pairs}
 
@@ -309,8 +314,8 @@ def _unseen(name: str, why: str) -> Check:
     return Check(name=name, good=False, says=f"could not be looked at: {why}")
 
 
-def _joined(servers: Sequence[Seen], checks: Sequence[Check]) -> Check:
-    """Of all servers one: what is wrong with any of them, else what is said of all."""
+def _join_checks(servers: Sequence[ServerFacts], checks: Sequence[Check]) -> Check:
+    """Return one check for all servers: the worst of them, or what holds for all."""
     bad = [
         (seen.where, check) for seen, check in zip(servers, checks, strict=True) if not check.good
     ]

@@ -1,4 +1,4 @@
-"""From a script and its arguments to the reply of the server that has its keys."""
+"""The client sends scripts and commands to the server that has the keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.stores.redis.client import faults
 from holdfast.stores.redis.client.address import Address
 from holdfast.stores.redis.client.connection import Command
 from holdfast.stores.redis.client.topology import ServerFault, Topology
-from holdfast.stores.redis.keys import TYPES, Keys
+from holdfast.stores.redis.keys import TYPES, KeyNames
 
 BELLS_MAX = 100  # read at once; the others wait
 CLOSE_SECONDS = 2.0
@@ -35,7 +35,7 @@ class Script:
         self.sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
 
 
-class Client:
+class RedisClient:
     """Usable from several loops, each with connections of its own. Replies are bytes (RESP2)."""
 
     def __init__(self, address: Address) -> None:
@@ -50,9 +50,9 @@ class Client:
             return
         self._pid = os.getpid()
         try:
-            for where, [reply] in await self.each([("PING",)]):
+            for where, [reply] in await self.ask_each_primary([("PING",)]):
                 if _is_error(reply) and not faults.is_denied(reply):  # an ACL may forbid a PING
-                    raise self._told(reply, where)
+                    raise self._translate(reply, where)
         except StoreUnavailable as error:
             await self.close()
             raise faults.at_first(self.address, error) from error.__cause__
@@ -76,7 +76,7 @@ class Client:
     async def call(
         self,
         script: Script,
-        keys: Keys,
+        keys: KeyNames,
         args: Sequence[str | bytes | int | float],
         *,
         repeatable: bool = True,
@@ -93,11 +93,11 @@ class Client:
                 lambda topology: topology.ask_owner(key, whole), repeatable=repeatable
             )
         if isinstance(replies[0], redis.RedisError):
-            error = faults.located(replies[0], script.name, script.source)
-            raise await self._diagnosed(error, where, keys)
+            error = faults.without_location(replies[0], script.name, script.source)
+            raise await self._diagnose(error, where, keys)
         return replies[0]
 
-    async def many(self, keys: Keys, commands: Sequence[Command]) -> list[Any]:
+    async def many(self, keys: KeyNames, commands: Sequence[Command]) -> list[Any]:
         """Read, all at once; not one atomic step. Of a key of a wrong type: a `StoreForeign`."""
         if not commands:
             return []
@@ -108,20 +108,20 @@ class Client:
             if not isinstance(reply, redis.RedisError):
                 continue
             if not faults.is_wrong_type(reply):
-                raise self._told(reply, where)
+                raise self._translate(reply, where)
             replies[at] = faults.foreign([str(commands[at][1])], where, reply)
         return replies
 
     async def listen(
-        self, keys: Keys, last_id: str, *, block_seconds: float
+        self, keys: KeyNames, last_id: str, *, block_seconds: float
     ) -> list[tuple[str, dict[bytes, bytes]]]:
-        """What came on the bell after that id, or nothing."""
+        """Return what came on the bell after that id, or nothing."""
         key = keys.bell
         block_ms = max(1, round(block_seconds * 1000))
         command = ("XREAD", "COUNT", BELLS_MAX, "BLOCK", block_ms, "STREAMS", key, last_id)
 
         async def hear(topology: Topology) -> Any:
-            node = await topology.of(key)
+            node = await topology.owner_of(key)
             return await topology.hear(node, command, block_seconds)
 
         reply = await self._again(hear, repeatable=True)
@@ -131,7 +131,7 @@ class Client:
             for entry, fields in entries
         ]
 
-    async def each(self, commands: Sequence[Command]) -> list[tuple[str, list[Any]]]:
+    async def ask_each_primary(self, commands: Sequence[Command]) -> list[tuple[str, list[Any]]]:
         """The same asked of every primary: its name, and the replies with errors in place."""
 
         async def ask(topology: Topology) -> list[tuple[str, list[Any]]]:
@@ -163,8 +163,8 @@ class Client:
 
         return await self._again(look, repeatable=True)
 
-    async def wrong_types(self, keys: Keys) -> list[str]:
-        """Which of the keys whose names are known are not of our types, and what they are."""
+    async def wrong_types(self, keys: KeyNames) -> list[str]:
+        """Return the keys with fixed names that are not of our types, and what they are."""
         names = [(keys(kind), wanted) for kind, wanted in TYPES.items()]
         names += [(keys("by_status", status), "zset") for status in Status]
         replies = await self.many(keys, [("TYPE", name) for name, _ in names])
@@ -174,9 +174,9 @@ class Client:
             if found.decode() not in ("none", wanted)
         ]
 
-    async def _diagnosed(self, error: redis.RedisError, where: str, keys: Keys) -> Exception:
+    async def _diagnose(self, error: redis.RedisError, where: str, keys: KeyNames) -> Exception:
         if not faults.is_wrong_type(error):
-            return self._told(error, where)
+            return self._translate(error, where)
         return faults.foreign(await self.wrong_types(keys), where, error)
 
     async def _again(self, ask: Callable[[Topology], Awaitable[T]], *, repeatable: bool) -> T:
@@ -186,14 +186,14 @@ class Client:
             return await ask(topology)
         except ServerFault as fault:
             if not (repeatable and faults.is_cut(fault.error)):
-                raise self._told(fault.error, fault.where) from fault.error
+                raise self._translate(fault.error, fault.where) from fault.error
         try:
             return await ask(topology)
         except ServerFault as fault:
-            raise self._told(fault.error, fault.where) from fault.error
+            raise self._translate(fault.error, fault.where) from fault.error
 
-    def _told(self, error: redis.RedisError, where: str) -> Exception:
-        return faults.translated(error, where, self.address)
+    def _translate(self, error: redis.RedisError, where: str) -> Exception:
+        return faults.translate(error, where, self.address)
 
     def _topology(self) -> Topology:
         if self._pid is None:

@@ -15,7 +15,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from holdfast.stores.redis.client.address import Address, Host
-from holdfast.stores.redis.client.connection import Command, Connection
+from holdfast.stores.redis.client.connection import Command, PipelinedConnection
 
 CONNECT_SECONDS_MAX = 2.0
 
@@ -72,13 +72,13 @@ def make_driver_connection(
     return cast("DriverConnection", secured)
 
 
-async def open_connection(made: DriverConnection, timeout_seconds: float) -> Connection:
+async def open_connection(made: DriverConnection, timeout_seconds: float) -> PipelinedConnection:
     try:
         await made.connect()
     except BaseException:
         await made.disconnect(nowait=True)
         raise
-    return Connection(cast("driver.AbstractConnection", made), timeout_seconds)
+    return PipelinedConnection(cast("driver.AbstractConnection", made), timeout_seconds)
 
 
 async def ask_once(made: DriverConnection, command: Command) -> Any:

@@ -29,7 +29,7 @@ class _Call:
         self.replies: list[Any] = []
 
 
-class Connection(asyncio.Protocol):
+class PipelinedConnection(asyncio.Protocol):
     """``usable`` until it is cut, or a call on it was given up: its answer may never come."""
 
     def __init__(self, connection: AbstractConnection, timeout_seconds: float) -> None:
@@ -56,7 +56,7 @@ class Connection(asyncio.Protocol):
         """The reply of each, or its error in its place. The server itself may wait, too."""
         if len(self._calls) >= CALLS_MAX:
             raise redis.TimeoutError(f"{CALLS_MAX} calls wait for their answers already")
-        packed = b"".join([_packed(command) for command in commands])
+        packed = b"".join([_pack(command) for command in commands])
         while not self._room.is_set():
             await self._room.wait()
         if self._transport.is_closing():
@@ -143,7 +143,7 @@ class Connection(asyncio.Protocol):
         self._room.set()
 
 
-def _packed(command: Command) -> bytes:
+def _pack(command: Command) -> bytes:
     try:
         packed: bytes = hiredis.pack_command(tuple(command))  # type: ignore[arg-type]
         return packed

@@ -1,4 +1,4 @@
-"""What the server answers and the driver raises, as the errors that the engine knows."""
+"""Errors of the server and of the driver, as the errors that the engine knows."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def is_denied(error: BaseException) -> bool:
 
 
 def tells_denied(text: str) -> bool:
-    """Whether this is what a script has kept of an error by which a command was refused."""
+    """Return whether a script kept this text of an error by which a command was refused."""
     return "NOPERM" in text or _DENIED_IN_SCRIPT.search(text) is not None
 
 
@@ -87,9 +87,11 @@ def is_wrong_type(error: BaseException) -> bool:
     return code_of(error) == "WRONGTYPE"
 
 
-def located(error: redis.RedisError, name: str, source: str) -> redis.RedisError:
-    """Without the place in the script, which says nothing to callers: it goes to the log, with the
-    line, of which the server says only the number."""
+def without_location(error: redis.RedisError, name: str, source: str) -> redis.RedisError:
+    """Return the error without its place in the script, which is logged with the line.
+
+    The place says nothing to callers, and the server gives only the number of the line.
+    """
     found, code = _LINE.search(str(error)), code_of(error)
     if found is None:
         return error
@@ -104,7 +106,7 @@ def located(error: redis.RedisError, name: str, source: str) -> redis.RedisError
     return redis.ResponseError(text, status_code=code or None)
 
 
-def translated(error: redis.RedisError, where: str, address: Address) -> Exception:
+def translate(error: redis.RedisError, where: str, address: Address) -> Exception:
     """The same fault in the engine's words; what is a fault of the caller stays as it is."""
     told = _BY_CODE.get(code_of(error))
     for kinds, other in _BY_KIND:
@@ -114,10 +116,12 @@ def translated(error: redis.RedisError, where: str, address: Address) -> Excepti
 
 def full(where: str, _: Address, error: Exception) -> StoreFull:
     if code_of(error) == "MISCONF":
-        return StoreFull(f"{where} cannot write to its disk, so it takes nothing: {said(error)}")
+        return StoreFull(
+            f"{where} cannot write to its disk, so it takes nothing: {server_text(error)}"
+        )
     return StoreFull(
         f"{where} has no memory left: nothing was written; raise its maxmemory or prune "
-        f"({said(error)})"
+        f"({server_text(error)})"
     )
 
 
@@ -125,12 +129,12 @@ class CommandDenied(StoreUnusable, stored_name="CommandDenied"):
     """The user may not run a command. Inside a script, what came before it stays."""
 
 
-def denied(where: str, address: Address, error: Exception) -> StoreUnusable:
+def command_denied(where: str, address: Address, error: Exception) -> StoreUnusable:
     user = address.user or "default"
     if code_of(error) == "NOPERM":
-        return CommandDenied(f"{where}: user {user!r} may not: {said(error)}; {ACL_HELP}")
+        return CommandDenied(f"{where}: user {user!r} may not: {server_text(error)}; {ACL_HELP}")
     return StoreUnusable(
-        f"{where} does not let user {user!r} in: {said(error)}; "
+        f"{where} does not let user {user!r} in: {server_text(error)}; "
         "check the user and the password in HOLDFAST_STORE"
     )
 
@@ -152,7 +156,7 @@ def away(where: str, address: Address, error: Exception) -> StoreError:
 
 
 def _reason(error: Exception, address: Address) -> str:
-    """In plain words, and without the host, which has been named."""
+    """Return the reason in plain words, without the host, which has been named."""
     text = str(error)
     if text.startswith(AT_FIRST):
         return f"no answer in {min(CONNECT_SECONDS_MAX, address.timeout_seconds):g} s"
@@ -165,7 +169,7 @@ def _reason(error: Exception, address: Address) -> str:
 
 
 def _of_the_system(error: OSError) -> str:
-    """Of an address with several meanings (localhost) there may be several."""
+    """Return the errors of the operating system; an address such as localhost may have several."""
     if isinstance(error, socket.gaierror):
         return "name not known" if error.errno == socket.EAI_NONAME else error.strerror or ""
     numbers = {error.errno} if error.errno else {int(n) for n in _ERRNO.findall(str(error))}
@@ -173,7 +177,7 @@ def _of_the_system(error: OSError) -> str:
 
 
 def at_first(address: Address, error: StoreUnavailable) -> StoreUnavailable:
-    """Who hangs up on the first word may have expected another language."""
+    """Explain a server that hangs up on the first word: it may have expected TLS, or none."""
     if address.tls or "closed by server" not in str(error):
         return error
     return StoreUnavailable(f"{error}{_other_scheme(address)}")
@@ -186,16 +190,16 @@ def _other_scheme(address: Address) -> str:
     return f" (does it speak TLS? then write {scheme.replace('redis', 'rediss')}://)"
 
 
-def refused(where: str, address: Address, error: Exception) -> StoreError:
+def login_refused(where: str, address: Address, error: Exception) -> StoreError:
     if _NO_SENTINEL.search(str(error)):
         return StoreUnusable(f"{where} is no Sentinel: write {_single(address)} in HOLDFAST_STORE")
     if "unknown command" in str(error).lower():
-        return StoreUnusable(f"{where} lacks a command that Holdfast needs: {said(error)}")
+        return StoreUnusable(f"{where} lacks a command that Holdfast needs: {server_text(error)}")
     if "cluster support disabled" in str(error):
         return StoreUnusable(f"{where} is no Cluster: write {_single(address)} in HOLDFAST_STORE")
     if "DB index" in str(error):
-        return StoreUnusable(f"{where} has no such database: {said(error)}")
-    return StoreError(f"{where}: {said(error)}")
+        return StoreUnusable(f"{where} has no such database: {server_text(error)}")
+    return StoreError(f"{where}: {server_text(error)}")
 
 
 def _single(address: Address) -> str:
@@ -203,7 +207,7 @@ def _single(address: Address) -> str:
 
 
 def moving(where: str, _: Address, error: Exception) -> StoreUnavailable:
-    return StoreUnavailable(f"{where} cannot serve now: {said(error)}")
+    return StoreUnavailable(f"{where} cannot serve now: {server_text(error)}")
 
 
 def not_redis(where: str, _: Address, error: Exception) -> StoreUnusable:
@@ -215,7 +219,7 @@ def wrong_type(where: str, _: Address, error: Exception) -> StoreForeign:
 
 
 def foreign(keys: Sequence[str], where: str, error: Exception | None = None) -> StoreForeign:
-    found = ", ".join(keys) or f"a key ({said(error)})"
+    found = ", ".join(keys) or f"a key ({server_text(error)})"
     return StoreForeign(
         f"{where} holds something of another program under our names: {found}; "
         "rename it, or set HOLDFAST_NAMESPACE"
@@ -239,7 +243,7 @@ def not_open(address: Address) -> StoreUnavailable:
     return StoreUnavailable(f"{address.shown} is not open: await store.open() first")
 
 
-def said(error: Exception | None) -> str:
+def server_text(error: Exception | None) -> str:
     """The server's own words, with the code that the driver takes away."""
     code, text = getattr(error, "status_code", None), str(error)
     return f"{code} {text}" if code and code != "ERR" and not text.startswith(code) else text
@@ -253,13 +257,13 @@ Tell = Callable[[str, Address, Exception], StoreError]
 
 _BY_CODE: dict[str, Tell] = {
     **dict.fromkeys(FULL, full),
-    **dict.fromkeys(DENIED, denied),
+    **dict.fromkeys(DENIED, command_denied),
     **dict.fromkeys(MOVING | WAITING, moving),
     "WRONGTYPE": wrong_type,
 }
 _BY_KIND: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Tell], ...] = (
-    (redis.AuthenticationError, denied),
+    (redis.AuthenticationError, command_denied),
     ((redis.ConnectionError, redis.TimeoutError), away),
     (redis.InvalidResponse, not_redis),
-    (redis.ResponseError, refused),
+    (redis.ResponseError, login_refused),
 )

@@ -60,7 +60,7 @@ async def _make_one_ours(
 
 
 async def _has_remains(part: Partition) -> bool:
-    """Whether there are keys of a store beside the one that says it is a store."""
+    """Return whether there are keys of a store other than the one that says it is a store."""
     names = [part.keys(kind) for kind in TYPES]
     (found,) = await part.client.many(part.keys, [("EXISTS", *names)])
     return bool(found)

@@ -24,7 +24,7 @@ from holdfast.stores.redis.client.connect import (
     open_connection,
     tls_of,
 )
-from holdfast.stores.redis.client.connection import Command, Connection
+from holdfast.stores.redis.client.connection import Command, PipelinedConnection
 
 REDIRECTS = 3
 EARS_MAX = 1024  # connections that only listen: one for each partition
@@ -33,7 +33,7 @@ TRUST_SECONDS = 2.0
 
 
 class ServerFault(Exception):
-    """What went wrong on the way to a server."""
+    """An error on the way to a server."""
 
     def __init__(self, error: redis.RedisError, where: str) -> None:
         super().__init__(error, where)
@@ -54,20 +54,20 @@ class Node:
 
         self._make = make
         self._timeout_seconds = address.timeout_seconds
-        self._connection: Connection | None = None
-        self._connecting: asyncio.Task[Connection] | None = None
+        self._connection: PipelinedConnection | None = None
+        self._connecting: asyncio.Task[PipelinedConnection] | None = None
         self._closed = False
-        self._ears: list[Connection] = []  # idle ones
+        self._ears: list[PipelinedConnection] = []  # idle ones
         self._hearing = 0
 
     async def ask(self, commands: Sequence[Command]) -> list[Any]:
         """The reply of each, or its error in its place."""
         connection = self._connection
         if connection is None or not connection.usable:
-            connection = await self._connected()
+            connection = await self._connect()
         return await connection.ask(commands)
 
-    async def _connected(self) -> Connection:
+    async def _connect(self) -> PipelinedConnection:
         """All who need one wait for the same, also if there is none to be had."""
         if self._connecting is None or self._connecting.done():
             self._connecting = asyncio.create_task(self._open())
@@ -79,15 +79,15 @@ class Node:
                 raise redis.ConnectionError("closed while it was made") from None
             raise
 
-    async def _open(self) -> Connection:
-        """It is kept even if all who waited have given up."""
+    async def _open(self) -> PipelinedConnection:
+        """Open the connection, and keep it even if all who waited have given up."""
         self._connection = connection = await open_connection(self._make(), self._timeout_seconds)
         if self._closed:
             connection.close()
         return connection
 
     async def hear(self, command: Command, block_seconds: float) -> Any:
-        """On a connection of its own: whoever asks on it would wait with us."""
+        """Ask on a connection of its own: other calls on it would have to wait."""
         if self._hearing >= EARS_MAX:
             raise redis.TimeoutError(f"{EARS_MAX} connections listen already")
         self._hearing += 1
@@ -140,7 +140,7 @@ class Topology:
             self._nodes[host] = Node(self._address, host)
         return self._nodes[host]
 
-    async def of(self, key: str) -> Node:
+    async def owner_of(self, key: str) -> Node:
         if not self._owners:
             await self._look()
         elif self._is_sentinel:
@@ -155,7 +155,7 @@ class Topology:
 
     async def ask_owner(self, key: str, commands: Sequence[Command]) -> tuple[str, list[Any]]:
         """Ask the server that has a key: its name, and the replies with errors in their places."""
-        node = await self.of(key)
+        node = await self.owner_of(key)
         replies = await self.ask(node, commands)
         if self._is_clustered:
             await self._follow(node, commands, replies)
@@ -208,7 +208,7 @@ class Topology:
                 replies[at] = reply
 
     def forget(self) -> None:
-        """Where things are: the next call asks anew."""
+        """Forget which server has which slot: the next call asks anew."""
         self._owners = []
 
     async def drop(self, node: Node) -> None:
@@ -230,7 +230,7 @@ class Topology:
     async def _look(self) -> None:
         """All who need to know wait for the same answer, also if it is that there is none."""
         if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._found_in_time())
+            self._looking = asyncio.create_task(self._locate_in_time())
             self._looking.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
             self._starts, self._owners = await asyncio.shield(self._looking)
@@ -253,13 +253,13 @@ class Topology:
         for node in [node for node in self._nodes.values() if node.host != host]:
             await self.drop(node)
 
-    async def _found_in_time(self) -> tuple[list[int], list[Host]]:
+    async def _locate_in_time(self) -> tuple[list[int], list[Host]]:
         try:
-            return await self._found()
+            return await self._locate()
         except asyncio.CancelledError:  # by `close`: those who wait were not cancelled themselves
             raise faults.not_open(self._address) from None
 
-    async def _found(self) -> tuple[list[int], list[Host]]:
+    async def _locate(self) -> tuple[list[int], list[Host]]:
         match self._address.kind:
             case AddressKind.SINGLE:
                 return [0], [self._address.hosts[0]]
@@ -269,7 +269,7 @@ class Topology:
                 return await self._slots()
 
     async def _primary(self) -> Host:
-        """As Sentinel's guide for clients has it: ask one after the other, then ask the primary."""
+        """Ask one Sentinel after the other, then the primary itself, as Sentinel's guide says."""
         command = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._address.name)
         _, found = await self._ask_any(self._address.hosts, command, sentinel=True)
         if found is None:
@@ -295,7 +295,7 @@ class Topology:
             raise redis.ConnectionError("no node of the Cluster knows who has which slot")
         ranges.sort()
         starts = [first for first, *_ in ranges]
-        return starts, [_named(owner, asked) for _, _, owner, *_ in ranges]
+        return starts, [_host_of(owner, asked) for _, _, owner, *_ in ranges]
 
     async def _ask_any(
         self, hosts: Iterable[Host], command: Command, *, sentinel: bool = False
@@ -330,7 +330,7 @@ class Topology:
             raise redis.TimeoutError(faults.ASKING) from None
 
 
-def _named(owner: list[Any], asked: Host) -> Host:
+def _host_of(owner: list[Any], asked: Host) -> Host:
     """A node that does not know its own name leaves it out."""
     name = (owner[0] or b"").decode()
     return (asked[0] if name in ("", "?") else name, int(owner[1]))

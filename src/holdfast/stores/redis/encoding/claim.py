@@ -1,4 +1,4 @@
-"""What claim.lua hands out."""
+"""Tasks that claim.lua hands out, and the renewal of their leases."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ def claimed_of(told: Sequence[Any]) -> Claimed:
         raise SerialisationError(f"task {task.id}: its payload is gone")
     return Claimed(
         task=task,
-        payload=submitted(payload),
+        payload=payload_in(payload),
         checkpoint=checkpoint,
-        data=small(said, "data", data),
+        data=inline_or_kept(said, "data", data),
         stages=record.decode_stages(stages or [], said),
         moved_on=newer_ran == b"1",
         checkpoint_version=int(version) if checkpoint and version else 0,
     )
 
 
-def submitted(body: bytes) -> bytes:
+def payload_in(body: bytes) -> bytes:
     """The payload, behind the line with what the task was born as."""
     return body.partition(b"\n")[2]
 
 
-def small(fields: Mapping[str, str], name: str, kept: bytes | None) -> bytes | None:
-    """What went with the record, or into a key of its own."""
+def inline_or_kept(fields: Mapping[str, str], name: str, kept: bytes | None) -> bytes | None:
+    """Return a body, from the record if it is small, and else from its own key."""
     text = fields.get(name)
     return text.encode() if text else kept
 

@@ -92,30 +92,30 @@ def _moment(text: str) -> float:
     return record.from_iso(text) if text.endswith("Z") else float(text)
 
 
-def is_unsaid(task: Task, lease_id: str) -> bool:
-    """That it was started: as long as the record has the version that its claim made."""
+def is_start_implied(task: Task, lease_id: str) -> bool:
+    """Return whether only the lease says that the task was started."""
     return lease_id.rpartition(":")[2] == str(task.version)
 
 
-def started(task: Task, owner: str) -> str:
+def start_element(task: Task, owner: str) -> str:
     """Return the element for the start of a task, as tasks/shared/event_log.lua makes it."""
     facts = str(task.version), "", START.event, record.iso(task.updated_at), owner, str(task.fence)
     return "\n".join(facts)
 
 
-def unsaid(task: Task, fields: Mapping[str, str]) -> list[ev.Event]:
-    """What only the record says of its events."""
+def implied_events(task: Task, fields: Mapping[str, str]) -> list[ev.Event]:
+    """Return the events that only the record tells."""
     if ran := fields.get("ran"):
         start, _, began = ran.partition(" ")
         facts = "\n".join((began, repr(task.status_since), fields.get("stage0", "")))
-        started = _started(task, fields, record.FIRST_CLAIMED, float(start))
-        return [started, *_straight(task.id, task.version, facts)]
-    if is_unsaid(task, fields.get("leaseId", "")):
-        return [_started(task, fields, task.version, task.updated_at)]
+        start_element = _start_event(task, fields, record.FIRST_CLAIMED, float(start))
+        return [start_element, *_straight(task.id, task.version, facts)]
+    if is_start_implied(task, fields.get("leaseId", "")):
+        return [_start_event(task, fields, task.version, task.updated_at)]
     return []
 
 
-def _started(task: Task, fields: Mapping[str, str], version: int, at: float) -> ev.Event:
+def _start_event(task: Task, fields: Mapping[str, str], version: int, at: float) -> ev.Event:
     return ev.made_by_store(
         START.event,
         task_id=task.id,

@@ -72,7 +72,7 @@ def _count(name: str) -> _Field:
     return _Field(name, lambda value: str(int(value)), int)
 
 
-def _told(name: str) -> _Field:
+def _flag_text(name: str) -> _Field:
     return _Field(name, lambda value: "true" if value else "false", _flag)
 
 
@@ -88,7 +88,7 @@ TRIGGER: Mapping[str, _Field] = {
     "grace_seconds": _number("graceSeconds"),
     "overlap": _enum("overlap", Overlap),
     "jitter_seconds": _number("jitterSeconds"),
-    "declared": _told("declared"),
+    "declared": _flag_text("declared"),
     "keep_seconds": _number("keepSeconds"),
     "created_at": _time("createdAt"),
     "status": _enum("status", TriggerStatus),
@@ -130,14 +130,14 @@ PLAN: Mapping[str, _Field] = {
     "settled_at": _number("settledAt"),
     "version": _count("version"),
     "wave": _count("wave"),
-    "wave_ran": _told("waveRan"),
+    "wave_ran": _flag_text("waveRan"),
     "soaks_since": _number("soaksSince"),
     "counts": _json("counts", tuple[dict[MemberState, int], ...]),
     "forgiven": _count("forgiven"),
     "undo_from": _count("undoFrom"),
     "undo_upto": _count("undoUpto"),
-    "undo_forced": _told("undoForced"),
-    "cancel_requested": _told("cancelRequested"),
+    "undo_forced": _flag_text("undoForced"),
+    "cancel_requested": _flag_text("cancelRequested"),
     "progress": _number("progress"),
     "reason": _text("reason"),
     "request": _text("request"),
@@ -157,26 +157,26 @@ _ALWAYS_OF_A_PLAN = (
 
 
 class Written(msgspec.Struct, frozen=True):
-    """What goes into a hash, as names and values, and the names of what is taken out."""
+    """The names and values that go into a hash, and the names that are taken out."""
 
     fields: list[str]
     gone: list[str]
 
 
 def write_trigger(trigger: Trigger) -> tuple[Trigger, Written]:
-    """As it will be read, and what is written. Constructors check no types: this does."""
+    """Return the trigger as it will be read, and what is written; this checks its types."""
     try:
-        fields = _given(trigger, TRIGGER)
+        fields = _non_defaults(trigger, TRIGGER)
         told = msgspec.to_builtins(trigger.schedule)
         fields |= {name: str(value) for name, value in told.items()}
-        written = _written(fields, (*(field.name for field in TRIGGER.values()), *_SCHEDULE))
+        written = _as_written(fields, (*(field.name for field in TRIGGER.values()), *_SCHEDULE))
         return read_trigger(trigger.id, fields), written
     except (*CANNOT_BE_WRITTEN, SerialisationError) as error:
         raise SerialisationError(f"trigger {trigger.id!r} cannot be written: {error}") from error
 
 
 def trigger_of(trigger_id: str, pairs: list[bytes]) -> Trigger:
-    """From a reply of HGETALL."""
+    """Return the trigger in a reply of HGETALL."""
     return read_trigger(trigger_id, _texts(f"trigger {trigger_id}", pairs))
 
 
@@ -198,15 +198,15 @@ def read_trigger(trigger_id: str, fields: Mapping[str, str]) -> Trigger:
 
 def write_plan(plan: Plan) -> Written:
     try:
-        fields = _given(plan, PLAN)
+        fields = _non_defaults(plan, PLAN)
         read_plan(plan.id, fields)
-        return _written(fields, [field.name for field in PLAN.values()])
+        return _as_written(fields, [field.name for field in PLAN.values()])
     except (*CANNOT_BE_WRITTEN, SerialisationError) as error:
         raise SerialisationError(f"plan {plan.id!r} cannot be written: {error}") from error
 
 
 def plan_of(plan_id: str, values: Sequence[bytes | None]) -> Plan:
-    """From a reply of HMGET with `PLAN_NAMES`."""
+    """Return the plan in a reply of HMGET with `PLAN_NAMES`."""
     there = zip(PLAN_NAMES, values, strict=True)
     pairs = [(name.encode(), value) for name, value in there if value is not None]
     return read_plan(plan_id, _texts(f"plan {plan_id}", [word for pair in pairs for word in pair]))
@@ -259,7 +259,7 @@ def _must_have(
         raise SerialisationError(f"{what}: its record lacks {', '.join(missing)}")
 
 
-def _given(record: object, table: Mapping[str, _Field]) -> Fields:
+def _non_defaults(record: object, table: Mapping[str, _Field]) -> Fields:
     return {
         field.name: field.write(value)
         for name, field in table.items()
@@ -267,7 +267,7 @@ def _given(record: object, table: Mapping[str, _Field]) -> Fields:
     }
 
 
-def _written(fields: Fields, names: Sequence[str]) -> Written:
+def _as_written(fields: Fields, names: Sequence[str]) -> Written:
     flat = [text for pair in fields.items() for text in pair]
     "".join(flat).encode()  # a lone surrogate cannot be written
     return Written(flat, [name for name in names if name not in fields])

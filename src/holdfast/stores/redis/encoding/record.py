@@ -56,7 +56,7 @@ def _flag(text: str) -> bool:
     return text == "true"
 
 
-def _told(value: bool) -> str:
+def _flag_text(value: bool) -> str:
     return "true" if value else "false"
 
 
@@ -100,8 +100,8 @@ _BORN_OPTIONAL = {
     "user": _Field("user", _json, _decode_any),
     "callback": _Field("callback", _text, _text),
     "effects": _Field("effects", _text, _text),
-    "workflow": _Field("workflow", _told, _flag),
-    "hold": _Field("hold", _told, _flag),
+    "workflow": _Field("workflow", _flag_text, _flag),
+    "hold": _Field("hold", _flag_text, _flag),
 }
 # What decisions change.
 _KEPT = {
@@ -114,7 +114,7 @@ _COMPLETED = {  # by the first claim
     "id": _Field("taskId", _text, _text),
     "updated_at": _Field("updatedAt", iso, from_iso),
     "last_completed": _Field("lastCompletedStageIndex", str, int),
-    "pause_requested": _Field("pauseRequested", _told, _flag),
+    "pause_requested": _Field("pauseRequested", _flag_text, _flag),
 }
 _OPTIONAL = {
     "retry_max": _Field("retryMax", str, int),
@@ -122,13 +122,13 @@ _OPTIONAL = {
     "run": _Field("run", str, int),
     "epoch": _Field("epoch", str, int),
     "next_undo": _Field("nextUndo", str, int),
-    "cancel_requested": _Field("cancelRequested", _told, _flag),
+    "cancel_requested": _Field("cancelRequested", _flag_text, _flag),
     "reason": _Field("reason", _text, _text),
     "failures": _Field("failures", str, int),
     "crashes": _Field("crashes", str, int),
     "lapses": _Field("lapses", str, int),
-    "forced": _Field("forced", _told, _flag),
-    "interrupted": _Field("interrupted", _told, _flag),
+    "forced": _Field("forced", _flag_text, _flag),
+    "interrupted": _Field("interrupted", _flag_text, _flag),
     "unknown_since": _Field("unknownSince", repr, float),
     "outages": _Field("outages", str, int),
     "outage_since": _Field("outageSince", repr, float),
@@ -152,8 +152,8 @@ DEFAULTS: Mapping[str, Any] = {
 } | _SILENT
 
 
-def _given(task: Task, fields: Mapping[str, _Field]) -> Fields:
-    """Those that say something else than the default."""
+def _non_defaults(task: Task, fields: Mapping[str, _Field]) -> Fields:
+    """Return the fields that say something else than the default."""
     return {
         field.name: field.write(value)
         for name, field in fields.items()
@@ -183,7 +183,7 @@ def waiting(task: Task) -> list[str]:
         *("stageNames", _names(task.stages)),
     ]
     if _seldom(task) != _AS_EVER:
-        fields += flat(_given(task, _SUBMITTED))
+        fields += name_value_list(_non_defaults(task, _SUBMITTED))
     return fields
 
 
@@ -197,7 +197,7 @@ def full(task: Task) -> Fields:
     """All that decisions may have changed."""
     fields = {field.name: field.write(getattr(task, name)) for name, field in _KEPT.items()}
     fields |= {field.name: field.write(getattr(task, name)) for name, field in _COMPLETED.items()}
-    fields |= _given(task, _OPTIONAL)
+    fields |= _non_defaults(task, _OPTIONAL)
     if task.settled_at == task.status_since:
         fields.pop("settledAt", None)  # left out where the status says it
     if task.failure is not None:
@@ -207,11 +207,11 @@ def full(task: Task) -> Fields:
     return fields
 
 
-def changed(before: Task, after: Task) -> tuple[list[str], list[str]]:
-    """What a transition writes, as names and values, and the names of what it takes away.
+def changed_fields(before: Task, after: Task) -> tuple[list[str], list[str]]:
+    """Return the names and values that a transition writes, and the names that it takes away.
 
-    The stages are always written: the record follows the code's (see `Executor`), and what was
-    decided on had the code's already.
+    The stages are always written: the record follows the code's (see `Executor`), and the decision
+    was made with the code's already.
     """
     fields = [
         *("stageNames", _names(after.stages), "version", str(after.version)),
@@ -266,7 +266,7 @@ def grave(task: Task) -> str:
     return "|".join((*facts, day(task.created_at), task.key or ""))
 
 
-def flat(fields: Mapping[str, str]) -> list[str]:
+def name_value_list(fields: Mapping[str, str]) -> list[str]:
     return [text for pair in fields.items() for text in pair]
 
 
@@ -292,10 +292,10 @@ def decode(task_id: str, fields: Mapping[str, str], until: float | None = None) 
             raise SerialisationError(
                 f"task {task_id}: field {field.name} cannot be read: {error}"
             ) from error
-    return _built(task_id, fields, values, until)
+    return _build(task_id, fields, values, until)
 
 
-def _built(
+def _build(
     task_id: str, fields: Mapping[str, str], values: dict[str, Any], until: float | None
 ) -> Task:
     values = _SILENT | values

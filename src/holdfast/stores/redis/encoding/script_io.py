@@ -26,10 +26,10 @@ class ServerTime(NamedTuple):
     wall: float
 
 
-def named(reply: Sequence[Any]) -> Reply:
+def by_name(reply: Sequence[Any]) -> Reply:
     """Return the values of a reply by their names."""
     return {name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
 
 
-def all_named(replies: Sequence[Sequence[Any]]) -> list[Reply]:
-    return [named(reply) for reply in replies]
+def each_by_name(replies: Sequence[Sequence[Any]]) -> list[Reply]:
+    return [by_name(reply) for reply in replies]

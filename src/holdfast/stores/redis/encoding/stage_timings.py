@@ -1,4 +1,4 @@
-"""How long the calls of stages took: a hash with a field for each span, and one for the sum."""
+"""Durations of stage calls: a hash with a field for each span, and one for the sum."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _fields(timings: Timings) -> Iterator[tuple[str, int]]:
 
 
 def timings_of(counted: Mapping[str, int]) -> Iterator[Timings]:
-    """What the hash says. A span that is unknown here, of a newer code, counts as the last."""
+    """Return the timings in the hash; a span of newer code, unknown here, counts as the last."""
     spans: defaultdict[str, Counter[int]] = defaultdict(Counter)
     for field, count in counted.items():
         of, _, span = field.rpartition(" ")
@@ -55,15 +55,15 @@ def timings_of(counted: Mapping[str, int]) -> Iterator[Timings]:
         )
 
 
-def merged(timings: Iterable[Timings]) -> tuple[Timings, ...]:
+def merge_timings(timings: Iterable[Timings]) -> tuple[Timings, ...]:
     all_of: dict[tuple[str, str, str], Timings] = {}
     for one in timings:
         of = one.type, one.stage, one.outcome
-        all_of[of] = _added(all_of[of], one) if of in all_of else one
+        all_of[of] = _add_timing(all_of[of], one) if of in all_of else one
     return tuple(all_of.values())
 
 
-def _added(one: Timings, other: Timings) -> Timings:
+def _add_timing(one: Timings, other: Timings) -> Timings:
     return Timings(
         type=one.type,
         stage=one.stage,

@@ -38,7 +38,7 @@ DIGEST_CHARS = 32  # 128 bits tell two payloads apart
 
 
 class _Submission(msgspec.Struct, omit_defaults=True, gc=False):
-    """What insert.lua is told: no absent facts, and JSON as text, so that it can unpack them."""
+    """A submission for insert.lua: without absent facts, and with JSON as text."""
 
     id: str
     type: str
@@ -76,7 +76,7 @@ def packed_submission(submission: Submission) -> bytes:
             status=task.status,
             version=str(task.version),
             day=record.day(task.created_at),
-            fields=record.waiting(task) if line else record.flat(record.newborn(task)),
+            fields=record.waiting(task) if line else record.name_value_list(record.newborn(task)),
             payload=as_text(task, b"%b\n%b" % (line, submission.payload)),
             tenant=task.tenant,
             plan=task.plan,
@@ -91,12 +91,12 @@ def packed_submission(submission: Submission) -> bytes:
 
 
 def packed_follows(submissions: Sequence[Submission]) -> list[msgspec.Raw] | None:
-    """Those that go in with something else. None, as nearly always: there is nothing to tell."""
+    """Pack the tasks that follow; None, as nearly always, if there are none."""
     return [msgspec.Raw(packed_submission(one)) for one in submissions] or None
 
 
 def saves(task: Task) -> int:
-    """Whether it counts among the checkpoints of unsettled tasks."""
+    """Return 1 if the task counts among the checkpoints of unsettled tasks, else 0."""
     return int(task.last_completed >= 0 and not task.settled)
 
 
@@ -139,7 +139,7 @@ def insertion_of(word: bytes, name: str, where: str) -> Insertion | StoreError:
 
 
 class _Born(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What is most often as ever comes last: it is left out."""
+    """A task as it was submitted; the facts that are most often the default come last."""
 
     type: str
     created_at: float
@@ -169,7 +169,7 @@ _NOTHING = tuple(DEFAULTS[name] for name in Task.__struct_fields__[_LATER])
 
 
 def is_just_born(task: Task) -> bool:
-    """As a submit makes it."""
+    """Return whether the task is as a submit makes it."""
     nothing = msgspec.structs.astuple(task)[_LATER] == _NOTHING
     return nothing and task.created_at == task.updated_at == task.status_since
 
@@ -227,7 +227,7 @@ def first_claimed(task_id: str, line: bytes, *, lease: Lease, order: int, wall: 
 
 
 class ClaimLease(msgspec.Struct, frozen=True, gc=False):
-    """What the leases of one claim have in common."""
+    """The facts that the leases of one claim have in common."""
 
     owner: str
     until: float

@@ -35,7 +35,7 @@ _SETTLED = Next.SETTLED.encode()
 
 
 class _Was(msgspec.Struct, omit_defaults=True, rename="camel", gc=False):
-    """What a holder knows of the record and a script may need, by the names of its fields."""
+    """The facts of the record that its holder knows and a script may need."""
 
     status: str
     type: str
@@ -52,7 +52,7 @@ class _Was(msgspec.Struct, omit_defaults=True, rename="camel", gc=False):
 
 
 class _Transition(msgspec.Struct, omit_defaults=True, gc=False):
-    """What apply.lua is told."""
+    """A transition for apply.lua."""
 
     id: str
     expects: str
@@ -92,9 +92,12 @@ class _Transition(msgspec.Struct, omit_defaults=True, gc=False):
 def packed_transition(transition: Transition, tombstone_seconds: int) -> bytes:
     before, after, lease = transition.before, transition.after, transition.before.lease
     if before.fence:
-        fields, gone = record.changed(before, after)
+        fields, gone = record.changed_fields(before, after)
     else:  # the short record of a task that has never run is completed
-        fields, gone = record.flat(record.full(after)), record.changed(before, after)[1]
+        fields, gone = (
+            record.name_value_list(record.full(after)),
+            record.changed_fields(before, after)[1],
+        )
     version = str(after.version)
     told = _Transition(
         id=after.id,
@@ -115,7 +118,7 @@ def packed_transition(transition: Transition, tombstone_seconds: int) -> bytes:
         saves=saves(after) - saves(before),
     )
     if lease is not None and transition.lease == lease.id:
-        told.was = _known(before, lease, transition.next)
+        told.was = _known_record(before, lease, transition.next)
     if transition.next is Next.LATER:
         told.delay = repr(transition.delay_seconds)
     if after.settled_at is not None:
@@ -132,7 +135,7 @@ def packed_transition(transition: Transition, tombstone_seconds: int) -> bytes:
     return pack(told)
 
 
-def _known(task: Task, lease: Lease, following: Next) -> _Was:
+def _known_record(task: Task, lease: Lease, following: Next) -> _Was:
     was = _Was(
         status=task.status,
         type=task.type,
@@ -185,8 +188,8 @@ def _tell_events(told: _Transition, transition: Transition) -> None:
         return
     events = event_log.encode_events(transition.events)
     told.said = [f"{told.version}\n{transition.request}\n{events}"]
-    if lease is not None and told.was is not None and event_log.is_unsaid(before, lease.id):
-        told.said.insert(0, event_log.started(before, lease.owner))
+    if lease is not None and told.was is not None and event_log.is_start_implied(before, lease.id):
+        told.said.insert(0, event_log.start_element(before, lease.owner))
 
 
 def _inline(told: _Transition, gone: list[str], name: str, text: str) -> bool:
@@ -198,7 +201,7 @@ def _inline(told: _Transition, gone: list[str], name: str, text: str) -> bool:
 
 
 def straight_run(transition: Transition) -> str | None:
-    """Of a task that ran straight through: when it was started, and when its only stage was.
+    """Return when a task that ran straight through was started, and when its only stage was.
 
     With the lease and the stage that stand in its record, this is all that its events say.
     """
@@ -240,11 +243,11 @@ def _outcome(transition: Transition, word: bytes, *facts: Any) -> Outcome:
                 raise faults.CommandDenied(f"task {after.id}: {said}; {faults.ACL_HELP}")
             raise SerialisationError(f"task {after.id}: {said}")
         case b"stayed" | b"repeated":
-            return Applied(_shown(after.id, facts[0]))
+            return Applied(_shown_task(after.id, facts[0]))
         case b"moved-on" | b"busy":
-            return _REFUSED[word](_shown(after.id, facts[0]))
+            return _REFUSED[word](_shown_task(after.id, facts[0]))
         case _:
-            return Stale(_shown(after.id, facts[0]) if facts[0] else None)
+            return Stale(_shown_task(after.id, facts[0]) if facts[0] else None)
 
 
 def _until(task: Task, ends: bytes | None) -> Task:
@@ -254,6 +257,6 @@ def _until(task: Task, ends: bytes | None) -> Task:
     return replace(task, lease=replace(lease, until=until))
 
 
-def _shown(task_id: str, shown: Any) -> Task:
+def _shown_task(task_id: str, shown: Any) -> Task:
     fields, until = shown
     return record.decode(task_id, record.texts(fields), float(until) if until else None)

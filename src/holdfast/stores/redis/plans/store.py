@@ -20,8 +20,8 @@ from holdfast.domain.plan.plan import (
 )
 from holdfast.ports import DuePlans, PlanPage
 from holdfast.stores.redis import due_merge
-from holdfast.stores.redis.due_merge import Found
-from holdfast.stores.redis.partition import Partition, Partitions, everything
+from holdfast.stores.redis.due_merge import DueItems
+from holdfast.stores.redis.partition import Partition, Partitions, gather_all
 from holdfast.stores.redis.plans import verbs
 
 REMEMBERED = 16  # plans whose lists of tasks are kept at hand: they never change
@@ -48,10 +48,10 @@ class RedisPlans:
         return await verbs.create(self._parts.of_plan(plan.id), plan, tasks, events)
 
     async def claim(self, owner: str, *, limit: int, lease_seconds: float) -> DuePlans:
-        async def take(part: Partition, number: int) -> Found[Plan]:
+        async def take(part: Partition, number: int) -> DueItems[Plan]:
             return await verbs.claim(part, owner, number, lease_seconds)
 
-        found = await due_merge.hand_out(self._parts, limit, verbs.look, take)
+        found = await due_merge.hand_out(self._parts, limit, verbs.find_due, take)
         return DuePlans(plans=tuple(found.items), next_seconds=found.next_seconds)
 
     async def renew(self, plan_id: str, lease_id: str, *, lease_seconds: float) -> bool:
@@ -69,7 +69,7 @@ class RedisPlans:
         return await verbs.apply(part, change, ids, lease_seconds)
 
     async def _ids_of(self, part: Partition, plan: Plan) -> tuple[str, ...] | None:
-        """Those of its tasks, by number: the slots are named by them. Read once."""
+        """Return the ids of a plan's tasks by number, which name the slots; they are read once."""
         key = plan.id, plan.digest, plan.created_at
         if key not in self._ids:
             found = await verbs.tasks(part, plan.id)
@@ -86,7 +86,7 @@ class RedisPlans:
         for plan_id in plan_ids:
             if (part := self._part(plan_id)) is not None:
                 ids.setdefault(part, []).append(plan_id)
-        await everything(verbs.wake(part, some) for part, some in ids.items())
+        await gather_all(verbs.wake(part, some) for part, some in ids.items())
 
     # -- reads
 
@@ -121,6 +121,6 @@ class RedisPlans:
         def matches(plan: Plan) -> bool:
             return not statuses or plan.status in statuses
 
-        leaves = await everything(verbs.page(part, matches, limit, cursor) for part in self._parts)
+        leaves = await gather_all(verbs.page(part, matches, limit, cursor) for part in self._parts)
         found, end = due_merge.one_page(leaves, limit, newest_first=True)
         return PlanPage(plans=found, cursor=end)

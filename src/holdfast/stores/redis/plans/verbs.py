@@ -1,4 +1,4 @@
-"""What can be asked of the plans of one partition."""
+"""The verbs of plans, on one partition."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from holdfast.domain.plan.plan import (
 from holdfast.stores import codec
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client import faults
-from holdfast.stores.redis.due_merge import Found, Leaf, leaf
+from holdfast.stores.redis.due_merge import DueItems, Leaf, leaf
 from holdfast.stores.redis.encoding import plan_trigger_hash, record
-from holdfast.stores.redis.encoding.script_io import named, pack
+from holdfast.stores.redis.encoding.script_io import by_name, pack
 from holdfast.stores.redis.encoding.submission import packed_follows
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.triggers.verbs import seconds_of
@@ -47,7 +47,7 @@ decode_member = msgspec.json.Decoder(Member).decode
 
 
 class _Change(msgspec.Struct, omit_defaults=True, gc=False):
-    """What plan_apply.lua is told."""
+    """A change of a plan, for plan_apply.lua."""
 
     id: str
     expects: str
@@ -59,7 +59,7 @@ class _Change(msgspec.Struct, omit_defaults=True, gc=False):
     gone: list[str]
     said: str
     moves: list[tuple[str, str, str, bool]]
-    listed: str
+    list_name: str
     lease: str | None = None
     audit: str | None = None
     was_settled: bool = False
@@ -69,8 +69,8 @@ class _Change(msgspec.Struct, omit_defaults=True, gc=False):
     follows: list[msgspec.Raw] | None = None
 
 
-def listed(plan: Plan) -> str:
-    """Its name in the list of plans: sorts by time, then by id."""
+def list_name(plan: Plan) -> str:
+    """Return the plan's name in the list of plans, which sorts by time, then by id."""
     return f"{record.iso(plan.created_at)} {plan.id}"
 
 
@@ -81,8 +81,10 @@ async def create(
     part: Partition, plan: Plan, tasks: PlanTasks, events: Sequence[PlanEvent]
 ) -> Plan:
     fields = plan_trigger_hash.write_plan(plan).fields + plan_trigger_hash.write_tasks(tasks)
-    said = _said(plan.version, events)
-    word, found = await part.write(scripts.PLAN_CREATE, plan.id, listed(plan), NAMES, said, *fields)
+    said = _event_element(plan.version, events)
+    word, found = await part.write(
+        scripts.PLAN_CREATE, plan.id, list_name(plan), NAMES, said, *fields
+    )
     if word == b"foreign":
         raise faults.foreign([found.decode()], part.client.address.shown)
     there = _read(plan.id, found)
@@ -91,28 +93,28 @@ async def create(
     return there
 
 
-def _said(version: int, events: Sequence[PlanEvent]) -> str:
+def _event_element(version: int, events: Sequence[PlanEvent]) -> str:
     """One element of the list: the version, then each event in a line."""
     return "\n".join([str(version), *(plan_events.encode(event).decode() for event in events)])
 
 
-async def claim(part: Partition, owner: str, limit: int, lease_seconds: float) -> Found[Plan]:
+async def claim(part: Partition, owner: str, limit: int, lease_seconds: float) -> DueItems[Plan]:
     plans: list[Plan] = []
     secret = secrets.token_hex(8)
     while True:
         wanted = min(limit - len(plans), CLAIMS)
-        reply = named(
+        reply = by_name(
             await part.write(
                 scripts.PLAN_CLAIM, owner, max(0, wanted), lease_seconds, secret, NAMES
             )
         )
         for name, says in reply["wrong"]:
             if says:
-                _tell(name.decode(errors="replace"), says.decode(errors="replace"))
+                _warn_set_aside(name.decode(errors="replace"), says.decode(errors="replace"))
         plans += await _readable(part, reply["handed_out"])
         seen = len(reply["handed_out"]) + len(reply["wrong"])
         if wanted <= 0 or seen < wanted or len(plans) >= limit:
-            return Found(plans, seconds_of(reply["wait"]))
+            return DueItems(plans, seconds_of(reply["wait"]))
 
 
 async def _readable(part: Partition, found: Sequence[Any]) -> list[Plan]:
@@ -122,21 +124,21 @@ async def _readable(part: Partition, found: Sequence[Any]) -> list[Plan]:
         try:
             plans.append(plan_trigger_hash.plan_of(plan_id, values))
         except SerialisationError as error:
-            _tell(plan_id, str(error))
+            _warn_set_aside(plan_id, str(error))
             aside += (name, values[plan_trigger_hash.PLAN_NAMES.index("leaseId")])
     if aside:
         await part.call(scripts.PLAN_ASIDE, *aside)
     return plans
 
 
-def _tell(plan_id: str, says: str) -> None:
+def _warn_set_aside(plan_id: str, says: str) -> None:
     log.warning("plan %s is put aside; see `holdfast doctor`: %s", plan_id, says)
 
 
-async def look(part: Partition, limit: int) -> Found[float]:
-    """Since when each is due; nothing is handed out."""
-    reply = named(await part.call(scripts.PLAN_DUE, limit))
-    return Found([float(at) for _, at in pairs_of(reply["due"])], seconds_of(reply["wait"]))
+async def find_due(part: Partition, limit: int) -> DueItems[float]:
+    """Return since when each plan is due; nothing is handed out."""
+    reply = by_name(await part.call(scripts.PLAN_DUE, limit))
+    return DueItems([float(at) for _, at in pairs_of(reply["due"])], seconds_of(reply["wait"]))
 
 
 async def renew(part: Partition, plan_id: str, lease_id: str, lease_seconds: float) -> bool:
@@ -151,7 +153,7 @@ async def apply(
     part: Partition, change: PlanChange, ids: Sequence[str], lease_seconds: float
 ) -> PlanOutcome:
     """``ids``: those of its tasks, if any is moved."""
-    told = pack(_packed(change, ids, part.terms.tombstone_seconds))
+    told = pack(_pack_change(change, ids, part.terms.tombstone_seconds))
     word, found = await part.write(scripts.PLAN_APPLY, told, lease_seconds, NAMES)
     if word == b"foreign":
         raise faults.foreign([found.decode()], part.client.address.shown)
@@ -161,7 +163,7 @@ async def apply(
     return PlanApplied(there)
 
 
-def _packed(change: PlanChange, ids: Sequence[str], at_least_seconds: int) -> _Change:
+def _pack_change(change: PlanChange, ids: Sequence[str], at_least_seconds: int) -> _Change:
     before, after = change.before, change.after
     written = plan_trigger_hash.write_plan(after)
     told = _Change(
@@ -173,9 +175,9 @@ def _packed(change: PlanChange, ids: Sequence[str], at_least_seconds: int) -> _C
         delay=repr(change.delay_seconds),
         fields=written.fields,
         gone=written.gone,
-        said=_said(after.version, change.events),
+        said=_event_element(after.version, change.events),
         moves=[_move(index, member, ids) for index, member in dict(change.moves).items()],
-        listed=listed(after),
+        list_name=list_name(after),
         lease=change.lease,
         audit=codec.encode(change.audit).decode() if change.audit else None,
         was_settled=before.settled_at is not None,
@@ -200,10 +202,10 @@ def _move(index: int, member: Member, ids: Sequence[str]) -> tuple[str, str, str
 async def find(part: Partition, ids: Sequence[str]) -> list[Plan | None]:
     commands = [("HMGET", part.keys("plan", name), *plan_trigger_hash.PLAN_NAMES) for name in ids]
     replies = await part.client.many(part.keys, commands)
-    return [_loaded(name, reply) for name, reply in zip(ids, replies, strict=True)]
+    return [_load_reply(name, reply) for name, reply in zip(ids, replies, strict=True)]
 
 
-def _loaded(plan_id: str, reply: Any) -> Plan | None:
+def _load_reply(plan_id: str, reply: Any) -> Plan | None:
     """None: there is none, or it cannot be read, which `doctor` tells."""
     try:
         return _read(plan_id, unless_foreign(reply))
@@ -279,7 +281,7 @@ async def page(
         """A name of one that was here before under the same id names nobody."""
         plans = await find(part, [name.partition(" ")[2] for name in names])
         return [
-            plan if plan is not None and listed(plan) == name else None
+            plan if plan is not None and list_name(plan) == name else None
             for name, plan in zip(names, plans, strict=True)
         ]
 

@@ -23,7 +23,7 @@ from holdfast.domain.task.task import Task
 from holdfast.ports import Finding
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.encoding import record
-from holdfast.stores.redis.encoding.script_io import Reply, all_named, named
+from holdfast.stores.redis.encoding.script_io import Reply, by_name, each_by_name
 from holdfast.stores.redis.keys import TYPES
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.repair import doctor_dues, recount, salvage
@@ -125,17 +125,17 @@ def _marking(part: Partition, token: str, pace: Pace) -> Pace:
     """A look that takes long keeps its mark."""
     marked_at = part.steady()
 
-    async def paced() -> None:
+    async def pace_and_mark() -> None:
         nonlocal marked_at
         await pace()
         if part.steady() - marked_at > LOOKING_SECONDS / 3:
             await part.client.many(part.keys, [_mark(part, token, LOOKING_SECONDS)])
             marked_at = part.steady()
 
-    return paced
+    return pace_and_mark
 
 
-class Tally:
+class SeenCount:
     """The number of tasks that were looked at, over all partitions, for whoever wants to know."""
 
     def __init__(self, seen: Callable[[int], None] | None = None) -> None:
@@ -153,23 +153,23 @@ async def examine(
     fix: bool,
     limit: int,
     pace: Pace = walks.at_once,
-    tally: Tally | None = None,
+    tally: SeenCount | None = None,
 ) -> list[Finding]:
     try:
-        return await _rounds(Look(part, fix, pace, tally or Tally()), limit)
+        return await _rounds(Examination(part, fix, pace, tally or SeenCount()), limit)
     except StoreForeign as error:
         foreign = [finding async for finding in _foreign(part)]
         return foreign[:limit] or [_finding("I11", None, str(error), False)]
 
 
-class Look(msgspec.Struct, frozen=True):
+class Examination(msgspec.Struct, frozen=True):
     part: Partition
     fix: bool
     pace: Pace
-    tally: Tally
+    tally: SeenCount
 
 
-async def _rounds(look: Look, limit: int) -> list[Finding]:
+async def _rounds(look: Examination, limit: int) -> list[Finding]:
     found: dict[Finding, None] = {}
     for _ in range(ROUNDS if look.fix else 1):
         before = len(found)
@@ -184,7 +184,7 @@ async def _rounds(look: Look, limit: int) -> list[Finding]:
     return [*found]
 
 
-async def _everything(look: Look) -> AsyncIterator[Finding]:
+async def _everything(look: Examination) -> AsyncIterator[Finding]:
     part, fix, pace = look.part, look.fix, look.pace
     leaving = await _leaving(part)
     others: dict[tuple[str, str], None] = {}
@@ -217,22 +217,22 @@ async def _everything(look: Look) -> AsyncIterator[Finding]:
             yield finding
 
 
-async def _tenants(look: Look, tenants: set[str]) -> AsyncIterator[Finding]:
+async def _tenants(look: Examination, tenants: set[str]) -> AsyncIterator[Finding]:
     for names in _pages(sorted(tenants), PAGE):
         found = await look.part.call(scripts.EXAMINE_TENANTS, "1" if look.fix else "0", *names)
-        for reply in all_named(found):
+        for reply in each_by_name(found):
             message = f"{_text(reply['tenant'])} {_text(reply['message'])}"
             yield _finding("I11", None, message, reply["mended"])
         await look.pace()
 
 
-async def _causes(look: Look, seen: set[str]) -> AsyncIterator[Finding]:
+async def _causes(look: Examination, seen: set[str]) -> AsyncIterator[Finding]:
     """Are the suspended counted right by what suspended them?"""
     part, fix = look.part, "1" if look.fix else "0"
     async for page in walks.members(part, part.keys("errors"), "ZSCAN"):
         seen |= {_text(cause) for cause in page}
     for names in _pages(sorted(seen), PAGE):
-        for reply in all_named(await part.call(scripts.EXAMINE_CAUSES, fix, *names)):
+        for reply in each_by_name(await part.call(scripts.EXAMINE_CAUSES, fix, *names)):
             counts = f"is counted as {reply['counted']}, there are {reply['tasks']}"
             message = f"suspended by {_text(reply['cause'])} {counts}"
             yield _finding("I11", None, message, look.fix)
@@ -259,7 +259,7 @@ async def _leaving(part: Partition) -> set[str]:
 
 
 async def _foreign(part: Partition) -> AsyncIterator[Finding]:
-    """With one of these in the way, nothing else can be told."""
+    """Yield the keys that are of another program; with one in the way, nothing else can be told."""
     async for page in walks.names(part):
         names = [(part.keys(k, of) if of else part.keys(k), TYPES_OF.get(k)) for k, of in page if k]
         types = await part.client.many(part.keys, [("TYPE", name) for name, _ in names])
@@ -281,9 +281,9 @@ async def _tasks(part: Partition, ids: Sequence[str], fix: bool) -> AsyncIterato
         part.terms.lock_seconds,
         *ids,
     )
-    for task_id, reply in zip(ids, all_named(answers), strict=True):
-        kind, until, bodies = reply["type"], reply["lease_until"], named(reply["bodies"])
-        complaints = all_named(reply["complaints"])
+    for task_id, reply in zip(ids, each_by_name(answers), strict=True):
+        kind, until, bodies = reply["type"], reply["lease_until"], by_name(reply["bodies"])
+        complaints = each_by_name(reply["complaints"])
         if kind == b"none":
             continue
         if kind != b"hash":
@@ -342,7 +342,9 @@ def _names(task: Task, facts: Sequence[bytes]) -> Said:
 # -- from the other side
 
 
-async def _members(look: Look, kind: str, of: str, leaving: set[str]) -> AsyncIterator[Finding]:
+async def _members(
+    look: Examination, kind: str, of: str, leaving: set[str]
+) -> AsyncIterator[Finding]:
     part, fix = look.part, look.fix
     if kind in STREAMS:
         queue = STREAMS[kind] or of
@@ -368,7 +370,7 @@ async def _strays(
     if not names:
         return
     found = await part.call(scripts.MEMBERS, "1" if fix else "0", kind, of, *names)
-    for reply in all_named(found):
+    for reply in each_by_name(found):
         member, stands = _text(reply["member"]), _text(reply["message"])
         says = _TELL.get(kind, _in_a_set)(kind, of, member, stands)
         invariant = {"key": "I10", "payload": "I1"}.get(kind, "I11")

@@ -17,7 +17,7 @@ from holdfast.domain.plan.plan import SLOTTED, Member, Plan
 from holdfast.ports import Finding
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.encoding import plan_trigger_hash
-from holdfast.stores.redis.encoding.script_io import all_named, named, pack
+from holdfast.stores.redis.encoding.script_io import by_name, each_by_name, pack
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.plans import verbs
 from holdfast.stores.redis.triggers.verbs import WAITS
@@ -58,7 +58,7 @@ ROUNDING_SECONDS = 0.00001
 async def records(
     part: Partition, page: Sequence[tuple[str, str]], fix: bool, pace: Pace
 ) -> AsyncIterator[Finding]:
-    """Of those triggers and plans that a page of names has."""
+    """Examine the triggers and plans that a page of names has."""
     triggers = [of for kind, of in page if kind == "trigger"]
     for start in range(0, len(triggers), PAGE):
         async for finding in _triggers(part, triggers[start : start + PAGE], fix):
@@ -71,7 +71,7 @@ async def records(
 
 
 async def lists(part: Partition, fix: bool, pace: Pace) -> AsyncIterator[Finding]:
-    """From the other side: does each member have a record?"""
+    """Examine whether each member of a list has a record."""
     for kind, of in LISTS.items():
         async for page in walks.members(part, part.keys(kind), "ZSCAN"):
             if page:
@@ -89,7 +89,7 @@ async def _triggers(part: Partition, ids: Sequence[str], fix: bool) -> AsyncIter
     """Only those that can be read are mended: the others must not be handed out again."""
     answers = await part.call(scripts.EXAMINE_TRIGGERS, "0", WAITS, *ids)
     wrong: list[str] = []
-    for trigger_id, reply in zip(ids, all_named(answers), strict=True):
+    for trigger_id, reply in zip(ids, each_by_name(answers), strict=True):
         if (kind := reply["type"]) != b"hash":
             if kind != b"none":
                 yield _foreign(part, "trigger", trigger_id, kind)
@@ -104,7 +104,7 @@ async def _triggers(part: Partition, ids: Sequence[str], fix: bool) -> AsyncIter
     if not wrong:
         return
     answers = await part.call(scripts.EXAMINE_TRIGGERS, "1" if fix else "0", WAITS, *wrong)
-    for trigger_id, reply in zip(wrong, all_named(answers), strict=True):
+    for trigger_id, reply in zip(wrong, each_by_name(answers), strict=True):
         for says in reply.get("complaints", ()):
             yield _finding(f"trigger {trigger_id} {_text(says)}", fix)
 
@@ -113,7 +113,7 @@ async def _triggers(part: Partition, ids: Sequence[str], fix: bool) -> AsyncIter
 
 
 class _Cure(msgspec.Struct, omit_defaults=True):
-    """What examine_plans.lua is to mend, of which version."""
+    """The repair that examine_plans.lua is to make, of one version."""
 
     version: str
     listed: str | None = None
@@ -123,7 +123,7 @@ class _Cure(msgspec.Struct, omit_defaults=True):
 
 
 async def _plan(part: Partition, plan_id: str, fix: bool) -> AsyncIterator[Finding]:
-    reply = named(await part.call(scripts.EXAMINE_PLANS, plan_id, verbs.NAMES, ""))
+    reply = by_name(await part.call(scripts.EXAMINE_PLANS, plan_id, verbs.NAMES, ""))
     if (kind := reply["type"]) != b"hash":
         if kind != b"none":
             yield _foreign(part, "plan", plan_id, kind)
@@ -143,11 +143,11 @@ async def _plan(part: Partition, plan_id: str, fix: bool) -> AsyncIterator[Findi
     except SerialisationError as error:
         yield _finding(str(error), False)
         return
-    for says in _miscounted(plan, members):
+    for says in _wrong_counts(plan, members):
         yield _finding(f"plan {plan_id} {says}", False)
     cure = _Cure(version=str(plan.version))
     complaints = [
-        *_misplaced(plan, *times, reply["listed"] is not None, cure),
+        *_wrong_places(plan, *times, reply["listed"] is not None, cure),
         *_mistaken_slots(members, tasks.ids, admitted, cure),
     ]
     if complaints:
@@ -156,7 +156,7 @@ async def _plan(part: Partition, plan_id: str, fix: bool) -> AsyncIterator[Findi
             yield _finding(f"plan {plan_id} {says}", mended)
 
 
-def _miscounted(plan: Plan, members: dict[int, Member]) -> Iterator[str]:
+def _wrong_counts(plan: Plan, members: dict[int, Member]) -> Iterator[str]:
     there = [Counter[str]() for _ in plan.waves]
     for index, member in members.items():
         there[plan.wave_of(index)][member.state] += 1
@@ -166,11 +166,11 @@ def _miscounted(plan: Plan, members: dict[int, Member]) -> Iterator[str]:
             yield f"counts {said} in wave {wave}, its members are {dict(seen)}"
 
 
-def _misplaced(
+def _wrong_places(
     plan: Plan, wanted: float | None, due: float | None, is_listed: bool, cure: _Cure
 ) -> Iterator[str]:
     if not is_listed:
-        cure.listed = verbs.listed(plan)
+        cure.listed = verbs.list_name(plan)
         yield "is not in the list of plans"
     if wanted is None and due is not None:
         cure.rests = True

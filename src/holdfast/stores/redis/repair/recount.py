@@ -19,7 +19,7 @@ from holdfast.domain.errors import StoreUnusable
 from holdfast.domain.task.placement import Place
 from holdfast.ports import Finding
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.encoding.script_io import all_named
+from holdfast.stores.redis.encoding.script_io import each_by_name
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.views import walks
 from holdfast.stores.redis.views.reads import unless_foreign
@@ -32,7 +32,7 @@ WALKS = 3  # until one is not disturbed
 _RUN = re.compile(rb"^run_id:(\w+)", re.MULTILINE)
 
 
-class Said(msgspec.Struct, frozen=True):
+class CountsRead(msgspec.Struct, frozen=True):
     counts: dict[bytes, int]  # their names may be damaged
     writes: bytes
     run: bytes | None  # of the server; None: we may not know
@@ -42,22 +42,22 @@ async def examine(
     part: Partition, *, fix: bool, pace: Pace = walks.at_once
 ) -> AsyncIterator[Finding]:
     for _ in range(WALKS):
-        before = await _said(part)
+        before = await _read_counts(part)
         if before.run is None:
             break
-        walked = await _walked(part, pace)
-        if await _said(part) == before:
-            async for finding in _compared(part, before, walked, fix):
+        walked = await _walk_counts(part, pace)
+        if await _read_counts(part) == before:
+            async for finding in _compare(part, before, walked, fix):
                 yield finding
             return
-    for reply in all_named(await part.call(scripts.TALLY)):
+    for reply in each_by_name(await part.call(scripts.TALLY)):
         if reply["counted"] != reply["tasks"]:
             what = f"{reply['place'].decode()} in all queues"
-            yield _told(what, reply["counted"], reply["tasks"], mended=False)
+            yield _count_finding(what, reply["counted"], reply["tasks"], mended=False)
 
 
-async def _compared(
-    part: Partition, before: Said, walked: Counter[bytes], fix: bool
+async def _compare(
+    part: Partition, before: CountsRead, walked: Counter[bytes], fix: bool
 ) -> AsyncIterator[Finding]:
     fields = sorted(before.counts.keys() | walked.keys())
     wrong = [field for field in fields if before.counts.get(field, 0) != walked[field]]
@@ -68,19 +68,19 @@ async def _compared(
         mended = bool(await part.call(scripts.RECOUNT, *asked))
     for field in wrong:
         what = field.decode(errors="replace")
-        yield _told(what, before.counts.get(field, 0), walked[field], mended=mended)
+        yield _count_finding(what, before.counts.get(field, 0), walked[field], mended=mended)
 
 
 def _flat(counts: Mapping[bytes, int]) -> list[bytes | int]:
     return [word for pair in counts.items() for word in pair]
 
 
-def _told(what: str, says: int, is_: int, *, mended: bool) -> Finding:
+def _count_finding(what: str, says: int, is_: int, *, mended: bool) -> Finding:
     told = f"{what} is counted as {says}, there are {is_}"
     return Finding(invariant="I11", task_id=None, says=told, mended=mended)
 
 
-async def _said(part: Partition) -> Said:
+async def _read_counts(part: Partition) -> CountsRead:
     counts, writes = map(
         unless_foreign,
         await part.client.many(
@@ -90,7 +90,7 @@ async def _said(part: Partition) -> Said:
     )
     pairs = zip(counts[::2], counts[1::2], strict=True)
     said = {name: int(number) for name, number in pairs}
-    return Said(said, writes or b"", await _run(part))
+    return CountsRead(said, writes or b"", await _run(part))
 
 
 async def _run(part: Partition) -> bytes | None:
@@ -103,7 +103,7 @@ async def _run(part: Partition) -> bytes | None:
     return found[1] if found else None
 
 
-async def _walked(part: Partition, pace: Pace) -> Counter[bytes]:
+async def _walk_counts(part: Partition, pace: Pace) -> Counter[bytes]:
     walked: Counter[bytes] = Counter()
     seen: set[str] = set()
     async for page in walks.names(part):
@@ -112,7 +112,7 @@ async def _walked(part: Partition, pace: Pace) -> Counter[bytes]:
         asked = [("HMGET", part.keys("task", i), *_FACTS) for i in ids]
         for reply in await part.client.many(part.keys, asked):
             if isinstance(reply, list) and reply[1] is not None:
-                walked.update(_counted(*reply))
+                walked.update(_count_fields(*reply))
         await pace()
     # Of the settled, the record may be gone before they are swept.
     async for members in walks.members(part, part.keys("settled"), "ZSCAN"):
@@ -121,7 +121,7 @@ async def _walked(part: Partition, pace: Pace) -> Counter[bytes]:
     return walked
 
 
-def _counted(
+def _count_fields(
     queue: bytes | None, place: bytes, tenant: bytes | None, completed: bytes | None
 ) -> Iterator[bytes]:
     """The fields of the counts in which such a task counts."""

@@ -43,7 +43,7 @@ _COUNTED = ("version", "order")  # the scripts count with them
 
 
 class Remains(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found of a task."""
+    """All that was found of a task."""
 
     fields: list[bytes]  # of its record, as HGETALL gives them
     newest_event: bytes | None
@@ -96,7 +96,7 @@ async def _mend(part: Partition, task_id: str, remains: Remains, now: float) -> 
         facts = _facts_of_the_ended(before, remains, bad, order)
         says = f"is {before.status} and stays so; put aside: {', '.join(wrong)}"
     else:
-        after = _failed(before, wrong, now)
+        after = _suspended_task(before, wrong, now)
         known = before.status if "status" not in wrong else None
         facts = _facts(after, known, order)
         says = f"is suspended: {_cannot_be_read(wrong)}"
@@ -110,8 +110,11 @@ async def _mend(part: Partition, task_id: str, remains: Remains, now: float) -> 
 
 
 def _wrong(task: Task, bad: list[str], damaged: list[str]) -> list[str]:
-    """What keeps it from being read or run. A body that is damaged is no harm to a task at rest:
-    else it would be suspended again by everyone who has heard of it."""
+    """Return what keeps the task from being read or run.
+
+    A damaged body is no harm to a task at rest: otherwise everyone who has heard of it would
+    suspend it again.
+    """
     if has_ended(task, bad):
         return bad
     if not bad and contradicts_itself(task):
@@ -226,7 +229,7 @@ def _placeholder(task_id: str, remains: Remains, now: float) -> Task:
     )
 
 
-def _failed(task: Task, bad: Sequence[str], now: float) -> Task:
+def _suspended_task(task: Task, bad: Sequence[str], now: float) -> Task:
     undoing = task.status in (Status.ROLLING_BACK, Status.ROLLBACK_FAILED)
     failure = Failure(
         kind=FailureKind.SERIALISATION,
@@ -300,7 +303,7 @@ def _fields(task: Task) -> list[str]:
     fields = record.newborn(task) | record.full(task)
     if task.fence:
         fields["fence"] = str(task.fence)
-    return record.flat(fields)
+    return record.name_value_list(fields)
 
 
 # -- where nothing is left

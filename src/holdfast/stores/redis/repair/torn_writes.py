@@ -104,13 +104,13 @@ def _keeping_locked(part: Partition, token: str) -> Pace:
     """Renew the lock of a walk that takes long."""
     locked_at = part.steady()
 
-    async def paced() -> None:
+    async def pace_and_lock() -> None:
         nonlocal locked_at
         if part.steady() - locked_at > LOCK_SECONDS / 3:
             await part.client.many(part.keys, [("SET", *_lock(part, token))])
             locked_at = part.steady()
 
-    return paced
+    return pace_and_lock
 
 
 async def _mended_at(part: Partition) -> float:

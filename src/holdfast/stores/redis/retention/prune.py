@@ -13,7 +13,7 @@ from holdfast.ports import Kept, Switch
 from holdfast.stores import codec
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import Script
-from holdfast.stores.redis.encoding.script_io import named
+from holdfast.stores.redis.encoding.script_io import by_name
 from holdfast.stores.redis.keys import GROUP
 from holdfast.stores.redis.partition import BATCH, Partition, Partitions
 from holdfast.stores.redis.repair import salvage
@@ -22,8 +22,8 @@ from holdfast.stores.redis.views.reads import unless_foreign
 IDLE_SECONDS = 60.0  # a consumer that has just been born has no beat yet
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What counts as old, by both clocks."""
+class PruneRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The age from which on a record is old, by both clocks, and how to prune."""
 
     steady_before: float
     before: float
@@ -34,7 +34,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def flags(self) -> tuple[str, str]:
-        """Whether only to count, and whether to go by age alone."""
+        """Return the flags for a script: count only, and go by age alone."""
         return "1" if self.dry_run else "0", "1" if self.ignore_keep else "0"
 
 
@@ -50,7 +50,7 @@ async def prune(
 ) -> int:
     """``live``: the workers that live, if it is another partition that hears their beats."""
     now, wall = await part.server_time()
-    asked = Asked(
+    asked = PruneRequest(
         steady_before=now - older_than_seconds,
         before=wall - older_than_seconds,
         wall=wall,
@@ -64,16 +64,16 @@ async def prune(
 
 
 async def live_workers(part: Partition) -> set[str]:
-    """Those that are not forgotten yet."""
+    """Return the workers that are not forgotten yet."""
     (found,) = await part.client.many(part.keys, [("HKEYS", part.keys("workers"))])
     return {name.decode() for name in found}
 
 
-async def _tasks(part: Partition, asked: Asked) -> int:
+async def _tasks(part: Partition, asked: PruneRequest) -> int:
     pruned, score, passed = 0, b"-inf", 0
     while pruned < asked.limit:
         wanted = min(BATCH, asked.limit - pruned)
-        reply = named(
+        reply = by_name(
             await part.call(
                 scripts.PRUNE_TASKS,
                 repr(asked.before),
@@ -92,7 +92,7 @@ async def _tasks(part: Partition, asked: Asked) -> int:
     return pruned
 
 
-async def _checkpoints(part: Partition, asked: Asked) -> int:
+async def _checkpoints(part: Partition, asked: PruneRequest) -> int:
     pruned, passed = 0, 0
     while pruned < asked.limit:
         wanted = min(BATCH, asked.limit - pruned)
@@ -101,7 +101,7 @@ async def _checkpoints(part: Partition, asked: Asked) -> int:
         if asked.dry_run:
             gone, stay = sum(body is not None for _, _, body in bodies), len(ids)
         else:
-            reply = named(await part.call(scripts.PRUNE_CHECKPOINTS, *_kept_data(bodies)))
+            reply = by_name(await part.call(scripts.PRUNE_CHECKPOINTS, *_kept_data(bodies)))
             gone, stay = reply["gone"], reply["stay"]
         pruned, passed = pruned + gone, passed + stay
         if len(ids) < wanted:
@@ -126,14 +126,14 @@ def _bytes(reply: Any) -> bytes | None:
 
 
 def _kept_data(bodies: Iterable[_Body]) -> Iterable[bytes]:
-    """What the stages kept in it lives on: a task may still be rolled back."""
+    """Yield the data that outlives its checkpoint: a task may still be rolled back."""
     for task_id, version, body in bodies:
         yield task_id
         yield version
         yield (codec.custom_data(body) if body is not None else None) or b""
 
 
-async def _tombstones(part: Partition, asked: Asked) -> int:
+async def _tombstones(part: Partition, asked: PruneRequest) -> int:
     before = repr(min(asked.before, asked.wall))
     if asked.dry_run:
         counted = ("ZCOUNT", part.keys("tombstones"), "-inf", f"({before}")
@@ -152,7 +152,7 @@ async def _tombstones(part: Partition, asked: Asked) -> int:
 # -- workers
 
 
-async def _workers(part: Partition, asked: Asked, live: Collection[str] | None) -> int:
+async def _workers(part: Partition, asked: PruneRequest, live: Collection[str] | None) -> int:
     """Beats that count are those of the partition which hears them all: the others hear a worker
     only while it holds a task of theirs."""
     before, claims = asked.steady_before, await _last_claims(part)
@@ -172,7 +172,7 @@ async def _workers(part: Partition, asked: Asked, live: Collection[str] | None) 
 
 
 async def _drained_strangers(part: Partition) -> list[bytes]:
-    """Who was to be drained and is not known: it had left before it heard of it."""
+    """Return workers to be drained that nobody knows: they left before they heard of it."""
     (fields,) = await part.client.many(part.keys, [("HKEYS", part.keys("switches"))])
     live, drain = await live_workers(part), f"{Switch.DRAIN} ".encode()
     names = [f.removeprefix(drain) for f in unless_foreign(fields) if f.startswith(drain)]
@@ -180,8 +180,10 @@ async def _drained_strangers(part: Partition) -> list[bytes]:
 
 
 async def _consumers(part: Partition, live: Collection[str]) -> set[str]:
-    """Those of workers that are gone. Whoever has pending entries stays until they are taken.
-    Answers who stays."""
+    """Drop the consumers of workers that are gone, and return those that stay.
+
+    A consumer with pending entries stays until these are taken.
+    """
     keys, kept = part.keys, set(live)
     (queues,) = await part.client.many(keys, [("SMEMBERS", keys("queues"))])
     for queue in queues:
@@ -217,7 +219,7 @@ async def _last_claims(part: Partition) -> dict[str, bytes]:
 
 
 async def _forget_claims(part: Partition, claims: Mapping[str, bytes]) -> None:
-    """Of those who will not repeat them."""
+    """Forget the last claims of workers that will not repeat them."""
     for names in parts([name.encode() for name in claims]):
         pairs = [word for name in names for word in (name, _digest(claims[name.decode()]))]
         await part.call(scripts.PRUNE_CLAIMS, *pairs)
@@ -237,12 +239,14 @@ def parts(names: Sequence[bytes]) -> Iterable[Sequence[bytes]]:
     return (names[start : start + BATCH] for start in range(0, len(names), BATCH))
 
 
-def _ended(script: Callable[[], Script]) -> Callable[[Partition, Asked], Awaitable[int]]:
-    async def swept(part: Partition, asked: Asked) -> int:
+def _prune_ended(
+    script: Callable[[], Script],
+) -> Callable[[Partition, PruneRequest], Awaitable[int]]:
+    async def swept(part: Partition, asked: PruneRequest) -> int:
         pruned, score, passed = 0, b"-inf", 0
         while pruned < asked.limit:
             wanted = min(BATCH, asked.limit - pruned)
-            reply = named(
+            reply = by_name(
                 await part.call(script(), repr(asked.before), *asked.flags, score, passed, wanted)
             )
             pruned, score, passed = pruned + reply["outdated"], reply["score"], reply["passed"]
@@ -269,10 +273,10 @@ async def of_all(
     return pruned
 
 
-_PRUNERS: dict[Kept, Callable[[Partition, Asked], Awaitable[int]]] = {
+_PRUNERS: dict[Kept, Callable[[Partition, PruneRequest], Awaitable[int]]] = {
     Kept.TASKS: _tasks,
-    Kept.TRIGGERS: _ended(lambda: scripts.PRUNE_TRIGGERS),
-    Kept.PLANS: _ended(lambda: scripts.PRUNE_PLANS),
+    Kept.TRIGGERS: _prune_ended(lambda: scripts.PRUNE_TRIGGERS),
+    Kept.PLANS: _prune_ended(lambda: scripts.PRUNE_PLANS),
     Kept.CHECKPOINTS: _checkpoints,
     Kept.TOMBSTONES: _tombstones,
 }

@@ -17,7 +17,7 @@ from holdfast.stores.redis.admin.audit_chain import (
     text_of,
 )
 from holdfast.stores.redis.admin.audit_seal import seal
-from holdfast.stores.redis.partition import Partition, Partitions, everything
+from holdfast.stores.redis.partition import Partition, Partitions, gather_all
 
 PAGE = 100
 
@@ -26,14 +26,14 @@ async def prune(parts: Partitions, *, older_than_seconds: float, limit: int, dry
     """An entry that is old and not in the chain yet goes through it: nothing goes unseen."""
     before = (await parts.first.server_time()).wall - older_than_seconds
     if dry_run:
-        return min(limit, await _counted(parts, before, limit))
+        return min(limit, await _count_old(parts, before, limit))
     pruned = await _prune(parts.first, before, limit)
-    if pruned < limit and await _sealed(parts, limit - pruned):
+    if pruned < limit and await _seal_first(parts, limit - pruned):
         pruned += await _prune(parts.first, before, limit - pruned)
     return pruned
 
 
-async def _sealed(parts: Partitions, limit: int) -> int:
+async def _seal_first(parts: Partitions, limit: int) -> int:
     try:
         return await seal(parts, limit)
     except StoreFull:  # what was pruned may have made room for the next time
@@ -58,9 +58,9 @@ async def _prune(first: Partition, before: float, limit: int) -> int:
     return pruned
 
 
-async def _counted(parts: Partitions, before: float, limit: int) -> int:
+async def _count_old(parts: Partitions, before: float, limit: int) -> int:
     looks = [outbox(number, part, 0, limit - 1) for number, part in enumerate(parts)]
-    boxes: list[Outbox] = await everything(looks)
+    boxes: list[Outbox] = await gather_all(looks)
     ends, _ = await links(parts.first, 0, 0)
     counted, after = 0, anchor_of(ends.base).seq
     while counted < limit:
@@ -80,7 +80,7 @@ def _time(link: AuditLink) -> float | None:
 
 
 def _old(times: Iterable[float | None], before: float) -> int:
-    """How many of the first; an entry that cannot be read is as old as those around it."""
+    """Return how many of the first are old; an unreadable entry is as old as those around it."""
     old = 0
     for number, at in enumerate(times, 1):
         if at is not None and at >= before:

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.domain.errors import PartlyUnavailable, StoreError, StoreUnavailable
 from holdfast.ports import Claimed, Clock
-from holdfast.stores.redis.partition import Partition, Partitions, tried
+from holdfast.stores.redis.partition import Partition, Partitions, try_all
 from holdfast.stores.redis.tasks import writes
 
 ASK_ALL_SECONDS = 5.0
@@ -26,7 +26,7 @@ class Claims:
         self._last.pop(worker, None)
         self._empty.pop(worker, None)
 
-    async def claim(self, asked: writes.Claim, limit: int) -> list[Claimed]:
+    async def claim(self, asked: writes.PartitionClaim, limit: int) -> list[Claimed]:
         if self._empty.get(asked.worker) == asked.request:
             return []
         claimed = await self._given_before(asked) or await self._claim(asked, limit)
@@ -34,17 +34,17 @@ class Claims:
             self._empty[asked.worker] = asked.request
         return claimed
 
-    async def _given_before(self, asked: writes.Claim) -> list[Claimed]:
-        """By any partition, when the request is sent again. One partition sees to that itself."""
+    async def _given_before(self, asked: writes.PartitionClaim) -> list[Claimed]:
+        """Return what any of several partitions handed out to this request before."""
         repeated = self._last.get(asked.worker) == asked.request
         self._last[asked.worker] = asked.request
         if len(self._partitions) == 1 or not repeated:
             return []
         nothing_new = msgspec.structs.replace(asked, queues=())
-        found, _ = await tried(writes.claim(p, nothing_new, limit=0) for p in self._partitions)
+        found, _ = await try_all(writes.claim(p, nothing_new, limit=0) for p in self._partitions)
         return [one for some in found if not isinstance(some, StoreError) for one in some[0]]
 
-    async def _claim(self, asked: writes.Claim, limit: int) -> list[Claimed]:
+    async def _claim(self, asked: writes.PartitionClaim, limit: int) -> list[Claimed]:
         claimed: list[Claimed] = []
         missed: StoreUnavailable | None = None
         got: Counter[Partition] = Counter()
@@ -66,7 +66,9 @@ class Claims:
             raise PartlyUnavailable(missed, claimed) if claimed else missed
         return claimed
 
-    async def _worth_asking(self, asked: writes.Claim) -> list[tuple[Partition, Sequence[str]]]:
+    async def _worth_asking(
+        self, asked: writes.PartitionClaim
+    ) -> list[tuple[Partition, Sequence[str]]]:
         """Each queue in the partitions that have something in it, then the next queue."""
         if len(self._partitions) == 1:
             return [(self._partitions.first, asked.queues)]
@@ -75,7 +77,7 @@ class Claims:
         if now - self._asked_all_at > ASK_ALL_SECONDS:  # counts follow; the queues are the truth
             self._asked_all_at = now
             return [(part, [queue]) for queue in asked.queues for part in rotated]
-        found, _ = await tried(writes.waiting(part, asked.queues) for part in rotated)
+        found, _ = await try_all(writes.waiting(part, asked.queues) for part in rotated)
         return [
             (part, [queue])
             for n, queue in enumerate(asked.queues)

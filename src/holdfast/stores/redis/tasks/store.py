@@ -19,7 +19,7 @@ from holdfast.ports import (
     Due,
     Renewal,
 )
-from holdfast.stores.redis.partition import Partition, Partitions, everything, nowhere, tried
+from holdfast.stores.redis.partition import Partition, Partitions, gather_all, nowhere, try_all
 from holdfast.stores.redis.repair.torn_writes import Mender
 from holdfast.stores.redis.tasks import writes
 from holdfast.stores.redis.tasks.claims import Claims
@@ -44,7 +44,7 @@ class RedisTasks:
     async def claim(
         self, worker: str, *, request: str, queues: Sequence[str], limit: int, lease_seconds: float
     ) -> Sequence[Claimed]:
-        asked = writes.Claim(
+        asked = writes.PartitionClaim(
             worker=worker, request=request, queues=queues, lease_seconds=lease_seconds
         )
         return await self._claims.claim(asked, limit)
@@ -81,13 +81,13 @@ class RedisTasks:
 
     async def leave(self, worker: str) -> None:
         self._claims.forget(worker)
-        await everything(writes.leave(part, worker) for part in self._parts)
+        await gather_all(writes.leave(part, worker) for part in self._parts)
 
     async def expire(
         self, *, limit: int, count_crashes: bool, alone_from: int = SUSPECT_FROM
     ) -> int:
         parts = self._parts
-        found, missed = await tried(
+        found, missed = await try_all(
             writes.expire(part, limit, alone_from=alone_from if count_crashes else None)
             for part in parts
         )
@@ -97,6 +97,6 @@ class RedisTasks:
         return sum(n for n in found if not isinstance(n, StoreError))
 
     async def promote(self, *, limit: int) -> Due:
-        found = await everything(writes.promote(part, limit) for part in self._parts)
+        found = await gather_all(writes.promote(part, limit) for part in self._parts)
         waits = [due.next_seconds for due in found if due.next_seconds is not None]
         return Due(count=sum(due.count for due in found), next_seconds=min(waits, default=None))

@@ -25,7 +25,7 @@ from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import Script
 from holdfast.stores.redis.encoding import claim as claiming
 from holdfast.stores.redis.encoding import submission
-from holdfast.stores.redis.encoding.script_io import named, pack
+from holdfast.stores.redis.encoding.script_io import by_name, pack
 from holdfast.stores.redis.encoding.transition import outcome_of, packed_transition
 from holdfast.stores.redis.partition import BATCH, CLAIMS, MOVES, Partition
 from holdfast.stores.redis.repair.salvage import set_aside
@@ -56,14 +56,16 @@ async def insert(part: Partition, batch: Sequence[Submission], depth_limit: int)
 
 
 async def _insert_in_time(part: Partition, some: Sequence[bytes], depth_limit: int) -> Any:
-    """What the server comes to only when we have given up must not be accepted. It may also be
-    that its clock was set: then we learn the time and ask again."""
+    """Insert, unless the server comes to it only when we have given up.
+
+    It may also be that the server's clock was set: then we learn the time and ask again.
+    """
     for _ in range(INSERT_TRIES):
         asked_at = part.steady()
         found = await part.write(scripts.INSERT, depth_limit, part.gives_up(), *some)
         if found[0] != b"late":
             return found
-        part.heard(float(found[1]), asked_at)
+        part.learn_time(float(found[1]), asked_at)
     raise StoreUnavailable(
         f"{part.client.address.shown} answers too late: submit it again with the same key"
     )
@@ -79,7 +81,7 @@ def unless_failed(answers: Sequence[T | StoreError]) -> list[T]:
 # -- claims
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class PartitionClaim(msgspec.Struct, frozen=True, kw_only=True):
     worker: str
     request: str
     queues: Sequence[str]
@@ -87,10 +89,13 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def claim(
-    part: Partition, asked: Claim, *, limit: int, got: int = 0
+    part: Partition, asked: PartitionClaim, *, limit: int, got: int = 0
 ) -> tuple[list[Claimed], int]:
-    """What is handed out, after the ``got`` that this request has got here already; and how many
-    it has got then. A repeat gets all that it was given before, and nothing new."""
+    """Claim tasks, and return them with how many this request has got here in all.
+
+    ``got`` is how many it has got already. A repeat gets all that it was given before, and nothing
+    new.
+    """
     claimed: list[Claimed] = []
     secret = secrets.token_hex(8)
     while True:
@@ -142,7 +147,7 @@ async def _readable(
 
 
 async def waiting(part: Partition, queues: Sequence[str]) -> list[bool]:
-    """In which of these queues something is ready, and may be claimed."""
+    """Return for each queue whether a task is ready in it and may be claimed."""
     counts = ("HMGET", part.keys("counts"), *(f"{queue} {Place.READY}" for queue in queues))
     thrown = ("HMGET", part.keys("switches"), *(f"{Switch.CLAIMING} {queue}" for queue in queues))
     ready, off = map(unless_foreign, await part.client.many(part.keys, [counts, thrown]))
@@ -167,7 +172,7 @@ async def apply(part: Partition, batch: Sequence[Transition]) -> list[Outcome]:
 def _moves(
     batch: Sequence[Transition], packed: Sequence[bytes]
 ) -> Iterator[tuple[Script, Sequence[bytes]]]:
-    """As much as one script takes: a task that follows is as much work as a move."""
+    """Yield as much as one script takes; a task that follows is as much work as a transition."""
     if not any(transition.follows for transition in batch):
         yield from ((scripts.APPLY, some) for some in _parts(packed, MOVES))
         return
@@ -208,8 +213,8 @@ async def expire(part: Partition, limit: int, *, alone_from: int | None) -> int:
         asked = min(limit - taken, MOVES)
         counted = "" if alone_from is None else str(alone_from)
         asked_at = part.steady()
-        reply = named(await part.write(scripts.EXPIRE, asked, counted, _LOSES, LOSE.event))
-        part.heard(float(reply["now"]), asked_at)
+        reply = by_name(await part.write(scripts.EXPIRE, asked, counted, _LOSES, LOSE.event))
+        part.learn_time(float(reply["now"]), asked_at)
         if not reply["is_ours"]:
             await part.note_emptied()
         await set_aside(part, reply["unreadable"])
@@ -223,7 +228,7 @@ async def promote(part: Partition, limit: int) -> Due:
     moved, following = 0, b""
     for _ in range(-(-limit // MOVES)):
         asked = min(limit - moved, MOVES)
-        reply = named(await part.write(scripts.PROMOTE, asked, _DUES, DUE.event))
+        reply = by_name(await part.write(scripts.PROMOTE, asked, _DUES, DUE.event))
         await set_aside(part, reply["unreadable"])
         moved, following = moved + reply["moved"], reply["wait"]
         if reply["moved"] + len(reply["unreadable"]) < asked:

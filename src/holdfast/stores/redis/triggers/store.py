@@ -19,8 +19,8 @@ from holdfast.domain.trigger.trigger import (
 )
 from holdfast.ports import DueTriggers, TriggerPage
 from holdfast.stores.redis import due_merge
-from holdfast.stores.redis.due_merge import Found
-from holdfast.stores.redis.partition import Partition, Partitions, everything
+from holdfast.stores.redis.due_merge import DueItems
+from holdfast.stores.redis.partition import Partition, Partitions, gather_all
 from holdfast.stores.redis.triggers import verbs
 
 
@@ -83,10 +83,10 @@ class RedisTriggers:
         limit: int = 100,
         lease_seconds: float = 30.0,
     ) -> DueTriggers:
-        async def look(part: Partition, number: int) -> Found[bytes]:
-            return await verbs.look(part, upto, number)
+        async def look(part: Partition, number: int) -> DueItems[bytes]:
+            return await verbs.find_due_times(part, upto, number)
 
-        async def take(part: Partition, number: int) -> Found[Trigger]:
+        async def take(part: Partition, number: int) -> DueItems[Trigger]:
             return await verbs.claim(part, owner, upto, number, lease_seconds)
 
         found = await due_merge.hand_out(self._parts, limit, look, take)
@@ -109,7 +109,7 @@ class RedisTriggers:
         )
 
     def _check_tasks(self, change: TriggerChange) -> None:
-        """They go in with the trigger, in one step: so they live where it does."""
+        """Check that the tasks live where their trigger does: they go in with it, in one step."""
         part = self._part(change.after.id)
         for one in change.submissions:
             if self._parts.with_task(one.task) is not part:
@@ -125,7 +125,7 @@ class RedisTriggers:
         return await verbs.find(part, trigger_id) if part is not None else None
 
     async def find_due(self, upto: float, *, limit: int = 100) -> Sequence[Trigger]:
-        found = await everything(verbs.find_due(p, upto, limit) for p in self._parts)
+        found = await gather_all(verbs.find_due(p, upto, limit) for p in self._parts)
         return sorted((one for some in found for one in some), key=_by_time)[:limit]
 
     async def find_all_pending(self, *, limit: int = 100, cursor: str | None = None) -> TriggerPage:
@@ -149,7 +149,7 @@ class RedisTriggers:
             return has_status and is_declared and tenant in (None, trigger.tenant)
 
         parts = [self._parts.of_tenant(tenant)] if tenant is not None else [*self._parts]
-        leaves = await everything(
+        leaves = await gather_all(
             verbs.page(p, matches, limit, cursor, declared=declared) for p in parts
         )
         found, end = due_merge.one_page(leaves, limit, newest_first=False)

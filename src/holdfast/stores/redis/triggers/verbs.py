@@ -1,4 +1,4 @@
-"""What can be asked of the triggers of one partition."""
+"""The verbs of triggers, on one partition."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from holdfast.domain.trigger.trigger import (
 from holdfast.stores import codec
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client import faults
-from holdfast.stores.redis.due_merge import Found, Leaf, leaf
+from holdfast.stores.redis.due_merge import DueItems, Leaf, leaf
 from holdfast.stores.redis.encoding import plan_trigger_hash, submission
-from holdfast.stores.redis.encoding.script_io import named, pack
+from holdfast.stores.redis.encoding.script_io import by_name, pack
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.tasks.writes import all_at_once, unless_failed
 from holdfast.stores.redis.views.reads import unless_foreign
@@ -42,7 +42,7 @@ WAITS = pack({**LEASE})
 
 
 class _Told(msgspec.Struct, omit_defaults=True, gc=False):
-    """What the scripts are told of a trigger that is written (see triggers.lua)."""
+    """A trigger for the scripts that write it."""
 
     id: str
     version: str
@@ -113,32 +113,32 @@ async def acquire_lease(
 
 async def claim(
     part: Partition, owner: str, upto: float | None, limit: int, lease_seconds: float
-) -> Found[Trigger]:
+) -> DueItems[Trigger]:
     leased: list[Trigger] = []
     while True:
         wanted = min(limit - len(leased), LEASES)
         till = "" if upto is None else _ms(upto)
-        reply = named(
+        reply = by_name(
             await part.write(
                 scripts.TRIGGER_CLAIM, owner, till, max(0, wanted), lease_seconds, WAITS
             )
         )
-        _tell(reply["wrong"])
+        _warn_set_aside(reply["wrong"])
         leased += await _readable(part, reply["handed_out"])
         seen = len(reply["handed_out"]) + len(reply["wrong"])
         if wanted <= 0 or seen < wanted or len(leased) >= limit:
-            return Found(leased, seconds_of(reply["wait"]))
+            return DueItems(leased, seconds_of(reply["wait"]))
 
 
-async def look(part: Partition, upto: float | None, limit: int) -> Found[bytes]:
-    """When each is due, as text that sorts; nothing is handed out."""
+async def find_due_times(part: Partition, upto: float | None, limit: int) -> DueItems[bytes]:
+    """Return when each trigger is due, as text that sorts; nothing is handed out."""
     till = "" if upto is None else _ms(upto)
-    reply = named(await part.call(scripts.TRIGGER_DUE, till, limit, WAITS, "0"))
-    return Found([at for _, at in reply["due"]], seconds_of(reply["wait"]))
+    reply = by_name(await part.call(scripts.TRIGGER_DUE, till, limit, WAITS, "0"))
+    return DueItems([at for _, at in reply["due"]], seconds_of(reply["wait"]))
 
 
 async def find_due(part: Partition, upto: float, limit: int) -> list[Trigger]:
-    reply = named(await part.call(scripts.TRIGGER_DUE, _ms(upto), limit, WAITS, "1"))
+    reply = by_name(await part.call(scripts.TRIGGER_DUE, _ms(upto), limit, WAITS, "1"))
     return [trigger for one in reply["due"] if (trigger := _or_none(*one)) is not None]
 
 
@@ -168,7 +168,7 @@ def _version_in(fields: Sequence[bytes]) -> bytes:
     return dict(zip(fields[::2], fields[1::2], strict=True)).get(b"version", b"")
 
 
-def _tell(wrong: Sequence[tuple[bytes, bytes]]) -> None:
+def _warn_set_aside(wrong: Sequence[tuple[bytes, bytes]]) -> None:
     for name, says in wrong:
         if says:
             log.warning(
@@ -196,11 +196,14 @@ def _or_none(name: bytes, fields: list[bytes]) -> Trigger | None:
 async def apply(
     part: Partition, batch: Sequence[TriggerChange], depth_limit: int
 ) -> list[TriggerOutcome]:
-    """Those that make tasks may be refused when the memory is full, the others get through; so no
-    script has both."""
+    """Apply changes.
+
+    Changes that make tasks may be refused when the memory is full, the others get through, so no
+    script has both.
+    """
     where = part.client.address.shown
     changed = [plan_trigger_hash.write_trigger(change.after) for change in batch]
-    packed = [_packed(change, *made) for change, made in zip(batch, changed, strict=True)]
+    packed = [_pack_change(change, *made) for change, made in zip(batch, changed, strict=True)]
     answers: list[Any] = await all_at_once(
         part.write(scripts.TRIGGER_APPLY, depth_limit, "1" if makes_tasks else "0", *some)
         for makes_tasks, some in _groups(batch, packed)
@@ -211,7 +214,9 @@ async def apply(
     )
 
 
-def _packed(change: TriggerChange, after: Trigger, written: plan_trigger_hash.Written) -> bytes:
+def _pack_change(
+    change: TriggerChange, after: Trigger, written: plan_trigger_hash.Written
+) -> bytes:
     told = _Change(
         id=after.id,
         version=str(after.version),
@@ -272,10 +277,10 @@ def _outcome(
 async def load(part: Partition, ids: Sequence[str]) -> list[Trigger | None]:
     commands = [("HGETALL", part.keys("trigger", name)) for name in ids]
     replies = await part.client.many(part.keys, commands)
-    return [_loaded(name, reply) for name, reply in zip(ids, replies, strict=True)]
+    return [_load_reply(name, reply) for name, reply in zip(ids, replies, strict=True)]
 
 
-def _loaded(trigger_id: str, reply: Any) -> Trigger | None:
+def _load_reply(trigger_id: str, reply: Any) -> Trigger | None:
     if isinstance(reply, Exception):
         log.warning("trigger %s cannot be read; see `holdfast doctor`: %s", trigger_id, reply)
         return None

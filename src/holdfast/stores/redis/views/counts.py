@@ -1,4 +1,4 @@
-"""How many tasks are where, how they moved, and which come next: of one partition, and of all."""
+"""Counts of tasks by status and place, their moves, and the first of each queue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.domain.task.task import Task
 from holdfast.ports import Awaited, Moves, Stats, late
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.encoding import stage_timings
-from holdfast.stores.redis.encoding.script_io import Reply, named
+from holdfast.stores.redis.encoding.script_io import Reply, by_name
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.views.reads import in_batches, pairs_of, readable
 
@@ -21,10 +21,10 @@ OTHERS = frozenset({"locks", "checkpoints"})  # counted by queue, and no places
 
 
 async def stats(part: Partition) -> Stats:
-    reply = named(await part.call(scripts.STATS, *Status))
+    reply = by_name(await part.call(scripts.STATS, *Status))
     by_queue: defaultdict[str, Counter[Place]] = defaultdict(Counter)
     others: Counter[str] = Counter()
-    for field, count in _counted(reply["counts"]).items():
+    for field, count in _counter_of(reply["counts"]).items():
         queue, _, place = field.rpartition(" ")
         if place in OTHERS:
             others[place] += count
@@ -34,14 +34,14 @@ async def stats(part: Partition) -> Stats:
     return Stats(
         by_status=Counter({s: n for s, n in zip(Status, reply["sizes"], strict=True) if n}),
         by_queue=by_queue,
-        moves=tuple(_moves(_counted(reply["moves"]))),
-        refused=_counted(reply["refused"]),
+        moves=tuple(_moves(_counter_of(reply["moves"]))),
+        refused=_counter_of(reply["refused"]),
         heads=await _heads(part, waiting),
         now=float(reply["now"]),
         checkpoints=max(0, others["checkpoints"]),
         locks=max(0, others["locks"]),
-        timings=tuple(stage_timings.timings_of(_counted(reply["durations"]))),
-        late_seconds=late(_waits(named(reply["waits"]))),
+        timings=tuple(stage_timings.timings_of(_counter_of(reply["durations"]))),
+        late_seconds=late(_waits(by_name(reply["waits"]))),
     )
 
 
@@ -49,7 +49,7 @@ def _waits(reply: Reply) -> dict[Awaited, float | None]:
     return {kind: float(reply[kind]) if reply[kind] else None for kind in Awaited}
 
 
-def _counted(reply: Sequence[bytes]) -> Counter[str]:
+def _counter_of(reply: Sequence[bytes]) -> Counter[str]:
     return Counter({field.decode(): int(count) for field, count in pairs_of(reply)})
 
 
@@ -74,7 +74,7 @@ async def _heads(part: Partition, queues: Sequence[str]) -> dict[str, Task]:
     answers = await in_batches(part, scripts.HEADS, queues)
     heads = {}
     for queue, found in zip(queues, answers, strict=True):
-        reply = named(found or ())
+        reply = by_name(found or ())
         task = readable(reply["id"].decode(), reply) if reply else None
         if task is not None:
             heads[queue] = task
@@ -102,7 +102,7 @@ def merge_stats(parts: Sequence[Stats]) -> Stats:
         now=max(part.now for part in parts),
         checkpoints=sum(part.checkpoints for part in parts),
         locks=sum(part.locks for part in parts),
-        timings=stage_timings.merged(one for part in parts for one in part.timings),
+        timings=stage_timings.merge_timings(one for part in parts for one in part.timings),
         late_seconds=_latest(parts),
     )
 

@@ -1,4 +1,4 @@
-"""What keeps tasks suspended: the fingerprints of their failures, and how many each has."""
+"""Suspended tasks grouped by the fingerprints of their failures."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from holdfast.ports import ErrorGroup
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.encoding.script_io import named
-from holdfast.stores.redis.partition import Partition, Partitions, everything
+from holdfast.stores.redis.encoding.script_io import by_name
+from holdfast.stores.redis.partition import Partition, Partitions, gather_all
 from holdfast.stores.redis.views.reads import in_batches, pairs_of, readable, unless_foreign
 
 CAUSES_MAX = 10_000  # of one partition, the most frequent; a program has far fewer
@@ -18,11 +18,11 @@ CAUSES_MAX = 10_000  # of one partition, the most frequent; a program has far fe
 async def errors(parts: Partitions, limit: int) -> list[ErrorGroup]:
     """The counts of all partitions tell which are the most frequent; only these are looked at."""
     counts: Counter[str] = Counter()
-    for some in await everything(_counts(part) for part in parts):
+    for some in await gather_all(_counts(part) for part in parts):
         counts.update(some)
     ranked = sorted(counts, key=lambda cause: (-counts[cause], cause))[: max(0, limit)]
-    found = await everything(_groups(part, ranked) for part in parts)
-    merged = [_merged([group for group in of if group]) for of in zip(*found, strict=True)]
+    found = await gather_all(_groups(part, ranked) for part in parts)
+    merged = [_merge_groups([group for group in of if group]) for of in zip(*found, strict=True)]
     groups = [group for group in merged if group is not None]
     return sorted(groups, key=lambda group: (-group.count, group.fingerprint))
 
@@ -41,12 +41,12 @@ async def _groups(part: Partition, causes: Sequence[str]) -> list[ErrorGroup | N
 def _group(cause: str, found: Sequence[Any] | None) -> ErrorGroup | None:
     if found is None:
         return None
-    reply = named(found)
+    reply = by_name(found)
     newest = readable(reply["id"].decode(), reply)
     return ErrorGroup(fingerprint=cause, count=reply["count"], newest=newest) if newest else None
 
 
-def _merged(groups: Sequence[ErrorGroup]) -> ErrorGroup | None:
+def _merge_groups(groups: Sequence[ErrorGroup]) -> ErrorGroup | None:
     if not groups:
         return None
     return ErrorGroup(

@@ -38,7 +38,7 @@ async def find(part: Partition, where: Filter, limit: int, cursor: str | None) -
         wanted = max(BATCH, limit + 1 - len(found))  # one more tells whether there is a next page
         asked = min(AT_ONCE if rare else wanted, AT_ONCE, look_limit - seen)
         ids = await walk(cursor, asked)
-        for task in await load(part, await _sifted(part, ids, where) if rare else ids):
+        for task in await load(part, await _sift_ids(part, ids, where) if rare else ids):
             if task is not None and where.matches(task):
                 if len(found) == limit:
                     return Page(tasks=tuple(found), cursor=found[-1].id)
@@ -49,8 +49,8 @@ async def find(part: Partition, where: Filter, limit: int, cursor: str | None) -
     return Page(tasks=tuple(found), cursor=cursor)
 
 
-async def _sifted(part: Partition, ids: Sequence[str], where: Filter) -> list[str]:
-    """Those that may match, by the fields that are asked for: a whole record costs much more."""
+async def _sift_ids(part: Partition, ids: Sequence[str], where: Filter) -> list[str]:
+    """Return the ids that may match, by the fields asked for: a whole record costs much more."""
     right = _right_values(where)
     fields = (*right, *_TIMES) if _is_spanned(where) else tuple(right)
     asked = [("HMGET", part.keys("task", task_id), *fields) for task_id in ids]
@@ -68,7 +68,7 @@ async def _sifted(part: Partition, ids: Sequence[str], where: Filter) -> list[st
 
 
 def _right_values(where: Filter) -> dict[str, set[bytes | None]]:
-    """Of each field that the filter names."""
+    """Return the values that match, for each field that the filter names."""
     one = {
         "type": where.type,
         "tenantId": where.tenant,

@@ -1,4 +1,4 @@
-"""What can be asked of one partition: each read of the port, on one consistent look."""
+"""The reads of the port on one partition, each in one consistent step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from holdfast.stores import codec
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import Script
 from holdfast.stores.redis.encoding import claim, event_log, record
-from holdfast.stores.redis.encoding.script_io import Reply, named
+from holdfast.stores.redis.encoding.script_io import Reply, by_name
 from holdfast.stores.redis.encoding.submission import created_events
 from holdfast.stores.redis.partition import BATCH, Partition
 
@@ -68,23 +68,23 @@ def unless_foreign(reply: Any) -> Any:
 
 async def load(part: Partition, ids: Sequence[str]) -> list[Task | None]:
     answers = await in_batches(part, scripts.LOAD, ids)
-    return [_loaded(task_id, found) for task_id, found in zip(ids, answers, strict=True)]
+    return [_load_reply(task_id, found) for task_id, found in zip(ids, answers, strict=True)]
 
 
-def _loaded(task_id: str, found: Any) -> Task | None:
-    return readable(task_id, named(found)) if found is not None else None
+def _load_reply(task_id: str, found: Any) -> Task | None:
+    return readable(task_id, by_name(found)) if found is not None else None
 
 
 async def peek(part: Partition, ids: Sequence[str]) -> list[Peek | None]:
     answers = await in_batches(part, scripts.PEEK, ids)
-    return [_peeked(task_id, found) for task_id, found in zip(ids, answers, strict=True)]
+    return [_peek_reply(task_id, found) for task_id, found in zip(ids, answers, strict=True)]
 
 
-def _peeked(task_id: str, found: Any) -> Peek | None:
+def _peek_reply(task_id: str, found: Any) -> Peek | None:
     if found is None:
         return None
     try:
-        reply = named(found)
+        reply = by_name(found)
         if "wrong" in reply:
             raise ValueError(reply["wrong"].decode(errors="replace"))
         failure, reason = reply["failure"], reply["reason"]
@@ -104,7 +104,7 @@ async def detail(part: Partition, task_id: str) -> Detail | None:
     found = await part.call(scripts.DETAIL, task_id)
     if found is None:
         return None
-    reply = named(found)
+    reply = by_name(found)
     task = readable(task_id, reply)
     if task is None:
         return None
@@ -114,12 +114,12 @@ async def detail(part: Partition, task_id: str) -> Detail | None:
     progress = fields.get("progress") if task.lease is not None else None
     return Detail(
         task=task,
-        payload=claim.submitted(reply["payload"] or b""),
-        result=claim.small(fields, "result", reply["result"]),
-        data=claim.small(fields, "data", reply["data"]),
+        payload=claim.payload_in(reply["payload"] or b""),
+        result=claim.inline_or_kept(fields, "result", reply["result"]),
+        data=claim.inline_or_kept(fields, "data", reply["data"]),
         checkpoint=reply["checkpoint"],
         stages=_stages(reply["stages"], fields),
-        events=(*_events(task, reply["events"] or []), *event_log.unsaid(task, fields)),
+        events=(*_events(task, reply["events"] or []), *event_log.implied_events(task, fields)),
         progress=codec.or_none(record.decode_progress, progress) if progress else None,
     )
 
@@ -142,7 +142,7 @@ async def checkpoint(part: Partition, task_id: str) -> Checkpoint | None:
     found = await part.call(scripts.CHECKPOINT, task_id)
     if found is None:
         return None
-    reply = named(found)
+    reply = by_name(found)
     stages = _stages(reply["stages"], {})
     return msgspec.structs.replace(
         ckpt.decode(reply["checkpoint"]),
@@ -155,7 +155,7 @@ async def checkpoint(part: Partition, task_id: str) -> Checkpoint | None:
 
 async def tenants(part: Partition, names: Sequence[str], line_limit: int) -> list[TenantView]:
     answers = await in_batches(part, scripts.TENANTS, names)
-    views = [_tenant(name, named(found)) for name, found in zip(names, answers, strict=True)]
+    views = [_tenant(name, by_name(found)) for name, found in zip(names, answers, strict=True)]
     if line_limit < 1:
         return views
     lines = await _lines(part, names, line_limit)
@@ -182,7 +182,7 @@ async def _lines(part: Partition, tenants: Sequence[str], limit: int) -> list[tu
 
 
 async def workers(part: Partition, live_within_seconds: float) -> list[WorkerInfo]:
-    reply = named(await part.call(scripts.WORKERS))
+    reply = by_name(await part.call(scripts.WORKERS))
     now = float(reply["now"])
     seen = {worker: now - float(at) for worker, at in pairs_of(reply["seen"])}
     return [
@@ -196,5 +196,5 @@ async def workers(part: Partition, live_within_seconds: float) -> list[WorkerInf
 
 
 def merge_audits(lists: Iterable[Sequence[Audit]], limit: int, start: int) -> list[Audit]:
-    """Of lists that each begin with the newest and have ``start + limit`` entries, if there are."""
+    """Merge lists of at most ``start + limit`` entries that each begin with the newest."""
     return list(islice(merge(*lists, key=lambda entry: -entry.at), start, start + limit))

@@ -16,7 +16,7 @@ from holdfast.ports import (
     TenantView,
     WorkerInfo,
 )
-from holdfast.stores.redis.partition import Partition, Partitions, everything, nowhere
+from holdfast.stores.redis.partition import Partition, Partitions, gather_all, nowhere
 from holdfast.stores.redis.views import counts, error_groups, find, reads
 
 
@@ -40,7 +40,7 @@ class RedisViews:
 
     async def find(self, where: Filter, *, limit: int, cursor: str | None = None) -> Page:
         parts = [self._parts.of_tenant(where.tenant)] if where.tenant else [*self._parts]
-        pages = await everything(find.find(part, where, limit, cursor) for part in parts)
+        pages = await gather_all(find.find(part, where, limit, cursor) for part in parts)
         return find.merge_pages(pages, limit)
 
     async def tenants(self, names: Sequence[str], *, line_limit: int = 0) -> Sequence[TenantView]:
@@ -53,7 +53,7 @@ class RedisViews:
         return await reads.workers(self._parts.first, live_within_seconds)
 
     async def stats(self) -> Stats:
-        return counts.merge_stats(await everything(counts.stats(part) for part in self._parts))
+        return counts.merge_stats(await gather_all(counts.stats(part) for part in self._parts))
 
     async def error_groups(self, *, limit: int) -> Sequence[ErrorGroup]:
         return await error_groups.errors(self._parts, limit)

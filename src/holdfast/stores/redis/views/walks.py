@@ -1,4 +1,4 @@
-"""Through everything that a partition holds, in pages that keep the server from nothing."""
+"""Walks through all that a partition holds, in pages that do not hold up the server."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def half_of_the_time(steady: Callable[[], float]) -> Pace:
 async def names(part: Partition) -> AsyncIterator[Sequence[tuple[str, str]]]:
     """Pages of what there is: its kind, and whose it is. One may come twice."""
     prefix = f"{part.keys.prefix}:"
-    pattern = escaped(prefix) + "*"
+    pattern = escape_pattern(prefix) + "*"
     cursor = b"0"
     while True:
         scan = ("SCAN", cursor, "MATCH", pattern, "COUNT", PAGE * 5)
@@ -54,7 +54,7 @@ async def names(part: Partition) -> AsyncIterator[Sequence[tuple[str, str]]]:
             return
 
 
-def escaped(text: str) -> str:
+def escape_pattern(text: str) -> str:
     """The pattern that matches this text and nothing else."""
     return _SPECIAL.sub(r"\\\1", text)
 
@@ -69,7 +69,7 @@ def kind_of(name: str) -> tuple[str, str]:
 
 
 async def members(part: Partition, key: str, scan: str) -> AsyncIterator[Sequence[bytes]]:
-    """Of a sorted set (ZSCAN) or a set (SSCAN); of a key of another type: none."""
+    """Yield pages of a sorted set (ZSCAN) or a set (SSCAN); none of a key of another type."""
     cursor, step = b"0", 2 if scan == "ZSCAN" else 1
     while True:
         command = (scan, key, cursor, "COUNT", PAGE)
@@ -111,10 +111,10 @@ async def pending(part: Partition, stream: str) -> AsyncIterator[Sequence[bytes]
 async def tasks_of(part: Partition, stream: str, of: Sequence[bytes]) -> list[bytes]:
     """The tasks that entries name; of one that is gone: nothing."""
     replies = await part.client.many(part.keys, [("XRANGE", stream, e, e) for e in of])
-    return [_named(reply) for reply in replies]
+    return [_task_named(reply) for reply in replies]
 
 
-def _named(reply: Any) -> bytes:
+def _task_named(reply: Any) -> bytes:
     if not isinstance(reply, list) or not reply:
         return b""
     fields: list[bytes] = reply[0][1] or []
