@@ -19,7 +19,7 @@ from holdfast.domain.errors import (
 from holdfast.stores.redis.client.address import parse
 from holdfast.stores.redis.client.client import RedisClient, Script
 from holdfast.stores.redis.client.topology import Node
-from holdfast.stores.redis.keys import TEMPLATES, TYPES, KeyNames
+from holdfast.stores.redis.keys import TEMPLATES, TYPES, Keys
 from tests.support.redis.fake_redis import fake_redis
 from tests.support.redis.redis_servers import StartRedis
 from verify.servers import Cluster, RedisServer, Sentinels, TlsFront, until
@@ -29,8 +29,8 @@ OK = b"+OK\r\n"
 
 
 @pytest.fixture
-def keys(redis_namespace: str) -> KeyNames:
-    return KeyNames(redis_namespace)
+def keys(redis_namespace: str) -> Keys:
+    return Keys(redis_namespace)
 
 
 @asynccontextmanager
@@ -54,7 +54,7 @@ def hurry(link: RedisClient) -> None:
 
 
 async def test_a_script_that_the_server_has_forgotten_is_sent_whole(
-    redis_server: RedisServer, keys: KeyNames
+    redis_server: RedisServer, keys: Keys
 ) -> None:
     async with linked(redis_server.url) as link:
         assert await link.call(COUNT, keys, ["n"]) == 1
@@ -64,9 +64,7 @@ async def test_a_script_that_the_server_has_forgotten_is_sent_whole(
         assert await link.call(COUNT, keys, ["n"]) == 3
 
 
-async def test_replies_are_bytes_and_come_in_order(
-    redis_server: RedisServer, keys: KeyNames
-) -> None:
+async def test_replies_are_bytes_and_come_in_order(redis_server: RedisServer, keys: Keys) -> None:
     async with linked(redis_server.url) as link:
         await link.call(COUNT, keys, ["n"])
         meta = keys("meta")
@@ -76,7 +74,7 @@ async def test_replies_are_bytes_and_come_in_order(
 
 
 async def test_a_restarted_server_is_found_again_by_the_next_call(start_redis: StartRedis) -> None:
-    server, keys = start_redis(appendonly=True, appendfsync="always"), KeyNames("n")
+    server, keys = start_redis(appendonly=True, appendfsync="always"), Keys("n")
     async with linked(server.url) as link:
         calls = [link.call(COUNT, keys, [str(n)]) for n in range(10)]
         assert await asyncio.gather(*calls) == [1] * 10
@@ -93,17 +91,17 @@ async def test_a_restarted_server_is_found_again_by_the_next_call(start_redis: S
 async def test_a_lost_reply_is_asked_for_once_more_and_only_if_that_may_be() -> None:
     async with fake_redis(lambda _: None) as server, linked(server.url) as link:
         with pytest.raises(StoreUnavailable, match=str(server.port)):
-            await link.call(COUNT, KeyNames("n"), ["n"])
+            await link.call(COUNT, Keys("n"), ["n"])
         assert len(server.commands) == 2
         with pytest.raises(StoreUnavailable):
-            await link.call(COUNT, KeyNames("n"), ["n"], repeatable=False)
+            await link.call(COUNT, Keys("n"), ["n"], repeatable=False)
         assert len(server.commands) == 3
 
 
 async def test_a_reply_that_comes_the_second_time_is_the_answer() -> None:
     replies = [None, OK]
     async with fake_redis(lambda _: replies.pop(0)) as server, linked(server.url) as link:
-        assert await link.call(COUNT, KeyNames("n"), ["n"]) == b"OK"
+        assert await link.call(COUNT, Keys("n"), ["n"]) == b"OK"
 
 
 async def test_what_was_not_answered_in_time_is_not_sent_again() -> None:
@@ -113,7 +111,7 @@ async def test_what_was_not_answered_in_time_is_not_sent_again() -> None:
     ):
         hurry(link)
         with pytest.raises(StoreUnavailable, match=f"{server.port} did not answer in time"):
-            await link.call(COUNT, KeyNames("n"), ["n"])
+            await link.call(COUNT, Keys("n"), ["n"])
         await server.asked.wait()
         assert len(server.commands) == 1
 
@@ -125,12 +123,12 @@ async def test_the_late_reply_of_a_cancelled_call_is_nobody_elses() -> None:
         return held.pop() if held else OK
 
     async with fake_redis(answer) as server, linked(server.url) as link:
-        first = asyncio.create_task(link.call(COUNT, KeyNames("n"), ["n"]))
+        first = asyncio.create_task(link.call(COUNT, Keys("n"), ["n"]))
         await server.asked.wait()
         first.cancel()
         with suppress(asyncio.CancelledError):
             await first
-        assert await link.call(COUNT, KeyNames("n"), ["n"]) == b"OK"
+        assert await link.call(COUNT, Keys("n"), ["n"]) == b"OK"
 
 
 async def test_a_connection_whose_asker_has_gone_is_kept_and_closed(
@@ -148,9 +146,7 @@ async def test_a_connection_whose_asker_has_gone_is_kept_and_closed(
     assert line._transport.is_closing()
 
 
-async def test_many_calls_at_once_share_a_connection(
-    start_redis: StartRedis, keys: KeyNames
-) -> None:
+async def test_many_calls_at_once_share_a_connection(start_redis: StartRedis, keys: Keys) -> None:
     redis_server = start_redis()
     async with linked(redis_server.url) as link:
         counted = await asyncio.gather(*(link.call(COUNT, keys, ["n"]) for _ in range(50)))
@@ -164,13 +160,13 @@ async def test_who_waits_behind_another_waits_no_longer_than_for_a_reply() -> No
         linked(server.url) as link,
     ):
         hurry(link)
-        calls = [link.call(COUNT, KeyNames("n"), ["n"]) for _ in range(2)]
+        calls = [link.call(COUNT, Keys("n"), ["n"]) for _ in range(2)]
         found = await asyncio.gather(*calls, return_exceptions=True)
         assert [type(one) for one in found] == [StoreUnavailable] * 2
 
 
 async def test_each_loop_has_connections_of_its_own(start_redis: StartRedis) -> None:
-    server, keys = start_redis(), KeyNames("n")
+    server, keys = start_redis(), Keys("n")
 
     async def elsewhere(link: RedisClient) -> None:
         await link.call(COUNT, keys, ["n"])
@@ -187,7 +183,7 @@ async def test_each_loop_has_connections_of_its_own(start_redis: StartRedis) -> 
 
 
 async def test_close_leaves_no_connection_of_any_loop(start_redis: StartRedis) -> None:
-    server, keys = start_redis(), KeyNames("n")
+    server, keys = start_redis(), Keys("n")
     called, closed = threading.Event(), threading.Event()
 
     async def elsewhere(link: RedisClient) -> None:
@@ -210,7 +206,7 @@ async def test_close_leaves_no_connection_of_any_loop(start_redis: StartRedis) -
 
 
 async def test_a_forked_process_does_not_touch_its_parents_connections(
-    redis_server: RedisServer, keys: KeyNames, monkeypatch: pytest.MonkeyPatch
+    redis_server: RedisServer, keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with linked(redis_server.url) as link:
         await link.call(COUNT, keys, ["n"])
@@ -225,7 +221,7 @@ async def test_a_forked_process_does_not_touch_its_parents_connections(
 
 
 async def test_the_bell_is_heard_from_where_it_was_left(
-    redis_server: RedisServer, keys: KeyNames
+    redis_server: RedisServer, keys: Keys
 ) -> None:
     async with linked(redis_server.url) as link:
         [first, _] = await link.many(
@@ -239,7 +235,7 @@ async def test_the_bell_is_heard_from_where_it_was_left(
 async def test_who_listens_can_be_cancelled_and_keeps_nobody_waiting(
     start_redis: StartRedis,
 ) -> None:
-    server, keys = start_redis(), KeyNames("n")
+    server, keys = start_redis(), Keys("n")
     async with linked(server.url) as link:
         ears = [asyncio.create_task(link.listen(keys, "$", block_seconds=60)) for _ in range(3)]
         await asyncio.to_thread(until, lambda: blocked(server) == 3, "all listen")
@@ -251,7 +247,7 @@ async def test_who_listens_can_be_cancelled_and_keeps_nobody_waiting(
 
 
 async def test_who_listens_hears_that_the_server_is_gone(start_redis: StartRedis) -> None:
-    server, keys = start_redis(), KeyNames("n")
+    server, keys = start_redis(), Keys("n")
     async with linked(server.url) as link:
         ear = asyncio.create_task(link.listen(keys, "$", block_seconds=60))
         await asyncio.to_thread(until, lambda: blocked(server) == 1, "it listens")
@@ -261,7 +257,7 @@ async def test_who_listens_hears_that_the_server_is_gone(start_redis: StartRedis
 
 
 async def test_a_demoted_primary_is_let_go(start_redis: StartRedis) -> None:
-    server, keys = start_redis(), KeyNames("n")
+    server, keys = start_redis(), Keys("n")
     async with linked(server.url) as link:
         await link.call(COUNT, keys, ["n"])
         with server.client() as client:
@@ -273,7 +269,7 @@ async def test_a_demoted_primary_is_let_go(start_redis: StartRedis) -> None:
         assert await link.call(COUNT, keys, ["n"]) == 2
 
 
-async def test_a_key_of_another_type_is_named(redis_server: RedisServer, keys: KeyNames) -> None:
+async def test_a_key_of_another_type_is_named(redis_server: RedisServer, keys: Keys) -> None:
     async with linked(redis_server.url) as link:
         meta = keys("meta")
         await link.many(keys, [("SET", meta, "not ours")])
@@ -290,7 +286,7 @@ async def test_a_full_server_says_so_and_how_to_help_it(start_redis: StartRedis)
     server = start_redis(maxmemory="1")
     async with linked(server.url) as link:
         with pytest.raises(StoreFull, match="maxmemory"):
-            await link.call(COUNT, KeyNames("n"), ["n"])
+            await link.call(COUNT, Keys("n"), ["n"])
 
 
 async def test_what_an_acl_forbids_is_named_with_the_user(start_redis: StartRedis) -> None:
@@ -299,10 +295,10 @@ async def test_what_an_acl_forbids_is_named_with_the_user(start_redis: StartRedi
     )
     async with linked(as_user(server, "ann")) as link:
         with pytest.raises(StoreUnusable, match=r"'ann'.*'evalsha'.*docs/redis.md"):
-            await link.call(COUNT, KeyNames("n"), ["n"])
+            await link.call(COUNT, Keys("n"), ["n"])
     async with linked(as_user(server, "bob")) as link:
         with pytest.raises(StoreUnusable, match=r"'bob'.*HINCRBY.*docs/redis.md"):
-            await link.call(COUNT, KeyNames("n"), ["n"])
+            await link.call(COUNT, Keys("n"), ["n"])
 
 
 @pytest.mark.parametrize(
@@ -393,11 +389,11 @@ async def test_what_is_no_redis_is_told() -> None:
         linked(server.url) as link,
     ):
         with pytest.raises(StoreUnusable, match="does not speak Redis"):
-            await link.call(COUNT, KeyNames("n"), ["n"])
+            await link.call(COUNT, Keys("n"), ["n"])
 
 
 async def test_tls_is_spoken_and_certificates_are_checked(redis_server: RedisServer) -> None:
-    keys = KeyNames("tls")
+    keys = Keys("tls")
     with TlsFront(redis_server) as front:
         async with linked(f"{front.url}?ca={front.ca_file}") as link:
             assert await link.call(COUNT, keys, ["n"]) == 1
@@ -426,18 +422,18 @@ async def test_all_who_look_for_a_slot_share_one_answer_until_it_is_stale() -> N
         fake_redis(answer) as server,
         linked(server.url.replace("redis:", "redis+cluster:")) as link,
     ):
-        await asyncio.gather(*(link.call(COUNT, KeyNames(f"{n}"), ["n"]) for n in range(10)))
+        await asyncio.gather(*(link.call(COUNT, Keys(f"{n}"), ["n"]) for n in range(10)))
         assert looks() == 1
         replies.append(b"-CLUSTERDOWN The cluster is down\r\n")
         with pytest.raises(StoreUnavailable, match="CLUSTERDOWN"):
-            await link.call(COUNT, KeyNames("n"), ["n"])
-        await asyncio.gather(*(link.call(COUNT, KeyNames(f"{n}"), ["n"]) for n in range(10)))
+            await link.call(COUNT, Keys("n"), ["n"])
+        await asyncio.gather(*(link.call(COUNT, Keys(f"{n}"), ["n"]) for n in range(10)))
         assert looks() == 2
 
 
 @pytest.mark.slow
 async def test_after_a_failover_sentinel_is_asked_anew() -> None:
-    keys = KeyNames("n")
+    keys = Keys("n")
     with Sentinels() as group:
         async with linked(group.url) as link:
             assert await link.call(COUNT, keys, ["n"]) == 1
@@ -452,7 +448,7 @@ async def test_after_a_failover_sentinel_is_asked_anew() -> None:
 
 @pytest.mark.slow
 async def test_a_slot_is_followed_while_it_moves_and_afterwards() -> None:
-    keys, new = KeyNames("{n}"), KeyNames("{n}:new")
+    keys, new = Keys("{n}"), Keys("{n}:new")
     with Cluster(replicas=False) as cluster:
         source = cluster.master_of(keys("meta"))
         target = next(one for one in cluster.servers if one is not source)
@@ -475,7 +471,7 @@ async def test_a_slot_is_followed_while_it_moves_and_afterwards() -> None:
 
 @pytest.mark.slow
 async def test_a_master_that_dies_is_replaced_by_its_replica() -> None:
-    parts = [KeyNames(f"{{n-{n}}}") for n in range(16)]
+    parts = [Keys(f"{{n-{n}}}") for n in range(16)]
     with Cluster() as cluster:
         async with linked(cluster.url) as link:
             assert await asyncio.gather(*(link.call(COUNT, p, ["n"]) for p in parts)) == [1] * 16
