@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.harness import command, document, merging, plan, report, summary
+from bench.harness import command, document, plan, report, report_merge, summary
 from bench.harness.paths import DOCS, RESULTS, ROOT
 
 
@@ -69,7 +69,7 @@ def publish(
     if not asked.is_full or not (found["full"] or summary.exists(results)):
         report.write(found, results, "quick")
         return "quick"
-    whole = found if found["full"] else merging.merged(summary.read(results), found, questions)
+    whole = found if found["full"] else report_merge.merged(summary.read(results), found, questions)
     report.write(whole, results)
     summary.write(whole, results)
     document.write(summary.read(results), docs)

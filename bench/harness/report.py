@@ -44,7 +44,7 @@ def built(bench: Bench, absent: dict[str, str], *, seconds: float, full: bool) -
 
 
 def _measured(described: dict[str, Any]) -> dict[str, Any]:
-    """When and on what: a question may be asked again alone (`merging.py`)."""
+    """When and on what: a question may be asked again alone (`report_merge.py`)."""
     kept = ("commit", "runs", "machine", "versions")
     return {"measured_at": described["taken_at"], **{name: described[name] for name in kept}}
 

@@ -25,8 +25,8 @@ from bench.harness.paths import OURS as OUR_FOLDER
 from bench.harness.places import Place
 from bench.harness.plan import Part
 from bench.harness.processes import Failed, Process
+from bench.questions.board_wait import wait_done
 from bench.questions.drain import drained
-from bench.questions.waiting import wait_done
 
 NAME = "floor"
 STAGES, AT_ONCE = 5, 50

@@ -17,7 +17,7 @@ from bench.harness.places import Place
 from bench.harness.plan import Part
 from bench.harness.processes import Process
 from bench.peers.board import Board
-from bench.questions.waiting import wait_done
+from bench.questions.board_wait import wait_done
 
 NAME = "latency"
 SAMPLES = {"best": 150, "plain": 20}

@@ -1,7 +1,7 @@
 """How long a page of a long list takes: `python -m bench.questions.pages`.
 
 A store has a million settled tasks and twenty thousand suspended ones, of 20 types, 3 queues and
-500 tenants, over 30 days (`pages_filling.py`). Every kind of page that the API and the CLI make is
+500 tenants, over 30 days (`page_filler.py`). Every kind of page that the API and the CLI make is
 asked for many times, each time of another type, tenant and so on, at the beginning, in the middle
 or at the end of the list. A page may be short, since a look is bounded: *tasks* is what it had.
 """
@@ -26,7 +26,7 @@ from bench.harness.loop import run
 from bench.harness.places import Place
 from bench.harness.plan import Part
 from bench.harness.processes import Failed
-from bench.questions.pages_filling import PLAN, QUEUES, TENANTS, TYPES, Filled, Filler
+from bench.questions.page_filler import PLAN, QUEUES, TENANTS, TYPES, Filled, Filler
 from bench.questions.service import Serving, serving
 from bench.questions.service_load import share
 from holdfast.domain.task.state import SUSPENDED, Status

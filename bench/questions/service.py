@@ -29,7 +29,7 @@ from bench.harness.processes import Failed, Process
 from bench.questions.service_load import Felt, Load
 from holdfast import Holdfast
 from holdfast.server.auth import tokens as tk
-from verify.servers.polling import NotInTime, until
+from verify.servers.poll import NotInTime, until
 
 NAME = "service"
 STORE = "redis"

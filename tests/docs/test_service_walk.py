@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.cli.demo.try_it import WALK
 from tests.support.stand_ins import path_with_curl
-from verify.servers.polling import until
+from verify.servers.poll import until
 
 PAGE = (Path(__file__).parents[2] / "docs" / "service.md").read_text()
 BOUND_SECONDS = 60.0

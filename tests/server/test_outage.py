@@ -15,7 +15,7 @@ from holdfast.cli.exit_codes import Exit
 from tests.support.redis.redis_servers import StartRedis
 from tests.support.server.processes import BOUND_SECONDS, Answer, Line, Serving
 from verify.servers import RedisServer
-from verify.servers.polling import until
+from verify.servers.poll import until
 
 CALLERS = 4
 SOME = 12  # answers, which show that it goes on

@@ -15,7 +15,7 @@ import pytest
 
 from holdfast.domain.errors import InvalidInput, Refused
 from holdfast.server.pool import NoPool, Pool, PoolProcess, ProcessState
-from verify.servers import polling
+from verify.servers import poll
 
 # Says that it is there, and ends well when it is told to.
 OBEDIENT = (
@@ -43,7 +43,7 @@ def command(source: str, folder: Path) -> list[str]:
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    await asyncio.to_thread(polling.until, is_so, "the pool is as it should be")
+    await asyncio.to_thread(poll.until, is_so, "the pool is as it should be")
 
 
 @asynccontextmanager

@@ -30,7 +30,7 @@ from holdfast.server.http import protocol
 from holdfast.settings import load
 from tests.server.conftest import Served
 from tests.support.server.processes import BOUND_SECONDS, Serving, is_there, token_file
-from verify.servers.polling import until
+from verify.servers.poll import until
 
 # -- all in one process
 

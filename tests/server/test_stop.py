@@ -15,7 +15,7 @@ from holdfast.domain.errors import InvalidSetting
 from holdfast.settings import load
 from tests.support.server.balancer import Backend, Balancer
 from tests.support.server.processes import BOUND_SECONDS, Line, Serving, token_file
-from verify.servers.polling import until
+from verify.servers.poll import until
 
 LONG = "600s"  # as long as it takes: a second signal ends it
 CLIENTS = 6

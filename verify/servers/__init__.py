@@ -6,7 +6,7 @@ Each runs on loopback as the present user, in a folder of its own, and dies with
 from verify.servers.binary import SERVER_VARIABLE, NoServer, find_server
 from verify.servers.cluster import Cluster
 from verify.servers.config import Config
-from verify.servers.polling import NotInTime, until
+from verify.servers.poll import NotInTime, until
 from verify.servers.process import NotStarted
 from verify.servers.sentinels import Sentinels
 from verify.servers.server import RedisServer

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from verify.servers.polling import until
+from verify.servers.poll import until
 from verify.servers.postgres_programs import NoPostgres, copied, find_binaries
 from verify.servers.process import HOST, Listening, NotStarted
 

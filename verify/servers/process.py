@@ -15,7 +15,7 @@ from typing import ClassVar, Self
 
 from verify.servers.context import Running
 from verify.servers.lifeline import Lifeline
-from verify.servers.polling import NotInTime, until
+from verify.servers.poll import NotInTime, until
 
 HOST = "127.0.0.1"
 # Below the ports that systems lend to clients: a stopped server finds its own still free. And low

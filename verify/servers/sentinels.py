@@ -7,7 +7,7 @@ from typing import Self, Unpack
 
 from verify.servers.config import Config
 from verify.servers.context import Running
-from verify.servers.polling import until
+from verify.servers.poll import until
 from verify.servers.process import HOST
 from verify.servers.server import RedisServer
 

@@ -22,7 +22,7 @@ from holdfast.domain.task import events as ev
 from holdfast.domain.task.state import Status
 from holdfast.engine.store_url import store_from_url
 from holdfast.ports import Detail, Filter, Finding
-from verify.servers.polling import until
+from verify.servers.poll import until
 
 RUN = "from pathlib import Path; from holdfast.cli.demo.story import run; import sys; "
 # A background shell hands down that interrupts are ignored; at a terminal they are not.

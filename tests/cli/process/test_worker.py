@@ -22,7 +22,7 @@ from holdfast.runtime.worker.running_tasks import RunningTask
 from holdfast.runtime.worker.worker import Worker
 from tests.support.cli.scene import Scene
 from tests.support.cli.world import App, World
-from verify.servers.polling import until
+from verify.servers.poll import until
 
 APP = """
 import asyncio, threading

@@ -23,7 +23,7 @@ from tests.server.conftest import declared
 from tests.support.server.listener import BOUND_SECONDS, Listening, listening
 from tests.support.server.processes import Serving
 from tests.support.server.wire import Told, heard
-from verify.servers.polling import until
+from verify.servers.poll import until
 
 LIMIT, OF_ADDRESS = 16, 4
 STRANGERS = [f"127.0.1.{number}" for number in range(1, 6)]

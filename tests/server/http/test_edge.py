@@ -15,7 +15,7 @@ from holdfast.testing.clock import ManualClock
 from tests.server.conftest import declared
 from tests.support.server.listener import BOUND_SECONDS, Listening, listening
 from tests.support.server.wire import APPLY, JSON, Told, head, send
-from verify.servers.polling import until
+from verify.servers.poll import until
 
 LINES_AT_ONCE = BURST_SECONDS * LINES_RATE
 HEALTH = ("/livez", "/readyz", "/metrics")

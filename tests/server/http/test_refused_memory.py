@@ -9,7 +9,7 @@ from holdfast.server.http.bodies import StrictRequest
 from tests.server.conftest import declared
 from tests.support.server.listener import BOUND_SECONDS, Listening, listening
 from tests.support.server.wire import APPLY, ask
-from verify.servers.polling import until
+from verify.servers.poll import until
 
 
 @pytest.fixture

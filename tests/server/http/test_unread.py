@@ -14,7 +14,7 @@ from holdfast.server import serve
 from holdfast.server.http import protocol
 from tests.server.conftest import declared
 from tests.support.server.listener import Listening, listening
-from verify.servers.polling import until
+from verify.servers.poll import until
 
 BOUND_SECONDS = 60.0
 SOME = serve.TAKEN_MIN_BYTES

@@ -14,7 +14,7 @@ from holdfast import Holdfast
 from holdfast.server.live import task_reads
 from tests.support.server.listener import BOUND_SECONDS, Listening, listening
 from tests.support.server.wire import APPLY, Told, ask, free, head, send
-from verify.servers.polling import until
+from verify.servers.poll import until
 
 LARGE = "x" * 100_000
 PATHS = ("/api/tasks/{}", "/api/tasks/{}/timeline", "/api/workflows/tasks/{}")

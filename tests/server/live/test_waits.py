@@ -16,7 +16,7 @@ from holdfast.server.auth import tokens as tk
 from tests.server.conftest import declared
 from tests.support.server.listener import BOUND_SECONDS, Listening, listening
 from tests.support.server.wire import APPLY, JSON, Told, ask, head, heard, kept
-from verify.servers.polling import until
+from verify.servers.poll import until
 
 LONG = b'{"type": "mail.send", "payload": "ann", "waitSeconds": 120}'
 PLACES = 3

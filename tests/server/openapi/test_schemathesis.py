@@ -23,7 +23,7 @@ from tests.support.server.listener import Listening, listening
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
-HOOKS = "tests.server.openapi.schemathesis_hooks"
+HOOKS = "tests.support.server.schemathesis_hooks"
 PHASES = "examples,coverage,fuzzing,stateful"
 BOT = {
     "telegram_token": f"1:{'x' * 30}",

@@ -16,7 +16,7 @@ from holdfast.server.http import sse
 from holdfast.server.live import live_feed, stream_quota
 from tests.server.conftest import declared
 from tests.support.server.listener import Listening, listening
-from verify.servers.polling import until
+from verify.servers.poll import until
 
 BOUND_SECONDS = 60.0
 

@@ -30,7 +30,7 @@ from tests.support.telegram_api import (
     TelegramApi,
     update,
 )
-from verify.servers.polling import until
+from verify.servers.poll import until
 
 TOKEN = "4711:Token-Of_These_Tests-0123456789abcdef"
 SECRET = "secret-of-these-tests_1"

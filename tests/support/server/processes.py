@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from holdfast.server.auth import tokens as tk
-from verify.servers.polling import until
+from verify.servers.poll import until
 
 BOUND_SECONDS = 60.0
 LISTENING = re.compile(r"(http://\S+?)[\"}]*$")

@@ -15,9 +15,9 @@ from bench.harness.figures import Book
 from bench.harness.places import Place, Places
 from bench.harness.processes import Failed, Process
 from bench.questions import drain
+from bench.questions.board_wait import wait_done
 from bench.questions.drain import drained
 from bench.questions.floor import Thing, cases
-from bench.questions.waiting import wait_done
 
 TASKS = 50
 

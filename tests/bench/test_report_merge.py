@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bench.__main__ import publish
-from bench.harness import command, engines, merging, report, summary
+from bench.harness import command, engines, report, report_merge, summary
 from bench.harness.command import Asked
 from bench.harness.figures import Book
 from tests.support.bench_figures import add, full_report, who
@@ -40,7 +40,7 @@ def of(found: dict[str, Any], *questions: str) -> list[Any]:
 
 def test_what_was_not_asked_again_stays_with_its_day() -> None:
     old = full_report()
-    whole = merging.merged(old, again("plans"), ["plans"])
+    whole = report_merge.merged(old, again("plans"), ["plans"])
 
     others = {one["question"] for one in old["figures"]} - {"plans"}
     assert of(whole, *others) == of(old, *others)
@@ -52,7 +52,7 @@ def test_what_was_not_asked_again_stays_with_its_day() -> None:
 
 def test_what_was_asked_again_takes_the_place_of_the_old() -> None:
     new = again("plans")
-    whole = merging.merged(full_report(), new, ["plans"])
+    whole = report_merge.merged(full_report(), new, ["plans"])
 
     assert of(whole, "plans") == of(new, "plans")
     assert whole["questions"]["plans"]["measured_at"] == LATER
@@ -62,14 +62,14 @@ def test_what_was_asked_again_takes_the_place_of_the_old() -> None:
 
 def test_a_question_without_an_answer_keeps_the_old_one() -> None:
     old = full_report()
-    whole = merging.merged(old, again("plans"), ASKED)
+    whole = report_merge.merged(old, again("plans"), ASKED)
     assert of(whole, "triggers") == of(old, "triggers") != []
     assert whole["questions"]["triggers"]["measured_at"] == old["taken_at"]
 
 
 def test_a_second_merge_leaves_the_day_of_the_first() -> None:
-    first = merging.merged(full_report(), again("plans"), ["plans"])
-    second = merging.merged(first, again("triggers"), ["triggers"])
+    first = report_merge.merged(full_report(), again("plans"), ["plans"])
+    second = report_merge.merged(first, again("triggers"), ["triggers"])
     assert second["questions"]["plans"] == first["questions"]["plans"]
     assert second["questions"]["drain"] == {
         "measured_at": full_report()["taken_at"],
@@ -78,7 +78,7 @@ def test_a_second_merge_leaves_the_day_of_the_first() -> None:
 
 
 def test_the_report_says_of_each_question_when_and_on_what() -> None:
-    whole = merging.merged(full_report(), again("plans"), ["plans"])
+    whole = report_merge.merged(full_report(), again("plans"), ["plans"])
     assert report.measured(whole, "drain") == "Measured on 2030-01-01."
     assert report.measured(whole, "plans") == (
         "Measured on 2031-02-03, at commit abc1234, with redis 8."

@@ -11,7 +11,7 @@ from bench.harness.engines import ours
 from bench.harness.load import opened
 from bench.harness.places import Place, Places
 from bench.questions import pages
-from bench.questions.pages_filling import PLAN, QUEUES, TENANTS, TYPES, Filler
+from bench.questions.page_filler import PLAN, QUEUES, TENANTS, TYPES, Filler
 from bench.questions.service import serving
 from holdfast import Status
 from holdfast.ports import Filter
