@@ -19,6 +19,7 @@ from holdfast.domain.errors import (
 from holdfast.stores.redis.client.address import parse
 from holdfast.stores.redis.client.client import RedisClient, Script
 from holdfast.stores.redis.client.topology import Node
+from holdfast.stores.redis.keys import TEMPLATES, TYPES
 from holdfast.stores.redis.keys import KeyNames as Keys
 from tests.support.redis.fake_redis import fake_redis
 from tests.support.redis.redis_servers import StartRedis
