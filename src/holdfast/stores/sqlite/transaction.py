@@ -59,8 +59,8 @@ class TenantLine(msgspec.Struct, kw_only=True):
         return self.active is None or self.rests
 
 
-class Head(msgspec.Struct, frozen=True):
-    """The head of a tenant's line."""
+class FirstInLine(msgspec.Struct, frozen=True):
+    """The first task of a tenant's line."""
 
     n: int
     queue: str
@@ -93,8 +93,8 @@ class Txn:
         self.shrink = False  # pages were freed: give them back after the commit
         self._pending: defaultdict[str, list[Any]] = defaultdict(list)
         self._size = 0
-        self.written: set[int] = set()  # since the last look
-        self._heads: dict[str, Head] = {}
+        self.written: set[int] = set()  # since positions were last read
+        self._first_in_line: dict[str, FirstInLine] = {}
         self._tenants: dict[str, TenantLine] = {}
         self._tenants_read: dict[str, tuple[int | None, int, int]] = {}
         self._totals: Counter[tuple[str, str, str]] = Counter()
@@ -103,7 +103,7 @@ class Txn:
         self._moves: defaultdict[StatusChange, list[Any]] = defaultdict(lambda: [0, 0.0])
         self._refused: Counter[str] = Counter()
         self._off: dict[Switch, frozenset[str]] = {}
-        self._head: Anchor | None = None  # of the chain of audits
+        self._tip: Anchor | None = None  # of the chain of audits
         self._linked = False
         task, ready, fence, self._some_off, self._some_held = self.row("sequences_and_switches")
         self._numbers: tuple[int, int, int] = task, ready, fence
@@ -161,11 +161,11 @@ class Txn:
 
     # -- records
 
-    def look(self, ids: Collection[str]) -> dict[str, TaskPosition]:
-        """How they stand; to be asked again for one that was written since."""
+    def positions(self, ids: Collection[str]) -> dict[str, TaskPosition]:
+        """Return where tasks are; ask again for one that was written since."""
         rows = self.rows("standings_of", listed(ids))
         self.written.difference_update(row[1] for row in rows)
-        self._heads.clear()
+        self._first_in_line.clear()
         return {row[0]: TaskPosition._make(row) for row in rows}
 
     def read(self, row: RecordRow) -> Task | None:
@@ -182,7 +182,7 @@ class Txn:
         before: Task,
         left: Place,
         after: Task,
-        rest: msgspec.Raw,
+        mutable: msgspec.Raw,
         *,
         ready: int | None = None,
         line: int | None = None,
@@ -194,7 +194,7 @@ class Txn:
         if place is SETTLED and failure is None and settled_at == at == after.status_since:
             until = at + after.keep_seconds
             self._pending["state_settle"].append(
-                (n, after.version, status, at, place, after.fence, until, rest)
+                (n, after.version, status, at, place, after.fence, until, mutable)
             )
         else:
             self._pending["state_put"].append(
@@ -213,19 +213,19 @@ class Txn:
                     None if settled_at is None else settled_at + after.keep_seconds,
                     at if after.suspended else None,
                     None if failure is None else failure.fingerprint,
-                    rest,
+                    mutable,
                 )
             )
         if ready is not None:
             self._pending["ready_add"].append((after.queue, ready, n))
         self._count_shift(before, left, after)
 
-    def stay(self, before: Task, after: Task, rest: msgspec.Raw) -> None:
+    def stay(self, before: Task, after: Task, mutable: msgspec.Raw) -> None:
         """Write a record that stays where it is, without touching an index if that can be."""
         n, failure, settled_at = after.order, after.failure, after.settled_at
         self.written.add(n)
         if before.status is after.status and failure == before.failure and not after.suspended:
-            self._pending["state_stay"].append((n, after.version, after.updated_at, rest))
+            self._pending["state_stay"].append((n, after.version, after.updated_at, mutable))
             return
         self._pending["state_stay_marked"].append(
             (
@@ -238,15 +238,15 @@ class Txn:
                 None if settled_at is None else settled_at + after.keep_seconds,
                 after.updated_at if after.suspended else None,
                 None if failure is None else failure.fingerprint,
-                rest,
+                mutable,
             )
         )
         self._count_shift(before, after.place, after)
 
     # -- tenants and their lines
 
-    def meet(self, names: Collection[str], *, heads: bool = False) -> None:
-        """Read these tenants, and who heads their lines, for all at once."""
+    def load_tenants(self, names: Collection[str], *, lines: bool = False) -> None:
+        """Read tenants, and the first tasks of their lines if ``lines``, by one statement each."""
         new = [name for name in names if name not in self._tenants]
         if new:
             for name in new:
@@ -259,41 +259,88 @@ class Txn:
                     active=active, fence=max(fence, leased or 0), waiting=waiting, rests=rests
                 )
                 self._tenants_read[name] = active, fence, waiting
-        waiting = [name for name in names if heads and self._tenants[name].waiting]
+        waiting = [name for name in names if lines and self._tenants[name].waiting]
         if waiting:
-            self._heads |= {
-                name: Head(*head) for name, *head in self.rows("line_heads", listed(waiting))
+            self._first_in_line |= {
+                name: FirstInLine(*first)
+                for name, *first in self.rows("line_heads", listed(waiting))
             }
 
     def tenant(self, name: str) -> TenantLine:
-        """To be changed in place; written at the end."""
+        """Return a tenant's state, to be changed in place; it is written with the flush."""
         if name not in self._tenants:
-            self.meet((name,))
+            self.load_tenants((name,))
         return self._tenants[name]
 
-    def line_head(self, name: str) -> Head | None:
-        found = self._heads.pop(name, None)
-        if found is None or found.n in self.written:
-            rows = self.rows("line_heads", listed((name,)))
-            found = Head(*rows[0][1:]) if rows else None
-        return found
-
-    def join_line(self, tenant: TenantLine, name: str) -> None:
-        tenant.waiting += 1
-        self._heads.pop(name, None)  # it may come to stand before all others
-
-    def let_through(self, head: Head) -> None:
-        """From the line into its queue."""
-        ready = self.next_ready()
-        self.written.add(head.n)
-        self.add("state_place", (head.n, Place.READY, ready, None))
-        self.add("ready_add", (head.queue, ready, head.n))
-        self.count(head.queue, Place.LINE, head.status, -1)
-        self.count(head.queue, Place.READY, head.status, 1)
+    def enter(self, tenant_name: str | None, n: int) -> tuple[Place, int | None, int | None]:
+        """Let a task into its queue, or into its tenant's line: the place, and its number there."""
+        if tenant_name is not None:
+            tenant = self.tenant(tenant_name)
+            if tenant.active != n and not tenant.open:
+                tenant.waiting += 1
+                self._first_in_line.pop(tenant_name, None)  # it may come to stand before all others
+                return Place.LINE, None, n
+            tenant.active, tenant.rests = n, False
         self.topics.add(Topic.READY)
+        return Place.READY, self.next_ready(), None
 
-    def gave_fence(self, name: str | None, fence: int) -> None:
-        """The lease has it; who has read the tenant before must know, too."""
+    def must_wait(self, tenant_name: str | None, n: int) -> bool:
+        """Return whether a task would have to wait behind its tenant's active task."""
+        if tenant_name is None:
+            return False
+        tenant = self.tenant(tenant_name)
+        return tenant.active != n and not tenant.open
+
+    def leave_place(self, row: TaskPosition, tenant_name: str | None) -> None:
+        """Take a task out of its queue, out of its tenant's line, or from the holder of its lease."""
+        if row.lease_id is not None:
+            self.add("lease_delete", row.n)
+            if tenant_name is not None:
+                tenant = self.tenant(tenant_name)
+                tenant.fence = max(tenant.fence, row.lease_fence)
+        elif row.place == Place.READY:
+            self.add("ready_delete", (row.queue, row.ready))
+        elif row.place == Place.LINE and tenant_name is not None:
+            self.tenant(tenant_name).waiting -= 1
+
+    def come_to_rest(self, after: Task) -> None:
+        """Let the next task of a tenant through, if this one was active and no longer stops it."""
+        if after.tenant is not None:
+            tenant = self.tenant(after.tenant)
+            if tenant.active == after.order:
+                if after.settled:
+                    tenant.active = None
+                tenant.rests = opens_line(after.place, after.hold)
+                self.advance(after.tenant)
+        self.topics.add(Topic.RESTED)
+
+    def advance(self, name: str) -> None:
+        """Move the first task of a tenant's line into its queue, if the line is open."""
+        tenant = self.tenant(name)
+        if tenant.waiting > 0 and tenant.open and (first := self._take_first(name)):
+            ready = self.next_ready()
+            self.written.add(first.n)
+            self.add("state_place", (first.n, Place.READY, ready, None))
+            self.add("ready_add", (first.queue, ready, first.n))
+            self.count(first.queue, Place.LINE, first.status, -1)
+            self.count(first.queue, Place.READY, first.status, 1)
+            self.topics.add(Topic.READY)
+            tenant.waiting -= 1
+            tenant.active, tenant.rests = first.n, False
+
+    def _take_first(self, name: str) -> FirstInLine | None:
+        first = self._first_in_line.pop(name, None)
+        if first is None or first.n in self.written:
+            rows = self.rows("line_heads", listed((name,)))
+            first = FirstInLine(*rows[0][1:]) if rows else None
+        return first
+
+    def moved_on(self, tenant_name: str | None, fence: int) -> bool:
+        """Return whether newer work has run for a tenant since its task with this fence ran."""
+        return tenant_name is not None and fence != 0 and self.tenant(tenant_name).fence > fence
+
+    def raise_fence(self, name: str | None, fence: int) -> None:
+        """Note the fence of a new lease for a tenant that was read before the lease was given."""
         if name is not None and (tenant := self._tenants.get(name)) is not None:
             tenant.fence = max(tenant.fence, fence)
 
@@ -305,8 +352,8 @@ class Txn:
 
     # -- switches and the chain of audits
 
-    def off(self, switch: Switch) -> frozenset[str]:
-        """The names for which it is thrown. Seldom any: then nothing is read."""
+    def switched_off(self, switch: Switch) -> frozenset[str]:
+        """Return the names for which a switch is thrown; where no switch is, nothing is read."""
         if not self._some_off:
             return NONE
         found = self._off.get(switch)
@@ -325,14 +372,15 @@ class Txn:
         self._some_off = self._some_held = True
         self._off.clear()
 
-    def head(self) -> Anchor:
-        if self._head is None:
+    def chain_tip(self) -> Anchor:
+        """Return the newest link of the chain of audits."""
+        if self._tip is None:
             seq, hash = self.row("chain_head")
-            self._head = Anchor(seq=seq, hash=hash)
-        return self._head
+            self._tip = Anchor(seq=seq, hash=hash)
+        return self._tip
 
-    def linked(self, head: Anchor) -> None:
-        self._head, self._linked = head, True
+    def set_chain_tip(self, tip: Anchor) -> None:
+        self._tip, self._linked = tip, True
 
     # -- counts
 
@@ -399,8 +447,8 @@ class Txn:
             self.run_each("moves_add", [(*move, *n) for move, n in self._moves.items()])
         for says, count in self._refused.items():
             self.run("refusals_add", says, count)
-        if self._linked and self._head is not None:
-            self.run("chain_head_put", self._head.seq, self._head.hash)
+        if self._linked and self._tip is not None:
+            self.run("chain_head_put", self._tip.seq, self._tip.hash)
         if Topic.DUE in self.topics:
             (self.due_count,) = self.row("due_count_raise")
 

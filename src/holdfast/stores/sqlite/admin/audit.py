@@ -19,9 +19,9 @@ def audit(txn: Txn, entry: Audit) -> None:
 
 def write_audit(txn: Txn, entry: Audit) -> None:
     # As it will be read: constructors check no types, and the hash must be that of what is kept.
-    link = linked(txn.head(), codec.decode_audit(codec.encode(entry)))
+    link = linked(txn.chain_tip(), codec.decode_audit(codec.encode(entry)))
     body = codec.encode(link.entry).decode()
-    txn.linked(link.anchor)
+    txn.set_chain_tip(link.anchor)
     txn.add("audit_add", (link.seq, link.entry.at, body, link.hash))
 
 

@@ -20,7 +20,7 @@ from holdfast.stores.sqlite.admin.doctor import (
     may_be_active,
     told,
 )
-from holdfast.stores.sqlite.tasks.placement import advance, enter, leave, set_aside
+from holdfast.stores.sqlite.tasks.placement import enter, set_aside
 from holdfast.stores.sqlite.tasks.queue import lose
 from holdfast.stores.sqlite.tasks.records import bodies_of, counted_as
 from holdfast.stores.sqlite.transaction import Txn
@@ -158,7 +158,7 @@ def _active(txn: Txn, complaint: Complaint) -> bool:
         tenant.active, tenant.rests = task.order, False
         return True
     if task.place is Place.READY:
-        leave(txn, there.at, task.tenant)
+        txn.leave_place(there.at, task.tenant)
         enter(txn, task, task)  # to its queue if the line is open, else behind the active task
         return True
     return False
@@ -180,7 +180,7 @@ def _line(txn: Txn, complaint: Complaint) -> bool:
     (tenant.waiting,) = txn.row("line_count", complaint.name)
     if tenant.active is not None and not may_be_active(txn, tenant.active, complaint.name):
         tenant.active = None
-    advance(txn, complaint.name)
+    txn.advance(complaint.name)
     return True
 
 

@@ -1,4 +1,4 @@
-"""Switches over all machines; `txn.off` says which are thrown."""
+"""Switches that hold for every process; `Txn.switched_off` returns the names that are thrown."""
 
 from __future__ import annotations
 

@@ -13,13 +13,6 @@ from holdfast.domain.task.transition import Applied, Busy, MovedOn, Outcome, Sta
 from holdfast.ports import Topic
 from holdfast.stores import codec
 from holdfast.stores.sqlite.admin.audit import write_audit
-from holdfast.stores.sqlite.tasks.placement import (
-    come_to_rest,
-    enter_place,
-    leave,
-    moved_on,
-    must_wait,
-)
 from holdfast.stores.sqlite.tasks.queue import EncodedSubmission, ExistingTasks, insert_follow_ups
 from holdfast.stores.sqlite.tasks.queue import encode as encode_submission
 from holdfast.stores.sqlite.tasks.records import (
@@ -60,10 +53,10 @@ def encode(transition: Transition) -> EncodedTransition:
 
 def apply(txn: Txn, batch: Sequence[EncodedTransition]) -> list[Outcome]:
     ids = [write.transition.after.id for write in batch]
-    rows = txn.look(ids)
+    rows = txn.positions(ids)
     follows = [follow_up for write in batch for follow_up in write.follows]
     there = ExistingTasks(txn, follows) if follows else None
-    txn.meet(_tenants_left(batch), heads=True)
+    txn.load_tenants(_tenants_left(batch), lines=True)
     pairs = zip(batch, ids, strict=True)
     return [_apply(txn, write, rows.get(id), there) for write, id in pairs]
 
@@ -82,12 +75,12 @@ def _apply(
 ) -> Outcome:
     transition = write.transition
     if row is not None and row.n in txn.written:
-        row = txn.look((row.id,)).get(row.id)
+        row = txn.positions((row.id,)).get(row.id)
     if row is None or not _may_write(row, transition):
         return _refused(txn, row, transition)
-    if transition.not_if_moved_on and moved_on(txn, transition.before.tenant, row.fence):
+    if transition.not_if_moved_on and txn.moved_on(transition.before.tenant, row.fence):
         return MovedOn(_record(txn, row) or transition.before)
-    if transition.not_if_busy and must_wait(txn, transition.after.tenant, row.n):
+    if transition.not_if_busy and txn.must_wait(transition.after.tenant, row.n):
         return Busy(_record(txn, row) or transition.before)
     after = _written(txn, row, write)
     if there is not None:
@@ -184,10 +177,10 @@ def _move(txn: Txn, row: TaskPosition, write: EncodedTransition) -> Task:
     transition, n = write.transition, row.n
     before, after = transition.before, transition.after
     _write_head(txn, n, before, after)
-    leave(txn, row, after.tenant)
+    txn.leave_place(row, after.tenant)
     due = ready = line = None
     if transition.next is Next.READY:
-        place, ready, line = enter_place(txn, after.tenant, n)
+        place, ready, line = txn.enter(after.tenant, n)
     else:
         place = PLACE_AFTER[transition.next]
         if place is Place.LATER:
@@ -200,7 +193,7 @@ def _move(txn: Txn, row: TaskPosition, write: EncodedTransition) -> Task:
     after = replace(after, order=n, fence=fence, place=place, lease=None, due=due)
     txn.put(before, left, after, write.mutable, ready=ready, line=line)
     if ready is None and line is None:
-        come_to_rest(txn, after)
+        txn.come_to_rest(after)
     return after
 
 

@@ -15,7 +15,7 @@ from holdfast.domain.task.placement import START, Place
 from holdfast.domain.task.task import Lease, Task
 from holdfast.ports import Beat, Claimed, Renewal, Switch
 from holdfast.stores import codec
-from holdfast.stores.sqlite.tasks.placement import moved_on, set_aside
+from holdfast.stores.sqlite.tasks.placement import set_aside
 from holdfast.stores.sqlite.tasks.records import STATUSES, bodies_of, record_row, stored_task
 from holdfast.stores.sqlite.transaction import Txn, listed
 
@@ -52,7 +52,7 @@ def claim(txn: Txn, asked: ClaimRequest, empty: MutableMapping[str, str]) -> lis
 
 def _take(txn: Txn, asked: ClaimRequest) -> list[Claimed]:
     claimed: list[Claimed] = []
-    off = txn.off(Switch.CLAIMING)
+    off = txn.switched_off(Switch.CLAIMING)
     for queue in asked.queues:
         while queue not in off and len(claimed) < asked.limit:
             found = _ready(txn, queue, asked.limit - len(claimed))
@@ -101,7 +101,7 @@ def _hand_out_all(txn: Txn, queue: str, rows: Sequence[Any], asked: ClaimRequest
             continue
         leases.append((n, version + 1, lease.id, fence))
         claimed.append(_claimed(txn, task, payload, ran))
-        txn.gave_fence(task.tenant, fence)
+        txn.raise_fence(task.tenant, fence)
         waited[task.type, status].append(now - since)
     if txn.some_held:
         for number, *_ in rows:
@@ -127,7 +127,7 @@ def _count(txn: Txn, queue: str, waited: Mapping[tuple[str, str], Sequence[float
 def _claimed(txn: Txn, task: Task, payload: str, ran: int) -> Claimed:
     """``ran``: the fence of its last run; without one, nothing was left behind."""
     if ran > 0:
-        return _with_bodies(txn, task, payload, moved_on(txn, task.tenant, ran))
+        return _with_bodies(txn, task, payload, txn.moved_on(task.tenant, ran))
     return Claimed(
         task=task, payload=payload.encode(), checkpoint=None, data=None, stages=(), moved_on=False
     )

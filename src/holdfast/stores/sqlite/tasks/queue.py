@@ -20,7 +20,7 @@ from holdfast.domain.task.transition import (
 )
 from holdfast.ports import Due, Switch, Topic
 from holdfast.stores import codec
-from holdfast.stores.sqlite.tasks.placement import enter, enter_place, leave, set_aside, store_moved
+from holdfast.stores.sqlite.tasks.placement import enter, set_aside, store_moved
 from holdfast.stores.sqlite.tasks.records import (
     TaskPosition,
     mutable_json,
@@ -57,7 +57,7 @@ class ExistingTasks:
         ids = [task.id for task in tasks]
         self.ids = {found for (found,) in txn.rows("tasks_known", listed(ids))} if ids else set()
         self.owners = _owners(txn, [(t.tenant or "", t.key) for t in tasks if t.key is not None])
-        txn.meet({task.tenant for task in tasks if task.tenant is not None})
+        txn.load_tenants({task.tenant for task in tasks if task.tenant is not None})
 
     def is_new(self, task: Task) -> bool:
         has_owner = task.key is not None and (task.tenant or "", task.key) in self.owners
@@ -81,7 +81,7 @@ def insert_one(
     if key is not None and (owner := there.owners.get(key)) is not None:
         first, digest = owner
         return Existing(first) if digest == submission.digest else Conflict(first)
-    if task.queue in txn.off(Switch.INTAKE):
+    if task.queue in txn.switched_off(Switch.INTAKE):
         return Shut(task.queue)
     if txn.depth(task.queue) >= depth_limit:
         return Full(task.queue)
@@ -110,7 +110,7 @@ def _add(txn: Txn, task: Task, encoded: EncodedSubmission) -> None:
     n, submission = txn.next_task(), encoded.submission
     place, ready, line = Place.HELD, None, None
     if not submission.held:
-        place, ready, line = enter_place(txn, task.tenant, n)
+        place, ready, line = txn.enter(task.tenant, n)
     txn.add(
         "task_add",
         (
@@ -190,7 +190,7 @@ def lose(txn: Txn, task: Task, row: TaskPosition, *, counted: bool) -> None:
         interrupted=True,
         ran_by=task.lease.owner if task.lease else task.ran_by,
     )
-    leave(txn, row, task.tenant)
+    txn.leave_place(row, task.tenant)
     txn.put(task, task.place, after, mutable_json(after), ready=-txn.next_ready())
     txn.topics.add(Topic.READY)
 

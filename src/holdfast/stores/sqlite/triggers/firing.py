@@ -96,7 +96,7 @@ class TriggerBatch:
         return next((queue for queue, n in needed.items() if not self._takes(queue, n)), None)
 
     def _takes(self, queue: str, number: int) -> bool:
-        is_shut = queue in self._txn.off(Switch.INTAKE)
+        is_shut = queue in self._txn.switched_off(Switch.INTAKE)
         return not is_shut and self._txn.depth(queue) + number <= self._depth_limit
 
     def _write(self, write: EncodedTriggerChange) -> Changed:
