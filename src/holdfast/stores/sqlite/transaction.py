@@ -292,7 +292,7 @@ class Txn:
         return tenant.active != n and not tenant.open
 
     def leave_place(self, row: TaskPosition, tenant_name: str | None) -> None:
-        """Take a task out of its queue, out of its tenant's line, or from the holder of its lease."""
+        """Take a task out of its queue, out of its tenant's line, or from its lease holder."""
         if row.lease_id is not None:
             self.add("lease_delete", row.n)
             if tenant_name is not None:
