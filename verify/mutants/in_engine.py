@@ -21,7 +21,7 @@ from holdfast.runtime.committer import Committer
 from holdfast.runtime.services.drain_watch import DrainWatch
 from holdfast.runtime.services.timers import Timers
 from holdfast.runtime.worker import restore
-from holdfast.runtime.worker.executor import ClaimedTask, HeldTenants, TaskRun
+from holdfast.runtime.worker.executor import ClaimedTask, HeldTenants, TaskExecution
 from holdfast.runtime.worker.heartbeat import Heartbeat
 from holdfast.runtime.worker.running_tasks import RunningTask, RunningTasks, Stop
 from holdfast.runtime.worker.worker import Worker
@@ -74,8 +74,8 @@ def one_retry_too_many(
     )
 
 
-@mutant(TaskRun, "backward", seed=1)
-async def rollback_forward(_: Real, run: TaskRun) -> None:
+@mutant(TaskExecution, "backward", seed=1)
+async def rollback_forward(_: Real, run: TaskExecution) -> None:
     """Stages are undone in the order in which they ran."""
     run.align()
     last = run.task.next_undo
@@ -89,8 +89,8 @@ async def rollback_forward(_: Real, run: TaskRun) -> None:
     return None
 
 
-@mutant(TaskRun, "commit_undo")
-async def undo_not_saved(_: Real, run: TaskRun, __: StageDef, ___: Done) -> None:
+@mutant(TaskExecution, "commit_undo")
+async def undo_not_saved(_: Real, run: TaskExecution, __: StageDef, ___: Done) -> None:
     """An undo is not checkpointed: only the end of the rollback is written."""
     run.task = msgspec.structs.replace(run.task, next_undo=run.task.next_undo - 1)
 
@@ -104,12 +104,14 @@ def half_done_stage_not_undone(real: Real, task: Task, *rest: Any, **options: An
     return msgspec.structs.replace(asked, after=after)
 
 
-@mutant(TaskRun, "commit_stage", seed=7)
-async def pause_runs_the_stage_again(_: Real, run: TaskRun, stage: StageDef, done: Done) -> None:
+@mutant(TaskExecution, "commit_stage", seed=7)
+async def pause_runs_the_stage_again(
+    _: Real, run: TaskExecution, stage: StageDef, done: Done
+) -> None:
     """A request that comes during a stage makes it run again."""
     decision = partial(decide.stage_done, done=done, checkpoint=run.checkpoint, now=run.now)
     saved = decision(run.task).checkpoint
-    while not await run.committed(decision(run.task)):
+    while not await run.try_commit(decision(run.task)):
         again = await run.executor.attempts.run(stage, run)
         if not isinstance(again, Done):
             return await run.give_back("it was stopped", interrupted=True)
@@ -146,7 +148,7 @@ def hung_stage_renewed(_: Real, running: RunningTask, __: float) -> bool:
     return running.stop is None
 
 
-@mutant(Heartbeat, "_lost", seed=62)
+@mutant(Heartbeat, "_note_lost", seed=62)
 def lost_lease_unnoticed(*_: Any) -> None:
     """A run goes on when its lease is lost."""
 
@@ -170,14 +172,14 @@ async def outage_fails_the_run(_: Real, worker: Worker, name: str) -> bool:
     return any(one.live and name in one.beat.types for one in live)
 
 
-@mutant(TaskRun, "refusal", seed=35)
-def poison_never_stops(real: Real, run: TaskRun) -> Failure | None:
+@mutant(TaskExecution, "refusal", seed=35)
+def poison_never_stops(real: Real, run: TaskExecution) -> Failure | None:
     """A task that kills its workers is run again and again."""
     run.task = msgspec.structs.replace(run.task, crashes=0)
     return real(run)  # type: ignore[no-any-return]
 
 
-@mutant(TaskRun, "give_back", seed=27)
+@mutant(TaskExecution, "give_back", seed=27)
 async def drain_loses_the_task(*_: Any, **__: Any) -> None:
     """A worker that stops keeps what it has not finished."""
 
@@ -272,8 +274,8 @@ def vanished_undo_passed_over(*_: Any, **__: Any) -> None:
     """A rollback passes over a stage whose undo is gone from the code."""
 
 
-@mutant(TaskRun, "restored")
-async def starts_over_unasked(real: Real, run: TaskRun) -> bool:
+@mutant(TaskExecution, "restore")
+async def starts_over_unasked(real: Real, run: TaskExecution) -> bool:
     """A checkpoint that is no good is discarded, whatever the type says."""
     checkpoints = run.declared.checkpoints
     run.declared.checkpoints = ckpt.Policy(

@@ -95,7 +95,7 @@ def rolled_back_oldest_first(real: Real, snapshot: PlanSnapshot, most: int) -> l
     return sorted(real(snapshot, snapshot.plan.total))[:most]
 
 
-@mutant(PlanSnapshot, "unended", seed=89)
+@mutant(PlanSnapshot, "to_cancel", seed=89)
 def cancel_forgets_the_waiting(real: Real, snapshot: PlanSnapshot) -> Iterable[int]:
     """A cancel reaches only what has begun."""
     return (index for index in real(snapshot) if index in snapshot.members)

@@ -39,7 +39,7 @@ class Waiters:
         self._ticket = 0
         self._watcher: asyncio.Task[None] | None = None
 
-    async def rested(self, task_id: str) -> Peek:
+    async def wait_for_rest(self, task_id: str) -> Peek:
         """Wait until the task has settled or waits for a person; an outage is waited out."""
         future: asyncio.Future[Peek] = asyncio.get_running_loop().create_future()
         if not self._waiting:
@@ -54,7 +54,7 @@ class Waiters:
         finally:
             self._forget(task_id, future)
 
-    async def plan_rested(self, plan_id: str, load: LoadPlan[T]) -> T:
+    async def wait_for_plan(self, plan_id: str, load: LoadPlan[T]) -> T:
         """Load the plan until it rests, whenever somebody has written to one."""
         while True:
             ticket = self._store.ticket(Topic.DUE)

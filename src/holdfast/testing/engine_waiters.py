@@ -23,14 +23,14 @@ class EngineWaiters(Waiters):
         super().__init__(store)
         self._engine = engine
 
-    async def rested(self, task_id: str) -> Peek:
+    async def wait_for_rest(self, task_id: str) -> Peek:
         return await self._engine.run_while(
-            super().rested(task_id), partial(self._task_reason, task_id)
+            super().wait_for_rest(task_id), partial(self._task_reason, task_id)
         )
 
-    async def plan_rested(self, plan_id: str, load: LoadPlan[T]) -> T:
+    async def wait_for_plan(self, plan_id: str, load: LoadPlan[T]) -> T:
         return await self._engine.run_while(
-            super().plan_rested(plan_id, load), partial(self._plan_reason, plan_id)
+            super().wait_for_plan(plan_id, load), partial(self._plan_reason, plan_id)
         )
 
     async def _task_reason(self, task_id: str) -> str:

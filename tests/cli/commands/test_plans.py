@@ -214,7 +214,7 @@ def test_a_running_plan_is_rolled_back_with_one_command(world: World) -> None:
             return info.count(MemberState.COMPLETED) == 1 or None
 
         async with asyncio.timeout(60), app.running():
-            await app.waiters.plan_rested("up-7", half_done)
+            await app.waiters.wait_for_plan("up-7", half_done)
 
     asyncio.run(work_until_half_done())
     assert world.json("plans", "show", "up-7")["status"] == PlanStatus.RUNNING

@@ -5,7 +5,7 @@ import pytest
 
 from holdfast import Context, Handle, Holdfast, Retry, Status
 from holdfast.domain.task.task import Lease
-from holdfast.runtime.worker.executor import TaskRun
+from holdfast.runtime.worker.executor import TaskExecution
 from holdfast.runtime.worker.running_tasks import LeaseGone, RunningTask, Stop
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import Engine, ManualClock
@@ -110,7 +110,7 @@ async def test_no_stage_begins_under_a_lease_that_may_be_anothers(bench: Bench, 
     )
     held = RunningTask(handle.id, "lease-1", safe_until=bench.clock.steady() + 27)
     executor = bench.engine.app.worker(heartbeat_thread=False)._executor
-    run = TaskRun(executor, claimed, held, bench.flow.declared)
+    run = TaskExecution(executor, claimed, held, bench.flow.declared)
     if why == "its time is over":
         bench.clock.advance("27s")
     else:

@@ -1,7 +1,7 @@
 """In which order a worker asks for work and for deliveries."""
 
 from holdfast.domain import notification
-from holdfast.runtime.worker.claimer import ASIDE_SECONDS, DELIVERIES, ClaimRequest, Lanes
+from holdfast.runtime.worker.claimer import ASIDE_SECONDS, DELIVERIES, Lanes, SlotRequest
 from holdfast.testing.clock import ManualClock
 
 
@@ -15,7 +15,7 @@ class Worker:
     def ask(self, deliveries: int) -> str:
         """What is asked for, when so many deliveries wait; they are put off at once."""
         asked = self.lanes.next_request()
-        assert isinstance(asked, ClaimRequest)
+        assert isinstance(asked, SlotRequest)
         claimed = asked.limit if asked.for_work else min(asked.limit, deliveries)
         self.lanes.note_answer(asked, claimed)
         return "work" if asked.for_work else "deliveries"

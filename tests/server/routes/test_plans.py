@@ -119,7 +119,7 @@ async def test_a_running_plan_is_rolled_back_with_one_command(served: Served) ->
         return (await handle.info()).count(MemberState.COMPLETED) == 2 or None
 
     async with asyncio.timeout(60):
-        await served.app.waiters.plan_rested("p-1", half_done)
+        await served.app.waiters.wait_for_plan("p-1", half_done)
     assert (await client.get("/api/plans/p-1")).json()["status"] == "RUNNING"
     asked = await client.post("/api/plans/p-1/rollback", json={"reason": "7 is broken"})
     assert asked.status_code == 200, asked.text

@@ -93,7 +93,7 @@ def probe(
         task_id = await app.notifier.probe(hook)
         with suppress(TimeoutError):
             async with asyncio.timeout(WAIT_SECONDS):
-                await app.waiters.rested(task_id)
+                await app.waiters.wait_for_rest(task_id)
         return task_id, *await _stands(session, task_id)
 
     task_id, status, why = run(context, send)

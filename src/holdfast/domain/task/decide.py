@@ -20,7 +20,7 @@ from holdfast.domain.task.checkpoint import Checkpoint
 from holdfast.domain.task.placement import Next
 from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.stage_outcome import Done, Failed, Snoozed
-from holdfast.domain.task.state import SETTLED, Command, Status, step
+from holdfast.domain.task.state import SETTLED, TABLE, Command, Status, step
 from holdfast.domain.task.task import Failure, Lease, StageRecord, Task
 from holdfast.domain.task.transition import Submission, Transition
 
@@ -305,8 +305,9 @@ def fact(kind: type[E], task: Task, at: float, **facts: Any) -> E:
 
 
 def moved(task: Task, command: Command, *, now: float, **changes: Any) -> Task:
-    """The record after ``command``, or IllegalTransition."""
-    status, version = step(task.status, command), task.version + 1
+    """Return the record after ``command``, or raise IllegalTransition."""
+    status = TABLE[task.status].get(command) or step(task.status, command)  # which refuses it
+    version = task.version + 1
     if changes:
         task = replace(task, **changes)
     if status is task.status:

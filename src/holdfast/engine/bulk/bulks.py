@@ -161,12 +161,12 @@ class Bulks:
     async def wait(self, bulk_id: str, timeout: float | str | None) -> BulkInfo:
         await self.detail(bulk_id)
         if timeout is None:
-            await self._app.waiters.rested(bulk_id)
+            await self._app.waiters.wait_for_rest(bulk_id)
             return info_of(await self.detail(bulk_id))
         limit = seconds(timeout)
         try:
             async with deadline(self._app.clock, limit):
-                await self._app.waiters.rested(bulk_id)
+                await self._app.waiters.wait_for_rest(bulk_id)
         except TimeoutError:
             raise ResultTimeout(bulk_id, limit) from None
         return info_of(await self.detail(bulk_id))

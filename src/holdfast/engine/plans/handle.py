@@ -125,7 +125,7 @@ class PlanHandle:
             raise ResultTimeout(f"plan {self.id}", limit) from None
 
     async def _rested(self) -> PlanInfo:
-        return await self._app.waiters.plan_rested(self.id, self._info_at_rest)
+        return await self._app.waiters.wait_for_plan(self.id, self._info_at_rest)
 
     async def _info_at_rest(self, _: str) -> PlanInfo | None:
         plan = await self._plan()

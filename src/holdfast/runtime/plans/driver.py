@@ -30,7 +30,7 @@ from holdfast.domain.task.state import Command
 from holdfast.ports import Clock, Store, Topic
 from holdfast.runtime.deadlines import sleep
 from holdfast.runtime.plans.admission import Admission, BusyTenants
-from holdfast.runtime.plans.lease import PlanLease
+from holdfast.runtime.plans.lease import DriverLease
 from holdfast.runtime.plans.poll import TaskPoll
 from holdfast.runtime.plans.snapshot import PlanSnapshot
 from holdfast.runtime.plans.task_gateway import TaskGateway
@@ -64,7 +64,7 @@ class PlanDriver:
         self._plan_id = plan.id
         self._store, self._clock, self._chance = store, clock, chance
         self._outages = outages
-        self._lease = PlanLease(plan, store=store, clock=clock, seconds=lease_seconds)
+        self._lease = DriverLease(plan, store=store, clock=clock, seconds=lease_seconds)
         self._gateway = TaskGateway(store, clock, owner)
         self._busy = BusyTenants(clock)
         self._poll = TaskPoll(clock, self._busy)
@@ -126,7 +126,7 @@ class PlanDriver:
             request=new_id(self._clock, self._chance),
         )
         if change is None:
-            if (there := await self._reloaded(snapshot)) is not snapshot.plan:
+            if (there := await self._reload(snapshot)) is not snapshot.plan:
                 return self._begin_again(there)
         else:
             asked_at = self._clock.steady()
@@ -151,7 +151,7 @@ class PlanDriver:
         self._poll.begin(snapshot)
         return snapshot
 
-    async def _reloaded(self, snapshot: PlanSnapshot) -> Plan | None:
+    async def _reload(self, snapshot: PlanSnapshot) -> Plan | None:
         """Load the plan where nothing is written: else a person's request would go unseen."""
         [plan] = await self._store.plans.load([snapshot.plan.id])
         is_same = plan is not None and plan.version == snapshot.plan.version
@@ -201,8 +201,8 @@ class PlanDriver:
         )
 
     def _is_moving(self, snapshot: PlanSnapshot, tasks: Mapping[int, MemberTask]) -> bool:
-        """Whether a task may be on its way: one with a slot that was not found at rest, or one
-        without that was set going by hand."""
+        """Return whether a task may be on its way: one with a slot that was not found at rest, or
+        one without a slot that was set going by hand."""
         slotted = snapshot.slotted
         for index in slotted & tasks.keys():
             task = tasks[index]

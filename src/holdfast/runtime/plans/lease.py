@@ -8,7 +8,7 @@ from holdfast.ports import Clock, Store
 MARGIN = 0.5  # of a lease: a driver that has not renewed it for so long sends nothing more
 
 
-class PlanLease:
+class DriverLease:
     def __init__(self, plan: Plan, *, store: Store, clock: Clock, seconds: float) -> None:
         self._plan_id, self._id = plan.id, plan.lease.id if plan.lease else ""
         self._store, self._clock = store, clock
@@ -16,12 +16,12 @@ class PlanLease:
         self._renewed_at = clock.steady()
 
     def is_on(self, plan: Plan) -> bool:
-        """Whether the plan, as it was read, is still held under this lease."""
+        """Return whether the plan, as it was read, is still held under this lease."""
         return plan.lease is not None and plan.lease.id == self._id
 
     @property
     def is_safe(self) -> bool:
-        """Whether the lease is surely ours, so that commands may be sent."""
+        """Return whether the lease is surely ours, so that commands may be sent."""
         return self._clock.steady() - self._renewed_at < self.seconds * MARGIN
 
     async def keep(self) -> bool:

@@ -32,17 +32,17 @@ class TaskPoll:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every task that rested when the plan was loaded has been polled."""
+        """Return whether every task that rested when the plan was loaded has been polled."""
         return not self._unseen
 
     @property
     def goes_on(self) -> bool:
-        """Whether the next step polls more tasks that rest."""
+        """Return whether the next step polls more tasks that rest."""
         return self._goes_on
 
     def indexes(self, snapshot: PlanSnapshot) -> Iterable[int]:
         """Return the tasks that this step loads."""
-        return dict.fromkeys((*self._slotted(snapshot), *self._others(snapshot)))
+        return dict.fromkeys((*self._slotted_tasks(snapshot), *self._other_tasks(snapshot)))
 
     def note(self, snapshot: PlanSnapshot, tasks: Mapping[int, MemberTask]) -> None:
         """Note what was polled.
@@ -56,7 +56,7 @@ class TaskPoll:
         self._goes_on = 0 < len(left) < len(self._unseen)
         self._unseen = left
 
-    def _slotted(self, snapshot: PlanSnapshot) -> Iterable[int]:
+    def _slotted_tasks(self, snapshot: PlanSnapshot) -> Iterable[int]:
         """Return the tasks with slots, of very many some in turn."""
         slotted = sorted(snapshot.slotted)
         if len(slotted) <= SLOTTED_LIMIT:
@@ -64,20 +64,20 @@ class TaskPoll:
         self._turn = (self._turn + SLOTTED_LIMIT) % len(slotted)
         return islice(chain(slotted[self._turn :], slotted), SLOTTED_LIMIT)
 
-    def _others(self, snapshot: PlanSnapshot) -> Iterable[int]:
+    def _other_tasks(self, snapshot: PlanSnapshot) -> Iterable[int]:
         plan = snapshot.plan
         if plan.cancel_requested:
-            return islice(snapshot.unended(), PAGE)
+            return islice(snapshot.to_cancel(), PAGE)
         if plan.status is PlanStatus.ROLLING_BACK:
             if mem.ready_to_undo(plan):
                 most = min(plan.max_concurrency or PAGE, PAGE)
-                return (*snapshot.skipped(), *snapshot.to_undo(most))
+                return (*snapshot.skipped_members(), *snapshot.to_undo(most))
             return islice(snapshot.waiting(plan.total), PAGE if mem.undoes_all(plan) else 0)
         if plan.rests:
             return self._resting(snapshot)
         if plan.status is not PlanStatus.RUNNING:
             return ()
-        return (*snapshot.skipped(), *self._resting(snapshot), *self._candidates(snapshot))
+        return (*snapshot.skipped_members(), *self._resting(snapshot), *self._candidates(snapshot))
 
     def _resting(self, snapshot: PlanSnapshot) -> Iterable[int]:
         """Return each task at rest once before the plan is put down, and then some in turn."""

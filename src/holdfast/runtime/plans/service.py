@@ -78,9 +78,9 @@ class PlanService:
         )
         run = asyncio.create_task(driver.run())
         self._driven[run] = driver
-        run.add_done_callback(self._ended)
+        run.add_done_callback(self._forget)
 
-    def _ended(self, run: asyncio.Task[None]) -> None:
+    def _forget(self, run: asyncio.Task[None]) -> None:
         self._driven.pop(run, None)
         if not run.cancelled() and (error := run.exception()) is not None:
             # A defect. The lease lapses, and somebody tries again.

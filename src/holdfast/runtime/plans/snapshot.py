@@ -60,13 +60,13 @@ class PlanSnapshot:
         """Return the members at rest that a person may have set going again."""
         return (i for i, member in self.members.items() if member.state in POLLED_AGAIN)
 
-    def unended(self) -> Iterator[int]:
+    def to_cancel(self) -> Iterator[int]:
         """Return the members that a cancel may not have reached yet."""
         yield from self.waiting(self.plan.total)
-        yield from self.skipped()
+        yield from self.skipped_members()
         yield from (i for i, member in self.members.items() if member.state in REACHED)
 
-    def skipped(self) -> Iterator[int]:
+    def skipped_members(self) -> Iterator[int]:
         """Return the skipped members whose tasks are still to be cancelled."""
         skipped = MemberState.SKIPPED
         return (i for i, m in self.members.items() if m.state is skipped and m.version)

@@ -192,7 +192,7 @@ def _is_to_be_written(there: Trigger, wanted: Definition, redefines: bool) -> bo
 
 
 def _stays_cancelled(there: Trigger, wanted: Definition) -> bool:
-    """Whether a person has cancelled these times, whatever else of the trigger has changed."""
+    """Return whether a person has cancelled these times, whatever else has changed."""
     is_cancelled = there.declared and there.status is TriggerStatus.CANCELLED
     return is_cancelled and there.schedule == wanted.schedule and there.tenant == wanted.tenant
 

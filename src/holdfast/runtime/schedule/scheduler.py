@@ -142,8 +142,8 @@ class Scheduler:
             self._at_rest.set()
 
     def _portions(self, triggers: Sequence[Trigger]) -> Iterator[Sequence[Trigger]]:
-        """If one of them has ended the process that had it, the others must not share the blame:
-        those that have failed before go one by one, in any order."""
+        """Split triggers so that those which have failed before go one by one, in any order: if one
+        of them has ended the process that had it, the others must not share the blame."""
         if fresh := [trigger for trigger in triggers if not trigger.retry_count]:
             yield fresh
         failed = [trigger for trigger in triggers if trigger.retry_count]
@@ -162,7 +162,7 @@ class Scheduler:
     async def _answer(self, triggers: Sequence[Trigger]) -> None:
         give_up_at = self._clock.steady() + WRITE_SECONDS
         live = await self._live_if_needed(triggers)
-        changes = [self._decided(trigger, live) for trigger in triggers]
+        changes = [self._decide(trigger, live) for trigger in triggers]
         outcomes = await self._write(changes, give_up_at)
         second = [
             change
@@ -174,7 +174,7 @@ class Scheduler:
                 _log_refusal(change, outcome)
 
     async def _live_if_needed(self, triggers: Iterable[Trigger]) -> Sequence[WorkerInfo] | None:
-        """Asked once for a batch, and only if some of it is not ours to fire; None: not known."""
+        """Load the live workers, only if some triggers are not ours to fire; None: not known."""
         ours = self._declared.ids()
         if all(self._registry.find(t.target) and _is_ours(t, ours) for t in triggers):
             return ()
@@ -184,26 +184,27 @@ class Scheduler:
             self._outages.note(error)
             return None
 
-    def _decided(self, trigger: Trigger, live: Sequence[WorkerInfo] | None) -> TriggerChange:
+    def _decide(self, trigger: Trigger, live: Sequence[WorkerInfo] | None) -> TriggerChange:
         now = trigger.updated_at  # when it was handed out, by the clock that found it due
         try:
             if (suspended := firing.lapsed(trigger, now=now)) is not None:
                 return suspended
             declared = self._registry.find(trigger.target)
             if declared is None:
-                return self._unknown(trigger, live, now)
+                return self._judge_unknown(trigger, live, now)
             if not _is_ours(trigger, self._declared.ids()):
-                return self._undeclared(trigger, live, now)
-            return self._fired(trigger, declared, now)
+                return self._drop_or_leave(trigger, live, now)
+            return self._fire(trigger, declared, now)
         except Exception as error:  # of the user's code, or a payload that is no good any more
             log.warning("trigger %s could not be fired: %s", trigger.id, summary(error))
             return firing.failed(trigger, summary(error), now=now)
 
-    def _unknown(
+    def _judge_unknown(
         self, trigger: Trigger, live: Sequence[WorkerInfo] | None, now: float
     ) -> TriggerChange:
         served = live is None or any(
-            trigger.target in one.beat.types or trigger.id in one.beat.triggers for one in live
+            trigger.target in worker.beat.types or trigger.id in worker.beat.triggers
+            for worker in live
         )
         if served:
             self._leave()
@@ -214,22 +215,22 @@ class Scheduler:
         self._leaves_some = True
         self._left += 1
 
-    def _undeclared(
+    def _drop_or_leave(
         self, trigger: Trigger, live: Sequence[WorkerInfo] | None, now: float
     ) -> TriggerChange:
-        """See the rule on top of `declared.py`."""
-        if live is None or any(trigger.id in one.beat.triggers for one in live):
+        """Drop a trigger that no live worker declares (the rule: `declared_triggers.py`)."""
+        if live is None or any(trigger.id in worker.beat.triggers for worker in live):
             self._leave()
             reason, seconds = "left to a worker that declares it", firing.OTHERS_SECONDS
             return firing.put_off(trigger, seconds, reason, now=now)
         return firing.drop(trigger, now=now, request=new_id(self._clock, self._chance))
 
-    def _fired(self, trigger: Trigger, declared: TaskType, now: float) -> TriggerChange:
+    def _fire(self, trigger: Trigger, declared: TaskType, now: float) -> TriggerChange:
         due = firing.due(trigger, now=now)
-        made = self._made(trigger, declared, due.times) if due.times else []
+        made = self._new_submissions(trigger, declared, due.times) if due.times else []
         return firing.fire(trigger, due, made, now=now, chance=self._chance.random())
 
-    def _made(
+    def _new_submissions(
         self, trigger: Trigger, declared: TaskType, times: Sequence[float]
     ) -> list[Submission]:
         bodies = [self._declared.body(trigger, declared, at) for at in times]

@@ -78,16 +78,16 @@ class Attempts:
         self, stage: StageDef, at: StageCaller
     ) -> Coroutine[Any, Any, Done | Failed | Snoozed | None]:
         """Call the stage's function. None: it was stopped because the worker stops."""
-        return self._traced(stage, stage, at, key=_key(stage, at))
+        return self._call_traced(stage, stage, at, key=_key(stage, at))
 
     async def undo(self, stage: StageDef, at: StageCaller) -> Done | Failed | None:
         """Call the stage's undo; a stage without one has nothing to undo."""
         key = f"{_key(stage, at)}/undo"
-        outcome = await self._traced(stage, stage.undo, at, key=key)
+        outcome = await self._call_traced(stage, stage.undo, at, key=key)
         assert not isinstance(outcome, Snoozed)
         return outcome
 
-    async def _traced(
+    async def _call_traced(
         self, stage: StageDef, function: StageDef | UndoDef | None, at: StageCaller, *, key: str
     ) -> Done | Failed | Snoozed | None:
         """Name the stage in what is logged meanwhile; a span lasts as long as the call."""
@@ -120,18 +120,22 @@ class Attempts:
         context = self._context(stage, at, key)
         ended: Failed | Snoozed | None
         try:
-            value = await self._returned(stage, function, context, at, ends) if function else None
+            value = (
+                await self._call_function(stage, function, context, at, ends) if function else None
+            )
             result = stage.encode_result(value) if function is stage else b"null"
             data = dict(context.data)
             if data:
                 check_data(data)
         except Snooze as error:
             is_undo = function is not stage
-            ended = self._errors.snoozed(error, stage, context.data, at, started_at, undo=is_undo)
+            ended = self._errors.judge_snooze(
+                error, stage, context.data, at, started_at, undo=is_undo
+            )
         except Raised as carried:
-            ended = self._errors.failed(carried.error, stage, at.task, started_at)
+            ended = self._errors.failure_of(carried.error, stage, at.task, started_at)
         except BaseException as error:
-            ended = self._errors.raised(error, stage, at, started_at)
+            ended = self._errors.judge(error, stage, at, started_at)
         else:
             took = clock.steady() - started
             if function is not None:
@@ -159,7 +163,7 @@ class Attempts:
         if at.task.lapses:  # it may kill this process before the next beat
             await self._renew_now(running)
 
-    def _returned(
+    def _call_function(
         self,
         stage: StageDef,
         function: StageDef | UndoDef,
@@ -169,10 +173,10 @@ class Attempts:
     ) -> Coroutine[Any, Any, Any]:
         arguments = (context, at.payload) if function.takes_payload else (context,)
         if function.is_async:
-            return self._awaited(stage, _guarded(function.call(*arguments)), at.running, ends)
+            return self._await_stage(stage, _guard(function.call(*arguments)), at.running, ends)
         return self._in_thread(stage, partial(function.call, *arguments), at.running, ends)
 
-    async def _awaited(
+    async def _await_stage(
         self, stage: StageDef, call: Awaitable[Any], running: RunningTask, ends: float
     ) -> Any:
         """Await a coroutine function; while `in_stage` stands, it may be stopped from outside."""
@@ -263,7 +267,7 @@ class Deadlines:
 
 
 @coroutine
-def _guarded(call: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
+def _guard(call: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
     """Await a stage's coroutine, and end a forked child where it would return to the loop."""
     began_in, send = Forks.generation, call.send
     try:

@@ -66,7 +66,7 @@ class Claimer:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the loop ends: then all of its tasks are cancelled, not only a run."""
+        """Return whether the loop ends: then all of its tasks are cancelled, not only a run."""
         task = self.task
         return task is not None and (task.done() or task.cancelling() > 0)
 
@@ -177,7 +177,7 @@ class Claimer:
             self._is_idle = False
 
 
-class ClaimRequest(NamedTuple):
+class SlotRequest(NamedTuple):
     queues: tuple[str, ...]
     limit: int
     for_work: bool  # False: deliveries alone
@@ -213,19 +213,19 @@ class Lanes:
     def has_room_aside(self) -> bool:
         return self._delivers and self._delivering < DELIVERIES
 
-    def next_request(self) -> ClaimRequest | None:
+    def next_request(self) -> SlotRequest | None:
         """Return what to claim next; None: there is no room for anything that it is time for."""
         free, aside = self._slots - self._working, self.has_room_aside
         if aside and (self._unseen_for() >= ASIDE_SECONDS or self._is_in_turn(free)):
             limit = min(DELIVERIES - self._delivering, CLAIM_LIMIT)
-            return ClaimRequest((notification.QUEUE,), limit, for_work=False, for_all=False)
+            return SlotRequest((notification.QUEUE,), limit, for_work=False, for_all=False)
         if free == 0:
             return None
         queues = (*self._queues, notification.QUEUE) if aside else self._queues
         limit = min(free, self._appetite)
-        return ClaimRequest(queues, limit, for_work=True, for_all=aside or not self._delivers)
+        return SlotRequest(queues, limit, for_work=True, for_all=aside or not self._delivers)
 
-    def note_answer(self, sent: ClaimRequest, claimed: int) -> None:
+    def note_answer(self, sent: SlotRequest, claimed: int) -> None:
         """Note how much a claim gave; one that was filled has not got to the deliveries behind."""
         self._was_aside = not sent.for_work
         if self._was_aside or claimed < sent.limit:

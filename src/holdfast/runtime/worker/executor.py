@@ -61,11 +61,11 @@ class Executor:
             return await run.backward()
         return await run.forward()
 
-    def open(self, claimed: Claimed, running: RunningTask) -> TaskRun | UnknownTypeTask:
+    def open(self, claimed: Claimed, running: RunningTask) -> TaskExecution | UnknownTypeTask:
         declared = self.registry.find(claimed.task.type)
         if declared is None:
             return UnknownTypeTask(self, claimed, running)
-        return TaskRun(self, claimed, running, declared)
+        return TaskExecution(self, claimed, running, declared)
 
     async def put_off(self, claimed: Claimed, running: RunningTask, seconds: float) -> None:
         """Give a suspect back for a while, uncounted."""
@@ -100,18 +100,18 @@ class ClaimedTask:
         """Decide, compare and swap; decide again if a request came meanwhile."""
         for _ in range(REDECIDE_LIMIT):
             transition = decision(self.task)
-            if await self.committed(transition):
+            if await self.try_commit(transition):
                 return transition
         raise HoldfastError(f"task {self.task.id} got {REDECIDE_LIMIT} requests during one commit")
 
-    async def committed(self, transition: Transition) -> bool:
+    async def try_commit(self, transition: Transition) -> bool:
         """Write once; False: the record has changed under our lease, and the new one is in hand."""
         is_last = self.running.ending = transition.next is not Next.STAY
         outcome = await self.executor.write(self.from_stored(transition))
         if isinstance(outcome, Applied) and is_last:
             self.task = outcome.task
             return True
-        self.task = self.aligned(self.record_in(outcome))
+        self.task = self.with_code_stages(self.record_in(outcome))
         self.running.ending = False
         return isinstance(outcome, Applied)
 
@@ -133,7 +133,7 @@ class ClaimedTask:
             transition, before=msgspec.structs.replace(before, stages=stages)
         )
 
-    def aligned(self, task: Task) -> Task:
+    def with_code_stages(self, task: Task) -> Task:
         return task
 
     @property
@@ -146,7 +146,7 @@ class ClaimedTask:
         A pause may be withdrawn before our write arrives; then there is nothing to apply.
         """
         while self.is_requested:
-            if await self.committed(decide.boundary(self.task, now=self.now)):
+            if await self.try_commit(decide.boundary(self.task, now=self.now)):
                 return True
         return False
 
@@ -156,14 +156,14 @@ class ClaimedTask:
         )
 
     def failure(self, kind: FailureKind, message: str) -> Failure:
-        return failures.stated(kind, message, self.task, now=self.now)
+        return failures.stated_failure(kind, message, self.task, now=self.now)
 
     async def suspend(self, failure: Failure) -> None:
         log.warning("task %s is suspended: %s", self.task.id, failure.summary)
         await self.commit(partial(decide.suspend, failure=failure, now=self.now))
 
 
-class TaskRun(ClaimedTask):
+class TaskExecution(ClaimedTask):
     """A task whose type is known here, run forward or undone stage by stage."""
 
     __slots__ = ("checkpoint", "data", "declared", "fits", "payload", "results")
@@ -184,7 +184,7 @@ class TaskRun(ClaimedTask):
     async def forward(self) -> None:
         if self.task.last_completed < 0:
             self.align()
-        elif not await self.restored():
+        elif not await self.restore():
             return None
         for stage in self.declared.stages[self.task.last_completed + 1 :]:
             if self.is_requested and await self.rest_as_requested():
@@ -254,7 +254,7 @@ class TaskRun(ClaimedTask):
         return None
 
     def would_overrun(self) -> bool:
-        """Whether newer work has run for the tenant while this, unforced, was half done."""
+        """Return whether newer work has run for the tenant while this, unforced, was half done."""
         task = self.task
         if not self.claimed.moved_on or not task.workflow or task.forced:
             return False
@@ -278,7 +278,7 @@ class TaskRun(ClaimedTask):
         return None
 
     def data_is_beside(self) -> bool:
-        """Whether the data is beside the record: in a rollback, and before the first checkpoint."""
+        """Return whether the data is beside the record, as before the first checkpoint."""
         return self.task.status is Status.ROLLING_BACK or self.task.last_completed < 0
 
     def can_undo(self) -> bool:
@@ -295,7 +295,7 @@ class TaskRun(ClaimedTask):
         failure = self.failure(FailureKind.DEFINITION_CHANGED, missing.message)
         return msgspec.structs.replace(failure, stage=stage.name, error=missing.error)
 
-    def aligned(self, task: Task) -> Task:
+    def with_code_stages(self, task: Task) -> Task:
         """Name the code's stages in the record, once it is known that they fit."""
         if not self.fits or task.stages is self.declared.stage_names or task.settled:
             return task
@@ -303,9 +303,9 @@ class TaskRun(ClaimedTask):
 
     def align(self) -> None:
         self.fits = True
-        self.task = self.aligned(self.task)
+        self.task = self.with_code_stages(self.task)
 
-    async def restored(self) -> bool:
+    async def restore(self) -> bool:
         """Go on after the checkpoint, or from stage 0 when it is no good; False: suspended."""
         verdict, why = restore.judge(self.checkpoint, self.declared, self.task, now=self.now)
         if verdict is CheckpointVerdict.GOOD:

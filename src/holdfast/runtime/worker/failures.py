@@ -18,7 +18,7 @@ from holdfast.domain.errors import (
 )
 from holdfast.domain.task.task import Failure, FailureKind, Task
 
-__all__ = ["clean", "deciding", "describe", "stated", "summary"]
+__all__ = ["clean", "deciding", "describe", "stated_failure", "summary"]
 
 log = logging.getLogger("holdfast.executor")
 
@@ -60,7 +60,7 @@ def deciding(error: BaseException) -> BaseException:
     return next(permanent, leaves[0] if len(leaves) == 1 else error)
 
 
-def stated(kind: FailureKind, message: str, task: Task, *, now: float) -> Failure:
+def stated_failure(kind: FailureKind, message: str, task: Task, *, now: float) -> Failure:
     """Return a failure that no exception stands for."""
     return Failure(
         kind=kind,

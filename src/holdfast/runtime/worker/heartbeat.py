@@ -126,7 +126,7 @@ class Heartbeat:
             await self._beat(unsure, now)  # no beat of all: the others' time runs on
         for task in running:
             if self._clock.steady() >= task.safe_until:
-                self._lost(task)
+                self._note_lost(task)
             if task.stop is Stop.LEASE_LOST and task.in_thread and not task.zombie_reported:
                 task.zombie_reported = True
                 self._on_zombie(task)
@@ -154,7 +154,7 @@ class Heartbeat:
                 task.safe_until = self._running.safe_until(asked_at)
                 self._publish(task)
             elif task.is_renewed and not task.ending:
-                self._lost(task)
+                self._note_lost(task)
         self._unsure = frozenset(unsure)
         return True
 
@@ -175,7 +175,7 @@ class Heartbeat:
         ends = [task.safe_until - asked_at for task in self._renewed_tasks() if task.stop is None]
         return max(self._tick_seconds, min([self._every_seconds, *ends]))
 
-    def _lost(self, running: RunningTask) -> None:
+    def _note_lost(self, running: RunningTask) -> None:
         if running.stop is Stop.LEASE_LOST:
             return
         log.warning("task %s: its lease is lost, its run is stopped", running.task_id)

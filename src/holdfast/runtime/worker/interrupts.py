@@ -13,7 +13,7 @@ _RUNNER = asyncio.Runner.__module__  # its handler lets the second Ctrl-C raise
 
 
 def is_from_signal(error: BaseException) -> bool:
-    """Whether a signal's handler has raised it: only in the main thread, where no raise stands."""
+    """Return whether a signal's handler raised it, in the main thread and at no raise."""
     if type(error) is not KeyboardInterrupt or error.__traceback__ is None:
         return False
     if threading.current_thread() is not threading.main_thread():

@@ -116,7 +116,7 @@ class RunningTask:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a stage of the task was called by this holder."""
+        """Return whether a stage of the task was called by this holder."""
         return self._begun_at is not None
 
     def renewal(self, *, again: bool = False) -> Renewal:

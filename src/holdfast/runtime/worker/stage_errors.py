@@ -63,7 +63,7 @@ class StageErrors:
         self._outage_seconds = outage_seconds
         self._on_outage = on_outage
 
-    def raised(
+    def judge(
         self, error: BaseException, stage: StageDef, at: CalledTask, started_at: float
     ) -> Failed | None:
         """Judge an error as the stage's own failure, unless it comes from outside of the stage."""
@@ -74,10 +74,10 @@ class StageErrors:
             return None
         # It may be what became of our own cancel.
         if at.running.stop is not None or isinstance(error, asyncio.CancelledError):
-            return self._stopped(error, stage, at, started_at)
-        return self.failed(error, stage, at.task, started_at)
+            return self._judge_stopped(error, stage, at, started_at)
+        return self.failure_of(error, stage, at.task, started_at)
 
-    def _stopped(
+    def _judge_stopped(
         self, error: BaseException, stage: StageDef, at: CalledTask, started_at: float
     ) -> Failed | None:
         current = asyncio.current_task()
@@ -92,9 +92,9 @@ class StageErrors:
             if self._closing():
                 raise error  # the loop itself is closing
             current.uncancel()  # the stage has cancelled its own run
-        return self.failed(error, stage, at.task, started_at)
+        return self.failure_of(error, stage, at.task, started_at)
 
-    def snoozed(
+    def judge_snooze(
         self,
         snooze: Snooze,
         stage: StageDef,
@@ -118,12 +118,12 @@ class StageErrors:
                 check_data(kept)
             delay_seconds = float(snooze.delay_seconds)
         except AttributeError:  # of a subclass that does not call its base: no delay is known
-            return self.failed(snooze, stage, at.task, started_at)
+            return self.failure_of(snooze, stage, at.task, started_at)
         except BaseException as error:
-            return self.failed(error, stage, at.task, started_at)
+            return self.failure_of(error, stage, at.task, started_at)
         return Snoozed(data=kept, started_at=started_at, delay_seconds=delay_seconds)
 
-    def failed(
+    def failure_of(
         self, error: BaseException, stage: StageDef, task: Task, started_at: float
     ) -> Failed:
         failure = failures.describe(error, task, stage.name, now=self._clock.now())
@@ -156,7 +156,7 @@ class StageErrors:
 
 
 def _runs_in(run: asyncio.Task[None] | None) -> bool:
-    """Whether this is called in a step of the run, not while its coroutine is being closed."""
+    """Return whether this is called in a step of the run, not while it is being closed."""
     try:
         current = asyncio.current_task()
     except RuntimeError:  # no loop runs

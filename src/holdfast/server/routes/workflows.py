@@ -116,7 +116,7 @@ async def _rested(
     """Wait until the task has come to rest; None: not within that time, or the service stops.
 
     The wait ends as well when its client has gone, or ``revoked`` is set."""
-    waiting = asyncio.create_task(service.app.waiters.rested(task_id))
+    waiting = asyncio.create_task(service.app.waiters.wait_for_rest(task_id))
     stop = asyncio.create_task(service.stopping.wait())
     leave = asyncio.create_task(_gone(request))
     end = asyncio.create_task(revoked.wait())
