@@ -24,7 +24,7 @@ def test_the_page_names_the_files_that_a_newcomer_asks_for() -> None:
         "runtime/worker/heartbeat.py",
         "notify/signature.py",
         "stores/redis/tasks/apply.lua",
-        "insight/why.py",
+        "insight/why/task.py",
         "testing/contract/",
     ):
         assert path in PATHS.findall(PAGE)

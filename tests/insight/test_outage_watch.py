@@ -4,7 +4,7 @@ from holdfast import Context, Holdfast
 from holdfast.errors import SinkUnavailable, Unavailable
 from holdfast.insight.monitor import Monitor
 from holdfast.insight.timeline import timeline
-from holdfast.insight.why import explain
+from holdfast.insight.why.task import explain
 from holdfast.observe.metrics import Metrics
 from holdfast.observe.snapshot import Alert
 from holdfast.settings import load

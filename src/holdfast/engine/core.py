@@ -37,7 +37,7 @@ from holdfast.engine.submit import NOT_OPEN, Submitter
 from holdfast.engine.triggers.schedules import Schedules
 from holdfast.engine.visibility import WHOLE, Sight
 from holdfast.engine.workers import end_worker, worker_options
-from holdfast.insight.why import explain
+from holdfast.insight.why.task import explain
 from holdfast.notify import deliveries, hooks
 from holdfast.notify.addresses import Allowed
 from holdfast.notify.chat import ChatBot, ChatReply

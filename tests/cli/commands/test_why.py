@@ -12,7 +12,7 @@ from holdfast.domain.task.decide import Failed
 from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Failure, FailureKind, Progress
-from holdfast.insight.why import Explanation, explain
+from holdfast.insight.why.task import Explanation, explain
 from holdfast.ports import Kept, Renewal
 from holdfast.settings import load
 from tests.support.cli.scene import LEASE_SECONDS, Scene

@@ -20,7 +20,7 @@ from holdfast.server.auth.tokens import Role
 from holdfast.server.http import sse
 from holdfast.server.http.sse import Position
 from holdfast.server.live import live_feed, stream_quota
-from holdfast.server.routes import plans, task_events
+from holdfast.server.routes import events
 from holdfast.settings import load
 from holdfast.testing.clock import ManualClock
 from tests.server import conftest
@@ -66,7 +66,7 @@ async def test_a_tasks_stream_goes_on_after_an_outage(
     task_id = answer.json()["taskId"]
     blinking = Blinking(served.app.store.views.detail)
     monkeypatch.setattr(served.app.store.views, "detail", blinking)
-    parts = await told(task_events._told(served.service, task_id, Position(), WHOLE))
+    parts = await told(events._task_stream(served.service, task_id, Position(), WHOLE))
     assert blinking.failed
     assert b"event: end" in parts[-1]
     assert any(b"event: TaskCompleted" in part for part in parts)
@@ -78,11 +78,11 @@ async def test_a_plans_stream_goes_on_after_an_outage(
     body = {"planId": "p-1", "type": "mail.send", "payload": "ann", "tenants": ["t-1"]}
     assert (await served.client().post("/api/plans", json=body)).status_code == 201
     before = await told(
-        plans._told(served.service, "p-1", Position(), WHOLE)
+        events._plan_stream(served.service, "p-1", Position(), WHOLE)
     )  # it has settled then
     blinking = Blinking(served.app.store.plans.events)
     monkeypatch.setattr(served.app.store.plans, "events", blinking)
-    parts = await told(plans._told(served.service, "p-1", Position(), WHOLE))
+    parts = await told(events._plan_stream(served.service, "p-1", Position(), WHOLE))
     assert blinking.failed
     assert numbered(parts) == numbered(before)
     assert parts[-1] == before[-1]
@@ -111,7 +111,7 @@ async def test_one_that_cannot_be_read_hides_no_other(
 
     monkeypatch.setattr(served.app.store.views, "detail", partly)
     first, second = (
-        asyncio.create_task(told(task_events._told(served.service, task_id, Position(), WHOLE)))
+        asyncio.create_task(told(events._task_stream(served.service, task_id, Position(), WHOLE)))
         for task_id in ids
     )
     try:
@@ -165,7 +165,7 @@ async def test_many_who_watch_one_running_task_share_one_look_at_it(
     monkeypatch.setattr(store.views, "load", looks)
     monkeypatch.setattr(store.views, "detail", details)
     reading = [
-        asyncio.create_task(told(task_events._told(served.service, task_id, Position(), WHOLE)))
+        asyncio.create_task(told(events._task_stream(served.service, task_id, Position(), WHOLE)))
         for _ in range(30)
     ]
     async with asyncio.timeout(BOUND_SECONDS):

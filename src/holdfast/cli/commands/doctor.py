@@ -15,7 +15,7 @@ from holdfast.domain.audit import Audit
 from holdfast.domain.phrases import count, some, span
 from holdfast.insight.health import Health, examine
 from holdfast.insight.views.health import doctor_view
-from holdfast.insight.why import seen
+from holdfast.insight.why.task import seen
 
 NOT_DURABLE = "NO: a crash may lose tasks"
 

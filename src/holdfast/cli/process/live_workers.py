@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.cli.session import Session
 from holdfast.domain.plan.plan import Plan
-from holdfast.insight.why_plan import is_driven
+from holdfast.insight.why.plan import is_driven
 from holdfast.ports import LIVE_LEASES
 
 

@@ -1,4 +1,4 @@
-"""One file for each resource."""
+"""The routes of the API: one file for each resource."""
 
 from holdfast.server.routes import (
     alerts,
@@ -6,13 +6,13 @@ from holdfast.server.routes import (
     bulk,
     checkpoints,
     doctor,
+    events,
     health,
     plans,
     queues,
     states,
     stats,
     suspended,
-    task_events,
     tasks,
     telegram,
     tenants,
@@ -22,27 +22,25 @@ from holdfast.server.routes import (
     workflows,
 )
 
-ALL = tuple(
-    module.router
-    for module in (
-        workflows,
-        tasks,
-        task_events,
-        types,
-        plans,
-        triggers,
-        telegram,
-        stats,
-        suspended,
-        checkpoints,
-        bulk,
-        workers,
-        queues,
-        tenants,
-        alerts,
-        audit,
-        doctor,
-        states,
-        health,
-    )
+ALL = (
+    workflows.router,
+    tasks.router,
+    events.router,
+    types.router,
+    plans.router,
+    events.plan_router,
+    triggers.router,
+    telegram.router,
+    stats.router,
+    suspended.router,
+    checkpoints.router,
+    bulk.router,
+    workers.router,
+    queues.router,
+    tenants.router,
+    alerts.router,
+    audit.router,
+    doctor.router,
+    states.router,
+    health.router,
 )

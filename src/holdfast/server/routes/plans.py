@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import aclosing
 from enum import StrEnum
 from typing import Annotated, Any
 
-import msgspec
 from fastapi import Body, Path, Query
-from fastapi.responses import StreamingResponse
 from pydantic import Field, StringConstraints
 
-from holdfast.domain.errors import InvalidPlan, PlanNotFound, StoreError
-from holdfast.domain.plan.events import PlanEvent, name_of
+from holdfast.domain.errors import InvalidPlan, PlanNotFound
 from holdfast.domain.plan.plan import (
     FailureCount,
     FailureRate,
@@ -28,24 +22,18 @@ from holdfast.domain.plan.plan import (
 from holdfast.engine.operations.expired_checkpoints import Forecast
 from holdfast.engine.plans.create import Planned, PlanTerms
 from holdfast.engine.plans.handle import forecast, info
-from holdfast.engine.visibility import Sight
 from holdfast.insight.views import plans as views
 from holdfast.server.auth.access import Caller, CallerOf, foreign, only_visible
 from holdfast.server.auth.own_ids import own_id, plan_ids
 from holdfast.server.auth.tokens import Role
-from holdfast.server.http import sse
 from holdfast.server.http.routing import Routes, needs
-from holdfast.server.http.sse import Position
-from holdfast.server.live import live_feed
 from holdfast.server.openapi import schemas as sc
-from holdfast.server.routes.task_events import After, LastEventId, numbered
 from holdfast.server.service import Service, ServiceOf
 from holdfast.server.submission import declared, known_queue
 
 router = Routes("plans")
 
 TASKS_MAX = 10_000  # in one request; from Python a plan may have ten times as many
-EVENTS_AT_ONCE = 1000
 FRESH_SECONDS = 5.0  # so long one look at the checkpoints of a plan serves all
 
 PlanInPath = Annotated[
@@ -292,71 +280,6 @@ async def plan_tasks(
 
 def _wave_of(plan: Plan, number: int) -> int:
     return 1 + next(wave for wave, end in enumerate(plan.waves) if number < end)
-
-
-# -- live
-
-_watching = needs(Role.VIEWER, 404)
-
-
-@router.get(
-    "/api/plans/{plan_id}/events",
-    response_class=StreamingResponse,
-    **_watching | {"responses": _watching["responses"] | sse.DOCUMENTED},
-)
-async def plan_events(
-    plan_id: PlanInPath,
-    service: ServiceOf,
-    caller: CallerOf,
-    last_event_id: LastEventId = None,
-    after: After = None,
-) -> StreamingResponse:
-    """Every event from the first, or from behind `Last-Event-ID`, then each new one; `progress` in
-    between. Ends with `end` when the plan has settled."""
-    plan = await visible_plan(service, caller, plan_id)
-    begin = sse.position(last_event_id or after)
-    return service.long_requests.stream(caller, _told(service, plan.id, begin, caller.sight))
-
-
-async def _told(service: Service, plan_id: str, at: Position, sight: Sight) -> AsyncIterator[bytes]:
-    hide, seen = service.app.redactor, None
-    async with aclosing(service.feeds.plans.watch(plan_id)) as looks:
-        async for plan in looks:
-            if plan is None:
-                yield sse.event("end", {"planId": plan_id, "status": None})
-                return
-            seen = service.feeds.note_lag(plan, seen)
-            for place, event in numbered(await _found(service, plan_id, at)):
-                if place > at:
-                    at = place
-                    name = name_of(event)
-                    yield sse.event(name, views.plan_event_view(sight.event(event), hide), at)
-            told = views.plan_view(info(plan, now=service.app.clock.now()), hide)
-            yield sse.event("progress", msgspec.to_builtins(told))
-            if plan.settled and plan.version <= at.version:
-                yield sse.event("end", {"planId": plan_id, "status": plan.status})
-                return
-
-
-async def _found(service: Service, plan_id: str, at: Position) -> list[PlanEvent]:
-    """An outage is waited out: the plan as it stands is told once, and its events belong to it."""
-    while True:
-        try:
-            return await _events(service, plan_id, at)
-        except StoreError:
-            await asyncio.sleep(live_feed.POLL_SECONDS)  # the watcher says so in the log
-
-
-async def _events(service: Service, plan_id: str, at: Position) -> list[PlanEvent]:
-    found, after = list[PlanEvent](), max(0, at.version - 1)
-    while True:
-        page = await service.app.store.plans.events(
-            plan_id, limit=EVENTS_AT_ONCE, after_version=after
-        )
-        found += page
-        if not page or len(found) >= 100 * EVENTS_AT_ONCE:
-            return found
-        after = page[-1].version
 
 
 # -- acting

@@ -18,8 +18,8 @@ from holdfast.domain.task.task import By, FailureKind
 from holdfast.engine.operations import switches
 from holdfast.engine.operations.expired_checkpoints import Find, look_ahead, not_known
 from holdfast.engine.visibility import WHOLE, Sight
-from holdfast.insight.why_crashes import told_of_crashes
-from holdfast.insight.why_plan import awaited, is_driven
+from holdfast.insight.why.crashes import told_of_crashes
+from holdfast.insight.why.plan import awaited, is_driven
 from holdfast.ports import LIVE_LEASES, Detail, Store, Switch, SwitchSetting, WorkerInfo
 from holdfast.settings import Settings
 
