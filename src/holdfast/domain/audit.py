@@ -1,4 +1,4 @@
-"""What people asked for, done or refused, and the chain that shows whether it was changed since.
+"""The audit keeps each request, done or refused, in a chain that shows later changes.
 
 Each link's hash covers its number, its entry and the hash before it. Whoever changes, removes or
 puts in an entry has to write every later hash anew; a hash noted elsewhere then shows it.

@@ -71,7 +71,7 @@ class Picked(msgspec.Struct, frozen=True, array_like=True):
 
 
 class BulkState(msgspec.Struct, frozen=True, kw_only=True):
-    """How far it has got: kept from round to round."""
+    """The progress of a bulk action, kept from round to round."""
 
     matching: int = 0  # when it began
     more: bool = False  # there were more than were counted
@@ -92,7 +92,8 @@ def legal_in(command: BulkCommand) -> tuple[Status, ...]:
 
 
 def meant_in(command: BulkCommand) -> tuple[Status, ...]:
-    """Where none is named: what has ended is touched only when its status is named."""
+    """Return the statuses that are meant where none is named; an ended task is touched only by
+    name."""
     return tuple(status for status in legal_in(command) if status not in SETTLED)
 
 
@@ -136,7 +137,7 @@ def check_canary(command: BulkCommand, canary: Canary) -> Canary:
 def decision(
     command: BulkCommand, task: Task, ask: OperatorRequest, *, force: bool, from_checkpoint: bool
 ) -> Transition:
-    """What it would do to this task; Refused when it cannot."""
+    """Return what the command would do to this task; Refused when it cannot."""
     if command in _PLAIN:
         return _PLAIN[command](task, ask)
     if command is BulkCommand.RETRY:
@@ -167,7 +168,7 @@ _PLAIN: Mapping[BulkCommand, Callable[[Task, OperatorRequest], Transition]] = {
 
 
 def room(state: BulkState, *, rate: float, limit: int | None, canary: Canary | None) -> int:
-    """How many may be picked for the next round."""
+    """Return how many tasks may be picked for the next round."""
     if state.looked_through:
         return 0
     left = [CHUNK_LIMIT, max(1, int(rate * ROUND_SECONDS))]
@@ -181,7 +182,7 @@ def room(state: BulkState, *, rate: float, limit: int | None, canary: Canary | N
 
 
 def saw(state: BulkState, rests: Mapping[str, Status | None], *, now: float) -> BulkState:
-    """Those of the watched that have come to rest, and how; None: its record is gone."""
+    """Note which of the watched tasks have come to rest, and how; None: the record is gone."""
     failed = sum(status in SUSPENDED for status in rests.values())
     counts = state.counts
     counts = replace(
@@ -197,7 +198,7 @@ def saw(state: BulkState, rests: Mapping[str, Status | None], *, now: float) -> 
 
 
 def judged(state: BulkState, canary: Canary, *, now: float) -> BulkState:
-    """On to the next step when all of this one have come to rest, or halted."""
+    """Go on to the next step when all of this one have come to rest, or halt."""
     counts = state.counts
     if canary.stop_at.broken_by(counts.failed, counts.done):
         return replace(state, halted=f"{counts.failed} of {counts.done} have failed again")
@@ -228,7 +229,8 @@ def is_over(state: BulkState, canary: Canary | None, *, now: float) -> bool:
 def acted(
     state: BulkState, counts: BulkCounts, going: Sequence[str], rest: Sequence[Picked]
 ) -> BulkState:
-    """After a round: what it counted, what it has set going, and what it did not get to."""
+    """Return the state after a round: its counts, the tasks it set going, and those it did not get
+    to."""
     return replace(
         state,
         counts=added(state.counts, counts),
@@ -239,7 +241,8 @@ def acted(
 
 
 def squared(state: BulkState, limit: int | None) -> BulkState:
-    """At the end: what matched at first and was not found any more has changed before its turn."""
+    """Return the final state: a task that matched at first and was not found any more has
+    changed."""
     taken = state.counts.taken
     if not state.looked_through or state.more or state.halted or state.pending:
         return state

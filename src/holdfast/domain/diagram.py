@@ -43,7 +43,7 @@ class Arrow(msgspec.Struct, Generic[S, C], frozen=True, kw_only=True):
 
 
 class Mover(msgspec.Struct, frozen=True, kw_only=True):
-    """Who moves it."""
+    """The mover of an edge."""
 
     colour: str
     said: str
@@ -173,7 +173,7 @@ def _line(picture: AnyPicture, edge: Arrow[Any, Any]) -> str:
 
 
 def _rounded(points: Sequence[Point]) -> str:
-    """Through all the points, with round corners."""
+    """Return a path through all the points, with round corners."""
     path = [f"M{points[0][0]},{points[0][1]}"]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
         (ax, ay), (bx, by) = _towards(corner, before), _towards(corner, after)

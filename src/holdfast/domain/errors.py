@@ -394,9 +394,10 @@ class NotDelivered(HoldfastError, stored_name="NotDelivered"):
 
 
 class SubmittedInPart(HoldfastError, stored_name="SubmittedInPart"):
-    """By the number of the payload, from 0: ``accepted`` has the ids of the tasks that are kept,
-    ``errors`` what was said of others. The rest was not sent. A StoreUnavailable among the errors
-    may have been accepted all the same: with keys, submit all of them again."""
+    """Some payloads of a batch were accepted. By the number of the payload, from 0, ``accepted``
+    has the ids of the tasks that are kept, ``errors`` what was said of others. The rest was not
+    sent. A StoreUnavailable among the errors may have been accepted all the same: with keys, submit
+    all of them again."""
 
     code = "submitted-in-part"
 

@@ -24,7 +24,7 @@ _DROPPED = frozenset({"Mn", "Me", "Cf"})  # accents, and marks that are not seen
 
 
 class _Folded(dict[int, str]):
-    """What each mark becomes, worked out when it is first met; there are as many as Unicode has."""
+    """A table from each mark to its plain form, worked out when the mark is first met."""
 
     def __missing__(self, code: int) -> str:
         self[code] = made = _folded(chr(code))

@@ -24,7 +24,7 @@ class Machine(Generic[S, C]):
         return command in self.table[status]
 
     def legal(self, status: S) -> tuple[C, ...]:
-        """What a person may ask for now."""
+        """Return the commands that a person may ask for now."""
         row = self.table[status]
         return tuple(command for command in self.commands if command in self.asked & row.keys())
 

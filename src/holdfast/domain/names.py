@@ -36,7 +36,7 @@ _UNSEEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Alphabet:
-    """What may stand first in a name, and what behind it."""
+    """The characters that may stand first in a name, and those that may follow."""
 
     first: str  # of ASCII, as in the brackets of a pattern
     more: str
@@ -49,7 +49,7 @@ class _Alphabet:
         return re.compile(rf"[{self.first}][{self.more}]{{0,{self.limit - 1}}}")
 
     def fault(self, name: str) -> str:
-        """What is wrong with a name that has more than ASCII in it; empty: nothing."""
+        """Return the fault of a name that has more than ASCII in it; empty: there is none."""
         for number, char in enumerate(name):
             good, others = (self.more, self.others) if number else (self.first, self.others_first)
             if not _is_one(char, re.compile(f"[{good}]"), others):

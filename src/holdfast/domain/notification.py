@@ -1,4 +1,4 @@
-"""Who is told of what: a request's callback, and the hooks that are configured for event types.
+"""Notifications go to a request's callback, and to the hooks configured for event types.
 
 What is to be told becomes a task of the engine, a delivery, in the step that makes it true. So it
 is told as surely as any task is done, and once more only where an answer was lost.
@@ -56,7 +56,8 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
     results: bool = False  # with the results of tasks
 
     def wants(self, event: str, task: Task | None = None) -> bool:
-        """Of what is no task's, a hook for certain tasks hears nothing."""
+        """Return whether the hook hears of the event; a hook for certain tasks hears of nothing
+        else."""
         if event not in self.events:
             return False
         if task is None:

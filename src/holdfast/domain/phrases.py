@@ -31,7 +31,7 @@ def some(names: Sequence[str], limit: int = 3) -> str:
 
 
 def acts(task: Task) -> str:
-    """When a cancel or a pause that was asked for does."""
+    """Say when a requested cancel or pause takes effect."""
     if task.last_completed + 2 < len(task.stages):
         return "it acts at the end of the stage"
     return "this is its last stage: it acts only if that fails"

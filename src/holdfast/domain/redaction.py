@@ -36,8 +36,8 @@ _SEPARATORS_BUT_STAR = re.compile(r"[^\w*]+|_+")
 
 
 class Redactor:
-    """With ``names`` and ``patterns`` beside the usual ones, or without these, where a guess must
-    not change what an application gets (``usual=False``).
+    """A redactor hides secrets by ``names`` and ``patterns`` beside the usual ones, or without
+    these, where a guess must not change what an application gets (``usual=False``).
 
     A name counts without case and separators, ``*`` stands for any part of it. A pattern is a
     regular expression; what it matches is hidden. Nothing here raises, whatever it is given.
@@ -58,7 +58,7 @@ class Redactor:
         return self._shown(value, 0, by_name=True)
 
     def strings(self, value: Any) -> Any:
-        """By the patterns only: for our own records, whose names are not the user's."""
+        """Redact by the patterns only: for our own records, whose names are not the user's."""
         return self._shown(value, 0, by_name=False)
 
     def text(self, text: str) -> str:
@@ -171,12 +171,12 @@ USUAL = Redactor()
 
 
 def redacted(value: Any) -> Any:
-    """By the usual names and patterns."""
+    """Redact by the usual names and patterns."""
     return USUAL.value(value)
 
 
 def is_secret(name: str) -> bool:
-    """By the usual names."""
+    """Return whether one of the usual names of secrets fits."""
     return _is_secret(name) if len(name) <= 64 else _looks_secret(name)
 
 

@@ -1,4 +1,4 @@
-"""What a secret looks like in a text, as patterns that take no longer than the text is.
+"""Patterns of secrets in a text; each takes no longer than the text is long.
 
 A hostile text must not hold up who shows it, so each pattern begins at a fixed word and never goes
 over the same text twice: possessive parts, bounds, and no two parts that could share a character.

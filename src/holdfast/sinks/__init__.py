@@ -1,1 +1,1 @@
-"""Where effects arrive: the user's own databases, and the addresses that are told of events."""
+"""Sinks write effects into the user's own databases."""

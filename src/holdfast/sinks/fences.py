@@ -1,4 +1,4 @@
-"""What every database is handed beside the document: the key, and who writes it."""
+"""Fences: every database is handed the key, and who writes, beside the document."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check_key(key: object) -> str:
 
 
 def guard_of(key: str, fence: object, scope: object) -> FenceGuard | None:
-    """Without a scope it is the task, which is what a key of the engine begins with."""
+    """Return the guard; without a scope it is the task, which a key of the engine begins with."""
     if fence is None:
         if scope is not None:
             raise InvalidInput(f"scope {scope!r} without a fence: pass fence=ctx.fence")

@@ -16,7 +16,7 @@ _WORDS = re.compile(r"Name or service not known|nodename nor servname provided")
 
 
 def is_unknown_host(said: str) -> bool:
-    """Whether an error says that a lookup has ended, and that there is no such host."""
+    """Return whether an error says that a lookup has ended, and that there is no such host."""
     found = _NUMBER.search(said)
     if found is None:
         return _WORDS.search(said) is not None

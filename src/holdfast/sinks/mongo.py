@@ -140,7 +140,8 @@ class Mongo:
             await out_of.delete_one({"_id": key})
 
     async def _found(self) -> None:
-        """Within a timeout of its own the driver forgets how long the client waits for a server."""
+        """Find a server first: within a timeout of its own the driver forgets how long the client
+        waits."""
         client = self._database.client
         if not client.topology_description.has_writable_server():
             with pymongo.timeout(
@@ -257,7 +258,7 @@ async def _upsert(
     fields: dict[str, Any],
     guard: FenceGuard | None,
 ) -> None:
-    """In one step: a document that has a higher fence does not match, and the insert that is
+    """Upsert in one step: a document that has a higher fence does not match, and the insert that is
     tried in its place meets its key."""
     where: dict[str, Any] = {"_id": key}
     if guard is not None:
@@ -281,7 +282,7 @@ async def _upsert(
 
 
 def _settable(fields: dict[str, Any]) -> dict[str, Any]:
-    """In an update, a name with a dot in it is a path, and one with a dollar an operator."""
+    """Escape names for an update, where a dot makes a path, and a dollar an operator."""
     for name in fields:
         if name in ("_id", FENCE_FIELD):
             raise InvalidInput(f"the field {name} is the sink's own")
@@ -305,6 +306,6 @@ def _is_passing(error: PyMongoError) -> bool:
 
 
 def _said(error: PyMongoError) -> str:
-    """Without the driver's picture of all servers, which is in the cause."""
+    """Format an error without the driver's picture of all servers, which is in the cause."""
     said = str(error).partition(", Timeout: ")[0]
     return f"{type(error).__name__}: {said}"[:SAID_LIMIT_CHARS]

@@ -128,8 +128,8 @@ class Postgres(Tables):
         return await self._with(lambda connection: _write(connection, statement, guarded))
 
     async def _with(self, work: Callable[[Connection], Awaitable[R]]) -> R:
-        """In a task of its own: of a cancel in the middle of a query the driver would tell the
-        server, and wait five seconds for each of two answers."""
+        """Run the work in a task of its own: of a cancel in the middle of a query the driver would
+        tell the server, and wait five seconds for each of two answers."""
         use = Use(self._closings)
         task = asyncio.create_task(self._use(use, work))
         task.add_done_callback(_heard)
@@ -153,7 +153,7 @@ class Postgres(Tables):
                 await self._keep(connection, use)
 
     def _turn(self) -> asyncio.Semaphore:
-        """Of this loop: one in which callers have waited serves no other."""
+        """Return the semaphore of this loop: one in which callers have waited serves no other."""
         loop = asyncio.get_running_loop()
         if self._places is None or self._places[0] is not loop:
             self._places = loop, asyncio.Semaphore(self._connections)
@@ -297,7 +297,7 @@ def _heard(task: asyncio.Task[Any]) -> None:
 
 
 def _cut(connection: Connection) -> None:
-    """What waits for an answer sees the end of the line. The server undoes what it has begun."""
+    """Cut the line: a waiting call sees its end, and the server undoes what it has begun."""
     with suppress(psycopg.Error, OSError):
         line = socket.fromfd(connection.fileno(), socket.AF_INET, socket.SOCK_STREAM)
         with line:

@@ -52,7 +52,7 @@ PRAGMAS = ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL")
 
 
 class ThreadCall(Generic[R]):
-    """What the thread is to do, and until when anybody waits for it."""
+    """A call for the thread, and until when anybody waits for it."""
 
     def __init__(self, work: Callable[[], R], *, timeout_seconds: float) -> None:
         self._work = work
@@ -109,7 +109,8 @@ class Sqlite(Tables):
         return self
 
     async def close(self) -> None:
-        """After the calls before it. If one of them hangs, as soon as it has come back."""
+        """Close after the calls before it. If one of them hangs, close as soon as it has come
+        back."""
         call = self._put(self._forget_connection)
         with suppress(TimeoutError):
             async with asyncio.timeout(self._timeout_seconds + GRACE_SECONDS):
@@ -142,7 +143,8 @@ class Sqlite(Tables):
         return call
 
     def _start(self) -> None:
-        """It waits for the lock that is held here, so it finds what is put in next."""
+        """Start the thread; it waits for the lock that is held here, so it finds what is put in
+        next."""
         try:
             threading.Thread(target=self._work, name="holdfast-sink", daemon=True).start()
         except RuntimeError as error:
@@ -204,7 +206,7 @@ class Sqlite(Tables):
         return answer
 
     def _opened(self) -> apsw.Connection:
-        """To the file that is there now. One that is gone is created, as at the first time."""
+        """Open the file that is there now. One that is gone is created, as at the first time."""
         connection = self._connection or self._open_anew()
         for _ in range(OPENINGS):
             if not self._is_replaced():
@@ -234,7 +236,8 @@ def _absolute(path: str) -> str:
 
 
 def _file_at(path: str) -> tuple[int, int] | None:
-    """Which file it is, whatever its name. None: there is none, or none that can be reached."""
+    """Return which file it is, whatever its name. None: there is none, or none that can be
+    reached."""
     if path in NO_FILES:
         return None
     try:

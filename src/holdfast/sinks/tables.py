@@ -1,4 +1,4 @@
-"""What SQLite and PostgreSQL have in common: one transaction, with the fence before the write.
+"""Tables of SQLite and PostgreSQL: one transaction, with the fence before the write.
 
 The statements are put together here because the table and its columns are the user's. Names go
 through a narrow alphabet and into quotes, values are parameters always.
@@ -105,7 +105,7 @@ class Tables(ABC):
 
     @abstractmethod
     async def _run(self, statement: Statement, guarded: FenceStatement | None) -> bool:
-        """In one transaction: whether the statement touched a row."""
+        """Run the statement in one transaction and return whether it touched a row."""
 
     def _insert(self, table: str, row: dict[str, Any], key: str) -> Statement:
         columns = _checked_row(row)

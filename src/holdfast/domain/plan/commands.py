@@ -1,4 +1,4 @@
-"""What a person may ask of a plan, and how its creator seals it."""
+"""Commands that a person may give to a plan, and the seal of its creator."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def pause(plan: Plan, ask: OperatorRequest) -> PlanChange:
 
 
 def resume(plan: Plan, ask: OperatorRequest) -> PlanChange:
-    """After a halt: what has failed in this wave so far is forgiven."""
+    """Resume after a halt: failures of this wave so far are forgiven."""
     event = fact(ev.PlanResumed, plan, ask.now, by=ask.by)
     failed = plan.count(MemberState.FAILED, wave=plan.wave)
     changes: dict[str, Any] = {"reason": None}
@@ -60,13 +60,13 @@ def resume(plan: Plan, ask: OperatorRequest) -> PlanChange:
 
 
 def cancel(plan: Plan, ask: OperatorRequest) -> PlanChange:
-    """Its driver cancels every task that has not ended; then the plan is cancelled."""
+    """Cancel the plan once its driver has cancelled every task that has not ended."""
     event = fact(ev.PlanCancelRequested, plan, ask.now, by=ask.by)
     return _asked(plan, PlanCommand.CANCEL, ask, event, cancel_requested=True, soaks_since=None)
 
 
 def retry(plan: Plan, members: Members, ask: OperatorRequest) -> PlanChange:
-    """Those that failed or were rolled back run again, wave by wave; then the rest goes on."""
+    """Run the failed and rolled back tasks again, wave by wave; then the rest goes on."""
     ended = (MemberState.FAILED, MemberState.ROLLED_BACK)
     again = Member(MemberState.AGAIN)
     moves = {index: again for index, member in members.items() if member.state in ended}

@@ -1,4 +1,4 @@
-"""What has happened to a plan: one class per fact, at least one for each version."""
+"""Events of a plan: one class per fact, at least one for each version."""
 
 from __future__ import annotations
 

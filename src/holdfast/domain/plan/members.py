@@ -1,4 +1,4 @@
-"""How a plan sees its tasks, and what it wants of each.
+"""The members of a plan: how the plan sees its tasks, and what it wants of each.
 
 All of it follows from what is written: from the status of the plan, from how it sees its tasks, and
 from the tasks themselves. So a driver that takes over goes on where the last one died, and a
@@ -60,7 +60,7 @@ def pause_mark(plan: Plan) -> str:
 
 
 def seen(plan: Plan, index: int, member: Member, look: MemberTask) -> Member:
-    """How the plan sees a task that it finds like this."""
+    """Return how the plan sees a task that it finds like this."""
     if member.state is M.SKIPPED:
         return member if look.status is Status.CREATED else Member(M.SKIPPED)
     if _stays(plan, index, member, look):
@@ -74,7 +74,7 @@ def seen(plan: Plan, index: int, member: Member, look: MemberTask) -> Member:
 
 
 def _stays(plan: Plan, index: int, member: Member, look: MemberTask) -> bool:
-    """Its task does not tell all: a command is to reach it first."""
+    """Return whether a command is still to reach the task, so that its record does not tell all."""
     match member.state:
         case M.WAITING:
             return look.status is Status.CREATED
@@ -91,7 +91,7 @@ def _stays(plan: Plan, index: int, member: Member, look: MemberTask) -> bool:
 
 
 def _still_rests(plan: Plan, member: Member, look: MemberTask) -> bool:
-    """Its task may look better than it is: a command was refused, or nothing was undone."""
+    """Return whether the task only looks better: a command was refused, or nothing was undone."""
     if plan.status is P.ROLLING_BACK:  # asked for again, after a rollback that failed
         return member.state is M.FAILED and look.status is Status.ROLLBACK_FAILED
     if plan.cancel_requested:
@@ -179,8 +179,8 @@ def _void(member: Member, task: Task) -> Command | None:
 
 
 def _to_undo(plan: Plan, index: int, member: Member, task: Task) -> Command | None:
-    """What runs is stopped first, and undone when it has stopped. When all of the plan is undone,
-    what has not begun never will."""
+    """Return the command that undoes the task. A running task is stopped first, and undone when it
+    has stopped. When all of the plan is undone, a task that has not begun never will."""
     if member.state is M.UNDOING:
         due = is_due(member, MemberTask(status=task.status, task=task))
         return Command.ROLLBACK if due else None
@@ -203,13 +203,15 @@ def in_scope(plan: Plan, index: int) -> bool:
 
 
 def to_undo(plan: Plan, index: int, member: Member) -> bool:
-    """In question for being undone. Of a cancelled one its record tells, once: ``undoing``."""
+    """Return whether the member may have to be undone. The record of a cancelled one tells it:
+    ``undoing``."""
     cancelled = member.state is M.CANCELLED and member.version == 0
     return in_scope(plan, index) and (member.state in UNDOABLE or cancelled)
 
 
 def undoing(member: Member, look: MemberTask) -> Member:
-    """How a task begins to be undone; one that was cancelled before it did anything need not be."""
+    """Return how a task begins to be undone; one that was cancelled before it did anything need not
+    be."""
     task = look.task
     if task is None:
         return Member(M.ROLLBACK_FAILED)  # its record is gone, and what it did with it

@@ -149,7 +149,7 @@ SUSPENDED = frozenset({S.HALTED, S.PARTIAL_FAILED, S.FAILED, S.ROLLBACK_FAILED})
 
 
 class TenantConflict(StrEnum):
-    """What becomes of a task whose tenant is busy with other work."""
+    """The treatment of a task whose tenant is busy with other work."""
 
     WAIT = "wait"
     SKIP = "skip"
@@ -191,7 +191,7 @@ HaltRule = FailureRate | FailureCount
 
 
 class MemberState(StrEnum):
-    """How the plan sees one of its tasks."""
+    """The state in which the plan sees one of its tasks."""
 
     WAITING = "waiting"  # it has not begun
     AGAIN = "again"  # it has run, and waits to run again
@@ -271,12 +271,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def settled(self) -> bool:
-        """After one wave was rolled back, tasks of others may be left."""
+        """Return whether nothing is left; after one wave was rolled back, tasks of others may
+        be."""
         return self.status in SETTLED and not self.left
 
     @property
     def rests(self) -> bool:
-        """It has ended, or waits for a person."""
+        """Return whether the plan has ended, or waits for a person."""
         is_quiet = self.status in SETTLED | SUSPENDED | {PlanStatus.PAUSED}
         unwinds = self.status is PlanStatus.HALTED and self.on_halt is not OnHalt.PAUSE
         return is_quiet and not self.cancel_requested and not unwinds
@@ -286,7 +287,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return tuple(command for command in MACHINE.legal(self.status) if self.can(command))
 
     def can(self, command: PlanCommand) -> bool:
-        """What was asked for before counts, too."""
+        """Return whether the command is legal; earlier requests count, too."""
         if self.cancel_requested and command in ASKED:
             return False
         if self.status is PlanStatus.ROLLED_BACK and command is PlanCommand.CANCEL:
@@ -321,14 +322,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PlanTasks(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a plan is made of, in its order. Written once."""
+    """The tasks of a plan, in its order. They are written once."""
 
     ids: tuple[str, ...]
     tenants: tuple[str | None, ...]
 
 
 class PlanNext(StrEnum):
-    """Who looks at the plan next."""
+    """The actor that looks at the plan next."""
 
     DRIVE = "drive"  # its holder goes on
     LOOK = "look"  # anybody, after ``delay_seconds``
@@ -352,7 +353,8 @@ class PlanChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def is_news(self) -> bool:
-        """Who waits for plans is woken; the steps of a driver on its way concern nobody else."""
+        """Return whether waiters are woken; the steps of a driver on its way concern nobody
+        else."""
         drives = self.lease is not None and self.next is PlanNext.DRIVE
         return not drives or self.before.status is not self.after.status
 

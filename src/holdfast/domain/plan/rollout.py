@@ -1,4 +1,4 @@
-"""How a plan goes on: wave by wave, to its end, to a halt, or back.
+"""The roll-out of a plan goes wave by wave to its end, to a halt, or back.
 
 The driver looks at the tasks (`members.py`) and comes here with what they have become.
 """
@@ -34,7 +34,7 @@ DRIVEN = frozenset({P.READY, P.RUNNING, P.ROLLING_BACK})  # to be looked after w
 
 
 class PlanObservation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What the driver found at one look."""
+    """The findings of the driver at one look."""
 
     moves: Moves  # what the tasks have become
     chosen: Moves = {}  # who gets a slot, or is skipped, if the plan goes on as it is
@@ -44,7 +44,7 @@ class PlanObservation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class RolloutStep(msgspec.Struct, frozen=True, gc=False):
-    """What the plan does next, if anything."""
+    """The next step of the plan, if there is one."""
 
     command: PlanCommand = PlanCommand.ADVANCE
     changes: Mapping[str, Any] = {}
@@ -162,7 +162,7 @@ def _next_wave(plan: Plan, now: float) -> RolloutStep:
 
 
 def soaks_seconds(plan: Plan, now: float) -> float:
-    """How long the present wave has still to soak."""
+    """Return how long the present wave has still to soak."""
     if plan.soaks_since is None:
         return 0.0
     return min(plan.soak_seconds, max(0.0, plan.soaks_since + plan.soak_seconds - now))
@@ -183,7 +183,7 @@ def _ending(plan: Plan, now: float) -> RolloutStep:
 
 
 def _unlike_completed(plan: Plan) -> str | None:
-    """What else has become of its tasks: ``3 failed, 2 skipped, of 200``."""
+    """Describe the tasks that did not complete: ``3 failed, 2 skipped, of 200``."""
     told = [
         f"{n} {state}"
         for state in MemberState
@@ -194,7 +194,7 @@ def _unlike_completed(plan: Plan) -> str | None:
 
 
 def _mended(plan: Plan, now: float) -> RolloutStep:
-    """It has ended, and a person may have mended by hand what had failed."""
+    """Return the step of an ended plan whose failures a person may have mended by hand."""
     if plan.count(*UNENDED):
         return STAYS
     step = _ending(plan, now)
@@ -230,7 +230,7 @@ def _rolling_back(plan: Plan, members: Members, now: float) -> RolloutStep:
 
 
 def _next(plan: Plan, moving: bool, now: float) -> tuple[PlanNext, float]:
-    """Who looks at it next, as it is now."""
+    """Return who looks at the plan next, as it is now."""
     if plan.settled:
         return PlanNext.SETTLED, 0.0
     unwinds = plan.status is P.HALTED and plan.on_halt is not OnHalt.PAUSE

@@ -13,8 +13,8 @@ _WRITTEN = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)%|(\d{1,9})")
 
 
 def ends(waves: Sequence[str | int], total: int) -> tuple[int, ...]:
-    """How many of ``total`` tasks have been let go at the end of each wave; a wave that would let
-    none go, because the plan is small, is left out."""
+    """Return how many of ``total`` tasks have been let go at the end of each wave; a wave that
+    would let none go, because the plan is small, is left out."""
     is_list = isinstance(waves, Sequence) and not isinstance(waves, str)
     if not is_list or not 0 < len(waves) <= MOST:
         raise InvalidPlan(f"waves are a list of 1 to {MOST}, as ('1', '5%', '100%')")

@@ -1,4 +1,4 @@
-"""What an operator may change of a task that nobody runs: its checkpoint, its payload, its data.
+"""Amendments by an operator to a task that nobody runs: its checkpoint, its payload, its data.
 
 The digest of the payload that was submitted stays, so that the same submit, sent again, still finds
 its task.
@@ -36,7 +36,7 @@ Stored: TypeAlias = Checkpoint | Unreadable | None  # None: no checkpoint is sto
 
 
 class Amendment(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be instead of what is kept; None: as it is."""
+    """The new values of a task; None: as it is."""
 
     payload: bytes | None = None
     data: dict[str, Any] | None = None

@@ -28,7 +28,7 @@ SUSPEND, RESTART = "suspend", "restart"  # what a type does with a checkpoint th
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """What a type says of its checkpoints."""
+    """The policy of a type for its checkpoints."""
 
     on_invalid: str = SUSPEND
     max_age_seconds: float | None = None
@@ -79,12 +79,12 @@ def encode(checkpoint: Checkpoint) -> bytes:
 
 
 def _iso(at: float) -> str:
-    """As the other times of a checkpoint are written."""
+    """Write a time as the other times of a checkpoint are written."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def _seconds(at: Any) -> Any:
-    """Of a failure; earlier writers wrote a number."""
+    """Read the time of a failure; earlier writers wrote a number."""
     if not isinstance(at, str):
         return at
     found = datetime.fromisoformat(at)

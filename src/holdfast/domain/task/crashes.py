@@ -1,4 +1,4 @@
-"""Which lost leases count as a crash of the task.
+"""Crashes of a task: which lost leases count as one.
 
 A worker that dies loses the leases of all its tasks, and one of them at most has killed it. So a
 crash is counted only for a task whose stage had begun, and a task that was in two crashes in a row
@@ -18,7 +18,7 @@ def suspect_from(crash_limit: int) -> int:
 
 
 def is_suspect(task: Task, crash_limit: int) -> bool:
-    """Whether the next counted crash would suspend the task, so that it has to run alone."""
+    """Return whether the next counted crash would suspend the task, so that it has to run alone."""
     return crash_limit > 1 and suspect_from(crash_limit) <= task.crashes < crash_limit
 
 
@@ -28,7 +28,7 @@ def position(last_completed: int, next_undo: int) -> str:
 
 
 def is_counted(task: Task, noted: Progress | None, *, alone_from: int) -> bool:
-    """Whether a lease that was lost counts, by what its holder had noted."""
+    """Return whether a lost lease counts, by what its holder had noted."""
     if noted is None or noted.begun != position(task.last_completed, task.next_undo):
         return False
     return task.crashes < alone_from or noted.alone

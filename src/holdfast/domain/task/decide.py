@@ -1,7 +1,7 @@
-"""What the holder of a lease may do to its task, and what a submit makes.
+"""Decisions of a lease's holder about its task, and of a submit.
 
-Each function looks at a record and returns the transition to write; nothing is written here.
-An operator's commands are in `operate.py`.
+Each function looks at a record and returns the transition to write; nothing is written here. An
+operator's commands are in `operate.py`.
 """
 
 from __future__ import annotations
@@ -386,7 +386,7 @@ def _without_requests(task: Task, reason: str | None = None) -> Task:
 
 
 def _judged(task: Task, failed: Failed, policy: Retry, now: float) -> tuple[bool, dict[str, Any]]:
-    """Whether it is over with trying, and what the record counts after this."""
+    """Return whether trying is over, and what the record counts after this."""
     limit = failed.outage_seconds
     if limit is not None:
         spent, failure, row = outage.judge(task, failed.failure, limit_seconds=limit, now=now)
@@ -463,7 +463,8 @@ _SNOOZED: dict[str, Any] = NOT_BEGUN | {
 def _with_data(
     task: Task, checkpoint: Checkpoint | None, data: Mapping[str, Any], now: float
 ) -> Checkpoint | None:
-    """With a new time, too: it must not grow too old while its task snoozes."""
+    """Return the checkpoint with a new time, too: it must not grow too old while its task
+    snoozes."""
     if checkpoint is None:
         return None
     return ckpt.save(

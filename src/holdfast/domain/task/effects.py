@@ -1,4 +1,4 @@
-"""What `ctx.key` begins with for a type whose effects go by the submit key, not by the task's id.
+"""The start of `ctx.key` for a type whose effects go by the submit key, not by the task's id.
 
 `k-` and the first 26 characters of the SHA-256 of namespace, type, tenant and key, in lower-case
 base32 without padding. Each part is written as its length in bytes in decimal, a colon, its UTF-8

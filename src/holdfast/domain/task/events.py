@@ -1,8 +1,8 @@
-"""What has happened to a task: one class per fact.
+"""Events of a task: one class per fact.
 
-Events exist exactly for committed transitions, in order and without gaps per task: each
-version of a record has at least one. Progress is the exception; it is volatile, has no
-version of its own, and is published, not kept.
+Events exist exactly for committed transitions, in order and without gaps per task: each version of
+a record has at least one. Progress is the exception; it is volatile, has no version of its own, and
+is published, not kept.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from holdfast.domain.task.transition import Transition
 
 
 class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks, when, and the name of this one request (a resend has the same)."""
+    """A request: who asks, when, and the name of this one request (a resend has the same)."""
 
     by: By
     now: float
@@ -47,7 +47,7 @@ def release(task: Task, ask: OperatorRequest) -> Transition:
 
 
 def hold_back(task: Task, ask: OperatorRequest) -> Transition:
-    """It stays as it is, in a new version: what was decided on for the old one is void."""
+    """Keep the task as it is, in a new version: decisions for the old version are void."""
     event = fact(ev.TaskHeldBack, task, ask.now, by=ask.by)
     return _at_once(task, Command.HOLD_BACK, ask, Next.STAY, event)
 

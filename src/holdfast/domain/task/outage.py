@@ -35,7 +35,8 @@ class OutageRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def are_outages(errors: Sequence[BaseException]) -> bool:
-    """Whether each of these errors is an outage, by its type: those of a group, or one alone."""
+    """Return whether each of these errors is an outage, by its type: those of a group, or one
+    alone."""
     return all(issubclass(type(error), OUTAGES) for error in errors)
 
 
@@ -59,7 +60,7 @@ def row_with(task: Task, failure: Failure, *, now: float) -> OutageRow:
 def judge(
     task: Task, failure: Failure, *, limit_seconds: float, now: float
 ) -> tuple[bool, Failure, dict[str, Any]]:
-    """Whether the row has lasted too long, the failure for the record, and what that counts.
+    """Return whether the row has lasted too long, the failure for the record, and its counts.
 
     The failure has a kind of its own only where it suspends: a process of an older release cannot
     read a task of this kind.
@@ -78,5 +79,5 @@ def for_event(failure: Failure, counted: Mapping[str, Any]) -> Failure:
 
 
 def delay_seconds(count: int, chance: float) -> float:
-    """How long to wait after the ``count``-th outage in a row; ``chance`` in [0, 1)."""
+    """Return how long to wait after the ``count``-th outage in a row; ``chance`` in [0, 1)."""
     return stretch(doubled_seconds(PAUSE_SECONDS, count - 1), JITTER, chance)

@@ -29,7 +29,7 @@ from holdfast.domain.task.state import SETTLED, SUSPENDED, TABLE, Command, Statu
 
 
 class Place(StrEnum):
-    """Where a task is."""
+    """The place of a task."""
 
     HELD = "held"  # accepted, not released
     READY = "ready"  # in its queue
@@ -41,7 +41,7 @@ class Place(StrEnum):
 
 
 class Next(StrEnum):
-    """Where a task goes when a transition is written."""
+    """The place to which a transition sends its task."""
 
     STAY = "stay"  # where it is; the only one open to a writer without the lease
     READY = "ready"  # enters: to its queue, or behind its tenant's active task

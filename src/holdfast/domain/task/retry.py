@@ -1,4 +1,4 @@
-"""When a failed stage is tried again."""
+"""The retry policy of a failed stage."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ class Retry:
         return bool(self.retry_on)
 
     def delay_seconds(self, failures: int, chance: float) -> float:
-        """How long to wait after the ``failures``-th consecutive failure; ``chance`` in [0, 1)."""
+        """Return how long to wait after the ``failures``-th failure in a row; ``chance`` in [0,
+        1)."""
         base = self.backoff_seconds[min(failures, len(self.backoff_seconds)) - 1]
         return stretch(base, self.jitter, chance)
 

@@ -1,4 +1,4 @@
-"""What became of one call of a stage or of its undo."""
+"""The outcome of one call of a stage or of its undo."""
 
 from __future__ import annotations
 

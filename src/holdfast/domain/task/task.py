@@ -17,7 +17,7 @@ from holdfast.domain.task.state import SETTLED, SUSPENDED, Command, Status, can,
 
 
 class FailureKind(StrEnum):
-    """What kind of thing went wrong."""
+    """The kind of a failure."""
 
     STAGE = "stage"
     OUTAGE = "outage"
@@ -66,7 +66,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class By(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """Who asked, from where and why."""
+    """The person or program that asked, from where and why."""
 
     actor: str
     origin: str = ""
@@ -146,7 +146,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def legal(self) -> tuple[Command, ...]:
-        """What an operator may ask for now."""
+        """Return the commands that an operator may ask for now."""
         return tuple(command for command in legal(self.status) if self.can(command))
 
     def can(self, command: Command) -> bool:
@@ -159,7 +159,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class StageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a committed stage left behind."""
+    """The traces that a committed stage left behind."""
 
     index: int
     name: str

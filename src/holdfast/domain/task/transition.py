@@ -1,4 +1,4 @@
-"""What a decision returns and a store carries out."""
+"""Transitions: a decision returns one, and a store carries it out."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def _fire_times(compiled: _Compiled, zone: ZoneInfo, day: date) -> list[float]:
 
 
 def _moments(wall: datetime, *, fixed: bool) -> tuple[float, ...]:
-    """When the clock on the wall shows this time; the policy at the top, in full."""
+    """Return the moments when the clock on the wall shows this time, by the policy at the top."""
     before, since = wall.replace(fold=0).timestamp(), wall.replace(fold=1).timestamp()
     if before == since:
         return (before,)

@@ -1,4 +1,4 @@
-"""What a trigger is to do, as it was asked for or declared: its record without its life."""
+"""The definition of a trigger, as it was asked for or declared: its record without its life."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def definition_of(trigger: Trigger) -> Definition:
 
 
 def same(trigger: Trigger, definition: Definition) -> bool:
-    """In whatever order the fields of the payload are written."""
+    """Return whether both are the same, in whatever order the payload's fields are written."""
     return _comparable(definition_of(trigger)) == _comparable(definition)
 
 
@@ -106,8 +106,8 @@ def supersede(
 def redefine(
     trigger: Trigger, definition: Definition, *, now: float, chance: float, request: str
 ) -> TriggerChange:
-    """Its counters and a person's pause stay, and so does the time that it has to answer for, if
-    its schedule is the same; those of another schedule count from now on."""
+    """Redefine a trigger. Its counters and a person's pause stay, and so does the time that it has
+    to answer for, if its schedule is the same; those of another schedule count from now on."""
     fresh = begun(definition, trigger.id, now=now, chance=chance, request=request)
     fire_time, look = _owed(trigger, definition) or (fresh.fire_time, fresh.trigger_at)
     is_paused = trigger.status is TriggerStatus.PAUSED

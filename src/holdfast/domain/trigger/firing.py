@@ -1,15 +1,15 @@
-"""What becomes of a trigger: fired, put off, suspended, or as a person asks. Nothing is written.
+"""Changes of a trigger: fired, put off, suspended, or as a person asks. Nothing is written.
 
 A scheduler looks at a trigger that it holds and answers for all fire times that are due:
 
 **once** makes one task for all of them, whether they are late or not. While a scheduler lives it
-looks within a second of each fire time, and no two are nearer to each other, so on time nothing
-is left out. **skip** makes one for each that is within its grace. **catch up** makes one for each
-of the newest ``catch_up_max``, oldest first. What makes no task is counted as missed, up to a
-bound, so that a look costs the same after a day and after a year.
+looks within a second of each fire time, and no two are nearer to each other, so on time nothing is
+left out. **skip** makes one for each that is within its grace. **catch up** makes one for each of
+the newest ``catch_up_max``, oldest first. What makes no task is counted as missed, up to a bound,
+so that a look costs the same after a day and after a year.
 
-Lateness is counted from the end of the jitter. With an overlap policy other than allow a look
-makes one task only, or the tasks of one look would overlap each other; the rest stays due.
+Lateness is counted from the end of the jitter. With an overlap policy other than allow a look makes
+one task only, or the tasks of one look would overlap each other; the rest stays due.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ def fire(
     now: float,
     chance: float,
 ) -> TriggerChange:
-    """Its tasks go in, and it moves on to its next time or ends: one step. ``chance``: 0..1."""
+    """Insert the tasks and move the trigger to its next time or its end, in one step. ``chance``:
+    0..1."""
     made: dict[str, Any] = {
         "fired": trigger.fired + len(submissions),
         "missed": trigger.missed + due.missed,
@@ -120,7 +121,7 @@ def fire(
 def skip_overlap(
     trigger: Trigger, due: DueFireTimes, *, now: float, chance: float
 ) -> TriggerChange:
-    """Its last task still waits or runs: all that is due makes none."""
+    """Skip all that is due, as the trigger's last task still waits or runs."""
     missed = trigger.missed + due.count
     why = "at its time its last task still waited or ran"
     after = _onward(trigger, due.newest, why, now=now, chance=chance, missed=missed)
@@ -128,7 +129,7 @@ def skip_overlap(
 
 
 def queue_overlap(trigger: Trigger, *, now: float) -> TriggerChange:
-    """Its fire time stays; when the last task has ended, the misfire policy says what is made."""
+    """Keep the fire time; when the last task has ended, the misfire policy says what is made."""
     waited = now - _fire_time(trigger)
     seconds = patience(waited * QUEUE_SHARE)
     return put_off(trigger, seconds, "its last task still waits or runs", now=now)
@@ -178,7 +179,7 @@ def bring_back(trigger: Trigger, *, now: float, chance: float) -> TriggerChange:
 
 
 def give_back(trigger: Trigger, *, now: float) -> TriggerChange:
-    """As it was before it was handed out."""
+    """Return the trigger as it was before it was handed out."""
     return TriggerChange(before=trigger, after=_held(trigger, C.PUT_OFF, now=now))
 
 
@@ -192,7 +193,8 @@ def failed(trigger: Trigger, error: str, *, now: float) -> TriggerChange:
 
 
 def lapsed(trigger: Trigger, *, now: float) -> TriggerChange | None:
-    """Whoever had it before did not come to an end, again and again: a person must look."""
+    """Suspend a trigger whose holders did not come to an end, again and again: a person must
+    look."""
     if trigger.retry_count < RETRY_LIMIT:
         return None
     said = f": {trigger.reason}" if trigger.reason else ""
@@ -201,10 +203,11 @@ def lapsed(trigger: Trigger, *, now: float) -> TriggerChange | None:
 
 
 def unknown(trigger: Trigger, *, served: bool, limit_seconds: float, now: float) -> TriggerChange:
-    """Its type is not declared here; ``served``: a live worker knows it.
+    """Put off a trigger whose type is not declared here; ``served``: a live worker knows it.
 
     One that code declared has gone from the code together with its type. Should it come back, the
-    time that it owes is known by ``unknown_since`` (see `definition.redefine`)."""
+    time that it owes is known by ``unknown_since`` (see `definition.redefine`).
+    """
     if served:
         return put_off(trigger, OTHERS_SECONDS, "left to a worker that knows its type", now=now)
     since = now if trigger.unknown_since is None else trigger.unknown_since
@@ -282,12 +285,13 @@ def refusal(trigger: Trigger, command: TriggerCommand, ask: OperatorRequest, cod
 
 
 def key(trigger: Trigger, fire_time: float) -> str:
-    """Of the task that answers for this fire time; there is only one."""
+    """Return the key of the task that answers for this fire time; there is only one."""
     return f"{trigger.id}@{_written(fire_time)}"
 
 
 def key_now(trigger: Trigger, ask: OperatorRequest) -> str:
-    """Of a task that a person asked for: the same when the same request is decided anew."""
+    """Return the key of a task that a person asked for: the same when the request is decided
+    anew."""
     at = datetime.fromtimestamp(ask.now, UTC).isoformat(timespec="milliseconds")
     return f"{trigger.id}@{at.removesuffix('+00:00')}Z+{ask.request[-8:]}"
 

@@ -91,7 +91,7 @@ UNFINISHED = frozenset(TriggerStatus) - {S.COMPLETED, S.CANCELLED}
 
 
 class Misfire(StrEnum):
-    """What becomes of fire times that nobody was there for."""
+    """The treatment of fire times that nobody was there for."""
 
     ONCE = "once"  # one task for all of them
     SKIP = "skip"
@@ -99,7 +99,7 @@ class Misfire(StrEnum):
 
 
 class Overlap(StrEnum):
-    """What becomes of a fire time while the trigger's last task still waits or runs."""
+    """The treatment of a fire time while the trigger's last task still waits or runs."""
 
     ALLOW = "allow"
     SKIP = "skip"
