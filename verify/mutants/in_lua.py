@@ -66,8 +66,8 @@ LUA_MUTANTS = [
         (
             "line-not-advanced",
             "the next in line is not let through",
-            "if head then",
-            "if false then",
+            "if first then\n      to_queue(first)",
+            "if false then\n      to_queue(first)",
         ),
         ("line-last-in-first-out", "the line is a stack", "'ZPOPMIN'", "'ZPOPMAX'"),
         ("active-kept", "the tenant's index is not cleared", "r.place ~= PLACE.settled and", ""),
@@ -344,13 +344,13 @@ LUA_MUTANTS = [
         (
             "claiming-not-off",
             "a queue whose claiming is off is claimed from",
-            "if not thrown then open",
+            "if not off then open",
             "if true then open",
         ),
         (
             "hold-not-seen",
             "a task of a held tenant is handed out",
-            "local hold = some_thrown and r.tenantId",
+            "local hold = any_switch_set and r.tenantId",
             "local hold = false and r.tenantId",
         ),
         (
@@ -372,21 +372,21 @@ LUA_MUTANTS = [
             "if false then",
         ),
         (
-            "throw-written-over",
-            "who has thrown a switch first is forgotten",
-            "if not stood then call('HSET', K.switches, switch, thrown) end",
-            "call('HSET', K.switches, switch, thrown)",
+            "switch-written-over",
+            "who has set a switch first is forgotten",
+            "if not stood then call('HSET', K.switches, switch, setting) end",
+            "call('HSET', K.switches, switch, setting)",
         ),
         (
-            "throw-not-written-down",
-            "nobody knows who threw a switch",
+            "switch-not-written-down",
+            "nobody knows who set a switch",
             "if entry ~= '' then",
             "if false then",
         ),
         (
-            "throw-not-told",
+            "switch-not-told",
             "nobody hears that a queue is on again",
-            "if stored and thrown == '' then",
+            "if stored and setting == '' then",
             "if false then",
         ),
         (

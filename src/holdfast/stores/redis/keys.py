@@ -74,7 +74,7 @@ TEMPLATES = {
     "counts": "counts",  # hash: "queue place" → how many; "queue locks", "queue checkpoints", too
     "moves": "moves",  # hash: "from to queue type" → how often; the same and "us" → after how long
     "durations": "durations",  # hash: "type stage outcome span" → how often; "… us" → how long
-    "switches": "switches",  # hash: "switch name" → who has thrown it, and when
+    "switches": "switches",  # hash: "switch name" → who has set it, and when
     "refused": "refused",  # hash: "status command" → how often
     "audit": "audit",  # list, the oldest first: what is not in the chain yet
     "chain": "audit:chain",  # list of "number hash entry", the oldest first (the first partition)

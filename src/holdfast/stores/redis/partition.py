@@ -129,7 +129,7 @@ class Partition:
 
     async def _note_loss(self, answered: int, before: int) -> None:
         try:
-            reply = by_name(await self.call(scripts.GONE_BACK, answered, before))
+            reply = by_name(await self.call(scripts.LOST_WRITES, answered, before))
         except StoreError:
             return  # the next write will notice
         lost, self._writes = reply["lost"], reply["writes"]
@@ -141,8 +141,8 @@ class Partition:
             )
 
     async def note_emptied(self) -> None:
-        """Say that the store was emptied under us, and make it one again: see remake.lua."""
-        if await self.call(scripts.REMAKE, FORMAT, self.partitions):
+        """Say that the store was emptied under us, and make it one again: see recreate_meta.lua."""
+        if await self.call(scripts.RECREATE_META, FORMAT, self.partitions):
             log.critical("%s: %s", self.keys.prefix, EMPTIED)
 
     async def hear(self) -> None:

@@ -1,4 +1,5 @@
--- audit: ARGV 2 the entry, 3 what was refused, or nothing.
+-- audit: Writes an audit entry, and counts a refused command.
+-- ARGV 2 the entry, 3 what was refused, or nothing.
 -- uses: server
 -- keys: audit refused
 

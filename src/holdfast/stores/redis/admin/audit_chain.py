@@ -111,13 +111,13 @@ def field_of(box: Outbox, taken: Taken) -> tuple[str, str]:
 
 async def outbox(number: int, part: Partition, first: int, last: int) -> Outbox:
     """Read an outbox, with the bodies at these places, which may be counted from the end."""
-    reply = by_name(await part.call(scripts.LOOSE, first, last))
+    reply = by_name(await part.call(scripts.OUTBOX, first, last))
     return Outbox(number, part, reply["gone"], reply["length"], reply["bodies"], float(reply["at"]))
 
 
 async def links(part: Partition, after: int, limit: int) -> tuple[Ends, list[bytes]]:
     """Return the ends of the chain and the links behind a number, read in one step."""
-    reply = by_name(await part.call(scripts.LINKS, after, limit))
+    reply = by_name(await part.call(scripts.CHAIN_LINKS, after, limit))
     return _ends(reply["ends"]), reply["links"]
 
 

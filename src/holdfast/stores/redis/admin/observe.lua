@@ -1,4 +1,5 @@
--- observe: ARGV 2… pairs of a field and by how much it grows.
+-- observe: Adds to the durations of stages.
+-- ARGV 2… pairs of a field and by how much it grows.
 -- uses: server
 -- keys: durations
 

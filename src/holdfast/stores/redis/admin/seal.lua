@@ -1,6 +1,7 @@
--- seal: ARGV 2 the head as read, 3 the head afterwards, 4 how many fields follow and 5… these, each
--- with its value (what is taken from which outbox), then the links.
--- Answers whether they are in the chain: not if it has another head by now.
+-- seal: Puts links behind the head of the audit chain.
+-- ARGV 2 the head as read, 3 the head afterwards, 4 how many fields follow and 5… these, each with
+-- its value (what is taken from which outbox), then the links. Answers whether they are in the
+-- chain: not if it has another head by now.
 -- uses: server
 -- keys: chain ends
 

@@ -1,5 +1,6 @@
--- seal_trim: ARGV 2 how many had left the outbox, as read, 3 how many follow them, 4 the last of
--- these. Answers how many leave it now: none if someone else has been here.
+-- seal_trim: Takes the sealed entries out of the outbox of a partition.
+-- ARGV 2 how many had left the outbox, as read, 3 how many follow them, 4 the last of these.
+-- Answers how many leave it now: none if someone else has been here.
 -- uses: server
 -- keys: audit meta
 

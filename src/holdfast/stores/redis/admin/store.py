@@ -88,7 +88,9 @@ class RedisAdmin:
     async def set_switch(
         self, switch: Switch, name: str, *, on: bool, audit: Audit, until: float | None = None
     ) -> bool:
-        return await switching.throw(self._parts, switch, name, on=on, audit=audit, until=until)
+        return await switching.set_switch(
+            self._parts, switch, name, on=on, audit=audit, until=until
+        )
 
     async def switches(self) -> Sequence[SwitchSetting]:
         return await switching.switches(self._parts)

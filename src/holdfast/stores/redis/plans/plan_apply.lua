@@ -1,6 +1,7 @@
--- plan_apply: ARGV 2 the change, 3 lease seconds, 4 the names to answer with. Everything is compared
--- before the first write; tasks that follow from it go in with it. Answers applied, repeated or stale with the record; or foreign, with the
--- key that is in the way.
+-- plan_apply: Writes a change of a plan, with the tasks that follow from it, in one step.
+-- ARGV 2 the change, 3 lease seconds, 4 the names to answer with. Everything is compared before
+-- the first write; tasks that follow from it go in with it. Answers applied, repeated or stale
+-- with the record; or foreign, with the key that is in the way.
 -- uses: numbers server foreign_keys full_memory time plan_record write_batch error_index
 --   submissions follow_ups
 -- keys: audit plan plan_admitted plan_events plan_members plans_due plans_settled
@@ -116,4 +117,4 @@ if t.follows then accept_all(t.follows) end
 end_submits()
 finish()
 count_causes()
-return {{'applied', shown_plan(id, names)}, writes, written, told()}
+return {{'applied', shown_plan(id, names)}, writes, written, strange_keys()}

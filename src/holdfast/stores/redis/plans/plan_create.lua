@@ -1,5 +1,6 @@
--- plan_create: ARGV 2 the id, 3 its name in the list of plans, 4 the names to answer with, 5 what is
--- said of it in its events, 6… its fields. Answers the record as it is now.
+-- plan_create: Creates a plan, unless there is one of its id.
+-- ARGV 2 the id, 3 its name in the list of plans, 4 the names to answer with, 5 what is said of it
+-- in its events, 6… its fields. Answers the record as it is now.
 -- uses: server foreign_keys plan_record write_batch
 -- keys: plan plan_admitted plan_events plan_members plans
 
@@ -17,4 +18,4 @@ call('RPUSH', K.plan_events(id), ARGV[5])
 put_in(K.plans, ARGV[3])
 written = written + 1
 finish()
-return {{'created', shown_plan(id, names)}, writes, written, told()}
+return {{'created', shown_plan(id, names)}, writes, written, strange_keys()}

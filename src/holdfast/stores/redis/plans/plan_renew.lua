@@ -1,5 +1,6 @@
--- plan_renew: ARGV 2 the id, 3 the lease's id, 4 lease seconds (0: it is given back). Answers 1, or
--- 0: the lease is lost.
+-- plan_renew: Renews the lease of a plan, or gives it back.
+-- ARGV 2 the id, 3 the lease's id, 4 lease seconds (0: it is given back). Answers 1, or 0: the
+-- lease is lost.
 -- uses: numbers server full_memory time write_batch
 -- keys: plan plans_due
 

@@ -1,5 +1,6 @@
--- plan_wake: ARGV 2… ids of plans that somebody should look at. One that has settled is left alone, and
--- one of the first version, which is still being made. Answers 1.
+-- plan_wake: Makes plans due now.
+-- ARGV 2… ids of plans that somebody should look at. One that has settled is left alone, and one
+-- of the first version, which is still being made. Answers 1.
 -- uses: numbers server full_memory time write_batch
 -- keys: plan plans_due
 

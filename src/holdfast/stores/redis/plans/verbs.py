@@ -127,7 +127,7 @@ async def _readable(part: Partition, found: Sequence[Any]) -> list[Plan]:
             _warn_set_aside(plan_id, str(error))
             aside += (name, values[plan_trigger_hash.PLAN_NAMES.index("leaseId")])
     if aside:
-        await part.call(scripts.PLAN_ASIDE, *aside)
+        await part.call(scripts.PLAN_SET_ASIDE, *aside)
     return plans
 
 
@@ -274,7 +274,7 @@ async def page(
 ) -> Leaf[Plan]:
     async def walk(below: str | None, count: int) -> list[str]:
         start = "+" if below is None else f"({below}"
-        (found,) = await part.call(scripts.NEWEST, start, count, part.keys("plans"))
+        (found,) = await part.call(scripts.NEWEST_IDS, start, count, part.keys("plans"))
         return [name.decode(errors="replace") for name in found]
 
     async def load(names: list[str]) -> list[Plan | None]:

@@ -2,8 +2,8 @@
 
 The record and the lease index are the truth, and what follows from them is mended. Looked at from
 both sides: is each task where its record says (`examine.lua`), and does each member of a queue, a
-line or an index belong there (`members.lua`)? One page is one atomic step, which compares and mends
-at once, so that a task which moves meanwhile is neither suspected nor harmed.
+line or an index belong there (`examine_members.lua`)? One page is one atomic step, which compares
+and mends at once, so that a task which moves meanwhile is neither suspected nor harmed.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ async def _causes(look: Examination, seen: set[str]) -> AsyncIterator[Finding]:
     async for page in walks.members(part, part.keys("errors"), "ZSCAN"):
         seen |= {_text(cause) for cause in page}
     for names in _pages(sorted(seen), PAGE):
-        for reply in each_by_name(await part.call(scripts.EXAMINE_CAUSES, fix, *names)):
+        for reply in each_by_name(await part.call(scripts.EXAMINE_ERROR_GROUPS, fix, *names)):
             counts = f"is counted as {reply['counted']}, there are {reply['tasks']}"
             message = f"suspended by {_text(reply['cause'])} {counts}"
             yield _finding("I11", None, message, look.fix)
@@ -369,7 +369,7 @@ async def _strays(
 ) -> AsyncIterator[Finding]:
     if not names:
         return
-    found = await part.call(scripts.MEMBERS, "1" if fix else "0", kind, of, *names)
+    found = await part.call(scripts.EXAMINE_MEMBERS, "1" if fix else "0", kind, of, *names)
     for reply in each_by_name(found):
         member, stands = _text(reply["member"]), _text(reply["message"])
         says = _TELL.get(kind, _in_a_set)(kind, of, member, stands)

@@ -75,8 +75,8 @@ async def lists(part: Partition, fix: bool, pace: Pace) -> AsyncIterator[Finding
     for kind, of in LISTS.items():
         async for page in walks.members(part, part.keys(kind), "ZSCAN"):
             if page:
-                strays = await part.call(scripts.EXAMINE_DUES, "1" if fix else "0", kind, of, *page)
-                for name in strays:
+                asked = "1" if fix else "0", kind, of, *page
+                for name in await part.call(scripts.EXAMINE_DUE_LISTS, *asked):
                     says = f"{of} {_text(name)} is in {TOLD[kind]}, but has no record"
                     yield _finding(says, fix)
             await pace()

@@ -1,9 +1,9 @@
--- examine: ARGV 2 "1": mend, 3 the statuses of LOSE, 4 its event, 5 the lock's
--- seconds, 6… ids of tasks.
--- Is each where its record says? Answers for each the `type` of its key, the `fields` of its record, the
--- end of its lease (`lease_until`), what is kept beside the record (`bodies`), `complaints` (each the
--- `invariant`, a `message`, and whether it was `mended`), and whether it `runs`.
--- This script looks only for what is missing; members.lua finds what is too much.
+-- examine: Compares the records of tasks with queues, lines, leases and indexes.
+-- ARGV 2 "1": mend, 3 the statuses of LOSE, 4 its event, 5 the lock's seconds, 6… ids of tasks.
+-- Answers for each the `type` of its key, the `fields` of its record, the end of its lease
+-- (`lease_until`), what is kept beside the record (`bodies`), `complaints` (each the `invariant`,
+-- a `message`, and whether it was `mended`), and whether it `runs`. This script looks only for
+-- what is missing; examine_members.lua finds what is too much.
 -- uses: grave numbers server record time write_batch queue_entry departure record_changes
 --   lost_lease
 -- keys: active back by_cause by_day by_error by_plan by_status by_tenant ckpt_meta events fences

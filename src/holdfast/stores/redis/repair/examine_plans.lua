@@ -1,7 +1,8 @@
--- examine_plans: ARGV 2 the id, 3 the names to answer with, 4 nothing, or what to mend: it is written
--- to the version that was looked at only. Answers its type, its values, its members, the tasks that
--- have a slot, when to look at it by its record and by the list of those, and whether it is in the
--- list of plans.
+-- examine_plans: Reads what belongs to a plan, or mends it.
+-- ARGV 2 the id, 3 the names to answer with, 4 nothing, or what to mend: it is written to the
+-- version that was looked at only. Answers the `type` of its key, its `values`, its `members`, the
+-- tasks that have a slot (`admitted`), when it is due by its record (`due`) and by the list
+-- (`listed_due`), and whether it is in the list of plans (`listed`).
 -- uses: server foreign_keys write_batch
 -- keys: plan plan_admitted plan_members plans plans_due
 

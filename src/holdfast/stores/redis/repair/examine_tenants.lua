@@ -1,5 +1,6 @@
--- examine_tenants: ARGV 2 "1": mend, 3… tenants. Does its line go on? Answers for each complaint
--- the `tenant`, a `message`, and whether it was `mended`.
+-- examine_tenants: Compares tenants' lines with their active tasks.
+-- ARGV 2 "1": mend, 3… tenants. Answers for each complaint the `tenant`, a `message`, and whether
+-- it was `mended`.
 -- uses: numbers server write_batch queue_entry tenant_queue
 -- keys: active line lock resting task
 -- constants: MAY_BE_ACTIVE PLACE.leased

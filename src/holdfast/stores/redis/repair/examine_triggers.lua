@@ -1,5 +1,6 @@
--- examine_triggers: ARGV 2 "1": mend, 3 the statuses of LEASE, 4… ids. Is each where its record says?
--- Answers for each the `type` of its key, its `fields`, and `complaints`.
+-- examine_triggers: Compares the records of triggers with the lists that they are in.
+-- ARGV 2 "1": mend, 3 the statuses of LEASE, 4… ids. Answers for each the `type` of its key, its
+-- `fields`, and `complaints`.
 -- uses: milliseconds numbers server
 -- keys: trigger triggers triggers_declared triggers_due triggers_ended triggers_leased
 

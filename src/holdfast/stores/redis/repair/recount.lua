@@ -1,6 +1,7 @@
--- recount: ARGV 2 how much had been written, 3 how many counts there were then, 4… these, then all
--- as they should be: pairs of a field and a number. Answers 1 if they are that now, and 0 if someone
--- has written or counted meanwhile.
+-- recount: Corrects the counts of tasks by queue and place.
+-- ARGV 2 how much had been written, 3 how many counts there were then, 4… these, then all as they
+-- should be: pairs of a field and a number. Answers 1 if they are that now, and 0 if someone has
+-- written or counted meanwhile.
 -- uses: numbers server
 -- keys: counts meta
 

@@ -50,7 +50,7 @@ async def examine(
             async for finding in _compare(part, before, walked, fix):
                 yield finding
             return
-    for reply in each_by_name(await part.call(scripts.TALLY)):
+    for reply in each_by_name(await part.call(scripts.COMPARE_COUNTS)):
         if reply["counted"] != reply["tasks"]:
             what = f"{reply['place'].decode()} in all queues"
             yield _count_finding(what, reply["counted"], reply["tasks"], mended=False)

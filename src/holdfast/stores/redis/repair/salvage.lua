@@ -1,7 +1,8 @@
--- salvage: ARGV 2 the task, 3 the digest of its record as it was read, 4 all statuses, 5 whether
--- the record as it was is kept, 6 what is left of it. Answers "done", "changed", or "gone".
--- The old record may lack anything, so it is looked for in every place.
--- One that has ended (it comes with what is good of it) stays so: only the rest is put aside.
+-- salvage: Replaces a record that cannot be read by what is left of it.
+-- ARGV 2 the task, 3 the digest of its record as it was read, 4 all statuses, 5 whether the record
+-- as it was is kept, 6 what is left of it. Answers "done", "changed", or "gone". The old record
+-- may lack anything, so it is looked for in every place. One that has ended (it comes with what is
+-- good of it) stays so: only the rest is put aside.
 -- uses: grave lists numbers server foreign_keys record time active_task write_batch error_index
 --   event_log tenant_lock transition_counts record_changes tenant_queue
 -- keys: back by_day by_error by_plan by_status by_tenant ckpt ckpt_meta damaged events key_of
@@ -132,7 +133,7 @@ else
   if t.before and t.before ~= t.status then
     count_move(t.before, t.status, r, wall - (tonumber(old.statusSince) or wall))
   end
-  rest(r)
+  come_to_rest(r)
   if old.tenantId and old.tenantId ~= r.tenantId and active_of(old.tenantId) == id then
     advance(old.tenantId, nil)
   end

@@ -312,7 +312,7 @@ def _fields(task: Task) -> list[str]:
 async def _leave_alone(part: Partition, task_id: str) -> None:
     key = part.keys("task", task_id)
     entries = await _pending_of(part, task_id)
-    if await part.call(scripts.STRAY, task_id, *entries):
+    if await part.call(scripts.DROP_STRAY_TASK, task_id, *entries):
         log.error("%s holds nothing of ours: task %s is taken out of its queue", key, task_id)
 
 

@@ -1,6 +1,7 @@
--- prune_audit: ARGV 2 the base as read, 3 the base afterwards, 4 how many of the oldest links go,
--- 5 the number of the new base and the time of the newest entry that is gone with it.
--- Answers how many are gone: none if someone else has pruned meanwhile.
+-- prune_audit: Cuts the oldest links off the audit chain.
+-- ARGV 2 the base as read, 3 the base afterwards, 4 how many of the oldest links go, 5 the number
+-- of the new base and the time of the newest entry that is gone with it. Answers how many are
+-- gone: none if someone else has pruned meanwhile.
 -- uses: server
 -- keys: chain ends
 

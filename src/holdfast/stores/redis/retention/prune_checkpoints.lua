@@ -1,5 +1,6 @@
--- prune_checkpoints: ARGV 2… for each its task, the version that was read, and what the stages
--- kept in it. Answers how many are `gone`, and how many `stay`: one that was written since then.
+-- prune_checkpoints: Deletes checkpoints of settled tasks, and keeps the data of their stages.
+-- ARGV 2… for each its task, the version that was read, and what the stages kept in it. Answers
+-- how many are `gone`, and how many `stay`: one that was written since then.
 -- uses: server full_memory
 -- keys: ckpt ckpt_meta data kept saved task
 -- constants: PLACE.settled

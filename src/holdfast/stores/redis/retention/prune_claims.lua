@@ -1,5 +1,6 @@
--- prune_claims: ARGV 2… pairs of a worker and the digest of its last claim, as read. Answers how
--- many are gone: who has claimed since then may still repeat that claim.
+-- prune_claims: Forgets the last claims of workers that are gone.
+-- ARGV 2… pairs of a worker and the digest of its last claim, as read. Answers how many are gone:
+-- who has claimed since then may still repeat that claim.
 -- uses: server
 -- keys: claims
 

@@ -1,5 +1,6 @@
--- prune_consumers: ARGV 2 queue, 3… consumers. Answers how many are gone: whoever has pending
--- entries stays, as they would be lost with it.
+-- prune_consumers: Deletes consumers of a queue whose workers are gone.
+-- ARGV 2 queue, 3… consumers. Answers how many are gone: whoever has pending entries stays, as
+-- they would be lost with it.
 -- uses: server
 -- keys: stream
 -- constants: GROUP

@@ -1,6 +1,7 @@
--- prune_plans: ARGV 2 settled before, 3 "1": only count, 4 "1": also before their own time is over,
--- 5 and 6 where to go on: a score, and how many of that score to pass over, 7 how many. Answers how
--- many were seen and how many are outdated, and where to go on.
+-- prune_plans: Deletes plans that settled long ago.
+-- ARGV 2 settled before, 3 "1": only count, 4 "1": also before their own time is over, 5 and 6
+-- where to go on: a score, and how many of that score to pass over, 7 how many. Answers how many
+-- were seen and how many are outdated, and where to go on.
 -- uses: server plan_record write_batch expired_records
 -- keys: plan plans plans_due plans_settled
 

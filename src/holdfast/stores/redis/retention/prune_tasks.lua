@@ -1,9 +1,9 @@
--- prune_tasks: ARGV 2 settled before, 3 the seconds that a tombstone stays, 4 "1": only count,
--- 5 "1": also before their own time is over, 6 and 7 where to go on: a score, and how many of that
--- score to pass over, 8 how many.
--- Answers how many were `seen` and how many are `outdated`, where to go on (`score` and `passed`), and
--- which are `unreadable`.
--- uses: numbers script_error server record request_log time idempotency_key write_batch burial
+-- prune_tasks: Deletes tasks that settled long ago.
+-- ARGV 2 settled before, 3 the seconds that a tombstone stays, 4 "1": only count, 5 "1": also
+-- before their own time is over, 6 and 7 where to go on: a score, and how many of that score to
+-- pass over, 8 how many. Answers how many were `seen` and how many are `outdated`, where to go on
+-- (`score` and `passed`), and which are `unreadable`.
+-- uses: numbers script_error server record request_log time write_batch burial
 -- keys: saved settled
 -- constants: PLACE.settled
 

@@ -1,5 +1,6 @@
--- prune_tombstones: ARGV 2 ended before, 3 how many. Answers how many are gone.
--- uses: server idempotency_key
+-- prune_tombstones: Deletes tombstones that have ended.
+-- ARGV 2 ended before, 3 how many. Answers how many are gone.
+-- uses: server burial
 -- keys: tombstone tombstones
 
 local found = call('ZRANGEBYSCORE', K.tombstones, '-inf', '(' .. ARGV[2], 'LIMIT', 0, ARGV[3])

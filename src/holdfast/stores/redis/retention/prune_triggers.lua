@@ -1,6 +1,7 @@
--- prune_triggers: ARGV 2 ended before, 3 "1": only count, 4 "1": also before their own time is over,
--- 5 and 6 where to go on: a score, and how many of that score to pass over, 7 how many. Answers how
--- many were seen and how many are outdated, and where to go on.
+-- prune_triggers: Deletes triggers that ended long ago.
+-- ARGV 2 ended before, 3 "1": only count, 4 "1": also before their own time is over, 5 and 6 where
+-- to go on: a score, and how many of that score to pass over, 7 how many. Answers how many were
+-- seen and how many are outdated, and where to go on.
 -- uses: server expired_records trigger_places
 -- keys: trigger triggers_ended
 

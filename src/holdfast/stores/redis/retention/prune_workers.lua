@@ -1,5 +1,6 @@
--- prune_workers: ARGV 2 last seen before, 3… workers. Answers how many are forgotten: one that has
--- been seen since then stays.
+-- prune_workers: Forgets workers that have not been seen for long.
+-- ARGV 2 last seen before, 3… workers. Answers how many are forgotten: one that has been seen
+-- since then stays.
 -- uses: server
 -- keys: claims seen switches workers
 

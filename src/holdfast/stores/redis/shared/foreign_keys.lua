@@ -1,7 +1,7 @@
 -- Keys that another program uses.
 --
 -- A key whose name carries a name may be of another program. What follows from the records is then
--- left out, reported (see told()), and mended by the doctor: the task itself must not suffer.
+-- left out, reported (see strange_keys()), and mended by the doctor: the task itself must not suffer.
 -- uses: server
 -- constants: DENIED
 
@@ -28,7 +28,7 @@ local function tell_denied(wrong)
     or string.find(text, "can't run this command", 1, true) then strangers[DENIED] = true end
 end
 
-local function told()
+local function strange_keys()
   local names = {}
   for name in pairs(strangers) do names[#names + 1] = name end
   return names

@@ -1,5 +1,6 @@
--- apply: ARGV 2 the seconds that a tombstone stays, 3 the checkpoint's time to live, 4… one
--- transition each, from which no task follows.
+-- apply: Applies transitions from which no task follows.
+-- ARGV 2 the seconds that a tombstone stays, 3 the checkpoint's time to live, 4… one transition
+-- each.
 -- uses: transitions
 
 return apply_all()

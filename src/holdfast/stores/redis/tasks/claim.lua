@@ -1,8 +1,9 @@
--- claim: ARGV 2 worker, 3 request, 4 how many of this request's tasks it has got already, 5 limit,
--- 6 lease seconds, 7 a secret, 8 the lock's seconds, 9 the statuses of START, 10… queues in order of
--- preference. Answers what is handed out (each first run: id, payload, lease, order; each
--- other: id, fields, changes, whether newer work ran, bodies), who cannot be read, how many the
--- request has got, the end of the leases and the time; and of a repeat, how many there are to get.
+-- claim: Hands out ready tasks, each under a lease.
+-- ARGV 2 worker, 3 request, 4 how many of this request's tasks it has got already, 5 limit, 6
+-- lease seconds, 7 a secret, 8 the lock's seconds, 9 the statuses of START, 10… queues in order of
+-- preference. Answers what is handed out (each first run: id, payload, lease, order; each other:
+-- id, fields, changes, whether newer work ran, bodies), who cannot be read, how many the request
+-- has got, the end of the leases and the time; and of a repeat, how many there are to get.
 -- uses: iso_time lists numbers script_error server switch_end foreign_keys record time
 --   active_task write_batch status_index tenant_lock transition_counts departure
 --   record_changes
@@ -61,7 +62,7 @@ local function hand_out_first(r, key, payload)
 end
 
 local function hand_out(r, fields)
-  local newer_ran, has_run = moved_on(r) and '1' or '0', r.fence ~= nil
+  local newer_ran, has_run = is_superseded(r) and '1' or '0', r.fence ~= nil
   local belongs = bodies(r.id, has_run)
   if not belongs then
     unreadable[#unreadable + 1] = r.id
@@ -89,10 +90,10 @@ local function busy_with(r)
 end
 
 -- Its tenant is held: it stays at the head of its line, in no queue, until the hold is released.
-local some_thrown = call('HLEN', K.switches) > 0
+local any_switch_set = call('HLEN', K.switches) > 0
 
 local function is_held(r)
-  local hold = some_thrown and r.tenantId
+  local hold = any_switch_set and r.tenantId
     and call('HGET', K.switches, 'hold:tenant ' .. r.tenantId)
   return hold and (end_of(hold) or wall + 1) > wall
 end
@@ -214,8 +215,8 @@ local function open_queues()
   local names, open = {}, {}
   for i = 10, #ARGV do names[i - 9] = 'claiming ' .. ARGV[i] end
   if #names == 0 then return open end
-  for i, thrown in ipairs(call('HMGET', K.switches, unpack(names))) do
-    if not thrown then open[#open + 1] = ARGV[i + 9] end
+  for i, off in ipairs(call('HMGET', K.switches, unpack(names))) do
+    if not off then open[#open + 1] = ARGV[i + 9] end
   end
   return open
 end
@@ -240,4 +241,4 @@ if #claimed > 0 then
   call('HSET', K.meta, 'fence', whole(fence))
   call('HSET', K.claims, worker, request .. '\n' .. table.concat(handed_out, '\n') .. '\n')
 end
-return {{claimed, unreadable, #handed_out / 3, lease_until, decimal(wall)}, writes, written, told()}
+return {{claimed, unreadable, #handed_out / 3, lease_until, decimal(wall)}, writes, written, strange_keys()}

@@ -1,7 +1,9 @@
--- expire: ARGV 2 limit, 3 from how many crashes on one counts only if it ran alone (empty: none
--- counts), 4 the statuses of LOSE, 5 its event. Answers how many leases were `taken`, which tasks are
--- `unreadable`, the time (`now`), and whether the store is still ours (`is_ours`: 0 if it was emptied).
--- uses: numbers server foreign_keys full_memory time ordered_records write_batch lost_lease
+-- expire: Takes back tasks whose lease has lapsed.
+-- ARGV 2 limit, 3 from how many crashes on one counts only if it ran alone (empty: none counts), 4
+-- the statuses of LOSE, 5 its event. Answers how many leases were `taken`, which tasks are
+-- `unreadable`, the time (`now`), and whether the store is still ours (`is_ours`: 0 if it was
+-- emptied).
+-- uses: numbers server foreign_keys full_memory time write_batch store_moves lost_lease
 -- keys: leases meta
 -- constants: PLACE.leased TORN
 
@@ -41,4 +43,4 @@ for _, found in ipairs(in_order(lapsed)) do
 end
 finish()
 return {{'taken', taken, 'unreadable', unreadable, 'now', decimal(now), 'is_ours', is_ours}, writes,
-  written, told()}
+  written, strange_keys()}

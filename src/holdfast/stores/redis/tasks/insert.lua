@@ -1,5 +1,6 @@
--- insert: ARGV 2 the depth limit, 3 when the sender gives up (empty: nobody knows), 4… one
--- submission each. What comes later than that is not accepted: its sender has been told so.
+-- insert: Inserts submitted tasks.
+-- ARGV 2 the depth limit, 3 when the sender gives up (empty: nobody knows), 4… one submission
+-- each. What comes later than that is not accepted: its sender has been told so.
 -- uses: numbers script_error foreign_keys time write_batch error_index submissions intake
 
 local limit, gives_up = tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -15,4 +16,4 @@ end_submits()
 finish()
 count_causes()
 if not done then return failed(wrong) end  -- what was inserted before is found by a repeat
-return {answers, writes, written, told()}
+return {answers, writes, written, strange_keys()}

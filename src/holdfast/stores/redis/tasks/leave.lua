@@ -1,4 +1,5 @@
--- leave: ARGV 2 the worker, which stops for good. A consumer with pending entries stays.
+-- leave: Forgets a worker that stops for good.
+-- ARGV 2 the worker. A consumer with pending entries stays.
 -- uses: server
 -- keys: claims queues seen stream switches workers
 -- constants: GROUP

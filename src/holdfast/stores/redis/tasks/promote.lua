@@ -1,7 +1,8 @@
--- promote: ARGV 2 limit, 3 the statuses of DUE, 4 its event. Answers how many were `moved`, the seconds
+-- promote: Moves tasks whose time has come to their queues.
+-- ARGV 2 limit, 3 the statuses of DUE, 4 its event. Answers how many were `moved`, the seconds
 -- until the next is due (`wait`), and which are `unreadable`.
--- uses: lists numbers server foreign_keys full_memory time ordered_records write_batch
---   queue_entry departure record_changes store_moves
+-- uses: lists numbers server foreign_keys full_memory time write_batch queue_entry departure
+--   record_changes store_moves
 -- keys: retry task
 -- constants: PLACE.later
 
@@ -34,4 +35,4 @@ end
 finish()
 local next = call('ZRANGE', K.retry, 0, 0, 'WITHSCORES')[2]
 local wait = next and decimal(tonumber(next) - now) or ''
-return {{'moved', moved, 'wait', wait, 'unreadable', unreadable}, writes, written, told()}
+return {{'moved', moved, 'wait', wait, 'unreadable', unreadable}, writes, written, strange_keys()}

@@ -1,5 +1,6 @@
--- renew: ARGV 2 worker, 3 its beat, 4 lease seconds, 5 the lock's seconds, then for each lease the
--- task's id, the lease's id and its progress.
+-- renew: Renews leases, and writes down their worker's beat.
+-- ARGV 2 worker, 3 its beat, 4 lease seconds, 5 the lock's seconds, then for each lease the task's
+-- id, the lease's id and its progress.
 -- uses: numbers server full_memory time
 -- keys: leases lock seen task workers
 -- constants: PLACE.leased

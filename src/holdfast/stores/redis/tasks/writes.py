@@ -149,8 +149,8 @@ async def _readable(
 async def waiting(part: Partition, queues: Sequence[str]) -> list[bool]:
     """Return for each queue whether a task is ready in it and may be claimed."""
     counts = ("HMGET", part.keys("counts"), *(f"{queue} {Place.READY}" for queue in queues))
-    thrown = ("HMGET", part.keys("switches"), *(f"{Switch.CLAIMING} {queue}" for queue in queues))
-    ready, off = map(unless_foreign, await part.client.many(part.keys, [counts, thrown]))
+    switches = ("HMGET", part.keys("switches"), *(f"{Switch.CLAIMING} {queue}" for queue in queues))
+    ready, off = map(unless_foreign, await part.client.many(part.keys, [counts, switches]))
     return [
         count is not None and int(count) > 0 and switch is None
         for count, switch in zip(ready, off, strict=True)

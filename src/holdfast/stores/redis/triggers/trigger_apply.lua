@@ -1,7 +1,8 @@
--- trigger_apply: ARGV 2 the depth limit, 3 "1": some of them make tasks, 4… one change each. A change
--- and its tasks are one step: everything is compared before its first write.
--- Answers for each: changed, with an answer for each task; repeated or stale, with the record;
--- overlapping, full, shut, foreign or unreadable, with what is in the way.
+-- trigger_apply: Writes changes of triggers, each with its tasks in one step.
+-- ARGV 2 the depth limit, 3 "1": some of them make tasks, 4… one change each. A change and its
+-- tasks are one step: everything is compared before its first write. Answers for each: changed,
+-- with an answer for each task; repeated or stale, with the record; overlapping, full, shut,
+-- foreign or unreadable, with what is in the way.
 -- uses: lists script_error server foreign_keys full_memory write_batch error_index submissions
 --   trigger_record intake
 -- keys: audit task trigger
@@ -76,4 +77,4 @@ end_submits()
 finish()
 count_causes()
 if not done then return failed(wrong) end  -- what was written before is found by a repeat
-return {answers, writes, written, told()}
+return {answers, writes, written, strange_keys()}

@@ -1,6 +1,7 @@
--- trigger_claim: ARGV 2 owner, 3 up to which time (ms; empty: now), 4 limit, 5 lease seconds, 6 the
--- statuses of LEASE. Answers those `handed_out` (id and fields), those that cannot be read (`wrong`: id
--- and what is wrong; nothing: it is gone), and the seconds until there is more to do (`wait`).
+-- trigger_claim: Hands out due triggers, each under a lease.
+-- ARGV 2 owner, 3 up to which time (ms; empty: now), 4 limit, 5 lease seconds, 6 the statuses of
+-- LEASE. Answers those `handed_out` (id and fields), those that cannot be read (`wrong`: id and
+-- what is wrong; nothing: it is gone), and the seconds until there is more to do (`wait`).
 -- uses: milliseconds foreign_keys full_memory time due_triggers write_batch trigger_places
 --   trigger_leases
 
@@ -15,4 +16,4 @@ for i = 1, math.min(limit, #free) do
   leased[i] = lease_trigger(free[i], waits, owner, seconds)
 end
 finish()
-return {{'handed_out', leased, 'wrong', wrong, 'wait', next_trigger()}, writes, written, told()}
+return {{'handed_out', leased, 'wrong', wrong, 'wait', next_trigger()}, writes, written, strange_keys()}

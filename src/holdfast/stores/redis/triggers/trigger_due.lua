@@ -1,7 +1,8 @@
--- trigger_due: ARGV 2 up to which time (ms; empty: now), 3 limit, 4 the statuses of LEASE, 5 "1":
--- with their records. Answers what nobody works on (`due`: of each its id and its time, or its
--- fields), and the seconds until there is something to do (`wait`). With records those whose time has not come are
--- left out; without, a lapsed lease is enough.
+-- trigger_due: Finds the triggers that are due; nothing is handed out.
+-- ARGV 2 up to which time (ms; empty: now), 3 limit, 4 the statuses of LEASE, 5 "1": with their
+-- records. Answers what nobody works on (`due`: of each its id and its time, or its fields), and
+-- the seconds until there is something to do (`wait`). With records those whose time has not come
+-- are left out; without, a lapsed lease is enough.
 -- uses: iso_time milliseconds server time due_triggers
 -- keys: trigger
 

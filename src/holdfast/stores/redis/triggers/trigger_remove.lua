@@ -1,4 +1,5 @@
--- trigger_remove: ARGV 2 the id. Answers 1, or 0 if there is none.
+-- trigger_remove: Deletes a trigger.
+-- ARGV 2 the id. Answers 1, or 0 if there is none.
 -- uses: server foreign_keys write_batch trigger_places
 -- keys: trigger
 
@@ -7,4 +8,4 @@ if call('EXISTS', K.trigger(id)) == 0 then return {0, 0, 0} end
 forget_trigger(id)
 written = written + 1
 finish()
-return {1, writes, written, told()}
+return {1, writes, written, strange_keys()}

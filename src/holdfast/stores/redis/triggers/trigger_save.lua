@@ -1,4 +1,5 @@
--- trigger_save: ARGV 2 the trigger, with the version that it had. Answers the version it has now.
+-- trigger_save: Writes a trigger, whatever version is there.
+-- ARGV 2 the trigger, with the version that it had. Answers the version it has now.
 -- uses: lists numbers server foreign_keys write_batch trigger_record
 -- keys: trigger
 
@@ -9,4 +10,4 @@ local version = whole((tonumber(found or t.version) or tonumber(t.version)) + 1)
 add(t.fields, 'version', version)
 write_trigger(t)
 finish()
-return {{'saved', version}, writes, written, told()}
+return {{'saved', version}, writes, written, strange_keys()}

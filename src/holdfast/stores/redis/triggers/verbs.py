@@ -161,7 +161,7 @@ async def _readable(part: Partition, found: Sequence[Any]) -> list[Trigger]:
 async def _set_aside(part: Partition, found: Sequence[Any]) -> None:
     """Nobody is to meet it again each time: the doctor tells of it."""
     args = [word for name, fields in found for word in (name, _version_in(fields))]
-    await part.write(scripts.TRIGGER_ASIDE, *args)
+    await part.write(scripts.TRIGGER_SET_ASIDE, *args)
 
 
 def _version_in(fields: Sequence[bytes]) -> bytes:

@@ -1,4 +1,5 @@
--- checkpoint: ARGV 2 the id. Answers nothing, or the task's `checkpoint` and its `stages`.
+-- checkpoint: Reads a task's checkpoint.
+-- ARGV 2 the id. Answers nothing, or the task's `checkpoint` and its `stages`.
 -- uses: server
 -- keys: ckpt stages task
 

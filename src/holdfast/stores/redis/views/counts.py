@@ -71,7 +71,7 @@ def _moves(counted: Counter[str]) -> Iterator[Moves]:
 
 
 async def _heads(part: Partition, queues: Sequence[str]) -> dict[str, Task]:
-    answers = await in_batches(part, scripts.HEADS, queues)
+    answers = await in_batches(part, scripts.FIRST_IN_QUEUE, queues)
     heads = {}
     for queue, found in zip(queues, answers, strict=True):
         reply = by_name(found or ())

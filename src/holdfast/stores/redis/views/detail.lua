@@ -1,5 +1,6 @@
--- detail: ARGV 2 the id. Answers nothing, what is `wrong` with the record, or its `fields`, the end of
--- its lease (`lease_until`), its bodies by name, and what is wrong with these (`damaged`).
+-- detail: Reads a task with all that belongs to it.
+-- ARGV 2 the id. Answers nothing, what is `wrong` with the record, or its `fields`, the end of its
+-- lease (`lease_until`), its bodies by name, and what is wrong with these (`damaged`).
 -- uses: server
 -- keys: ckpt data events leases payload result stages task
 

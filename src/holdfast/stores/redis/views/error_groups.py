@@ -34,7 +34,7 @@ async def _counts(part: Partition) -> Counter[str]:
 
 
 async def _groups(part: Partition, causes: Sequence[str]) -> list[ErrorGroup | None]:
-    answers = await in_batches(part, scripts.CAUSES, causes)
+    answers = await in_batches(part, scripts.ERROR_GROUPS, causes)
     return [_group(cause, found) for cause, found in zip(causes, answers, strict=True)]
 
 

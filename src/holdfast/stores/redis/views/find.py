@@ -129,7 +129,7 @@ async def _size(part: Partition, names: Sequence[str]) -> int:
 def _by_id(part: Partition, names: Sequence[str]) -> Walk:
     async def walk(below: str | None, count: int) -> list[str]:
         start = "+" if below is None else f"({below}"
-        found = await part.call(scripts.NEWEST, start, count, *names)
+        found = await part.call(scripts.NEWEST_IDS, start, count, *names)
         ids = {task_id for some in found for task_id in some}
         return [task_id.decode() for task_id in sorted(ids, reverse=True)[:count]]
 

@@ -1,5 +1,6 @@
--- load: ARGV 2… ids. Answers for each nothing, its `fields` and the end of its lease
--- (`lease_until`), or what is `wrong`.
+-- load: Reads records of tasks.
+-- ARGV 2… ids. Answers for each nothing, its `fields` and the end of its lease (`lease_until`), or
+-- what is `wrong`.
 -- uses: server
 -- keys: leases task
 

@@ -1,5 +1,6 @@
--- peek: ARGV 2… ids. Answers for each nothing, what is `wrong`, or its `status`, `result`, `failure`
--- and `reason`.
+-- peek: Reads the status and the result of tasks, also of those that are pruned.
+-- ARGV 2… ids. Answers for each nothing, what is `wrong`, or its `status`, `result`, `failure` and
+-- `reason`.
 -- uses: server
 -- keys: result task tombstone
 

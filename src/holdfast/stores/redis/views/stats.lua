@@ -1,5 +1,7 @@
--- stats: ARGV 2… the statuses. Answers the time (`now`), how many tasks each status has (`sizes`), the
--- counters, and the seconds until the first lease, task, trigger and plan is due; below 0: it is late.
+-- stats: Reads the counts of a partition.
+-- ARGV 2… the statuses. Answers the time (`now`), how many tasks each status has (`sizes`), the
+-- counters, and the seconds until the first lease, task, trigger and plan is due; below 0: it is
+-- late.
 -- uses: numbers server time
 -- keys: by_status counts durations leases moves plans_due refused retry triggers_due
 --   triggers_leased

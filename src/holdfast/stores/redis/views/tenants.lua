@@ -1,5 +1,6 @@
--- tenants: ARGV 2… names. Answers for each its `active` task, the `place` of that, its `fence`, and
--- how many are `waiting`.
+-- tenants: Reads how tenants stand.
+-- ARGV 2… names. Answers for each its `active` task, the `place` of that, its `fence`, and how
+-- many are `waiting`.
 -- uses: server
 -- keys: active fences line task
 

@@ -1,4 +1,5 @@
--- workers: answers the time (`now`), every worker's last beat (`beats`), and when it came (`seen`).
+-- workers: Reads the workers.
+-- Answers the time (`now`), every worker's last beat (`beats`), and when it came (`seen`).
 -- uses: numbers server time
 -- keys: seen workers
 

@@ -1,8 +1,14 @@
--- The end of a settled record.
--- uses: grave numbers server foreign_keys time idempotency_key write_batch
+-- The end of a settled record, and of the key that it was submitted with.
+-- uses: grave numbers server foreign_keys time write_batch
 -- keys: by_day by_error by_plan by_status by_tenant ckpt ckpt_meta damaged data events fences
 --   kept key_of payload result saved settled stages task tombstone tombstones
 -- constants: PLACE.settled
+
+local function free_key(tenant, key, id)
+  local name = K.key_of(tenant, key)
+  local owner = follow('GET', name)
+  if owner and string.sub(owner, 1, #id + 1) == id .. ' ' then call('DEL', name) end
+end
 
 local function unindex(id, tenant, plan, status, fingerprint, day)
   take_from(K.by_status(status), id)

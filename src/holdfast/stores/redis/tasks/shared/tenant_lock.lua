@@ -13,7 +13,7 @@ local function count_lock(r, by)
   if r.tenantId then count(r.queue, 'locks', by) end
 end
 
-local function moved_on(r)
+local function is_superseded(r)
   local fence = tonumber(r.fence)
   if not r.tenantId or not fence or fence == 0 then return false end
   return tonumber(call('HGET', K.fences, r.tenantId) or '0') > fence

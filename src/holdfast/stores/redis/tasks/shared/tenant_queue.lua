@@ -21,10 +21,10 @@ end
 -- The record of a place is written before this is called: the line reads it.
 local function advance(tenant, active)
   if line_is_open(active) then
-    local head = next_in_line(tenant)
-    if head then
-      to_queue(head)
-      call('HSET', K.task(head.id), 'place', head.place, 'entry', head.entry or '')
+    local first = next_in_line(tenant)
+    if first then
+      to_queue(first)
+      call('HSET', K.task(first.id), 'place', first.place, 'entry', first.entry or '')
       return
     end
   end
@@ -35,7 +35,7 @@ local function advance(tenant, active)
 end
 
 -- It has stopped being runnable; its tenant's next may be let through.
-local function rest(r)
+local function come_to_rest(r)
   rings.rested = true
   if not r.tenantId then return end
   if RESTING[r.place] and not r.holds then

@@ -37,7 +37,7 @@ local function refuse(t, r, wrong)
   elseif r.place == PLACE.leased and t.next ~= NEXT.stay then
     return answer('stale', t.id)
   end
-  if t.not_if_moved_on and moved_on(r) then return answer('moved-on', t.id) end
+  if t.not_if_moved_on and is_superseded(r) then return answer('moved-on', t.id) end
   if t.not_if_busy and t.next == NEXT.ready and would_wait(r) then return answer('busy', t.id) end
   if t.stage and type(try('HLEN', K.stages(t.id))) ~= 'number' then
     return {'unreadable', K.stages(t.id) .. ' is of another type'}
@@ -127,7 +127,7 @@ local function put(t, r)
   call('HSET', t.record, unpack(fields))
   if not drops_first(t) then drop_bodies(t) end
   if t.next == NEXT.settled then settle(t, r) end
-  if t.next ~= NEXT.stay and t.next ~= NEXT.ready then rest(r) end
+  if t.next ~= NEXT.stay and t.next ~= NEXT.ready then come_to_rest(r) end
   if t.next == NEXT.gone then bury(r, t.request, tonumber(t.settled_at), tombstone_seconds) end
 end
 
@@ -190,5 +190,5 @@ local function apply_all()
   if follow_ups then follow_ups.end_submits() end
   finish()
   count_causes()
-  return {answers, writes, written, told()}
+  return {answers, writes, written, strange_keys()}
 end

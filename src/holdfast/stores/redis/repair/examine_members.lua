@@ -1,5 +1,6 @@
--- members: ARGV 2 "1": take away, 3 what it is, 4 whose, 5… its members (of a stream: entries).
--- Answers each `member` whose record does not say that it belongs there, with its `task` and what the
+-- examine_members: Compares the members of a list or an index with their records.
+-- ARGV 2 "1": take away, 3 what it is, 4 whose, 5… its members (of a stream: entries). Answers
+-- each `member` whose record does not say that it belongs there, with its `task` and what the
 -- record says instead (`message`).
 -- uses: grave server record
 -- keys: all key payload settled stream task tombstone

@@ -1,4 +1,5 @@
--- links: ARGV 2 behind which number, 3 how many. Answers the `ends` of the chain, and its `links`.
+-- chain_links: Reads links of the audit chain.
+-- ARGV 2 behind which number, 3 how many. Answers the `ends` of the chain, and its `links`.
 -- uses: numbers server
 -- keys: chain ends
 

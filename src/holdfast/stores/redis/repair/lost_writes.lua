@@ -1,7 +1,8 @@
--- gone_back: ARGV 2 the number of writes that had been answered, 3 how many the server had when that
--- was noticed. A promoted replica, or a server that restarted from an older file, has fewer. What
--- several notice is counted once: `lostTo` is how far it has been counted. Answers how many are newly
--- counted (`lost`), and the number of `writes` from which to go on.
+-- lost_writes: Counts writes that had been answered and are gone.
+-- ARGV 2 the number of writes that had been answered, 3 how many the server had when that was
+-- noticed. A promoted replica, or a server that restarted from an older file, has fewer. What
+-- several notice is counted once: `lostTo` is how far it has been counted. Answers how many are
+-- newly counted (`lost`), and the number of `writes` from which to go on.
 -- uses: iso_time numbers server time
 -- keys: meta
 

@@ -1,5 +1,6 @@
--- examine_causes: ARGV 2 "1": mend, 3… fingerprints. Answers each `cause` that is counted wrong, with
--- the number `counted` and the number of `tasks` there are.
+-- examine_error_groups: Compares the counts of suspended tasks with their indexes.
+-- ARGV 2 "1": mend, 3… fingerprints. Answers each `cause` that is counted wrong, with the number
+-- `counted` and the number of `tasks` there are.
 -- uses: server error_index
 -- keys: by_cause errors
 

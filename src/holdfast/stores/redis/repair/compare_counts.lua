@@ -1,5 +1,5 @@
--- tally: compares in one step, over all queues. Answers for each `place` the number that is `counted`,
--- and the number of `tasks` there are.
+-- compare_counts: Compares counts with indexes, in one step and over all queues.
+-- Answers for each `place` the number that is `counted`, and the number of `tasks` there are.
 -- uses: server
 -- keys: counts leases retry settled
 -- constants: PLACE.later PLACE.leased PLACE.settled

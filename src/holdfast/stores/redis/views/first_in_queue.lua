@@ -1,5 +1,6 @@
--- heads: ARGV 2… queues. Answers for each nothing, or the `id` and the `fields` of the task that the
--- next claim would hand out. As a claim: lost ones first, then what nobody was handed yet.
+-- first_in_queue: Finds the task that the next claim of each queue would hand out.
+-- ARGV 2… queues. Answers for each nothing, or the `id` and the `fields` of the task that the next
+-- claim would hand out: lost tasks first, then those that nobody was handed yet.
 -- uses: server record
 -- keys: back stream
 -- constants: GROUP PLACE.ready

@@ -1,5 +1,6 @@
--- examine_dues: ARGV 2 "1": take away, 3 what it is, 4 the kind of its records, 5… its members.
--- Answers those that have no record.
+-- examine_due_lists: Compares the lists of triggers and plans with their records.
+-- ARGV 2 "1": take away, 3 what it is, 4 the kind of its records, 5… its members. Answers those
+-- that have no record.
 -- uses: server
 -- keys: all plans_settled
 

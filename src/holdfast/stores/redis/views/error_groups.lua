@@ -1,5 +1,6 @@
--- causes: ARGV 2… fingerprints. Answers for each nothing, or how many tasks it has suspended
--- (`count`), and the `id` and the `fields` of the newest that can be read.
+-- error_groups: Reads the groups of suspended tasks.
+-- ARGV 2… fingerprints. Answers for each nothing, or how many tasks it has suspended (`count`),
+-- and the `id` and the `fields` of the newest that can be read.
 -- uses: server foreign_keys record
 -- keys: by_cause
 

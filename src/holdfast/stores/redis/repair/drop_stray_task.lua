@@ -1,5 +1,7 @@
--- stray: ARGV 2 an id without a record that is ours, 3… pairs of a queue and an entry there.
--- Takes away what would hand it out again and again. Answers 1, or 0 if there is a record.
+-- drop_stray_task: Takes an id without a record of ours out of all lists that would hand it out
+-- again.
+-- ARGV 2 an id without a record that is ours, 3… pairs of a queue and an entry there. Answers 1,
+-- or 0 if there is a record.
 -- uses: server
 -- keys: back leases queues retry stream task
 -- constants: GROUP
