@@ -30,7 +30,8 @@ from bench.harness.plan import Part
 from bench.harness.processes import Failed
 from holdfast import Context, Holdfast
 from holdfast.domain.trigger.trigger import Trigger
-from holdfast.ports import Clock, Store, TriggerStore
+from holdfast.ports import Clock, Store
+from holdfast.ports.documented_triggers import DocumentedTriggers
 from holdfast.runtime.schedule.declared_triggers import DeclaredTriggers
 from holdfast.runtime.schedule.scheduler import Scheduler
 from holdfast.runtime.store_outages import StoreOutages
@@ -57,7 +58,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
     waiting: int
     place: Place
-    triggers: TriggerStore
+    triggers: DocumentedTriggers
     due: list[Trigger]
     now: float
 
@@ -135,11 +136,11 @@ async def _side(
     held = (many_triggers.held_bytes(place) - before) / waiting
     bench.book.figure(NAME, who, _case(waiting), "held", "bytes/trigger").values.append(held)
     due = [*many_triggers.series("d", DUE, first=now - 10 * DUE, now=now)]
-    triggers = hand.store.triggers
+    triggers = DocumentedTriggers(hand.store)
     return Side(waiting=waiting, place=place, triggers=triggers, due=due, now=now)
 
 
-async def _save(triggers: TriggerStore, those: Sequence[Trigger]) -> None:
+async def _save(triggers: DocumentedTriggers, those: Sequence[Trigger]) -> None:
     new = (msgspec.structs.replace(one, version=0) for one in those)
     await asyncio.gather(*(triggers.save(one) for one in new))
 
@@ -275,7 +276,7 @@ async def idled() -> Result:
     memory, app = MemoryStore(clock), Holdfast("memory://")
     far = clock.now() + FAR_SECONDS
     for one in many_triggers.series("w", FEW, first=far, now=clock.now()):
-        await memory.triggers.save(one)
+        await DocumentedTriggers(memory).save(one)
     counted = _Counted(memory)
     service = asyncio.create_task(_scheduler(app, counted, clock).run())
     await clock.elapse("1m")  # what is done once, at the start, is not counted

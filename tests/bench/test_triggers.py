@@ -14,6 +14,7 @@ from bench.harness.places import Place, Places
 from bench.harness.processes import Failed
 from bench.questions import triggers
 from holdfast.domain.trigger.trigger import Trigger
+from holdfast.ports.documented_triggers import DocumentedTriggers
 
 STORES = ["redis", "sqlite"]
 NOW = 1_700_000_000.0
@@ -38,9 +39,9 @@ async def test_what_is_written_in_bulk_is_what_save_writes(bench: Bench, store: 
         async with opened(bulk.url) as theirs, opened(saved.url) as hand:
             many_triggers.write(bulk, some)
             for one in some:
-                await hand.store.triggers.save(replace(one, version=0))
-            assert await theirs.store.triggers.find_due(NOW + 5, limit=9) == some
-            assert await hand.store.triggers.find_due(NOW + 5, limit=9) == some
+                await DocumentedTriggers(hand.store).save(replace(one, version=0))
+            assert await DocumentedTriggers(theirs.store).find_due(NOW + 5, limit=9) == some
+            assert await DocumentedTriggers(hand.store).find_due(NOW + 5, limit=9) == some
         for one in some:
             assert many_triggers.raw(bulk, one.id) == many_triggers.raw(saved, one.id) != []
 

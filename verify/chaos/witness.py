@@ -76,15 +76,13 @@ class WitnessedTriggers:
         self._lease_seconds = lease_seconds
         self._holds = False
         self.find, self.find_all = triggers.find, triggers.find_all
-        self.save, self.remove, self.find_due = triggers.save, triggers.remove, triggers.find_due
-        self.find_all_pending = triggers.find_all_pending
-        self.acquire_lease = triggers.acquire_lease
 
     async def claim(
         self,
         owner: str,
         *,
         upto: float | None = None,
+        trigger_id: str | None = None,
         limit: int = 100,
         lease_seconds: float = 30.0,
     ) -> DueTriggers:
@@ -93,7 +91,11 @@ class WitnessedTriggers:
             self._ledger.write(LineKind.LET_GO)
             self._holds = False
         due = await self._triggers.claim(
-            owner, upto=upto, limit=limit, lease_seconds=self._lease_seconds
+            owner,
+            upto=upto,
+            trigger_id=trigger_id,
+            limit=limit,
+            lease_seconds=self._lease_seconds,
         )
         if due.triggers:
             self._ledger.write(LineKind.TAKEN)

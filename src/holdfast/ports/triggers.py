@@ -1,8 +1,8 @@
 """The trigger part of a store.
 
-Ours keep triggers beside tasks, so that a change and the tasks it makes are one step. Whoever keeps
-them in a database of his own, away from the tasks, inserts the tasks first and then writes the
-change: the keys of the tasks name trigger and fire time, so that a repeat makes no second one.
+Our stores keep triggers beside tasks, so that a change and the tasks it makes are one step. A user
+who keeps them in another database inserts the tasks first and then writes the change: the keys of
+the tasks name trigger and fire time, so that a repeat makes no second one.
 `holdfast.testing.contract.triggers` is the suite for both.
 """
 
@@ -29,20 +29,9 @@ class TriggerPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TriggerStore(Protocol):
-    async def save(self, trigger: Trigger) -> Trigger:
-        """Put it there, whatever was there; as saved, with an id and the next version. Durable."""
-
-    async def remove(self, trigger_id: str) -> bool:
-        """True once, then False."""
+    """The verbs that a store of triggers implements; `documented_triggers` derives the others."""
 
     async def find(self, trigger_id: str) -> Trigger | None: ...
-
-    async def find_due(self, upto: float, *, limit: int = 100) -> Sequence[Trigger]:
-        """Those with ``trigger_at`` ≤ ``upto`` that nobody works on, the earliest first."""
-
-    async def find_all_pending(
-        self, *, limit: int = 100, cursor: str | None = None
-    ) -> TriggerPage: ...
 
     async def find_all(
         self,
@@ -50,33 +39,40 @@ class TriggerStore(Protocol):
         statuses: Sequence[TriggerStatus] = (),
         tenant: str | None = None,
         declared: bool = False,
+        due_by: float | None = None,
         limit: int = 100,
         cursor: str | None = None,
     ) -> TriggerPage:
-        """A page may be short and still have a next one: a look is bounded.
+        """Return a page in the order of ids; it may be short and still have a next one, since one
+        look is bounded.
 
         ``declared``: only those that code declares. There are few of them among many, and every
-        worker asks at its start: it must not cost a look at all the others."""
+        worker asks at its start: it must not cost a look at all the others.
 
-    async def acquire_lease(
-        self, trigger_id: str, owner: str, *, lease_seconds: float = 30.0
-    ) -> Trigger | None:
-        """None: it is somebody else's, or it waits for no time. Its owner gets it again."""
+        ``due_by``: only those with ``trigger_at`` ≤ that time that nobody works on, the earliest
+        first, in one page; the other filters and the cursor do not count then. It costs
+        O(log N + k)."""
 
     async def claim(
         self,
         owner: str,
         *,
         upto: float | None = None,
+        trigger_id: str | None = None,
         limit: int = 100,
         lease_seconds: float = 30.0,
     ) -> DueTriggers:
         """Hand out what is due by the store's wall clock (or by ``upto``), and what a lapsed lease
-        has left behind; that counts as a failed try."""
+        has left behind; that counts as a failed try.
+
+        ``trigger_id``: only that one, whenever it is due, and again if it is its owner who asks;
+        not if it is somebody else's, or waits for no time."""
 
     async def apply(
         self, batch: Sequence[TriggerChange], *, depth_limit: int
     ) -> Sequence[TriggerOutcome]:
-        """Each change with its tasks is one step. A repeat is answered as the first was.
+        """Write each change with its tasks in one step. A repeat is answered as the first was.
 
-        A change to version 0 makes a trigger where there is none; else it is stale."""
+        A change to version 0 makes a trigger where there is none; else it is stale. A change that
+        saves or removes compares no version (`TriggerWrite`); to remove what is not there is
+        stale."""

@@ -258,8 +258,8 @@ class Engine:
     async def _until_trigger(self, within: float) -> float | None:
         """How long until one fires. One that is due and does not fire waits for something else."""
         now = self.clock.now()
-        first = await self.store.triggers.find_due(now + within, limit=1)
-        times = [one.trigger_at for one in first if one.trigger_at is not None]
+        page = await self.store.triggers.find_all(due_by=now + within, limit=1)
+        times = [one.trigger_at for one in page.triggers if one.trigger_at is not None]
         return next((at - now if at > now else TICK_SECONDS for at in times), None)
 
     async def _until_wave(self, within: float) -> float | None:

@@ -53,7 +53,7 @@ async def test_a_fire_whose_answer_was_lost_makes_one_task(
     async def apply(batch: Any, **options: Any) -> Any:
         """Its answer is lost; when it is sent again, a scheduler has the trigger."""
         await real(batch, **options)
-        await triggers.acquire_lease("hourly", "another scheduler")
+        await triggers.claim("another scheduler", trigger_id="hourly")
         return await real(batch, **options)
 
     triggers.apply = apply  # type: ignore[method-assign]

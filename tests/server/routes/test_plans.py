@@ -153,7 +153,8 @@ async def test_which_tasks_would_start_over_is_told_beforehand(served: Served) -
         return [shown, bulk["startsOver"], bulk["startingOver"], one]
 
     assert await told() == [[], 0, [], False]
-    bodies = served.app._unwrapped()._bodies[task.id]  # type: ignore[attr-defined]
+    store: Any = served.app.store
+    bodies = store._store.state.bodies[task.id]
     found = checkpoint.decode(bodies.checkpoint)
     bodies.checkpoint = checkpoint.encode(
         replace(found, timestamp=datetime(2001, 1, 1, tzinfo=UTC))

@@ -46,7 +46,9 @@ class Process(InterceptedStore):
             return verb
 
         async def call(*arguments: Any, **options: Any) -> Any:
-            return await self.call(called, lambda: verb(*arguments, **options))
+            pending = called == "find_all" and not options.get("declared")
+            name = "find_all_pending" if pending else called  # as the documents call it
+            return await self.call(name, lambda: verb(*arguments, **options))
 
         return call
 

@@ -51,7 +51,7 @@ WRITES = frozenset(
         *(f"tasks.{verb}" for verb in verbs_of("tasks")),
         *(f"admin.{verb}" for verb in "prune audit set_switch observe".split()),
         *(f"plans.{verb}" for verb in "create claim renew wake apply".split()),
-        *(f"triggers.{verb}" for verb in "save remove acquire_lease claim apply".split()),
+        *(f"triggers.{verb}" for verb in "claim apply".split()),
     }
 )
 READS = frozenset(
@@ -59,7 +59,7 @@ READS = frozenset(
         *(f"views.{verb}" for verb in verbs_of("views") if verb != "tenants"),
         *(f"admin.{verb}" for verb in "audits switches".split()),
         *(f"plans.{verb}" for verb in "load tasks members events find".split()),
-        *(f"triggers.{verb}" for verb in "find find_due find_all_pending find_all".split()),
+        *(f"triggers.{verb}" for verb in "find find_all".split()),
     }
 )
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from holdfast.domain.trigger.trigger import Changed, Trigger, TriggerChange, TriggerOutcome
+from holdfast.domain.trigger.trigger import (
+    Changed,
+    Trigger,
+    TriggerChange,
+    TriggerOutcome,
+    TriggerWrite,
+)
 from holdfast.ports import DueTriggers
 from holdfast.stores.memory.triggers import MemoryTriggers
 from verify.simulation.checks import trigger_steps, verbs
@@ -22,54 +28,33 @@ class WatchedTriggers(MemoryTriggers):
         self._watched = store
         self.book = TriggerBook(store.book)
 
-    async def save(self, trigger: Trigger) -> Trigger:
-        saved = await super().save(trigger)
-        self._watched.step("triggers.save")
-        if (before := self.book.known.get(saved.id)) is not None:
-            self.book.count("saved over another")
-            self.book.redefined.add(saved.id)
-        version = before.version + 1 if before else trigger.version + 1
-        self.judge([("I4", f"{saved.id} was saved as {saved}")] * (saved.version != version))
-        return saved
-
-    async def remove(self, trigger_id: str) -> bool:
-        removed = await super().remove(trigger_id)
-        self._watched.step("triggers.remove")
-        self.book.known.pop(trigger_id, None)
-        self.judge(())
-        return removed
-
-    async def acquire_lease(
-        self, trigger_id: str, owner: str, *, lease_seconds: float = 30.0
-    ) -> Trigger | None:
-        found = await super().acquire_lease(trigger_id, owner, lease_seconds=lease_seconds)
-        self._watched.step("triggers.acquire_lease")
-        given = [] if found is None else [found]
-        now, wall = self._watched.now, self._watched.wall
-        breaches = trigger_steps.handed_out(
-            self.book, given, owner, now=now, wall=wall, is_due=False
-        )
-        self.judge(breaches)
-        return found
-
     async def claim(
         self,
         owner: str,
         *,
         upto: float | None = None,
+        trigger_id: str | None = None,
         limit: int = 100,
         lease_seconds: float = 30.0,
     ) -> DueTriggers:
-        due = await super().claim(owner, upto=upto, limit=limit, lease_seconds=lease_seconds)
+        due = await super().claim(
+            owner, upto=upto, trigger_id=trigger_id, limit=limit, lease_seconds=lease_seconds
+        )
         self._watched.step("triggers.claim")
         now, wall = self._watched.now, self._watched.wall
-        self.judge(trigger_steps.handed_out(self.book, due.triggers, owner, now=now, wall=wall))
+        breaches = trigger_steps.handed_out(
+            self.book, due.triggers, owner, now=now, wall=wall, is_due=trigger_id is None
+        )
+        self.judge(breaches)
         return due
 
     async def apply(
         self, batch: Sequence[TriggerChange], *, depth_limit: int
     ) -> Sequence[TriggerOutcome]:
         answers = await super().apply(batch, depth_limit=depth_limit)
+        if any(change.write is not TriggerWrite.COMPARE for change in batch):
+            self._written_over(batch, answers)
+            return answers
         made = [
             pair
             for change, answer in zip(batch, answers, strict=True)
@@ -84,6 +69,23 @@ class WatchedTriggers(MemoryTriggers):
         self._watched.judge(verbs.inserted(self._watched.book, *inserted, moves), moves)
         self.judge(())
         return answers
+
+    def _written_over(
+        self, batch: Sequence[TriggerChange], answers: Sequence[TriggerOutcome]
+    ) -> None:
+        self._watched.step("triggers.apply")
+        for change, answer in zip(batch, answers, strict=True):
+            before = self.book.known.get(change.after.id)
+            if change.write is TriggerWrite.REMOVE:
+                self.book.known.pop(change.after.id, None)
+            elif before is not None:
+                self.book.count("saved over another")
+                self.book.redefined.add(before.id)
+            if change.write is TriggerWrite.SAVE and isinstance(answer, Changed):
+                saved, version = answer.trigger, (before or change.after).version + 1
+                wrong = f"{saved.id} was saved as {saved}"
+                self.judge([("I4", wrong)] * (saved.version != version))
+        self.judge(())
 
     def judge(self, breaches: Iterable[Breach]) -> None:
         judge, now, known = self._watched.book.judge, self._watched.now, self.book.known

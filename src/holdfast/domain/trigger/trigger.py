@@ -152,6 +152,14 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return MACHINE.legal(self.status)
 
 
+class TriggerWrite(StrEnum):
+    """How a change is written."""
+
+    COMPARE = "compare"  # to the version that was read, else it is stale
+    SAVE = "save"  # over whatever is there, as its next version
+    REMOVE = "remove"  # the record is deleted, whatever its version
+
+
 class TriggerChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One write, whole or not at all, to the version that was read; its tasks go in with it.
 
@@ -162,6 +170,7 @@ class TriggerChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     submissions: tuple[Submission, ...] = ()
     unless_unfinished: str | None = None  # refuse while this task waits or runs
     audit: Audit | None = None
+    write: TriggerWrite = TriggerWrite.COMPARE
 
 
 class Changed(msgspec.Struct, frozen=True, gc=False):

@@ -13,7 +13,7 @@ import random
 from collections.abc import Sequence
 
 from holdfast.domain.trigger import firing
-from holdfast.domain.trigger.trigger import Trigger
+from holdfast.domain.trigger.trigger import PENDING, Trigger
 from holdfast.ports import Clock, TriggerStore
 
 log = logging.getLogger("holdfast.scheduler")
@@ -49,7 +49,9 @@ class Patrol:
         self._next_at = self._clock.steady() + EVERY_SECONDS
         if self._cursor is None:
             self._found_some = False
-        page = await self._triggers.find_all_pending(limit=PAGE, cursor=self._cursor)
+        page = await self._triggers.find_all(
+            statuses=tuple(PENDING), limit=PAGE, cursor=self._cursor
+        )
         self._cursor = page.cursor
         for trigger in self._ahead(page.triggers):
             await self._bring_back(trigger)
@@ -66,11 +68,12 @@ class Patrol:
 
     async def _bring_back(self, suspect: Trigger) -> None:
         """Bring a trigger back if it is ahead by the store's clock too, which decides."""
-        trigger = await self._triggers.acquire_lease(
-            suspect.id, self._owner, lease_seconds=LEASE_SECONDS
+        leased = await self._triggers.claim(
+            self._owner, trigger_id=suspect.id, lease_seconds=LEASE_SECONDS
         )
-        if trigger is None:
+        if not leased.triggers:
             return
+        [trigger] = leased.triggers
         now = trigger.updated_at  # when it was handed out, by the store's clock
         if firing.is_ahead(trigger, now=now):
             log.warning("trigger %s waited for a time of a clock that was ahead", trigger.id)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import count
 
 from msgspec.structs import replace
 
@@ -13,7 +12,6 @@ from holdfast.domain.task.placement import STOPPED
 from holdfast.domain.task.transition import Submission
 from holdfast.domain.trigger.trigger import (
     LEASE,
-    PENDING,
     Changed,
     NoRoom,
     Overlapping,
@@ -22,6 +20,7 @@ from holdfast.domain.trigger.trigger import (
     TriggerOutcome,
     TriggerStale,
     TriggerStatus,
+    TriggerWrite,
     with_last_task,
 )
 from holdfast.ports import DueTriggers, Switch, Topic, TriggerPage
@@ -32,54 +31,27 @@ from holdfast.stores.memory.state import MemoryState, check
 class MemoryTriggers:
     def __init__(self, state: MemoryState) -> None:
         self._state, self._lock = state, state.lock
-        self._numbers = count(1)
 
     # -- writes
-
-    async def save(self, trigger: Trigger) -> Trigger:
-        if trigger.id:
-            names.check("trigger", trigger.id)
-        _check(trigger)
-        with self._lock:
-            trigger_id = trigger.id or self._new_id()
-            there = self._state.triggers.get(trigger_id, trigger)
-            saved = replace(trigger, id=trigger_id, version=there.version + 1)
-            self._put(saved)
-            return saved
-
-    def _new_id(self) -> str:
-        ids = (f"trigger-{n}" for n in self._numbers)
-        return next(found for found in ids if found not in self._state.triggers)
 
     def _put(self, trigger: Trigger) -> None:
         self._state.triggers[trigger.id] = trigger
         if trigger.trigger_at is not None:
             self._state.signals.notify(Topic.DUE)
 
-    async def remove(self, trigger_id: str) -> bool:
-        with self._lock:
-            return self._state.triggers.pop(trigger_id, None) is not None
-
-    async def acquire_lease(
-        self, trigger_id: str, owner: str, *, lease_seconds: float = 30.0
-    ) -> Trigger | None:
-        with self._lock:
-            trigger = self._state.triggers.get(trigger_id)
-            if trigger is None or not _waits(trigger):
-                return None
-            if trigger.owner != owner and self._leased(trigger):
-                return None
-            return self._lease(trigger, owner, lease_seconds)
-
     async def claim(
         self,
         owner: str,
         *,
         upto: float | None = None,
+        trigger_id: str | None = None,
         limit: int = 100,
         lease_seconds: float = 30.0,
     ) -> DueTriggers:
         with self._lock:
+            if trigger_id is not None:
+                one = self._claim_one(trigger_id, owner, lease_seconds)
+                return DueTriggers(triggers=one, next_seconds=self._next_seconds())
             wall = self._state.clock.now()
             due = [
                 trigger
@@ -88,6 +60,14 @@ class MemoryTriggers:
             ]
             leased = [self._lease(trigger, owner, lease_seconds) for trigger in due[:limit]]
             return DueTriggers(triggers=tuple(leased), next_seconds=self._next_seconds())
+
+    def _claim_one(self, trigger_id: str, owner: str, lease_seconds: float) -> tuple[Trigger, ...]:
+        trigger = self._state.triggers.get(trigger_id)
+        if trigger is None or not _waits(trigger):
+            return ()
+        if trigger.owner != owner and self._leased(trigger):
+            return ()
+        return (self._lease(trigger, owner, lease_seconds),)
 
     def _lease(self, trigger: Trigger, owner: str, lease_seconds: float) -> Trigger:
         lapsed = trigger.owner is not None and not self._leased(trigger)
@@ -123,7 +103,9 @@ class MemoryTriggers:
         self, batch: Sequence[TriggerChange], *, depth_limit: int
     ) -> Sequence[TriggerOutcome]:
         for change in batch:
-            if change.before.version == 0:
+            if change.write is TriggerWrite.REMOVE:
+                continue
+            if change.before.version == 0 or change.write is TriggerWrite.SAVE:
                 names.check("trigger", change.after.id)
             _check(change.after)
             for submission in change.submissions:
@@ -132,6 +114,8 @@ class MemoryTriggers:
             return [self._apply(change, depth_limit) for change in batch]
 
     def _apply(self, change: TriggerChange, depth_limit: int) -> TriggerOutcome:
+        if change.write is not TriggerWrite.COMPARE:
+            return self._write_over(change)
         there, after = self._state.triggers.get(change.after.id), change.after
         if (there.version if there else 0) != change.before.version:
             if there and (there.version, there.request) == (after.version, after.request):
@@ -147,6 +131,19 @@ class MemoryTriggers:
         if change.audit is not None:
             self._state.note(change.audit)
         return Changed(after, tuple(tasks))
+
+    def _write_over(self, change: TriggerChange) -> TriggerOutcome:
+        """Save or remove, whatever version is there."""
+        there, after = self._state.triggers.get(change.after.id), change.after
+        if change.write is TriggerWrite.REMOVE:
+            if there is None:
+                return TriggerStale(None)
+            del self._state.triggers[after.id]
+            return Changed(there)
+        version = (there or after).version + 1
+        after = replace(after, version=version)
+        self._put(after)
+        return Changed(after)
 
     def _unfinished(self, task_id: str) -> bool:
         task = self._state.tasks.get(task_id)
@@ -171,12 +168,10 @@ class MemoryTriggers:
         with self._lock:
             return self._state.triggers.get(trigger_id)
 
-    async def find_due(self, upto: float, *, limit: int = 100) -> Sequence[Trigger]:
+    def _due(self, due_by: float, limit: int) -> TriggerPage:
         with self._lock:
-            return [trigger for at, trigger in self._free() if at <= upto][:limit]
-
-    async def find_all_pending(self, *, limit: int = 100, cursor: str | None = None) -> TriggerPage:
-        return await self.find_all(statuses=tuple(PENDING), limit=limit, cursor=cursor)
+            due = [trigger for at, trigger in self._free() if at <= due_by][:limit]
+            return TriggerPage(triggers=tuple(due), cursor=None)
 
     async def find_all(
         self,
@@ -184,9 +179,12 @@ class MemoryTriggers:
         statuses: Sequence[TriggerStatus] = (),
         tenant: str | None = None,
         declared: bool = False,
+        due_by: float | None = None,
         limit: int = 100,
         cursor: str | None = None,
     ) -> TriggerPage:
+        if due_by is not None:
+            return self._due(due_by, limit)
         after = "" if cursor is None else names.check("trigger", cursor)
         with self._lock:
             found = [

@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.domain.plan.plan import WAITING, PlanStatus
 from holdfast.domain.trigger.schedule import Cron, Every, Once, Schedule
+from holdfast.ports.documented_triggers import DocumentedTriggers
 from holdfast.stores.redis.encoding.record import from_iso
 from holdfast.testing.contract.drivers.plan_driver import ADMITTED, COMPLETED, PlanHands
 from holdfast.testing.contract.drivers.trigger_driver import TriggerHands, json
@@ -121,8 +122,8 @@ async def test_no_record_of_a_trigger_expires(bench: Bench, triggers: TriggerHan
     await triggers.save("waits", due_in=366 * DAY)
     await triggers.end(await triggers.save("ended"))
     assert [bench.ask("TTL", f"trigger:{name}") for name in ("waits", "ended")] == [FOREVER] * 2
-    await bench.store.triggers.remove("waits")
-    await bench.store.triggers.remove("ended")
+    await DocumentedTriggers(bench.store).remove("waits")
+    await DocumentedTriggers(bench.store).remove("ended")
     assert not [name for name in bench.names() if name.startswith("trigger")]
 
 

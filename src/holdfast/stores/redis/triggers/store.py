@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from uuid import uuid4
-
-from msgspec.structs import replace
 
 from holdfast.domain import names
 from holdfast.domain.errors import InvalidInput, InvalidName
 from holdfast.domain.trigger.trigger import (
-    PENDING,
+    Changed,
     Trigger,
     TriggerChange,
     TriggerOutcome,
     TriggerStale,
     TriggerStatus,
+    TriggerWrite,
 )
 from holdfast.ports import DueTriggers, TriggerPage
 from holdfast.stores.redis import due_merge
@@ -27,11 +25,6 @@ from holdfast.stores.redis.triggers import verbs
 class RedisTriggers:
     def __init__(self, parts: Partitions) -> None:
         self._parts = parts
-
-    def _new_id(self, name: str, *, tenant: str | None) -> str:
-        if self._parts.of_trigger(name) is not None:
-            return name
-        return self._parts.home(name, tenant=tenant, key=None)
 
     def _part(self, trigger_id: str) -> Partition | None:
         """None: no trigger here can have that id."""
@@ -57,32 +50,18 @@ class RedisTriggers:
 
     # -- writes
 
-    async def save(self, trigger: Trigger) -> Trigger:
-        if not trigger.id:
-            trigger = replace(trigger, id=self._new_id(uuid4().hex, tenant=trigger.tenant))
-        self._check(trigger.id)
-        return await verbs.save(self._at_home(trigger), trigger)
-
-    async def remove(self, trigger_id: str) -> bool:
-        part = self._part(trigger_id)
-        return part is not None and await verbs.remove(part, trigger_id)
-
-    async def acquire_lease(
-        self, trigger_id: str, owner: str, *, lease_seconds: float = 30.0
-    ) -> Trigger | None:
-        part = self._part(trigger_id)
-        if part is None:
-            return None
-        return await verbs.acquire_lease(part, trigger_id, owner, lease_seconds)
-
     async def claim(
         self,
         owner: str,
         *,
         upto: float | None = None,
+        trigger_id: str | None = None,
         limit: int = 100,
         lease_seconds: float = 30.0,
     ) -> DueTriggers:
+        if trigger_id is not None:
+            return await self._claim_one(trigger_id, owner, lease_seconds)
+
         async def look(part: Partition, number: int) -> DueItems[bytes]:
             return await verbs.find_due_times(part, upto, number)
 
@@ -93,6 +72,11 @@ class RedisTriggers:
         leased = sorted(found.items, key=_by_time)
         return DueTriggers(triggers=tuple(leased), next_seconds=found.next_seconds)
 
+    async def _claim_one(self, trigger_id: str, owner: str, lease_seconds: float) -> DueTriggers:
+        part = self._part(trigger_id)
+        leased = part and await verbs.acquire_lease(part, trigger_id, owner, lease_seconds)
+        return DueTriggers(triggers=(leased,) if leased else (), next_seconds=None)
+
     async def apply(
         self, batch: Sequence[TriggerChange], *, depth_limit: int
     ) -> Sequence[TriggerOutcome]:
@@ -100,6 +84,8 @@ class RedisTriggers:
             return await verbs.apply(part, some, depth_limit)
 
         for change in batch:
+            if change.write is not TriggerWrite.COMPARE:
+                return await self._one_by_one(batch, depth_limit)
             if change.before.version == 0:
                 self._check(change.after.id)
                 self._at_home(change.after)
@@ -107,6 +93,27 @@ class RedisTriggers:
         return await self._parts.spread(
             batch, lambda change: self._part(change.after.id), ask, lambda _: TriggerStale(None)
         )
+
+    async def _one_by_one(
+        self, batch: Sequence[TriggerChange], depth_limit: int
+    ) -> list[TriggerOutcome]:
+        outcomes: list[TriggerOutcome] = []
+        for change in batch:
+            if change.write is TriggerWrite.COMPARE:
+                outcomes += await self.apply([change], depth_limit=depth_limit)
+            else:
+                outcomes.append(await self._write_over(change))
+        return outcomes
+
+    async def _write_over(self, change: TriggerChange) -> TriggerOutcome:
+        """Save or remove, whatever version is there."""
+        trigger = change.after
+        if change.write is TriggerWrite.SAVE:
+            self._check(trigger.id)
+            return Changed(await verbs.save(self._at_home(trigger), trigger))
+        part = self._part(trigger.id)
+        removed = part is not None and await verbs.remove(part, trigger.id)
+        return Changed(trigger) if removed else TriggerStale(None)
 
     def _check_tasks(self, change: TriggerChange) -> None:
         """Check that the tasks live where their trigger does: they go in with it, in one step."""
@@ -124,22 +131,18 @@ class RedisTriggers:
         part = self._part(trigger_id)
         return await verbs.find(part, trigger_id) if part is not None else None
 
-    async def find_due(self, upto: float, *, limit: int = 100) -> Sequence[Trigger]:
-        found = await gather_all(verbs.find_due(p, upto, limit) for p in self._parts)
-        return sorted((one for some in found for one in some), key=_by_time)[:limit]
-
-    async def find_all_pending(self, *, limit: int = 100, cursor: str | None = None) -> TriggerPage:
-        return await self.find_all(statuses=tuple(PENDING), limit=limit, cursor=cursor)
-
     async def find_all(
         self,
         *,
         statuses: Sequence[TriggerStatus] = (),
         tenant: str | None = None,
         declared: bool = False,
+        due_by: float | None = None,
         limit: int = 100,
         cursor: str | None = None,
     ) -> TriggerPage:
+        if due_by is not None:
+            return await self._due(due_by, limit)
         if cursor is not None:
             self._check(cursor)
 
@@ -154,6 +157,11 @@ class RedisTriggers:
         )
         found, end = due_merge.one_page(leaves, limit, newest_first=False)
         return TriggerPage(triggers=found, cursor=end)
+
+    async def _due(self, due_by: float, limit: int) -> TriggerPage:
+        found = await gather_all(verbs.find_due(p, due_by, limit) for p in self._parts)
+        due = sorted((one for some in found for one in some), key=_by_time)[:limit]
+        return TriggerPage(triggers=tuple(due), cursor=None)
 
 
 def _by_time(trigger: Trigger) -> tuple[float, str]:

@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 
 from holdfast.domain import names
 from holdfast.domain.trigger.trigger import (
-    PENDING,
+    Changed,
     Trigger,
     TriggerChange,
     TriggerOutcome,
+    TriggerStale,
     TriggerStatus,
+    TriggerWrite,
 )
 from holdfast.ports import DueTriggers, TriggerPage
 from holdfast.stores.sqlite.file.opened import Door
@@ -34,30 +36,19 @@ class SqliteTriggers:
 
     # -- writes
 
-    async def save(self, trigger: Trigger) -> Trigger:
-        if trigger.id:
-            names.check("trigger", trigger.id)
-        return await self._door().writer.do(partial(verbs.save, trigger=trigger))
-
-    async def remove(self, trigger_id: str) -> bool:
-        return await self._door().writer.do(partial(verbs.remove, trigger_id=trigger_id))
-
-    async def acquire_lease(
-        self, trigger_id: str, owner: str, *, lease_seconds: float = 30.0
-    ) -> Trigger | None:
-        lent = Lent(owner, lease_seconds)
-        work = partial(verbs.acquire, trigger_id=trigger_id, lent=lent)
-        return await self._door().writer.do(work)
-
     async def claim(
         self,
         owner: str,
         *,
         upto: float | None = None,
+        trigger_id: str | None = None,
         limit: int = 100,
         lease_seconds: float = 30.0,
     ) -> DueTriggers:
         lent = Lent(owner, lease_seconds)
+        if trigger_id is not None:
+            one = partial(verbs.lend_one, trigger_id=trigger_id, lent=lent)
+            return await self._door().writer.do(one)
         work = partial(verbs.lend_due, lent=lent, upto=upto, limit=limit)
         return await self._door().writer.do(work, weight=limit)
 
@@ -65,24 +56,38 @@ class SqliteTriggers:
         self, batch: Sequence[TriggerChange], *, depth_limit: int
     ) -> Sequence[TriggerOutcome]:
         for change in batch:
-            if change.before.version == 0:
+            if change.before.version == 0 and change.write is TriggerWrite.COMPARE:
                 names.check("trigger", change.after.id)
+            elif change.write is not TriggerWrite.COMPARE:
+                return await self._one_by_one(batch, depth_limit)
         writes = [firing.encode(change) for change in batch]
         work = partial(firing.apply, batch=writes, depth_limit=depth_limit)
         return await self._door().writer.do(work, weight=len(writes))
+
+    async def _one_by_one(
+        self, batch: Sequence[TriggerChange], depth_limit: int
+    ) -> list[TriggerOutcome]:
+        outcomes: list[TriggerOutcome] = []
+        for change in batch:
+            if change.write is TriggerWrite.COMPARE:
+                outcomes += await self.apply([change], depth_limit=depth_limit)
+            else:
+                outcomes.append(await self._write_over(change))
+        return outcomes
+
+    async def _write_over(self, change: TriggerChange) -> TriggerOutcome:
+        """Save or remove, whatever version is there."""
+        writer, trigger = self._door().writer, change.after
+        if change.write is TriggerWrite.REMOVE:
+            removed = await writer.do(partial(verbs.remove, trigger_id=trigger.id))
+            return Changed(trigger) if removed else TriggerStale(None)
+        names.check("trigger", trigger.id)
+        return Changed(await writer.do(partial(verbs.save, trigger=trigger)))
 
     # -- reads
 
     async def find(self, trigger_id: str) -> Trigger | None:
         return await self._door().readers.do(partial(find_one, trigger_id=trigger_id))
-
-    async def find_due(self, upto: float, *, limit: int = 100) -> Sequence[Trigger]:
-        opened = self._door()
-        now = opened.clock.boot, opened.clock.now()
-        return await opened.readers.do(partial(find_due, now=now, upto=upto, limit=limit))
-
-    async def find_all_pending(self, *, limit: int = 100, cursor: str | None = None) -> TriggerPage:
-        return await self.find_all(statuses=tuple(PENDING), limit=limit, cursor=cursor)
 
     async def find_all(
         self,
@@ -90,13 +95,22 @@ class SqliteTriggers:
         statuses: Sequence[TriggerStatus] = (),
         tenant: str | None = None,
         declared: bool = False,
+        due_by: float | None = None,
         limit: int = 100,
         cursor: str | None = None,
     ) -> TriggerPage:
+        if due_by is not None:
+            return await self._due(due_by, limit)
         after = "" if cursor is None else names.check("trigger", cursor)
         wanted = TriggerFilter(frozenset(statuses or TriggerStatus), tenant, declared)
         read = partial(find_all, wanted=wanted, limit=limit, after=after)
         return await self._door().readers.do(read)
+
+    async def _due(self, due_by: float, limit: int) -> TriggerPage:
+        opened = self._door()
+        now = opened.clock.boot, opened.clock.now()
+        due = await opened.readers.do(partial(find_due, now=now, upto=due_by, limit=limit))
+        return TriggerPage(triggers=tuple(due), cursor=None)
 
 
 def find_one(look: ReadView, trigger_id: str) -> Trigger | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from uuid import uuid4
 
 import msgspec
 
@@ -26,10 +25,9 @@ class Lent(msgspec.Struct, frozen=True):
 
 
 def save(txn: Txn, trigger: Trigger) -> Trigger:
-    trigger_id = trigger.id or uuid4().hex
-    found = txn.row("trigger_of", trigger_id)
+    found = txn.row("trigger_of", trigger.id)
     version = found[0] if found else trigger.version
-    saved = replace(trigger, id=trigger_id, version=version + 1)
+    saved = replace(trigger, version=version + 1)
     put_all(txn, [(saved, body_of(saved))])
     return saved
 
@@ -62,6 +60,11 @@ def acquire(txn: Txn, trigger_id: str, lent: Lent) -> Trigger | None:
     if until is not None and not end.has_lapsed(txn) and trigger.owner != lent.owner:
         return None
     return _lend(txn, [(trigger, end.counts(txn))], lent)[0]
+
+
+def lend_one(txn: Txn, trigger_id: str, lent: Lent) -> DueTriggers:
+    trigger = acquire(txn, trigger_id, lent)
+    return DueTriggers(triggers=() if trigger is None else (trigger,), next_seconds=None)
 
 
 def lend_due(txn: Txn, lent: Lent, upto: float | None, limit: int) -> DueTriggers:

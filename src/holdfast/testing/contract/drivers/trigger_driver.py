@@ -22,6 +22,7 @@ from holdfast.domain.trigger.trigger import (
     TriggerStatus,
 )
 from holdfast.ports import DueTriggers, Filter, Kept, Store
+from holdfast.ports.documented_triggers import DocumentedTriggers
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import ASKER, LEASE_SECONDS, NO_LIMIT, Hands
@@ -33,7 +34,7 @@ A_YEAR = 366 * 86_400.0
 class TriggerHands:
     def __init__(self, store: Store, clock: ManualClock, hands: Hands) -> None:
         self.store, self.clock, self.hands = store, clock, hands
-        self.port = store.triggers
+        self.port = DocumentedTriggers(store)
         self._numbers = count(1)
 
     # -- save

@@ -17,8 +17,10 @@ from holdfast.domain.trigger.trigger import (
     Changed,
     Misfire,
     Overlap,
+    TriggerChange,
     TriggerStale,
     TriggerStatus,
+    TriggerWrite,
 )
 from holdfast.testing.contract.drivers.store_driver import NO_LIMIT
 from holdfast.testing.contract.drivers.trigger_driver import (
@@ -206,6 +208,19 @@ class TriggerCreating(TriggerContract):
 
 
 class TriggerRemoving(TriggerContract):
+    async def test_a_batch_may_save_change_and_remove(self, triggers: TriggerHands) -> None:
+        old, gone, kept = [await triggers.save(name) for name in ("old", "gone", "kept")]
+        save = TriggerChange(before=old, after=replace(old, reason="new"), write=TriggerWrite.SAVE)
+        remove = TriggerChange(before=gone, after=gone, write=TriggerWrite.REMOVE)
+        batch = [save, triggers.changed(kept, reason="late"), remove]
+        outcomes = await triggers.port.apply(batch, depth_limit=NO_LIMIT)
+        assert [type(outcome) for outcome in outcomes] == [Changed] * 3
+        assert await triggers.port.find(gone.id) is None
+        found = [await triggers.load(old), await triggers.load(kept)]
+        assert [(one.reason, one.version) for one in found] == [("new", 2), ("late", 2)]
+        (again,) = await triggers.port.apply([remove], depth_limit=NO_LIMIT)
+        assert again == TriggerStale(None)
+
     async def test_a_trigger_is_removed_once(self, triggers: TriggerHands) -> None:
         trigger, other = await triggers.save_due(), await triggers.save_due()
         assert await triggers.port.remove(trigger.id) is True
