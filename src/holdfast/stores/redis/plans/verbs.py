@@ -59,7 +59,7 @@ class _Change(msgspec.Struct, omit_defaults=True, gc=False):
     gone: list[str]
     said: str
     moves: list[tuple[str, str, str, bool]]
-    list_name: str
+    listed: str
     lease: str | None = None
     audit: str | None = None
     was_settled: bool = False
@@ -177,7 +177,7 @@ def _pack_change(change: PlanChange, ids: Sequence[str], at_least_seconds: int) 
         gone=written.gone,
         said=_event_element(after.version, change.events),
         moves=[_move(index, member, ids) for index, member in dict(change.moves).items()],
-        list_name=list_name(after),
+        listed=list_name(after),
         lease=change.lease,
         audit=codec.encode(change.audit).decode() if change.audit else None,
         was_settled=before.settled_at is not None,
