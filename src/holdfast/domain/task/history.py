@@ -78,7 +78,7 @@ class Maker(StrEnum):
 
 
 class HistoryStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One committed transition of a task."""
+    """A committed transition of a task."""
 
     task_id: str
     version: int

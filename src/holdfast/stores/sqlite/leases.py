@@ -21,7 +21,7 @@ class Until(NamedTuple):
         return self.until is not None and (self.boot, self.until) <= (txn.boot, txn.now)
 
     def counts(self, txn: Txn) -> bool:
-        """As a failed try of its owner."""
+        """Return whether a lapsed lease counts as a failed try of its owner."""
         return self.has_lapsed(txn) and self.boot == txn.boot
 
 
@@ -30,7 +30,7 @@ def lease_end(txn: Txn, lease_seconds: float) -> float:
 
 
 def next_seconds(txn: Txn, first: Any, first_lease: Any, *, now: float) -> float | None:
-    """Until there is something to look at. ``now``: by the clock that the first time goes by."""
+    """Return the seconds until something is due; ``now`` is by the clock of the first time."""
     times = [] if first is None else [first[0] - now]
     if first_lease is not None:
         boot, until = first_lease

@@ -1,4 +1,4 @@
-"""One group of writes: what it has read, counted and promised, until it is committed.
+"""The transaction of a group of writes: what it has read and counted until it is committed.
 
 Rows to write are gathered and written in sets, one statement for all rows of a kind: SQLite is then
 at work without Python, and Python without SQLite. Whoever reads or runs a statement of his own sees
@@ -78,7 +78,7 @@ class StoreClock:
         return round(self._clock.steady() + self._offset, 6)
 
     def wall(self) -> float:
-        """For what is only shown or kept for a while: may jump."""
+        """Return the wall clock's time, which may jump: for what is shown or kept for a while."""
         return self._clock.now()
 
 
@@ -127,7 +127,8 @@ class Txn:
         self.db.executemany(SQL[name], rows)
 
     def add(self, name: str, row: Any, size: int = 0) -> None:
-        """To be written with others of its kind; ``size``: its bytes, if they may be many."""
+        """Gather a row to be written with others of its kind; ``size``: its bytes, if they may be
+        many."""
         self._pending[name].append(row)
         if size:
             self._size += size
@@ -169,7 +170,7 @@ class Txn:
         return {row[0]: TaskPosition._make(row) for row in rows}
 
     def read(self, row: RecordRow) -> Task | None:
-        """None: it cannot be read. One bad row must not stop its neighbours."""
+        """Return the task of a row, or None where it cannot be read: its neighbours must go on."""
         try:
             return task_of(row)
         except SerialisationError as error:
@@ -345,7 +346,7 @@ class Txn:
             tenant.fence = max(tenant.fence, fence)
 
     def forget_tenant(self, name: str) -> None:
-        """If no task of it is left."""
+        """Delete a tenant's row if no task of it is left."""
         self.run("tenant_forget", name)
         if self.db.changes():
             self._tenants.pop(name, None)
@@ -368,7 +369,7 @@ class Txn:
         return bool(self._some_held)
 
     def forget_switches(self) -> None:
-        """They were changed: who asks again must see it."""
+        """Read the switches anew: they were changed."""
         self._some_off = self._some_held = True
         self._off.clear()
 
@@ -405,7 +406,7 @@ class Txn:
         self._refused[says] += 1
 
     def depth(self, queue: str) -> int:
-        """How many wait in the queue: ready, in a line, or for a time."""
+        """Return how many tasks wait in a queue: ready, in a line, or for a time."""
         found = self._depths.get(queue)
         if found is None or self._shifts:
             self._add_shifts()
@@ -417,7 +418,7 @@ class Txn:
         return found
 
     def _add_shifts(self) -> None:
-        """From one place and status to another: counts of both, and of the move between them."""
+        """Add shifts from one place and status to another to the totals and to the moves."""
         for (queue, type, left, before, place, after), (count, dwelt) in self._shifts.items():
             self._totals[queue, left, before] -= count
             self._totals[queue, place, after] += count

@@ -1,4 +1,4 @@
-"""Do records, columns, lines, keys and counts agree?
+"""The doctor: do records, columns, lines, keys and counts agree?
 
 One consistent look, page by page, beside the running work. What can be derived from the records is
 mended afterwards by `mending.py`, in small steps that look again before they write.
@@ -62,7 +62,7 @@ class TaskRow(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> tuple[str, str, str]:
-        """What it counts as."""
+        """The queue, place and status that the task counts as."""
         return self.at.queue, *counted_as(self.at.place, self.row.status, self.leased)
 
 
@@ -190,7 +190,8 @@ def columns_of(task: Task) -> dict[str, Any]:
 
 
 def _place(found: TaskRow, task: Task) -> Said:
-    """In exactly one place, and in the index of that place."""
+    """Check that a task is in exactly one place, in the index of that place, and of a status that
+    fits."""
     place = found.at.place
     for name, inside, belongs in (
         ("a queue", found.queued == found.at.n, place == START.leaves and not found.leased),

@@ -1,4 +1,4 @@
-"""Do the records of triggers and plans agree with their columns, and plans with their members?
+"""The doctor of triggers and plans: do records agree with columns, and plans with their members?
 
 The record is right, and the columns follow it. What a plan counts follows from its members.
 """
@@ -80,7 +80,7 @@ def _mend_trigger(txn: Txn, name: str) -> bool:
 
 
 def _set_trigger_aside(txn: Txn, name: str) -> bool:
-    """Out of the way of others. It still has to be looked at, so it is not mended."""
+    """Take an unreadable trigger out of the way; it is not mended, a person must look at it."""
     found = txn.row("trigger_of", name)
     if found is not None and trigger_rows.readable(name, found[3]) is None:
         txn.run("trigger_set_aside", name)
@@ -115,7 +115,7 @@ def _of_plan(look: Source, row: Any) -> Iterator[PlanComplaint]:
 
 
 def _counted(look: Source, plan: Plan) -> tuple[Counts, ...]:
-    """What its members add up to, wave by wave."""
+    """Return the members of a plan by wave and state."""
     waves: list[Counter[MemberState]] = [Counter() for _ in plan.waves]
     for number, state, version in look.rows("plan_members_of", plan.id):
         wave = bisect_right(plan.waves, number)
@@ -130,7 +130,7 @@ def _shown(counts: tuple[Counts, ...]) -> list[dict[str, int]]:
 
 
 def _read_plan(txn: Txn, name: str) -> tuple[int, Plan, str, bool] | None:
-    """Its number and its record, and whether a driver has it."""
+    """Return a plan's number and record, and whether a driver has it."""
     found = txn.row("plan_of", name)
     plan = rows.readable(name, found[-1], NOBODY) if found else None
     if found is None or plan is None or plan.id != name:

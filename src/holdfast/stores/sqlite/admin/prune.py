@@ -24,7 +24,7 @@ BATCH = 500  # in one transaction: others must get their turn
 
 
 class Age:
-    """What counts as old, by both clocks."""
+    """The limits of what counts as old, by both clocks."""
 
     def __init__(self, txn: Txn, older_than_seconds: float, *, ignore_keep: bool) -> None:
         self.before = txn.wall - older_than_seconds

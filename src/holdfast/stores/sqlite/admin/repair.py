@@ -1,4 +1,4 @@
-"""What `doctor` can put right: all that follows from the records."""
+"""The repairs that `doctor` can make: all that follows from the records."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _read(txn: Txn, n: int) -> tuple[TaskRow, Task] | None:
 
 
 def _aside(txn: Txn, complaint: Complaint) -> bool:
-    """Out of the way of others. It still has to be looked at, so it is not mended."""
+    """Take an unreadable record out of the way; it is not mended, a person must look at it."""
     state = txn.row("state_of", complaint.n)
     leased = state is not None and state[6]
     if not leased and _read(txn, complaint.n) is None:  # while leased, it may be at work
@@ -82,7 +82,7 @@ def _place(txn: Txn, complaint: Complaint) -> bool:
 
 
 def _recover(txn: Txn, there: TaskRow) -> bool:
-    """In no queue and in nobody's hands: as if it had been handed out and its lease lost."""
+    """Put a task that is in no queue and has no lease back, as if its lease had been lost."""
     lost = there.at._replace(
         lease_version=there.at.version + 1,
         lease_at=txn.wall,
@@ -120,7 +120,7 @@ def _rewrite(txn: Txn, found: TaskRow, task: Task, *, place: Place) -> None:
 
 
 def _stages(txn: Txn, complaint: Complaint) -> bool:
-    """What was committed is right; the record names it."""
+    """Write the names of the committed stages into the record."""
     found = _read(txn, complaint.n)
     if found is None or found[0].leased:
         return False  # its holder writes the code's stages
@@ -147,7 +147,7 @@ def _lease(txn: Txn, complaint: Complaint) -> bool:
 
 
 def _active(txn: Txn, complaint: Complaint) -> bool:
-    """One runs or may run, and another is said to be active."""
+    """Make the running task its tenant's active one, or let a ready one enter again."""
     found = _read(txn, complaint.n)
     if found is None or found[1].tenant is None:
         return False

@@ -1,4 +1,4 @@
-"""What the driver raises, as the errors that the engine knows."""
+"""Errors of the driver, translated into the errors that the engine knows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHOWN_FAULTS = 5
 
 
 def translated(error: Exception, path: Path, system_errno: int = 0) -> Exception:
-    """The same fault in the engine's words; what is no fault of the file stays as it is."""
+    """Return the fault in the engine's words; an error that is no fault of the file stays."""
     if isinstance(error, apsw.IOError) and system_errno in NO_ROOM:
         return full(path)
     for kinds, told in _FAULTS:

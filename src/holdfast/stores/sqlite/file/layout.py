@@ -1,4 +1,4 @@
-"""Do the tables of a file fit the format that it says it has?
+"""The layout of a file's tables, compared with the format that the file says it has.
 
 What they should be like is what the steps of the schema make, in memory, once per process. Tables
 of others are left alone, and so is an index of others that forbids nothing.

@@ -1,4 +1,4 @@
-"""What a step of the schema needs beside its SQL."""
+"""Steps of the schema that need more than their SQL."""
 
 from __future__ import annotations
 

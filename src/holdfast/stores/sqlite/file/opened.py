@@ -1,4 +1,4 @@
-"""What there is between open and close."""
+"""The parts of a store that exist between open and close."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class ReadView:
-    """One consistent look at the file."""
+    """A consistent view of the file."""
 
     def __init__(self, db: apsw.Connection) -> None:
         self.db = db

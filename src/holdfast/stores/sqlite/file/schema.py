@@ -111,8 +111,8 @@ def _connect(path: Path) -> apsw.Connection:
 
 @contextmanager
 def snapshot(db: apsw.Connection) -> Iterator[None]:
-    """One consistent look. An error inside is told as it is: SQLite may have ended the transaction
-    by itself, and what it says to a second end of it would hide why."""
+    """Run a block on one consistent view of the file. An error inside is raised as it is: SQLite
+    may have ended the transaction by itself, and its answer to a second end would hide why."""
     db.execute(SQL["begin_reading"])
     try:
         yield
@@ -125,7 +125,7 @@ def snapshot(db: apsw.Connection) -> Iterator[None]:
 
 
 def _check_owner(db: apsw.Connection, path: Path) -> None:
-    """In one look: another process may be making the file ours at this moment."""
+    """Check on one snapshot whose file it is: another process may be making it ours right now."""
     with snapshot(db):
         owner, version = _number(db, "application_id"), _number(db, "user_version")
         if owner != APPLICATION_ID and (owner or db.execute(SQL["first_table"]).fetchone()):

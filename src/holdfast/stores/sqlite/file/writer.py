@@ -139,7 +139,7 @@ class Writer:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """While inside, commits of other processes become signals."""
+        """Turn commits of other processes into signals while inside."""
         with self._lock:
             self._watchers += 1
             if self._watchers == 1:
@@ -231,7 +231,7 @@ class Writer:
         return txn.topics
 
     def _roll_back(self) -> None:
-        """Where it fails, the connection goes: open, it would keep the lock and fail for ever."""
+        """Roll back; where that fails, replace the connection: it would keep the lock for ever."""
         if not self._db.in_transaction:
             return
         try:

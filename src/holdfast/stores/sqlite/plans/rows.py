@@ -25,7 +25,7 @@ _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class PlanLease(NamedTuple):
-    """Who has a plan."""
+    """The lease on a plan."""
 
     fence: int
     lease_id: str | None
@@ -40,7 +40,7 @@ class PlanLease(NamedTuple):
 
 
 class PlanColumns(NamedTuple):
-    """Those that follow from the record."""
+    """The columns of a plan that follow from its record."""
 
     version: int
     status: str
@@ -77,7 +77,8 @@ def plan_of(body: str, held: PlanLease) -> Plan:
 
 
 def readable(plan_id: object, body: str, held: PlanLease) -> Plan | None:
-    """None: it cannot be read, which `doctor` tells. Its neighbours can."""
+    """Return the plan, or None where it cannot be read; `doctor` reports it, and its neighbours go
+    on."""
     try:
         return plan_of(body, held)
     except SerialisationError as error:

@@ -1,4 +1,4 @@
-"""What is written of plans: verbs of their port, inside a transaction."""
+"""The writes on plans: verbs of their port, inside a transaction."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _may_write(row: PlanRow, change: PlanChange) -> bool:
 
 
 def _refused(row: PlanRow, change: PlanChange) -> PlanOutcome:
-    """The same write, sent again, is answered as it was; any other is stale."""
+    """Answer a repeated write as the first was answered, and any other as stale."""
     plan, after = readable(change.after.id, row.body, row.held), change.after
     if plan and (plan.version, plan.request) == (after.version, after.request):
         return PlanApplied(plan)
@@ -162,7 +162,7 @@ def _move(txn: Txn, n: int, change: PlanChange) -> None:
 
 
 def _place(txn: Txn, row: PlanRow, change: PlanChange, lease_seconds: float) -> PlanLease:
-    """Who looks at it next. A person's write leaves it to the driver that has it."""
+    """Write who looks at the plan next; a person's write leaves that to the driver that has it."""
     leased, settles = row.lease_id is not None, change.next is PlanNext.SETTLED
     if change.next is PlanNext.DRIVE:
         if not leased:

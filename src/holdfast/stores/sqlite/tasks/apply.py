@@ -1,4 +1,4 @@
-"""One transition: compared, then written whole, or answered with what is there instead."""
+"""Transitions: each is compared, then written whole, or answered with what is there instead."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _may_write(row: TaskPosition, transition: Transition) -> bool:
 
 
 def _refused(txn: Txn, row: TaskPosition | None, transition: Transition) -> Outcome:
-    """The same write, sent again, is answered as it was; any other is stale."""
+    """Answer a repeated write as the first was answered, and any other as stale."""
     if row is None:
         found, task = txn.row("tombstone_request", transition.task_id), None
     else:
@@ -198,7 +198,7 @@ def _move(txn: Txn, row: TaskPosition, write: EncodedTransition) -> Task:
 
 
 def _write_head(txn: Txn, n: int, before: Task, after: Task) -> None:
-    """What seldom changes: a deploy may have changed the stages and the retries."""
+    """Write the submitted part anew if a deploy has changed the stages or the retries."""
     if after.stages != before.stages or after.retry_max != before.retry_max:
         txn.add("task_head", (n, msgspec.Raw(codec.encode_task(after))))
 

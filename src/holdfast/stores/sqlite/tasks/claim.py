@@ -148,7 +148,7 @@ def _with_bodies(txn: Txn, task: Task, payload: str, newer_ran: bool) -> Claimed
 
 
 def _once_more(txn: Txn, handed_out: bytes) -> list[Claimed]:
-    """What of the last claim is still held; as it is now."""
+    """Return the tasks of the last claim that are still leased, as they are now."""
     again = []
     for n, fence, newer_ran in _decode_handed_out(handed_out):
         found, payload = txn.row("record_at", n), txn.row("payload_get", n)

@@ -50,7 +50,7 @@ def insert(txn: Txn, batch: Sequence[EncodedSubmission], depth_limit: int) -> li
 
 
 class ExistingTasks:
-    """What is there already of what a batch submits, read for all of it at once."""
+    """The tasks and keys of a batch that exist already, read for all of it at once."""
 
     def __init__(self, txn: Txn, batch: Sequence[EncodedSubmission]) -> None:
         tasks = [encoded.submission.task for encoded in batch]
@@ -90,7 +90,7 @@ def insert_one(
 
 
 def insert_follow_ups(txn: Txn, batch: Sequence[EncodedSubmission], there: ExistingTasks) -> None:
-    """What has happened cannot be refused: no depth and no switch is asked."""
+    """Insert follow-up tasks, which cannot be refused: no depth and no switch is asked."""
     for encoded in batch:
         if there.is_new(encoded.submission.task):
             _accept(txn, encoded, there)
@@ -176,7 +176,8 @@ def _noted(txn: Txn, n: int) -> Progress | None:
 
 
 def lose(txn: Txn, task: Task, row: TaskPosition, *, counted: bool) -> None:
-    """Back to the head of its queue: it has waited once, and its tenant's line waits with it."""
+    """Put a task whose lease was lost at the head of its queue: it and its tenant's line have
+    waited."""
     after = store_moved(
         txn,
         task,

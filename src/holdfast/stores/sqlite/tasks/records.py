@@ -53,7 +53,7 @@ _Submitted = msgspec.defstruct(
 
 
 class TaskPosition(NamedTuple):
-    """Where a task is and who holds it: all that a write has to be compared with."""
+    """The place and the lease of a task: all that a write has to be compared with."""
 
     id: str
     n: int
@@ -74,13 +74,13 @@ class TaskPosition(NamedTuple):
 
     @property
     def present(self) -> int:
-        """Its version, with the one that its being handed out has made."""
+        """The task's version, with the one that handing it out has made."""
         handed_out = self.lease_version
         return self.version if handed_out is None or handed_out < self.version else handed_out
 
     @property
     def started(self) -> tuple[float, str, int] | None:
-        """That it was handed out, as long as no write has put it down."""
+        """The facts of a task's being handed out, as long as no write has put them down."""
         if self.lease_version is None or self.lease_version <= self.version:
             return None
         return self.lease_at, self.owner, self.lease_fence
@@ -93,7 +93,7 @@ class TaskPosition(NamedTuple):
 
 
 class RecordRow(NamedTuple):
-    """A row of `records`: where a task is, and how it stands."""
+    """A row of `records`: a task's position and its record."""
 
     position: TaskPosition
     submitted: str
@@ -108,7 +108,7 @@ def record_row(values: Sequence[Any]) -> RecordRow:
 
 
 def task_of(row: RecordRow) -> Task:
-    """The task as it is, or SerialisationError."""
+    """Return the task as it is, or raise SerialisationError."""
     position, status, since, at = row.position, STATUSES.get(row.status), row.since, row.at
     place, lease = PLACES.get(position.place), position.lease
     if status is None or place is None:
@@ -145,7 +145,7 @@ def stored_task(submitted: str | bytes, mutable: str | None, **columns: Any) -> 
 
 
 def counted_as(place: str, status: str, leased: int) -> tuple[str, str]:
-    """Place and status as they count: a lease lies over what the row says."""
+    """Return place and status as they count: a lease lies over what the row says."""
     if not leased:
         return place, status
     before = STATUSES.get(status)
@@ -153,7 +153,7 @@ def counted_as(place: str, status: str, leased: int) -> tuple[str, str]:
 
 
 def mutable_json(task: Task) -> msgspec.Raw:
-    """What decisions change; refused if it could be written and never read again."""
+    """Encode what decisions change; refuse what could be written and never read again."""
     try:
         body = codec.encode(Mutable(*astuple(task)[_FIRST : _LAST + 1]))
         _decode_mutable(body)
@@ -163,7 +163,7 @@ def mutable_json(task: Task) -> msgspec.Raw:
 
 
 def submitted_json(task: Task) -> msgspec.Raw:
-    """A record as it is submitted; refused if it could be written and never read again."""
+    """Encode a record as it is submitted; refuse what could be written and never read again."""
     try:
         body = codec.encode(_Submitted(*astuple(task)))
         _decode_task(body)
@@ -213,7 +213,7 @@ class StageBodies(NamedTuple):
 
 
 def bodies_of(rows: Iterable[tuple[str | None, ...]]) -> StageBodies:
-    """Of several writes, the later one counts."""
+    """Return the bodies that a task's writes have left; a later one replaces an earlier."""
     stages: dict[int, StageRecord] = {}
     found, kept = None, None
     for stage, result, outcome, data in rows:

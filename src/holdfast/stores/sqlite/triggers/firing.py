@@ -114,7 +114,7 @@ class TriggerBatch:
 
 
 def _refused(stored: Trigger | None, after: Trigger) -> TriggerOutcome:
-    """The same write, sent again, is answered as it was; any other is stale."""
+    """Answer a repeated write as the first was answered, and any other as stale."""
     if stored and (stored.version, stored.request) == (after.version, after.request):
         return Changed(stored)
     return TriggerStale(stored)

@@ -15,7 +15,7 @@ log = logging.getLogger("holdfast.stores.sqlite.trigger_rows")
 
 
 class TriggerColumns(NamedTuple):
-    """As `trigger_put` takes them, before the record."""
+    """The columns of a trigger as `trigger_put` takes them, before the record."""
 
     id: str
     tenant: str | None
@@ -63,7 +63,7 @@ def trigger_of(body: str) -> Trigger:
 
 
 def readable(trigger_id: str, body: str) -> Trigger | None:
-    """None: it cannot be read, which `doctor` tells. Its neighbours can."""
+    """Return the trigger, or None where it cannot be read; `doctor` reports it."""
     try:
         return trigger_of(body)
     except SerialisationError as error:

@@ -1,4 +1,4 @@
-"""What is written of triggers: verbs of their port, inside a transaction."""
+"""The writes on triggers: verbs of their port, inside a transaction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ replace = msgspec.structs.replace
 
 
 class Lent(msgspec.Struct, frozen=True):
-    """To whom, and for how long."""
+    """The owner of a trigger's lease, and its length."""
 
     owner: str
     lease_seconds: float
@@ -78,7 +78,7 @@ def lend_due(txn: Txn, lent: Lent, upto: float | None, limit: int) -> DueTrigger
 
 
 def _free(txn: Txn, upto: float, limit: int) -> list[tuple[Trigger, bool]]:
-    """Those that are due or were left behind, the earliest first; whether a try has failed."""
+    """Return triggers that are due or were left behind, earliest first, with failed tries."""
     lapsed = txn.rows("triggers_lapsed", txn.boot, txn.now, EVER, limit)
     rows = [(at, id, body, boot == txn.boot) for id, at, boot, body in lapsed]
     rows += [(at, id, body, False) for id, at, body in txn.rows("triggers_due", upto, limit)]

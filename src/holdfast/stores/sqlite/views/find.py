@@ -62,13 +62,13 @@ def newest(look: ReadView, where: Filter, before: str, limit: int) -> Rows:
 
 
 def _merged(parts: Iterable[Rows]) -> Rows:
-    """What runs is found twice, under the status that it had before, too."""
+    """Merge the pages; a running task is found twice, under the status that it had before, too."""
     rows = merge(*parts, key=attrgetter("position.id"), reverse=True)
     return (next(same) for _, same in groupby(rows, key=attrgetter("position.id")))
 
 
 def _groups(look: ReadView, where: Filter, statuses: Iterable[Status]) -> list[tuple[Any, ...]]:
-    """One part for each status, type and queue that may match."""
+    """Return a query for each status, type and queue that may match."""
     if where.statuses or where.type is not None or where.queue is not None:
         groups = list(islice(_all_groups(look, where, statuses), GROUPS_LIMIT + 1))
         if len(groups) <= GROUPS_LIMIT:
@@ -80,7 +80,7 @@ def _groups(look: ReadView, where: Filter, statuses: Iterable[Status]) -> list[t
 def _all_groups(
     look: ReadView, where: Filter, statuses: Iterable[Status]
 ) -> Iterator[tuple[str, str, str]]:
-    """From one to the next, past all the tasks between them."""
+    """Yield each group, stepping from one to the next past all the tasks between them."""
     for status in statuses:
         group = (str(status), where.type or "", "")
         while (group := look.row("find_next_group", *group, TOP)) is not None:

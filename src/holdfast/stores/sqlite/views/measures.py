@@ -1,4 +1,4 @@
-"""What is counted and timed, and how suspended tasks group by cause."""
+"""Counts and timings, and the groups of suspended tasks by cause."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _waits(look: ReadView, clock: StoreClock) -> dict[Awaited, float | None]:
 
 
 def _wait(first: Any, now: float) -> float | None:
-    """Its last column is the time. A lease of an earlier start of the machine goes by it, too."""
+    """Return the seconds until a row's time, its last column, by the clock of the present start."""
     return None if first is None or first[-1] is None else first[-1] - now
 
 
@@ -108,7 +108,7 @@ def _heads(look: ReadView, queues: Sequence[str]) -> dict[str, Task]:
 
 
 def errors(look: ReadView, limit: int) -> list[ErrorGroup]:
-    """All groups are counted in their index; a record is read for each of the largest only."""
+    """Return the largest groups: all are counted in an index, and only these are read."""
     counts = ((error, _count(look, error)) for error in _all_errors(look))
     largest = sorted((-count, error) for error, count in counts if count)
     groups = (_group(look, error, -count) for count, error in largest)
@@ -116,7 +116,7 @@ def errors(look: ReadView, limit: int) -> list[ErrorGroup]:
 
 
 def _all_errors(look: ReadView) -> Iterator[str]:
-    """From one to the next, past all the tasks between them."""
+    """Yield each cause, stepping from one to the next past all the tasks between them."""
     found = look.row("error_next", "")
     while found is not None:
         yield found[0]
@@ -128,7 +128,7 @@ def _count(look: ReadView, error: str) -> int:
 
 
 def _group(look: ReadView, error: str, count: int) -> ErrorGroup | None:
-    """None: none of the newest can be read, which `doctor` tells."""
+    """Return a group with its newest task, or None where none of the newest can be read."""
     where = Filter(statuses=tuple(SUSPENDED), error=error)
     tasks = (readable(row) for row in newest(look, where, TOP, LOOK_LIMIT))
     found = next((task for task in tasks if task is not None), None)

@@ -1,4 +1,4 @@
-"""What can be asked of the store: each read of the port, on one consistent look."""
+"""The reads of the port, each on one consistent view."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ log = logging.getLogger("holdfast.stores.sqlite.reads")
 
 
 def readable(row: RecordRow) -> Task | None:
-    """None: it cannot be read, which `doctor` tells. Its neighbours can."""
+    """Return the task, or None where it cannot be read; `doctor` reports it."""
     try:
         return task_of(row)
     except SerialisationError as error:
@@ -92,7 +92,7 @@ def detail(look: ReadView, task_id: str) -> Detail | None:
 
 
 def _events(look: ReadView, row: TaskPosition) -> Iterator[Event]:
-    """What each write has put down, then its being handed out, which no write has yet."""
+    """Yield the events of each write, then the handing out that no write has put down yet."""
     (first,) = look.row("events_first", row.n)
     yield from _told(row.id, 1, first)
     for version, started, events in look.rows("journal_get", row.n):
