@@ -394,10 +394,9 @@ class NotDelivered(HoldfastError, stored_name="NotDelivered"):
 
 
 class SubmittedInPart(HoldfastError, stored_name="SubmittedInPart"):
-    """Some payloads of a batch were accepted. By the number of the payload, from 0, ``accepted``
-    has the ids of the tasks that are kept, ``errors`` what was said of others. The rest was not
-    sent. A StoreUnavailable among the errors may have been accepted all the same: with keys, submit
-    all of them again."""
+    """Some payloads were accepted: ``accepted`` has the ids of their tasks, ``errors`` the errors
+    of others, each by the payload's number, from 0. The rest was not sent. A StoreUnavailable may
+    have been accepted all the same: with keys, submit all of them again."""
 
     code = "submitted-in-part"
 
