@@ -46,7 +46,7 @@ async def hand_out(parts: Partitions, limit: int, look: Look, take: Take[T]) -> 
         items += [one for some in taken if not isinstance(some, StoreError) for one in some.items]
         waits = _waits(parts, looked, dict(zip(shares, taken, strict=True)))
         if missed := missed_then or missed:
-            log.warning("what is due in a part of the store is not seen: %s", missed)
+            log.warning("part of the store does not answer; what is due there waits: %s", missed)
             waits.append(AWAY_SECONDS)
         if not shares or missed or len(items) >= limit:
             break

@@ -32,8 +32,8 @@ CHECKPOINT_SECONDS = 7 * 86_400
 FORMAT = 1  # of what is stored
 EMPTIED = (
     "the store was emptied, or its key meta was removed: by FLUSHALL or FLUSHDB, by a restart "
-    "without its data, or by a maxmemory-policy that evicts. What is gone is not done; submit it "
-    "again with the same keys"
+    "without its data, or by a maxmemory-policy that evicts. Tasks that are gone were not done; "
+    "submit them again with the same keys"
 )
 LATE_SECONDS = 1.0  # on its way: the server, or the way to it, has stood still
 # Elements of one script: the server does nothing else meanwhile, for 5 ms at most.
@@ -121,8 +121,8 @@ class Partition:
                 self.note_torn()
         for name in sorted(names - self._strangers):
             log.error(
-                "%s holds something of another program: what belongs there is left out; "
-                "rename it, then run `holdfast doctor --fix`",
+                "%s holds something of another program, so Holdfast stores nothing there; "
+                "rename that key, then run `holdfast doctor --fix`",
                 name,
             )
         self._strangers |= names

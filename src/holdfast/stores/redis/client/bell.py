@@ -62,7 +62,7 @@ class Bells:
                     self._ring(Topic)
                 await self._hear_once(keys)
             except StoreError as error:
-                log.debug("the bell of %s cannot be heard: %s", keys.prefix, error)
+                log.debug("cannot listen for changes of %s: %s", keys.prefix, error)
                 lost = True
                 await asyncio.sleep(RETRY_SECONDS)
 

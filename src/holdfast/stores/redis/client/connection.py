@@ -115,7 +115,7 @@ class PipelinedConnection(asyncio.Protocol):
 
     def _hear(self, reply: Any) -> None:
         if not self._calls:
-            raise redis.InvalidResponse("an answer to nothing")
+            raise redis.InvalidResponse("the server answered a question that was not asked")
         call = self._calls[0]
         call.replies.append(reply)
         if len(call.replies) < call.commands:

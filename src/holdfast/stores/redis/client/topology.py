@@ -76,7 +76,7 @@ class Node:
             return await asyncio.shield(self._connecting)
         except asyncio.CancelledError:
             if self._connecting.cancelled():  # by `close`: who waits was not cancelled himself
-                raise redis.ConnectionError("closed while it was made") from None
+                raise redis.ConnectionError("the connection was closed early") from None
             raise
 
     async def _open(self) -> PipelinedConnection:
@@ -292,7 +292,7 @@ class Topology:
         hosts = dict.fromkeys((*self._nodes, *self._address.hosts))
         asked, ranges = await self._ask_any(hosts, ("CLUSTER", "SLOTS"))
         if not ranges:
-            raise redis.ConnectionError("no node of the Cluster knows who has which slot")
+            raise redis.ConnectionError("no node of the Cluster knows which node has which slot")
         ranges.sort()
         starts = [first for first, *_ in ranges]
         return starts, [_host_of(owner, asked) for _, _, owner, *_ in ranges]

@@ -132,7 +132,7 @@ async def _readable(part: Partition, found: Sequence[Any]) -> list[Plan]:
 
 
 def _warn_set_aside(plan_id: str, says: str) -> None:
-    log.warning("plan %s is put aside; see `holdfast doctor`: %s", plan_id, says)
+    log.warning("plan %s cannot be read and is set aside; see `holdfast doctor`: %s", plan_id, says)
 
 
 async def find_due(part: Partition, limit: int) -> DueItems[float]:
@@ -265,7 +265,7 @@ def _events(plan_id: str, element: bytes) -> list[PlanEvent]:
     try:
         return [plan_events.decode(line) for line in element.split(b"\n")[1:]]
     except SerialisationError as error:
-        log.warning("plan %s has an unreadable event: %s", plan_id, error)
+        log.warning("plan %s has an event that cannot be read: %s", plan_id, error)
         return []
 
 

@@ -81,7 +81,7 @@ async def reconcile(parts: Sequence[Partition], every_seconds: float) -> list[Fi
             found += await _reconcile(part, every_seconds)
         except StoreError as error:
             missed = error
-            log.warning("%s was not reconciled: %s", part.keys.prefix, error)
+            log.warning("%s could not be reconciled: %s", part.keys.prefix, error)
     if missed is not None and not found:
         raise missed
     return found

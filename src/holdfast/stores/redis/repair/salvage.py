@@ -65,7 +65,7 @@ async def set_aside(part: Partition, ids: Iterable[bytes]) -> list[str]:
         try:
             name = task_id.decode()
         except UnicodeDecodeError:
-            log.error("%s: %r is no task id", part.keys.prefix, task_id)
+            log.error("%s: %r is not a task id", part.keys.prefix, task_id)
             continue
         if await _set_aside(part, name):
             done.append(name)
@@ -313,7 +313,7 @@ async def _leave_alone(part: Partition, task_id: str) -> None:
     key = part.keys("task", task_id)
     entries = await _pending_of(part, task_id)
     if await part.call(scripts.DROP_STRAY_TASK, task_id, *entries):
-        log.error("%s holds nothing of ours: task %s is taken out of its queue", key, task_id)
+        log.error("%s holds no record of a task: task %s is taken out of its queue", key, task_id)
 
 
 async def _pending_of(part: Partition, task_id: str) -> list[bytes]:

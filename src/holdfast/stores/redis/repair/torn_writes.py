@@ -89,7 +89,10 @@ class Mender:
 async def _examine(part: Partition, token: str) -> bool:
     """Repair what can be derived, and return whether something was found that stays."""
     began = (await part.server_time()).now
-    log.warning("%s: a command was refused inside a script: mending", part.keys.prefix)
+    log.warning(
+        "%s: a command was refused inside a script; repairing",
+        part.keys.prefix,
+    )
     found = await doctor.examine(
         part, fix=True, limit=doctor.AT_ONCE, pace=_keeping_locked(part, token)
     )

@@ -74,7 +74,7 @@ class RedisTasks:
             except StoreUnavailable as error:
                 if not batch:
                     raise
-                log.warning("%s: a worker's beat is not seen: %s", self._url, error)
+                log.warning("%s: a worker's heartbeat was not written: %s", self._url, error)
         return await self._parts.spread(
             batch, lambda r: self._parts.of_task(r.task_id), ask, lambda _: False
         )

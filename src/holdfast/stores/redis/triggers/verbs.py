@@ -172,7 +172,7 @@ def _warn_set_aside(wrong: Sequence[tuple[bytes, bytes]]) -> None:
     for name, says in wrong:
         if says:
             log.warning(
-                "trigger %s is put aside; see `holdfast doctor`: %s",
+                "trigger %s cannot be read and is set aside; see `holdfast doctor`: %s",
                 name.decode(errors="replace"),
                 says.decode(errors="replace"),
             )

@@ -96,7 +96,7 @@ def _peek_reply(task_id: str, found: Any) -> Peek | None:
             reason=reason.decode() if reason is not None else None,
         )
     except (ValueError, msgspec.DecodeError) as error:
-        log.warning("task %s cannot be looked at: %s", task_id, error)
+        log.warning("task %s cannot be read: %s", task_id, error)
         return None
 
 
@@ -109,7 +109,7 @@ async def detail(part: Partition, task_id: str) -> Detail | None:
     if task is None:
         return None
     for text in reply["damaged"]:
-        log.warning("task %s has something unreadable: %s", task_id, text.decode())
+        log.warning("task %s has a part that cannot be read: %s", task_id, text.decode())
     fields = record.texts(reply["fields"])
     progress = fields.get("progress") if task.lease is not None else None
     return Detail(
@@ -135,7 +135,7 @@ def _events(task: Task, found: Sequence[bytes]) -> Iterator[Event]:
         try:
             yield from event_log.decode_events(task.id, element)
         except SerialisationError as error:
-            log.warning("task %s has an unreadable event: %s", task.id, error)
+            log.warning("task %s has an event that cannot be read: %s", task.id, error)
 
 
 async def checkpoint(part: Partition, task_id: str) -> Checkpoint | None:
