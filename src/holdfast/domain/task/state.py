@@ -137,3 +137,4 @@ SETTLED = frozenset({S.COMPLETED, S.CANCELLED, S.ROLLED_BACK})
 
 MACHINE = Machine(TABLE, Command, asked=OPERATOR)
 can, legal, step = MACHINE.can, MACHINE.legal, MACHINE.step
+LEGAL = {status: MACHINE.legal(status) for status in Status}  # what an operator may ask for

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from holdfast.domain.task.placement import Place
-from holdfast.domain.task.state import SETTLED, SUSPENDED, Command, Status, can, legal
+from holdfast.domain.task.state import LEGAL, SETTLED, SUSPENDED, TABLE, Command, Status
 
 
 class FailureKind(StrEnum):
@@ -147,15 +147,15 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def legal(self) -> tuple[Command, ...]:
         """Return the commands that an operator may ask for now."""
-        return tuple(command for command in legal(self.status) if self.can(command))
+        return tuple(command for command in LEGAL[self.status] if self.can(command))
 
     def can(self, command: Command) -> bool:
-        """Some commands depend on what was asked for before."""
+        """Return whether a command is legal now; some depend on what was asked for before."""
         if command is Command.PAUSE and self.cancel_requested:
             return False
         if command is Command.RESUME and self.status is Status.RUNNING:
             return self.pause_requested
-        return can(self.status, command)
+        return command in TABLE[self.status]
 
 
 class StageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
