@@ -11,7 +11,7 @@ from collections.abc import Iterable, Set
 GROUP = "workers"  # of consumers, on every queue's stream
 RINGS = 8  # entries of the bell
 DENIED = "NOPERM"  # what a script tells among the names of strange keys: it was refused a command
-TORN = "TORN"  # the same, of a process that may not live to mend it: see mending.py
+TORN = "TORN"  # the same, of a process that may not live to mend it: see torn_writes.py
 
 # What the documents name, with the types that they name but for two: their indexes by plan and by
 # status are sets, ours are sorted sets (docs/internals/decisions/0008 says why).

@@ -85,7 +85,7 @@ class Partition:
             raise
 
     def note_torn(self) -> float:
-        """Remember that a command was refused inside a script: see `mending.py`."""
+        """Remember that a command was refused inside a script: see `torn_writes.py`."""
         ahead = self._ahead or 0.0
         self.torn_at = self._time()[0] if self._time is not None else self.steady() + ahead
         return self.torn_at

@@ -2,7 +2,7 @@
 
 Each partition has an outbox, where an entry is written in one step with what it tells of. A link
 is ``NUMBER HASH ENTRY``; the ends of the chain say, too, how many entries were taken from which
-outbox (see `sealing.py`). An outbox says how many have left it: an entry that is in both for a
+outbox (see `audit_seal.py`). An outbox says how many have left it: an entry that is in both for a
 moment is known by its number.
 """
 

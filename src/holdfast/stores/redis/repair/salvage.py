@@ -212,7 +212,7 @@ def _is_good(task_id: str, base: Mapping[str, str], name: str, text: bytes) -> b
 def _placeholder(task_id: str, remains: Remains, now: float) -> Task:
     version, _, _ = (remains.newest_event or b"").partition(b"\n")
     if b"ran" in remains.fields[::2]:
-        version = b"3"  # born, claimed, completed (see elements.py)
+        version = b"3"  # submitted, claimed, completed (see event_log.py)
     completed = remains.completed
     if completed is None:
         completed = len(remains.stages) // 2 - 1

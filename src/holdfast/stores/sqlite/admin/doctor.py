@@ -1,7 +1,7 @@
 """The doctor: do records, columns, lines, keys and counts agree?
 
 One consistent look, page by page, beside the running work. What can be derived from the records is
-mended afterwards by `mending.py`, in small steps that look again before they write.
+mended afterwards by `repair.py`, in small steps that look again before they write.
 """
 
 from __future__ import annotations
