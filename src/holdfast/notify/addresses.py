@@ -1,8 +1,8 @@
-"""Where the outside may be told anything: https to public addresses, and what an operator allows.
+"""Addresses that may be posted to: https to public ones, and what an operator allows.
 
 A URL is read here and nowhere else. ``Allowed.target`` gives the parts that are connected to, so no
-second parser can see another host in the same text. What two parsers could differ over (user
-info, backslashes, ``0x7f.1``) is refused, not mended.
+second parser can see another host in the same text. What two parsers could differ over (user info,
+backslashes, ``0x7f.1``) is refused, not mended.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ class Target(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def authority(self) -> str:
-        """What the ``host`` header says."""
+        """Return the value of the ``host`` header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def shown(self) -> str:
-        """Without path and query: both may be secrets."""
+        """Return the URL without path and query: both may be secrets."""
         return f"{self.scheme}://{self.authority}"
 
     @property
@@ -86,7 +86,7 @@ class Target(msgspec.Struct, frozen=True, gc=False):
 
 
 class Allowed:
-    """What ``HOLDFAST_WEBHOOK_ALLOW`` and ``HOLDFAST_CALLBACK_ALLOW`` open beyond https to public
+    """The hosts that ``HOLDFAST_WEBHOOK_ALLOW`` and ``HOLDFAST_CALLBACK_ALLOW`` open beyond public
     addresses.
 
     A host, with or without a port, may be spoken to over plain http and wherever its name leads. A
@@ -197,7 +197,8 @@ def _why_unreadable(url: str) -> str:
 
 
 def _host(text: str) -> str | None:
-    """In the one form we use; None if it is not exactly a DNS name or a usual address."""
+    """Return the host in the one form we use; None if it is not exactly a DNS name or a usual
+    address."""
     host = text.lower()
     if host.startswith("["):
         literal = _literal(host[1:-1])

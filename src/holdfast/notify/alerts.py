@@ -53,7 +53,7 @@ class DeliverySeries(NamedTuple):
 
 
 class LastDelivery(NamedTuple):
-    """Of a line; false: there is none."""
+    """The last delivery of a series; false: there is none."""
 
     line: DeliverySeries
     number: int
@@ -78,7 +78,7 @@ class AlertNotifier:
         self._untold.append(change)
 
     async def deliver(self) -> None:
-        """What cannot be written while the store is away is written afterwards."""
+        """Write the deliveries; those that fail while the store is away are written afterwards."""
         while self._untold:
             try:
                 for hook in self._hooks():
@@ -88,7 +88,7 @@ class AlertNotifier:
             self._untold.popleft()
 
     async def told(self, names: Collection[Name]) -> LastNotified:
-        """What hooks were last told of these, today or yesterday."""
+        """Return what hooks were last told of these, today or yesterday."""
         today = _day(self._app.clock.now())
         lines = [
             DeliverySeries(hook.name, name, day)
@@ -108,7 +108,7 @@ class AlertNotifier:
         return found
 
     async def _begun(self, lines: Sequence[DeliverySeries]) -> list[DeliverySeries]:
-        """Those with a delivery."""
+        """Return the series with a delivery."""
         ids = [(line, self._home(line, n)) for line in lines for n in range(1, FIRST_FEW + 1)]
         begun: dict[DeliverySeries, None] = {}
         for start in range(0, len(ids), LOOK):
@@ -140,7 +140,8 @@ class AlertNotifier:
         )
 
     async def _newest(self, hook: Hook, change: Change) -> tuple[DeliverySeries, LastDelivery]:
-        """Where it goes on, and what was told last: a clock that is ahead may be past midnight."""
+        """Return the series to go on with, and its last delivery: a clock ahead may be past
+        midnight."""
         alert, day = change.alert, _day(change.at)
         today = DeliverySeries(hook.name, alert.name, day)
         for line in (today._replace(day=day + 1), today, today._replace(day=day - 1)):
@@ -163,7 +164,7 @@ class AlertNotifier:
         return LastDelivery(line, last)
 
     async def _when(self, last: LastDelivery) -> float:
-        """When what it tells of has happened."""
+        """Return when the reported change happened."""
         told = _read(await self._payload(last))
         return told.at if told is not None else 0.0
 
@@ -172,7 +173,7 @@ class AlertNotifier:
         return detail.payload if detail is not None else b""
 
     def _hooks(self) -> list[Hook]:
-        """Those that hear of alerts."""
+        """Return the hooks that hear of alerts."""
         hooks = self._app.hooks.hooks.values()
         return [hook for hook in hooks if any(map(hook.wants, notification.ALERT_EVENTS))]
 

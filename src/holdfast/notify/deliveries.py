@@ -55,7 +55,7 @@ JSON_HEADERS = {"content-type": "application/json", "user-agent": "holdfast"}
 
 
 def can_deliver(hooks: Hooks) -> bool:
-    """Without httpcore a worker does not know the type, and leaves deliveries to others."""
+    """Return whether this worker delivers; without httpcore it leaves deliveries to others."""
     can = importlib.util.find_spec("httpcore") is not None
     if hooks.secrets and not can:
         log.warning(
@@ -84,7 +84,7 @@ def declare(app: Holdfast, hooks: Hooks) -> TaskType:
 
 
 class NotHere(Exception):
-    """This process cannot send it; another may, which was started with a newer file."""
+    """Another process may send it, which was started with a newer file; this one cannot."""
 
 
 class SignedMessage(NamedTuple):
@@ -180,14 +180,14 @@ class Deliverer:
         return self._signed(ctx, told, hook.url)
 
     def _answer(self, told: Delivery) -> SignedMessage:
-        """To a chat, which knows by the bot's token who speaks."""
+        """Make a message to a chat, which knows by the bot's token who speaks."""
         bot = self._app.bot
         if bot is None:
             raise NotHere(f"no Telegram bot is configured here; see {PREFIX}TELEGRAM_TOKEN")
         return SignedMessage(bot.address(), bot.answer(told), JSON_HEADERS)
 
     def _signed(self, ctx: Context, told: Delivery, url: str) -> SignedMessage:
-        """As the Standard Webhooks have it: the id is the same at each attempt."""
+        """Sign as the Standard Webhooks have it: the id is the same at each attempt."""
         said = {"type": told.event, "timestamp": iso(told.at), "data": told.data}
         body, now = msgspec.json.encode(said), int(self._app.clock.now())
         message_id = ctx.task_id.replace(".", "-")  # a dot divides what is signed

@@ -30,8 +30,8 @@ SECRETS_MAX = 2  # the new one and the old one, while receivers are told the new
 
 
 class Hooks(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom deliveries may go to. Hooks and the bot are named by who runs this, callbacks by whoever
-    submits: what is open to the ones is not open to the others."""
+    """The receivers that deliveries may go to. Hooks and the bot are named by who runs this,
+    callbacks by whoever submits: what is open to the ones is not open to the others."""
 
     allowed: Allowed
     callbacks_allowed: Allowed
@@ -39,7 +39,7 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
     secrets: Mapping[str, tuple[Secret, ...]] = {}  # of hooks, and of callbacks
 
     def check_callback(self, url: str) -> str:
-        """What is told is signed, so there must be something to sign it with."""
+        """Return the URL if a secret is there to sign its messages with."""
         if notification.CALLBACK not in self.secrets:
             raise UrlRefused(f"callbacks are not set up: {FILE} names a file with their secret")
         return self.callbacks_allowed.check_url(url)
@@ -51,8 +51,8 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
         return self.hooks.get(to.removeprefix(notification.HOOK))
 
     def secrets_of(self, to: str, tenant: str | None = None) -> tuple[Secret, ...]:
-        """Of callbacks each tenant has its own, and those without one, too: whoever verifies one
-        can make one, and must not make another's."""
+        """Return the secrets of a receiver. For callbacks each tenant has its own, and those
+        without one, too: whoever verifies one can make one, and must not make another's."""
         found = self.secrets.get(to.removeprefix(notification.HOOK), ())
         if to == notification.CALLBACK:
             return tuple(secret.derived(tenant) for secret in found)

@@ -186,7 +186,8 @@ class _ShortReading(httpcore.AsyncNetworkStream):
 
 
 class _Unheard(logging.Filter):
-    """At DEBUG, httpcore logs the head of each answer. Those to others' requests stay."""
+    """A filter of httpcore's logs: at DEBUG it logs the head of each answer. Other requests' lines
+    stay."""
 
     def filter(self, record: logging.LogRecord) -> bool:  # noqa: ARG002
         return not _posting.get()
@@ -216,7 +217,7 @@ def _request(target: Target, body: bytes, headers: Mapping[str, str]) -> httpcor
 
 
 def _told(error: Exception) -> str:
-    """In words of ours: the libraries' may quote what came from the other side."""
+    """Format an error in words of ours: the libraries' may quote what came from the other side."""
     match error:
         case socket.gaierror() | UnicodeError():
             return "has a name that cannot be resolved"

@@ -1,4 +1,4 @@
-"""How receivers have answered lately, as one process knows it.
+"""Receivers: how they have answered lately, as one process knows it.
 
 After some failures in a row nobody is sent there for a while; then one goes ahead to see. So a
 receiver that hangs costs one attempt at a time, however many deliveries wait for it. The pause

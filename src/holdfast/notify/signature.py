@@ -64,7 +64,7 @@ class Secret:
         return Secret(hmac.digest(self._key, label.encode(), "sha256"))
 
     def text(self) -> str:
-        """To be handed to a receiver."""
+        """Return the secret as text, to be handed to a receiver."""
         return PREFIX + base64.b64encode(self._key).decode()
 
     def digest(self, signed: bytes) -> str:
@@ -75,7 +75,7 @@ class Secret:
 
 
 def sign(known: Iterable[Secret], id: str, timestamp: int, body: bytes) -> str:
-    """For the ``webhook-signature`` header: a signature by each of the secrets."""
+    """Return the ``webhook-signature`` header: a signature by each of the secrets."""
     if not _ID.fullmatch(id):
         raise InvalidInput(f"{id!r} is no id of a message: printable ASCII without dots")
     signed = _signed(id, str(int(timestamp)), body)
@@ -93,7 +93,8 @@ def verify(
     now: float | None = None,
     tolerance_seconds: float = TOLERANCE_SECONDS,
 ) -> None:
-    """For receivers, with the body as it came in. Raises BadSignature; ``now``: seconds since 1970.
+    """Verify a message, for receivers, with the body as it came in. Raises BadSignature; ``now``:
+    seconds since 1970.
 
     A message that verifies may still be a second copy: remember its ``webhook-id``.
     """

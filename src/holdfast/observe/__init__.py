@@ -1,1 +1,1 @@
-"""What is seen from outside: metrics, alerts, logs, traces."""
+"""The view from outside: metrics, alerts, logs, traces."""

@@ -1,4 +1,4 @@
-"""What a person should know: judged from one look, and from what was known before.
+"""Alerts tell a person what to know, judged from one look and from what was known before.
 
 An alert is raised when its value passes its threshold, and cleared when it falls below 80 % of it:
 a value that swings around a threshold tells nobody twice. Nothing is read or kept here.

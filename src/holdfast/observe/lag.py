@@ -1,4 +1,4 @@
-"""How late events reach their readers."""
+"""The lag of events: how late they reach their readers."""
 
 from __future__ import annotations
 

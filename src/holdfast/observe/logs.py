@@ -22,7 +22,7 @@ CONSOLE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 def configure(
     format: Format = "console", level: int = logging.INFO, redactor: Redactor = USUAL
 ) -> None:
-    """On the root logger, unless somebody has set that up already: then that stands."""
+    """Configure the root logger, unless somebody has set that up already: then that stands."""
     handler = Lines(sys.stderr)
     handler.setFormatter(formatter(format, redactor))
     logging.basicConfig(level=level, handlers=[handler])

@@ -1,4 +1,4 @@
-"""What Prometheus scrapes: the store's numbers, and those of this process."""
+"""Metrics that Prometheus scrapes: the store's numbers, and those of this process."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class RequestCounts:
 
 
 class Metrics:
-    """With a registry of its own: what else a process counts is not mixed in."""
+    """Metrics with a registry of their own: other counters of the process are not mixed in."""
 
     def __init__(self, *, steady: Callable[[], float] = time.monotonic) -> None:
         self._registry = CollectorRegistry()
@@ -113,7 +113,7 @@ class Metrics:
         self._lag.note(seconds)
 
     def worst_event_lag(self) -> float:
-        """Of the last minute."""
+        """Return the worst lag of the last minute."""
         return self._lag.worst()
 
     def auth_failed(self, kind: str) -> None:
@@ -129,7 +129,7 @@ class Metrics:
 
 
 class _Plain:
-    """Without the time at which each counter was made, which doubles their number."""
+    """A registry without the time at which each counter was made, which doubles their number."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry

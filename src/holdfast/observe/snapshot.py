@@ -32,7 +32,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def name(self) -> tuple[str, str]:
-        """What it is known by: its code, and the queue or error group that it is about."""
+        """Return the alert's identity: its code, and the queue or error group that it is about."""
         return self.code, self.queue or self.group
 
 
@@ -50,7 +50,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def queues(self) -> list[str]:
-        """Those that have, had or would have tasks: switched ones and served ones too."""
+        """Return the queues that have, had or would have tasks: switched ones and served ones
+        too."""
         switched = (one.name for one in self.thrown if one.switch in OF_QUEUES)
         served = (queue for worker in self.live for queue in worker.beat.queues)
         return sorted({*self.stats.by_queue, *self.stats.heads, *switched, *served})
@@ -72,6 +73,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         return sum(counted.get(place, 0) for place in places)
 
     def oldest_seconds(self, queue: str) -> float:
-        """How long the task that its queue hands out next has waited since it last moved."""
+        """Return how long the task that its queue hands out next has waited since it last moved."""
         head = self.stats.heads.get(queue)
         return 0.0 if head is None else max(0.0, self.stats.now - head.updated_at)

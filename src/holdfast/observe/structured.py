@@ -60,7 +60,7 @@ class JsonLine:
 
 
 def _extras(logger: Any, method: str, told: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """What came as ``extra=``; it may add, and take nothing's place."""
+    """Add the fields of ``extra=``; they never take another field's place."""
     del logger, method
     record: logging.LogRecord = told["_record"]
     for name, value in vars(record).items():
@@ -78,7 +78,7 @@ def _written(shown: Mapping[str, Any]) -> str:
 
 
 def _whole(value: Any) -> Any:
-    """Without halves of characters, which no JSON can carry."""
+    """Return the value without halves of characters, which no JSON can carry."""
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
     if isinstance(value, Mapping):

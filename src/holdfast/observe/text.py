@@ -176,7 +176,8 @@ def _workers(snapshot: Snapshot) -> Iterator[Sample]:
 
 
 def _outages(timings: Iterable[Timings]) -> Iterator[Sample]:
-    """Of stages and undos together; 0 where a stage has met none, so that the first one counts."""
+    """Count outages of stages and undos together; 0 where a stage has met none, so the first
+    counts."""
     counts: dict[Labels, float] = {}
     for timed in timings:
         met = timed.count if timed.outcome.endswith("outage") else 0

@@ -39,7 +39,7 @@ class OtelSpan:
             self._span.set_attribute(f"holdfast.{name.replace('_', '.')}", value)
 
     def fail(self, error: str, message: str, traceback: str = "") -> None:
-        """As the conventions for exceptions have it, but redacted."""
+        """Record the failure as the conventions for exceptions have it, but redacted."""
         said = self._redactor.text(message)
         told = {"exception.type": error, "exception.message": said}
         if traceback:
@@ -52,7 +52,7 @@ class OtelTracer:
     on = True
 
     def __init__(self, redactor: Redactor, provider: trace.TracerProvider | None = None) -> None:
-        """Without ``provider`` the process's own counts, even if it is set up later."""
+        """Trace with ``provider``, or else with the process's own, even if it is set up later."""
         self._tracer = trace.get_tracer("holdfast", tracer_provider=provider)
         self._redactor = redactor
 
@@ -80,7 +80,7 @@ class OtelTracer:
     def _span(
         self, name: str, kind: SpanKind, parent: Context | None, facts: dict[str, str | int]
     ) -> Iterator[Span]:
-        """What leaves it as an exception is recorded by who knows it, redacted: not here."""
+        """Open a span; an exception that leaves it is recorded elsewhere, redacted."""
         with self._tracer.start_as_current_span(
             name, parent, kind, record_exception=False, set_status_on_exception=False
         ) as made:

@@ -14,7 +14,7 @@ from holdfast.ports.switches import Switch, SwitchSetting
 
 
 class Kept(StrEnum):
-    """What can be cleaned up by age."""
+    """The kinds of records that can be cleaned up by age."""
 
     TASKS = "tasks"  # settled ones, with all that belongs to them
     TRIGGERS = "triggers"  # that have ended

@@ -1,4 +1,4 @@
-"""What is counted and timed, kept in the store so that it outlives every process."""
+"""Measures: counts and timings, kept in the store so that they outlive every process."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0,
 
 
 class Moves(msgspec.Struct, frozen=True, kw_only=True):
-    """How often tasks of a type and queue went from one status to another, and how long they had
-    dwelt in the first. Without type and queue: from before these were counted apart."""
+    """The number of tasks of a type and queue that went from one status to another, and how long
+    they had dwelt in the first. Without type and queue: from before these were counted apart."""
 
     before: Status
     after: Status
@@ -29,7 +29,7 @@ class Moves(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True):
-    """How long the calls of a stage took: how many in each span of BUCKETS, and in all."""
+    """The duration of a stage's calls: how many in each span of BUCKETS, and in all."""
 
     type: str
     stage: str
@@ -51,7 +51,7 @@ class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Awaited(StrEnum):
-    """What any live worker moves when its time has come, and nobody else."""
+    """The things that any live worker moves when their time has come, and nobody else."""
 
     LEASE = "lease"  # of a task: its end
     TASK = "task"  # that waits for a time
@@ -60,7 +60,8 @@ class Awaited(StrEnum):
 
 
 def late(waits: Mapping[Awaited, float | None]) -> Mapping[Awaited, float]:
-    """Those whose time has come, and how long ago. ``waits``: the seconds until then."""
+    """Return the things whose time has come, and how long ago. ``waits``: the seconds until
+    then."""
     past = {kind: round(-wait, 3) for kind, wait in waits.items() if wait is not None}
     return {kind: seconds for kind, seconds in past.items() if seconds > 0}
 

@@ -50,12 +50,13 @@ class PlanStore(Protocol):
     async def tasks(self, plan_id: str) -> PlanTasks | None: ...
 
     async def members(self, plan_id: str) -> Mapping[int, Member]:
-        """How the plan sees its tasks, by number; those not named are waiting."""
+        """Return how the plan sees its tasks, by number; those not named are waiting."""
 
     async def events(
         self, plan_id: str, *, limit: int, after_version: int = 0
     ) -> Sequence[PlanEvent]:
-        """In order, from the version after that one; a version's events are never parted."""
+        """Return events in order, from the version after that one; a version's events are never
+        parted."""
 
     async def find(
         self, *, statuses: Sequence[PlanStatus] = (), limit: int, cursor: str | None = None

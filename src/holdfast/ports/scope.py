@@ -1,4 +1,4 @@
-"""Which stage runs here: set around each call of a user's function, read by whoever logs.
+"""The scope tells which stage runs here: set around each call of a user's function.
 
 A context variable, so it goes along into the tasks and threads that the function starts.
 """
@@ -18,7 +18,7 @@ class Scope(msgspec.Struct, frozen=True, gc=False):
     stage: str
 
     def fields(self) -> dict[str, str | int]:
-        """As logs have them; what the task has not is left out."""
+        """Return the fields as logs have them; those that the task lacks are left out."""
         task = self.record
         told: dict[str, str | int | None] = {
             "task": task.id,
@@ -35,6 +35,6 @@ current: ContextVar[Scope | None] = ContextVar("holdfast_scope", default=None)
 
 
 def fields() -> dict[str, str | int]:
-    """Of the stage that runs here, if one does."""
+    """Return the fields of the stage that runs here, if one does."""
     scope = current.get()
     return {} if scope is None else scope.fields()

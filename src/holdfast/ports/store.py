@@ -24,7 +24,8 @@ class Store(Protocol):
 
     @property
     def durable(self) -> bool:
-        """Whether what was answered outlives a crash, as the last check of settings found it."""
+        """Return whether an answered write outlives a crash, as the last check of settings found
+        it."""
 
     @property
     def tasks(self) -> TaskStore: ...

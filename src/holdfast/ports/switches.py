@@ -1,4 +1,4 @@
-"""What a person can switch off over all machines."""
+"""Switches that a person can turn off over all machines."""
 
 from __future__ import annotations
 

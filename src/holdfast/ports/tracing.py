@@ -11,7 +11,8 @@ from holdfast.domain.task.task import Task
 class Span(Protocol):
     @property
     def traceparent(self) -> str | None:
-        """What a task carries so that its stages belong to this span; None: nothing to carry."""
+        """Return what a task carries so that its stages belong to this span; None: nothing to
+        carry."""
 
     def tell(self, **facts: str | int) -> None:
         """``task_id="…"`` becomes the attribute ``holdfast.task.id``."""
@@ -27,7 +28,7 @@ class Tracer(Protocol):
     def submit(
         self, type: str, tenant: str | None, trace_id: str | None
     ) -> AbstractContextManager[Span]:
-        """Below ``trace_id`` if that is a traceparent, else below the span that is current."""
+        """Open a span below ``trace_id`` if that is a traceparent, else below the current one."""
 
     def fire(self, type: str, tenant: str | None, trigger: str) -> AbstractContextManager[Span]:
         """The beginning of a trace: nobody asked."""

@@ -22,7 +22,7 @@ class DueTriggers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TriggerPage(msgspec.Struct, frozen=True, kw_only=True):
-    """In the order of their ids."""
+    """Triggers in the order of their ids."""
 
     triggers: tuple[Trigger, ...]
     cursor: str | None

@@ -22,7 +22,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Peek(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How a task stands, for those who wait for its end. Answered from the tombstone, too."""
+    """The state of a task for callers that wait for its end. The tombstone answers, too."""
 
     task_id: str
     status: Status

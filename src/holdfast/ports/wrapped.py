@@ -20,7 +20,8 @@ class Wait(Protocol):
 
 
 class WrappedStore:
-    """What is not replaced is the other store's own: it costs no frame of ours."""
+    """A store with some parts replaced; every other part is the wrapped store's own and costs no
+    frame."""
 
     def __init__(
         self,

@@ -1,1 +1,1 @@
-"""Where tasks are kept. Each store passes `holdfast.testing.contract`."""
+"""Stores keep the tasks. Each store passes `holdfast.testing.contract`."""

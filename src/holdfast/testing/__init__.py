@@ -1,4 +1,4 @@
-"""For the tests of those who use Holdfast, and of Holdfast itself."""
+"""Helpers for the tests of applications and stores."""
 
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.context import LoneContext, context

@@ -28,7 +28,7 @@ class ManualTimer:
         self.cancelled = True
 
     def fire(self) -> None:
-        """On the loop that set it, which need not be the one that moves the clock."""
+        """Call on the loop that set the timer, which need not be the one that moves the clock."""
         if self.cancelled:
             return
         if self.loop is None or self.loop is _running_loop():
@@ -54,7 +54,8 @@ class ManualClock:
         return self._steady
 
     def times(self) -> tuple[float, float]:
-        """In the place of a server's time: for leases and due times, and for everything else."""
+        """Return the time for leases and due times, and that for everything else, as a server
+        would."""
         return self._steady + self._offset_seconds, self._now
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> ManualTimer:
@@ -73,7 +74,8 @@ class ManualClock:
         self._move_to(end)
 
     async def elapse(self, by: float | str, *, turns: int = 20) -> None:
-        """Like ``advance``, but whoever a timer wakes gets turns to run before time goes on."""
+        """Move the clock like ``advance``, but give turns to whoever a timer wakes before time goes
+        on."""
         end = self._steady + seconds(by)
         await _give_way(turns)
         while timer := self._next_until(end):
@@ -90,7 +92,7 @@ class ManualClock:
 
     @property
     def next_timer_seconds(self) -> float | None:
-        """How long until the next timer fires; None: none is set."""
+        """Return how long until the next timer fires; None: none is set."""
         with self._lock:
             self._drop_cancelled()
             return self._timers[0].at - self._steady if self._timers else None

@@ -47,7 +47,7 @@ class Crash:
         return not self.undo and stage is not None and stage.name == self.stage
 
     def is_before(self, transition: Transition) -> bool:
-        """Behind this write the worker would go on with the stage."""
+        """Return whether the worker would go on with the stage behind this write."""
         goes_on = transition.stage is not None or any(
             isinstance(event, StageUndone) for event in transition.events
         )
@@ -95,7 +95,7 @@ class CrashingTasks:
                     await self._die(lease.owner, crash)
 
     async def _die(self, worker: str, crash: Crash) -> None:
-        """Whoever called is dead: it gets no answer, ever."""
+        """Let the caller die: it gets no answer, ever."""
         crash.times -= 1
         self._kill(worker)
         grave = asyncio.get_running_loop().create_future()

@@ -63,7 +63,7 @@ MOVING = (Status.PENDING, Status.RUNNING, Status.ROLLING_BACK)
 
 
 class StillBusy(AssertionError):
-    """What ought to come to rest did not."""
+    """The engine did not come to rest."""
 
 
 class Engine:
@@ -224,7 +224,7 @@ class Engine:
         await self.start()
 
     async def _note_begun(self) -> None:
-        """What a worker had begun is known after its death, as its supervisor would know it."""
+        """Note what a worker had begun after its death, as its supervisor would know it."""
         beat, renewals = self._noted or (None, ())
         if beat is not None and renewals:
             await self.store.tasks.renew(beat, renewals, lease_seconds=self.app.settings.lease)
@@ -256,20 +256,22 @@ class Engine:
                 return Due(count=count, next_seconds=due.next_seconds)
 
     async def _until_trigger(self, within: float) -> float | None:
-        """How long until one fires. One that is due and does not fire waits for something else."""
+        """Return how long until a trigger fires. One that is due and does not fire waits for
+        something else."""
         now = self.clock.now()
         page = await self.store.triggers.find_all(due_by=now + within, limit=1)
         times = [one.trigger_at for one in page.triggers if one.trigger_at is not None]
         return next((at - now if at > now else TICK_SECONDS for at in times), None)
 
     async def _until_wave(self, within: float) -> float | None:
-        """How long until a plan has soaked. One that has, and does not go on, waits for else."""
+        """Return how long until a plan has soaked. One that has, and does not go on, waits for
+        else."""
         now = self.clock.now()
         soaks = [soaks_seconds(plan, now) for plan in await self._plans()]
         return min((left for left in soaks if 0 < left <= within), default=None)
 
     async def _settle_plans(self, end: float) -> None:
-        """Until the drivers of plans, who live by the clock, find nothing more to do."""
+        """Run until the drivers of plans, who live by the clock, find nothing more to do."""
         before, quiet_ticks = None, 0
         while quiet_ticks < QUIET_TICKS and (left := end - self.clock.steady()) > 0:
             plans = await self._plans()
@@ -305,7 +307,7 @@ class Engine:
         return any(places[q].get(p, 0) for q in self._queues() if q in places for p in BUSY)
 
     async def _settle(self) -> None:
-        """Until nothing moves any more, though stages may still wait for something."""
+        """Run until nothing moves any more, though stages may still wait for something."""
         before = None
         for _ in range(ROUNDS_LIMIT):
             await _turns()

@@ -153,7 +153,7 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class TriggerWrite(StrEnum):
-    """How a change is written."""
+    """The way in which a change is written."""
 
     COMPARE = "compare"  # to the version that was read, else it is stale
     SAVE = "save"  # over whatever is there, as its next version

@@ -91,7 +91,8 @@ class MemoryAdmin:
                 self._state.forget_worker(name)
 
     def _drop_checkpoint(self, bodies: TaskBodies) -> None:
-        """What the stages kept in it lives on: a task may still be rolled back."""
+        """Drop the checkpoint; the stages' own records live on, as a task may still be rolled
+        back."""
         if bodies.data is None and bodies.checkpoint is not None:
             bodies.data = codec.custom_data(bodies.checkpoint)
         bodies.checkpoint = None

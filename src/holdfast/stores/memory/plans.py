@@ -114,7 +114,7 @@ class MemoryPlans:
         self._state.follow(change.follows)
 
     def _place(self, shelf: PlanShelf, change: PlanChange, lease_seconds: float) -> None:
-        """Who looks at it next. A person's write leaves it to a driver that has it."""
+        """Decide who looks at the plan next. A person's write leaves it to a driver that has it."""
         if change.next is PlanNext.DRIVE:
             self._extend(shelf, lease_seconds)
             return
@@ -201,7 +201,7 @@ def _was_applied(plan: Plan, change: PlanChange) -> bool:
 
 
 def may_be_woken(plan: Plan) -> bool:
-    """Of the first version it is still being made."""
+    """Return whether the plan may be woken; in its first version it is still being made."""
     return plan.settled_at is None and plan.version > 1
 
 

@@ -1,4 +1,4 @@
-"""What the memory store holds, and how a task gets from place to place in it."""
+"""The state of the memory store, and the moves of a task from place to place in it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def check(name: str, record: msgspec.Struct, decode: Callable[[bytes], object]) 
 
 
 class TaskBodies(msgspec.Struct, kw_only=True):
-    """What belongs to a task and is not in its record."""
+    """The parts of a task that are not in its record."""
 
     payload: bytes
     digest: str
@@ -142,7 +142,7 @@ class MemoryState:
         return Inserted(task.id)
 
     def follow(self, submissions: Iterable[Submission]) -> None:
-        """What has happened cannot be refused: no depth and no switch is asked."""
+        """Insert tasks that follow from what has happened: no depth and no switch refuses them."""
         for submission in submissions:
             if self.is_new(submission.task):
                 self.let_in(submission)
@@ -164,7 +164,7 @@ class MemoryState:
     # -- places and lines
 
     def enter(self, task: Task) -> None:
-        """To its queue, or behind its tenant's active task."""
+        """Put the task into its queue, or behind its tenant's active task."""
         if task.tenant is not None:
             tenant = self.tenants[task.tenant]
             tenant.resting.pop(task.id, None)
@@ -178,7 +178,7 @@ class MemoryState:
         self.signals.notify(Topic.READY)
 
     def rest(self, task: Task) -> None:
-        """It stops being runnable; its tenant's next may be let through."""
+        """Let the task stop being runnable; its tenant's next may be let through."""
         self.tasks[task.id] = task
         if task.tenant is not None and opens_line(task.place, task.hold):
             self.tenants[task.tenant].resting[task.id] = task.order
@@ -196,7 +196,7 @@ class MemoryState:
         self.signals.notify(Topic.RESTED)
 
     def must_wait(self, task: Task) -> bool:
-        """Behind its tenant's active task."""
+        """Return whether the task waits behind its tenant's active task."""
         tenant = self.tenants.get(task.tenant) if task.tenant is not None else None
         return tenant is not None and tenant.active != task.id and not self.line_is_open(tenant)
 
@@ -207,7 +207,7 @@ class MemoryState:
         return opens_line(active.place, active.hold)
 
     def take_out(self, task: Task) -> None:
-        """Out of the queue or line it waits in."""
+        """Take the task out of the queue or line it waits in."""
         if task.place is Place.READY:
             self.ready[task.queue].pop(task.id, None)
         elif task.place is Place.LINE and task.tenant is not None:
@@ -284,7 +284,7 @@ class MemoryState:
         self.thrown.pop((Switch.DRAIN, worker), None)
 
     def forget_strangers(self) -> None:
-        """Who was to be drained and is not known had left before it heard of it."""
+        """Forget drained workers that are not known: they had left before they heard of it."""
         drains = [name for switch, name in self.thrown if switch is Switch.DRAIN]
         for name in drains:
             if name not in self.workers:
@@ -335,6 +335,6 @@ class MemoryState:
                 del self.tenants[name]
 
     def free_key(self, task: Task) -> None:
-        """Unless a newer task has it by now."""
+        """Free the task's key, unless a newer task has it by now."""
         if task.key is not None and self.keys.get((task.tenant, task.key)) == task.id:
             del self.keys[task.tenant, task.key]

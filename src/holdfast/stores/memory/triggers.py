@@ -87,7 +87,7 @@ class MemoryTriggers:
         return trigger.lease_until is not None and trigger.lease_until > self._state.now()
 
     def _free(self) -> list[tuple[float, Trigger]]:
-        """Those that wait for a time and that nobody works on, the earliest first."""
+        """Return the triggers that wait for a time and that nobody works on, the earliest first."""
         found = [
             (trigger.trigger_at, trigger)
             for trigger in self._state.triggers.values()

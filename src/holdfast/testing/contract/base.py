@@ -1,4 +1,4 @@
-"""What the parts of the contract share: the hook to implement, and a store to work on."""
+"""The base of the contract: the hook to implement, and a store to work on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""For stores that outlive a process: switches, audits and measures outlive it, and are shared."""
+"""The contract for durable stores: switches, audits and measures outlive a process, and are
+shared."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class PlanHands:
     async def decided(
         self, plan: Plan, *, next: PlanNext | None = None, **options: Any
     ) -> PlanChange:
-        """As its driver, who goes on unless it says otherwise."""
+        """Return a change by the plan's driver, who goes on unless it says otherwise."""
         if next is None:
             ends = options.get("status", plan.status) in SETTLED
             next = PlanNext.SETTLED if ends else PlanNext.DRIVE

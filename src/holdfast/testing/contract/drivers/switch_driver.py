@@ -70,7 +70,7 @@ class SwitchHands:
 
 
 class OperatingContract(Contract):
-    """With hands on everything that a person can do something to."""
+    """A contract with drivers of everything that a person can act on."""
 
     @pytest.fixture
     def switches(self, store: Store, clock: ManualClock) -> SwitchHands:

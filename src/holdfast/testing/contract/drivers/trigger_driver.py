@@ -123,7 +123,7 @@ class TriggerHands:
         return self.changed(trigger, self.submission(trigger), **options)
 
     def rested(self, trigger: Trigger, status: TriggerStatus, **fields: Any) -> TriggerChange:
-        """It waits for no time any more."""
+        """Return a change after which the trigger waits for no time any more."""
         return self.changed(trigger, status=status, fire_time=None, trigger_at=None, **fields)
 
     def ended(self, trigger: Trigger, **fields: Any) -> TriggerChange:

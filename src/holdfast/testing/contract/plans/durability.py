@@ -1,4 +1,4 @@
-"""For stores that outlive a process: plans are there again, and several may have them open."""
+"""The contract for durable stores: plans are there again, and several may have them open."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ FACTS: dict[str, Any] = {
 
 
 def facts(plan: Plan, *kinds: type[ev.PlanEvent]) -> list[ev.PlanEvent]:
-    """Of the plan's next version."""
+    """Return the events of the plan's next version."""
     return [
         kind(
             plan_id=plan.id,

@@ -53,7 +53,7 @@ class PlanWaking(PlanContract):
     async def test_a_plan_woken_under_its_driver_is_looked_at_when_he_puts_it_down(
         self, plans: PlanHands, next: PlanNext
     ) -> None:
-        """He may have looked at the task before."""
+        """The driver may have looked at the task before."""
         plan = await plans.driven("d-1")
         await plans.port.wake([plan.id])
         await plans.renew(plan)

@@ -1,4 +1,4 @@
-"""What an operator may correct of a task that nobody runs: payload, data, checkpoint."""
+"""The contract of amendments to a task that nobody runs: payload, data, checkpoint."""
 
 from __future__ import annotations
 

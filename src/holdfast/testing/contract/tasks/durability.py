@@ -1,4 +1,4 @@
-"""For stores that outlive a process: all is there again, and several may have it open at once."""
+"""The contract for durable stores: all is there again, and several may have it open at once."""
 
 from __future__ import annotations
 

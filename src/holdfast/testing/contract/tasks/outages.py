@@ -19,7 +19,7 @@ A_DAY = 86_400.0
 
 
 async def outage(hands: Hands, task: Task, *, limit_seconds: float = A_DAY) -> Task:
-    """What the stage or the undo needs does not answer."""
+    """Let the stage or the undo meet an outage."""
     failed = hands.failure(task, retry_seconds=10.0, error=ERROR)
     failed = decide.Failed(
         failure=failed.failure,

@@ -141,7 +141,7 @@ class Signalling(Contract):
 async def waiting(
     store: Store, topic: Topic, *, number: int, timeout: float = FOREVER_SECONDS
 ) -> list[asyncio.Task[None]]:
-    """So many waiters, all of them with a ticket of now and already asleep."""
+    """Start so many waiters, all of them with a ticket of now and already asleep."""
     ticket = store.ticket(topic)
     waiters = [
         asyncio.create_task(store.wait(topic, ticket, timeout=timeout)) for _ in range(number)

@@ -1,4 +1,4 @@
-"""For stores that outlive a process: triggers are there again, and several may have them open."""
+"""The contract for durable stores: triggers are there again, and several may have them open."""
 
 from __future__ import annotations
 

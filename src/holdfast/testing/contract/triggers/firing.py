@@ -207,7 +207,7 @@ class FiringTwice(TriggerContract):
 
 
 class FiringUnless(TriggerContract):
-    """What forbids a change; then there is neither a task nor a new version."""
+    """Changes that are forbidden: then there is neither a task nor a new version."""
 
     @pytest.mark.parametrize(
         "place", [Place.HELD, Place.READY, Place.LINE, Place.LATER, Place.LEASED]
@@ -276,7 +276,7 @@ class FiringUnless(TriggerContract):
 
 
 class FiringInOneStep(TriggerContract):
-    """For stores that keep triggers beside the tasks."""
+    """The contract for stores that keep triggers beside the tasks."""
 
     async def test_the_tasks_of_a_change_are_made_all_or_none(self, triggers: TriggerHands) -> None:
         held = await triggers.take(await triggers.save_due())

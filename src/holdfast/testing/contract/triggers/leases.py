@@ -24,7 +24,8 @@ class FindingDue(TriggerContract):
         assert await triggers.due(at + 1_000) == [trigger.id]
 
     async def test_a_trigger_is_due_at_its_very_moment(self, triggers: TriggerHands) -> None:
-        """Or a scheduler that sleeps until then would find nothing and come again at once."""
+        """A scheduler that sleeps until then would otherwise find nothing and come again at
+        once."""
         start, due_in = triggers.clock.now(), 10.000_4
         trigger = await triggers.save(due_in=due_in)
         triggers.clock.jump(10)

@@ -1,4 +1,4 @@
-"""What is late: its time has come, and no worker has moved it."""
+"""The contract of lateness: a time has come, and no worker has moved its record."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ async def timings(hands: Hands) -> list[Timings]:
 
 
 async def moved(hands: Hands, before: Status, after: Status) -> list[tuple[str, str, int]]:
-    """By queue and type."""
+    """Return the counted moves by queue and type."""
     moves = (await hands.store.views.stats()).moves
     return sorted(
         (m.queue, m.type, m.count) for m in moves if (m.before, m.after) == (before, after)
@@ -184,7 +184,7 @@ class CountingHeld(Contract):
 
 class GroupingErrors(Contract):
     async def suspend_many(self, hands: Hands, error: str, number: int) -> list[str]:
-        """In the order of their ids."""
+        """Suspend so many tasks and return their ids in order."""
         tenants = (None, "a", "b", "c")
         tasks = [
             await hands.suspend(

@@ -1,4 +1,5 @@
-"""What a record says of the run that is over, and a checkpoint of the stages before it."""
+"""The contract of run history: what a record keeps of a finished run, and a checkpoint of its
+stages."""
 
 from __future__ import annotations
 

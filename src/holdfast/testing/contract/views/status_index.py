@@ -1,4 +1,4 @@
-"""What is asked for by status follows every move, whoever makes it (P5)."""
+"""The contract of the index by status: it follows every move, whoever makes it (P5)."""
 
 from __future__ import annotations
 
