@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def load_app_for(context: typer.Context, target: str) -> Holdfast:
-    """As `holdfast worker` loads it."""
+    """Load the app as `holdfast worker` does."""
     app = load_app_on(target, given_store(context))
     log_warnings()
     return app
@@ -53,7 +53,8 @@ def type_of(app: Holdfast, name: str) -> Submittable[Any, Any]:
 
 
 def payload_of(target: Submittable[Any, Any], text: str) -> Any:
-    """As the type has it; a value that the type does not take is refused when it is written."""
+    """Read the payload as the type has it; a value that the type does not take is refused when
+    written."""
     try:
         plain = msgspec.json.decode(text.encode())
     except (msgspec.DecodeError, UnicodeError) as error:

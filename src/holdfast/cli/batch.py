@@ -54,7 +54,7 @@ async def act(ids: Sequence[str], ask: Callable[[str], Awaitable[Task]]) -> Batc
 async def act_onward(
     session: Session, ids: Sequence[str], ask: Callable[[str], Awaitable[Task]]
 ) -> BatchReport:
-    """As `act`, for what goes on from a checkpoint: say which of them cannot."""
+    """Act as `act` does, for what goes on from a checkpoint, and say which of them cannot."""
     ahead = await judge_checkpoints(session, ids)  # before a worker discards the checkpoint
     report = await act(ids, ask)
     going = {task.id for task in report.done}

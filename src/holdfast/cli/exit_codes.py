@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and the one line that says why. The only place for both."""
+"""Exit codes, and the one line that says why a command failed. The only place for both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From `package.module:attribute`, as given on the command line, to the app it names.
+"""The loader goes from `package.module:attribute` on the command line to the app it names.
 
 The only place that imports by name: the name is the user's own word, never stored data.
 """

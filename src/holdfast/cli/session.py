@@ -44,7 +44,7 @@ class Session:
         return By(actor=actor, origin=origin, reason=reason)
 
     def act_on_store(self, command: str, outcome: str) -> Audit:
-        """What is written down of an act that concerns no single task."""
+        """Return the audit entry of an act that concerns no single task."""
         return Audit(
             task_id="store",
             command=command,
@@ -64,7 +64,7 @@ class Session:
 
 
 def given_store(context: typer.Context) -> str | None:
-    """What `--store` said, on the way down to this command."""
+    """Return what `--store` said, on the way down to this command."""
     found = context.find_root().obj
     return found if isinstance(found, str) else None
 
@@ -123,7 +123,7 @@ def check_is_shared(store: Store, url: str) -> None:
 
 
 def person() -> tuple[str, str]:
-    """Who gives a command, and where."""
+    """Return who gives a command, and where."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a user id without a name, as in containers

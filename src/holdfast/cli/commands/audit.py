@@ -81,7 +81,8 @@ def listed(
 
 
 def _print(entries: Sequence[Audit], now: float) -> None:
-    """Who, what and how it ended are seen in any terminal; what that costs is ids in full."""
+    """Print the entries so that who, what and how it ended are seen in any terminal; ids are
+    cut."""
     rows = [_row(entry, now) for entry in entries]
     if _needed(rows) > console().width:
         rows = [row | {"ID": _id(row["ID"]), "ACTOR": _short(row["ACTOR"], 8, 8)} for row in rows]
@@ -90,14 +91,15 @@ def _print(entries: Sequence[Audit], now: float) -> None:
 
 
 def _needed(rows: Sequence[dict[str, str]]) -> int:
-    """How wide the columns are that should be seen."""
+    """Return how wide the columns are that should be seen."""
     wide = {name: max(len(name), *(len(row[name]) for row in rows)) for name in WORTH if rows}
     wide["REASON"] = min(wide.get("REASON", 0), REASON_CHARS)
     return sum(wide.values()) + GAP * (len(wide) - 1)
 
 
 def _id(text: str) -> str:
-    """What differs is the end of a task's id; plan:ID and the like also say what they are of."""
+    """Shorten an id: the end of a task's id differs; plan:ID and the like also say what they are
+    of."""
     return _short(text, 8, 4) if ":" in text else _short(text, 0, 6)
 
 

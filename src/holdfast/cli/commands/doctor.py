@@ -97,7 +97,7 @@ def _print(health: Health, now: float) -> None:
 
 
 def _verdict(health: Health) -> str:
-    """What the exit code is 1 for; a setting is that only where it may lose tasks."""
+    """Say what the exit code is 1 for; a setting is that only where it may lose tasks."""
     left = len(health.stuck) + sum(not one.mended for one in health.findings)
     bad = sum(not check.good for check in health.checks)
     settings = f"{count(bad, 'setting')} {'is' if bad == 1 else 'are'} not good"

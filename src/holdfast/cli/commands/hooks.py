@@ -107,7 +107,7 @@ def probe(
 
 
 async def _stands(session: Session, task_id: str) -> tuple[Status, str]:
-    """And why it has not arrived, as far as is known."""
+    """Return where the test stands, and why it has not arrived, as far as is known."""
     detail = await session.store.views.detail(task_id)
     if detail is None:
         raise TaskNotFound(task_id)

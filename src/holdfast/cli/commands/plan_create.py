@@ -115,7 +115,8 @@ def halt_rule(written: str) -> HaltRule:
 
 
 def _tenants(source: str) -> list[str]:
-    """Of a file: one on each line; empty lines and those that begin with # are no tenants."""
+    """Read tenants from a file: one on each line; empty lines and those that begin with # are
+    none."""
     try:
         text = sys.stdin.read() if source == STDIN else Path(source).read_text(encoding="utf-8")
     except OSError as error:

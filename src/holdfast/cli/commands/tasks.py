@@ -68,7 +68,7 @@ def list_tasks(
 
 
 async def full_page(session: Session, where: Filter, limit: int, cursor: str | None) -> Page:
-    """As many as were asked for, where there are so many."""
+    """Return as many as were asked for, where there are so many."""
     found: list[Task] = []
     for _ in range(LOOKS):
         page = await session.store.views.find(where, limit=limit - len(found), cursor=cursor)
@@ -95,7 +95,7 @@ def task_row(task: Task, now: float) -> Row:
 def _room(
     status: Sequence[Status], type: str | None, tenant: str | None, queue: str | None
 ) -> list[str]:
-    """Who asks by status mostly wants to know what they say. What a filter says comes last."""
+    """Order the columns: filtered ones come last, as the filter says them already."""
     told = ("SAYS", "TYPE") if status else ("TYPE", "SAYS")
     names = ("ID", "STATUS", "SINCE", *told, "TENANT", "STAGE", "QUEUE")
     known = {"STATUS": len(status) == 1, "TYPE": type, "TENANT": tenant, "QUEUE": queue}
@@ -103,7 +103,7 @@ def _room(
 
 
 def says(task: Task) -> str:
-    """What its error says, and of the error's name the part that matters."""
+    """Return what the task's error says, and the part of the error's name that matters."""
     if task.failure is None:
         return "-"
     return f"{task.failure.error.rpartition('.')[2]}: {redaction.text(task.failure.message)}"

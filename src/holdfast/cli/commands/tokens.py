@@ -132,7 +132,8 @@ def revoke(
 
 @contextmanager
 def _changing(path: Path) -> Iterator[list[Token]]:
-    """What the list is at the end is written; two who do so at once wait for each other."""
+    """Yield the list and write it as it is at the end; two who do so at once wait for each
+    other."""
     from holdfast.server.auth.tokens import read, write
 
     if not path.parent.is_dir():

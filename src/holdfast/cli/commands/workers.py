@@ -65,7 +65,8 @@ def _row(one: WorkerView, common: Collection[str]) -> Row:
 
 
 def _telling(queues: Sequence[str], common: Collection[str]) -> Sequence[str]:
-    """Of the engine's own only those that not every worker serves, and last: it may be cut."""
+    """Return the queues to show; the engine's own only where not every worker serves them, and
+    last."""
     told = [name for name in queues if name not in common] or queues
     return sorted(told, key=lambda name: name in OWN_QUEUES)
 

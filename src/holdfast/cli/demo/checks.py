@@ -18,7 +18,7 @@ E = TypeVar("E", bound=Event)
 
 @dataclass(slots=True, kw_only=True)
 class StoryRecord:
-    """What the demo has done and seen, to be held against the store."""
+    """The record of what the demo has done and seen, to be held against the store."""
 
     submitted: list[str] = field(default_factory=list)  # task ids, as they were answered
     killed: list[str] = field(default_factory=list)  # owners of leases whose process was killed
@@ -114,7 +114,7 @@ def _all_stages_are_there(details: Sequence[Detail]) -> bool:
 
 
 def _went_on(details: Sequence[Detail]) -> tuple[int, int]:
-    """Of the tasks that lost their worker with stages behind them: how many began the very next
+    """Count the tasks that lost their worker with stages behind them: how many began the very next
     stage afterwards, and how many there are."""
     good = total = 0
     for detail in details:

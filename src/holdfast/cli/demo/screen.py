@@ -1,4 +1,4 @@
-"""What is seen of the demo: live bars in a terminal, plain lines in a pipe."""
+"""The demo's screen: live bars in a terminal, plain lines in a pipe."""
 
 from __future__ import annotations
 

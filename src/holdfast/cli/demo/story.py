@@ -178,7 +178,7 @@ class Story:
         self._screen.say(f"{len(self._tenants)} tenants to upgrade: {stages}")
 
     def _billing(self, scene: Scene) -> None:
-        """While it is down no task can end: so long that all that is to be seen was seen."""
+        """Keep billing down until all that is to be seen was seen: meanwhile no task can end."""
         now = time.monotonic()
         if self._billing_down_since is None:
             if scene.share >= BILLING_DOWN_AT:
@@ -217,7 +217,7 @@ class Story:
         self._screen.say(f"worker {fresh.letter} starts in its place, pid {fresh.pid}")
 
     def _see_them_go_on(self, scene: Scene) -> None:
-        """What the dead worker held is taken over when its leases have lapsed."""
+        """Show the take-over of the dead worker's tasks when its leases have lapsed."""
         for task in scene.tasks:
             if task.id not in self._left_at or task.id in self._gone_on:
                 continue
@@ -256,7 +256,7 @@ class Story:
 
 
 def how_it_goes_on(stages: Sequence[str], last_completed: int) -> str:
-    """After a death in the stage that follows ``last_completed``."""
+    """Describe what happens after a death in the stage that follows ``last_completed``."""
     if last_completed < 0:
         return f"begins anew, it had no checkpoint yet: stage 1, {stages[0]}"
     index = min(last_completed + 1, len(stages) - 1)
@@ -264,7 +264,7 @@ def how_it_goes_on(stages: Sequence[str], last_completed: int) -> str:
 
 
 def _begun(tasks: Sequence[Task]) -> list[Task]:
-    """Those with a checkpoint behind them, and a stage to come."""
+    """Return the tasks with a checkpoint behind them, and a stage to come."""
     return [task for task in tasks if task.last_completed >= 0 and task.status is Status.RUNNING]
 
 
@@ -291,7 +291,7 @@ def _say_what_next(screen: Screen, told: StoryRecord, url: str, place: Path) -> 
 
 
 def _command() -> str:
-    """How `holdfast` is called from here: it need not be on the PATH."""
+    """Return how `holdfast` is called from here: it need not be on the PATH."""
     beside = Path(sys.executable).with_name("holdfast")
     return "holdfast" if shutil.which("holdfast") or not beside.exists() else _short(beside)
 

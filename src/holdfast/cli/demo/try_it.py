@@ -55,7 +55,7 @@ class Offered:
     token: str
 
     def apply(self, body: Mapping[str, object]) -> tuple[int, dict[str, Any]]:
-        """As `call` does it."""
+        """Submit as `call` does it."""
         parts = urlsplit(self.url)
         line = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=ASK_SECONDS)
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
@@ -68,7 +68,7 @@ class Offered:
 
 
 def offer(place: Path, environment: Mapping[str, str], say: Say) -> None:
-    """Until Enter; where nobody is there to press it, one submit shows that it works."""
+    """Serve until Enter; where nobody is there to press it, one submit shows that it works."""
     if missing_server_package():
         say("To try the service, too: pip install 'holdfast-engine[server]'")
         return

@@ -71,7 +71,8 @@ class WorkerProcesses:
         return worker
 
     def freeze(self, worker: WorkerProcess) -> None:
-        """What it holds now it holds until it is killed or thawed: it can finish nothing."""
+        """Freeze the worker: it keeps what it holds until it is killed or thawed, and can finish
+        nothing."""
         worker.process.send_signal(signal.SIGSTOP)
 
     def thaw(self, worker: WorkerProcess) -> None:
@@ -85,5 +86,5 @@ class WorkerProcesses:
 
     @property
     def died(self) -> list[WorkerProcess]:
-        """Those that ended, and nobody killed them."""
+        """Return the workers that ended though nobody killed them."""
         return [w for w in self.all if not w.killed and w.process.poll() is not None]

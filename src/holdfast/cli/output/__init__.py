@@ -1,1 +1,1 @@
-"""What commands print: tables, views, progress, JSON."""
+"""Output of commands: tables, views, progress, JSON."""

@@ -106,7 +106,7 @@ def filter_words(where: Filter) -> Iterator[str]:
 
 
 def line(info: BulkInfo) -> str:
-    """What `watch` prints for each change where nobody looks at a terminal."""
+    """Return the line that `watch` prints for each change where nobody looks at a terminal."""
     why = f": {redaction.text(info.reason)}" if info.reason else ""
     return f"{info.command} {info.phase}  {', '.join(count_words(info))}{why}"
 

@@ -1,4 +1,4 @@
-"""What `--json` prints of plans, with secrets hidden."""
+"""The JSON of plans that `--json` prints, with secrets hidden."""
 
 from __future__ import annotations
 

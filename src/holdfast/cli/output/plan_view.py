@@ -185,7 +185,7 @@ def _facts(told: dict[str, Any]) -> Iterator[str]:
 
 
 def frame(info: PlanInfo, width: int) -> RenderableType:
-    """What `watch` shows on a terminal."""
+    """Return the frame that `watch` shows on a terminal."""
     head = Text(f"{info.id}  ") + status_text(info.status) + Text(f"  wave {_wave(info)}")
     ends = "" if info.ends_in is None else f", ends in about {span(info.ends_in)}"
     table, _ = table_of(list(wave_rows(info)), keep=2, width=width)
@@ -194,7 +194,7 @@ def frame(info: PlanInfo, width: int) -> RenderableType:
 
 
 def line(info: PlanInfo) -> str:
-    """What `watch` prints for each change where nobody looks at a terminal."""
+    """Return the line that `watch` prints for each change where nobody looks at a terminal."""
     counts = {state: info.count(state) for state in MemberState}
     told = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
     cancelling = ", is being cancelled" if info.cancelling else ""

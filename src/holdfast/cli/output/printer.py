@@ -29,7 +29,7 @@ Row = Mapping[str, Cell]
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Without colour when nobody looks or NO_COLOR is set: Rich sees to that."""
+    """Return a console, without colour when nobody looks or NO_COLOR is set: Rich sees to that."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or os.environ.get("COLUMNS") else PIPE_WIDTH
     return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
@@ -78,7 +78,7 @@ def hint(text: str) -> None:
 
 
 def warn(text: str) -> None:
-    """Beside the answer, too, but not to be overlooked."""
+    """Print beside the answer, but not to be overlooked."""
     said = Text(plain_line(f"warning: {text}"))
     console(stderr=True).print(said, style="yellow", soft_wrap=True)
 
@@ -117,7 +117,7 @@ def table_of(
     shrinks: Mapping[str, int] = SAYS,
     room: Sequence[str] = (),
 ) -> tuple[Table, list[str]]:
-    """And the names of the columns that had no room."""
+    """Return a table, and the names of the columns that had no room."""
     shown = [{name: _cell(value) for name, value in row.items()} for row in rows]
     natural = {name: _natural_width(name, shown) for name in shown[0]}
     first = {name: natural[name] for name in room or natural}
@@ -160,7 +160,7 @@ def _fitting(
 
 
 def _wished(columns: Mapping[str, int], natural: Mapping[str, int], shrinks: Iterable[str]) -> int:
-    """What those that shrink should have before a column behind them gets room."""
+    """Return the width that shrinking columns should have before a column behind them gets room."""
     shrunk = [name for name in shrinks if name in columns]
     return sum(max(0, min(natural[name], SHRUNK_CHARS) - columns[name]) for name in shrunk)
 

@@ -1,4 +1,4 @@
-"""How far a long command has come, and how long it will take: on a terminal, never in a pipe."""
+"""Progress of a long command, and how long it will take: on a terminal, never in a pipe."""
 
 from __future__ import annotations
 

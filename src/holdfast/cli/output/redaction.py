@@ -1,4 +1,4 @@
-"""What the command line hides of what is stored: by the settings, from when they are known."""
+"""Redaction of stored values on the command line: by the settings, from when they are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `--json` prints of tasks, with secrets hidden."""
+"""The JSON of tasks that `--json` prints, with secrets hidden."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def _mark(task: Task, index: int) -> str:
 
 
 def _undone(detail: Detail) -> dict[str, str]:
-    """Of the last rollback, whether it still goes on or not."""
+    """Describe the last rollback, whether it still goes on or not."""
     if detail.task.status not in (Status.ROLLING_BACK, Status.ROLLBACK_FAILED, Status.ROLLED_BACK):
         return {}
     return {

@@ -10,7 +10,8 @@ from pathlib import Path
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """By a lock on the directory itself, which leaves no file behind and ends with the process."""
+    """Hold a lock on the directory itself, which leaves no file behind and ends with the
+    process."""
     try:
         import fcntl
     except ModuleNotFoundError:  # there is none on Windows: two at once may then lose a change

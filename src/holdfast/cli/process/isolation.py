@@ -31,7 +31,7 @@ TASK_LIMIT_BYTES = 256 * 1024 * 1024  # its payload, results and data, as text
 
 
 class Handover(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker hands to the process."""
+    """The parts that a worker hands to the process."""
 
     claimed: Claimed
     safe_until: float  # by the steady clock of the machine

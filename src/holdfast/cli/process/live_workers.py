@@ -9,7 +9,7 @@ from holdfast.ports import LIVE_LEASES
 
 
 async def no_worker_warning(session: Session) -> str:
-    """What to say when no worker lives."""
+    """Return what to say when no worker lives."""
     within = LIVE_LEASES * session.settings.lease
     workers = await session.store.views.workers(live_within_seconds=within)
     if any(worker.live for worker in workers):

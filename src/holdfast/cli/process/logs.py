@@ -12,7 +12,7 @@ from holdfast.observe.logs import Format, Lines, PlainFormatter, configure
 
 
 def log_everything(format: Format = "console") -> None:
-    """For what runs until it is stopped: the worker, the service."""
+    """Log everything, for a process that runs until it is stopped: the worker, the service."""
     configure(format, logging.INFO, current())
 
 
@@ -24,7 +24,7 @@ def log_warnings() -> None:
 
 @contextmanager
 def without_warnings() -> Iterator[None]:
-    """For who says the same in its answer."""
+    """Silence warnings for a command that says the same in its answer."""
     before = logging.root.manager.disable
     logging.disable(max(before, logging.WARNING))
     try:

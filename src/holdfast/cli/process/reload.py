@@ -69,7 +69,7 @@ def _changed(seen: dict[Path, int], now: dict[Path, int]) -> bool:
 
 
 def snapshot(folder: Path) -> dict[Path, int]:
-    """When each watched file was last written."""
+    """Return when each watched file was last written."""
     found = {}
     for path in islice(_python_files(folder), FILES_MAX):
         try:

@@ -185,7 +185,7 @@ async def _hurry(pool: Pool, urged: asyncio.Event) -> None:
 
 
 def _check_is_shared(app: Holdfast, wanted: ServeOptions) -> None:
-    """What is in the memory of this process alone gives others no work."""
+    """Refuse a store in the memory of this process alone: it gives others no work."""
     if app.in_memory and (wanted.processes or not wanted.workers):
         raise StoreUnavailable(
             f"{app.store.url} is in the memory of this process: other processes get no work from it"

@@ -22,7 +22,7 @@ log = logging.getLogger("holdfast.cli.worker")
 
 
 def tie(asked: asyncio.Event, *, within_seconds: float) -> None:
-    """When the pipe ends, ``asked`` is set; the process is gone ``within_seconds`` after that."""
+    """Set ``asked`` when the pipe ends; the process is gone ``within_seconds`` after that."""
     loop = asyncio.get_running_loop()
 
     def watch() -> None:

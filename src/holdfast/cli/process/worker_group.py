@@ -35,7 +35,7 @@ log = logging.getLogger("holdfast.cli.worker")
 
 
 class WorkerGroup:
-    """On an app that is open."""
+    """A group of workers on an app that is open."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class WorkerGroup:
         await asyncio.gather(*(worker.give_back_rest(but=but) for worker in self._workers))
 
     async def _end_giving_back(self, code: int) -> NoReturn:
-        """Its tasks are freed as this process's last act."""
+        """Free the tasks as this process's last act."""
         try:
             async with asyncio.timeout(GIVE_BACK_SECONDS):
                 await self._give_back()
@@ -121,7 +121,7 @@ class WorkerGroup:
         end(code)
 
     def _end_with(self, held: RunningTask) -> NoReturn:
-        """In a heartbeat's thread, while the workers' own loop gives back."""
+        """End the process from a heartbeat's thread, while the workers' own loop gives back."""
         end_soon(LOST_LEASE, GIVE_BACK_SECONDS + LAST_WORD_SECONDS)
         giving: Future[None] = asyncio.run_coroutine_threadsafe(self._give_back(held), self._loop)
         try:
