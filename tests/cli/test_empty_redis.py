@@ -11,7 +11,7 @@ from holdfast.cli.exit_codes import Exit
 from holdfast.cli.root import cli
 from holdfast.stores.redis.store import RedisStore
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.store_driver import Hands
+from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from tests.support.redis.redis_servers import StartRedis
 from verify.servers import RedisServer
 
@@ -61,7 +61,7 @@ def test_an_empty_server_may_have_been_emptied(
 async def filled(server: RedisServer, namespace: str, clock: ManualClock) -> RedisStore:
     store = RedisStore(server.url, clock, namespace, time=clock.times)
     await store.open()
-    await Hands(store, clock).submit_many(3, tenant="t")
+    await StoreDriver(store, clock).submit_many(3, tenant="t")
     return store
 
 
@@ -90,8 +90,8 @@ async def test_a_running_process_says_that_its_store_was_emptied_and_goes_on(
     assert [EMPTIED in text for text in critical] == [True]
     await store.tasks.expire(limit=10, count_crashes=True)
     assert sum(one.levelno == logging.CRITICAL for one in caplog.records) == 1
-    hands = Hands(store, clock)
-    await hands.complete(await hands.start(id="later", tenant="t"))
+    driver = StoreDriver(store, clock)
+    await driver.complete(await driver.start(id="later", tenant="t"))
     assert await store.admin.doctor(fix=False, limit=10) == []
     told = await asyncio.to_thread(said, server, "executor", "doctor")
     assert "the store was emptied" in told.stdout
@@ -103,12 +103,12 @@ async def test_after_an_eviction_what_is_new_comes_behind_what_was_there(
 ) -> None:
     server, clock = start_redis(), ManualClock()
     store = await filled(server, "executor", clock)
-    hands = Hands(store, clock)
+    driver = StoreDriver(store, clock)
     with server.client() as client:
         client.delete("executor:meta")
     await store.tasks.expire(limit=10, count_crashes=True)
-    last = await hands.submit(id="last", tenant="t")
-    served = [(await hands.complete(await hands.take())).id for _ in range(4)]
+    last = await driver.submit(id="last", tenant="t")
+    served = [(await driver.complete(await driver.take())).id for _ in range(4)]
     assert served[-1] == last.id
     assert await store.admin.doctor(fix=False, limit=10) == []
     await store.close()

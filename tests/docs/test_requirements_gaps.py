@@ -39,15 +39,15 @@ async def test_two_environments_share_a_server_and_never_touch(
 ) -> None:
     """P3: the same tenant and the same key under two names are two tasks."""
     async with benched(redis_server, f"{redis_namespace}.test") as other:
-        task = await bench.hands.submit(tenant="t", key="k", payload=1)
+        task = await bench.driver.submit(tenant="t", key="k", payload=1)
         assert other.names() <= {"meta"}
-        assert await other.hands.claim() == []
-        theirs = await other.hands.start(tenant="t", key="k", payload=2)
+        assert await other.driver.claim() == []
+        theirs = await other.driver.start(tenant="t", key="k", payload=2)
         before = {name: other.ask("TYPE", name) for name in other.names()}
-        assert (await bench.hands.complete(await bench.hands.take())).id == task.id
+        assert (await bench.driver.complete(await bench.driver.take())).id == task.id
         assert {name: other.ask("TYPE", name) for name in other.names()} == before
-        assert (await other.hands.tenant("t")).locked_by == theirs.id
-        assert (await other.hands.complete(theirs)).status is Status.COMPLETED
+        assert (await other.driver.tenant("t")).locked_by == theirs.id
+        assert (await other.driver.complete(theirs)).status is Status.COMPLETED
 
 
 async def test_what_was_answered_outlives_a_server_that_is_killed(
@@ -56,12 +56,12 @@ async def test_what_was_answered_outlives_a_server_that_is_killed(
     """Q2: durable before it is acknowledged, with Redis set as docs/guarantees.md asks for."""
     server = start_redis(appendonly=True, appendfsync="always")
     async with benched(server, "executor") as bench:
-        ids = await bench.hands.submit_many(20, tenant="t")
+        ids = await bench.driver.submit_many(20, tenant="t")
         server.kill()
     server.start()
     async with benched(server, "executor") as again:
         assert all(await again.store.views.load(ids))
-        assert await again.hands.claim_ids() == ids[:1]
+        assert await again.driver.claim_ids() == ids[:1]
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -90,9 +90,9 @@ async def test_what_is_refused_in_an_outage_is_kept_in_no_file(
 
 async def test_the_cost_of_a_stage_does_not_grow_with_the_stages_before_it(bench: Bench) -> None:
     """P16: results are beside the checkpoint, one field for each stage."""
-    task = await bench.hands.start(stages=STAGES)
+    task = await bench.driver.start(stages=STAGES)
     for done in range(1, len(STAGES)):
-        task = await bench.hands.finish_stage(task, LARGE)
+        task = await bench.driver.finish_stage(task, LARGE)
         assert bench.ask("HLEN", f"stages:{task.id}") == done
     names = sum(len(name) for name in STAGES)
     assert bench.ask("STRLEN", f"ckpt:{task.id}") < names + 1000
@@ -103,6 +103,6 @@ async def test_the_cost_of_a_stage_does_not_grow_with_the_stages_before_it(bench
 
 async def test_the_stream_of_a_queue_is_never_trimmed(bench: Bench) -> None:
     """Q3."""
-    ids = await bench.hands.submit_many(WAITING)
+    ids = await bench.driver.submit_many(WAITING)
     assert bench.ask("XLEN", "queue:tasks") == WAITING
-    assert await bench.hands.claim_ids(limit=10) == ids[:10]
+    assert await bench.driver.claim_ids(limit=10) == ids[:10]

@@ -91,7 +91,7 @@ class Walk:
         self._go = folder / "go"  # for the stages behind the first
         self.known = {"URL": serving.url, "TOKEN": serving.token or "", "ID": "", "BAD": ""}
         self.known["FLAKY"] = ""
-        self._hands: list[tuple[str, Callable[[str], None]]] = [
+        self._driver: list[tuple[str, Callable[[str], None]]] = [
             (r"(?:new|bad|flaky) ", self.shell),
             (r"call ", self.shell),
             (r"(?:HOLDFAST\S+ )?holdfast ", self.holdfast),
@@ -105,7 +105,7 @@ class Walk:
 
     def type(self, command: str) -> bool:
         """False: it is nothing to type."""
-        for pattern, do in self._hands:
+        for pattern, do in self._driver:
             if re.match(pattern, command) and command not in NOT_HERE:
                 do(command)
                 return True

@@ -19,7 +19,7 @@ from holdfast.stores.redis.client import connect
 from holdfast.stores.redis.store import RedisStore
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.store_driver import ASKER, OPERATE, Hands
+from holdfast.testing.contract.drivers.store_driver import ASKER, OPERATE, StoreDriver
 from verify.linearizability import ClaimArguments, Client, Operation
 
 CLOCK = ManualClock()  # it stands still, so it is the same in every process
@@ -45,8 +45,8 @@ class Racer:
 
     async def submit(self) -> None:
         number = self.chance.randrange(TASKS)
-        hands = Hands(self.client.store, CLOCK)
-        submission = hands.submission(
+        driver = StoreDriver(self.client.store, CLOCK)
+        submission = driver.submission(
             id=f"task-{number}",
             tenant=f"t-{number % 2}",
             key="key" if number in (0, 4) else None,  # one tenant's: only the first gets in

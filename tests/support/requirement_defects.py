@@ -118,7 +118,7 @@ DEFECTS = (
         "        events=(*_stage_completed(task, done, now), completed),\n"
         "        drop_checkpoint=True,\n",
         "        events=(*_stage_completed(task, done, now), completed),\n",
-        "contract/tasks/bodies.py::Checkpoints::test_a_completed_task_has_no_checkpoint",
+        "contract/tasks/bodies.py::StoredCheckpoints::test_a_completed_task_has_no_checkpoint",
     ),
     Defect(
         "P13",
@@ -162,7 +162,7 @@ DEFECTS = (
         DECIDE,
         "        checkpoint=_with_failure(checkpoint, failed.failure),\n",
         "",
-        "contract/tasks/bodies.py::Checkpoints::test_a_failure_is_remembered_and_moves_nothing",
+        "contract/tasks/bodies.py::StoredCheckpoints::test_a_failure_is_remembered_and_moves_nothing",
     ),
     Defect(
         "C3",
@@ -184,14 +184,14 @@ DEFECTS = (
         MEMORY,
         "        return transition.checkpoint.version > there.checkpoint_version",
         "        return True",
-        "contract/tasks/bodies.py::Checkpoints::test_a_checkpoint_whose_version_does_not_rise_is_refused",
+        "contract/tasks/bodies.py::StoredCheckpoints::test_a_checkpoint_whose_version_does_not_rise_is_refused",
     ),
     Defect(
         "C6",
         OPERATE,
         "        drop_stages=from_scratch,\n",
         "",
-        "contract/tasks/bodies.py::Checkpoints::"
+        "contract/tasks/bodies.py::StoredCheckpoints::"
         "test_a_retry_from_scratch_clears_checkpoint_results_and_data",
     ),
     Defect(
@@ -227,7 +227,7 @@ DEFECTS = (
         SHELVES,
         "            if tenant.line and self._line_is_open(tenant):\n",
         "            if tenant.line and not task.settled and self._line_is_open(tenant):\n",
-        "contract/tasks/tenant_queue.py::Lining::test_the_line_goes_on_when_its_task_has_settled",
+        "contract/tasks/tenant_queue.py::TenantQueues::test_the_line_goes_on_when_its_task_has_settled",
     ),
     Defect(
         "S6",
@@ -274,7 +274,7 @@ DEFECTS = (
         SHELVES,
         "            self._moves[moved] += 1\n",
         "",
-        "contract/views/reads.py::Counting::test_moves_are_counted_with_the_time_before_them",
+        "contract/views/reads.py::QueueCounts::test_moves_are_counted_with_the_time_before_them",
     ),
     Defect(
         "S12",

@@ -18,7 +18,7 @@ from holdfast.ports import Store
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.redis.store import RedisStore
 from holdfast.stores.sqlite import SqliteStore
-from holdfast.testing.contract.drivers.store_driver import Hands
+from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from tests.support.racers import CLOCK, race_in_threads, race_on, race_on_redis, race_on_sqlite
 from verify.linearizability import (
     ClaimArguments,
@@ -152,7 +152,7 @@ async def test_the_races_are_races(shared: Shared) -> None:
 
 @pytest.fixture
 def submission() -> Submission:
-    return Hands(MemoryStore(CLOCK), CLOCK).submission(id="task-1")
+    return StoreDriver(MemoryStore(CLOCK), CLOCK).submission(id="task-1")
 
 
 class Story:

@@ -8,8 +8,8 @@ from holdfast.domain.task.transition import Submission
 from holdfast.stores.memory.state import MemoryState
 from holdfast.stores.memory.tasks import MemoryTasks
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.plan_driver import PlanHands
-from holdfast.testing.contract.drivers.store_driver import Hands
+from holdfast.testing.contract.drivers.plan_driver import PlanDriver
+from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from holdfast.testing.contract.plans.follow_up_tasks import followed as followed_plan
 from holdfast.testing.contract.plans.follow_up_tasks import is_paused
 from holdfast.testing.contract.tasks.follow_up_tasks import followed, is_cancelled
@@ -21,7 +21,7 @@ class World:
     def __init__(self) -> None:
         self.book, clock = WorldBook(stop=lambda: None), ManualClock()
         self.store = WatchedStore(clock, self.book)
-        self.hands, self.plans = Hands(self.store, clock), PlanHands(self.store, clock)
+        self.driver, self.plans = StoreDriver(self.store, clock), PlanDriver(self.store, clock)
 
     @property
     def broken(self) -> str | None:
@@ -34,20 +34,20 @@ def world() -> World:
 
 
 async def test_what_follows_from_a_task_breaks_nothing(world: World) -> None:
-    transition = followed(world.hands, await is_cancelled(world.hands))
-    await world.hands.commit(transition)
-    await world.hands.commit(transition)
-    task = await world.hands.load(transition.follows[0].task.id)
-    second = world.hands.follower(task, "second")
-    await world.hands.commit(replace(world.hands.asked(Command.CANCEL, task), follows=(second,)))
+    transition = followed(world.driver, await is_cancelled(world.driver))
+    await world.driver.commit(transition)
+    await world.driver.commit(transition)
+    task = await world.driver.load(transition.follows[0].task.id)
+    second = world.driver.follower(task, "second")
+    await world.driver.commit(replace(world.driver.asked(Command.CANCEL, task), follows=(second,)))
     assert world.broken is None
 
 
 async def test_what_follows_from_a_plan_breaks_nothing(world: World) -> None:
-    change = followed_plan(world.hands, await is_paused(world.plans))
+    change = followed_plan(world.driver, await is_paused(world.plans))
     await world.plans.commit(change)
     await world.plans.commit(change)
-    await world.hands.submit()
+    await world.driver.submit()
     assert world.broken is None
 
 
@@ -57,17 +57,17 @@ async def test_a_follower_that_is_nowhere_is_noticed(
 ) -> None:
     monkeypatch.setattr(MemoryState, "follow", lambda *_: None)
     if of == "task":
-        await world.hands.commit(followed(world.hands, await is_cancelled(world.hands)))
+        await world.driver.commit(followed(world.driver, await is_cancelled(world.driver)))
     else:
-        await world.plans.commit(followed_plan(world.hands, await is_paused(world.plans)))
+        await world.plans.commit(followed_plan(world.driver, await is_paused(world.plans)))
     assert world.broken == "I1"
 
 
 async def test_a_follower_of_a_write_that_was_refused_is_noticed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    transition = followed(world.hands, await is_cancelled(world.hands))
-    await world.hands.ask(Command.PAUSE, transition.before)
+    transition = followed(world.driver, await is_cancelled(world.driver))
+    await world.driver.ask(Command.PAUSE, transition.before)
     real = MemoryTasks._apply
 
     def sloppy(tasks: MemoryTasks, one: object) -> object:
@@ -75,23 +75,23 @@ async def test_a_follower_of_a_write_that_was_refused_is_noticed(
         return real(tasks, one)  # type: ignore[arg-type]
 
     monkeypatch.setattr(MemoryTasks, "_apply", sloppy)
-    await world.hands.apply(transition)
+    await world.driver.apply(transition)
     assert world.broken == "I9"
 
 
 async def test_a_follower_that_is_made_again_is_noticed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    transition = followed(world.hands, await is_cancelled(world.hands))
-    await world.hands.commit(transition)
+    transition = followed(world.driver, await is_cancelled(world.driver))
+    await world.driver.commit(transition)
     real = MemoryTasks._apply
 
     def sloppy(tasks: MemoryTasks, one: object) -> object:
         tasks._state.follow(again.follows)
         return real(tasks, one)  # type: ignore[arg-type]
 
-    other: Submission = world.hands.follower(transition.after, "other")
+    other: Submission = world.driver.follower(transition.after, "other")
     again = replace(transition, follows=(other,))
     monkeypatch.setattr(MemoryTasks, "_apply", sloppy)
-    await world.hands.apply(again)
+    await world.driver.apply(again)
     assert world.broken == "I9"

@@ -17,7 +17,7 @@ from holdfast.stores.redis.client.client import Script
 from holdfast.stores.redis.tasks import writes
 from holdfast.stores.sqlite.tasks import apply
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.store_driver import Hands
+from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from verify.servers import RedisServer
 from verify.simulation import run
 from verify.simulation.__main__ import main
@@ -124,8 +124,8 @@ def claimed() -> Claimed:
     async def handed_out() -> Claimed:
         clock = ManualClock()
         store = MemoryStore(clock)
-        hands = Hands(store, clock)
-        await store.tasks.insert([hands.submission(tenant="t")], depth_limit=10)
+        driver = StoreDriver(store, clock)
+        await store.tasks.insert([driver.submission(tenant="t")], depth_limit=10)
         (found,) = await store.tasks.claim(
             "w", request="r", queues=["default"], limit=1, lease_seconds=10.0
         )

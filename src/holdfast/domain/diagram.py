@@ -56,7 +56,7 @@ class Picture(Generic[S, C]):
     begins: Sequence[S]
     suspended: Collection[S]
     settled: Collection[S]
-    hands: Sequence[Mover]
+    driver: Sequence[Mover]
     hand_of: Callable[[Arrow[S, C]], Mover]
     width: int
     height: int
@@ -148,7 +148,7 @@ def svg(picture: AnyPicture, live: AnyLive | None = None) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
         f"<title>{picture.title}</title>",
         f"<style>\n{STYLE}\n</style>",
-        *(_arrowhead(hand.colour) for hand in picture.hands),
+        *(_arrowhead(hand.colour) for hand in picture.driver),
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
         *(_line(picture, edge) for edge in moving),
         *(_label(picture, edge, live) for edge in moving),
@@ -224,7 +224,7 @@ def _legend(picture: AnyPicture) -> Iterator[str]:
     top = picture.height - 35
     yield f'<text class="left" x="20" y="{top}">Within a status: {escape(stays)}</text>'
     x = 20
-    for hand in picture.hands:
+    for hand in picture.driver:
         said = f'<text class="left" x="{x}" y="{top + 22}" fill="{hand.colour}">{hand.said}</text>'
         yield said
         x += len(hand.said) * CHAR_WIDTH + 29

@@ -40,30 +40,30 @@ def pruner(bench: Bench, *, reconcile_seconds: float) -> Pruner:
 async def test_a_task_that_fell_out_of_its_queue_is_put_back(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    task = await bench.hands.submit()
+    task = await bench.driver.submit()
     bench.ask("DEL", "queue:tasks")
-    assert await bench.hands.claim_ids() == []
+    assert await bench.driver.claim_ids() == []
     with caplog.at_level(logging.WARNING):
         await pruner(bench, reconcile_seconds=3600).tick()
     assert f"I1 {task.id} is ready and not in its queue (mended)" in caplog.text
-    assert await bench.hands.claim_ids() == [task.id]
+    assert await bench.driver.claim_ids() == [task.id]
 
 
 async def test_one_of_many_workers_does_it(bench: Bench) -> None:
     await pruner(bench, reconcile_seconds=3600).tick()
-    task = await bench.hands.submit()
+    task = await bench.driver.submit()
     bench.ask("DEL", "queue:tasks")
     await pruner(bench, reconcile_seconds=3600).tick()
-    assert (await bench.hands.load(task.id)).place is Place.READY
-    assert await bench.hands.claim_ids() == []
+    assert (await bench.driver.load(task.id)).place is Place.READY
+    assert await bench.driver.claim_ids() == []
     await bench.store.admin.doctor(fix=True, limit=10)
 
 
 async def test_it_can_be_turned_off(bench: Bench) -> None:
-    await bench.hands.submit()
+    await bench.driver.submit()
     bench.ask("DEL", "queue:tasks")
     await pruner(bench, reconcile_seconds=0).tick()
-    assert await bench.hands.claim_ids() == []
+    assert await bench.driver.claim_ids() == []
     await bench.store.admin.doctor(fix=True, limit=10)
 
 
@@ -75,7 +75,7 @@ async def reconciled(bench: Bench, *parts: Partition) -> list[Finding]:
 
 
 async def fall_out_of_its_queue(bench: Bench) -> str:
-    task = await bench.hands.submit()
+    task = await bench.driver.submit()
     bench.ask("DEL", "queue:tasks")
     return task.id
 
@@ -199,7 +199,7 @@ async def test_the_background_look_leaves_half_of_the_time_to_others(
     for _ in range(3):
         await pace()
     assert slept == [0.5, 2.0, walks.PAUSE_MAX_SECONDS]
-    await bench.hands.submit_many(2)
+    await bench.driver.submit_many(2)
     slept.clear()
     await bench.store.admin.doctor(fix=True, limit=10)
     assert slept == []  # somebody waits for it

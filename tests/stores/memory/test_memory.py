@@ -9,7 +9,7 @@ from holdfast.stores.memory import MemoryStore
 from holdfast.stores.signals import Signals
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract import StoreContract
-from holdfast.testing.contract.drivers.store_driver import Hands
+from holdfast.testing.contract.drivers.store_driver import StoreDriver
 
 
 class TestMemory(StoreContract):
@@ -24,20 +24,20 @@ async def test_a_store_in_memory_says_that_it_is_not_durable() -> None:
 async def test_a_tenant_is_forgotten_with_its_last_task_only() -> None:
     clock = ManualClock()
     store = MemoryStore(clock)
-    hands = Hands(store, clock)
-    first = await hands.start(tenant="t", stages=("only",), keep_seconds=0)
-    second = await hands.submit(tenant="t", stages=("only",), keep_seconds=0)
-    await hands.complete(first)
-    assert (await hands.tenant("t")).active == second.id
-    await hands.complete(await hands.take())
+    driver = StoreDriver(store, clock)
+    first = await driver.start(tenant="t", stages=("only",), keep_seconds=0)
+    second = await driver.submit(tenant="t", stages=("only",), keep_seconds=0)
+    await driver.complete(first)
+    assert (await driver.tenant("t")).active == second.id
+    await driver.complete(await driver.take())
     assert store.state.tenants == {}
 
 
 async def test_the_doctor_finds_a_record_that_names_other_stages_than_ran() -> None:
     clock = ManualClock()
     store = MemoryStore(clock)
-    hands = Hands(store, clock)
-    task = await hands.finish_stage(await hands.start(stages=("one", "two")))
+    driver = StoreDriver(store, clock)
+    task = await driver.finish_stage(await driver.start(stages=("one", "two")))
     for stages in (("odd", "two"), ()):
         store.state.tasks[task.id] = replace(task, stages=stages)
         [found] = await store.admin.doctor(fix=False, limit=10)

@@ -14,7 +14,7 @@ from holdfast.domain.task.task import By
 from holdfast.ports import Kept
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.store_driver import ASKER, Hands
+from holdfast.testing.contract.drivers.store_driver import ASKER, StoreDriver
 from tests.support.sqlite.sqlite_files import ask, end, opened, start
 
 ALL = 10_000
@@ -69,12 +69,12 @@ async def test_the_chain_goes_on_after_a_restart(path: Path) -> None:
 async def test_a_write_that_fails_leaves_no_hole_in_the_chain(path: Path) -> None:
     clock = ManualClock()
     async with opened(path, clock) as store:
-        hands = Hands(store, clock)
-        task = await hands.submit()
+        driver = StoreDriver(store, clock)
+        task = await driver.submit()
         written = await asyncio.gather(
             store.admin.audit(entry()),
             store.admin.audit(entry(by=By(actor=7))),  # type: ignore[arg-type]
-            store.tasks.apply([hands.asked(Command.CANCEL, task)]),
+            store.tasks.apply([driver.asked(Command.CANCEL, task)]),
             store.admin.audit(entry(at=float("nan"))),
             store.admin.audit(entry()),
             return_exceptions=True,
@@ -139,8 +139,8 @@ async def test_an_end_that_was_cut_off_is_told_by_the_head_and_by_the_next_link(
 async def test_many_audits_of_one_batch_are_linked_in_its_order(path: Path) -> None:
     clock = ManualClock()
     async with opened(path, clock) as store:
-        hands = Hands(store, clock)
-        ids = await hands.submit_many(20)
-        tasks = [await hands.load(task_id) for task_id in ids]
-        await store.tasks.apply([hands.asked(Command.CANCEL, task) for task in tasks])
+        driver = StoreDriver(store, clock)
+        ids = await driver.submit_many(20)
+        tasks = [await driver.load(task_id) for task_id in ids]
+        await store.tasks.apply([driver.asked(Command.CANCEL, task) for task in tasks])
         assert [link.entry.task_id for link in (await whole(store)).links] == ids

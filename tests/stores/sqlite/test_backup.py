@@ -17,7 +17,7 @@ from holdfast.runtime.context import Context
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.sqlite.file import backup
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.store_driver import Hands
+from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from tests.support.sqlite.sqlite_files import PATIENCE_SECONDS, ask, end, opened, start
 
 
@@ -53,14 +53,16 @@ def names(folder: Path) -> list[str]:
 async def test_the_copy_is_a_store_with_all_that_was_accepted(
     store: SqliteStore, target: Path
 ) -> None:
-    await Hands(store, ManualClock()).insert(Hands(store, ManualClock()).submission(id="kept"))
+    await StoreDriver(store, ManualClock()).insert(
+        StoreDriver(store, ManualClock()).submission(id="kept")
+    )
     copy = await store.backup(target)
     assert copy.path == str(target)
     found = os.stat(target)
     assert (copy.size_bytes, stat.S_IMODE(found.st_mode)) == (found.st_size, 0o600)
     assert names(target.parent) == ["copy.db"]  # one file, and whole
     async with opened(target, ManualClock()) as copied:
-        assert await Hands(copied, ManualClock()).claim_ids() == ["kept"]
+        assert await StoreDriver(copied, ManualClock()).claim_ids() == ["kept"]
         assert await copied.admin.doctor(fix=False, limit=10) == []
 
 
@@ -68,14 +70,14 @@ async def test_a_copy_made_under_load_is_of_one_moment(
     store: SqliteStore, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Commits are made between its pages, by another process and by this one."""
-    hands, loop = Hands(store, ManualClock()), asyncio.get_running_loop()
+    driver, loop = StoreDriver(store, ManualClock()), asyncio.get_running_loop()
     for _ in range(20):
-        await hands.insert(*(hands.submission(payload="x" * 2_000) for _ in range(20)))
+        await driver.insert(*(driver.submission(payload="x" * 2_000) for _ in range(20)))
     looks: list[int] = []
 
     async def write() -> None:
-        await hands.insert(*(hands.submission(tenant=f"t-{n}") for n in range(7)))
-        await hands.complete(await hands.take(limit=1))
+        await driver.insert(*(driver.submission(tenant=f"t-{n}") for n in range(7)))
+        await driver.complete(await driver.take(limit=1))
 
     def write_meanwhile(_: backup.Copying) -> None:
         if not looks:
@@ -105,7 +107,7 @@ async def test_a_copy_replaces_nothing(store: SqliteStore, target: Path) -> None
     put(beside.with_name("other.db-wal"))
     with pytest.raises(BackupRefused, match=r"other\.db-wal is there already"):
         await store.backup(beside)
-    await Hands(store, ManualClock()).submit()
+    await StoreDriver(store, ManualClock()).submit()
 
 
 async def test_a_file_that_appears_meanwhile_is_not_replaced(

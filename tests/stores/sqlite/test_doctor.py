@@ -13,7 +13,7 @@ from holdfast.domain.task.state import Command
 from holdfast.ports import Filter, Finding
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.store_driver import Hands
+from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from tests.support.sqlite.sqlite_files import ask, opened
 
 LIMIT = 100
@@ -30,14 +30,14 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
     """Two tasks in a queue, one that runs, two in its line, one that rests, one that is settled."""
     clock = ManualClock()
     async with opened(path, clock) as store:
-        hands = Hands(store, clock)
-        settled = await hands.submit()
-        await hands.ask(Command.CANCEL, settled)
-        parked = await hands.submit(tenant="p")
-        await hands.ask(Command.PAUSE, parked)
-        await hands.start(tenant="t", key="k")
-        await hands.submit_many(2, tenant="t")
-        await hands.submit_many(2)
+        driver = StoreDriver(store, clock)
+        settled = await driver.submit()
+        await driver.ask(Command.CANCEL, settled)
+        parked = await driver.submit(tenant="p")
+        await driver.ask(Command.PAUSE, parked)
+        await driver.start(tenant="t", key="k")
+        await driver.submit_many(2, tenant="t")
+        await driver.submit_many(2)
         assert await store.admin.doctor(fix=False, limit=LIMIT) == []
         yield store
 
@@ -83,7 +83,7 @@ async def test_planted_damage_is_found_and_mended(
         await store.admin.doctor(fix=True, limit=LIMIT)
     assert await store.admin.doctor(fix=False, limit=LIMIT) == []
     clock = ManualClock()
-    assert len(await Hands(store, clock).claim(limit=10)) >= 2
+    assert len(await StoreDriver(store, clock).claim(limit=10)) >= 2
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ async def test_an_unreadable_record_does_not_stop_its_neighbours(
     store: SqliteStore, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     ask(path, UNREADABLE, 6)
-    claimed = await Hands(store, ManualClock()).claim(limit=10)
+    claimed = await StoreDriver(store, ManualClock()).claim(limit=10)
     assert [c.task.order for c in claimed] == [7]
     assert "unreadable" in caplog.text
     page = await store.views.find(Filter(), limit=LIMIT)
@@ -168,33 +168,33 @@ async def test_an_unreadable_record_does_not_stop_its_neighbours(
 async def test_an_unreadable_head_of_a_line_lets_the_next_through(path: Path) -> None:
     clock = ManualClock()
     async with opened(path, clock) as store:
-        hands = Hands(store, clock)
-        first, _, third = [await hands.submit(tenant="t", stages=("only",)) for _ in range(3)]
+        driver = StoreDriver(store, clock)
+        first, _, third = [await driver.submit(tenant="t", stages=("only",)) for _ in range(3)]
         ask(path, UNREADABLE, 2)
-        await hands.complete(await hands.take())
+        await driver.complete(await driver.take())
         assert first.id != third.id
-        assert await hands.claim_ids() == [third.id]
-        assert (await hands.tenant("t")).waiting == 0
+        assert await driver.claim_ids() == [third.id]
+        assert (await driver.tenant("t")).waiting == 0
 
 
 @pytest.mark.parametrize("place", [Place.READY, Place.LEASED, Place.LATER])
 async def test_an_unreadable_active_task_does_not_close_its_line(path: Path, place: Place) -> None:
     clock = ManualClock()
     async with opened(path, clock) as store:
-        hands = Hands(store, clock)
-        active = await hands.submit(tenant="t", hold=True)
-        behind = await hands.submit(tenant="t")
+        driver = StoreDriver(store, clock)
+        active = await driver.submit(tenant="t", hold=True)
+        behind = await driver.submit(tenant="t")
         if place is not Place.READY:
-            active = await hands.take()
+            active = await driver.take()
         if place is Place.LATER:
-            active = await hands.fail(active)
+            active = await driver.fail(active)
         assert active.place is place
         ask(path, UNREADABLE, active.order)
         clock.advance(100)
         await store.tasks.expire(limit=10, count_crashes=True)
         await store.tasks.promote(limit=10)
-        assert await hands.claim_ids() == [behind.id]
-        view = await hands.tenant("t")
+        assert await driver.claim_ids() == [behind.id]
+        view = await driver.tenant("t")
         assert (view.active, view.waiting) == (behind.id, 0)
         assert kinds(await store.admin.doctor(fix=False, limit=LIMIT)) == {"I11"}
 
@@ -202,32 +202,32 @@ async def test_an_unreadable_active_task_does_not_close_its_line(path: Path, pla
 async def test_the_doctor_moves_an_unreadable_task_that_rests_out_of_the_way(path: Path) -> None:
     clock = ManualClock()
     async with opened(path, clock) as store:
-        hands = Hands(store, clock)
-        resting = await hands.suspend(await hands.start(tenant="t", hold=True))
-        behind = await hands.submit(tenant="t")
+        driver = StoreDriver(store, clock)
+        resting = await driver.suspend(await driver.start(tenant="t", hold=True))
+        behind = await driver.submit(tenant="t")
         ask(path, UNREADABLE, resting.order)
-        assert await hands.claim_ids() == []
+        assert await driver.claim_ids() == []
         (found,) = await store.admin.doctor(fix=True, limit=LIMIT)
         assert (found.task_id, found.mended) == (resting.id, False)  # a person has to look
-        assert await hands.claim_ids() == [behind.id]
+        assert await driver.claim_ids() == [behind.id]
         assert await store.admin.doctor(fix=False, limit=LIMIT) == [found]
 
 
 async def test_the_doctor_leaves_an_unreadable_task_to_the_worker_that_has_it(path: Path) -> None:
     clock = ManualClock()
     async with opened(path, clock) as store:
-        hands = Hands(store, clock)
-        running = await hands.start(tenant="t")
-        await hands.submit(tenant="t")
+        driver = StoreDriver(store, clock)
+        running = await driver.start(tenant="t")
+        await driver.submit(tenant="t")
         ask(path, UNREADABLE, running.order)
         await store.admin.doctor(fix=True, limit=LIMIT)
-        assert (await hands.tenant("t")).locked_by == running.id
-        assert await hands.claim_ids() == []
+        assert (await driver.tenant("t")).locked_by == running.id
+        assert await driver.claim_ids() == []
 
 
 async def test_no_read_fails_for_an_unreadable_row(store: SqliteStore, path: Path) -> None:
-    hands = Hands(store, ManualClock())
-    await hands.renew()
+    driver = StoreDriver(store, ManualClock())
+    await driver.renew()
     ask(path, "UPDATE tasks SET head = '{'")
     ask(path, "UPDATE audits SET entry = CAST('{' AS BLOB)")
     ask(path, "UPDATE workers SET beat = CAST('{' AS BLOB)")
@@ -235,7 +235,7 @@ async def test_no_read_fails_for_an_unreadable_row(store: SqliteStore, path: Pat
     assert await store.views.peek(["task-000003"]) == [None]
     assert await store.views.detail("task-000003") is None
     assert (await store.views.find(Filter(), limit=LIMIT)).tasks == ()
-    assert (await hands.tenant("t")).active is not None
+    assert (await driver.tenant("t")).active is not None
     assert await store.admin.audits(limit=LIMIT) == []
     assert await store.views.workers(live_within_seconds=9) == []
     assert (await store.views.stats()).heads == {}
@@ -244,16 +244,16 @@ async def test_no_read_fails_for_an_unreadable_row(store: SqliteStore, path: Pat
 async def test_a_limit_that_was_lowered_makes_no_task_suspect(path: Path) -> None:
     clock = ManualClock()
     async with opened(path, clock) as store:
-        hands = Hands(store, clock)
-        waits = await hands.fail(await hands.start())
-        suspended = await hands.start()
-        failure = hands.failure(suspended, retry_seconds=60)
+        driver = StoreDriver(store, clock)
+        waits = await driver.fail(await driver.start())
+        suspended = await driver.start()
+        failure = driver.failure(suspended, retry_seconds=60)
         earlier = msgspec.structs.replace(suspended, failures=3)  # when five were allowed
-        await hands.commit(
+        await driver.commit(
             decide.stage_failed(earlier, failure, Retry(max=2), checkpoint=None, now=clock.now())
         )
         assert waits.failures < waits.retry_max
-        assert (await hands.load(suspended.id)).failures == 4
+        assert (await driver.load(suspended.id)).failures == 4
         assert await store.admin.doctor(fix=False, limit=LIMIT) == []
 
 
@@ -261,10 +261,10 @@ async def test_a_record_that_kept_the_stages_of_older_code_is_found_and_mended(p
     """As files have them from versions that did not write the stages of a deploy."""
     clock = ManualClock()
     async with opened(path, clock) as store:
-        hands = Hands(store, clock)
-        done = await hands.complete(await hands.start(stages=("a", "b", "c")))
-        half_done = await hands.finish_stage(await hands.start(stages=("a", "b", "c")))
-        half_done = await hands.suspend(half_done)
+        driver = StoreDriver(store, clock)
+        done = await driver.complete(await driver.start(stages=("a", "b", "c")))
+        half_done = await driver.finish_stage(await driver.start(stages=("a", "b", "c")))
+        half_done = await driver.suspend(half_done)
         stale = "UPDATE tasks SET head = json_set(head, '$.stages', json(?)) WHERE n = ?"
         ask(path, stale, '["old", "c"]', done.order)
         ask(path, stale, '["b", "x"]', half_done.order)
@@ -278,5 +278,5 @@ async def test_a_record_that_kept_the_stages_of_older_code_is_found_and_mended(p
         fixed = await store.admin.doctor(fix=True, limit=LIMIT)
         assert all(one.mended for one in fixed)
         assert await store.admin.doctor(fix=False, limit=LIMIT) == []
-        assert (await hands.load(done.id)).stages == ("a", "b", "c")
-        assert (await hands.load(half_done.id)).stages == ("a", "b", "x")
+        assert (await driver.load(done.id)).stages == ("a", "b", "c")
+        assert (await driver.load(half_done.id)).stages == ("a", "b", "x")

@@ -11,8 +11,8 @@ from holdfast.ports import Topic
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.sqlite.transaction import Txn
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.store_driver import Hands
-from holdfast.testing.contract.drivers.trigger_driver import A_MINUTE, TriggerHands
+from holdfast.testing.contract.drivers.store_driver import StoreDriver
+from holdfast.testing.contract.drivers.trigger_driver import A_MINUTE, TriggerDriver
 from tests.support.sqlite.sqlite_files import end, opened, start
 
 FOREVER = 240.0
@@ -72,7 +72,7 @@ async def test_one_that_was_saved_here_is_told_once(path: Path) -> None:
     async with opened(path, clock) as store, opened(path, clock) as other:
         await hands_on(store, clock).save()
         due, ready = store.ticket(Topic.DUE), store.ticket(Topic.READY)
-        await Hands(other, clock).submit()
+        await StoreDriver(other, clock).submit()
         await woken(store, Topic.READY, ready)
         await written(store)
         assert store.ticket(Topic.DUE) == due
@@ -90,31 +90,31 @@ async def test_one_of_another_process_is_told_though_one_was_saved_here_since(pa
         await woken(store, Topic.DUE, due)
 
 
-def hands_on(store: SqliteStore, clock: ManualClock) -> TriggerHands:
-    return TriggerHands(store, clock, Hands(store, clock))
+def hands_on(store: SqliteStore, clock: ManualClock) -> TriggerDriver:
+    return TriggerDriver(store, clock, StoreDriver(store, clock))
 
 
 async def test_a_later_one_and_one_that_waits_for_no_time_wake_nobody(path: Path) -> None:
     clock = ManualClock()
     async with opened(path, clock) as store:
-        hands = hands_on(store, clock)
-        first = await hands.save("first")
+        driver = hands_on(store, clock)
+        first = await driver.save("first")
         due = store.ticket(Topic.DUE)
-        await hands.save("later", due_in=2 * A_MINUTE)
-        await hands.port.save(first)
-        await hands.save("paused", due_in=1.0, status=TriggerStatus.PAUSED)
+        await driver.save("later", due_in=2 * A_MINUTE)
+        await driver.port.save(first)
+        await driver.save("paused", due_in=1.0, status=TriggerStatus.PAUSED)
         assert store.ticket(Topic.DUE) == due
-        await hands.save("sooner", due_in=1.0)
+        await driver.save("sooner", due_in=1.0)
         assert store.ticket(Topic.DUE) == due + 1
 
 
 async def test_one_that_fires_often_wakes_who_sleeps_past_its_next_time(path: Path) -> None:
     clock = ManualClock()
     async with opened(path, clock) as store:
-        hands = hands_on(store, clock)
-        await hands.save("seldom", due_in=60 * A_MINUTE)
-        await hands.save_due("often")
-        leased = await hands.take_one()
+        driver = hands_on(store, clock)
+        await driver.save("seldom", due_in=60 * A_MINUTE)
+        await driver.save_due("often")
+        leased = await driver.take_one()
         due = store.ticket(Topic.DUE)
-        await hands.fire(leased)  # its next time is in a minute
+        await driver.fire(leased)  # its next time is in a minute
         assert store.ticket(Topic.DUE) == due + 1

@@ -13,7 +13,7 @@ from holdfast.stores import codec
 from holdfast.stores.sqlite.file import migrations, schema
 from holdfast.stores.sqlite.statements import SQL
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.store_driver import ASKER, Hands
+from holdfast.testing.contract.drivers.store_driver import ASKER, StoreDriver
 from tests.support.sqlite.sqlite_files import ask, opened
 from tests.support.sqlite.sqlite_formats import make_older, new_file_of, shape_of
 
@@ -34,10 +34,10 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-async def cancel(hands: Hands, number: int) -> None:
+async def cancel(driver: StoreDriver, number: int) -> None:
     for _ in range(number):
-        hands.clock.advance(1)
-        await hands.ask(Command.CANCEL, await hands.submit(id=f"at-{hands.clock.now()}"))
+        driver.clock.advance(1)
+        await driver.ask(Command.CANCEL, await driver.submit(id=f"at-{driver.clock.now()}"))
 
 
 async def whole(store: Store) -> list[Audit]:
@@ -71,7 +71,7 @@ async def test_audits_from_before_the_chain_are_linked(
 ) -> None:
     monkeypatch.setattr(migrations, "PAGE", page)
     async with opened(path, clock) as store:
-        await cancel(Hands(store, clock), 5)
+        await cancel(StoreDriver(store, clock), 5)
         before = list(await store.admin.audits(limit=10))
     make_older(path, 2)
     async with opened(path, clock) as store:
@@ -86,7 +86,7 @@ async def test_the_chain_of_an_older_file_hangs_on_nothing_where_audits_were_cle
     path: Path, clock: ManualClock
 ) -> None:
     async with opened(path, clock) as store:
-        await cancel(Hands(store, clock), 5)
+        await cancel(StoreDriver(store, clock), 5)
         await store.admin.prune(Kept.AUDIT, older_than_seconds=2.5, limit=10, dry_run=False)
     make_older(path, 2)
     async with opened(path, clock) as store:
@@ -104,7 +104,7 @@ async def test_an_older_file_without_audits_gets_an_empty_chain(
     async with opened(path, clock) as store:
         chain = await store.admin.chain(limit=10)
         assert (chain.base, chain.head, chain.links) == (Anchor(), Anchor(), ())
-        await cancel(Hands(store, clock), 1)
+        await cancel(StoreDriver(store, clock), 1)
         assert len(await whole(store)) == 1
 
 
@@ -112,11 +112,11 @@ async def test_an_old_audit_that_cannot_be_read_is_a_break_and_stops_nobody(
     path: Path, clock: ManualClock
 ) -> None:
     async with opened(path, clock) as store:
-        await cancel(Hands(store, clock), 3)
+        await cancel(StoreDriver(store, clock), 3)
     make_older(path, 2)
     ask(path, "UPDATE audits SET body = CAST('{' AS BLOB) WHERE n = 2")
     async with opened(path, clock) as store:
-        await cancel(Hands(store, clock), 1)
+        await cancel(StoreDriver(store, clock), 1)
         chain = await store.admin.chain(limit=10)
         assert [link.seq for link in chain.links] == [1, 3, 4]
         broken = first_break(chain.base, chain.links)
@@ -129,12 +129,12 @@ async def test_what_was_counted_before_has_neither_queue_nor_type(
     path: Path, clock: ManualClock
 ) -> None:
     async with opened(path, clock) as store:
-        hands = Hands(store, clock)
-        await hands.submit(type="a")
-        await hands.submit(type="b")
+        driver = StoreDriver(store, clock)
+        await driver.submit(type="a")
+        await driver.submit(type="b")
         clock.advance(3)
-        for claimed in await hands.claim():
-            await hands.complete(claimed.task)
+        for claimed in await driver.claim():
+            await driver.complete(claimed.task)
         kinds = {(move.queue, move.type) for move in (await store.views.stats()).moves}
         assert kinds == {("default", "a"), ("default", "b")}
         moves = sums((await store.views.stats()).moves)
@@ -143,7 +143,7 @@ async def test_what_was_counted_before_has_neither_queue_nor_type(
         found = (await store.views.stats()).moves
         assert {(move.queue, move.type) for move in found} == {("", "")}
         assert sums(found) == moves
-        await Hands(store, clock).start(id="new", type="c")
+        await StoreDriver(store, clock).start(id="new", type="c")
         assert [m.count for m in (await store.views.stats()).moves if m.type == "c"] == [1]
 
 
@@ -158,9 +158,9 @@ def sums(moves: tuple[Moves, ...]) -> dict[tuple[str, str], tuple[int, float]]:
 
 async def test_what_had_a_checkpoint_before_is_counted(path: Path, clock: ManualClock) -> None:
     async with opened(path, clock) as store:
-        hands = Hands(store, clock)
-        await hands.complete(await hands.start(tenant="a"))
-        await hands.finish_stage(await hands.start(tenant="b"))
+        driver = StoreDriver(store, clock)
+        await driver.complete(await driver.start(tenant="a"))
+        await driver.finish_stage(await driver.start(tenant="b"))
     make_older(path, 2)
     async with opened(path, clock) as store:
         stats = await store.views.stats()
@@ -182,7 +182,7 @@ async def test_a_linking_that_fails_leaves_the_file_as_it_was(
     path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with opened(path, clock) as store:
-        await cancel(Hands(store, clock), 2)
+        await cancel(StoreDriver(store, clock), 2)
     make_older(path, 2)
     shape = shape_of(path)
 

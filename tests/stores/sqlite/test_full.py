@@ -11,7 +11,7 @@ from holdfast.ports import Kept
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.sqlite.transaction import Txn
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.store_driver import Hands
+from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from tests.support.sqlite.sqlite_files import end, opened, start
 
 
@@ -39,15 +39,15 @@ async def pages_of(store: SqliteStore) -> int:
 async def test_a_full_file_refuses_submits_and_loses_nothing(path: Path) -> None:
     clock = ManualClock()
     async with opened(path, clock) as store:
-        hands = Hands(store, clock)
-        running = await hands.start(stages=("only",))
+        driver = StoreDriver(store, clock)
+        running = await driver.start(stages=("only",))
         await set_room(store, 20)
         accepted: list[str] = []
 
         async def submit_without_end() -> None:
             for _ in range(1_000):
-                submission = hands.submission(payload="x" * 3_000)
-                await hands.insert(submission)
+                submission = driver.submission(payload="x" * 3_000)
+                await driver.insert(submission)
                 accepted.append(submission.task.id)
 
         with pytest.raises(StoreFull, match=str(path)):
@@ -57,8 +57,8 @@ async def test_a_full_file_refuses_submits_and_loses_nothing(path: Path) -> None
         assert await store.admin.doctor(fix=False, limit=10) == []
 
         await set_room(store, 1_000)
-        assert (await hands.complete(running)).status is Status.COMPLETED
-        await hands.insert(hands.submission(payload="x" * 3_000))
+        assert (await driver.complete(running)).status is Status.COMPLETED
+        await driver.insert(driver.submission(payload="x" * 3_000))
 
 
 async def test_a_file_that_may_not_grow_is_full(path: Path) -> None:
@@ -73,12 +73,12 @@ async def test_pruning_what_is_still_kept_makes_room_and_gives_it_back(path: Pat
     too. Then the file is smaller, not only emptier."""
     clock = ManualClock()
     async with opened(path, clock) as store:
-        hands = Hands(store, clock)
+        driver = StoreDriver(store, clock)
         for _ in range(50):
-            await hands.complete(await hands.start(payload="x" * 20_000))
+            await driver.complete(await driver.start(payload="x" * 20_000))
         await set_room(store, 1)
         with pytest.raises(StoreFull):
-            await hands.submit(payload="x" * 20_000)
+            await driver.submit(payload="x" * 20_000)
         full_pages = await pages_of(store)
         clock.advance(60)
         asked: dict[str, Any] = {"older_than_seconds": 1.0, "limit": 100, "dry_run": False}
@@ -86,5 +86,5 @@ async def test_pruning_what_is_still_kept_makes_room_and_gives_it_back(path: Pat
         await set_room(store, 100)
         assert await store.admin.prune(Kept.TASKS, **asked, ignore_keep=True) == 50
         assert await pages_of(store) < full_pages / 2
-        await hands.submit(payload="x" * 20_000)
+        await driver.submit(payload="x" * 20_000)
         assert await store.admin.doctor(fix=False, limit=10) == []

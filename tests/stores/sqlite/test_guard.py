@@ -17,7 +17,7 @@ from holdfast.runtime.context import Context
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.sqlite.file.guard import GUARD
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.store_driver import Hands
+from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from tests.support.sqlite.sqlite_files import PATIENCE_SECONDS, ask, opened
 
 Way = Callable[[Path], object]
@@ -110,7 +110,7 @@ WAYS: dict[str, Way] = {
 async def test_every_way_past_the_store_is_refused(store: SqliteStore, way: Way) -> None:
     with pytest.raises(StoreFileInUse, match=r"app\.backup\(\) or `holdfast backup`"):
         way(store.path)
-    await Hands(store, ManualClock()).submit()
+    await StoreDriver(store, ManualClock()).submit()
 
 
 @pytest.mark.parametrize("way", [connect, by_plain_open])

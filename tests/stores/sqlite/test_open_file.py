@@ -20,7 +20,7 @@ from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.sqlite.file import schema
 from holdfast.stores.sqlite.statements import SQL, read
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.store_driver import Hands
+from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from tests.support.sqlite.sqlite_files import ask, opened
 
 NOBODY = 65534
@@ -122,16 +122,16 @@ async def test_an_empty_file_is_taken(path: Path) -> None:
 
 async def test_a_file_that_stays_locked_is_unavailable_not_awaited_forever(path: Path) -> None:
     async with opened(path, ManualClock()) as first:
-        hands = Hands(first, ManualClock())
-        await hands.insert(hands.submission())
+        driver = StoreDriver(first, ManualClock())
+        await driver.insert(driver.submission())
     other = apsw.Connection(str(path))
     async with opened(path, ManualClock(), lock_seconds=0.05) as store:
         other.execute("BEGIN IMMEDIATE")
-        hands = Hands(store, ManualClock())
+        driver = StoreDriver(store, ManualClock())
         with pytest.raises(StoreUnavailable, match="locked"):
-            await hands.insert(hands.submission(id="late"))
+            await driver.insert(driver.submission(id="late"))
         other.execute("ROLLBACK")
-        assert len(await hands.insert(hands.submission(id="late"))) == 1
+        assert len(await driver.insert(driver.submission(id="late"))) == 1
     other.close()
 
 
@@ -155,13 +155,13 @@ async def test_a_file_of_a_format_before_is_brought_forward(
 ) -> None:
     clock = ManualClock()
     async with opened(path, clock) as store:
-        hands = Hands(store, clock)
-        await hands.insert(hands.submission(id="old"))
+        driver = StoreDriver(store, clock)
+        await driver.insert(driver.submission(id="old"))
     step = f"PRAGMA user_version = {NEXT}; ALTER TABLE meta ADD COLUMN note TEXT;"
     with monkeypatch.context() as newer:
         known_upto(newer, NEXT, **{f"v{NEXT}": step})
         async with opened(path, clock) as store:
-            assert await Hands(store, clock).claim_ids() == ["old"]
+            assert await StoreDriver(store, clock).claim_ids() == ["old"]
         assert ask(path, "PRAGMA user_version") == [(NEXT,)]
         assert ask(path, "SELECT note FROM meta") == [(None,)]
     assert "upgrade" in await refusal(path, StoreTooNew)
@@ -211,12 +211,12 @@ async def test_a_file_whose_tables_do_not_fit_its_format_is_refused(
 async def test_tables_of_others_do_no_harm(path: Path) -> None:
     """A sink may write into the same file, and somebody may have asked SQLite for statistics."""
     async with opened(path, ManualClock()) as store:
-        await Hands(store, ManualClock()).submit()
+        await StoreDriver(store, ManualClock()).submit()
     ask(path, "CREATE TABLE mine (id INTEGER PRIMARY KEY, name TEXT UNIQUE)")
     ask(path, "CREATE INDEX mine_too ON states (fence)")
     ask(path, "ANALYZE")
     async with opened(path, ManualClock()) as store:
-        await Hands(store, ManualClock()).take()
+        await StoreDriver(store, ManualClock()).take()
 
 
 def test_each_statement_has_its_name() -> None:

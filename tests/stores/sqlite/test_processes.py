@@ -10,7 +10,7 @@ from holdfast.domain.task.state import SETTLED
 from holdfast.ports import Filter, Topic
 from holdfast.stores.sqlite.admin.doctor import PAGE
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.store_driver import Hands
+from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from tests.support.sqlite.sqlite_files import ask, end, kill, line_from, opened, start
 
 FOREVER = 240.0
@@ -67,8 +67,8 @@ async def test_nobody_looks_for_other_processes_while_nobody_waits(
     clock, loop, looked = ManualClock(), asyncio.get_running_loop(), asyncio.Event()
     async with opened(path, clock) as store:
         monkeypatch.setattr(store._writer, "_look", lambda: loop.call_soon_threadsafe(looked.set))
-        hands = Hands(store, clock)
-        await hands.insert(hands.submission())
+        driver = StoreDriver(store, clock)
+        await driver.insert(driver.submission())
         assert not looked.is_set()
         ticket = store.ticket(Topic.READY)
         waiting = asyncio.ensure_future(store.wait(Topic.READY, ticket, timeout=FOREVER))

@@ -19,7 +19,7 @@ from holdfast.stores.sqlite.tasks.records import RecordRow
 from holdfast.stores.sqlite.views import find, measures
 from holdfast.stores.sqlite.views.reads import readable
 from holdfast.testing.clock import START_NOW, ManualClock
-from holdfast.testing.contract.drivers.store_driver import Hands
+from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from tests.support.source_tree import PACKAGE
 from tests.support.sqlite.sqlite_files import ask, opened
 
@@ -165,9 +165,9 @@ async def test_a_look_for_few_among_many_is_bounded_and_goes_on_at_its_cursor(
     monkeypatch.setattr(find, "LOOK_LIMIT", 20)
     clock = ManualClock()
     async with opened(tmp_path / "holdfast.db", clock) as store:
-        hands = Hands(store, clock)
-        rare = await hands.submit(tenant="t", type="rare")
-        await hands.submit_many(50, tenant="t", type="common")
+        driver = StoreDriver(store, clock)
+        rare = await driver.submit(tenant="t", type="rare")
+        await driver.submit_many(50, tenant="t", type="common")
         where, cursor, pages = Filter(tenant="t", type="rare"), None, 0
         found: list[str] = []
         while pages == 0 or cursor is not None:
@@ -182,9 +182,9 @@ async def test_the_next_group_is_found_past_all_the_tasks_of_this_one(tmp_path: 
     """SQLite's plan looks the same when it passes them one by one, so its steps are counted."""
     path, clock = tmp_path / "holdfast.db", ManualClock()
     async with opened(path, clock) as store:
-        hands = Hands(store, clock)
-        await hands.submit_many(500, type="a")
-        await hands.submit(type="b")
+        driver = StoreDriver(store, clock)
+        await driver.submit_many(500, type="a")
+        await driver.submit(type="b")
     db, steps = schema.open_reader(path), 0
 
     def step() -> bool:
@@ -232,13 +232,13 @@ async def test_one_among_many_suspended_tasks_is_found_without_reading_the_other
 ) -> None:
     clock = ManualClock()
     async with opened(tmp_path / "holdfast.db", clock) as store:
-        hands = Hands(store, clock)
+        driver = StoreDriver(store, clock)
         names = {"tenant": "rare", "type": "rare", "queue": "rare"}
-        rare = await hands.suspend(await hands.start(**names), error="RareError")
+        rare = await driver.suspend(await driver.start(**names), error="RareError")
         clock.advance(10)
-        await hands.submit_many(50)
-        for claimed in await hands.claim(limit=50):
-            await hands.suspend(claimed.task)
+        await driver.submit_many(50)
+        for claimed in await driver.claim(limit=50):
+            await driver.suspend(claimed.task)
         where, reads = ONE_OF_MANY[asked], Reads(monkeypatch)
         if where.error is not None:
             assert rare.failure is not None
@@ -252,10 +252,10 @@ async def test_causes_are_counted_without_reading_more_than_one_task_of_each_tha
 ) -> None:
     clock = ManualClock()
     async with opened(tmp_path / "holdfast.db", clock) as store:
-        hands = Hands(store, clock)
-        await hands.submit_many(60)
-        for n, claimed in enumerate(await hands.claim(limit=60)):
-            await hands.suspend(claimed.task, error=f"Error{n % 10}" if n < 50 else "Frequent")
+        driver = StoreDriver(store, clock)
+        await driver.submit_many(60)
+        for n, claimed in enumerate(await driver.claim(limit=60)):
+            await driver.suspend(claimed.task, error=f"Error{n % 10}" if n < 50 else "Frequent")
         reads = Reads(monkeypatch)
         frequent, *others = await store.views.error_groups(limit=4)
         assert (frequent.count, [group.count for group in others]) == (10, [5, 5, 5])
@@ -265,9 +265,9 @@ async def test_causes_are_counted_without_reading_more_than_one_task_of_each_tha
 async def test_a_cause_is_told_by_the_newest_of_its_tasks_that_can_be_read(tmp_path: Path) -> None:
     path, clock = tmp_path / "holdfast.db", ManualClock()
     async with opened(path, clock) as store:
-        hands = Hands(store, clock)
-        tasks = [await hands.suspend(await hands.start()) for _ in range(3)]
-        lost = await hands.suspend(await hands.start(), error="LostError")
+        driver = StoreDriver(store, clock)
+        tasks = [await driver.suspend(await driver.start()) for _ in range(3)]
+        lost = await driver.suspend(await driver.start(), error="LostError")
         ask(path, "UPDATE tasks SET head = '{' WHERE n >= ?", tasks[2].order)
         (group,) = await store.views.error_groups(limit=10)
         assert (group.newest, group.count) == (tasks[1], 3)
@@ -281,9 +281,9 @@ async def test_past_its_limits_a_filter_still_finds_the_same(
 ) -> None:
     clock = ManualClock()
     async with opened(tmp_path / "holdfast.db", clock) as store:
-        hands = Hands(store, clock)
-        await hands.suspend(await hands.start(type="a"))
-        await hands.suspend(await hands.start(type="b"))
+        driver = StoreDriver(store, clock)
+        await driver.suspend(await driver.start(type="a"))
+        await driver.suspend(await driver.start(type="b"))
         where = Filter(statuses=FAILED, updated_before=clock.now() + 1)
         page = await store.views.find(where, limit=5)
         assert len(page.tasks) == 2

@@ -11,7 +11,7 @@ from holdfast.domain.task.decide import Snoozed
 from holdfast.ports import Kept
 from holdfast.stores.sqlite.admin import prune as pruning
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.store_driver import Hands
+from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from tests.support.sqlite.sqlite_files import ask, opened
 
 PER_TASK = "tasks states ready leases checkpoints journal keys tombstones tenants".split()
@@ -24,19 +24,19 @@ async def test_everything_that_belongs_to_a_task_goes_with_it(
 ) -> None:
     path, clock = tmp_path / "holdfast.db", ManualClock()
     async with opened(path, clock) as store:
-        hands = Hands(store, clock)
+        driver = StoreDriver(store, clock)
         baseline = ask(path, "PRAGMA page_count")[0][0]
         for n in range(60):
-            await hands.submit(
+            await driver.submit(
                 tenant=f"t-{n}",
                 key=f"k-{n}",
                 payload="x" * 4_000,
                 stages=("one", "two"),
                 keep_seconds=keep_seconds,
             )
-        for claimed in await hands.claim(limit=60):
-            task = await hands.finish_stage(claimed.task)
-            await hands.commit(await hands.done(task))
+        for claimed in await driver.claim(limit=60):
+            task = await driver.finish_stage(claimed.task)
+            await driver.commit(await driver.done(task))
         assert ask(path, "PRAGMA page_count")[0][0] > baseline + 60
         clock.advance(3 * DAY)
         for kind in (Kept.TASKS, Kept.TOMBSTONES):
@@ -51,12 +51,12 @@ async def test_everything_that_belongs_to_a_task_goes_with_it(
 async def test_a_tenant_is_forgotten_with_its_last_task_only(tmp_path: Path) -> None:
     path, clock = tmp_path / "holdfast.db", ManualClock()
     async with opened(path, clock) as store:
-        hands = Hands(store, clock)
-        await hands.complete(await hands.start(tenant="t", keep_seconds=1))
-        running = await hands.start(tenant="t")
+        driver = StoreDriver(store, clock)
+        await driver.complete(await driver.start(tenant="t", keep_seconds=1))
+        running = await driver.start(tenant="t")
         clock.advance(3 * DAY)
         await store.admin.prune(Kept.TASKS, older_than_seconds=0, limit=10, dry_run=False)
-        assert (await hands.tenant("t")).active == running.id
+        assert (await driver.tenant("t")).active == running.id
 
 
 async def test_a_large_clean_up_is_done_in_bounded_steps(
@@ -65,10 +65,10 @@ async def test_a_large_clean_up_is_done_in_bounded_steps(
     monkeypatch.setattr(pruning, "BATCH", 10)
     path, clock = tmp_path / "holdfast.db", ManualClock()
     async with opened(path, clock) as store:
-        hands = Hands(store, clock)
-        await hands.submit_many(60, stages=("only",), keep_seconds=1)
-        for claimed in await hands.claim(limit=60):
-            await hands.complete(claimed.task)
+        driver = StoreDriver(store, clock)
+        await driver.submit_many(60, stages=("only",), keep_seconds=1)
+        for claimed in await driver.claim(limit=60):
+            await driver.complete(claimed.task)
         clock.advance(3 * DAY)
 
         async def prune(*, limit: int, dry_run: bool) -> int:
@@ -87,10 +87,10 @@ async def test_unreadable_rows_do_not_stop_the_clean_up_and_are_not_deleted(
 ) -> None:
     path, clock = tmp_path / "holdfast.db", ManualClock()
     async with opened(path, clock) as store:
-        hands = Hands(store, clock)
-        await hands.submit_many(6, stages=("only",), keep_seconds=1)
-        for claimed in await hands.claim():
-            await hands.complete(claimed.task)
+        driver = StoreDriver(store, clock)
+        await driver.submit_many(6, stages=("only",), keep_seconds=1)
+        for claimed in await driver.claim():
+            await driver.complete(claimed.task)
         ask(path, "UPDATE tasks SET head = '{' WHERE n <= 3")
         clock.advance(3 * DAY)
         assert (
@@ -107,16 +107,16 @@ async def test_unreadable_rows_do_not_stop_the_clean_up_and_are_not_deleted(
 async def test_of_the_data_that_snoozes_leave_the_last_is_kept_only(tmp_path: Path) -> None:
     path, clock = tmp_path / "holdfast.db", ManualClock()
     async with opened(path, clock) as store:
-        hands = Hands(store, clock)
-        other, task = await hands.submit(), await hands.submit()
+        driver = StoreDriver(store, clock)
+        other, task = await driver.submit(), await driver.submit()
         for number in range(20):
-            held = {one.task.id: one for one in await hands.claim()}
+            held = {one.task.id: one for one in await driver.claim()}
             data = held[task.id].data
             assert data == (f'{{"n":{number - 1}}}'.encode() if number else None)
             for claimed in held.values():
                 snoozed = Snoozed(data={"n": number}, started_at=clock.now(), delay_seconds=0.0)
                 before, now = claimed.task, clock.now()
-                await hands.commit(decide.snooze(before, snoozed, checkpoint=None, now=now))
+                await driver.commit(decide.snooze(before, snoozed, checkpoint=None, now=now))
             await store.tasks.promote(limit=10)
         kept = ask(path, "SELECT n, data FROM journal WHERE data IS NOT NULL ORDER BY n")
         assert [data for _, data in kept] == ['{"n":19}'] * 2
@@ -147,16 +147,16 @@ async def test_a_backup_made_while_the_store_is_open_is_the_store_as_it_was_then
 ) -> None:
     path, copy, clock = tmp_path / "holdfast.db", tmp_path / "copy.db", ManualClock()
     async with opened(path, clock) as store:
-        hands = Hands(store, clock)
-        running = await hands.start(tenant="t", stages=("one", "two"))
-        waiting = await hands.submit(tenant="t", payload="of the second")
+        driver = StoreDriver(store, clock)
+        running = await driver.start(tenant="t", stages=("one", "two"))
+        waiting = await driver.submit(tenant="t", payload="of the second")
         copy_to(path, copy)
-        later = await hands.submit()
+        later = await driver.submit()
     async with opened(copy, clock) as store:
         kept = await store.views.load([running.id, waiting.id, later.id])
         assert [one is not None for one in kept] == [True, True, False]
         assert await store.admin.doctor(fix=False, limit=10) == []
         clock.advance(DAY)
         assert await store.tasks.expire(limit=10, count_crashes=False) == 1
-        [again] = await Hands(store, clock).claim("w-2")
+        [again] = await StoreDriver(store, clock).claim("w-2")
         assert again.task.id == running.id

@@ -13,7 +13,7 @@ from holdfast.stores import codec
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.sqlite.transaction import Txn
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.store_driver import ASKER, Hands
+from holdfast.testing.contract.drivers.store_driver import ASKER, StoreDriver
 from tests.support.sqlite.sqlite_files import ask, end, opened, start
 
 FOREVER = 240.0
@@ -37,31 +37,31 @@ async def throw(store: SqliteStore, switch: Switch, *, on: bool, name: str = "de
 async def test_a_paused_intake_holds_in_every_process(path: Path) -> None:
     clock = ManualClock()
     async with opened(path, clock) as store:
-        hands = Hands(store, clock)
-        await hands.submit()
+        driver = StoreDriver(store, clock)
+        await driver.submit()
         assert await elsewhere("throw", path, "intake", "default", "off") == "True"
-        assert await hands.insert(hands.submission()) == [Shut("default")]
+        assert await driver.insert(driver.submission()) == [Shut("default")]
         assert await elsewhere("throw", path, "intake", "default", "off") == "False"
         assert await elsewhere("throw", path, "intake", "default", "on") == "True"
-        last = hands.submission()
-        assert await hands.insert(last) == [Inserted(last.task.id)]
+        last = driver.submission()
+        assert await driver.insert(last) == [Inserted(last.task.id)]
         assert len((await store.admin.chain(limit=10)).links) == 3
 
 
 async def test_paused_claiming_holds_in_every_process_and_its_end_wakes_them(path: Path) -> None:
     clock = ManualClock()
     async with opened(path, clock) as store:
-        hands = Hands(store, clock)
-        task = await hands.submit()
+        driver = StoreDriver(store, clock)
+        task = await driver.submit()
         await elsewhere("throw", path, "claiming", "default", "off")
         ticket = store.ticket(Topic.READY)
-        assert await hands.claim_ids() == []
+        assert await driver.claim_ids() == []
         waiting = asyncio.ensure_future(store.wait(Topic.READY, ticket, timeout=FOREVER))
         await asyncio.sleep(0)
         assert not waiting.done()
         await elsewhere("throw", path, "claiming", "default", "on")
         await asyncio.wait_for(waiting, FOREVER / 2)
-        assert await hands.claim_ids() == [task.id]
+        assert await driver.claim_ids() == [task.id]
 
 
 async def test_switches_hold_after_a_restart(path: Path) -> None:
@@ -69,9 +69,9 @@ async def test_switches_hold_after_a_restart(path: Path) -> None:
         for switch in Switch:
             await throw(store, switch, on=False)
     async with opened(path) as store:
-        hands = Hands(store, ManualClock())
+        driver = StoreDriver(store, ManualClock())
         assert {thrown.switch for thrown in await store.admin.switches()} == set(Switch)
-        assert await hands.insert(hands.submission()) == [Shut("default")]
+        assert await driver.insert(driver.submission()) == [Shut("default")]
 
 
 class Counted:
@@ -93,14 +93,14 @@ async def test_switches_are_read_only_while_one_is_thrown(
 ) -> None:
     clock = ManualClock()
     async with opened(path, clock) as store:
-        hands, counted = Hands(store, clock), Counted(monkeypatch)
-        await hands.submit_many(3)
-        await hands.claim(limit=1)
+        driver, counted = StoreDriver(store, clock), Counted(monkeypatch)
+        await driver.submit_many(3)
+        await driver.claim(limit=1)
         assert "switches_of" not in counted.names
         await throw(store, Switch.CLAIMING, on=False)
         counted.names.clear()
-        await hands.submit_many(3)
-        assert await hands.claim(limit=1) == []
+        await driver.submit_many(3)
+        assert await driver.claim(limit=1) == []
         assert counted.names.count("switches_of") == 2  # once for each group, not for each task
 
 
@@ -108,14 +108,14 @@ async def test_a_throw_holds_for_what_is_written_with_it(path: Path) -> None:
     """They may be gathered into one transaction."""
     clock = ManualClock()
     async with opened(path, clock) as store:
-        hands = Hands(store, clock)
-        submission = hands.submission()
+        driver = StoreDriver(store, clock)
+        submission = driver.submission()
         gathered = await asyncio.gather(
-            hands.insert(hands.submission()),
+            driver.insert(driver.submission()),
             throw(store, Switch.INTAKE, on=False),
-            hands.insert(submission),
+            driver.insert(submission),
             throw(store, Switch.INTAKE, on=True),
-            hands.insert(submission),
+            driver.insert(submission),
         )
         assert [gathered[2], gathered[4]] == [[Shut("default")], [Inserted(submission.task.id)]]
     assert ask(path, "SELECT count(*) FROM switches") == [(0,)]
@@ -126,14 +126,14 @@ async def test_a_claim_decodes_no_holds_however_many_there_are(
 ) -> None:
     clock = ManualClock()
     async with opened(path, clock) as store:
-        hands = Hands(store, clock)
+        driver = StoreDriver(store, clock)
         for number in range(5):
             await throw(store, Switch.HOLD, on=False, name=f"t-{number}")
-        await hands.submit(tenant="t-3")
-        free = [await hands.submit(tenant="u"), await hands.submit()]
+        await driver.submit(tenant="t-3")
+        free = [await driver.submit(tenant="u"), await driver.submit()]
         decoded = list[bytes]()
         monkeypatch.setattr(codec, "decode_thrown", decoded.append)
-        assert await hands.claim_ids(limit=5) == [task.id for task in free]
+        assert await driver.claim_ids(limit=5) == [task.id for task in free]
         assert decoded == []
 
 
@@ -141,9 +141,9 @@ async def test_a_claim_decodes_no_holds_however_many_there_are(
 async def test_a_hold_that_cannot_be_read_has_no_end(path: Path, body: str) -> None:
     clock = ManualClock()
     async with opened(path, clock) as store:
-        hands = Hands(store, clock)
-        await hands.submit(tenant="t")
+        driver = StoreDriver(store, clock)
+        await driver.submit(tenant="t")
         ask(path, "INSERT INTO meta VALUES ('hold:tenant:t', ?)", body)
-        assert await hands.claim_ids() == []
-        free = await hands.submit(tenant="u")
-        assert await hands.claim_ids() == [free.id]
+        assert await driver.claim_ids() == []
+        free = await driver.submit(tenant="u")
+        assert await driver.claim_ids() == [free.id]

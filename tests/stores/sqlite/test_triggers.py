@@ -16,8 +16,8 @@ from holdfast.stores.sqlite.file import schema
 from holdfast.stores.sqlite.transaction import Txn
 from holdfast.stores.sqlite.triggers import store as triggers
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, NO_LIMIT, Hands
-from holdfast.testing.contract.drivers.trigger_driver import A_MINUTE, TriggerHands
+from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, NO_LIMIT, StoreDriver
+from holdfast.testing.contract.drivers.trigger_driver import A_MINUTE, TriggerDriver
 from tests.support.sqlite.sqlite_files import ask, opened
 from tests.support.sqlite.sqlite_formats import make_older
 
@@ -41,12 +41,12 @@ async def store(path: Path, clock: ManualClock) -> AsyncIterator[SqliteStore]:
 
 
 @pytest.fixture
-def hands(store: SqliteStore, clock: ManualClock) -> TriggerHands:
+def driver(store: SqliteStore, clock: ManualClock) -> TriggerDriver:
     return hands_on(store, clock)
 
 
-def hands_on(store: SqliteStore, clock: ManualClock) -> TriggerHands:
-    return TriggerHands(store, clock, Hands(store, clock))
+def hands_on(store: SqliteStore, clock: ManualClock) -> TriggerDriver:
+    return TriggerDriver(store, clock, StoreDriver(store, clock))
 
 
 # -- files of the format before
@@ -56,7 +56,7 @@ async def test_a_file_without_triggers_keeps_its_tasks_and_takes_triggers(
     path: Path, clock: ManualClock
 ) -> None:
     async with opened(path, clock) as store:
-        before = Hands(store, clock)
+        before = StoreDriver(store, clock)
         running = await before.start(tenant="t", key="k")
         waiting = await before.submit(tenant="t")
     make_older(path, 1)
@@ -65,9 +65,9 @@ async def test_a_file_without_triggers_keeps_its_tasks_and_takes_triggers(
     async with opened(path, clock) as store:
         assert ask(path, "PRAGMA user_version") == [(schema.VERSION,)]
         assert await store.views.load([running.id, waiting.id]) == [running, waiting]
-        hands = hands_on(store, clock)
-        await hands.save_due("nightly")
-        fired = await hands.fire(await hands.take_one())
+        driver = hands_on(store, clock)
+        await driver.save_due("nightly")
+        fired = await driver.fire(await driver.take_one())
         assert [type(task) for task in fired.tasks] == [Inserted]
         assert await store.admin.doctor(fix=False, limit=10) == []
 
@@ -99,12 +99,12 @@ class Statements:
 
 
 async def test_a_hundred_are_handed_out_by_one_write(
-    hands: TriggerHands, monkeypatch: pytest.MonkeyPatch
+    driver: TriggerDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(120):
-        await hands.save_due()
+        await driver.save_due()
     ran = Statements(monkeypatch)
-    assert len((await hands.look(limit=100)).triggers) == 100
+    assert len((await driver.look(limit=100)).triggers) == 100
     assert ran.of_triggers == [
         "triggers_lapsed",
         "triggers_due",
@@ -115,59 +115,59 @@ async def test_a_hundred_are_handed_out_by_one_write(
 
 
 async def test_a_hundred_fire_by_one_write(
-    hands: TriggerHands, monkeypatch: pytest.MonkeyPatch
+    driver: TriggerDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(100):
-        await hands.save_due()
-    due = (await hands.look(limit=100)).triggers
+        await driver.save_due()
+    due = (await driver.look(limit=100)).triggers
     ran = Statements(monkeypatch)
-    outcomes = await hands.port.apply([hands.fired(t) for t in due], depth_limit=NO_LIMIT)
+    outcomes = await driver.port.apply([driver.fired(t) for t in due], depth_limit=NO_LIMIT)
     assert all(isinstance(outcome, Changed) for outcome in outcomes)
     assert ran.of_triggers == ["triggers_of", "triggers_first", "trigger_put"]
     assert len(ran.names) < 15
-    assert len(await hands.tasks()) == 100
+    assert len(await driver.tasks()) == 100
 
 
 async def test_a_change_without_room_leaves_the_others_of_its_batch_alone(
-    hands: TriggerHands,
+    driver: TriggerDriver,
 ) -> None:
     for n in range(4):
-        await hands.save_due(f"t-{n}")
-    due = (await hands.look()).triggers
-    changes = [hands.fired(trigger) for trigger in due]
-    two = hands.submission(due[0], key="a"), hands.submission(due[0], key="b")
-    outcomes = await hands.port.apply(
-        [changes[1], hands.changed(due[0], *two), changes[2], changes[3]], depth_limit=2
+        await driver.save_due(f"t-{n}")
+    due = (await driver.look()).triggers
+    changes = [driver.fired(trigger) for trigger in due]
+    two = driver.submission(due[0], key="a"), driver.submission(due[0], key="b")
+    outcomes = await driver.port.apply(
+        [changes[1], driver.changed(due[0], *two), changes[2], changes[3]], depth_limit=2
     )
     assert [type(outcome) for outcome in outcomes] == [Changed, NoRoom, Changed, NoRoom]
-    assert await hands.load(due[0]) == due[0]
-    assert await hands.load(due[3]) == due[3]
-    assert len(await hands.tasks()) == 2
+    assert await driver.load(due[0]) == due[0]
+    assert await driver.load(due[3]) == due[3]
+    assert len(await driver.tasks()) == 2
 
 
-async def test_a_task_of_the_same_batch_is_one_that_has_not_ended(hands: TriggerHands) -> None:
-    await hands.save_due("a")
-    await hands.save_due("b")
-    a, b = (await hands.look()).triggers
-    first = hands.fired(a)
+async def test_a_task_of_the_same_batch_is_one_that_has_not_ended(driver: TriggerDriver) -> None:
+    await driver.save_due("a")
+    await driver.save_due("b")
+    a, b = (await driver.look()).triggers
+    first = driver.fired(a)
     made = first.submissions[0].task.id
-    then = hands.fired(b, unless_unfinished=made)
-    outcomes = await hands.port.apply([first, then], depth_limit=NO_LIMIT)
+    then = driver.fired(b, unless_unfinished=made)
+    outcomes = await driver.port.apply([first, then], depth_limit=NO_LIMIT)
     assert outcomes[1] == Overlapping(made)
-    assert await hands.tasks() == [made]
+    assert await driver.tasks() == [made]
 
 
 async def test_a_page_is_bounded_and_goes_on_at_its_cursor(
-    hands: TriggerHands, monkeypatch: pytest.MonkeyPatch
+    driver: TriggerDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(triggers, "LOOK_LIMIT", 10)
     for n in range(30):
-        await hands.save(f"t-{n:03d}", tenant="t")
-    rare = await hands.take(await hands.save("t-999", tenant="t"))
+        await driver.save(f"t-{n:03d}", tenant="t")
+    rare = await driver.take(await driver.save("t-999", tenant="t"))
     where: dict[str, Any] = {"tenant": "t", "statuses": (rare.status,)}
-    first = await hands.port.find_all(limit=5, **where)
+    first = await driver.port.find_all(limit=5, **where)
     assert (first.triggers, first.cursor) == ((), "t-009")
-    assert await hands.all_ids(limit=5, **where) == [rare.id]
+    assert await driver.all_ids(limit=5, **where) == [rare.id]
 
 
 # -- the machine is started anew
@@ -177,27 +177,27 @@ async def test_a_lease_of_an_earlier_start_has_lapsed_and_is_no_failed_try(
     path: Path, clock: ManualClock
 ) -> None:
     async with opened(path, clock, boot_id="b-1") as store:
-        hands = hands_on(store, clock)
-        await hands.save_due("left")
-        assert (await hands.look()).next_seconds == LEASE_SECONDS
+        driver = hands_on(store, clock)
+        await driver.save_due("left")
+        assert (await driver.look()).next_seconds == LEASE_SECONDS
     async with opened(path, clock, boot_id="b-2") as store:
-        hands = hands_on(store, clock)
-        assert await hands.due() == ["left"]
-        found = await hands.take_one("s-2")
+        driver = hands_on(store, clock)
+        assert await driver.due() == ["left"]
+        found = await driver.take_one("s-2")
         assert (found.owner, found.retry_count) == ("s-2", 0)
         clock.advance(LEASE_SECONDS)
-        assert (await hands.take_one("s-3")).retry_count == 1
+        assert (await driver.take_one("s-3")).retry_count == 1
 
 
 async def test_a_lease_of_an_earlier_start_is_taken_over_by_name_as_well(
     path: Path, clock: ManualClock
 ) -> None:
     async with opened(path, clock, boot_id="b-1") as store:
-        hands = hands_on(store, clock)
-        before = await hands.take(await hands.save("left"))
+        driver = hands_on(store, clock)
+        before = await driver.take(await driver.save("left"))
     async with opened(path, clock, boot_id="b-2") as store:
-        hands = hands_on(store, clock)
-        found = await hands.take(before, "s-2")
+        driver = hands_on(store, clock)
+        found = await driver.take(before, "s-2")
         assert (found.owner, found.retry_count) == ("s-2", 0)
 
 
@@ -205,10 +205,10 @@ async def test_what_an_earlier_start_left_is_to_be_looked_at_now(
     path: Path, clock: ManualClock
 ) -> None:
     async with opened(path, clock, boot_id="b-1") as store:
-        hands = hands_on(store, clock)
-        await hands.save_due()
-        await hands.save_due()
-        await hands.look()
+        driver = hands_on(store, clock)
+        await driver.save_due()
+        await driver.save_due()
+        await driver.look()
     async with opened(path, clock, boot_id="b-2") as store:
         assert (await hands_on(store, clock).look(limit=1)).next_seconds == 0.0
 
@@ -217,73 +217,73 @@ async def test_what_an_earlier_start_left_is_to_be_looked_at_now(
 
 
 async def test_an_unreadable_trigger_does_not_stop_its_neighbours(
-    hands: TriggerHands, path: Path, caplog: pytest.LogCaptureFixture
+    driver: TriggerDriver, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await hands.save_due("bad")
-    await hands.save_due("good")
+    await driver.save_due("bad")
+    await driver.save_due("good")
     ask(path, UNREADABLE, "bad")
-    assert await hands.due() == ["good"]
+    assert await driver.due() == ["good"]
     assert "trigger bad is unreadable" in caplog.text
-    assert await hands.take_due() == ["good"]
+    assert await driver.take_due() == ["good"]
     caplog.clear()
-    assert await hands.take_due() == []
+    assert await driver.take_due() == []
     assert caplog.text == ""  # it is not met each time
-    assert await hands.all_ids() == ["good"]
-    (found,) = await hands.store.admin.doctor(fix=True, limit=10)
+    assert await driver.all_ids() == ["good"]
+    (found,) = await driver.store.admin.doctor(fix=True, limit=10)
     assert (found.invariant, found.mended) == ("I11", False)
 
 
 async def test_an_unreadable_lease_that_has_lapsed_is_set_aside(
-    hands: TriggerHands, clock: ManualClock, path: Path
+    driver: TriggerDriver, clock: ManualClock, path: Path
 ) -> None:
-    await hands.take(await hands.save_due("bad"))
+    await driver.take(await driver.save_due("bad"))
     ask(path, UNREADABLE, "bad")
     clock.advance(LEASE_SECONDS)
-    assert (await hands.look()).triggers == ()
-    assert await hands.next_seconds() is None
+    assert (await driver.look()).triggers == ()
+    assert await driver.next_seconds() is None
 
 
 async def test_an_unreadable_trigger_is_named_and_can_be_replaced(
-    hands: TriggerHands, path: Path
+    driver: TriggerDriver, path: Path
 ) -> None:
-    leased = await hands.take(await hands.save_due("bad"))
+    leased = await driver.take(await driver.save_due("bad"))
     ask(path, UNREADABLE, "bad")
     with pytest.raises(SerialisationError, match="Trigger cannot be read"):
-        await hands.port.find("bad")
-    assert await hands.port.acquire_lease("bad", "s-2") is None
-    assert await hands.apply(hands.fired(leased)) == TriggerStale(None)
-    again = await hands.save_due("bad")
+        await driver.port.find("bad")
+    assert await driver.port.acquire_lease("bad", "s-2") is None
+    assert await driver.apply(driver.fired(leased)) == TriggerStale(None)
+    again = await driver.save_due("bad")
     assert again.version == leased.version + 1
-    assert await hands.take_due() == ["bad"]
+    assert await driver.take_due() == ["bad"]
 
 
-async def test_what_could_not_be_read_again_is_not_written(hands: TriggerHands) -> None:
-    trigger = hands.unsaved("odd", target=7)
+async def test_what_could_not_be_read_again_is_not_written(driver: TriggerDriver) -> None:
+    trigger = driver.unsaved("odd", target=7)
     with pytest.raises(SerialisationError):
-        await hands.port.save(trigger)
-    assert await hands.port.find("odd") is None
-    leased = await hands.take(await hands.save_due())
+        await driver.port.save(trigger)
+    assert await driver.port.find("odd") is None
+    leased = await driver.take(await driver.save_due())
     with pytest.raises(SerialisationError):
-        await hands.apply(hands.changed(leased, reason=7))
+        await driver.apply(driver.changed(leased, reason=7))
 
 
-async def test_a_payload_is_kept_byte_by_byte(hands: TriggerHands) -> None:
+async def test_a_payload_is_kept_byte_by_byte(driver: TriggerDriver) -> None:
     payload = b'{ "a" : 1.0, "b": 12345678901234567890,\n "c": "\\u0000" }'
-    saved = await hands.save_due("t", payload=Raw(payload))
-    assert bytes((await hands.load(saved)).payload) == payload
-    assert bytes((await hands.take_one()).payload) == payload
-    assert bytes((await hands.load(saved)).payload) == payload
+    saved = await driver.save_due("t", payload=Raw(payload))
+    assert bytes((await driver.load(saved)).payload) == payload
+    assert bytes((await driver.take_one()).payload) == payload
+    assert bytes((await driver.load(saved)).payload) == payload
 
 
-async def test_a_strange_id_is_refused(hands: TriggerHands) -> None:
+async def test_a_strange_id_is_refused(driver: TriggerDriver) -> None:
     with pytest.raises(InvalidName):
-        await hands.port.save(replace(hands.unsaved(), id="a b"))
+        await driver.port.save(replace(driver.unsaved(), id="a b"))
 
 
 async def test_a_trigger_set_going_sooner_keeps_its_place_among_others(
-    hands: TriggerHands,
+    driver: TriggerDriver,
 ) -> None:
-    first = await hands.save("first", due_in=A_MINUTE)
-    await hands.save("second", due_in=2 * A_MINUTE)
-    await hands.port.save(replace(first, trigger_at=hands.clock.now() + 3 * A_MINUTE))
-    assert await hands.due(hands.clock.now() + 9 * A_MINUTE) == ["second", "first"]
+    first = await driver.save("first", due_in=A_MINUTE)
+    await driver.save("second", due_in=2 * A_MINUTE)
+    await driver.port.save(replace(first, trigger_at=driver.clock.now() + 3 * A_MINUTE))
+    assert await driver.due(driver.clock.now() + 9 * A_MINUTE) == ["second", "first"]

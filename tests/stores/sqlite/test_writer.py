@@ -21,8 +21,16 @@ from holdfast.stores.sqlite.file import writer
 from holdfast.stores.sqlite.statements import SQL
 from holdfast.stores.sqlite.tasks import records
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.store_driver import Hands, beat
-from tests.support.sqlite.sqlite_files import PATIENCE_SECONDS, ask, opened
+from holdfast.testing.contract.drivers.store_driver import StoreDriver, beat
+from tests.support.sqlite.sqlite_files import (
+    PATIENCE_SECONDS,
+    ask,
+    is_there,
+    opened,
+    put_empty,
+    take_away,
+    take_away_alone,
+)
 
 
 @pytest.fixture
@@ -37,8 +45,8 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
 
 
 @pytest.fixture
-def hands(store: SqliteStore) -> Hands:
-    return Hands(store, ManualClock())
+def driver(store: SqliteStore) -> StoreDriver:
+    return StoreDriver(store, ManualClock())
 
 
 class Hold:
@@ -79,33 +87,35 @@ class Commits:
 
 
 async def test_what_gathers_behind_a_commit_is_written_with_one_commit(
-    store: SqliteStore, hands: Hands
+    store: SqliteStore, driver: StoreDriver
 ) -> None:
     commits = await Commits().watch(store)
     async with Hold(store):
-        writes = [asyncio.ensure_future(hands.insert(hands.submission())) for _ in range(50)]
+        writes = [asyncio.ensure_future(driver.insert(driver.submission())) for _ in range(50)]
     assert [type(answer[0]) for answer in await asyncio.gather(*writes)] == [Inserted] * 50
     assert commits.count == 2  # the one that was held, and one for all of them
 
 
-async def test_a_single_write_is_not_delayed_for_company(store: SqliteStore, hands: Hands) -> None:
+async def test_a_single_write_is_not_delayed_for_company(
+    store: SqliteStore, driver: StoreDriver
+) -> None:
     commits = await Commits().watch(store)
     for _ in range(3):
-        await hands.insert(hands.submission())
+        await driver.insert(driver.submission())
     assert commits.count == 3
 
 
 async def test_one_failing_write_of_a_group_spoils_no_other(
-    store: SqliteStore, hands: Hands
+    store: SqliteStore, driver: StoreDriver
 ) -> None:
     def fails(txn: transaction.Txn) -> None:
         txn.run("key_put", '[["", "half", "a"]]')
         raise ValueError("no")
 
     async with Hold(store):
-        before = asyncio.ensure_future(hands.insert(hands.submission(id="a")))
+        before = asyncio.ensure_future(driver.insert(driver.submission(id="a")))
         failing = asyncio.ensure_future(store._writer.do(fails))
-        after = asyncio.ensure_future(hands.insert(hands.submission(id="b")))
+        after = asyncio.ensure_future(driver.insert(driver.submission(id="b")))
     with pytest.raises(ValueError, match="no"):
         await failing
     assert await before == [Inserted("a")]
@@ -115,32 +125,32 @@ async def test_one_failing_write_of_a_group_spoils_no_other(
 
 
 async def test_a_commit_that_fails_fails_for_its_whole_group_and_leaves_nothing(
-    store: SqliteStore, hands: Hands
+    store: SqliteStore, driver: StoreDriver
 ) -> None:
     commits = await Commits().watch(store)
     commits.refused_after = 1  # the one that is held
     async with Hold(store):
-        writes = [asyncio.ensure_future(hands.insert(hands.submission())) for _ in range(3)]
+        writes = [asyncio.ensure_future(driver.insert(driver.submission())) for _ in range(3)]
     answers = await asyncio.gather(*writes, return_exceptions=True)
     assert all(isinstance(answer, StoreError) for answer in answers)
     assert commits.count == 2
     commits.refused_after = 1_000
     assert ask(store.path, "SELECT count(*) FROM tasks") == [(0,)]
     assert (await store.views.stats()).by_status == {}
-    task = await hands.submit()
+    task = await driver.submit()
     assert task.order == 1
 
 
 async def test_what_is_large_is_written_in_parts(
-    hands: Hands, monkeypatch: pytest.MonkeyPatch
+    driver: StoreDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transaction, "SIZE_LIMIT", 100)
-    batch = [hands.submission(payload="x" * 90, tenant="t") for _ in range(5)]
-    assert len(await hands.insert(*batch)) == 5
+    batch = [driver.submission(payload="x" * 90, tenant="t") for _ in range(5)]
+    assert len(await driver.insert(*batch)) == 5
     for submission in batch:
-        task = await hands.complete(await hands.take())
-        assert (await hands.detail(task)).payload == submission.payload
-    assert await hands.store.admin.doctor(fix=False, limit=10) == []
+        task = await driver.complete(await driver.take())
+        assert (await driver.detail(task)).payload == submission.payload
+    assert await driver.store.admin.doctor(fix=False, limit=10) == []
 
 
 def test_a_head_leaves_out_only_what_a_task_is_unless_told() -> None:
@@ -149,22 +159,22 @@ def test_a_head_leaves_out_only_what_a_task_is_unless_told() -> None:
     assert {name: defaults[name] for name in records.LEFT_OUT} == records.LEFT_OUT
 
 
-async def test_an_answer_means_committed(path: Path, hands: Hands) -> None:
-    await hands.insert(hands.submission(id="a"))
+async def test_an_answer_means_committed(path: Path, driver: StoreDriver) -> None:
+    await driver.insert(driver.submission(id="a"))
     assert ask(path, "SELECT id FROM states") == [("a",)]
 
 
-async def test_what_was_written_is_read_at_once(hands: Hands) -> None:
+async def test_what_was_written_is_read_at_once(driver: StoreDriver) -> None:
     for n in range(50):
-        submission = hands.submission()
-        await hands.insert(submission)
-        assert await hands.store.views.load([submission.task.id]) != [None], n
+        submission = driver.submission()
+        await driver.insert(submission)
+        assert await driver.store.views.load([submission.task.id]) != [None], n
 
 
 async def test_a_thread_with_its_own_loop_can_renew_leases(
-    store: SqliteStore, hands: Hands
+    store: SqliteStore, driver: StoreDriver
 ) -> None:
-    task = await hands.start()
+    task = await driver.start()
     assert task.lease is not None
     renewal = Renewal(task_id=task.id, lease_id=task.lease.id)
 
@@ -186,9 +196,9 @@ async def test_closing_waits_for_what_was_asked_before(path: Path) -> None:
     clock = ManualClock()
     store = SqliteStore(path, clock)
     await store.open()
-    hands = Hands(store, clock)
+    driver = StoreDriver(store, clock)
     async with Hold(store):
-        writes = [asyncio.ensure_future(hands.insert(hands.submission())) for _ in range(20)]
+        writes = [asyncio.ensure_future(driver.insert(driver.submission())) for _ in range(20)]
         await asyncio.sleep(0)
         closing = asyncio.ensure_future(store.close())
     await asyncio.gather(*writes)
@@ -199,15 +209,15 @@ async def test_closing_waits_for_what_was_asked_before(path: Path) -> None:
 async def test_a_closed_store_says_so_and_can_be_opened_again(path: Path) -> None:
     clock = ManualClock()
     store = SqliteStore(path, clock)
-    hands = Hands(store, clock)
+    driver = StoreDriver(store, clock)
     with pytest.raises(StoreUnavailable, match="not open"):
         await store.views.load(["a"])
     for n in range(3):
         await store.open()
-        await hands.insert(hands.submission(id=f"task-{n}"))
+        await driver.insert(driver.submission(id=f"task-{n}"))
         await store.close()
         with pytest.raises(StoreUnavailable, match="not open"):
-            await hands.insert(hands.submission())
+            await driver.insert(driver.submission())
     assert ask(path, "SELECT count(*) FROM tasks") == [(3,)]
 
 
@@ -235,11 +245,11 @@ async def test_a_store_opened_before_a_fork_is_refused_after_it(
 
 
 async def test_a_writer_that_gives_up_waiting_leaves_the_rest_in_order(
-    store: SqliteStore, hands: Hands
+    store: SqliteStore, driver: StoreDriver
 ) -> None:
     async with Hold(store):
-        dropped = asyncio.ensure_future(hands.insert(hands.submission(id="a")))
-        kept = asyncio.ensure_future(hands.insert(hands.submission(id="b")))
+        dropped = asyncio.ensure_future(driver.insert(driver.submission(id="a")))
+        kept = asyncio.ensure_future(driver.insert(driver.submission(id="b")))
         await asyncio.sleep(0)
         dropped.cancel()
     assert await kept == [Inserted("b")]
@@ -247,26 +257,26 @@ async def test_a_writer_that_gives_up_waiting_leaves_the_rest_in_order(
 
 
 async def test_no_more_than_a_bounded_number_of_writes_may_wait(
-    store: SqliteStore, hands: Hands, monkeypatch: pytest.MonkeyPatch
+    store: SqliteStore, driver: StoreDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "WAITING_LIMIT", 3)
     async with Hold(store):
-        waiting = [asyncio.ensure_future(hands.insert(hands.submission())) for _ in range(3)]
+        waiting = [asyncio.ensure_future(driver.insert(driver.submission())) for _ in range(3)]
         await asyncio.sleep(0)
         with pytest.raises(StoreUnavailable, match="3 writes wait"):
-            await hands.insert(hands.submission())
+            await driver.insert(driver.submission())
     assert [type(answer[0]) for answer in await asyncio.gather(*waiting)] == [Inserted] * 3
-    await hands.submit()
+    await driver.submit()
 
 
 async def test_a_write_is_answered_even_if_its_signal_goes_wrong(
-    store: SqliteStore, hands: Hands, monkeypatch: pytest.MonkeyPatch
+    store: SqliteStore, driver: StoreDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_: Topic) -> None:
         raise RuntimeError("no signal")
 
     monkeypatch.setattr(store._writer, "_notify", broken)
-    assert await hands.insert(hands.submission(id="a")) == [Inserted("a")]
+    assert await driver.insert(driver.submission(id="a")) == [Inserted("a")]
 
 
 class Stubborn:
@@ -289,17 +299,17 @@ def fails(_: transaction.Txn) -> None:
 
 
 async def test_a_connection_that_cannot_roll_back_is_opened_anew(
-    store: SqliteStore, hands: Hands, caplog: pytest.LogCaptureFixture
+    store: SqliteStore, driver: StoreDriver, caplog: pytest.LogCaptureFixture
 ) -> None:
     store._writer._db = cast("apsw.Connection", Stubborn(store._writer._db))
     with pytest.raises(ValueError, match="no"):
         await store._writer.do(fails)
     assert "cannot be rolled back" in caplog.text
-    await hands.submit()
+    await driver.submit()
 
 
 async def test_while_no_connection_can_be_had_each_write_says_so(
-    store: SqliteStore, hands: Hands, monkeypatch: pytest.MonkeyPatch
+    store: SqliteStore, driver: StoreDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away() -> apsw.Connection:
         raise StoreUnavailable("the disk is away")
@@ -311,8 +321,8 @@ async def test_while_no_connection_can_be_had_each_write_says_so(
             await store._writer.do(fails)
         for _ in range(2):
             with pytest.raises(StoreUnavailable, match="the disk is away"):
-                await hands.insert(hands.submission())
-    await hands.submit()
+                await driver.insert(driver.submission())
+    await driver.submit()
 
 
 # -- the file is taken away under a running store
@@ -320,31 +330,14 @@ async def test_while_no_connection_can_be_had_each_write_says_so(
 MOVED = "was moved or removed while it was open"
 
 
-def take_away(path: Path) -> None:
-    for one in path.parent.glob(f"{path.name}*"):
-        one.unlink()
-
-
-def take_away_alone(path: Path, suffix: str) -> None:
-    path.with_name(f"{path.name}{suffix}").unlink()
-
-
-def put_empty(path: Path, suffix: str) -> None:
-    path.with_name(f"{path.name}{suffix}").touch()
-
-
-def is_there(path: Path) -> bool:
-    return path.exists()
-
-
 async def test_no_write_is_accepted_into_a_file_that_was_removed(path: Path) -> None:
     async with opened(path, ManualClock()) as store:
-        hands = Hands(store, ManualClock())
-        task = await hands.submit()
+        driver = StoreDriver(store, ManualClock())
+        task = await driver.submit()
         take_away(path)
         for _ in range(2):
             with pytest.raises(StoreUnusable, match=MOVED):
-                await hands.insert(hands.submission())
+                await driver.insert(driver.submission())
         with pytest.raises(StoreUnusable, match=MOVED):
             await store.views.stats()
         with pytest.raises(StoreUnusable, match=MOVED):
@@ -353,13 +346,13 @@ async def test_no_write_is_accepted_into_a_file_that_was_removed(path: Path) -> 
 
 
 async def test_of_a_whole_group_none_is_accepted_into_a_removed_file(
-    store: SqliteStore, hands: Hands
+    store: SqliteStore, driver: StoreDriver
 ) -> None:
     writes: list[asyncio.Future[Any]] = []
 
     async def write_meanwhile() -> None:
         async with Hold(store):
-            writes.extend(asyncio.ensure_future(hands.insert(hands.submission())) for _ in "abc")
+            writes.extend(asyncio.ensure_future(driver.insert(driver.submission())) for _ in "abc")
             take_away(store.path)
 
     with pytest.raises(StoreUnusable, match=MOVED):
@@ -369,39 +362,39 @@ async def test_of_a_whole_group_none_is_accepted_into_a_removed_file(
 
 
 async def test_a_file_that_was_moved_and_came_back_is_used_on(
-    store: SqliteStore, hands: Hands
+    store: SqliteStore, driver: StoreDriver
 ) -> None:
     elsewhere = store.path.with_name("elsewhere.db")
-    await hands.insert(hands.submission(id="a"))
+    await driver.insert(driver.submission(id="a"))
     store.path.rename(elsewhere)
     with pytest.raises(StoreUnusable, match=MOVED):
-        await hands.insert(hands.submission(id="refused"))
+        await driver.insert(driver.submission(id="refused"))
     elsewhere.rename(store.path)
-    await hands.insert(hands.submission(id="b"))
+    await driver.insert(driver.submission(id="b"))
     kept = await store.views.load(["a", "refused", "b"])
     assert [one is not None for one in kept] == [True, False, True]
 
 
 async def test_a_file_put_in_the_place_of_ours_is_not_taken_for_it(
-    store: SqliteStore, hands: Hands
+    store: SqliteStore, driver: StoreDriver
 ) -> None:
     take_away(store.path)
     async with opened(store.path, ManualClock()) as other:
-        await Hands(other, ManualClock()).insert(hands.submission(id="of-the-other"))
+        await StoreDriver(other, ManualClock()).insert(driver.submission(id="of-the-other"))
         with pytest.raises(StoreUnusable, match=MOVED):
-            await hands.insert(hands.submission())
+            await driver.insert(driver.submission())
         assert (await other.views.stats()).by_status == {Status.PENDING: 1}
 
 
 async def test_a_connection_opened_anew_makes_no_empty_file_in_the_place_of_ours(
-    store: SqliteStore, hands: Hands
+    store: SqliteStore, driver: StoreDriver
 ) -> None:
     store._writer._db = cast("apsw.Connection", Stubborn(store._writer._db))
     take_away(store.path)
     with pytest.raises(ValueError, match="no"):
         await store._writer.do(fails)
     with pytest.raises(StoreUnusable, match=MOVED):
-        await hands.insert(hands.submission())
+        await driver.insert(driver.submission())
     assert not is_there(store.path)
 
 
@@ -409,7 +402,7 @@ async def test_a_link_to_the_file_is_as_good_as_its_name(tmp_path: Path) -> None
     link = tmp_path / "link.db"
     link.symlink_to(tmp_path / "file.db")
     async with opened(link, ManualClock()) as store:
-        await Hands(store, ManualClock()).submit()
+        await StoreDriver(store, ManualClock()).submit()
         (tmp_path / "file.db").unlink()
         with pytest.raises(StoreUnusable, match=MOVED):
             await store.views.stats()
@@ -423,13 +416,13 @@ async def test_no_write_is_accepted_once_the_log_or_its_index_was_removed(
     path: Path, suffixes: list[str]
 ) -> None:
     async with opened(path, ManualClock()) as store:
-        hands = Hands(store, ManualClock())
-        await hands.insert(hands.submission(id="kept"))
+        driver = StoreDriver(store, ManualClock())
+        await driver.insert(driver.submission(id="kept"))
         for suffix in suffixes:
             take_away_alone(path, suffix)
         for _ in range(2):
             with pytest.raises(StoreUnusable, match=GONE):
-                await hands.insert(hands.submission(id="refused"))
+                await driver.insert(driver.submission(id="refused"))
         with pytest.raises(StoreUnusable, match=GONE):
             await store.views.stats()
     assert ask(path, "SELECT id FROM states") == [("kept",)]  # an orderly end keeps what was there
@@ -437,12 +430,12 @@ async def test_no_write_is_accepted_once_the_log_or_its_index_was_removed(
 
 @pytest.mark.parametrize("suffix", ["-wal", "-shm"])
 async def test_a_log_that_another_process_has_made_anew_is_not_taken_for_ours(
-    store: SqliteStore, hands: Hands, suffix: str
+    store: SqliteStore, driver: StoreDriver, suffix: str
 ) -> None:
     take_away_alone(store.path, suffix)
     put_empty(store.path, suffix)
     with pytest.raises(StoreUnusable, match=GONE):
-        await hands.insert(hands.submission())
+        await driver.insert(driver.submission())
 
 
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
@@ -463,19 +456,21 @@ async def test_the_log_beside_the_target_of_a_link_is_watched(tmp_path: Path) ->
     link = tmp_path / "link.db"
     link.symlink_to(tmp_path / "file.db")
     async with opened(link, ManualClock()) as store:
-        hands = Hands(store, ManualClock())
-        await hands.submit()
+        driver = StoreDriver(store, ManualClock())
+        await driver.submit()
         (tmp_path / "file.db-wal").unlink()
         with pytest.raises(StoreUnusable, match=GONE):
-            await hands.insert(hands.submission())
+            await driver.insert(driver.submission())
 
 
 # -- the true error
 
 
-async def test_a_disk_error_at_opening_is_told_as_it_is(store: SqliteStore, hands: Hands) -> None:
+async def test_a_disk_error_at_opening_is_told_as_it_is(
+    store: SqliteStore, driver: StoreDriver
+) -> None:
     """The index tells of a log that is not there: SQLite ends the transaction by itself."""
-    await hands.submit()
+    await driver.submit()
     take_away_alone(store.path, "-wal")
     with pytest.raises(StoreUnavailable, match="disk I/O error"):
         await SqliteStore(store.path, ManualClock()).open()
@@ -493,8 +488,10 @@ class NoRoom(Stubborn):
         return self._db.execute(sql, *values)
 
 
-async def test_a_full_disk_at_the_commit_is_told_as_full(store: SqliteStore, hands: Hands) -> None:
+async def test_a_full_disk_at_the_commit_is_told_as_full(
+    store: SqliteStore, driver: StoreDriver
+) -> None:
     """To roll back is one more call to SQLite, after which it does not know the reason any more."""
     store._writer._db = cast("apsw.Connection", NoRoom(store._writer._db))
     with pytest.raises(StoreFull):
-        await hands.insert(hands.submission())
+        await driver.insert(driver.submission())

@@ -9,7 +9,7 @@ import redis
 from holdfast.stores.redis.keys import GROUP
 from holdfast.stores.redis.store import RedisStore
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.store_driver import Hands
+from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from verify.servers import Cluster, RedisServer
 
 
@@ -20,7 +20,7 @@ class Bench:
         self, store: RedisStore, clock: ManualClock, client: redis.Redis, namespace: str
     ) -> None:
         self.store, self.clock, self.namespace = store, clock, namespace
-        self.hands = Hands(store, clock)
+        self.driver = StoreDriver(store, clock)
         self._client = client
         self._ask: Callable[..., Any] = client.execute_command
 

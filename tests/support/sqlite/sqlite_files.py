@@ -70,3 +70,20 @@ def end(process: subprocess.Popen[str]) -> str:
     said, _ = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0, process.returncode
     return said.strip()
+
+
+def take_away(path: Path) -> None:
+    for one in path.parent.glob(f"{path.name}*"):
+        one.unlink()
+
+
+def take_away_alone(path: Path, suffix: str) -> None:
+    path.with_name(f"{path.name}{suffix}").unlink()
+
+
+def put_empty(path: Path, suffix: str) -> None:
+    path.with_name(f"{path.name}{suffix}").touch()
+
+
+def is_there(path: Path) -> bool:
+    return path.exists()

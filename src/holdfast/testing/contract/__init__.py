@@ -15,23 +15,23 @@ from __future__ import annotations
 
 from holdfast.testing.contract.admin.audit import Chaining, PruningAudits, Sealing, Tampering
 from holdfast.testing.contract.admin.durability import OperatingDurability
-from holdfast.testing.contract.admin.retention import Keeping, OtherKinds, Tombstones
+from holdfast.testing.contract.admin.retention import OtherKinds, Retention, Tombstones
 from holdfast.testing.contract.admin.switches import (
-    Draining,
     PausedClaiming,
     PausedIntake,
     Switching,
+    WorkerDrains,
 )
 from holdfast.testing.contract.admin.tenant_holds import TenantHolds
-from holdfast.testing.contract.tasks.amendments import Amending, PuttingCheckpoints
+from holdfast.testing.contract.tasks.amendments import Amendments, PuttingCheckpoints
 from holdfast.testing.contract.tasks.apply import Applying, Repeats
-from holdfast.testing.contract.tasks.bodies import Checkpoints, Results
+from holdfast.testing.contract.tasks.bodies import Results, StoredCheckpoints
 from holdfast.testing.contract.tasks.claim import Claiming
 from holdfast.testing.contract.tasks.due_times import Jumping, Timing
 from holdfast.testing.contract.tasks.durability import Durability
 from holdfast.testing.contract.tasks.follow_up_tasks import (
-    Following,
     FollowingInOrder,
+    FollowUpTasks,
     NotFollowing,
 )
 from holdfast.testing.contract.tasks.insert import Inserting, Keys
@@ -41,8 +41,8 @@ from holdfast.testing.contract.tasks.outages import Outages
 from holdfast.testing.contract.tasks.requests import Requesting
 from holdfast.testing.contract.tasks.signals import Signalling
 from holdfast.testing.contract.tasks.superseded import MovingOn
-from holdfast.testing.contract.tasks.tenant_queue import ActiveTask, Lining
-from holdfast.testing.contract.tasks.unreleased import HoldingBack, RefusingToWait
+from holdfast.testing.contract.tasks.tenant_queue import ActiveTask, TenantQueues
+from holdfast.testing.contract.tasks.unreleased import RefusingToWait, UnreleasedTasks
 from holdfast.testing.contract.views.lateness import BeingLate
 from holdfast.testing.contract.views.measures import (
     CountingHeld,
@@ -50,7 +50,7 @@ from holdfast.testing.contract.views.measures import (
     GroupingErrors,
     Observing,
 )
-from holdfast.testing.contract.views.reads import Counting, Finding, Looking, Workers
+from holdfast.testing.contract.views.reads import QueueCounts, TaskFilters, TaskReads, Workers
 from holdfast.testing.contract.views.run_history import Remembering
 from holdfast.testing.contract.views.status_index import Projecting
 
@@ -64,35 +64,35 @@ class StoreContract(
     Applying,
     Repeats,
     Requesting,
-    Following,
+    FollowUpTasks,
     NotFollowing,
     FollowingInOrder,
-    Checkpoints,
+    StoredCheckpoints,
     Results,
-    Amending,
+    Amendments,
     PuttingCheckpoints,
     Leasing,
     Expiring,
     Timing,
     Jumping,
-    Lining,
+    TenantQueues,
     ActiveTask,
-    HoldingBack,
+    UnreleasedTasks,
     RefusingToWait,
     MovingOn,
-    Keeping,
+    Retention,
     Tombstones,
     OtherKinds,
     Projecting,
-    Finding,
-    Looking,
-    Counting,
+    TaskFilters,
+    TaskReads,
+    QueueCounts,
     Workers,
     Signalling,
     Switching,
     PausedIntake,
     PausedClaiming,
-    Draining,
+    WorkerDrains,
     TenantHolds,
     Chaining,
     Sealing,

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from holdfast.ports import Clock, Store
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.store_driver import Hands
+from holdfast.testing.contract.drivers.store_driver import StoreDriver
 
 
 class Contract(ABC):
@@ -35,5 +35,5 @@ class Contract(ABC):
             await store.close()
 
     @pytest.fixture
-    def hands(self, store: Store, clock: ManualClock) -> Hands:
-        return Hands(store, clock)
+    def driver(self, store: Store, clock: ManualClock) -> StoreDriver:
+        return StoreDriver(store, clock)

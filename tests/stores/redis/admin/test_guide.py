@@ -9,9 +9,9 @@ from holdfast.ports import Switch, Timings
 from holdfast.stores.redis.client import checks
 from holdfast.stores.redis.keys import TEMPLATES, TYPES
 from holdfast.stores.redis.views.walks import kind_of
-from holdfast.testing.contract.drivers.plan_driver import ADMITTED, PlanHands
+from holdfast.testing.contract.drivers.plan_driver import ADMITTED, PlanDriver
 from holdfast.testing.contract.drivers.store_driver import ASKER
-from holdfast.testing.contract.drivers.trigger_driver import TriggerHands
+from holdfast.testing.contract.drivers.trigger_driver import TriggerDriver
 from tests.support.redis.redis_stores import Bench, benched
 from tests.support.source_tree import ROOT, text_of
 from verify.servers import RedisServer
@@ -74,16 +74,16 @@ async def test_types_and_times_to_live_are_as_told(
 
 
 async def live(bench: Bench) -> None:
-    hands = bench.hands
-    await hands.complete(await hands.start(tenant="a", key="k", plan="p"))
-    await hands.complete(await hands.start(key="gone", keep_seconds=0))
-    await hands.suspend(await hands.finish_stage(await hands.start(tenant="b"), seen=1))
-    await hands.fail(await hands.start(tenant="c"))
-    await hands.start(tenant="d", queue="other")
-    await hands.submit_many(2, tenant="d")
-    await hands.ask(Command.CANCEL, await hands.submit())
-    running = await hands.start(tenant="e")
-    await hands.renew(running)
+    driver = bench.driver
+    await driver.complete(await driver.start(tenant="a", key="k", plan="p"))
+    await driver.complete(await driver.start(key="gone", keep_seconds=0))
+    await driver.suspend(await driver.finish_stage(await driver.start(tenant="b"), seen=1))
+    await driver.fail(await driver.start(tenant="c"))
+    await driver.start(tenant="d", queue="other")
+    await driver.submit_many(2, tenant="d")
+    await driver.ask(Command.CANCEL, await driver.submit())
+    running = await driver.start(tenant="e")
+    await driver.renew(running)
     await operate(bench)
     await live_in_time(bench)
 
@@ -97,8 +97,8 @@ async def operate(bench: Bench) -> None:
 
 
 async def live_in_time(bench: Bench) -> None:
-    triggers = TriggerHands(bench.store, bench.clock, bench.hands)
-    plans = PlanHands(bench.store, bench.clock)
+    triggers = TriggerDriver(bench.store, bench.clock, bench.driver)
+    plans = PlanDriver(bench.store, bench.clock)
     await triggers.fire(await triggers.take(await triggers.save_due()))
     await triggers.end(await triggers.save_due())
     await triggers.take(await triggers.save_due(declared=True))

@@ -37,15 +37,15 @@ async def clean(bench: Bench) -> bool:
 async def test_everything_that_belongs_to_a_task_goes_with_it(
     bench: Bench, keep_seconds: float
 ) -> None:
-    hands = bench.hands
+    driver = bench.driver
     for n in range(150):
-        await hands.submit(
+        await driver.submit(
             tenant=f"t-{n}", key=f"k-{n}", plan="p", stages=("a", "b"), keep_seconds=keep_seconds
         )
-    while some := await hands.claim():
+    while some := await driver.claim():
         for claimed in some:
-            task = await hands.finish_stage(claimed.task, order="o-1")
-            await hands.commit(await hands.done(task))
+            task = await driver.finish_stage(claimed.task, order="o-1")
+            await driver.commit(await driver.done(task))
     bench.clock.advance(3 * DAY)
     for kind in (Kept.TASKS, Kept.TOMBSTONES):
         await pruned(bench, kind)
@@ -55,10 +55,12 @@ async def test_everything_that_belongs_to_a_task_goes_with_it(
 
 
 async def test_a_settled_task_whose_record_the_server_has_let_go_is_swept(bench: Bench) -> None:
-    hands = bench.hands
-    failed = await hands.suspend(await hands.finish_stage(await hands.start(tenant="t", key="k")))
-    await hands.ask(Command.DISCARD, failed)
-    await hands.submit(tenant="u")
+    driver = bench.driver
+    failed = await driver.suspend(
+        await driver.finish_stage(await driver.start(tenant="t", key="k"))
+    )
+    await driver.ask(Command.DISCARD, failed)
+    await driver.submit(tenant="u")
     for name in (f"task:{failed.id}", "key:t|k"):
         assert bench.ask("TTL", name) > 0
         bench.ask("DEL", name)
@@ -78,10 +80,10 @@ async def test_a_settled_task_whose_record_the_server_has_let_go_is_swept(bench:
 async def test_a_key_that_belongs_to_another_by_now_stays_when_the_first_is_swept(
     bench: Bench,
 ) -> None:
-    hands = bench.hands
-    first = await hands.complete(await hands.start(tenant="t", key="k", keep_seconds=1))
+    driver = bench.driver
+    first = await driver.complete(await driver.start(tenant="t", key="k", keep_seconds=1))
     bench.ask("DEL", f"task:{first.id}")
-    second = await hands.submit(tenant="t", key="k")
+    second = await driver.submit(tenant="t", key="k")
     bench.clock.advance(10)
     assert await pruned(bench, Kept.TASKS) == 1
     assert bench.ask("GET", "key:t|k").startswith(f"{second.id} ")
@@ -92,11 +94,11 @@ async def test_a_large_clean_up_passes_over_what_must_stay(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pruning, "BATCH", 10)
-    hands = bench.hands
+    driver = bench.driver
     for keep_seconds in (50.0, 1.0):  # the older ones end later
-        await hands.submit_many(25, stages=("only",), keep_seconds=keep_seconds)
-        for claimed in await hands.claim():
-            await hands.complete(claimed.task)
+        await driver.submit_many(25, stages=("only",), keep_seconds=keep_seconds)
+        for claimed in await driver.claim():
+            await driver.complete(claimed.task)
         bench.clock.advance(30)
     bench.clock.advance(40)
 
@@ -113,9 +115,9 @@ async def test_a_large_clean_up_passes_over_what_must_stay(
 
 async def discarded(bench: Bench) -> Task:
     """Settled with a checkpoint that the server has let go, with its time to live."""
-    hands = bench.hands
-    task = await hands.suspend(await hands.finish_stage(await hands.start(), order="o-1"))
-    task = await hands.ask(Command.DISCARD, task)
+    driver = bench.driver
+    task = await driver.suspend(await driver.finish_stage(await driver.start(), order="o-1"))
+    task = await driver.ask(Command.DISCARD, task)
     bench.ask("DEL", f"ckpt:{task.id}", f"ckpt:meta:{task.id}")
     return task
 
@@ -125,20 +127,20 @@ async def test_what_the_stages_kept_outlives_the_checkpoints_time_to_live(bench:
     bench.clock.advance(10)
     assert await pruned(bench, Kept.CHECKPOINTS) == 1
     assert {"saved", f"kept:{task.id}"}.isdisjoint(bench.names())
-    assert (await bench.hands.detail(task)).data == b'{"order":"o-1"}'
+    assert (await bench.driver.detail(task)).data == b'{"order":"o-1"}'
 
 
 async def test_nothing_of_an_unsettled_task_has_a_time_to_live(bench: Bench) -> None:
     """Also when it was settled before; only the checkpoint of a settled task goes by itself."""
-    hands = bench.hands
+    driver = bench.driver
     half = {"tenant": "a", "key": "k-1"}
-    suspended = await hands.suspend(await hands.finish_stage(await hands.start(**half)))
-    waits = await hands.fail(await hands.finish_stage(await hands.start(key="k-2")))
-    again = await hands.suspend(await hands.finish_stage(await hands.start(key="k-3")))
-    again = await hands.ask(Command.DISCARD, again)
+    suspended = await driver.suspend(await driver.finish_stage(await driver.start(**half)))
+    waits = await driver.fail(await driver.finish_stage(await driver.start(key="k-2")))
+    again = await driver.suspend(await driver.finish_stage(await driver.start(key="k-3")))
+    again = await driver.ask(Command.DISCARD, again)
     for name in ("ckpt", "ckpt:meta", "task"):
         assert bench.ask("PTTL", f"{name}:{again.id}") > 0
-    await hands.ask(Command.ROLLBACK, again)
+    await driver.ask(Command.ROLLBACK, again)
     for task in (suspended, waits, again):
         names = [name for name in bench.names() if task.id in name]
         assert {f"task:{task.id}", f"ckpt:{task.id}", f"ckpt:meta:{task.id}"} <= set(names)
@@ -149,20 +151,20 @@ async def test_nothing_of_an_unsettled_task_has_a_time_to_live(bench: Bench) -> 
 
 async def test_a_rollback_before_the_clean_up_finds_it_too(bench: Bench) -> None:
     task = await discarded(bench)
-    await bench.hands.ask(Command.ROLLBACK, task)
-    (claimed,) = await bench.hands.claim()
+    await bench.driver.ask(Command.ROLLBACK, task)
+    (claimed,) = await bench.driver.claim()
     assert claimed.checkpoint is not None
     assert b'"customData":{"order":"o-1"}' in claimed.checkpoint
     assert f"kept:{task.id}" not in bench.names()
-    await bench.hands.give_back(claimed.task)
+    await bench.driver.give_back(claimed.task)
 
 
 async def test_a_checkpoint_that_was_written_since_it_was_read_stays(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hands = bench.hands
-    task = await hands.suspend(await hands.finish_stage(await hands.start()))
-    await hands.ask(Command.DISCARD, task)
+    driver = bench.driver
+    task = await driver.suspend(await driver.finish_stage(await driver.start()))
+    await driver.ask(Command.DISCARD, task)
     bench.clock.advance(10)
     read = pruning._read_checkpoints
 
@@ -177,9 +179,9 @@ async def test_a_checkpoint_that_was_written_since_it_was_read_stays(
 
 
 async def test_an_audit_entry_that_cannot_be_read_goes_with_those_around_it(bench: Bench) -> None:
-    hands = bench.hands
+    driver = bench.driver
     for _ in range(3):
-        await hands.ask(Command.CANCEL, await hands.submit())
+        await driver.ask(Command.CANCEL, await driver.submit())
         bench.clock.advance(10)
     bench.ask("LSET", "audit", 1, "{")
     assert await pruned(bench, Kept.AUDIT, older=25) == 1
@@ -191,14 +193,14 @@ async def test_an_audit_entry_that_cannot_be_read_goes_with_those_around_it(benc
 async def test_unreadable_records_do_not_stop_the_clean_up_and_are_not_deleted(
     bench: Bench,
 ) -> None:
-    hands = bench.hands
-    ids = await hands.submit_many(4, stages=("only",), keep_seconds=1)
-    for claimed in await hands.claim():
-        await hands.complete(claimed.task)
+    driver = bench.driver
+    ids = await driver.submit_many(4, stages=("only",), keep_seconds=1)
+    for claimed in await driver.claim():
+        await driver.complete(claimed.task)
     bench.ask("HDEL", f"task:{ids[0]}", "version")
     bench.clock.advance(10)
     assert await pruned(bench, Kept.TASKS) == 3
-    assert (await hands.load(ids[0])).settled  # it can be read now
+    assert (await driver.load(ids[0])).settled  # it can be read now
     assert await clean(bench)
     assert await pruned(bench, Kept.TASKS) == 1
     assert await clean(bench)
@@ -215,13 +217,13 @@ async def test_the_consumers_of_workers_that_are_gone_do_not_leak(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pruning, "IDLE_SECONDS", 0.0)
-    hands = bench.hands
+    driver = bench.driver
     await bench.store.tasks.renew(beat("lives"), [], lease_seconds=30)
     for n in range(120):
         worker = f"w-{n}"
         await bench.store.tasks.renew(beat(worker), [], lease_seconds=30)
-        await hands.complete(await hands.start(worker, queue="other" if n % 2 else "default"))
-    await hands.complete(await hands.start("lives"))
+        await driver.complete(await driver.start(worker, queue="other" if n % 2 else "default"))
+    await driver.complete(await driver.start("lives"))
     bench.clock.advance(100)
     await bench.store.tasks.renew(beat("lives"), [], lease_seconds=30)
     assert await pruned(bench, Kept.WORKERS, older=50) == 120
@@ -234,9 +236,9 @@ async def test_the_beats_of_another_partition_tell_who_lives(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pruning, "IDLE_SECONDS", 0.0)
-    hands, part = bench.hands, bench.store._parts.first
+    driver, part = bench.driver, bench.store._parts.first
     for worker in ("lives", "gone"):
-        await hands.complete(await hands.start(worker))
+        await driver.complete(await driver.start(worker))
     found = await pruning.prune(
         part, Kept.WORKERS, older_than_seconds=0, limit=10, dry_run=False, live={"lives"}
     )
@@ -246,7 +248,7 @@ async def test_the_beats_of_another_partition_tell_who_lives(
 
 
 async def test_a_consumer_that_was_just_born_is_left_alone(bench: Bench) -> None:
-    await bench.hands.complete(await bench.hands.start("young"))  # no beat of it was heard yet
+    await bench.driver.complete(await bench.driver.start("young"))  # no beat of it was heard yet
     await pruned(bench, Kept.WORKERS)
     assert consumers(bench) == {"young"}
 
@@ -255,39 +257,39 @@ async def test_a_consumer_with_pending_entries_is_never_deleted(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pruning, "IDLE_SECONDS", 0.0)
-    hands = bench.hands
-    lost = await hands.start("dead")
+    driver = bench.driver
+    lost = await driver.start("dead")
     bench.clock.advance(100)
     await pruned(bench, Kept.WORKERS)
     assert consumers(bench) == {"dead"}
     await bench.store.tasks.expire(limit=10, count_crashes=True)
     await pruned(bench, Kept.WORKERS)
     assert consumers(bench) == {"dead"}
-    taken = await hands.take("next")
+    taken = await driver.take("next")
     assert taken.id == lost.id
     await pruned(bench, Kept.WORKERS)
     assert consumers(bench) == {"next"}
-    await hands.complete(taken)
+    await driver.complete(taken)
     await pruned(bench, Kept.WORKERS)
     assert consumers(bench) == set()
 
 
 async def test_a_consumer_that_has_read_something_since_the_look_stays(bench: Bench) -> None:
     """The script looks again by itself."""
-    task = await bench.hands.start("w-1")
+    task = await bench.driver.start("w-1")
     part = bench.store._parts.first
     assert await part.call(scripts.PRUNE_CONSUMERS, "default", "w-1") == 0
     assert consumers(bench) == {"w-1"}
-    assert (await bench.hands.complete(task)).settled
+    assert (await bench.driver.complete(task)).settled
 
 
 async def test_a_live_worker_that_holds_nothing_here_may_repeat_its_claim(bench: Bench) -> None:
     """In a Cluster: only the first partition hears all its beats."""
-    hands, part = bench.hands, bench.store._parts.first
+    driver, part = bench.driver, bench.store._parts.first
     for worker in ("lives", "gone"):
-        task = await hands.start(worker)
+        task = await driver.start(worker)
         await bench.store.tasks.renew(beat(worker), [], lease_seconds=30)
-        await hands.complete(task)
+        await driver.complete(task)
     bench.clock.advance(100)
     await pruning.prune(
         part, Kept.WORKERS, older_than_seconds=50, limit=10, dry_run=False, live={"lives"}
@@ -300,10 +302,10 @@ async def test_a_claim_that_is_made_during_the_look_may_be_repeated(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, claims_before: bool
 ) -> None:
     monkeypatch.setattr(pruning, "IDLE_SECONDS", 0.0)
-    hands = bench.hands
+    driver = bench.driver
     if claims_before:
-        await hands.complete(await hands.start("w-1"))
-    ids = await hands.submit_many(2)
+        await driver.complete(await driver.start("w-1"))
+    ids = await driver.submit_many(2)
     client = bench.store._client
     ask = client.many
 
@@ -312,8 +314,8 @@ async def test_a_claim_that_is_made_during_the_look_may_be_repeated(
             return await ask(keys, commands)
         finally:
             if commands[0][0] == "XINFO":
-                assert await hands.claim_ids("w-1", request="r") == ids
+                assert await driver.claim_ids("w-1", request="r") == ids
 
     monkeypatch.setattr(client, "many", ask_just_before_a_claim)
     await pruned(bench, Kept.WORKERS)
-    assert await hands.claim_ids("w-1", request="r") == ids
+    assert await driver.claim_ids("w-1", request="r") == ids

@@ -23,9 +23,9 @@ from holdfast.ports import Filter, Kept
 from holdfast.stores.redis.encoding.record import day
 from holdfast.stores.redis.store import RedisStore
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.plan_driver import ADMITTED, PlanHands
-from holdfast.testing.contract.drivers.store_driver import ASKER, Hands
-from holdfast.testing.contract.drivers.trigger_driver import TriggerHands
+from holdfast.testing.contract.drivers.plan_driver import ADMITTED, PlanDriver
+from holdfast.testing.contract.drivers.store_driver import ASKER, StoreDriver
+from holdfast.testing.contract.drivers.trigger_driver import TriggerDriver
 from tests.support.redis.redis_servers import StartRedis
 from tests.support.runtime.helpers import BOUND_SECONDS
 from tests.support.source_tree import PACKAGE, ROOT, files_under, text_of
@@ -92,49 +92,49 @@ async def live(place: Place) -> None:
     store = RedisStore(place.url, clock, time=clock.times)
     await store.open()
     try:
-        hands = Hands(store, clock)
-        await run(hands)
-        await look(hands)
-        await schedule(hands)
-        await mend(hands, place)
-        await clean(hands)
+        driver = StoreDriver(store, clock)
+        await run(driver)
+        await look(driver)
+        await schedule(driver)
+        await mend(driver, place)
+        await clean(driver)
     finally:
         await store.close()
     await work(place.url)
     await asyncio.to_thread(command, place.url)
 
 
-async def run(hands: Hands) -> None:
-    store, clock = hands.store, hands.clock
-    await hands.submit_many(2, tenant="a", key=None, plan="p")
-    task = await hands.take()
-    assert await hands.renew(task, progress=Progress(fraction=0.5)) == [True]
-    first = await hands.done(task, seen=1)
-    task = await hands.commit(first)
-    assert await hands.commit(first) == task  # a repeat
-    await hands.suspend(task)
-    await hands.complete(await hands.take())
-    await hands.ask(Command.RETRY, task)
-    await hands.fail(await hands.take(), retry_seconds=60)
+async def run(driver: StoreDriver) -> None:
+    store, clock = driver.store, driver.clock
+    await driver.submit_many(2, tenant="a", key=None, plan="p")
+    task = await driver.take()
+    assert await driver.renew(task, progress=Progress(fraction=0.5)) == [True]
+    first = await driver.done(task, seen=1)
+    task = await driver.commit(first)
+    assert await driver.commit(first) == task  # a repeat
+    await driver.suspend(task)
+    await driver.complete(await driver.take())
+    await driver.ask(Command.RETRY, task)
+    await driver.fail(await driver.take(), retry_seconds=60)
     clock.advance(60)
     assert (await store.tasks.promote(limit=10)).count == 1
-    await hands.take("dead")
+    await driver.take("dead")
     clock.advance(31)
     assert await store.tasks.expire(limit=10, count_crashes=True) == 1
-    task = await hands.complete(await hands.take())
-    await hands.roll_back(task)
-    await hands.complete(await hands.start(key="k", keep_seconds=0))
-    assert isinstance((await hands.insert(hands.submission(key="k")))[0], Existing)
+    task = await driver.complete(await driver.take())
+    await driver.roll_back(task)
+    await driver.complete(await driver.start(key="k", keep_seconds=0))
+    assert isinstance((await driver.insert(driver.submission(key="k")))[0], Existing)
     entry = Audit(task_id=task.id, command="pause", by=ASKER, at=clock.now(), before="X", after="X")
     await store.admin.audit(entry)
     for worker in ("w-1", "dead"):
         await store.tasks.leave(worker)
 
 
-async def look(hands: Hands) -> None:
-    store = hands.store
-    await hands.suspend(await hands.finish_stage(await hands.start(tenant="b")))
-    await hands.submit_many(2, tenant="c", queue="other")
+async def look(driver: StoreDriver) -> None:
+    store = driver.store
+    await driver.suspend(await driver.finish_stage(await driver.start(tenant="b")))
+    await driver.submit_many(2, tenant="c", queue="other")
     assert (await store.views.stats()).heads
     assert (await store.views.find(Filter(tenant="c"), limit=10)).tasks
     suspended = Filter(statuses=tuple(SUSPENDED), updated_after=0)
@@ -145,18 +145,18 @@ async def look(hands: Hands) -> None:
     assert await store.views.workers(live_within_seconds=60) == []
     assert await store.admin.audits(limit=10)
     [newest] = (await store.views.find(Filter(tenant="b"), limit=10)).tasks
-    assert (await hands.detail(newest)).checkpoint
+    assert (await driver.detail(newest)).checkpoint
     assert await store.views.checkpoint(newest.id)
     assert await store.views.peek([newest.id])
     assert not await store.admin.doctor(fix=False, limit=100)
 
 
-async def schedule(hands: Hands) -> None:
+async def schedule(driver: StoreDriver) -> None:
     """Triggers and plans."""
-    triggers = TriggerHands(hands.store, hands.clock, hands)
-    plans = PlanHands(hands.store, hands.clock)
+    triggers = TriggerDriver(driver.store, driver.clock, driver)
+    plans = PlanDriver(driver.store, driver.clock)
     await triggers.fire(await triggers.take(await triggers.save_due("a")))
-    await hands.complete(await hands.take())
+    await driver.complete(await driver.take())
     await triggers.end(await triggers.save("b"))
     await triggers.save_due("c")
     assert await triggers.due() == await triggers.take_due() == ["c"]
@@ -171,10 +171,10 @@ async def schedule(hands: Hands) -> None:
     await plans.settled(name="q", keep_seconds=0)
 
 
-async def mend(hands: Hands, place: Place) -> None:
-    kept = await hands.complete(await hands.start(tenant="d", key="k"))
-    running = await hands.start(tenant="e", key="k")
-    broken, ready = [await hands.submit() for _ in range(2)]
+async def mend(driver: StoreDriver, place: Place) -> None:
+    kept = await driver.complete(await driver.start(tenant="d", key="k"))
+    running = await driver.start(tenant="e", key="k")
+    broken, ready = [await driver.submit() for _ in range(2)]
     place.damage("DEL", "key:d|k")
     place.damage("EXPIRE", "key:e|k", "1000")
     place.damage("DEL", f"index:time:{day(kept.created_at)}")
@@ -189,18 +189,18 @@ async def mend(hands: Hands, place: Place) -> None:
         place.damage("DEL", name)
     place.damage("HSET", "plan:p:members", "1", '["admitted",1]')
     place.damage("HSET", "plan:p", "counts", '[{"admitted":1}]')
-    found = await hands.store.admin.doctor(fix=True, limit=100)
+    found = await driver.store.admin.doctor(fix=True, limit=100)
     assert len(found) > 5
-    left = await hands.store.admin.doctor(fix=False, limit=100)
+    left = await driver.store.admin.doctor(fix=False, limit=100)
     assert not left
 
 
-async def clean(hands: Hands) -> None:
-    hands.clock.advance(400 * DAY)
+async def clean(driver: StoreDriver) -> None:
+    driver.clock.advance(400 * DAY)
     for kind in Kept:
         for dry_run in (True, False):
-            await hands.store.admin.prune(kind, older_than_seconds=0, limit=100, dry_run=dry_run)
-    assert not await hands.store.admin.audits(limit=10)
+            await driver.store.admin.prune(kind, older_than_seconds=0, limit=100, dry_run=dry_run)
+    assert not await driver.store.admin.audits(limit=10)
 
 
 async def work(url: str) -> None:

@@ -46,18 +46,18 @@ def fill(server: RedisServer) -> None:
 
 async def assert_full(bench: Bench) -> None:
     with pytest.raises(StoreFull, match="no memory left: nothing was written; raise its maxmemory"):
-        await bench.hands.submit(payload=LARGE)
+        await bench.driver.submit(payload=LARGE)
 
 
 async def test_a_submit_is_refused_and_nothing_of_it_is_written(
     bench: Bench, server: RedisServer
 ) -> None:
-    await bench.hands.submit(tenant="t")
+    await bench.driver.submit(tenant="t")
     before = bench.names()
     fill(server)
     await assert_full(bench)
     with pytest.raises(StoreFull):
-        await bench.hands.insert(*(bench.hands.submission(tenant="t") for _ in range(3)))
+        await bench.driver.insert(*(bench.driver.submission(tenant="t") for _ in range(3)))
     assert bench.names() == before
     assert await bench.store.admin.doctor(fix=False, limit=10) == []
 
@@ -68,7 +68,7 @@ async def test_the_refusal_has_no_line_of_a_script_in_it_but_the_log_has(
     caplog.set_level(logging.DEBUG, "holdfast.stores.redis")
     fill(server)
     with pytest.raises(StoreFull) as refused:
-        await bench.hands.submit(payload=LARGE)
+        await bench.driver.submit(payload=LARGE)
     told = str(refused.value)
     assert "OOM command not allowed" in told
     assert not re.search(r"`|script|HINCRBY|call\(", told)
@@ -104,30 +104,30 @@ def test_callers_are_not_told_where_in_a_script_it_was(
 async def test_what_is_there_is_claimed_renewed_retried_and_finished(
     bench: Bench, server: RedisServer
 ) -> None:
-    hands = bench.hands
-    running = await hands.start("w-1", tenant="a", key="k")
-    lost = await hands.start("w-2", tenant="b")
-    later = await hands.fail(await hands.start(tenant="c"), retry_seconds=10)
-    parked = await hands.suspend(await hands.start(tenant="d"))
-    waiting = await hands.submit(tenant="e")
-    elsewhere = await hands.submit(tenant="f", queue="never-read")
+    driver = bench.driver
+    running = await driver.start("w-1", tenant="a", key="k")
+    lost = await driver.start("w-2", tenant="b")
+    later = await driver.fail(await driver.start(tenant="c"), retry_seconds=10)
+    parked = await driver.suspend(await driver.start(tenant="d"))
+    waiting = await driver.submit(tenant="e")
+    elsewhere = await driver.submit(tenant="f", queue="never-read")
     fill(server)
     await assert_full(bench)
 
-    assert await hands.renew(running, worker="w-1") == [True]
+    assert await driver.renew(running, worker="w-1") == [True]
     bench.clock.advance(20)
-    assert await hands.renew(running, worker="w-1") == [True]
+    assert await driver.renew(running, worker="w-1") == [True]
     assert (await bench.store.tasks.promote(limit=10)).count == 1
     bench.clock.advance(15)
     assert await bench.store.tasks.expire(limit=10, count_crashes=True) == 1
-    taken = await hands.claim("w-3")
+    taken = await driver.claim("w-3")
     assert {one.task.id for one in taken} == {lost.id, later.id, waiting.id}
-    [other] = await hands.claim("w-3", queues=("never-read",))
+    [other] = await driver.claim("w-3", queues=("never-read",))
     assert other.task.id == elsewhere.id
-    await hands.ask(Command.RETRY, parked)
-    [again] = await hands.claim("w-3")
+    await driver.ask(Command.RETRY, parked)
+    [again] = await driver.claim("w-3")
     for task in (running, other.task, again.task, *(one.task for one in taken)):
-        assert (await hands.complete(task)).status is Status.COMPLETED
+        assert (await driver.complete(task)).status is Status.COMPLETED
     await bench.store.tasks.leave("w-3")
     await bench.store.admin.prune(Kept.TASKS, older_than_seconds=0, limit=100, dry_run=False)
     assert await bench.store.admin.doctor(fix=False, limit=10) == []
@@ -137,14 +137,14 @@ async def test_what_is_there_is_claimed_renewed_retried_and_finished(
 async def test_what_is_finished_and_not_kept_makes_room_for_submits(
     bench: Bench, server: RedisServer
 ) -> None:
-    hands = bench.hands
+    driver = bench.driver
     for _ in range(20):
-        await hands.submit(payload=LARGE, keep_seconds=0)
+        await driver.submit(payload=LARGE, keep_seconds=0)
     fill(server)
     await assert_full(bench)
-    for claimed in await hands.claim():
-        await hands.complete(claimed.task)
-    [inserted] = await hands.insert(hands.submission(payload=LARGE))
+    for claimed in await driver.claim():
+        await driver.complete(claimed.task)
+    [inserted] = await driver.insert(driver.submission(payload=LARGE))
     assert isinstance(inserted, Inserted)
 
 
@@ -195,21 +195,21 @@ async def test_a_server_that_cannot_write_its_disk_takes_nothing_and_says_so(
 ) -> None:
     server = start_redis(save="3600 1")
     async with benched(server, "full") as bench:
-        running = await bench.hands.start()
+        running = await bench.driver.start()
         in_the_way = server.folder / "dump.rdb"
         in_the_way.mkdir()
         (in_the_way / "file").touch()
         save_in_vain(server)
         with pytest.raises(StoreFull, match="cannot write to its disk, so it takes nothing"):
-            await bench.hands.submit()
+            await bench.driver.submit()
         with pytest.raises(StoreFull, match="cannot write to its disk"):
-            await bench.hands.renew(running)
-        assert (await bench.hands.load(running.id)).status is Status.RUNNING  # it can be read
+            await bench.driver.renew(running)
+        assert (await bench.driver.load(running.id)).status is Status.RUNNING  # it can be read
         clear(in_the_way)
         with server.client() as client:
             client.save()
-        await bench.hands.submit()
-        await bench.hands.complete(running)
+        await bench.driver.submit()
+        await bench.driver.complete(running)
 
 
 def save_in_vain(server: RedisServer) -> None:
@@ -230,11 +230,11 @@ def clear(folder: Path) -> None:
 async def test_pruning_what_is_still_kept_makes_room_as_the_runbook_says(
     bench: Bench, server: RedisServer
 ) -> None:
-    hands = bench.hands
+    driver = bench.driver
     for _ in range(20):
-        await hands.submit(payload=LARGE)
-    for claimed in await hands.claim():
-        await hands.complete(claimed.task)
+        await driver.submit(payload=LARGE)
+    for claimed in await driver.claim():
+        await driver.complete(claimed.task)
     fill(server)
     await assert_full(bench)
     asked: dict[str, Any] = {"older_than_seconds": 0.0, "limit": 100, "dry_run": False}
@@ -242,6 +242,6 @@ async def test_pruning_what_is_still_kept_makes_room_as_the_runbook_says(
     assert await bench.store.admin.prune(Kept.TASKS, **asked) == 0
     await assert_full(bench)
     assert await bench.store.admin.prune(Kept.TASKS, **asked, ignore_keep=True) == 20
-    [inserted] = await hands.insert(hands.submission(payload=LARGE))
+    [inserted] = await driver.insert(driver.submission(payload=LARGE))
     assert isinstance(inserted, Inserted)
     assert await bench.store.admin.doctor(fix=False, limit=10) == []

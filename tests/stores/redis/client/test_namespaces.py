@@ -14,7 +14,7 @@ from holdfast.cli.root import cli
 from holdfast.domain.errors import InvalidName, InvalidSetting, StoreForeign
 from holdfast.stores.redis.store import RedisStore
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.store_driver import Hands
+from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from tests.stores.redis.client.test_acl import lines
 from tests.support.redis.redis_servers import StartRedis
 from verify.servers import Cluster, RedisServer, Sentinels
@@ -23,21 +23,21 @@ LONGER = "prod:executor"
 
 
 @asynccontextmanager
-async def opened(url: str, namespace: str, **options: Any) -> AsyncIterator[Hands]:
+async def opened(url: str, namespace: str, **options: Any) -> AsyncIterator[StoreDriver]:
     clock = ManualClock()
     store = RedisStore(url, clock, namespace, time=clock.times, **options)
     await store.open()
     try:
-        yield Hands(store, clock)
+        yield StoreDriver(store, clock)
     finally:
         await store.close()
 
 
 async def works(url: str, namespace: str) -> None:
-    async with opened(url, namespace) as hands:
-        task = await hands.submit(tenant="t", key="k")
-        assert (await hands.complete(await hands.take())).id == task.id
-        assert await hands.store.admin.doctor(fix=False, limit=10) == []
+    async with opened(url, namespace) as driver:
+        task = await driver.submit(tenant="t", key="k")
+        assert (await driver.complete(await driver.take())).id == task.id
+        assert await driver.store.admin.doctor(fix=False, limit=10) == []
 
 
 async def is_refused(url: str, namespace: str, other: str) -> None:
@@ -48,9 +48,9 @@ async def is_refused(url: str, namespace: str, other: str) -> None:
 
 async def test_the_keys_are_as_the_document_has_them(start_redis: StartRedis) -> None:
     server = start_redis()
-    async with opened(server.url, LONGER) as hands:
-        task = await hands.start(tenant="t-001")
-        await hands.finish_stage(task)
+    async with opened(server.url, LONGER) as driver:
+        task = await driver.start(tenant="t-001")
+        await driver.finish_stage(task)
         with server.client() as client:
             assert client.hget(f"prod:executor:task:{task.id}", "tenantId") == "t-001"
             assert client.hget(f"prod:executor:ckpt:meta:{task.id}", "version") == "1"

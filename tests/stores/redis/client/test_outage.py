@@ -21,7 +21,7 @@ from holdfast.stores.redis.partition import LATE_SECONDS
 from holdfast.stores.redis.store import RedisStore
 from holdfast.testing import ManualClock
 from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS as HELD_SECONDS
-from holdfast.testing.contract.drivers.store_driver import Hands
+from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from tests.support.redis.redis_outages import (
     BOUND_SECONDS,
     TRIES,
@@ -190,15 +190,15 @@ async def until_ready(crew: Crew) -> None:
 
 
 @pytest.fixture
-async def hands(server: RedisServer) -> AsyncIterator[Hands]:
+async def driver(server: RedisServer) -> AsyncIterator[StoreDriver]:
     store = RedisStore(server.url, SystemClock())
     await store.open()
-    yield Hands(store, ManualClock())
+    yield StoreDriver(store, ManualClock())
     await store.close()
 
 
 @pytest.fixture
-async def hasty(server: RedisServer) -> AsyncIterator[Hands]:
+async def hasty(server: RedisServer) -> AsyncIterator[StoreDriver]:
     """Who gives up soon. It knows the server's time, as a worker does after its first sweep."""
     store = RedisStore(f"{server.url}?timeout={SERVER_TIMEOUT_SECONDS}s", SystemClock())
     for _ in range(TRIES):
@@ -208,7 +208,7 @@ async def hasty(server: RedisServer) -> AsyncIterator[Hands]:
         except StoreUnavailable:
             await store.close()
         else:
-            yield Hands(store, ManualClock())
+            yield StoreDriver(store, ManualClock())
             await store.close()
             return
     pytest.fail(f"the server did not answer in time {TRIES} times")
@@ -235,12 +235,12 @@ def time_of(client: redis.Redis) -> float:
 
 
 async def test_a_sweep_that_comes_too_late_takes_nothing_and_leaves_time_for_a_beat(
-    server: RedisServer, hands: Hands, hasty: Hands
+    server: RedisServer, driver: StoreDriver, hasty: StoreDriver
 ) -> None:
     """The time it leaves is short: who was not run for as long as that cannot judge it."""
     with server.client() as client:
         for number in range(TRIES):
-            task = await hands.start(queue=f"q-{number}")
+            task = await driver.start(queue=f"q-{number}")
             client.zadd("executor:leases", {task.id: 0})  # it has lapsed
             client.hdel("executor:meta", "grace")
             server.pause()
@@ -248,60 +248,60 @@ async def test_a_sweep_that_comes_too_late_takes_nothing_and_leaves_time_for_a_b
                 await sweep(hasty.store)
             server.resume()
             grace = until(lambda: client.hget("executor:meta", "grace"), "it came too late")
-            taken = await sweep(hands.store)
+            taken = await sweep(driver.store)
             if time_of(client) < float(grace):
                 assert taken == 0
-                assert await hands.renew(task) == [True]
+                assert await driver.renew(task) == [True]
                 return
     pytest.fail(f"the time for a beat was over {TRIES} times")
 
 
-async def test_a_grace_that_is_far_away_is_none(server: RedisServer, hands: Hands) -> None:
+async def test_a_grace_that_is_far_away_is_none(server: RedisServer, driver: StoreDriver) -> None:
     """The server's clock was set back."""
-    task = await hands.submit()
-    await hands.claim(lease_seconds=0.001)
+    task = await driver.submit()
+    await driver.claim(lease_seconds=0.001)
     with server.client() as client:
         client.hset("executor:meta", "grace", "9999999999")
     async with asyncio.timeout(BOUND_SECONDS):
-        while await sweep(hands.store) == 0:
+        while await sweep(driver.store) == 0:
             pass
-    assert isinstance(await hands.last_event(task), LeaseLost)
+    assert isinstance(await driver.last_event(task), LeaseLost)
 
 
 async def test_the_lease_of_a_claim_that_comes_too_late_runs_from_when_it_was_asked_for(
-    server: RedisServer, hands: Hands, hasty: Hands
+    server: RedisServer, driver: StoreDriver, hasty: StoreDriver
 ) -> None:
-    await hands.claim()  # the server knows the script from now on
-    task = await hands.submit()
+    await driver.claim()  # the server knows the script from now on
+    task = await driver.submit()
     server.pause()
     with pytest.raises(StoreUnavailable):
         await hasty.claim("gone")
     server.resume()
     async with asyncio.timeout(BOUND_SECONDS):
-        while not isinstance(started := await hands.last_event(task), TaskStarted):
+        while not isinstance(started := await driver.last_event(task), TaskStarted):
             pass
-    assert await until_of(hands, task) < started.at + HELD_SECONDS - MUCH_TOO_LATE_SECONDS
+    assert await until_of(driver, task) < started.at + HELD_SECONDS - MUCH_TOO_LATE_SECONDS
 
 
 async def test_the_lease_of_a_beat_that_comes_too_late_runs_from_when_it_was_asked_for(
-    server: RedisServer, hands: Hands, hasty: Hands
+    server: RedisServer, driver: StoreDriver, hasty: StoreDriver
 ) -> None:
-    task = await hands.start()
-    await hands.renew(task)
-    before = await until_of(hands, task)
+    task = await driver.start()
+    await driver.renew(task)
+    before = await until_of(driver, task)
     server.pause()
     with pytest.raises(StoreUnavailable):
         await hasty.renew(task)
     server.resume()
     async with asyncio.timeout(BOUND_SECONDS):
-        while await until_of(hands, task) == before:
+        while await until_of(driver, task) == before:
             pass
-    now = (await hands.store.views.stats()).now
-    assert await until_of(hands, task) < now + HELD_SECONDS - MUCH_TOO_LATE_SECONDS
+    now = (await driver.store.views.stats()).now
+    assert await until_of(driver, task) < now + HELD_SECONDS - MUCH_TOO_LATE_SECONDS
 
 
-async def until_of(hands: Hands, task: Task) -> float:
-    lease = (await hands.load(task.id)).lease
+async def until_of(driver: StoreDriver, task: Task) -> float:
+    lease = (await driver.load(task.id)).lease
     assert lease is not None
     return lease.until
 

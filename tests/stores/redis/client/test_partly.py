@@ -11,7 +11,7 @@ from holdfast.domain.task.transition import Applied, Inserted
 from holdfast.runtime.committer import Gather
 from holdfast.stores.redis.store import RedisStore
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.store_driver import Hands
+from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from verify.servers import Cluster
 
 LEASE_SECONDS = 600.0  # the answers of all partitions are waited for as long as a share of it
@@ -30,46 +30,46 @@ async def test_the_others_are_served_while_a_master_is_away(cluster: Cluster) ->
     store = RedisStore(f"{cluster.url}?partitions=6", clock, time=clock.times)
     await store.open()
     try:
-        hands = Hands(store, clock)
-        running = [await hands.start(tenant=tenant) for tenant in TENANTS[:12]]
-        waiting = [hands.submission(tenant=tenant) for tenant in TENANTS[12:]]
+        driver = StoreDriver(store, clock)
+        running = [await driver.start(tenant=tenant) for tenant in TENANTS[:12]]
+        waiting = [driver.submission(tenant=tenant) for tenant in TENANTS[12:]]
         gone = cluster.master_of("{executor-00}:meta")
         gone.kill()
         away = {task.id for task in running if is_away(cluster, task)}
         assert 0 < len(away) < len(running)
 
         with pytest.raises(PartlyUnavailable) as renewed:
-            await hands.renew(*running, lease_seconds=LEASE_SECONDS)
+            await driver.renew(*running, lease_seconds=LEASE_SECONDS)
         for task, kept in zip(running, renewed.value.answers, strict=True):
             assert isinstance(kept, StoreUnavailable) if task.id in away else kept is True
 
         healthy = [task for task in running if task.id not in away]
-        kept_on = await hands.renew(*healthy, lease_seconds=LEASE_SECONDS)
+        kept_on = await driver.renew(*healthy, lease_seconds=LEASE_SECONDS)
         assert kept_on == [True] * len(healthy)  # partition 00 is away
 
         with pytest.raises(PartlyUnavailable) as inserted:
-            await hands.insert(*waiting)
+            await driver.insert(*waiting)
         got = [a for a in inserted.value.answers if isinstance(a, Inserted)]
         assert 0 < len(got) < len(waiting)
 
-        assert set(await hands.claim_ids()) == {one.task_id for one in got}
+        assert set(await driver.claim_ids()) == {one.task_id for one in got}
 
         with pytest.raises(PartlyUnavailable):
             await store.tasks.expire(limit=10, count_crashes=True)
 
-        await each_fares_for_itself(hands, running, away)
+        await each_fares_for_itself(driver, running, away)
         gone.restart()
         cluster.wait_ok()
     finally:
         await store.close()
 
 
-async def each_fares_for_itself(hands: Hands, running: list[Task], away: set[str]) -> None:
+async def each_fares_for_itself(driver: StoreDriver, running: list[Task], away: set[str]) -> None:
     """As a worker's commits do, which are sent together."""
-    send = Gather(hands.store.tasks.apply)
+    send = Gather(driver.store.tasks.apply)
     for task in running:
         try:
-            outcome = await send(hands.asked(Command.PAUSE, task))
+            outcome = await send(driver.asked(Command.PAUSE, task))
         except StoreError:
             assert task.id in away
         else:

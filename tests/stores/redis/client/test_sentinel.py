@@ -14,7 +14,7 @@ from holdfast.stores.redis.client.client import RedisClient
 from holdfast.stores.redis.keys import KeyNames
 from holdfast.stores.redis.store import RedisStore
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.store_driver import Hands
+from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from tests.support.failover import Load, cut_off, eventually
 from tests.support.redis.fake_redis import fake_redis
 from tests.support.redis.redis_servers import StartRedis
@@ -29,14 +29,14 @@ async def test_what_a_failover_loses_is_counted_and_told(
         store, other = (RedisStore(group.url, clock, time=clock.times) for _ in range(2))
         for one in (store, other):
             await one.open()
-        hands = Hands(store, clock)
-        kept = await hands.submit_many(2, tenant="t")
+        driver = StoreDriver(store, clock)
+        kept = await driver.submit_many(2, tenant="t")
         with group.primary.client() as client:
             assert client.wait(1, 50_000) == 1
         cut_off(group.replica, group.primary)
 
-        before = await hands.take()
-        lost = await hands.submit_many(7)
+        before = await driver.take()
+        lost = await driver.submit_many(7)
         group.kill_primary()
         with pytest.raises(StoreError):
             await store.views.stats()
@@ -48,11 +48,11 @@ async def test_what_a_failover_loses_is_counted_and_told(
 
         await eventually(answers, "the new primary is found")
         assert [check for check in await store.admin.checks() if check.name == "lost writes"] == []
-        after = await hands.take()
+        after = await driver.take()
         assert (before.id, after.id) == (kept[0], kept[0])
         assert after.fence > before.fence
-        assert await hands.refused(await hands.done(before)) is not None
-        await hands.complete(after)
+        assert await driver.refused(await driver.done(before)) is not None
+        await driver.complete(after)
         [told] = [record for record in caplog.records if record.levelno == logging.ERROR]
         assert "executor: 8 writes that had been answered are gone" in told.getMessage()
         for one in (store, other):

@@ -40,17 +40,17 @@ async def bench(redis_server: RedisServer, redis_namespace: str) -> AsyncIterato
 async def test_work_goes_on_and_the_key_is_named(
     bench: Bench, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    hands = bench.hands
+    driver = bench.driver
     bench.ask("HSET", name, "of", "another program")
-    batch = [hands.submission(tenant=t, plan="p", stages=("only",)) for t in ("s", "t", "u")]
+    batch = [driver.submission(tenant=t, plan="p", stages=("only",)) for t in ("s", "t", "u")]
     with caplog.at_level(logging.ERROR):
-        assert await hands.insert(*batch) == [Inserted(one.task.id) for one in batch]
-        for claimed in await hands.claim():
-            parked = await hands.suspend(claimed.task)
-            again = await hands.ask(Command.RETRY, parked)
+        assert await driver.insert(*batch) == [Inserted(one.task.id) for one in batch]
+        for claimed in await driver.claim():
+            parked = await driver.suspend(claimed.task)
+            again = await driver.ask(Command.RETRY, parked)
             assert again.id == claimed.task.id
-        for claimed in await hands.claim():
-            assert (await hands.complete(claimed.task)).settled
+        for claimed in await driver.claim():
+            assert (await driver.complete(claimed.task)).settled
     assert bench.ask("HGETALL", name) == {"of": "another program"}
     if name not in ("line:t", "back:default"):  # nothing of ours was to be written there
         assert f"{bench.name(name)} holds something of another program" in caplog.text
@@ -62,25 +62,25 @@ async def test_work_goes_on_and_the_key_is_named(
 async def test_a_queue_that_cannot_be_used_takes_nothing_and_spares_the_others(
     bench: Bench,
 ) -> None:
-    hands = bench.hands
+    driver = bench.driver
     bench.ask("SET", "queue:tasks:mail", "foreign")
-    good, bad = hands.submission(), hands.submission(queue="mail")
+    good, bad = driver.submission(), driver.submission(queue="mail")
     with pytest.raises(PartlyUnavailable) as answered:
-        await hands.insert(good, bad)
+        await driver.insert(good, bad)
     inserted, refused = answered.value.answers
     assert inserted == Inserted(good.task.id)
     assert isinstance(refused, StoreForeign)
     assert bench.name("queue:tasks:mail") in str(refused)
     assert await bench.store.views.load([bad.task.id]) == [None]
     with pytest.raises(StoreForeign):
-        await hands.insert(bad)
+        await driver.insert(bad)
     bench.ask("DEL", "queue:tasks:mail")
 
 
 async def test_each_of_a_group_hears_of_its_own_fault(bench: Bench) -> None:
-    hands = bench.hands
-    first, second = await hands.start(), await hands.start()
-    transitions = [await hands.done(task) for task in (first, second)]
+    driver = bench.driver
+    first, second = await driver.start(), await driver.start()
+    transitions = [await driver.done(task) for task in (first, second)]
     bench.ask("DEL", f"task:{first.id}")
     bench.ask("SET", f"task:{first.id}", "foreign")
     send = Gather(bench.store.tasks.apply)
@@ -91,10 +91,10 @@ async def test_each_of_a_group_hears_of_its_own_fault(bench: Bench) -> None:
 
 
 async def test_thousands_of_leases_are_renewed_in_several_steps(bench: Bench) -> None:
-    hands = bench.hands
-    await hands.submit_many(1000)
-    tasks = [claimed.task for claimed in await hands.claim(limit=1000)]
+    driver = bench.driver
+    await driver.submit_many(1000)
+    tasks = [claimed.task for claimed in await driver.claim(limit=1000)]
     before = int(bench._client.info("commandstats")["cmdstat_evalsha"]["calls"])
-    assert await hands.renew(*tasks) == [True] * 1000
+    assert await driver.renew(*tasks) == [True] * 1000
     calls = int(bench._client.info("commandstats")["cmdstat_evalsha"]["calls"]) - before
     assert calls >= 10

@@ -6,7 +6,7 @@ from holdfast.domain.errors import StoreError, StoreUnusable
 from holdfast.domain.task.state import Status
 from holdfast.stores.redis.store import RedisStore
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.store_driver import Hands
+from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from verify.servers import RedisServer, TlsFront
 
 
@@ -24,8 +24,8 @@ async def test_a_task_goes_its_whole_way_over_tls(
         url = f"{front.url}?ca={front.ca_file}"
         store = RedisStore(url, clock, redis_namespace, time=clock.times)
         await store.open()
-        hands = Hands(store, clock)
-        assert (await hands.complete(await hands.start())).status is Status.COMPLETED
+        driver = StoreDriver(store, clock)
+        assert (await driver.complete(await driver.start())).status is Status.COMPLETED
         assert not await store.admin.doctor(fix=False, limit=10)
         await store.close()
 

@@ -13,9 +13,9 @@ from holdfast.ports import Kept
 from holdfast.stores.redis.due_merge import AWAY_SECONDS
 from holdfast.stores.redis.store import RedisStore
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.plan_driver import ADMITTED, PlanHands
-from holdfast.testing.contract.drivers.store_driver import Hands
-from holdfast.testing.contract.drivers.trigger_driver import TriggerHands
+from holdfast.testing.contract.drivers.plan_driver import ADMITTED, PlanDriver
+from holdfast.testing.contract.drivers.store_driver import StoreDriver
+from holdfast.testing.contract.drivers.trigger_driver import TriggerDriver
 from tests.support.redis.redis_stores import on_partitions, partitioned_cluster
 from verify.servers import Cluster
 
@@ -25,9 +25,9 @@ NAMES = [f"name-{n:02}" for n in range(40)]
 
 class Both:
     def __init__(self, store: RedisStore, clock: ManualClock) -> None:
-        self.store, self.clock, self.hands = store, clock, Hands(store, clock)
-        self.triggers = TriggerHands(store, clock, self.hands)
-        self.plans = PlanHands(store, clock)
+        self.store, self.clock, self.driver = store, clock, StoreDriver(store, clock)
+        self.triggers = TriggerDriver(store, clock, self.driver)
+        self.plans = PlanDriver(store, clock)
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +76,8 @@ async def test_a_task_lives_where_the_trigger_does_that_made_it(
         (made,) = (await both.triggers.commit(change)).tasks
         assert isinstance(made, Inserted)
         assert partition_of(made.task_id) == partition_of(held.id)
-        (again,) = await both.hands.insert(
-            both.hands.submission(key=change.submissions[0].task.key, tenant=tenant)
+        (again,) = await both.driver.insert(
+            both.driver.submission(key=change.submissions[0].task.key, tenant=tenant)
         )
         assert again == Existing(made.task_id)
 
@@ -98,7 +98,7 @@ async def test_any_other_key_has_the_partition_that_it_ever_had(both: Both, key:
     plain = both.store.partitioned_id(key, tenant=None, key=None)
     found = both.store.partitioned_id("task", tenant=None, key=key)
     assert partition_of(found) == partition_of(plain)
-    assert [type(one) for one in await both.hands.insert(both.hands.submission(key=key))] == [
+    assert [type(one) for one in await both.driver.insert(both.driver.submission(key=key))] == [
         Inserted
     ]
 
@@ -114,7 +114,7 @@ async def test_a_trigger_or_a_task_that_is_not_at_home_is_refused(both: Both) ->
     held = await triggers.take(await triggers.save_due("nightly", tenant="t"))
     elsewhere = next(
         one
-        for one in (both.hands.submission(tenant=f"tenant-{n}") for n in range(100))
+        for one in (both.driver.submission(tenant=f"tenant-{n}") for n in range(100))
         if partition_of(one.task.id) != partition_of(held.id)
     )
     with pytest.raises(InvalidInput, match="partition of its trigger"):

@@ -10,13 +10,13 @@ from holdfast.domain.task.state import Command
 from holdfast.ports import Clock, Filter, Store
 from holdfast.stores.redis.store import RedisStore
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.plan_driver import PlanHands
-from holdfast.testing.contract.drivers.store_driver import FOLLOWERS, Hands
+from holdfast.testing.contract.drivers.plan_driver import PlanDriver
+from holdfast.testing.contract.drivers.store_driver import FOLLOWERS, StoreDriver
 from holdfast.testing.contract.plans.follow_up_tasks import PlanFollowing
 from holdfast.testing.contract.plans.follow_up_tasks import follower as follower_of
 from holdfast.testing.contract.tasks.follow_up_tasks import (
-    Following,
     FollowingInOrder,
+    FollowUpTasks,
     NotFollowing,
 )
 from tests.support.redis.redis_stores import on_partitions, partitioned_cluster
@@ -33,7 +33,7 @@ def cluster() -> Iterator[Cluster]:
         yield started
 
 
-class TestFollowing(Following, NotFollowing, FollowingInOrder, PlanFollowing):
+class TestFollowing(FollowUpTasks, NotFollowing, FollowingInOrder, PlanFollowing):
     url: str
     namespace: str
 
@@ -50,9 +50,9 @@ class TestFollowing(Following, NotFollowing, FollowingInOrder, PlanFollowing):
 
 
 @pytest.fixture
-async def hands(cluster: Cluster, redis_namespace: str) -> AsyncIterator[Hands]:
+async def driver(cluster: Cluster, redis_namespace: str) -> AsyncIterator[StoreDriver]:
     async with on_partitions(cluster, redis_namespace, PARTITIONS) as (store, clock):
-        yield Hands(store, clock)
+        yield StoreDriver(store, clock)
 
 
 def partition_of(name: str) -> str:
@@ -64,65 +64,65 @@ def elsewhere(task_id: str) -> str:
     return f"{name}.p{(int(number) + 1) % PARTITIONS:02}"
 
 
-async def test_a_follower_lives_where_its_task_does(hands: Hands) -> None:
-    tasks = [await hands.submit(tenant=tenant) for tenant in TENANTS]
-    followers = [hands.follower(task, f"of-{n:02}") for n, task in enumerate(tasks)]
+async def test_a_follower_lives_where_its_task_does(driver: StoreDriver) -> None:
+    tasks = [await driver.submit(tenant=tenant) for tenant in TENANTS]
+    followers = [driver.follower(task, f"of-{n:02}") for n, task in enumerate(tasks)]
     assert {partition_of(one.task.id) for one in followers} == EACH_PARTITION
     for task, one in zip(tasks, followers, strict=True):
         assert partition_of(one.task.id) == partition_of(task.id)
-        await hands.commit(replace(hands.asked(Command.CANCEL, task), follows=(one,)))
+        await driver.commit(replace(driver.asked(Command.CANCEL, task), follows=(one,)))
     made = sorted(one.task.id for one in followers)
-    assert [task and task.id for task in await hands.store.views.load(made)] == made
-    page = await hands.store.views.find(Filter(queue=FOLLOWERS), limit=100)
+    assert [task and task.id for task in await driver.store.views.load(made)] == made
+    page = await driver.store.views.find(Filter(queue=FOLLOWERS), limit=100)
     assert [task.id for task in page.tasks] == made[::-1]
-    for claimed in await hands.claim(queues=(FOLLOWERS,)):
+    for claimed in await driver.claim(queues=(FOLLOWERS,)):
         made.remove(claimed.task.id)
-        assert (await hands.complete(claimed.task)).settled
+        assert (await driver.complete(claimed.task)).settled
     assert made == []
 
 
-async def test_a_follower_lives_where_its_plan_does(hands: Hands) -> None:
-    plans = PlanHands(hands.store, hands.clock)
+async def test_a_follower_lives_where_its_plan_does(driver: StoreDriver) -> None:
+    plans = PlanDriver(driver.store, driver.clock)
     made = []
     for _ in range(30):
         plan = await plans.ready()
-        one = follower_of(hands, plan, f"of-{plan.id}")
+        one = follower_of(driver, plan, f"of-{plan.id}")
         await plans.commit(replace(await plans.asked(plan), follows=(one,)))
         made.append(one.task.id)
     assert {partition_of(task_id) for task_id in made} == EACH_PARTITION
-    for claimed in await hands.claim(queues=(FOLLOWERS,)):
+    for claimed in await driver.claim(queues=(FOLLOWERS,)):
         made.remove(claimed.task.id)
-        assert (await hands.complete(claimed.task)).settled
+        assert (await driver.complete(claimed.task)).settled
     assert made == []
 
 
-async def test_a_follower_that_lives_elsewhere_is_refused(hands: Hands) -> None:
-    task = await hands.submit()
-    good = hands.follower(task)
+async def test_a_follower_that_lives_elsewhere_is_refused(driver: StoreDriver) -> None:
+    task = await driver.submit()
+    good = driver.follower(task)
     for wrong in (elsewhere(good.task.id), "follower", f"follower.p{int(partition_of(task.id))}"):
-        away = hands.renamed(good, wrong)
+        away = driver.renamed(good, wrong)
         with pytest.raises(InvalidInput, match="follower"):
-            await hands.apply(replace(hands.asked(Command.CANCEL, task), follows=(away,)))
-    assert await hands.load(task.id) == task
-    plans = PlanHands(hands.store, hands.clock)
+            await driver.apply(replace(driver.asked(Command.CANCEL, task), follows=(away,)))
+    assert await driver.load(task.id) == task
+    plans = PlanDriver(driver.store, driver.clock)
     plan = await plans.ready()
-    away = hands.renamed(good, elsewhere(follower_of(hands, plan).task.id))
+    away = driver.renamed(good, elsewhere(follower_of(driver, plan).task.id))
     with pytest.raises(InvalidInput, match="partition"):
         await plans.port.apply(replace(await plans.asked(plan), follows=(away,)))
     assert await plans.load(plan) == plan
 
 
-async def test_a_follower_of_a_tenant_is_at_home_with_it_only(hands: Hands) -> None:
-    task = await hands.submit(tenant="t")
-    others = (hands.follower(None, tenant=tenant) for tenant in TENANTS)
+async def test_a_follower_of_a_tenant_is_at_home_with_it_only(driver: StoreDriver) -> None:
+    task = await driver.submit(tenant="t")
+    others = (driver.follower(None, tenant=tenant) for tenant in TENANTS)
     other = next(one for one in others if partition_of(one.task.id) != partition_of(task.id))
-    moved = hands.renamed(other, hands.store.colocated_id("follower", task_id=task.id))
+    moved = driver.renamed(other, driver.store.colocated_id("follower", task_id=task.id))
     for away in (other, moved):
         with pytest.raises(InvalidInput):
-            await hands.apply(replace(hands.asked(Command.CANCEL, task), follows=(away,)))
-    assert await hands.load(task.id) == task
+            await driver.apply(replace(driver.asked(Command.CANCEL, task), follows=(away,)))
+    assert await driver.load(task.id) == task
 
 
-async def test_beside_an_id_that_no_task_can_have_nothing_lives(hands: Hands) -> None:
+async def test_beside_an_id_that_no_task_can_have_nothing_lives(driver: StoreDriver) -> None:
     with pytest.raises(InvalidInput, match="nobody"):
-        hands.store.colocated_id("follower", task_id="nobody")
+        driver.store.colocated_id("follower", task_id="nobody")

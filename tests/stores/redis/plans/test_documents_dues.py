@@ -10,8 +10,8 @@ from holdfast.domain.plan.plan import WAITING, PlanStatus
 from holdfast.domain.trigger.schedule import Cron, Every, Once, Schedule
 from holdfast.ports.documented_triggers import DocumentedTriggers
 from holdfast.stores.redis.encoding.record import from_iso
-from holdfast.testing.contract.drivers.plan_driver import ADMITTED, COMPLETED, PlanHands
-from holdfast.testing.contract.drivers.trigger_driver import TriggerHands, json
+from holdfast.testing.contract.drivers.plan_driver import ADMITTED, COMPLETED, PlanDriver
+from holdfast.testing.contract.drivers.trigger_driver import TriggerDriver, json
 from tests.support.redis.redis_stores import Bench, benched
 from verify.servers import RedisServer
 
@@ -35,20 +35,20 @@ async def bench(redis_server: RedisServer, redis_namespace: str) -> AsyncIterato
 
 
 @pytest.fixture
-def triggers(bench: Bench) -> TriggerHands:
-    return TriggerHands(bench.store, bench.clock, bench.hands)
+def triggers(bench: Bench) -> TriggerDriver:
+    return TriggerDriver(bench.store, bench.clock, bench.driver)
 
 
 @pytest.fixture
-def plans(bench: Bench) -> PlanHands:
-    return PlanHands(bench.store, bench.clock)
+def plans(bench: Bench) -> PlanDriver:
+    return PlanDriver(bench.store, bench.clock)
 
 
 # -- T2
 
 
 async def test_a_trigger_is_a_hash_with_the_documents_fields(
-    bench: Bench, triggers: TriggerHands
+    bench: Bench, triggers: TriggerDriver
 ) -> None:
     saved = await triggers.save_due("nightly", tenant="t", payload=json({"to": "ü"}))
     record = bench.ask("HGETALL", "trigger:nightly")
@@ -80,7 +80,7 @@ async def test_a_trigger_is_a_hash_with_the_documents_fields(
     ],
 )
 async def test_the_kind_of_a_trigger_is_told_and_nothing_of_the_one_before(
-    bench: Bench, triggers: TriggerHands, schedule: Schedule, told: dict[str, str]
+    bench: Bench, triggers: TriggerDriver, schedule: Schedule, told: dict[str, str]
 ) -> None:
     for before in (Once(at=1.0), Every(seconds=9.0, start=1.0), Cron(expression="* * * * *")):
         await triggers.save("nightly", schedule=before)
@@ -91,7 +91,7 @@ async def test_the_kind_of_a_trigger_is_told_and_nothing_of_the_one_before(
 
 
 async def test_what_is_due_is_scored_by_its_time_in_milliseconds(
-    bench: Bench, triggers: TriggerHands
+    bench: Bench, triggers: TriggerDriver
 ) -> None:
     await triggers.save("later", due_in=63.25)
     await triggers.save_due("soon")
@@ -102,7 +102,7 @@ async def test_what_is_due_is_scored_by_its_time_in_milliseconds(
 
 
 async def test_a_lease_is_a_key_with_its_owner_for_as_long_as_it_lasts(
-    bench: Bench, triggers: TriggerHands
+    bench: Bench, triggers: TriggerDriver
 ) -> None:
     saved = await triggers.save_due("nightly")
     assert bench.ask("TTL", "trigger:lease:nightly") == NO_KEY
@@ -118,7 +118,7 @@ async def test_a_lease_is_a_key_with_its_owner_for_as_long_as_it_lasts(
     assert bench.ask("ZRANGE", "triggers:leased", 0, -1) == []
 
 
-async def test_no_record_of_a_trigger_expires(bench: Bench, triggers: TriggerHands) -> None:
+async def test_no_record_of_a_trigger_expires(bench: Bench, triggers: TriggerDriver) -> None:
     await triggers.save("waits", due_in=366 * DAY)
     await triggers.end(await triggers.save("ended"))
     assert [bench.ask("TTL", f"trigger:{name}") for name in ("waits", "ended")] == [FOREVER] * 2
@@ -130,7 +130,7 @@ async def test_no_record_of_a_trigger_expires(bench: Bench, triggers: TriggerHan
 # -- P4
 
 
-async def test_a_plan_is_a_hash_with_the_documents_fields(bench: Bench, plans: PlanHands) -> None:
+async def test_a_plan_is_a_hash_with_the_documents_fields(bench: Bench, plans: PlanDriver) -> None:
     plan = await plans.driven(name="p", max_concurrency=5)
     plan = await plans.drive(plan, progress=0.25)
     record = bench.ask("HGETALL", "plan:p")
@@ -143,7 +143,7 @@ async def test_a_plan_is_a_hash_with_the_documents_fields(bench: Bench, plans: P
     assert from_iso(record["createdAt"]) == plan.created_at
 
 
-async def test_the_tasks_that_have_a_slot_are_named(bench: Bench, plans: PlanHands) -> None:
+async def test_the_tasks_that_have_a_slot_are_named(bench: Bench, plans: PlanDriver) -> None:
     plan = await plans.driven(name="p")
     plan = await plans.drive(plan, moves={0: ADMITTED, 1: ADMITTED, 3: ADMITTED})
     assert bench.ask("ZRANGE", "plan:p:admitted", 0, -1) == ["p.task-0", "p.task-1", "p.task-3"]
@@ -155,7 +155,9 @@ async def test_the_tasks_that_have_a_slot_are_named(bench: Bench, plans: PlanHan
     }
 
 
-async def test_a_plan_that_has_settled_expires_and_no_other(bench: Bench, plans: PlanHands) -> None:
+async def test_a_plan_that_has_settled_expires_and_no_other(
+    bench: Bench, plans: PlanDriver
+) -> None:
     def left() -> set[int]:
         return {int(bench.ask("TTL", name)) for name in OF_A_PLAN}
 
@@ -168,7 +170,7 @@ async def test_a_plan_that_has_settled_expires_and_no_other(bench: Bench, plans:
     assert bench.ask("ZRANGE", "plans:settled", 0, -1) == []
 
 
-async def test_what_the_server_let_go_of_a_plan_is_swept(bench: Bench, plans: PlanHands) -> None:
+async def test_what_the_server_let_go_of_a_plan_is_swept(bench: Bench, plans: PlanDriver) -> None:
     await plans.settled(name="p")
     for name in OF_A_PLAN:
         bench.ask("DEL", name)
@@ -180,7 +182,7 @@ async def test_what_the_server_let_go_of_a_plan_is_swept(bench: Bench, plans: Pl
 
 
 async def test_a_plan_made_anew_under_an_old_name_is_listed_once_and_not_swept(
-    bench: Bench, plans: PlanHands
+    bench: Bench, plans: PlanDriver
 ) -> None:
     await plans.settled(name="p", keep_seconds=1)
     for name in OF_A_PLAN:

@@ -11,8 +11,8 @@ from holdfast.domain.trigger.trigger import Changed, NoRoom, TriggerStatus
 from holdfast.ports.documented_triggers import DocumentedTriggers
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.encoding import plan_trigger_hash
-from holdfast.testing.contract.drivers.plan_driver import ADMITTED, COMPLETED, PlanHands
-from holdfast.testing.contract.drivers.trigger_driver import TriggerHands
+from holdfast.testing.contract.drivers.plan_driver import ADMITTED, COMPLETED, PlanDriver
+from holdfast.testing.contract.drivers.trigger_driver import TriggerDriver
 from tests.stores.redis.client.test_full import LARGE, fill
 from tests.support.redis.redis_servers import StartRedis
 from tests.support.redis.redis_stores import Bench, benched
@@ -25,22 +25,22 @@ SLOTS = 10_000
 class Dues(Bench):
     """With a scheduler's and a driver's hands."""
 
-    triggers: TriggerHands
-    plans: PlanHands
+    triggers: TriggerDriver
+    plans: PlanDriver
 
 
-def with_hands(bench: Bench) -> Dues:
+def with_driver(bench: Bench) -> Dues:
     bench.__class__ = Dues
     assert isinstance(bench, Dues)
-    bench.triggers = TriggerHands(bench.store, bench.clock, bench.hands)
-    bench.plans = PlanHands(bench.store, bench.clock)
+    bench.triggers = TriggerDriver(bench.store, bench.clock, bench.driver)
+    bench.plans = PlanDriver(bench.store, bench.clock)
     return bench
 
 
 @pytest.fixture
 async def bench(redis_server: RedisServer, redis_namespace: str) -> AsyncIterator[Dues]:
     async with benched(redis_server, redis_namespace) as bench:
-        yield with_hands(bench)
+        yield with_driver(bench)
 
 
 @pytest.fixture
@@ -272,7 +272,7 @@ async def test_with_the_memory_full_what_adds_is_refused_and_what_ends_gets_thro
     server: RedisServer,
 ) -> None:
     async with benched(server, "full") as made:
-        bench = with_hands(made)
+        bench = with_driver(made)
         triggers, plans = bench.triggers, bench.plans
         fires, ends = await triggers.save_due("fires"), await triggers.save_due("ends")
         plan = await plans.driven(name="p")

@@ -26,15 +26,15 @@ SETTLED, PARKED, LATER, RUNS, LINED, BEHIND, READY, NEXT = (f"task-{n:06d}" for 
 async def bench(redis_server: RedisServer, redis_namespace: str) -> AsyncIterator[Bench]:
     """Two tasks in a queue, one that runs, two in its line, two that rest, one that is settled."""
     async with benched(redis_server, redis_namespace) as bench:
-        hands, numbered = bench.hands, iter((SETTLED, PARKED, LATER, RUNS, LINED, BEHIND))
-        await hands.ask(Command.CANCEL, await hands.submit(id=next(numbered), plan="plan"))
-        await hands.suspend(await hands.finish_stage(await hands.start(id=PARKED, tenant="p")))
-        await hands.fail(await hands.start(id=LATER, tenant="l"))
-        await hands.start(id=RUNS, tenant="t", key="k")
+        driver, numbered = bench.driver, iter((SETTLED, PARKED, LATER, RUNS, LINED, BEHIND))
+        await driver.ask(Command.CANCEL, await driver.submit(id=next(numbered), plan="plan"))
+        await driver.suspend(await driver.finish_stage(await driver.start(id=PARKED, tenant="p")))
+        await driver.fail(await driver.start(id=LATER, tenant="l"))
+        await driver.start(id=RUNS, tenant="t", key="k")
         for name in (LINED, BEHIND):
-            await hands.submit(id=name, tenant="t", stages=("only",))
+            await driver.submit(id=name, tenant="t", stages=("only",))
         for name in (READY, NEXT):
-            await hands.submit(id=name, stages=("only",))
+            await driver.submit(id=name, stages=("only",))
         assert await looked(bench) == []
         yield bench
 
@@ -160,14 +160,14 @@ async def test_planted_damage_is_found_and_mended(bench: Bench, damage: str) -> 
 
 async def everything_runs(bench: Bench) -> None:
     """All that is not parked comes to its end, each once, with the lease of before or a new one."""
-    hands, ran = bench.hands, list[str]()
+    driver, ran = bench.driver, list[str]()
     bench.clock.advance(10_000)
     await bench.store.tasks.expire(limit=LIMIT, count_crashes=False)
     for _ in range(4):
         await bench.store.tasks.promote(limit=LIMIT)
-        for claimed in await hands.claim("w-2"):
+        for claimed in await driver.claim("w-2"):
             ran.append(claimed.task.id)
-            await hands.complete(claimed.task)
+            await driver.complete(claimed.task)
     assert sorted(ran) == sorted([LATER, RUNS, LINED, BEHIND, READY, NEXT])
     assert await looked(bench) == []
     assert bench.ask("XLEN", "queue:tasks") == 0
@@ -179,7 +179,7 @@ async def test_a_lost_record_is_told_and_its_traces_are_taken_away(bench: Bench)
     await mended(bench)
     (left,) = await looked(bench)
     assert (left.invariant, left.task_id) == ("I1", READY)
-    assert await bench.hands.claim_ids() == [NEXT]
+    assert await bench.driver.claim_ids() == [NEXT]
 
 
 @pytest.mark.parametrize(
@@ -272,18 +272,18 @@ async def test_nobody_is_suspected_while_work_goes_on(
     redis_server: RedisServer, redis_namespace: str
 ) -> None:
     async with benched(redis_server, redis_namespace) as bench:
-        hands, ran = bench.hands, list[str]()
+        driver, ran = bench.driver, list[str]()
         ids = [
-            *await hands.submit_many(150, stages=("a", "b")),
-            *await hands.submit_many(150, tenant="t", stages=("a", "b")),
-            *await hands.submit_many(50, tenant="u", queue="other"),
+            *await driver.submit_many(150, stages=("a", "b")),
+            *await driver.submit_many(150, tenant="t", stages=("a", "b")),
+            *await driver.submit_many(50, tenant="u", queue="other"),
         ]
 
         async def work(worker: str) -> None:
-            while some := await hands.claim(worker, limit=3, queues=("default", "other")):
+            while some := await driver.claim(worker, limit=3, queues=("default", "other")):
                 for claimed in some:
                     ran.append(claimed.task.id)
-                    await hands.complete(claimed.task)
+                    await driver.complete(claimed.task)
 
         async def examine() -> list[Finding]:
             found: list[Finding] = []
@@ -409,7 +409,7 @@ async def test_a_repair_that_is_sent_twice_counts_once(
 
 async def test_a_large_store_is_looked_through_in_pages(bench: Bench) -> None:
     for n in range(12):
-        await bench.hands.submit_many(50, tenant=f"u-{n}")
+        await bench.driver.submit_many(50, tenant=f"u-{n}")
     assert await looked(bench) == []
     bench.ask("DEL", "line:u-3", bench.name("index:tasks:u-7"))
     assert len(await looked(bench)) >= 99

@@ -14,7 +14,7 @@ from holdfast.ports import Filter
 from holdfast.stores.redis.repair import recount
 from holdfast.stores.redis.store import RedisStore
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, Hands
+from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, StoreDriver
 from tests.stores.redis.client.test_acl import admitted, lines
 from tests.support.redis.redis_servers import StartRedis
 from tests.support.runtime.helpers import BOUND_SECONDS
@@ -51,17 +51,17 @@ def rights_of(*servers: RedisServer) -> Rights:
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Hands]:
+async def opened(url: str) -> AsyncIterator[StoreDriver]:
     clock = ManualClock()
     store = RedisStore(url, clock, time=clock.times)
     await store.open()
     try:
-        yield Hands(store, clock)
+        yield StoreDriver(store, clock)
     finally:
         await store.close()
 
 
-async def tear(hands: Hands) -> None:
+async def tear(driver: StoreDriver) -> None:
     """What processes go on trying while a command is refused."""
 
     async def tried(work: Any) -> None:
@@ -69,29 +69,29 @@ async def tear(hands: Hands) -> None:
             await work
 
     async def finish(ids: list[str]) -> None:
-        for task in await hands.store.views.load(ids):
+        for task in await driver.store.views.load(ids):
             if task is not None and task.lease is not None:
-                await tried(hands.complete(task))
+                await tried(driver.complete(task))
 
-    found = await hands.store.views.find(Filter(statuses=(Status.RUNNING,)), limit=100)
+    found = await driver.store.views.find(Filter(statuses=(Status.RUNNING,)), limit=100)
     running = [task.id for task in found.tasks]
     await finish(running[:3])
-    for task in await hands.store.views.load(running[3:5]):
+    for task in await driver.store.views.load(running[3:5]):
         if task is not None and task.lease is not None:
-            await tried(hands.fail(task, retry_seconds=1))
+            await tried(driver.fail(task, retry_seconds=1))
     for tenant in ("a", None):
-        await tried(hands.submit(tenant=tenant, key=f"late {tenant}".replace(" ", "-")))
-    await tried(hands.claim("w-2", limit=3))
-    hands.clock.advance(LEASE_SECONDS + 1)
-    await tried(hands.store.tasks.expire(limit=10, count_crashes=False))
-    await tried(hands.store.tasks.promote(limit=10))
+        await tried(driver.submit(tenant=tenant, key=f"late {tenant}".replace(" ", "-")))
+    await tried(driver.claim("w-2", limit=3))
+    driver.clock.advance(LEASE_SECONDS + 1)
+    await tried(driver.store.tasks.expire(limit=10, count_crashes=False))
+    await tried(driver.store.tasks.promote(limit=10))
 
 
-async def swept(hands: Hands) -> bool:
+async def swept(driver: StoreDriver) -> bool:
     """Sweep as a worker does, and return whether nothing is torn any more."""
-    store = hands.store
+    store = driver.store
     assert isinstance(store, RedisStore)
-    hands.clock.advance(1)
+    driver.clock.advance(1)
     with suppress(HoldfastError):
         await store.tasks.expire(limit=100, count_crashes=False)
     if store._mender.task is not None:
@@ -99,23 +99,23 @@ async def swept(hands: Hands) -> bool:
     return all(part.torn_at is None for part in store._parts)
 
 
-async def mended(hands: Hands) -> None:
+async def mended(driver: StoreDriver) -> None:
     """By the sweeps of a worker, and nobody else."""
     for _ in range(20):
-        if await swept(hands):
+        if await swept(driver):
             return
     raise AssertionError("it stays torn")
 
 
-async def all_end(hands: Hands) -> None:
+async def all_end(driver: StoreDriver) -> None:
     for _ in range(100):
-        hands.clock.advance(5)
-        await hands.store.tasks.expire(limit=100, count_crashes=False)
-        await hands.store.tasks.promote(limit=100)
-        claimed = await hands.claim("w-3")
+        driver.clock.advance(5)
+        await driver.store.tasks.expire(limit=100, count_crashes=False)
+        await driver.store.tasks.promote(limit=100)
+        claimed = await driver.claim("w-3")
         for one in claimed:
-            await hands.complete(one.task)
-        found = (await hands.store.views.find(Filter(), limit=200)).tasks
+            await driver.complete(one.task)
+        found = (await driver.store.views.find(Filter(), limit=200)).tasks
         if all(task.status in SETTLED for task in found):
             return
     raise AssertionError("not all of them have ended")
@@ -127,21 +127,21 @@ async def test_what_a_refused_command_tears_is_mended_by_the_next_sweeps(
 ) -> None:
     server = start_redis()
     rights = rights_of(server)
-    async with opened(admitted(server, ONE, OPTIONAL)) as hands:
-        await tear_and_mend(hands, rights, command)
+    async with opened(admitted(server, ONE, OPTIONAL)) as driver:
+        await tear_and_mend(driver, rights, command)
 
 
-async def tear_and_mend(hands: Hands, rights: Rights, command: str) -> None:
+async def tear_and_mend(driver: StoreDriver, rights: Rights, command: str) -> None:
     for tenant in ("a", "b", "c", None, None):
-        await hands.submit_many(2, tenant=tenant)
-    await hands.claim("w-1", limit=5)
+        await driver.submit_many(2, tenant=tenant)
+    await driver.claim("w-1", limit=5)
     rights.take(command)
-    await tear(hands)
+    await tear(driver)
     rights.give_back(command)
-    await mended(hands)
-    assert await hands.store.admin.doctor(fix=False, limit=100) == []
-    await all_end(hands)
-    assert await hands.store.admin.doctor(fix=False, limit=100) == []
+    await mended(driver)
+    assert await driver.store.admin.doctor(fix=False, limit=100) == []
+    await all_end(driver)
+    assert await driver.store.admin.doctor(fix=False, limit=100) == []
 
 
 @pytest.mark.parametrize("command", ["zadd", "hset", "xadd"])
@@ -150,8 +150,8 @@ async def test_it_is_so_in_a_cluster(command: str) -> None:
         for server in cluster.servers:
             admitted(server, CLUSTERED, OPTIONAL)
         url = cluster.url.replace("://", "://holdfast:pw@") + "?partitions=3"
-        async with opened(url) as hands:
-            await tear_and_mend(hands, rights_of(*cluster.servers), command)
+        async with opened(url) as driver:
+            await tear_and_mend(driver, rights_of(*cluster.servers), command)
 
 
 async def test_while_the_rights_are_narrow_it_stays_torn_and_says_so(
@@ -159,21 +159,21 @@ async def test_while_the_rights_are_narrow_it_stays_torn_and_says_so(
 ) -> None:
     server = start_redis()
     rights = rights_of(server)
-    async with opened(admitted(server, ONE, OPTIONAL)) as hands:
-        await hands.submit_many(3)
+    async with opened(admitted(server, ONE, OPTIONAL)) as driver:
+        await driver.submit_many(3)
         rights.take("zadd")
-        await tear(hands)
-        store = hands.store
+        await tear(driver)
+        store = driver.store
         assert isinstance(store, RedisStore)
         assert store._parts.first.torn_at is not None
         rights.take("scan")  # no walk can be made
         for _ in range(3):
-            await swept(hands)
+            await swept(driver)
         assert store._parts.first.torn_at is not None
         assert "is torn and cannot be mended yet" in caplog.text
         rights.give_back("scan")
         rights.give_back("zadd")
-        await mended(hands)
+        await mended(driver)
         assert await store.admin.doctor(fix=False, limit=100) == []
 
 
@@ -186,24 +186,24 @@ async def test_a_completion_that_is_refused_half_way_leaves_the_checkpoint(
 ) -> None:
     server = start_redis()
     rights = rights_of(server)
-    async with opened(admitted(server, ONE, OPTIONAL)) as hands:
-        task = await hands.start(tenant="a", stages=("one", "two"))
-        task = await hands.finish_stage(task, note="kept")
+    async with opened(admitted(server, ONE, OPTIONAL)) as driver:
+        task = await driver.start(tenant="a", stages=("one", "two"))
+        task = await driver.finish_stage(task, note="kept")
         rights.take(command)
         with suppress(HoldfastError):
-            await hands.apply(await hands.done(task))
+            await driver.apply(await driver.done(task))
         rights.give_back(command)
-        await mended(hands)
-        task = await hands.load(task.id)
+        await mended(driver)
+        task = await driver.load(task.id)
         if task.status is not Status.COMPLETED:  # it was refused before it had moved on
-            checkpoint = await hands.store.views.checkpoint(task.id)
+            checkpoint = await driver.store.views.checkpoint(task.id)
             assert checkpoint is not None
             assert checkpoint.custom_data == {"note": "kept"}
-            await all_end(hands)
-        detail = await hands.store.views.detail(task.id)
+            await all_end(driver)
+        detail = await driver.store.views.detail(task.id)
         assert detail is not None
         assert detail.task.status is Status.COMPLETED
-        assert await hands.store.admin.doctor(fix=False, limit=100) == []
+        assert await driver.store.admin.doctor(fix=False, limit=100) == []
 
 
 @pytest.mark.parametrize("stage", [0, 1])
@@ -213,24 +213,24 @@ async def test_a_stage_whose_commit_is_refused_half_way_can_be_run_again(
 ) -> None:
     server = start_redis()
     rights = rights_of(server)
-    async with opened(admitted(server, ONE, OPTIONAL)) as hands:
-        task = await hands.start(tenant="a", stages=("one", "two", "three"))
+    async with opened(admitted(server, ONE, OPTIONAL)) as driver:
+        task = await driver.start(tenant="a", stages=("one", "two", "three"))
         if stage == 1:
-            task = await hands.finish_stage(task)
-        done = await hands.done(task, note="kept")
+            task = await driver.finish_stage(task)
+        done = await driver.done(task, note="kept")
         rights.take(command)
         with suppress(HoldfastError):
-            await hands.apply(done)
+            await driver.apply(done)
         rights.give_back(command)
-        hands.clock.advance(LEASE_SECONDS + 1)
-        await mended(hands)
-        (claimed,) = await hands.claim("w-2")
-        checkpoint = await hands.store.views.checkpoint(task.id)
+        driver.clock.advance(LEASE_SECONDS + 1)
+        await mended(driver)
+        (claimed,) = await driver.claim("w-2")
+        checkpoint = await driver.store.views.checkpoint(task.id)
         completed = checkpoint.last_completed_stage_index if checkpoint else -1
         assert completed == claimed.task.last_completed
-        assert await hands.store.admin.doctor(fix=False, limit=100) == []
-        await hands.complete(claimed.task)
-        assert await hands.store.admin.doctor(fix=False, limit=100) == []
+        assert await driver.store.admin.doctor(fix=False, limit=100) == []
+        await driver.complete(claimed.task)
+        assert await driver.store.admin.doctor(fix=False, limit=100) == []
 
 
 @pytest.mark.parametrize("command", ["get", "del", "set"])
@@ -240,22 +240,22 @@ async def test_a_mending_that_was_refused_itself_holds_up_no_later_one(
     """Its lock, which it could not read or take back, is found again by the next try."""
     server = start_redis()
     rights = rights_of(server)
-    async with opened(admitted(server, ONE, OPTIONAL)) as hands:
-        await hands.submit_many(10)
-        await hands.claim("w-1", limit=5)
+    async with opened(admitted(server, ONE, OPTIONAL)) as driver:
+        await driver.submit_many(10)
+        await driver.claim("w-1", limit=5)
         rights.take(command)
         rights.take("hincrby")
-        await tear(hands)
+        await tear(driver)
         rights.give_back("hincrby")
         for _ in range(3):
-            await swept(hands)
+            await swept(driver)
         rights.give_back(command)
-        await mended(hands)
+        await mended(driver)
         rights.take("zadd")
-        await tear(hands)
+        await tear(driver)
         rights.give_back("zadd")
-        await mended(hands)
-        assert await hands.store.admin.doctor(fix=False, limit=100) == []
+        await mended(driver)
+        assert await driver.store.admin.doctor(fix=False, limit=100) == []
 
 
 @pytest.mark.parametrize("command", ["persist", "xadd", "zadd"])
@@ -266,8 +266,8 @@ async def test_workers_mend_what_a_process_without_sweeps_has_torn(
     server = start_redis()
     rights = rights_of(server)
     url = admitted(server, ONE, OPTIONAL)
-    async with opened(url) as hands:
-        ended = await hands.complete(await hands.start(stages=("one",), tenant="a"))
+    async with opened(url) as driver:
+        ended = await driver.complete(await driver.start(stages=("one",), tenant="a"))
         async with opened(url) as other:
             rights.take(command)
             with suppress(HoldfastError):
@@ -275,20 +275,20 @@ async def test_workers_mend_what_a_process_without_sweeps_has_torn(
             with suppress(HoldfastError):
                 await other.submit(id="from-elsewhere", tenant="b")
             rights.give_back(command)
-        assert await hands.store.admin.doctor(fix=False, limit=100) != []
-        await swept(hands)
-        await mended(hands)
-        assert await hands.store.admin.doctor(fix=False, limit=100) == []
+        assert await driver.store.admin.doctor(fix=False, limit=100) != []
+        await swept(driver)
+        await mended(driver)
+        assert await driver.store.admin.doctor(fix=False, limit=100) == []
 
 
-async def miscount(hands: Hands, rights: Rights) -> None:
+async def miscount(driver: StoreDriver, rights: Rights) -> None:
     """Tear completions after their places were counted."""
     for tenant in ("a", "b", "c"):
-        await hands.submit(tenant=tenant, stages=("only",))
-    done = [await hands.done(claimed.task) for claimed in await hands.claim("w-1")]
+        await driver.submit(tenant=tenant, stages=("only",))
+    done = [await driver.done(claimed.task) for claimed in await driver.claim("w-1")]
     rights.take("get")
     with suppress(HoldfastError):
-        await hands.store.tasks.apply(done)
+        await driver.store.tasks.apply(done)
     rights.give_back("get")
 
 
@@ -297,14 +297,14 @@ async def test_counts_of_a_store_that_was_busy_are_mended_when_it_is_quiet(
 ) -> None:
     server = start_redis()
     rights = rights_of(server)
-    async with opened(admitted(server, ONE, OPTIONAL)) as hands:
-        await miscount(hands, rights)
+    async with opened(admitted(server, ONE, OPTIONAL)) as driver:
+        await miscount(driver, rights)
         with monkeypatch.context() as patched:
             patched.setattr(recount, "WALKS", 0)  # each walk is disturbed
             for _ in range(3):
-                assert not await swept(hands)
-        await mended(hands)
-        assert await hands.store.admin.doctor(fix=False, limit=100) == []
+                assert not await swept(driver)
+        await mended(driver)
+        assert await driver.store.admin.doctor(fix=False, limit=100) == []
 
 
 async def test_what_cannot_be_mended_is_not_tried_for_ever(
@@ -313,10 +313,10 @@ async def test_what_cannot_be_mended_is_not_tried_for_ever(
     server = start_redis()
     rights = rights_of(server)
     monkeypatch.setattr(recount, "WALKS", 0)
-    async with opened(admitted(server, ONE, OPTIONAL)) as hands:
-        await miscount(hands, rights)
+    async with opened(admitted(server, ONE, OPTIONAL)) as driver:
+        await miscount(driver, rights)
         sweeps = 1
-        while not await swept(hands):
+        while not await swept(driver):
             sweeps += 1
             assert sweeps < 100
         assert sweeps > 20

@@ -34,33 +34,33 @@ async def bench(redis_server: RedisServer, redis_namespace: str) -> AsyncIterato
 
 
 async def waiting(bench: Bench) -> Task:
-    return await bench.hands.submit(tenant="t", plan="p")
+    return await bench.driver.submit(tenant="t", plan="p")
 
 
 async def running(bench: Bench) -> Task:
-    task = await bench.hands.start("w-1", tenant="t", plan="p")
-    await bench.hands.renew(task, progress=Progress(fraction=0.5, stage="one", at=task.updated_at))
-    return await bench.hands.finish_stage(task, order="o-1")
+    task = await bench.driver.start("w-1", tenant="t", plan="p")
+    await bench.driver.renew(task, progress=Progress(fraction=0.5, stage="one", at=task.updated_at))
+    return await bench.driver.finish_stage(task, order="o-1")
 
 
 async def retrying(bench: Bench) -> Task:
-    return await bench.hands.fail(await running(bench), retry_seconds=60)
+    return await bench.driver.fail(await running(bench), retry_seconds=60)
 
 
 async def failed(bench: Bench) -> Task:
-    return await bench.hands.suspend(await running(bench))
+    return await bench.driver.suspend(await running(bench))
 
 
 async def completed(bench: Bench) -> Task:
-    return await bench.hands.complete(await running(bench))
+    return await bench.driver.complete(await running(bench))
 
 
 async def cancelled(bench: Bench) -> Task:
-    return await bench.hands.ask(Command.DISCARD, await failed(bench))
+    return await bench.driver.ask(Command.DISCARD, await failed(bench))
 
 
 async def rolled_back(bench: Bench) -> Task:
-    return await bench.hands.roll_back(await failed(bench))
+    return await bench.driver.roll_back(await failed(bench))
 
 
 MAKE = {
@@ -151,7 +151,7 @@ async def test_the_indexes_say_where_the_task_is(bench: Bench, state: str) -> No
 async def test_record_and_index_follow_each_move_to_any_of_the_statuses(
     bench: Bench, status: Status, way: Way
 ) -> None:
-    task = await way(bench.hands)
+    task = await way(bench.driver)
     assert bench.ask("HGET", f"task:{task.id}", "status") == status
     told = {name for name in bench.names() if name.startswith("index:status:")}
     assert told == {f"index:status:{status}"}
@@ -193,30 +193,30 @@ async def test_the_checkpoint_is_json_and_its_meta_says_who_wrote_it(bench: Benc
 
 
 async def test_the_queues_of_the_waiting_are_scored_by_time(bench: Bench) -> None:
-    hands = bench.hands
-    late = await hands.fail(await hands.start(tenant="a"), retry_seconds=90)
-    soon = await hands.fail(await hands.start(tenant="b"), retry_seconds=30)
+    driver = bench.driver
+    late = await driver.fail(await driver.start(tenant="a"), retry_seconds=90)
+    soon = await driver.fail(await driver.start(tenant="b"), retry_seconds=30)
     now = bench.clock.times()[0]
     scores: dict[str, Any] = dict(bench.ask("ZRANGE", "queue:retry", 0, -1, "WITHSCORES"))
     assert list(scores) == [soon.id, late.id]
     assert scores == {soon.id: pytest.approx(now + 30), late.id: pytest.approx(now + 90)}
-    parked = await hands.suspend(await hands.start(tenant="c"))
+    parked = await driver.suspend(await driver.start(tenant="c"))
     assert bench.ask("ZSCORE", "queue:suspended", parked.id) == pytest.approx(parked.updated_at)
 
 
 async def test_the_active_task_is_the_head_of_the_line_when_none_runs(bench: Bench) -> None:
-    first, second = [await bench.hands.submit(tenant="t") for _ in range(2)]
+    first, second = [await bench.driver.submit(tenant="t") for _ in range(2)]
     assert bench.ask("GET", "index:tenant:t") == first.id
-    await bench.hands.ask(Command.CANCEL, first)
+    await bench.driver.ask(Command.CANCEL, first)
     assert bench.ask("GET", "index:tenant:t") == second.id
-    await bench.hands.ask(Command.CANCEL, second)
+    await bench.driver.ask(Command.CANCEL, second)
     assert bench.ask("EXISTS", "index:tenant:t") == 0
 
 
 async def test_a_renewal_gives_the_lock_its_whole_time_again(bench: Bench) -> None:
     task = await running(bench)
     assert bench.ask("EXPIRE", "lock:tenant:t", 100) == 1
-    assert await bench.hands.renew(task) == [True]
+    assert await bench.driver.renew(task) == [True]
     assert seconds_left(bench, "lock:tenant:t") == LOCK_SECONDS
     assert bench.ask("GET", "lock:tenant:t") == task.id
 
@@ -232,14 +232,14 @@ async def test_a_renewal_with_anothers_lease_leaves_the_lock_as_it_is(bench: Ben
 
 async def test_a_renewal_of_a_task_that_has_ended_makes_no_lock(bench: Bench) -> None:
     task = await running(bench)
-    await bench.hands.complete(task)
-    assert await bench.hands.renew(task) == [False]
+    await bench.driver.complete(task)
+    assert await bench.driver.renew(task) == [False]
     assert bench.ask("EXISTS", "lock:tenant:t") == 0
 
 
 async def test_what_is_set_going_again_expires_no_more(bench: Bench) -> None:
     task = await cancelled(bench)
-    await bench.hands.ask(Command.ROLLBACK, task)
+    await bench.driver.ask(Command.ROLLBACK, task)
     names = (f"task:{task.id}", f"ckpt:{task.id}", f"ckpt:meta:{task.id}")
     assert [bench.ask("TTL", name) for name in names] == [FOREVER] * 3
     assert bench.ask("GET", "index:tenant:t") == task.id

@@ -15,7 +15,7 @@ from holdfast.stores.redis import scripts
 from holdfast.stores.redis.encoding import submission
 from holdfast.stores.redis.encoding.transition import packed_transition
 from holdfast.stores.redis.partition import MOVES
-from holdfast.testing.contract.drivers.plan_driver import PlanHands
+from holdfast.testing.contract.drivers.plan_driver import PlanDriver
 from holdfast.testing.contract.drivers.store_driver import FOLLOWERS
 from holdfast.testing.contract.plans.follow_up_tasks import follower as follower_of
 from holdfast.testing.contract.tasks.follow_up_tasks import completes, followed, is_cancelled, there
@@ -39,40 +39,40 @@ async def test_a_queue_that_cannot_be_used_holds_nothing_up(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The work is done and must be written; what follows is found again when the key is free."""
-    hands, plans = bench.hands, PlanHands(bench.store, bench.clock)
+    driver, plans = bench.driver, PlanDriver(bench.store, bench.clock)
     bench.ask("SET", QUEUE, "foreign")
-    transition = followed(hands, await completes(hands))
+    transition = followed(driver, await completes(driver))
     plan = await plans.driven()
-    of_plan = follower_of(hands, plan, "of-plan")
+    of_plan = follower_of(driver, plan, "of-plan")
     with caplog.at_level(logging.ERROR):
-        assert (await hands.commit(transition)).place is Place.SETTLED
+        assert (await driver.commit(transition)).place is Place.SETTLED
         await plans.commit(replace(await plans.decided(plan), follows=(of_plan,)))
     assert f"{bench.name(QUEUE)} holds something of another program" in caplog.text
     assert bench.ask("GET", QUEUE) == "foreign"
     bench.ask("DEL", QUEUE)
     await bench.store.admin.doctor(fix=True, limit=100)
-    claimed = await hands.claim_ids(queues=(FOLLOWERS,))
+    claimed = await driver.claim_ids(queues=(FOLLOWERS,))
     assert sorted(claimed) == ["follower", "of-plan"]
     assert await bench.store.admin.doctor(fix=False, limit=100) == []
 
 
 async def test_a_key_that_cannot_be_read_is_met_before_anything_is_written(bench: Bench) -> None:
-    hands, plans = bench.hands, PlanHands(bench.store, bench.clock)
+    driver, plans = bench.driver, PlanDriver(bench.store, bench.clock)
     bench.ask("HSET", "key:|k", "of", "another program")
-    transition = followed(hands, await is_cancelled(hands), key="k")
-    before = await hands.detail(transition.before)
+    transition = followed(driver, await is_cancelled(driver), key="k")
+    before = await driver.detail(transition.before)
     with pytest.raises(SerialisationError, match=r"key:\|k is of another type"):
-        await hands.apply(transition)
-    assert await hands.detail(transition.before) == before
+        await driver.apply(transition)
+    assert await driver.detail(transition.before) == before
     plan = await plans.driven()
     stood = await plans.all_of(plan.id)
     change = replace(await plans.decided(plan), follows=transition.follows)
     with pytest.raises(StoreForeign, match=r"key:\|k"):
         await plans.port.apply(change)
     assert await plans.all_of(plan.id) == stood
-    assert await there(hands) == []
+    assert await there(driver) == []
     bench.ask("DEL", "key:|k")
-    await hands.commit(transition)
+    await driver.commit(transition)
 
 
 # -- no memory left
@@ -83,11 +83,11 @@ async def test_what_follows_from_work_that_ends_gets_through_a_full_memory(
 ) -> None:
     server = start_redis(appendonly=True, lines=["maxmemory-policy noeviction"])
     async with benched(server, "full") as bench:
-        transition = followed(bench.hands, await completes(bench.hands))
+        transition = followed(bench.driver, await completes(bench.driver))
         with server.client() as client:
             client.config_set("maxmemory", client.info("memory")["used_memory"])
-        await bench.hands.commit(transition)
-        assert await there(bench.hands) == ["follower"]
+        await bench.driver.commit(transition)
+        assert await there(bench.driver) == ["follower"]
         assert await bench.store.admin.doctor(fix=False, limit=10) == []
 
 
@@ -95,24 +95,24 @@ async def test_what_follows_from_work_that_ends_gets_through_a_full_memory(
 
 
 async def test_where_nothing_follows_nothing_is_told_of_it(bench: Bench) -> None:
-    transition = await completes(bench.hands)
+    transition = await completes(bench.driver)
     assert b"follows" not in packed_transition(transition, 1)
-    assert b"follows" in packed_transition(followed(bench.hands, transition), 1)
+    assert b"follows" in packed_transition(followed(bench.driver, transition), 1)
     assert "local function met_before" not in scripts.APPLY.source
     assert "local function met_before" in scripts.APPLY_FOLLOWED.source
 
 
 async def test_followers_count_among_what_one_step_takes(bench: Bench) -> None:
-    hands = bench.hands
-    tasks = [await hands.submit() for _ in range(MOVES)]
-    plain = [hands.asked(Command.CANCEL, task) for task in tasks]
+    driver = bench.driver
+    tasks = [await driver.submit() for _ in range(MOVES)]
+    plain = [driver.asked(Command.CANCEL, task) for task in tasks]
     with_one = [
-        replace(one, follows=(hands.follower(task, f"of-{task.id}"),))
+        replace(one, follows=(driver.follower(task, f"of-{task.id}"),))
         for one, task in zip(plain, tasks, strict=True)
     ]
-    many = tuple(hands.follower(tasks[0], f"many-{n}") for n in range(2 * MOVES))
+    many = tuple(driver.follower(tasks[0], f"many-{n}") for n in range(2 * MOVES))
     assert await steps_of(bench, [*with_one[1:], replace(plain[0], follows=many)]) == 3
-    assert len(await there(hands)) == MOVES - 1 + 2 * MOVES
+    assert len(await there(driver)) == MOVES - 1 + 2 * MOVES
 
 
 async def steps_of(bench: Bench, batch: list[Transition]) -> int:

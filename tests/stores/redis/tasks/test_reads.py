@@ -272,15 +272,15 @@ async def test_what_ran_straight_through_tells_its_events_from_the_record_and_th
     redis_server: RedisServer, redis_namespace: str
 ) -> None:
     async with benched(redis_server, redis_namespace) as bench:
-        hands = bench.hands
-        task = await hands.complete(await hands.start(stages=("only",)))
+        driver = bench.driver
+        task = await driver.complete(await driver.start(stages=("only",)))
         assert bench.ask("EXISTS", f"events:{task.id}") == 0
-        told = await hands.events(task)
+        told = await driver.events(task)
         assert told == [
             *("TaskCreated", "TaskStarted", "StageStarted", "StageCompleted", "TaskCompleted")
         ]
         before = await bench.store.views.detail(task.id)
-        again = await hands.ask(Command.ROLLBACK, task)
+        again = await driver.ask(Command.ROLLBACK, task)
         after = await bench.store.views.detail(task.id)
         assert before is not None
         assert after is not None

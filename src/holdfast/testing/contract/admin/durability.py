@@ -11,8 +11,8 @@ from holdfast.domain.task.transition import Shut
 from holdfast.ports import Store, Switch, Topic
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.admin.audit import cancel_many, entries, refused, sealed, whole
-from holdfast.testing.contract.drivers.store_driver import Hands, patience
-from holdfast.testing.contract.drivers.switch_driver import OperatingContract, SwitchHands
+from holdfast.testing.contract.drivers.store_driver import StoreDriver, patience
+from holdfast.testing.contract.drivers.switch_driver import OperatingContract, SwitchDriver
 from holdfast.testing.contract.tasks.signals import waiting
 from holdfast.testing.contract.views.measures import timed, timings
 
@@ -29,76 +29,76 @@ class OperatingDurability(OperatingContract):
             await store.close()
 
     async def test_what_was_switched_off_is_off_after_a_restart(
-        self, hands: Hands, switches: SwitchHands, clock: ManualClock
+        self, driver: StoreDriver, switches: SwitchDriver, clock: ManualClock
     ) -> None:
-        await hands.submit()
+        await driver.submit()
         for switch in Switch:
             await switches.off(switch)
         before = set(await switches.all())
-        await hands.store.close()
+        await driver.store.close()
         async with self._other(clock) as store:
-            again = Hands(store, clock)
+            again = StoreDriver(store, clock)
             assert set(await store.admin.switches()) == before
             assert await again.insert(again.submission(id="x")) == [Shut("default")]
             assert await again.claim_ids() == []
-        await hands.store.open()
+        await driver.store.open()
 
     async def test_measures_and_audits_are_there_again_after_a_restart(
-        self, hands: Hands, clock: ManualClock
+        self, driver: StoreDriver, clock: ManualClock
     ) -> None:
-        await hands.suspend(await hands.finish_stage(await hands.start(tenant="t")))
-        await hands.store.admin.observe([timed(0, 3)])
-        await cancel_many(hands, 3)
-        links = await whole(hands.store)
-        await cancel_many(hands, 2)
+        await driver.suspend(await driver.finish_stage(await driver.start(tenant="t")))
+        await driver.store.admin.observe([timed(0, 3)])
+        await cancel_many(driver, 3)
+        links = await whole(driver.store)
+        await cancel_many(driver, 2)
         audits, errors = (
-            await hands.store.admin.audits(limit=10),
-            await hands.store.views.error_groups(limit=10),
+            await driver.store.admin.audits(limit=10),
+            await driver.store.views.error_groups(limit=10),
         )
-        await hands.store.close()
+        await driver.store.close()
         async with self._other(clock) as store:
-            assert await timings(Hands(store, clock)) == [timed(0, 3)]
+            assert await timings(StoreDriver(store, clock)) == [timed(0, 3)]
             assert (await store.views.stats()).checkpoints == 1
             assert list(await store.admin.audits(limit=10)) == list(audits)
             assert list(await store.views.error_groups(limit=10)) == list(errors)
             after = await whole(store)
             assert (after[:3], len(after)) == (links, 5)
-        await hands.store.open()
+        await driver.store.open()
 
     async def test_what_one_switches_off_is_off_for_the_other(
-        self, hands: Hands, switches: SwitchHands, clock: ManualClock
+        self, driver: StoreDriver, switches: SwitchDriver, clock: ManualClock
     ) -> None:
-        await hands.submit()
+        await driver.submit()
         async with self._other(clock) as store:
-            other = Hands(store, clock)
+            other = StoreDriver(store, clock)
             await switches.off(Switch.CLAIMING)
             await switches.off(Switch.INTAKE)
             assert await other.claim_ids() == []
             assert await other.insert(other.submission(id="x")) == [Shut("default")]
-            assert not await SwitchHands(store, clock).off(Switch.INTAKE)
+            assert not await SwitchDriver(store, clock).off(Switch.INTAKE)
 
     async def test_what_one_switches_on_wakes_those_who_wait_at_the_other(
-        self, hands: Hands, switches: SwitchHands, clock: ManualClock
+        self, driver: StoreDriver, switches: SwitchDriver, clock: ManualClock
     ) -> None:
-        task = await hands.submit()
+        task = await driver.submit()
         await switches.off(Switch.CLAIMING)
         async with self._other(clock) as store:
             (waiter,) = await waiting(store, Topic.READY, number=1)
             await switches.on(Switch.CLAIMING)
             async with patience():
                 await waiter
-            assert await Hands(store, clock).claim_ids() == [task.id]
+            assert await StoreDriver(store, clock).claim_ids() == [task.id]
 
     async def test_two_that_write_and_seal_at_once_make_one_chain(
-        self, hands: Hands, clock: ManualClock
+        self, driver: StoreDriver, clock: ManualClock
     ) -> None:
         async with self._other(clock) as store:
-            audits = [refused(hands, f"queue:{n}") for n in range(12)]
-            sides = [hands.store, store]
+            audits = [refused(driver, f"queue:{n}") for n in range(12)]
+            sides = [driver.store, store]
             await asyncio.gather(
                 *(sides[n % 2].admin.audit(entry) for n, entry in enumerate(audits)),
                 *(sealed(side, limit=2) for side in sides),
             )
-            links = await whole(hands.store)
+            links = await whole(driver.store)
             assert await whole(store) == links
         assert sorted(e.task_id for e in entries(links)) == sorted(e.task_id for e in audits)

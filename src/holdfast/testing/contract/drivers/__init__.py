@@ -1,1 +1,1 @@
-"""The hands of workers, operators, plan drivers and schedulers on a store, one step at a time."""
+"""Drivers play workers, operators, plan drivers and schedulers on a store, step by step."""

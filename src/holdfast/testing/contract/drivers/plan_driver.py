@@ -1,4 +1,4 @@
-"""A driver's and a person's hands on a store of plans, one step at a time."""
+"""The plan driver of the contract plays a driver of plans and a person, one step at a time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COMPLETED = Member(MemberState.COMPLETED, 3)
 FAILED = Member(MemberState.FAILED, 4)
 
 
-class PlanHands:
+class PlanDriver:
     def __init__(self, store: Store, clock: ManualClock) -> None:
         self.store, self.clock, self.port = store, clock, store.plans
         self._numbers = count(1)
@@ -76,7 +76,7 @@ class PlanHands:
         return await self.ask(plan, status=PlanStatus.READY, delay_seconds=delay_seconds)
 
     async def driven(self, owner: str = "d-1", **fields: Any) -> Plan:
-        """The same, in the hands of a driver; no other may be due."""
+        """Return such a plan, leased by a driver; no other may be due."""
         await self.ready(**fields)
         return await self.take(owner)
 
@@ -241,8 +241,8 @@ class PlanHands:
 
 class PlanContract(Contract):
     @pytest.fixture
-    def plans(self, store: Store, clock: ManualClock) -> PlanHands:
-        return PlanHands(store, clock)
+    def plans(self, store: Store, clock: ManualClock) -> PlanDriver:
+        return PlanDriver(store, clock)
 
 
 def lease_id(plan: Plan) -> str:

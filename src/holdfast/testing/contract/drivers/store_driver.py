@@ -1,4 +1,4 @@
-"""A worker's and an operator's hands on a store: what the engine does, one step at a time.
+"""The store driver plays a worker and an operator on a store, one step at a time.
 
 Every move is decided by the domain and written through the port, as in production.
 """
@@ -53,7 +53,7 @@ def patience() -> asyncio.Timeout:
     return asyncio.timeout(PATIENCE_SECONDS)
 
 
-class Hands:
+class StoreDriver:
     def __init__(self, store: Store, clock: ManualClock) -> None:
         self.store, self.clock = store, clock
         self._numbers = count(1)

@@ -1,4 +1,4 @@
-"""A person's hands on the switches of a store."""
+"""The switch driver plays a person who sets the switches of a store."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from holdfast.domain.audit import Audit
 from holdfast.ports import Store, Switch, SwitchSetting
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.plan_driver import PlanHands
-from holdfast.testing.contract.drivers.store_driver import ASKER, Hands
-from holdfast.testing.contract.drivers.trigger_driver import TriggerHands
+from holdfast.testing.contract.drivers.plan_driver import PlanDriver
+from holdfast.testing.contract.drivers.store_driver import ASKER, StoreDriver
+from holdfast.testing.contract.drivers.trigger_driver import TriggerDriver
 
 KIND = {
     Switch.INTAKE: "queue",
@@ -22,7 +22,7 @@ KIND = {
 }
 
 
-class SwitchHands:
+class SwitchDriver:
     def __init__(self, store: Store, clock: ManualClock) -> None:
         self.store, self.clock = store, clock
 
@@ -73,13 +73,13 @@ class OperatingContract(Contract):
     """A contract with drivers of everything that a person can act on."""
 
     @pytest.fixture
-    def switches(self, store: Store, clock: ManualClock) -> SwitchHands:
-        return SwitchHands(store, clock)
+    def switches(self, store: Store, clock: ManualClock) -> SwitchDriver:
+        return SwitchDriver(store, clock)
 
     @pytest.fixture
-    def triggers(self, store: Store, clock: ManualClock, hands: Hands) -> TriggerHands:
-        return TriggerHands(store, clock, hands)
+    def triggers(self, store: Store, clock: ManualClock, driver: StoreDriver) -> TriggerDriver:
+        return TriggerDriver(store, clock, driver)
 
     @pytest.fixture
-    def plans(self, store: Store, clock: ManualClock) -> PlanHands:
-        return PlanHands(store, clock)
+    def plans(self, store: Store, clock: ManualClock) -> PlanDriver:
+        return PlanDriver(store, clock)

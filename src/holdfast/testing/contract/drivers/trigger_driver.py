@@ -1,4 +1,4 @@
-"""A scheduler's hands on a store of triggers, one step at a time."""
+"""The trigger driver plays a scheduler on a store of triggers, one step at a time."""
 
 from __future__ import annotations
 
@@ -25,15 +25,20 @@ from holdfast.ports import DueTriggers, Filter, Kept, Store
 from holdfast.ports.documented_triggers import DocumentedTriggers
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.store_driver import ASKER, LEASE_SECONDS, NO_LIMIT, Hands
+from holdfast.testing.contract.drivers.store_driver import (
+    ASKER,
+    LEASE_SECONDS,
+    NO_LIMIT,
+    StoreDriver,
+)
 
 A_MINUTE = 60.0
 A_YEAR = 366 * 86_400.0
 
 
-class TriggerHands:
-    def __init__(self, store: Store, clock: ManualClock, hands: Hands) -> None:
-        self.store, self.clock, self.hands = store, clock, hands
+class TriggerDriver:
+    def __init__(self, store: Store, clock: ManualClock, driver: StoreDriver) -> None:
+        self.store, self.clock, self.driver = store, clock, driver
         self.port = DocumentedTriggers(store)
         self._numbers = count(1)
 
@@ -87,7 +92,7 @@ class TriggerHands:
     def submission(self, trigger: Trigger, **fields: Any) -> Submission:
         """The task of its fire time."""
         key = f"{trigger.id}@{trigger.fire_time:.0f}"
-        return self.hands.submission(**({"key": key, "tenant": trigger.tenant} | fields))
+        return self.driver.submission(**({"key": key, "tenant": trigger.tenant} | fields))
 
     def changed(
         self,
@@ -233,8 +238,8 @@ class TriggerHands:
 
 class TriggerContract(Contract):
     @pytest.fixture
-    def triggers(self, store: Store, clock: ManualClock, hands: Hands) -> TriggerHands:
-        return TriggerHands(store, clock, hands)
+    def triggers(self, store: Store, clock: ManualClock, driver: StoreDriver) -> TriggerDriver:
+        return TriggerDriver(store, clock, driver)
 
 
 def ids_of(triggers: Sequence[Trigger]) -> list[str]:

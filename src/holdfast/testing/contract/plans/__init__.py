@@ -12,9 +12,9 @@ from __future__ import annotations
 from holdfast.testing.contract.plans.durability import PlanDurability
 from holdfast.testing.contract.plans.follow_up_tasks import PlanFollowing
 from holdfast.testing.contract.plans.leases import (
-    PlanAsking,
     PlanClaiming,
     PlanHolding,
+    PlanRequests,
     PlanSignals,
 )
 from holdfast.testing.contract.plans.reads import PlanEvents, PlanKeeping, PlanPaging
@@ -31,7 +31,7 @@ class PlanStoreContract(
     PlanFollowing,
     PlanClaiming,
     PlanHolding,
-    PlanAsking,
+    PlanRequests,
     PlanWaking,
     PlanSignals,
     PlanEvents,

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from holdfast.domain.plan.plan import PlanApplied
 from holdfast.ports import Topic
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.plan_driver import ADMITTED, FAILED, PlanContract, PlanHands
+from holdfast.testing.contract.drivers.plan_driver import ADMITTED, FAILED, PlanContract, PlanDriver
 from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, patience
 from holdfast.testing.contract.tasks.signals import waiting
 
@@ -18,15 +18,15 @@ class PlanDurability(PlanContract):
     """``open`` is called more than once in a test and must open the same data each time."""
 
     @asynccontextmanager
-    async def _beside(self, clock: ManualClock) -> AsyncIterator[PlanHands]:
+    async def _beside(self, clock: ManualClock) -> AsyncIterator[PlanDriver]:
         store = await self.open(clock)
         try:
-            yield PlanHands(store, clock)
+            yield PlanDriver(store, clock)
         finally:
             await store.close()
 
     async def test_plans_are_there_again_after_a_restart(
-        self, plans: PlanHands, clock: ManualClock
+        self, plans: PlanDriver, clock: ManualClock
     ) -> None:
         settled = await plans.settled(keep_seconds=50)
         change = await plans.decided(await plans.driven(), moves={0: ADMITTED, 2: FAILED})
@@ -48,7 +48,7 @@ class PlanDurability(PlanContract):
         await plans.store.open()
 
     async def test_two_that_have_it_open_share_its_plans(
-        self, plans: PlanHands, clock: ManualClock
+        self, plans: PlanDriver, clock: ManualClock
     ) -> None:
         ids = sorted([(await plans.ready()).id for _ in range(12)])
         async with self._beside(clock) as other:
@@ -57,7 +57,7 @@ class PlanDurability(PlanContract):
         assert sorted(plan_id for claim in claims for plan_id in claim) == ids
 
     async def test_a_person_at_one_and_the_driver_at_the_other_write_in_one_order(
-        self, plans: PlanHands, clock: ManualClock
+        self, plans: PlanDriver, clock: ManualClock
     ) -> None:
         plan = await plans.driven()
         async with self._beside(clock) as other:
@@ -67,7 +67,7 @@ class PlanDurability(PlanContract):
             assert await plans.load(plan) == await other.load(plan)
 
     async def test_a_change_by_one_wakes_those_who_wait_at_the_other(
-        self, plans: PlanHands, clock: ManualClock
+        self, plans: PlanDriver, clock: ManualClock
     ) -> None:
         async with self._beside(clock) as other:
             (waiter,) = await waiting(other.store, Topic.DUE, number=1)

@@ -12,7 +12,7 @@ from holdfast.ports import Topic
 from holdfast.testing.contract.drivers.plan_driver import (
     ADMITTED,
     PlanContract,
-    PlanHands,
+    PlanDriver,
     lease_id,
 )
 from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, patience
@@ -21,7 +21,7 @@ from holdfast.testing.contract.tasks.signals import FOREVER_SECONDS, waiting
 
 class PlanClaiming(PlanContract):
     async def test_a_plan_is_handed_out_with_a_lease_in_the_same_version(
-        self, plans: PlanHands
+        self, plans: PlanDriver
     ) -> None:
         ready = await plans.ready()
         plan = await plans.take("d-1")
@@ -31,14 +31,14 @@ class PlanClaiming(PlanContract):
         assert replace(plan, lease=None, fence=ready.fence) == ready
         assert await plans.load(plan) == plan
 
-    async def test_nobody_else_gets_a_plan_while_its_lease_lasts(self, plans: PlanHands) -> None:
+    async def test_nobody_else_gets_a_plan_while_its_lease_lasts(self, plans: PlanDriver) -> None:
         plan = await plans.driven("d-1")
         plans.clock.advance(LEASE_SECONDS - 1)
         assert await plans.claim_ids("d-2") == []
         assert await plans.claim_ids("d-1") == []
         assert await plans.load(plan) == plan
 
-    async def test_the_plan_that_waits_longest_is_handed_out_first(self, plans: PlanHands) -> None:
+    async def test_the_plan_that_waits_longest_is_handed_out_first(self, plans: PlanDriver) -> None:
         made = {delay: await plans.ready(delay_seconds=delay) for delay in (3, 1, 4, 2)}
         plans.clock.advance(3)
         ids = [made[delay].id for delay in (1, 2, 3)]
@@ -46,12 +46,12 @@ class PlanClaiming(PlanContract):
         assert await plans.claim_ids(limit=2) == ids[2:]
         assert await plans.claim_ids(limit=2) == []
 
-    async def test_of_many_who_claim_at_once_one_gets_each_plan(self, plans: PlanHands) -> None:
+    async def test_of_many_who_claim_at_once_one_gets_each_plan(self, plans: PlanDriver) -> None:
         ids = sorted([(await plans.ready()).id for _ in range(12)])
         claims = await asyncio.gather(*(plans.claim_ids(f"d-{n}", limit=5) for n in range(6)))
         assert sorted(plan_id for claim in claims for plan_id in claim) == ids
 
-    async def test_a_claim_says_when_to_look_again(self, plans: PlanHands) -> None:
+    async def test_a_claim_says_when_to_look_again(self, plans: PlanDriver) -> None:
         assert await plans.next_seconds() is None
         await plans.ready(delay_seconds=50)
         await plans.ready(delay_seconds=40)
@@ -62,7 +62,7 @@ class PlanClaiming(PlanContract):
         assert (await plans.look(lease_seconds=9)).next_seconds == 9
 
     async def test_more_plans_than_the_limit_are_a_reason_to_look_at_once(
-        self, plans: PlanHands
+        self, plans: PlanDriver
     ) -> None:
         await plans.ready()
         await plans.ready()
@@ -70,7 +70,7 @@ class PlanClaiming(PlanContract):
 
     @pytest.mark.parametrize("jump", [86_400.0, -86_400.0])
     async def test_a_jump_of_the_wall_clock_moves_no_plan(
-        self, plans: PlanHands, jump: float
+        self, plans: PlanDriver, jump: float
     ) -> None:
         await plans.driven()
         await plans.ready(delay_seconds=10)
@@ -82,7 +82,7 @@ class PlanClaiming(PlanContract):
 
 
 class PlanHolding(PlanContract):
-    async def test_a_lease_that_is_renewed_goes_on(self, plans: PlanHands) -> None:
+    async def test_a_lease_that_is_renewed_goes_on(self, plans: PlanDriver) -> None:
         plan = await plans.driven()
         for _ in range(3):
             plans.clock.advance(LEASE_SECONDS - 1)
@@ -92,7 +92,7 @@ class PlanHolding(PlanContract):
         assert lease_id(found) == lease_id(plan)
         assert replace(found, lease=plan.lease) == plan
 
-    async def test_a_lapsed_lease_is_taken_over_and_fences_rise(self, plans: PlanHands) -> None:
+    async def test_a_lapsed_lease_is_taken_over_and_fences_rise(self, plans: PlanDriver) -> None:
         plan = await plans.driven("d-1")
         fences = [plan.fence]
         for owner in ("d-2", "d-3", "d-3"):
@@ -104,7 +104,7 @@ class PlanHolding(PlanContract):
             fences.append(taken.fence)
         assert fences == sorted(set(fences))
 
-    async def test_a_zombie_driver_cannot_move_a_plan(self, plans: PlanHands) -> None:
+    async def test_a_zombie_driver_cannot_move_a_plan(self, plans: PlanDriver) -> None:
         zombie = await plans.driven("d-1")
         plans.clock.advance(LEASE_SECONDS)
         driver = await plans.take("d-2")
@@ -115,7 +115,7 @@ class PlanHolding(PlanContract):
         assert dict(await plans.port.members(zombie.id)) == {1: ADMITTED}
 
     async def test_a_driver_whose_lease_has_lapsed_goes_on_until_it_is_taken_over(
-        self, plans: PlanHands
+        self, plans: PlanDriver
     ) -> None:
         plan = await plans.driven()
         plans.clock.advance(LEASE_SECONDS * 5)
@@ -124,14 +124,14 @@ class PlanHolding(PlanContract):
         await plans.drive(plan)
         assert await plans.claim_ids("d-2") == []
 
-    async def test_a_lease_that_is_not_there_is_not_renewed(self, plans: PlanHands) -> None:
+    async def test_a_lease_that_is_not_there_is_not_renewed(self, plans: PlanDriver) -> None:
         plan = await plans.driven()
         assert not await plans.port.renew(plan.id, "other", lease_seconds=30)
         assert not await plans.port.renew("unknown", lease_id(plan), lease_seconds=30)
         await plans.drive(plan, next=PlanNext.LOOK)
         assert not await plans.renew(plan)
 
-    async def test_a_change_under_a_lease_that_goes_on_renews_it(self, plans: PlanHands) -> None:
+    async def test_a_change_under_a_lease_that_goes_on_renews_it(self, plans: PlanDriver) -> None:
         plan = await plans.driven()
         plans.clock.advance(LEASE_SECONDS - 1)
         after = await plans.commit(await plans.decided(plan), lease_seconds=50)
@@ -141,7 +141,7 @@ class PlanHolding(PlanContract):
         assert await plans.claim_ids("d-2") == []
 
     async def test_a_plan_put_down_is_looked_at_by_anybody_after_a_while(
-        self, plans: PlanHands
+        self, plans: PlanDriver
     ) -> None:
         plan = await plans.driven("d-1")
         after = await plans.drive(plan, next=PlanNext.LOOK, delay_seconds=5)
@@ -156,7 +156,7 @@ class PlanHolding(PlanContract):
         [(PlanNext.REST, PlanStatus.HALTED), (PlanNext.SETTLED, PlanStatus.COMPLETED)],
     )
     async def test_nobody_looks_at_a_plan_that_rests_or_has_settled(
-        self, plans: PlanHands, next: PlanNext, status: PlanStatus
+        self, plans: PlanDriver, next: PlanNext, status: PlanStatus
     ) -> None:
         plan = await plans.driven()
         after = await plans.drive(plan, next=next, status=status)
@@ -170,7 +170,7 @@ class PlanHolding(PlanContract):
         assert taken.fence > plan.fence
 
     async def test_the_lease_on_the_record_counts_not_the_one_in_the_change(
-        self, plans: PlanHands
+        self, plans: PlanDriver
     ) -> None:
         plan = await plans.driven()
         plans.clock.advance(10)
@@ -182,10 +182,10 @@ class PlanHolding(PlanContract):
         assert await plans.load(plan) == after
 
 
-class PlanAsking(PlanContract):
+class PlanRequests(PlanContract):
     """A person writes at once, also under the hands of the driver."""
 
-    async def test_a_persons_write_leaves_the_plan_with_its_driver(self, plans: PlanHands) -> None:
+    async def test_a_persons_write_leaves_the_plan_with_its_driver(self, plans: PlanDriver) -> None:
         plan = await plans.driven("d-1")
         plans.clock.advance(10)
         paused = await plans.ask(plan, status=PlanStatus.PAUSED, delay_seconds=0)
@@ -194,7 +194,7 @@ class PlanAsking(PlanContract):
         assert await plans.renew(plan)
 
     async def test_its_driver_finds_the_next_write_refused_and_reads_again(
-        self, plans: PlanHands
+        self, plans: PlanDriver
     ) -> None:
         plan = await plans.driven()
         decided = await plans.decided(plan, moves={0: ADMITTED})
@@ -204,7 +204,7 @@ class PlanAsking(PlanContract):
         assert (after.status, after.lease) == (PlanStatus.PAUSED, None)
 
     async def test_a_person_who_read_it_before_it_was_handed_out_may_write(
-        self, plans: PlanHands
+        self, plans: PlanDriver
     ) -> None:
         ready = await plans.ready()
         pause = await plans.asked(ready, status=PlanStatus.PAUSED)
@@ -212,7 +212,7 @@ class PlanAsking(PlanContract):
         assert (await plans.commit(pause)).lease == plan.lease
 
     async def test_a_plan_that_nobody_drives_is_looked_at_after_a_persons_write(
-        self, plans: PlanHands
+        self, plans: PlanDriver
     ) -> None:
         plan = await plans.create()
         await plans.ask(plan, status=PlanStatus.READY, delay_seconds=7)
@@ -221,7 +221,7 @@ class PlanAsking(PlanContract):
         assert await plans.claim_ids() == [plan.id]
 
     async def test_a_persons_write_wins_nothing_from_a_driver_that_is_gone(
-        self, plans: PlanHands
+        self, plans: PlanDriver
     ) -> None:
         plan = await plans.driven("d-1")
         plans.clock.advance(LEASE_SECONDS)
@@ -229,7 +229,7 @@ class PlanAsking(PlanContract):
         assert await plans.claim_ids("d-2") == [plan.id]
 
     async def test_a_person_who_leaves_it_at_rest_takes_it_from_no_driver(
-        self, plans: PlanHands
+        self, plans: PlanDriver
     ) -> None:
         plan = await plans.driven("d-1")
         await plans.ask(plan, next=PlanNext.REST, reason="note")
@@ -238,7 +238,7 @@ class PlanAsking(PlanContract):
         assert await plans.claim_ids("d-2") == [plan.id]
 
     async def test_a_plan_settled_by_a_person_is_taken_from_its_driver(
-        self, plans: PlanHands
+        self, plans: PlanDriver
     ) -> None:
         plan = await plans.driven()
         after = await plans.ask(plan, next=PlanNext.SETTLED, status=PlanStatus.CANCELLED)
@@ -251,7 +251,7 @@ class PlanSignals(PlanContract):
     @pytest.mark.parametrize("next", list(PlanNext))
     @pytest.mark.parametrize("by_driver", [True, False])
     async def test_what_concerns_others_wakes_who_waits_for_plans(
-        self, plans: PlanHands, next: PlanNext, by_driver: bool
+        self, plans: PlanDriver, next: PlanNext, by_driver: bool
     ) -> None:
         if next is PlanNext.DRIVE:
             return  # a person does not drive, and the steps of a driver concern nobody else

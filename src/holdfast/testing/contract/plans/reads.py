@@ -10,7 +10,7 @@ import pytest
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.plan import events as ev
 from holdfast.domain.plan.plan import SETTLED, Plan, PlanNext, PlanStatus
-from holdfast.testing.contract.drivers.plan_driver import A_YEAR, ADMITTED, PlanContract, PlanHands
+from holdfast.testing.contract.drivers.plan_driver import A_YEAR, ADMITTED, PlanContract, PlanDriver
 from holdfast.testing.contract.drivers.store_driver import ASKER
 
 FACTS: dict[str, Any] = {
@@ -45,14 +45,14 @@ def versions(events: Sequence[ev.PlanEvent]) -> list[int]:
 
 class PlanEvents(PlanContract):
     @pytest.mark.parametrize("name", list(ev.KINDS))
-    async def test_every_kind_of_event_is_kept(self, plans: PlanHands, name: str) -> None:
+    async def test_every_kind_of_event_is_kept(self, plans: PlanDriver, name: str) -> None:
         plan = await plans.ready()
         events = facts(plan, ev.KINDS[name])
         await plans.ask(plan, events=events)
         assert list(await plans.port.events(plan.id, limit=10, after_version=2)) == events
 
     async def test_events_are_there_in_order_with_the_versions_they_made(
-        self, plans: PlanHands
+        self, plans: PlanDriver
     ) -> None:
         plan = await plans.driven()
         told = facts(plan, ev.PlanStarted, ev.WaveStarted, ev.PlanAdvanced)
@@ -67,7 +67,7 @@ class PlanEvents(PlanContract):
 
     @pytest.mark.parametrize("limit", [1, 2, 3, 4, 100])
     async def test_the_events_of_a_version_are_never_parted(
-        self, plans: PlanHands, limit: int
+        self, plans: PlanDriver, limit: int
     ) -> None:
         plan = await plans.driven()
         for number in (3, 1, 2):
@@ -79,7 +79,7 @@ class PlanEvents(PlanContract):
             pages.append(versions(page))
         assert [version for page in pages for version in page] == [1, 2, 3, 3, 3, 4, 5, 5]
 
-    async def test_events_belong_to_one_plan(self, plans: PlanHands) -> None:
+    async def test_events_belong_to_one_plan(self, plans: PlanDriver) -> None:
         one = await plans.ready("a")
         await plans.ready("a.b")
         assert {event.plan_id for event in await plans.port.events(one.id, limit=99)} == {"a"}
@@ -87,7 +87,7 @@ class PlanEvents(PlanContract):
 
 class PlanPaging(PlanContract):
     @pytest.mark.parametrize("limit", [1, 2, 5, 100])
-    async def test_the_newest_plan_comes_first(self, plans: PlanHands, limit: int) -> None:
+    async def test_the_newest_plan_comes_first(self, plans: PlanDriver, limit: int) -> None:
         ids = []
         for name in "dbeac":
             ids.append((await plans.create(name)).id)
@@ -96,15 +96,15 @@ class PlanPaging(PlanContract):
         assert await plans.all_ids(limit=limit) == [*ids[::-1], "zz"]
 
     @pytest.mark.parametrize("limit", [1, 2, 100])
-    async def test_plans_of_one_moment_are_all_there(self, plans: PlanHands, limit: int) -> None:
+    async def test_plans_of_one_moment_are_all_there(self, plans: PlanDriver, limit: int) -> None:
         ids = [(await plans.create(name)).id for name in "bdac"]
         assert await plans.all_ids(limit=limit) == sorted(ids, reverse=True)
 
-    async def test_no_plans_are_an_empty_page(self, plans: PlanHands) -> None:
+    async def test_no_plans_are_an_empty_page(self, plans: PlanDriver) -> None:
         page = await plans.port.find(limit=10)
         assert (page.plans, page.cursor) == ((), None)
 
-    async def test_plans_are_found_by_their_present_status(self, plans: PlanHands) -> None:
+    async def test_plans_are_found_by_their_present_status(self, plans: PlanDriver) -> None:
         created = await plans.create("a")
         paused = await plans.ask(await plans.ready("b"), status=PlanStatus.PAUSED)
         ready = await plans.ready("c")
@@ -120,14 +120,14 @@ class PlanPaging(PlanContract):
 
     @pytest.mark.parametrize("cursor", ["not a cursor", "*\n"])
     async def test_a_cursor_that_no_page_of_plans_gave_is_refused(
-        self, plans: PlanHands, cursor: str
+        self, plans: PlanDriver, cursor: str
     ) -> None:
         with pytest.raises(InvalidInput):
             await plans.port.find(limit=10, cursor=cursor)
 
 
 class PlanKeeping(PlanContract):
-    async def test_a_settled_plan_goes_with_all_that_belongs_to_it(self, plans: PlanHands) -> None:
+    async def test_a_settled_plan_goes_with_all_that_belongs_to_it(self, plans: PlanDriver) -> None:
         plan = await plans.drive(await plans.driven(keep_seconds=100), moves={0: ADMITTED})
         plan = await plans.drive(plan, status=PlanStatus.COMPLETED)
         before = await plans.all_of(plan.id)
@@ -140,14 +140,14 @@ class PlanKeeping(PlanContract):
         assert await plans.all_ids() == []
         assert await plans.prune() == 0
 
-    async def test_the_time_of_a_plan_counts_from_its_end(self, plans: PlanHands) -> None:
+    async def test_the_time_of_a_plan_counts_from_its_end(self, plans: PlanDriver) -> None:
         plan = await plans.driven(keep_seconds=100)
         plans.clock.advance(A_YEAR)
         await plans.drive(plan, status=PlanStatus.CANCELLED)
         plans.clock.advance(99)
         assert await plans.prune() == 0
 
-    async def test_the_age_asked_for_may_keep_a_plan_longer(self, plans: PlanHands) -> None:
+    async def test_the_age_asked_for_may_keep_a_plan_longer(self, plans: PlanDriver) -> None:
         await plans.settled(keep_seconds=10)
         plans.clock.advance(60)
         assert await plans.prune(older_than_seconds=100) == 0
@@ -155,7 +155,7 @@ class PlanKeeping(PlanContract):
         assert await plans.prune(older_than_seconds=100) == 1
 
     async def test_told_to_a_settled_plan_goes_before_its_time_is_over(
-        self, plans: PlanHands
+        self, plans: PlanDriver
     ) -> None:
         for _ in range(2):
             await plans.settled(keep_seconds=A_YEAR)
@@ -166,7 +166,7 @@ class PlanKeeping(PlanContract):
         assert await plans.prune(older_than_seconds=10, ignore_keep=True) == 2
         assert await plans.all_ids() == []
 
-    async def test_a_dry_run_counts_plans_and_the_limit_holds(self, plans: PlanHands) -> None:
+    async def test_a_dry_run_counts_plans_and_the_limit_holds(self, plans: PlanDriver) -> None:
         for _ in range(3):
             await plans.settled(keep_seconds=1)
         plans.clock.advance(2)
@@ -174,7 +174,9 @@ class PlanKeeping(PlanContract):
         assert len(await plans.all_ids()) == 3
         assert [await plans.prune(limit=2) for _ in range(3)] == [2, 1, 0]
 
-    async def test_settled_plans_are_counted_before_they_are_pruned(self, plans: PlanHands) -> None:
+    async def test_settled_plans_are_counted_before_they_are_pruned(
+        self, plans: PlanDriver
+    ) -> None:
         await plans.settled(keep_seconds=1)
         plans.clock.advance(2)
         assert await plans.prune(limit=9, dry_run=True) == 1
@@ -183,7 +185,7 @@ class PlanKeeping(PlanContract):
 
     @pytest.mark.parametrize("status", [s for s in PlanStatus if s not in SETTLED])
     async def test_no_unsettled_plan_is_ever_trimmed(
-        self, plans: PlanHands, status: PlanStatus
+        self, plans: PlanDriver, status: PlanStatus
     ) -> None:
         plan = await plans.driven(keep_seconds=0)
         await plans.drive(plan, status=status, next=PlanNext.REST, moves={0: ADMITTED})
@@ -192,7 +194,7 @@ class PlanKeeping(PlanContract):
         assert await plans.prune() == 0
         assert await plans.all_of(plan.id) == before
 
-    async def test_a_plan_brought_back_from_its_end_is_not_trimmed(self, plans: PlanHands) -> None:
+    async def test_a_plan_brought_back_from_its_end_is_not_trimmed(self, plans: PlanDriver) -> None:
         plan = await plans.settled(keep_seconds=1)
         await plans.ask(plan, status=PlanStatus.ROLLING_BACK)
         plans.clock.advance(A_YEAR)
@@ -203,7 +205,9 @@ class PlanKeeping(PlanContract):
         plans.clock.advance(2)
         assert await plans.prune() == 1
 
-    async def test_the_id_of_a_plan_that_has_gone_may_be_used_again(self, plans: PlanHands) -> None:
+    async def test_the_id_of_a_plan_that_has_gone_may_be_used_again(
+        self, plans: PlanDriver
+    ) -> None:
         await plans.settled(name="upgrade-7", keep_seconds=1)
         plans.clock.advance(2)
         await plans.prune()

@@ -7,13 +7,15 @@ from msgspec.structs import replace
 
 from holdfast.domain.plan.plan import PlanNext, PlanStatus
 from holdfast.ports import Topic
-from holdfast.testing.contract.drivers.plan_driver import PlanContract, PlanHands
+from holdfast.testing.contract.drivers.plan_driver import PlanContract, PlanDriver
 from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, patience
 from holdfast.testing.contract.tasks.signals import FOREVER_SECONDS
 
 
 class PlanWaking(PlanContract):
-    async def test_a_plan_that_rests_is_handed_out_when_it_is_woken(self, plans: PlanHands) -> None:
+    async def test_a_plan_that_rests_is_handed_out_when_it_is_woken(
+        self, plans: PlanDriver
+    ) -> None:
         plan = await plans.driven("d-1")
         rests = await plans.drive(plan, next=PlanNext.REST, status=PlanStatus.HALTED)
         ticket = plans.store.ticket(Topic.DUE)
@@ -26,19 +28,19 @@ class PlanWaking(PlanContract):
         await plans.drive(taken, next=PlanNext.REST)
         assert await plans.next_seconds() is None
 
-    async def test_several_plans_are_woken_at_once(self, plans: PlanHands) -> None:
+    async def test_several_plans_are_woken_at_once(self, plans: PlanDriver) -> None:
         ids = sorted([(await plans.ready(delay_seconds=50 + n)).id for n in range(5)])
         await plans.port.wake([*ids, "unknown"])
         assert sorted(await plans.claim_ids()) == ids
 
-    async def test_a_plan_that_is_due_already_stays_so(self, plans: PlanHands) -> None:
+    async def test_a_plan_that_is_due_already_stays_so(self, plans: PlanDriver) -> None:
         first, second = await plans.ready(), await plans.ready(delay_seconds=1)
         plans.clock.advance(2)
         await plans.port.wake([second.id])
         await plans.port.wake([first.id])
         assert await plans.claim_ids() == [first.id, second.id]
 
-    async def test_a_plan_that_is_driven_stays_with_its_driver(self, plans: PlanHands) -> None:
+    async def test_a_plan_that_is_driven_stays_with_its_driver(self, plans: PlanDriver) -> None:
         plan = await plans.driven("d-1")
         plans.clock.advance(10)
         ticket = plans.store.ticket(Topic.DUE)
@@ -51,7 +53,7 @@ class PlanWaking(PlanContract):
 
     @pytest.mark.parametrize("next", [PlanNext.REST, PlanNext.LOOK])
     async def test_a_plan_woken_under_its_driver_is_looked_at_when_he_puts_it_down(
-        self, plans: PlanHands, next: PlanNext
+        self, plans: PlanDriver, next: PlanNext
     ) -> None:
         """The driver may have looked at the task before."""
         plan = await plans.driven("d-1")
@@ -64,7 +66,7 @@ class PlanWaking(PlanContract):
         await plans.drive(plan, next=PlanNext.REST)
         assert await plans.next_seconds() is None
 
-    async def test_who_takes_over_looks_at_all_anyway(self, plans: PlanHands) -> None:
+    async def test_who_takes_over_looks_at_all_anyway(self, plans: PlanDriver) -> None:
         plan = await plans.driven("d-1")
         await plans.port.wake([plan.id])
         plans.clock.advance(LEASE_SECONDS)
@@ -72,7 +74,7 @@ class PlanWaking(PlanContract):
         await plans.drive(plan, next=PlanNext.REST)
         assert await plans.next_seconds() is None
 
-    async def test_a_plan_that_has_settled_is_not_woken(self, plans: PlanHands) -> None:
+    async def test_a_plan_that_has_settled_is_not_woken(self, plans: PlanDriver) -> None:
         plan = await plans.driven()
         await plans.port.wake([plan.id])
         settled = await plans.drive(plan, status=PlanStatus.COMPLETED)
@@ -81,7 +83,7 @@ class PlanWaking(PlanContract):
         assert await plans.load(plan) == settled
         assert await plans.next_seconds() is None
 
-    async def test_a_plan_that_is_still_being_made_is_not_woken(self, plans: PlanHands) -> None:
+    async def test_a_plan_that_is_still_being_made_is_not_woken(self, plans: PlanDriver) -> None:
         plan = await plans.create()
         await plans.port.wake([plan.id, "unknown", "not a name!"])
         await plans.port.wake([])

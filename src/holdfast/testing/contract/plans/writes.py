@@ -29,7 +29,7 @@ from holdfast.testing.contract.drivers.plan_driver import (
     COMPLETED,
     FAILED,
     PlanContract,
-    PlanHands,
+    PlanDriver,
     tasks_of,
 )
 
@@ -37,7 +37,7 @@ from holdfast.testing.contract.drivers.plan_driver import (
 class PlanCreating(PlanContract):
     @pytest.mark.parametrize("rule", [None, FailureRate(0.05), FailureCount(3)])
     async def test_a_plan_is_found_as_it_was_created(
-        self, plans: PlanHands, rule: HaltRule | None
+        self, plans: PlanDriver, rule: HaltRule | None
     ) -> None:
         plan = plans.unsaved(
             "upgrade-7",
@@ -58,25 +58,25 @@ class PlanCreating(PlanContract):
         (event,) = await plans.port.events(plan.id, limit=10)
         assert (event.plan_id, event.version, event.at) == (plan.id, 1, plans.clock.now())
 
-    async def test_a_plan_created_again_is_the_one_that_was_there(self, plans: PlanHands) -> None:
+    async def test_a_plan_created_again_is_the_one_that_was_there(self, plans: PlanDriver) -> None:
         first = await plans.ready("upgrade-7")
         before = await plans.all_of(first.id)
         other = plans.unsaved("upgrade-7", size=9, digest="digest-2")
         assert await plans.put(other) == first
         assert await plans.all_of(first.id) == before
 
-    async def test_of_many_who_create_it_at_once_one_does(self, plans: PlanHands) -> None:
+    async def test_of_many_who_create_it_at_once_one_does(self, plans: PlanDriver) -> None:
         made = [plans.unsaved("upgrade-7", digest=f"digest-{n}") for n in range(6)]
         answers = await asyncio.gather(*(plans.put(plan) for plan in made))
         assert all(answer == answers[0] for answer in answers)
         assert answers[0] in made
         assert len(await plans.port.events("upgrade-7", limit=10)) == 1
 
-    async def test_nobody_looks_at_a_plan_that_is_not_sealed(self, plans: PlanHands) -> None:
+    async def test_nobody_looks_at_a_plan_that_is_not_sealed(self, plans: PlanDriver) -> None:
         await plans.create()
         assert await plans.next_seconds() is None
 
-    async def test_what_is_not_there_is_not_found(self, plans: PlanHands) -> None:
+    async def test_what_is_not_there_is_not_found(self, plans: PlanDriver) -> None:
         one, two = await plans.create(), await plans.create()
         asked = [two.id, "unknown", one.id, two.id]
         assert list(await plans.port.load(asked)) == [two, None, one, two]
@@ -89,13 +89,15 @@ class PlanCreating(PlanContract):
         "name", ["two words", "a/b", "a:b", "-a", "ä\u202e", "ä b", "x" * 101, "a\n", "*"]
     )
     async def test_a_plans_id_outside_its_alphabet_is_refused(
-        self, plans: PlanHands, name: str
+        self, plans: PlanDriver, name: str
     ) -> None:
         with pytest.raises(InvalidName):
             await plans.put(plans.unsaved(name))
         assert await plans.all_ids() == []
 
-    async def test_a_plan_that_could_never_be_read_again_is_refused(self, plans: PlanHands) -> None:
+    async def test_a_plan_that_could_never_be_read_again_is_refused(
+        self, plans: PlanDriver
+    ) -> None:
         wrong: Any = object()
         with pytest.raises(SerialisationError):
             await plans.put(plans.unsaved("upgrade-7", reason=wrong))
@@ -106,7 +108,7 @@ class PlanCreating(PlanContract):
             await plans.port.apply(change)
         assert await plans.load(plan) == plan
 
-    async def test_ten_thousand_tasks_are_ordinary(self, plans: PlanHands) -> None:
+    async def test_ten_thousand_tasks_are_ordinary(self, plans: PlanDriver) -> None:
         plan = await plans.driven(size=10_000, waves=(1, 500, 2_500, 10_000))
         assert await plans.port.tasks(plan.id) == tasks_of(plan)
         plan = await plans.drive(plan, moves=dict.fromkeys(range(10000), ADMITTED))
@@ -116,7 +118,7 @@ class PlanCreating(PlanContract):
         assert await plans.load(plan) == plan
         assert plan.count(MemberState.COMPLETED) == 9_999
 
-    async def test_a_plan_of_one_task_is_ordinary(self, plans: PlanHands) -> None:
+    async def test_a_plan_of_one_task_is_ordinary(self, plans: PlanDriver) -> None:
         plan = await plans.create(size=1)
         assert await plans.port.tasks(plan.id) == PlanTasks(
             ids=(f"{plan.id}.task-0",), tenants=(None,)
@@ -124,7 +126,7 @@ class PlanCreating(PlanContract):
 
 
 class PlanWriting(PlanContract):
-    async def test_a_change_is_written_whole(self, plans: PlanHands) -> None:
+    async def test_a_change_is_written_whole(self, plans: PlanDriver) -> None:
         plan = await plans.driven(size=4, waves=(1, 4))
         plans.clock.advance(5)
         change = await plans.decided(
@@ -150,14 +152,14 @@ class PlanWriting(PlanContract):
         assert (await plans.port.events(plan.id, limit=99))[-1] == change.events[-1]
         assert list(await plans.store.admin.audits(limit=10)) == [change.audit]
 
-    async def test_members_not_named_stay_as_they_are(self, plans: PlanHands) -> None:
+    async def test_members_not_named_stay_as_they_are(self, plans: PlanDriver) -> None:
         plan = await plans.drive(await plans.driven(), moves={0: ADMITTED, 1: ADMITTED})
         await plans.drive(plan, moves={1: COMPLETED, 3: FAILED})
         members = dict(await plans.port.members(plan.id))
         assert members == {0: ADMITTED, 1: COMPLETED, 3: FAILED}
 
     async def test_a_member_that_waits_again_is_as_one_that_never_went(
-        self, plans: PlanHands
+        self, plans: PlanDriver
     ) -> None:
         plan = await plans.drive(await plans.driven(), moves={0: FAILED, 1: FAILED})
         plan = await plans.drive(plan, moves={0: WAITING, 2: WAITING})
@@ -167,18 +169,20 @@ class PlanWriting(PlanContract):
 
     @pytest.mark.parametrize("state", [s for s in MemberState if s is not MemberState.WAITING])
     async def test_every_state_of_a_member_is_kept(
-        self, plans: PlanHands, state: MemberState
+        self, plans: PlanDriver, state: MemberState
     ) -> None:
         plan = await plans.drive(await plans.driven(), moves={3: Member(state, 17)})
         assert dict(await plans.port.members(plan.id)) == {3: Member(state, 17)}
         assert (await plans.load(plan)).counts == ({state: 1},)
 
     @pytest.mark.parametrize("status", list(PlanStatus))
-    async def test_every_status_is_kept(self, plans: PlanHands, status: PlanStatus) -> None:
+    async def test_every_status_is_kept(self, plans: PlanDriver, status: PlanStatus) -> None:
         plan = await plans.drive(await plans.driven(), status=status)
         assert (await plans.load(plan)).status is status
 
-    async def test_a_change_to_another_version_of_a_plan_is_refused(self, plans: PlanHands) -> None:
+    async def test_a_change_to_another_version_of_a_plan_is_refused(
+        self, plans: PlanDriver
+    ) -> None:
         plan = await plans.driven()
         for version in (plan.version - 1, plan.version + 1):
             other = replace(plan, version=version)
@@ -187,13 +191,13 @@ class PlanWriting(PlanContract):
             assert await plans.refused(driven) == plan
             assert await plans.refused(await plans.asked(other, audit=entry)) == plan
 
-    async def test_a_change_to_a_plan_that_is_not_there_is_refused(self, plans: PlanHands) -> None:
+    async def test_a_change_to_a_plan_that_is_not_there_is_refused(self, plans: PlanDriver) -> None:
         change = await plans.asked(plans.unsaved())
         assert await plans.port.apply(change) == PlanStale(None)
         assert await plans.all_ids() == []
 
     async def test_of_changes_to_one_version_of_a_plan_one_is_written(
-        self, plans: PlanHands
+        self, plans: PlanDriver
     ) -> None:
         plan = await plans.driven()
         changes = [await plans.decided(plan, moves={n % 4: ADMITTED}) for n in range(4)]
@@ -207,7 +211,7 @@ class PlanWriting(PlanContract):
 class PlanRepeats(PlanContract):
     @pytest.mark.parametrize("next", list(PlanNext))
     async def test_a_repeated_change_is_answered_as_the_first_was(
-        self, plans: PlanHands, next: PlanNext
+        self, plans: PlanDriver, next: PlanNext
     ) -> None:
         status = PlanStatus.COMPLETED if next is PlanNext.SETTLED else PlanStatus.RUNNING
         plan = await plans.driven()
@@ -218,7 +222,7 @@ class PlanRepeats(PlanContract):
         assert await plans.port.apply(change) == first
         assert await plans.all_of(plan.id) == before
 
-    async def test_a_persons_repeat_is_answered_as_the_first_was(self, plans: PlanHands) -> None:
+    async def test_a_persons_repeat_is_answered_as_the_first_was(self, plans: PlanDriver) -> None:
         plan = await plans.ready()
         change = await plans.asked(plan, audit=plans.audit(plan, "pause"))
         first = await plans.commit(change)
@@ -226,14 +230,14 @@ class PlanRepeats(PlanContract):
         assert len(await plans.port.events(plan.id, limit=10)) == 3
         assert len(await plans.store.admin.audits(limit=10)) == 1
 
-    async def test_a_repeat_that_comes_too_late_is_refused(self, plans: PlanHands) -> None:
+    async def test_a_repeat_that_comes_too_late_is_refused(self, plans: PlanDriver) -> None:
         plan = await plans.driven()
         change = await plans.decided(plan, moves={1: ADMITTED})
         after = await plans.commit(change)
         later = await plans.drive(after, moves={1: COMPLETED})
         assert await plans.refused(change) == later
 
-    async def test_another_request_is_no_repeat(self, plans: PlanHands) -> None:
+    async def test_another_request_is_no_repeat(self, plans: PlanDriver) -> None:
         plan = await plans.driven()
         first, second = await plans.decided(plan), await plans.decided(plan)
         await plans.commit(first)

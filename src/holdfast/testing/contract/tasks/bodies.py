@@ -11,25 +11,27 @@ from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.task import StageRecord
 from holdfast.domain.task.transition import Stale
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.store_driver import Hands
+from holdfast.testing.contract.drivers.store_driver import StoreDriver
 
 
-class Checkpoints(Contract):
-    async def test_a_stage_leaves_its_checkpoint_in_the_same_step(self, hands: Hands) -> None:
-        task = await hands.start("w-7")
-        await hands.finish_stage(task, cursor=7)
-        found = await hands.store.views.checkpoint(task.id)
+class StoredCheckpoints(Contract):
+    async def test_a_stage_leaves_its_checkpoint_in_the_same_step(
+        self, driver: StoreDriver
+    ) -> None:
+        task = await driver.start("w-7")
+        await driver.finish_stage(task, cursor=7)
+        found = await driver.store.views.checkpoint(task.id)
         assert found is not None
         assert found.last_completed_stage_index == 0
         assert found.completed_stage_names == ("one",)
         assert found.custom_data == {"cursor": 7}
-        assert found.timestamp.timestamp() == hands.clock.now()
+        assert found.timestamp.timestamp() == driver.clock.now()
         assert (found.version, found.executor_instance) == (1, "w-7")
 
-    async def test_the_stored_bytes_are_the_documents_json(self, hands: Hands) -> None:
-        transition = await hands.done(await hands.start(), cursor=7)
-        await hands.commit(transition)
-        stored = (await hands.detail(transition.after)).checkpoint
+    async def test_the_stored_bytes_are_the_documents_json(self, driver: StoreDriver) -> None:
+        transition = await driver.done(await driver.start(), cursor=7)
+        await driver.commit(transition)
+        stored = (await driver.detail(transition.after)).checkpoint
         assert stored is not None
         assert transition.checkpoint is not None
         assert ckpt.decode(stored) == transition.checkpoint
@@ -37,155 +39,161 @@ class Checkpoints(Contract):
             msgspec.json.decode(stored)
         )
 
-    async def test_durations_are_filled_in_from_the_stages(self, hands: Hands) -> None:
-        task = await hands.finish_stage(await hands.start())
-        await hands.finish_stage(task)
-        found = await hands.store.views.checkpoint(task.id)
+    async def test_durations_are_filled_in_from_the_stages(self, driver: StoreDriver) -> None:
+        task = await driver.finish_stage(await driver.start())
+        await driver.finish_stage(task)
+        found = await driver.store.views.checkpoint(task.id)
         assert found is not None
         assert found.stage_durations == {"one": 1500, "two": 1500}
 
-    async def test_a_later_checkpoint_replaces_the_earlier_one(self, hands: Hands) -> None:
-        task = await hands.finish_stage(await hands.start(), at="one")
-        await hands.finish_stage(task, at="two")
-        found = await hands.store.views.checkpoint(task.id)
+    async def test_a_later_checkpoint_replaces_the_earlier_one(self, driver: StoreDriver) -> None:
+        task = await driver.finish_stage(await driver.start(), at="one")
+        await driver.finish_stage(task, at="two")
+        found = await driver.store.views.checkpoint(task.id)
         assert found is not None
         assert (found.version, found.last_completed_stage_index) == (2, 1)
         assert found.custom_data == {"at": "two"}
 
     async def test_an_older_writer_of_a_checkpoint_is_refused_and_learns_it(
-        self, hands: Hands
+        self, driver: StoreDriver
     ) -> None:
-        task = await hands.start("w-1")
-        older = await hands.done(task, by="older")
-        hands.clock.advance(31)
-        await hands.store.tasks.expire(limit=1, count_crashes=True)
-        await hands.finish_stage(await hands.take("w-2"), by="newer")
-        assert isinstance(await hands.apply(older), Stale)
-        found = await hands.store.views.checkpoint(task.id)
+        task = await driver.start("w-1")
+        older = await driver.done(task, by="older")
+        driver.clock.advance(31)
+        await driver.store.tasks.expire(limit=1, count_crashes=True)
+        await driver.finish_stage(await driver.take("w-2"), by="newer")
+        assert isinstance(await driver.apply(older), Stale)
+        found = await driver.store.views.checkpoint(task.id)
         assert found is not None
         assert (found.custom_data, found.executor_instance) == ({"by": "newer"}, "w-2")
 
-    async def test_a_checkpoint_whose_version_does_not_rise_is_refused(self, hands: Hands) -> None:
-        task = await hands.finish_stage(await hands.start(), by="first")
-        transition = await hands.done(task, by="second")
+    async def test_a_checkpoint_whose_version_does_not_rise_is_refused(
+        self, driver: StoreDriver
+    ) -> None:
+        task = await driver.finish_stage(await driver.start(), by="first")
+        transition = await driver.done(task, by="second")
         assert transition.checkpoint is not None
         for version in (0, 1):
             older = msgspec.structs.replace(transition.checkpoint, version=version)
-            found = await hands.refused(msgspec.structs.replace(transition, checkpoint=older))
+            found = await driver.refused(msgspec.structs.replace(transition, checkpoint=older))
             assert found == task
-        assert (await hands.commit(transition)).last_completed == 1
+        assert (await driver.commit(transition)).last_completed == 1
 
-    async def test_a_failure_is_remembered_and_moves_nothing(self, hands: Hands) -> None:
-        task = await hands.finish_stage(await hands.start(), cursor=7)
-        await hands.fail(task)
-        found = await hands.store.views.checkpoint(task.id)
+    async def test_a_failure_is_remembered_and_moves_nothing(self, driver: StoreDriver) -> None:
+        task = await driver.finish_stage(await driver.start(), cursor=7)
+        await driver.fail(task)
+        found = await driver.store.views.checkpoint(task.id)
         assert found is not None
         assert (found.version, found.last_completed_stage_index) == (2, 0)
         assert found.custom_data == {"cursor": 7}
         assert [failure.stage for failure in found.failure_history] == ["two"]
 
-    async def test_without_a_completed_stage_there_is_no_checkpoint(self, hands: Hands) -> None:
-        task = await hands.fail(await hands.start())
-        assert await hands.store.views.checkpoint(task.id) is None
-        assert await hands.store.views.checkpoint("unknown") is None
+    async def test_without_a_completed_stage_there_is_no_checkpoint(
+        self, driver: StoreDriver
+    ) -> None:
+        task = await driver.fail(await driver.start())
+        assert await driver.store.views.checkpoint(task.id) is None
+        assert await driver.store.views.checkpoint("unknown") is None
 
-    async def test_a_completed_task_has_no_checkpoint(self, hands: Hands) -> None:
-        task = await hands.complete(await hands.start())
-        assert await hands.store.views.checkpoint(task.id) is None
-        assert (await hands.detail(task)).checkpoint is None
+    async def test_a_completed_task_has_no_checkpoint(self, driver: StoreDriver) -> None:
+        task = await driver.complete(await driver.start())
+        assert await driver.store.views.checkpoint(task.id) is None
+        assert (await driver.detail(task)).checkpoint is None
 
-    async def test_a_rolled_back_task_has_no_checkpoint(self, hands: Hands) -> None:
-        task = await hands.suspend(await hands.finish_stage(await hands.start()))
-        assert await hands.store.views.checkpoint(task.id) is not None
-        task = await hands.roll_back(task)
+    async def test_a_rolled_back_task_has_no_checkpoint(self, driver: StoreDriver) -> None:
+        task = await driver.suspend(await driver.finish_stage(await driver.start()))
+        assert await driver.store.views.checkpoint(task.id) is not None
+        task = await driver.roll_back(task)
         assert task.status is Status.ROLLED_BACK
-        assert await hands.store.views.checkpoint(task.id) is None
+        assert await driver.store.views.checkpoint(task.id) is None
 
     async def test_failed_paused_and_cancelled_tasks_keep_their_checkpoint(
-        self, hands: Hands
+        self, driver: StoreDriver
     ) -> None:
-        failed = await hands.suspend(await hands.finish_stage(await hands.start()))
-        discarded = await hands.suspend(await hands.finish_stage(await hands.start()))
-        await hands.ask(Command.DISCARD, discarded)
-        paused = await hands.give_back(await hands.finish_stage(await hands.start()))
-        await hands.ask(Command.PAUSE, paused)
+        failed = await driver.suspend(await driver.finish_stage(await driver.start()))
+        discarded = await driver.suspend(await driver.finish_stage(await driver.start()))
+        await driver.ask(Command.DISCARD, discarded)
+        paused = await driver.give_back(await driver.finish_stage(await driver.start()))
+        await driver.ask(Command.PAUSE, paused)
         for task in (failed, discarded, paused):
-            assert await hands.store.views.checkpoint(task.id) is not None
+            assert await driver.store.views.checkpoint(task.id) is not None
 
-    async def test_a_retry_from_the_checkpoint_keeps_it(self, hands: Hands) -> None:
-        task = await hands.suspend(await hands.finish_stage(await hands.start()))
-        task = await hands.ask(Command.RETRY, task)
-        (claimed,) = await hands.claim()
+    async def test_a_retry_from_the_checkpoint_keeps_it(self, driver: StoreDriver) -> None:
+        task = await driver.suspend(await driver.finish_stage(await driver.start()))
+        task = await driver.ask(Command.RETRY, task)
+        (claimed,) = await driver.claim()
         assert claimed.checkpoint is not None
         assert claimed.task.at_stage == "two"
         assert len(claimed.stages) == 1
 
     async def test_a_retry_from_scratch_clears_checkpoint_results_and_data(
-        self, hands: Hands
+        self, driver: StoreDriver
     ) -> None:
-        task = await hands.suspend(await hands.finish_stage(await hands.start(), cursor=7))
-        task = await hands.ask(Command.RETRY, task, from_checkpoint=False)
-        (claimed,) = await hands.claim()
+        task = await driver.suspend(await driver.finish_stage(await driver.start(), cursor=7))
+        task = await driver.ask(Command.RETRY, task, from_checkpoint=False)
+        (claimed,) = await driver.claim()
         assert (claimed.checkpoint, claimed.data, claimed.stages) == (None, None, ())
         assert (claimed.task.at_stage, claimed.task.epoch) == ("one", 2)
 
-    async def test_the_holder_may_discard_a_checkpoint_and_start_over(self, hands: Hands) -> None:
-        task = await hands.finish_stage(await hands.start())
-        over = decide.start_over(task, "too old", now=hands.clock.now())
-        task = await hands.commit(over)
-        detail = await hands.detail(task)
+    async def test_the_holder_may_discard_a_checkpoint_and_start_over(
+        self, driver: StoreDriver
+    ) -> None:
+        task = await driver.finish_stage(await driver.start())
+        over = decide.start_over(task, "too old", now=driver.clock.now())
+        task = await driver.commit(over)
+        detail = await driver.detail(task)
         assert (detail.checkpoint, detail.stages) == (None, ())
         assert task.lease is not None
-        assert (await hands.complete(task)).status is Status.COMPLETED
+        assert (await driver.complete(task)).status is Status.COMPLETED
 
-    async def test_a_refused_write_leaves_no_checkpoint_behind(self, hands: Hands) -> None:
-        task = await hands.start()
-        late = await hands.done(task)
-        await hands.ask(Command.PAUSE, task)
-        await hands.refused(late)
-        assert await hands.store.views.checkpoint(task.id) is None
+    async def test_a_refused_write_leaves_no_checkpoint_behind(self, driver: StoreDriver) -> None:
+        task = await driver.start()
+        late = await driver.done(task)
+        await driver.ask(Command.PAUSE, task)
+        await driver.refused(late)
+        assert await driver.store.views.checkpoint(task.id) is None
 
     async def test_a_claim_tells_the_version_that_the_next_checkpoint_must_be_above(
-        self, hands: Hands
+        self, driver: StoreDriver
     ) -> None:
-        task = await hands.finish_stage(await hands.finish_stage(await hands.start()))
-        saved = await hands.store.views.checkpoint(task.id)
+        task = await driver.finish_stage(await driver.finish_stage(await driver.start()))
+        saved = await driver.store.views.checkpoint(task.id)
         assert saved is not None
-        await hands.give_back(task)
-        (claimed,) = await hands.claim()
+        await driver.give_back(task)
+        (claimed,) = await driver.claim()
         assert claimed.checkpoint_version == saved.version == 2
 
-    async def test_a_first_claim_has_no_version_of_a_checkpoint(self, hands: Hands) -> None:
-        await hands.submit()
-        (claimed,) = await hands.claim()
+    async def test_a_first_claim_has_no_version_of_a_checkpoint(self, driver: StoreDriver) -> None:
+        await driver.submit()
+        (claimed,) = await driver.claim()
         assert (claimed.checkpoint, claimed.checkpoint_version) == (None, 0)
 
     @pytest.mark.parametrize("undo", [True, False, None])
     @pytest.mark.parametrize("stages", [("only",), ("one", "two")])
     async def test_a_stage_keeps_whether_it_had_an_undo(
-        self, hands: Hands, undo: bool | None, stages: tuple[str, ...]
+        self, driver: StoreDriver, undo: bool | None, stages: tuple[str, ...]
     ) -> None:
-        task = await hands.start(stages=stages)
+        task = await driver.start(stages=stages)
         for _ in stages:
-            done = await hands.done(task, {"of": task.at_stage})
+            done = await driver.done(task, {"of": task.at_stage})
             assert done.stage is not None
             stage = msgspec.structs.replace(done.stage, undo=undo)
-            task = await hands.commit(msgspec.structs.replace(done, stage=stage))
-        detail = await hands.detail(task)
+            task = await driver.commit(msgspec.structs.replace(done, stage=stage))
+        detail = await driver.detail(task)
         assert [stage.undo for stage in detail.stages] == [undo] * len(stages)
         results = [msgspec.json.decode(stage.result) for stage in detail.stages]
         assert results == [{"of": name} for name in stages]
-        await hands.ask(Command.ROLLBACK, task)
-        (claimed,) = await hands.claim()
+        await driver.ask(Command.ROLLBACK, task)
+        (claimed,) = await driver.claim()
         assert claimed.stages == detail.stages
 
 
 class Results(Contract):
-    async def test_each_stage_leaves_one_result(self, hands: Hands) -> None:
-        task = await hands.start()
+    async def test_each_stage_leaves_one_result(self, driver: StoreDriver) -> None:
+        task = await driver.start()
         for result in ({"id": 1}, [2], "three"):
-            task = await hands.finish_stage(task, result)
-        detail = await hands.detail(task)
+            task = await driver.finish_stage(task, result)
+        detail = await driver.detail(task)
         assert detail.stages == tuple(
             StageRecord(index=index, name=name, result=result, duration_seconds=1.5, run=1, epoch=1)
             for index, (name, result) in enumerate(
@@ -193,14 +201,14 @@ class Results(Contract):
             )
         )
 
-    async def test_the_last_stages_result_is_the_tasks(self, hands: Hands) -> None:
-        task = await hands.start(stages=("only",))
-        await hands.finish_stage(task, {"answer": [42]}, cursor=7)
-        detail = await hands.detail(task)
+    async def test_the_last_stages_result_is_the_tasks(self, driver: StoreDriver) -> None:
+        task = await driver.start(stages=("only",))
+        await driver.finish_stage(task, {"answer": [42]}, cursor=7)
+        detail = await driver.detail(task)
         assert detail.result == b'{"answer":[42]}'
         assert detail.data == b'{"cursor":7}'
 
-    async def test_bytes_of_results_are_kept_as_they_are(self, hands: Hands) -> None:
+    async def test_bytes_of_results_are_kept_as_they_are(self, driver: StoreDriver) -> None:
         result: dict[str, object] = {
             "empty": [],
             "none": None,
@@ -208,33 +216,37 @@ class Results(Contract):
             "big": 2**60,
             "x": "y" * 70_000,
         }
-        task = await hands.start(stages=("only",))
-        await hands.finish_stage(task, result)
-        assert (await hands.detail(task)).result == msgspec.json.encode(result)
+        task = await driver.start(stages=("only",))
+        await driver.finish_stage(task, result)
+        assert (await driver.detail(task)).result == msgspec.json.encode(result)
 
-    async def test_a_stage_that_is_run_in_a_new_run_replaces_its_result(self, hands: Hands) -> None:
-        task = await hands.suspend(await hands.finish_stage(await hands.start(), "first"))
-        await hands.ask(Command.RETRY, task, from_checkpoint=False)
-        task = await hands.finish_stage(await hands.take(), "second")
-        assert [(s.name, s.result, s.run, s.epoch) for s in (await hands.detail(task)).stages] == [
+    async def test_a_stage_that_is_run_in_a_new_run_replaces_its_result(
+        self, driver: StoreDriver
+    ) -> None:
+        task = await driver.suspend(await driver.finish_stage(await driver.start(), "first"))
+        await driver.ask(Command.RETRY, task, from_checkpoint=False)
+        task = await driver.finish_stage(await driver.take(), "second")
+        assert [(s.name, s.result, s.run, s.epoch) for s in (await driver.detail(task)).stages] == [
             ("one", b'"second"', 2, 2)
         ]
 
-    async def test_results_outlive_the_checkpoint(self, hands: Hands) -> None:
-        task = await hands.complete(await hands.start())
-        assert len((await hands.detail(task)).stages) == 3
+    async def test_results_outlive_the_checkpoint(self, driver: StoreDriver) -> None:
+        task = await driver.complete(await driver.start())
+        assert len((await driver.detail(task)).stages) == 3
 
-    async def test_a_rollback_finds_the_results_and_leaves_its_data(self, hands: Hands) -> None:
-        task = await hands.suspend(await hands.finish_stage(await hands.start(), "made"))
-        await hands.ask(Command.ROLLBACK, task)
-        (claimed,) = await hands.claim()
+    async def test_a_rollback_finds_the_results_and_leaves_its_data(
+        self, driver: StoreDriver
+    ) -> None:
+        task = await driver.suspend(await driver.finish_stage(await driver.start(), "made"))
+        await driver.ask(Command.ROLLBACK, task)
+        (claimed,) = await driver.claim()
         assert [stage.result for stage in claimed.stages] == [b'"made"']
         undone = decide.undone(
             claimed.task,
             had_undo=True,
             data={"undone": 1},
             duration_seconds=0.1,
-            now=hands.clock.now(),
+            now=driver.clock.now(),
         )
-        await hands.commit(undone)
-        assert (await hands.detail(task)).data == b'{"undone":1}'
+        await driver.commit(undone)
+        assert (await driver.detail(task)).data == b'{"undone":1}'

@@ -9,32 +9,32 @@ from holdfast.domain.task.transition import Applied, Existing
 from holdfast.ports import Filter, Kept, Topic
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.store_driver import Hands, patience
+from holdfast.testing.contract.drivers.store_driver import StoreDriver, patience
 from holdfast.testing.contract.tasks.signals import waiting
 
 
 class Durability(Contract):
     """``open`` is called more than once in a test and must open the same data each time."""
 
-    async def test_the_store_says_that_it_is_durable(self, hands: Hands) -> None:
-        assert hands.store.durable
+    async def test_the_store_says_that_it_is_durable(self, driver: StoreDriver) -> None:
+        assert driver.store.durable
 
     async def test_everything_is_there_again_after_a_restart(
-        self, hands: Hands, clock: ManualClock
+        self, driver: StoreDriver, clock: ManualClock
     ) -> None:
-        await hands.complete(await hands.start(key="gone", keep_seconds=0))
-        await hands.suspend(await hands.finish_stage(await hands.start(), cursor=7))
-        await hands.fail(await hands.start(), retry_seconds=60)
-        held = await hands.finish_stage(await hands.start(tenant="t"))
-        waiting = await hands.submit_many(2, tenant="t")
-        await hands.ask(Command.PAUSE, await hands.load(waiting[0]))
-        before = (await hands.store.views.find(Filter(), limit=100)).tasks
-        details = [await hands.detail(task) for task in before]
-        stats = await hands.store.views.stats()
-        view = await hands.tenant("t")
-        await hands.store.close()
+        await driver.complete(await driver.start(key="gone", keep_seconds=0))
+        await driver.suspend(await driver.finish_stage(await driver.start(), cursor=7))
+        await driver.fail(await driver.start(), retry_seconds=60)
+        held = await driver.finish_stage(await driver.start(tenant="t"))
+        waiting = await driver.submit_many(2, tenant="t")
+        await driver.ask(Command.PAUSE, await driver.load(waiting[0]))
+        before = (await driver.store.views.find(Filter(), limit=100)).tasks
+        details = [await driver.detail(task) for task in before]
+        stats = await driver.store.views.stats()
+        view = await driver.tenant("t")
+        await driver.store.close()
 
-        again = Hands(await self.open(clock), clock)
+        again = StoreDriver(await self.open(clock), clock)
         try:
             assert (await again.store.views.find(Filter(), limit=100)).tasks == before
             assert [await again.detail(task) for task in before] == details
@@ -59,29 +59,29 @@ class Durability(Contract):
             assert not await again.store.admin.doctor(fix=False, limit=10)
         finally:
             await again.store.close()
-        await hands.store.open()
+        await driver.store.open()
 
     async def test_a_repeat_is_known_after_a_restart(
-        self, hands: Hands, clock: ManualClock
+        self, driver: StoreDriver, clock: ManualClock
     ) -> None:
-        transition = await hands.done(await hands.start())
-        first = await hands.apply(transition)
-        await hands.store.close()
+        transition = await driver.done(await driver.start())
+        first = await driver.apply(transition)
+        await driver.store.close()
         again = await self.open(clock)
         try:
             assert await again.tasks.apply([transition]) == [first]
         finally:
             await again.close()
-        await hands.store.open()
+        await driver.store.open()
 
     async def test_two_that_have_it_open_share_its_tasks(
-        self, hands: Hands, clock: ManualClock
+        self, driver: StoreDriver, clock: ManualClock
     ) -> None:
-        other = Hands(await self.open(clock), clock)
+        other = StoreDriver(await self.open(clock), clock)
         try:
-            ids = await hands.submit_many(20) + await hands.submit_many(5, tenant="t")
+            ids = await driver.submit_many(20) + await driver.submit_many(5, tenant="t")
             claims = await asyncio.gather(
-                *(side.claim_ids(f"w-{n}", limit=3) for n in range(5) for side in (hands, other))
+                *(side.claim_ids(f"w-{n}", limit=3) for n in range(5) for side in (driver, other))
             )
             got = [task_id for claim in claims for task_id in claim]
             assert sorted(got) == ids[:21]
@@ -89,25 +89,25 @@ class Durability(Contract):
             await other.store.close()
 
     async def test_what_one_writes_the_other_compares_with(
-        self, hands: Hands, clock: ManualClock
+        self, driver: StoreDriver, clock: ManualClock
     ) -> None:
-        other = Hands(await self.open(clock), clock)
+        other = StoreDriver(await self.open(clock), clock)
         try:
-            task = await hands.start()
-            stage, pause = await hands.done(task), other.asked(Command.PAUSE, task)
-            outcomes = await asyncio.gather(hands.apply(stage), other.apply(pause))
+            task = await driver.start()
+            stage, pause = await driver.done(task), other.asked(Command.PAUSE, task)
+            outcomes = await asyncio.gather(driver.apply(stage), other.apply(pause))
             assert sum(isinstance(outcome, Applied) for outcome in outcomes) == 1
-            assert await hands.load(task.id) == await other.load(task.id)
+            assert await driver.load(task.id) == await other.load(task.id)
         finally:
             await other.store.close()
 
     async def test_what_one_writes_wakes_those_who_wait_at_the_other(
-        self, hands: Hands, clock: ManualClock
+        self, driver: StoreDriver, clock: ManualClock
     ) -> None:
-        other = Hands(await self.open(clock), clock)
+        other = StoreDriver(await self.open(clock), clock)
         try:
             (waiter,) = await waiting(other.store, Topic.READY, number=1)
-            task = await hands.submit()
+            task = await driver.submit()
             async with patience():
                 await waiter
             assert await other.claim_ids() == [task.id]

@@ -12,112 +12,120 @@ from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.task import FailureKind, Task
 from holdfast.ports import Filter, OutageGroup
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, Hands, beat
+from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, StoreDriver, beat
 
 ERROR = "holdfast.SinkUnavailable"
 A_DAY = 86_400.0
 
 
-async def outage(hands: Hands, task: Task, *, limit_seconds: float = A_DAY) -> Task:
+async def outage(driver: StoreDriver, task: Task, *, limit_seconds: float = A_DAY) -> Task:
     """Let the stage or the undo meet an outage."""
-    failed = hands.failure(task, retry_seconds=10.0, error=ERROR)
+    failed = driver.failure(task, retry_seconds=10.0, error=ERROR)
     failed = decide.Failed(
         failure=failed.failure,
         started_at=failed.started_at,
         retry_seconds=failed.retry_seconds,
         outage_seconds=limit_seconds,
     )
-    now = hands.clock.now()
+    now = driver.clock.now()
     if task.status is Status.ROLLING_BACK:
-        return await hands.commit(decide.undo_failed(task, failed, Retry(), now=now))
-    found = await hands.store.views.checkpoint(task.id)
-    return await hands.commit(decide.stage_failed(task, failed, Retry(), checkpoint=found, now=now))
+        return await driver.commit(decide.undo_failed(task, failed, Retry(), now=now))
+    found = await driver.store.views.checkpoint(task.id)
+    return await driver.commit(
+        decide.stage_failed(task, failed, Retry(), checkpoint=found, now=now)
+    )
 
 
-async def again(hands: Hands) -> Task:
-    hands.clock.advance(10)
-    await hands.store.tasks.promote(limit=10)
-    return await hands.take()
+async def again(driver: StoreDriver) -> Task:
+    driver.clock.advance(10)
+    await driver.store.tasks.promote(limit=10)
+    return await driver.take()
 
 
 class Outages(Contract):
     async def test_a_row_of_outages_is_counted_apart_and_ends_with_a_commit(
-        self, hands: Hands
+        self, driver: StoreDriver
     ) -> None:
-        task, began = await hands.start(), hands.clock.now()
+        task, began = await driver.start(), driver.clock.now()
         for number in range(1, 6):
-            task = await outage(hands, task)
+            task = await outage(driver, task)
             assert (task.status, task.place, task.failures) == (Status.RETRYING, Place.LATER, 0)
             assert (task.outages, task.outage_since) == (number, began)
-            assert await hands.load(task.id) == task
-            scheduled = await hands.last_event(task)
+            assert await driver.load(task.id) == task
+            scheduled = await driver.last_event(task)
             assert isinstance(scheduled, ev.TaskRetryScheduled)
             assert (scheduled.failures, scheduled.outages) == (0, number)
-            task = await again(hands)
+            task = await again(driver)
             assert (task.outages, task.outage_since, task.begun) == (number, began, True)
-        task = await hands.finish_stage(task)
+        task = await driver.finish_stage(task)
         assert (task.outages, task.outage_since, task.failure) == (0, None, None)
-        assert await hands.load(task.id) == task
+        assert await driver.load(task.id) == task
 
-    async def test_a_failure_ends_a_row_and_an_outage_is_no_failure(self, hands: Hands) -> None:
-        task = await outage(hands, await hands.start())
-        task = await hands.fail(await again(hands), retry_seconds=10.0)
+    async def test_a_failure_ends_a_row_and_an_outage_is_no_failure(
+        self, driver: StoreDriver
+    ) -> None:
+        task = await outage(driver, await driver.start())
+        task = await driver.fail(await again(driver), retry_seconds=10.0)
         assert (task.failures, task.outages, task.outage_since) == (1, 0, None)
-        task, now = await again(hands), hands.clock.now()
-        task = await outage(hands, task)
+        task, now = await again(driver), driver.clock.now()
+        task = await outage(driver, task)
         assert (task.failures, task.outages, task.outage_since) == (1, 1, now)
-        assert await hands.load(task.id) == task
+        assert await driver.load(task.id) == task
 
-    async def test_a_lost_lease_ends_a_row(self, hands: Hands) -> None:
-        await outage(hands, await hands.start())
-        await again(hands)
-        hands.clock.advance(LEASE_SECONDS + 1)
-        await hands.store.tasks.expire(limit=10, count_crashes=True)
-        task = await outage(hands, await hands.take())
-        assert (task.outages, task.outage_since) == (1, hands.clock.now())
+    async def test_a_lost_lease_ends_a_row(self, driver: StoreDriver) -> None:
+        await outage(driver, await driver.start())
+        await again(driver)
+        driver.clock.advance(LEASE_SECONDS + 1)
+        await driver.store.tasks.expire(limit=10, count_crashes=True)
+        task = await outage(driver, await driver.take())
+        assert (task.outages, task.outage_since) == (1, driver.clock.now())
 
-    async def test_a_row_that_lasts_too_long_suspends_with_its_own_kind(self, hands: Hands) -> None:
-        task = await outage(hands, await hands.start(), limit_seconds=15)
-        task = await outage(hands, await again(hands), limit_seconds=15)
-        task = await outage(hands, await again(hands), limit_seconds=15)
+    async def test_a_row_that_lasts_too_long_suspends_with_its_own_kind(
+        self, driver: StoreDriver
+    ) -> None:
+        task = await outage(driver, await driver.start(), limit_seconds=15)
+        task = await outage(driver, await again(driver), limit_seconds=15)
+        task = await outage(driver, await again(driver), limit_seconds=15)
         assert (task.status, task.place) == (Status.FAILED, Place.PARKED)
         assert (task.failures, task.outages) == (0, 3)
         assert task.failure is not None
         assert task.failure.kind is FailureKind.OUTAGE
-        (group,) = await hands.store.views.error_groups(limit=10)
+        (group,) = await driver.store.views.error_groups(limit=10)
         assert (group.fingerprint, group.count) == (task.failure.fingerprint, 1)
-        task = await hands.ask(Command.RETRY, task)
+        task = await driver.ask(Command.RETRY, task)
         assert (task.outages, task.outage_since) == (0, None)
 
-    async def test_an_undo_has_a_row_too(self, hands: Hands) -> None:
-        task = await hands.complete(await hands.start())
-        await hands.ask(Command.ROLLBACK, task)
-        task, began = await hands.take(), hands.clock.now()
+    async def test_an_undo_has_a_row_too(self, driver: StoreDriver) -> None:
+        task = await driver.complete(await driver.start())
+        await driver.ask(Command.ROLLBACK, task)
+        task, began = await driver.take(), driver.clock.now()
         for number in range(1, 5):
-            task = await outage(hands, task)
+            task = await outage(driver, task)
             assert (task.status, task.failures) == (Status.ROLLING_BACK, 0)
             assert (task.outages, task.outage_since) == (number, began)
-            task = await again(hands)
-        task = await hands.commit(hands.undone(task))
+            task = await again(driver)
+        task = await driver.commit(driver.undone(task))
         assert (task.outages, task.outage_since) == (0, None)
 
     @pytest.mark.parametrize("hold", [True, False])
-    async def test_a_tenants_line_is_as_behind_any_retry(self, hands: Hands, hold: bool) -> None:
-        task = await hands.start(tenant="t", hold=hold)
-        behind = await hands.submit(tenant="t", hold=hold)
-        await outage(hands, task)
-        assert await hands.claim_ids() == ([] if hold else [behind.id])
+    async def test_a_tenants_line_is_as_behind_any_retry(
+        self, driver: StoreDriver, hold: bool
+    ) -> None:
+        task = await driver.start(tenant="t", hold=hold)
+        behind = await driver.submit(tenant="t", hold=hold)
+        await outage(driver, task)
+        assert await driver.claim_ids() == ([] if hold else [behind.id])
 
-    async def test_who_waits_is_found_by_its_error(self, hands: Hands) -> None:
-        task = await outage(hands, await hands.start())
-        await hands.fail(await hands.start())
+    async def test_who_waits_is_found_by_its_error(self, driver: StoreDriver) -> None:
+        task = await outage(driver, await driver.start())
+        await driver.fail(await driver.start())
         assert task.failure is not None
         where = Filter(statuses=(Status.RETRYING,), error=task.failure.fingerprint)
-        assert (await hands.store.views.find(where, limit=10)).tasks == (task,)
+        assert (await driver.store.views.find(where, limit=10)).tasks == (task,)
 
-    async def test_a_beat_names_the_outages_that_its_worker_met(self, hands: Hands) -> None:
+    async def test_a_beat_names_the_outages_that_its_worker_met(self, driver: StoreDriver) -> None:
         group = OutageGroup(fingerprint="4f0c9a7d12ab", error=ERROR, stage="store", since=17.25)
-        await hands.store.tasks.renew(beat("w-1", outages=(group,)), (), lease_seconds=30)
-        await hands.store.tasks.renew(beat("w-2"), (), lease_seconds=30)
-        found = await hands.store.views.workers(live_within_seconds=10)
+        await driver.store.tasks.renew(beat("w-1", outages=(group,)), (), lease_seconds=30)
+        await driver.store.tasks.renew(beat("w-2"), (), lease_seconds=30)
+        found = await driver.store.views.workers(live_within_seconds=10)
         assert {one.beat.worker: one.beat.outages for one in found} == {"w-1": (group,), "w-2": ()}

@@ -11,7 +11,7 @@ from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.transition import Applied, Stale
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.store_driver import ASKER, Hands
+from holdfast.testing.contract.drivers.store_driver import ASKER, StoreDriver
 
 
 class Requesting(Contract):
@@ -23,33 +23,33 @@ class Requesting(Contract):
         ],
     )
     async def test_a_request_leaves_a_running_task_with_its_holder(
-        self, hands: Hands, command: Command, flag: str, event: str
+        self, driver: StoreDriver, command: Command, flag: str, event: str
     ) -> None:
-        held = await hands.start(tenant="t")
-        task = await hands.ask(command, held)
+        held = await driver.start(tenant="t")
+        task = await driver.ask(command, held)
         assert getattr(task, flag)
         assert (task.status, task.place, task.lease) == (Status.RUNNING, Place.LEASED, held.lease)
         assert task.version == held.version + 1
         assert task.reason == ASKER.reason
-        assert (await hands.events(task))[-1] == event
-        assert (await hands.tenant("t")).locked_by == task.id
-        assert await hands.renew(task) == [True]
+        assert (await driver.events(task))[-1] == event
+        assert (await driver.tenant("t")).locked_by == task.id
+        assert await driver.renew(task) == [True]
 
     @pytest.mark.parametrize("command", [Command.PAUSE, Command.CANCEL])
     async def test_a_request_during_a_stage_does_not_make_the_stage_run_again(
-        self, hands: Hands, command: Command
+        self, driver: StoreDriver, command: Command
     ) -> None:
-        held = await hands.start()
-        decided = await hands.done(held, "paid")
-        await hands.ask(command, held)
-        answer = await hands.apply(decided)
+        held = await driver.start()
+        decided = await driver.done(held, "paid")
+        await driver.ask(command, held)
+        answer = await driver.apply(decided)
         assert isinstance(answer, Stale)
         assert answer.task is not None
         assert answer.task.lease == held.lease
-        anew = await hands.commit(await hands.done(answer.task, "paid"))
-        stages = (await hands.detail(held)).stages
+        anew = await driver.commit(await driver.done(answer.task, "paid"))
+        stages = (await driver.detail(held)).stages
         assert [(stage.name, stage.result) for stage in stages] == [("one", b'"paid"')]
-        rested = await hands.commit(decide.boundary(anew, now=hands.clock.now()))
+        rested = await driver.commit(decide.boundary(anew, now=driver.clock.now()))
         if command is Command.PAUSE:
             assert (rested.status, rested.place) == (Status.PAUSED, Place.PARKED)
         else:
@@ -57,99 +57,107 @@ class Requesting(Contract):
         assert not rested.pause_requested
         assert not rested.cancel_requested
         assert rested.last_completed == 0
-        checkpoint = await hands.store.views.checkpoint(held.id)
+        checkpoint = await driver.store.views.checkpoint(held.id)
         assert checkpoint is not None
         assert checkpoint.last_completed_stage_index == 0
-        assert (await hands.events(held)).count("StageCompleted") == 1
+        assert (await driver.events(held)).count("StageCompleted") == 1
 
-    async def test_a_paused_task_goes_on_behind_its_checkpoint(self, hands: Hands) -> None:
-        held = await hands.start()
-        task = await hands.finish_stage(held)
-        task = await hands.ask(Command.PAUSE, task)
-        await hands.commit(decide.boundary(task, now=hands.clock.now()))
-        await hands.ask(Command.RESUME, task)
-        task = await hands.take("w-2")
+    async def test_a_paused_task_goes_on_behind_its_checkpoint(self, driver: StoreDriver) -> None:
+        held = await driver.start()
+        task = await driver.finish_stage(held)
+        task = await driver.ask(Command.PAUSE, task)
+        await driver.commit(decide.boundary(task, now=driver.clock.now()))
+        await driver.ask(Command.RESUME, task)
+        task = await driver.take("w-2")
         assert task.at_stage == "two"
-        assert (await hands.complete(task)).status is Status.COMPLETED
+        assert (await driver.complete(task)).status is Status.COMPLETED
 
-    async def test_a_pause_can_be_withdrawn_before_it_is_applied(self, hands: Hands) -> None:
-        held = await hands.start()
-        await hands.ask(Command.PAUSE, held)
-        task = await hands.ask(Command.RESUME, held)
+    async def test_a_pause_can_be_withdrawn_before_it_is_applied(self, driver: StoreDriver) -> None:
+        held = await driver.start()
+        await driver.ask(Command.PAUSE, held)
+        task = await driver.ask(Command.RESUME, held)
         assert not task.pause_requested
         assert task.lease == held.lease
-        assert (await hands.events(task))[-1] == "PauseWithdrawn"
+        assert (await driver.events(task))[-1] == "PauseWithdrawn"
 
     @pytest.mark.parametrize("command", [Command.PAUSE, Command.CANCEL])
     async def test_a_request_during_the_last_stage_comes_too_late(
-        self, hands: Hands, command: Command
+        self, driver: StoreDriver, command: Command
     ) -> None:
-        held = await hands.start(stages=("only",))
-        task = await hands.ask(command, held)
-        task = await hands.finish_stage(task)
+        held = await driver.start(stages=("only",))
+        task = await driver.ask(command, held)
+        task = await driver.finish_stage(task)
         assert task.status is Status.COMPLETED
         assert not task.pause_requested
         assert not task.cancel_requested
 
-    async def test_a_cancel_is_applied_when_the_stage_fails(self, hands: Hands) -> None:
-        task = await hands.ask(Command.CANCEL, await hands.start())
-        task = await hands.fail(task)
+    async def test_a_cancel_is_applied_when_the_stage_fails(self, driver: StoreDriver) -> None:
+        task = await driver.ask(Command.CANCEL, await driver.start())
+        task = await driver.fail(task)
         assert (task.status, task.place) == (Status.CANCELLED, Place.SETTLED)
-        assert await hands.claim_ids() == []
+        assert await driver.claim_ids() == []
 
     async def test_a_request_outlives_the_worker_that_should_have_applied_it(
-        self, hands: Hands
+        self, driver: StoreDriver
     ) -> None:
-        task = await hands.ask(Command.CANCEL, await hands.start())
-        hands.clock.advance(31)
-        await hands.store.tasks.expire(limit=1, count_crashes=True)
-        task = await hands.take("w-2")
+        task = await driver.ask(Command.CANCEL, await driver.start())
+        driver.clock.advance(31)
+        await driver.store.tasks.expire(limit=1, count_crashes=True)
+        task = await driver.take("w-2")
         assert task.cancel_requested
-        task = await hands.commit(decide.boundary(task, now=hands.clock.now()))
+        task = await driver.commit(decide.boundary(task, now=driver.clock.now()))
         assert task.status is Status.CANCELLED
 
-    async def test_requests_and_commits_that_race_end_in_one_order(self, hands: Hands) -> None:
-        held = await hands.start()
-        stage, pause = await hands.done(held), hands.asked(Command.PAUSE, held)
-        outcomes = await asyncio.gather(hands.apply(stage), hands.apply(pause))
+    async def test_requests_and_commits_that_race_end_in_one_order(
+        self, driver: StoreDriver
+    ) -> None:
+        held = await driver.start()
+        stage, pause = await driver.done(held), driver.asked(Command.PAUSE, held)
+        outcomes = await asyncio.gather(driver.apply(stage), driver.apply(pause))
         assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Applied", "Stale"]
-        task = await hands.load(held.id)
+        task = await driver.load(held.id)
         assert task.version == held.version + 1
         assert task.pause_requested != (task.last_completed == 0)
 
-    async def test_a_command_on_a_task_that_nothing_runs_acts_at_once(self, hands: Hands) -> None:
-        paused = await hands.ask(Command.PAUSE, await hands.submit())
+    async def test_a_command_on_a_task_that_nothing_runs_acts_at_once(
+        self, driver: StoreDriver
+    ) -> None:
+        paused = await driver.ask(Command.PAUSE, await driver.submit())
         assert (paused.status, paused.place) == (Status.PAUSED, Place.PARKED)
-        resumed = await hands.ask(Command.RESUME, paused)
+        resumed = await driver.ask(Command.RESUME, paused)
         assert (resumed.status, resumed.place) == (Status.PENDING, Place.READY)
-        cancelled = await hands.ask(Command.CANCEL, resumed)
+        cancelled = await driver.ask(Command.CANCEL, resumed)
         assert (cancelled.status, cancelled.place) == (Status.CANCELLED, Place.SETTLED)
-        assert cancelled.settled_at == hands.clock.now()
-        assert await hands.claim_ids() == []
+        assert cancelled.settled_at == driver.clock.now()
+        assert await driver.claim_ids() == []
 
-    async def test_a_task_that_waits_for_its_retry_can_be_cancelled(self, hands: Hands) -> None:
-        task = await hands.ask(Command.CANCEL, await hands.fail(await hands.start()))
+    async def test_a_task_that_waits_for_its_retry_can_be_cancelled(
+        self, driver: StoreDriver
+    ) -> None:
+        task = await driver.ask(Command.CANCEL, await driver.fail(await driver.start()))
         assert (task.place, task.due) == (Place.SETTLED, None)
-        hands.clock.advance(61)
-        assert (await hands.store.tasks.promote(limit=10)).count == 0
+        driver.clock.advance(61)
+        assert (await driver.store.tasks.promote(limit=10)).count == 0
 
-    async def test_a_task_that_waits_for_its_retry_can_be_retried_now(self, hands: Hands) -> None:
-        task = await hands.ask(Command.RETRY, await hands.fail(await hands.start()))
+    async def test_a_task_that_waits_for_its_retry_can_be_retried_now(
+        self, driver: StoreDriver
+    ) -> None:
+        task = await driver.ask(Command.RETRY, await driver.fail(await driver.start()))
         assert (task.place, task.due, task.run) == (Place.READY, None, 2)
-        assert (await hands.store.tasks.promote(limit=10)).next_seconds is None
-        assert await hands.claim_ids() == [task.id]
+        assert (await driver.store.tasks.promote(limit=10)).next_seconds is None
+        assert await driver.claim_ids() == [task.id]
 
-    async def test_what_was_done_is_audited_with_the_transition(self, hands: Hands) -> None:
-        task = await hands.submit()
-        await hands.ask(Command.PAUSE, task)
-        (entry,) = await hands.store.admin.audits(limit=10)
+    async def test_what_was_done_is_audited_with_the_transition(self, driver: StoreDriver) -> None:
+        task = await driver.submit()
+        await driver.ask(Command.PAUSE, task)
+        (entry,) = await driver.store.admin.audits(limit=10)
         assert (entry.task_id, entry.command, entry.by) == (task.id, Command.PAUSE, ASKER)
         assert (entry.before, entry.after) == (Status.PENDING, Status.PAUSED)
-        assert (entry.at, entry.refused) == (hands.clock.now(), None)
+        assert (entry.at, entry.refused) == (driver.clock.now(), None)
 
-    async def test_a_stale_command_leaves_no_audit(self, hands: Hands) -> None:
-        task = await hands.submit()
-        early = hands.asked(Command.CANCEL, task)
-        await hands.take()
-        assert not isinstance(await hands.apply(early), Applied)
-        assert list(await hands.store.admin.audits(limit=10)) == []
+    async def test_a_stale_command_leaves_no_audit(self, driver: StoreDriver) -> None:
+        task = await driver.submit()
+        early = driver.asked(Command.CANCEL, task)
+        await driver.take()
+        assert not isinstance(await driver.apply(early), Applied)
+        assert list(await driver.store.admin.audits(limit=10)) == []

@@ -10,59 +10,59 @@ import pytest
 from holdfast.domain.task.state import Command
 from holdfast.ports import Store, Topic
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, Hands, patience
+from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, StoreDriver, patience
 
 FOREVER_SECONDS = 3600.0  # by the test's clock, which stands still
 
-Act = Callable[[Hands], Awaitable[object]]
+Act = Callable[[StoreDriver], Awaitable[object]]
 
 
-async def submit(hands: Hands) -> None:
-    await hands.submit()
+async def submit(driver: StoreDriver) -> None:
+    await driver.submit()
 
 
-async def release(hands: Hands) -> None:
-    await hands.ask(Command.RELEASE, await hands.load(await held(hands)))
+async def release(driver: StoreDriver) -> None:
+    await driver.ask(Command.RELEASE, await driver.load(await held(driver)))
 
 
-async def held(hands: Hands) -> str:
-    return (await hands.submit(held=True)).id
+async def held(driver: StoreDriver) -> str:
+    return (await driver.submit(held=True)).id
 
 
-async def give_back(hands: Hands) -> None:
-    await hands.give_back(await hands.start())
+async def give_back(driver: StoreDriver) -> None:
+    await driver.give_back(await driver.start())
 
 
-async def retry_later(hands: Hands) -> None:
-    await hands.fail(await hands.start())
+async def retry_later(driver: StoreDriver) -> None:
+    await driver.fail(await driver.start())
 
 
-async def come_due(hands: Hands) -> None:
-    await hands.fail(await hands.start())
-    hands.clock.advance(60)
-    await hands.store.tasks.promote(limit=10)
+async def come_due(driver: StoreDriver) -> None:
+    await driver.fail(await driver.start())
+    driver.clock.advance(60)
+    await driver.store.tasks.promote(limit=10)
 
 
-async def lose_a_lease(hands: Hands) -> None:
-    await hands.start()
-    hands.clock.advance(LEASE_SECONDS + 1)
-    await hands.store.tasks.expire(limit=10, count_crashes=True)
+async def lose_a_lease(driver: StoreDriver) -> None:
+    await driver.start()
+    driver.clock.advance(LEASE_SECONDS + 1)
+    await driver.store.tasks.expire(limit=10, count_crashes=True)
 
 
-async def complete(hands: Hands) -> None:
-    await hands.complete(await hands.start())
+async def complete(driver: StoreDriver) -> None:
+    await driver.complete(await driver.start())
 
 
-async def suspend(hands: Hands) -> None:
-    await hands.suspend(await hands.start())
+async def suspend(driver: StoreDriver) -> None:
+    await driver.suspend(await driver.start())
 
 
-async def cancel(hands: Hands) -> None:
-    await hands.ask(Command.CANCEL, await hands.submit())
+async def cancel(driver: StoreDriver) -> None:
+    await driver.ask(Command.CANCEL, await driver.submit())
 
 
-async def let_go(hands: Hands) -> None:
-    await hands.complete(await hands.start(keep_seconds=0))
+async def let_go(driver: StoreDriver) -> None:
+    await driver.complete(await driver.start(keep_seconds=0))
 
 
 READY: list[Act] = [submit, release, give_back, retry_later, come_due, lose_a_lease]
@@ -73,65 +73,65 @@ CASES = [(Topic.READY, act) for act in READY] + [(Topic.RESTED, act) for act in 
 class Signalling(Contract):
     @pytest.mark.parametrize(("topic", "act"), CASES)
     async def test_what_came_after_the_ticket_ends_the_wait(
-        self, hands: Hands, topic: Topic, act: Act
+        self, driver: StoreDriver, topic: Topic, act: Act
     ) -> None:
-        ticket = hands.store.ticket(topic)
-        await act(hands)
+        ticket = driver.store.ticket(topic)
+        await act(driver)
         async with patience():
-            await hands.store.wait(topic, ticket, timeout=FOREVER_SECONDS)
+            await driver.store.wait(topic, ticket, timeout=FOREVER_SECONDS)
 
     @pytest.mark.parametrize(("topic", "act"), CASES)
-    async def test_who_waits_is_woken(self, hands: Hands, topic: Topic, act: Act) -> None:
-        waiters = await waiting(hands.store, topic, number=3)
-        await act(hands)
+    async def test_who_waits_is_woken(self, driver: StoreDriver, topic: Topic, act: Act) -> None:
+        waiters = await waiting(driver.store, topic, number=3)
+        await act(driver)
         async with patience():
             await asyncio.gather(*waiters)
 
-    async def test_waking_a_tenants_line_is_a_signal(self, hands: Hands) -> None:
-        task = await hands.start(tenant="t")
-        await hands.submit(tenant="t")
-        ticket = hands.store.ticket(Topic.READY)
-        await hands.complete(task)
+    async def test_waking_a_tenants_line_is_a_signal(self, driver: StoreDriver) -> None:
+        task = await driver.start(tenant="t")
+        await driver.submit(tenant="t")
+        ticket = driver.store.ticket(Topic.READY)
+        await driver.complete(task)
         async with patience():
-            await hands.store.wait(Topic.READY, ticket, timeout=FOREVER_SECONDS)
+            await driver.store.wait(Topic.READY, ticket, timeout=FOREVER_SECONDS)
 
-    async def test_a_wait_ends_with_its_timeout(self, hands: Hands) -> None:
-        (waiter,) = await waiting(hands.store, Topic.READY, number=1, timeout=5)
-        hands.clock.advance(5)
+    async def test_a_wait_ends_with_its_timeout(self, driver: StoreDriver) -> None:
+        (waiter,) = await waiting(driver.store, Topic.READY, number=1, timeout=5)
+        driver.clock.advance(5)
         async with patience():
             await waiter
 
-    async def test_a_wait_goes_on_when_nothing_has_come(self, hands: Hands) -> None:
-        (waiter,) = await waiting(hands.store, Topic.READY, number=1)
-        hands.clock.advance(FOREVER_SECONDS - 1)
+    async def test_a_wait_goes_on_when_nothing_has_come(self, driver: StoreDriver) -> None:
+        (waiter,) = await waiting(driver.store, Topic.READY, number=1)
+        driver.clock.advance(FOREVER_SECONDS - 1)
         for _ in range(20):
             await asyncio.sleep(0)
         assert not waiter.done()
         waiter.cancel()
 
-    async def test_a_waiter_that_gives_up_disturbs_nobody(self, hands: Hands) -> None:
-        first, second = await waiting(hands.store, Topic.RESTED, number=2)
+    async def test_a_waiter_that_gives_up_disturbs_nobody(self, driver: StoreDriver) -> None:
+        first, second = await waiting(driver.store, Topic.RESTED, number=2)
         first.cancel()
         await asyncio.wait([first])
-        await complete(hands)
+        await complete(driver)
         async with patience():
             await second
 
-    async def test_a_worker_that_looks_and_waits_misses_nothing(self, hands: Hands) -> None:
+    async def test_a_worker_that_looks_and_waits_misses_nothing(self, driver: StoreDriver) -> None:
         """The loop of every worker, against submits that come whenever they come."""
         wanted, got = 30, list[str]()
 
         async def work(worker: str) -> None:
             while len(got) < wanted:
-                ticket = hands.store.ticket(Topic.READY)
-                claims = await hands.claim(worker, limit=2)
+                ticket = driver.store.ticket(Topic.READY)
+                claims = await driver.claim(worker, limit=2)
                 got.extend(claimed.task.id for claimed in claims)
                 if not claims and len(got) < wanted:
-                    await hands.store.wait(Topic.READY, ticket, timeout=FOREVER_SECONDS)
-            await hands.submit(queue="the end")  # wakes the others
+                    await driver.store.wait(Topic.READY, ticket, timeout=FOREVER_SECONDS)
+            await driver.submit(queue="the end")  # wakes the others
 
         async def submit_all() -> list[str]:
-            return [(await hands.submit()).id for _ in range(wanted)]
+            return [(await driver.submit()).id for _ in range(wanted)]
 
         async with patience():
             ids, *_ = await asyncio.gather(submit_all(), *(work(f"w-{n}") for n in range(3)))

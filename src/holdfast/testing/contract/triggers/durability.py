@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from holdfast.domain.trigger.trigger import Changed
 from holdfast.ports import Topic
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, Hands, patience
-from holdfast.testing.contract.drivers.trigger_driver import TriggerContract, TriggerHands
+from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, StoreDriver, patience
+from holdfast.testing.contract.drivers.trigger_driver import TriggerContract, TriggerDriver
 from holdfast.testing.contract.tasks.signals import waiting
 
 
@@ -18,15 +18,15 @@ class TriggerDurability(TriggerContract):
     """``open`` is called more than once in a test and must open the same data each time."""
 
     @asynccontextmanager
-    async def _beside(self, clock: ManualClock) -> AsyncIterator[TriggerHands]:
+    async def _beside(self, clock: ManualClock) -> AsyncIterator[TriggerDriver]:
         store = await self.open(clock)
         try:
-            yield TriggerHands(store, clock, Hands(store, clock))
+            yield TriggerDriver(store, clock, StoreDriver(store, clock))
         finally:
             await store.close()
 
     async def test_triggers_are_there_again_after_a_restart(
-        self, triggers: TriggerHands, clock: ManualClock
+        self, triggers: TriggerDriver, clock: ManualClock
     ) -> None:
         waits = await triggers.save(due_in=100, tenant="t")
         held = await triggers.take(await triggers.save_due())
@@ -48,7 +48,7 @@ class TriggerDurability(TriggerContract):
         await triggers.store.open()
 
     async def test_two_that_have_it_open_share_its_triggers(
-        self, triggers: TriggerHands, clock: ManualClock
+        self, triggers: TriggerDriver, clock: ManualClock
     ) -> None:
         ids = sorted([(await triggers.save_due()).id for _ in range(15)])
         async with self._beside(clock) as other:
@@ -57,7 +57,7 @@ class TriggerDurability(TriggerContract):
         assert sorted(trigger_id for look in looks for trigger_id in look) == ids
 
     async def test_a_change_by_one_is_compared_with_that_by_the_other(
-        self, triggers: TriggerHands, clock: ManualClock
+        self, triggers: TriggerDriver, clock: ManualClock
     ) -> None:
         held = await triggers.take(await triggers.save_due())
         async with self._beside(clock) as other:
@@ -68,7 +68,7 @@ class TriggerDurability(TriggerContract):
         assert len(await triggers.tasks()) == 1
 
     async def test_a_trigger_saved_by_one_wakes_those_who_wait_at_the_other(
-        self, triggers: TriggerHands, clock: ManualClock
+        self, triggers: TriggerDriver, clock: ManualClock
     ) -> None:
         async with self._beside(clock) as other:
             (waiter,) = await waiting(other.store, Topic.DUE, number=1)

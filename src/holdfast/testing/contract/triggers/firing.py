@@ -20,16 +20,16 @@ from holdfast.domain.trigger.trigger import (
     TriggerStatus,
 )
 from holdfast.ports import Topic
-from holdfast.testing.contract.drivers.store_driver import NO_LIMIT, Hands, patience
-from holdfast.testing.contract.drivers.trigger_driver import TriggerContract, TriggerHands
+from holdfast.testing.contract.drivers.store_driver import NO_LIMIT, StoreDriver, patience
+from holdfast.testing.contract.drivers.trigger_driver import TriggerContract, TriggerDriver
 from holdfast.testing.contract.tasks.signals import FOREVER_SECONDS, waiting
 
-Act = Callable[[TriggerHands], Awaitable[object]]
+Act = Callable[[TriggerDriver], Awaitable[object]]
 
 
 class Firing(TriggerContract):
     async def test_firing_makes_the_task_and_moves_the_trigger_on(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         await triggers.save_due()
         held = await triggers.take_one()
@@ -37,54 +37,54 @@ class Firing(TriggerContract):
         task_id = change.submissions[0].task.id
         assert await triggers.apply(change) == Changed(change.after, (Inserted(task_id),))
         assert await triggers.load(held) == change.after
-        assert await triggers.hands.claim_ids() == [task_id]
+        assert await triggers.driver.claim_ids() == [task_id]
         assert await triggers.due() == []
         at = change.after.trigger_at
         assert at is not None
         assert await triggers.due(at) == [held.id]
         assert await triggers.next_seconds() == 60
 
-    async def test_a_change_without_tasks_is_a_change(self, triggers: TriggerHands) -> None:
+    async def test_a_change_without_tasks_is_a_change(self, triggers: TriggerDriver) -> None:
         saved = await triggers.save()
         change = triggers.changed(saved, status=TriggerStatus.PAUSED, reason="at night")
         assert await triggers.apply(change) == Changed(change.after, ())
         assert await triggers.load(saved) == change.after
         assert await triggers.tasks() == []
 
-    async def test_a_fired_task_is_like_any_other(self, triggers: TriggerHands) -> None:
-        hands = triggers.hands
+    async def test_a_fired_task_is_like_any_other(self, triggers: TriggerDriver) -> None:
+        driver = triggers.driver
         held = await triggers.take(await triggers.save_due(tenant="t"))
         submission = triggers.submission(held, payload={"n": 1}, queue="slow")
         await triggers.commit(triggers.changed(held, submission))
-        task = await hands.load(submission.task.id)
+        task = await driver.load(submission.task.id)
         assert (task.place, task.status) == (Place.READY, Status.PENDING)
         assert (task.tenant, task.queue, task.key) == ("t", "slow", submission.task.key)
-        assert await hands.events(task) == ["TaskCreated"]
-        (claimed,) = await hands.claim(queues=("slow",))
+        assert await driver.events(task) == ["TaskCreated"]
+        (claimed,) = await driver.claim(queues=("slow",))
         assert (claimed.task.id, claimed.payload) == (task.id, b'{"n":1}')
-        assert (await hands.complete(claimed.task)).status is Status.COMPLETED
-        assert (await hands.store.views.stats()).by_status[Status.COMPLETED] == 1
+        assert (await driver.complete(claimed.task)).status is Status.COMPLETED
+        assert (await driver.store.views.stats()).by_status[Status.COMPLETED] == 1
 
-    async def test_a_fired_task_waits_in_its_tenants_line(self, triggers: TriggerHands) -> None:
-        running = await triggers.hands.start(tenant="t")
+    async def test_a_fired_task_waits_in_its_tenants_line(self, triggers: TriggerDriver) -> None:
+        running = await triggers.driver.start(tenant="t")
         held = await triggers.take(await triggers.save_due(tenant="t"))
         (fired,) = (await triggers.fire(held)).tasks
-        assert (await triggers.hands.load(fired_id(fired))).place is Place.LINE
-        assert await triggers.hands.claim_ids() == []
-        await triggers.hands.complete(running)
-        assert await triggers.hands.claim_ids() == [fired_id(fired)]
+        assert (await triggers.driver.load(fired_id(fired))).place is Place.LINE
+        assert await triggers.driver.claim_ids() == []
+        await triggers.driver.complete(running)
+        assert await triggers.driver.claim_ids() == [fired_id(fired)]
 
     async def test_one_change_makes_the_tasks_of_several_times(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         held = await triggers.take(await triggers.save_due())
         batch = [triggers.submission(held, key=f"{held.id}@{n}") for n in range(3)]
         changed = await triggers.commit(triggers.changed(held, *batch))
         ids = [submission.task.id for submission in batch]
         assert changed.tasks == tuple(Inserted(task_id) for task_id in ids)
-        assert await triggers.hands.claim_ids() == ids
+        assert await triggers.driver.claim_ids() == ids
 
-    async def test_changes_of_one_batch_stand_for_themselves(self, triggers: TriggerHands) -> None:
+    async def test_changes_of_one_batch_stand_for_themselves(self, triggers: TriggerDriver) -> None:
         held = [await triggers.take(await triggers.save_due()) for _ in range(3)]
         stale = triggers.fired(replace(held[1], version=held[1].version - 1))
         batch = [triggers.fired(held[0]), stale, triggers.fired(held[2])]
@@ -93,10 +93,10 @@ class Firing(TriggerContract):
         assert len(await triggers.tasks()) == 2
         assert list(await triggers.port.apply([], depth_limit=NO_LIMIT)) == []
 
-    async def test_a_key_used_before_is_no_hindrance(self, triggers: TriggerHands) -> None:
+    async def test_a_key_used_before_is_no_hindrance(self, triggers: TriggerDriver) -> None:
         held = await triggers.take(await triggers.save_due())
         first = triggers.submission(held)
-        await triggers.hands.insert(first)
+        await triggers.driver.insert(first)
         changed = await triggers.commit(triggers.fired(held))
         assert changed.tasks == (Existing(first.task.id),)
         assert await triggers.load(held) == changed.trigger
@@ -106,10 +106,10 @@ class Firing(TriggerContract):
         assert changed.tasks == (Conflict(first.task.id),)
         assert await triggers.tasks() == [first.task.id]
 
-    async def test_its_last_task_is_the_one_that_has_the_key(self, triggers: TriggerHands) -> None:
+    async def test_its_last_task_is_the_one_that_has_the_key(self, triggers: TriggerDriver) -> None:
         held = await triggers.take(await triggers.save_due())
         first = triggers.submission(held)
-        await triggers.hands.insert(first)
+        await triggers.driver.insert(first)
         for payload in ({}, {"payload": "other"}):
             again = triggers.submission(held, key=first.task.key, **payload)
             change = triggers.changed(held, again, last_task=again.task.id)
@@ -120,20 +120,20 @@ class Firing(TriggerContract):
         named = triggers.changed(held, triggers.submission(held), last_task="task-older")
         assert (await triggers.commit(named)).trigger.last_task == "task-older"
 
-    async def test_a_change_to_another_version_is_refused(self, triggers: TriggerHands) -> None:
+    async def test_a_change_to_another_version_is_refused(self, triggers: TriggerDriver) -> None:
         held = await triggers.take(await triggers.save_due())
         for version in (held.version - 1, held.version + 1, 0):
             change = triggers.fired(replace(held, version=version))
             assert await triggers.refused(change) == held
 
     async def test_a_change_to_a_trigger_that_is_not_there_is_refused(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         change = triggers.fired(triggers.unsaved(version=1))
         assert await triggers.untouched(change) == TriggerStale(None)
 
     async def test_a_pause_under_a_holder_makes_its_write_stale(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         held = await triggers.take(await triggers.save_due())
         pause = triggers.changed(held, status=TriggerStatus.PAUSED)
@@ -142,7 +142,7 @@ class Firing(TriggerContract):
         triggers.clock.advance(3_600)
         assert await triggers.take_due("s-2") == []
 
-    async def test_a_trigger_set_going_again_is_due_again(self, triggers: TriggerHands) -> None:
+    async def test_a_trigger_set_going_again_is_due_again(self, triggers: TriggerDriver) -> None:
         paused = await triggers.save_due(status=TriggerStatus.PAUSED)
         at = triggers.clock.now() + 5
         resume = triggers.changed(paused, fire_time=at, trigger_at=at)
@@ -151,7 +151,7 @@ class Firing(TriggerContract):
         assert await triggers.due(at) == [paused.id]
 
     async def test_of_two_changes_to_one_version_one_is_written(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         held = await triggers.take(await triggers.save_due())
         changes = [triggers.fired(held) for _ in range(6)]
@@ -160,7 +160,7 @@ class Firing(TriggerContract):
         assert await triggers.load(held) == written.trigger
         assert len(await triggers.tasks()) == 1
 
-    async def test_what_is_done_is_audited_with_the_change(self, triggers: TriggerHands) -> None:
+    async def test_what_is_done_is_audited_with_the_change(self, triggers: TriggerDriver) -> None:
         saved = await triggers.save()
         entry = triggers.audit(saved, "pause")
         change = triggers.changed(saved, audit=entry, status=TriggerStatus.PAUSED)
@@ -171,7 +171,7 @@ class Firing(TriggerContract):
 
 
 class FiringTwice(TriggerContract):
-    async def test_a_repeat_is_answered_as_the_first_was(self, triggers: TriggerHands) -> None:
+    async def test_a_repeat_is_answered_as_the_first_was(self, triggers: TriggerDriver) -> None:
         held = await triggers.take(await triggers.save_due())
         change = triggers.fired(held)
         first = await triggers.commit(change)
@@ -181,17 +181,17 @@ class FiringTwice(TriggerContract):
         assert await triggers.tasks() == tasks
 
     async def test_a_repeat_makes_no_second_task_when_the_first_has_ended(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         held = await triggers.take(await triggers.save_due())
         change = triggers.fired(held)
         await triggers.commit(change)
-        await triggers.hands.complete(await triggers.hands.take())
+        await triggers.driver.complete(await triggers.driver.take())
         await triggers.commit(change)
-        assert await triggers.hands.claim_ids() == []
+        assert await triggers.driver.claim_ids() == []
         assert len(await triggers.tasks()) == 1
 
-    async def test_a_repeat_that_comes_too_late_is_stale(self, triggers: TriggerHands) -> None:
+    async def test_a_repeat_that_comes_too_late_is_stale(self, triggers: TriggerDriver) -> None:
         held = await triggers.take(await triggers.save_due())
         change = triggers.fired(held)
         await triggers.commit(change)
@@ -199,7 +199,7 @@ class FiringTwice(TriggerContract):
         assert await triggers.refused(change) == later
 
     async def test_another_change_to_the_same_version_is_no_repeat(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         held = await triggers.take(await triggers.save_due())
         await triggers.fire(held)
@@ -213,63 +213,65 @@ class FiringUnless(TriggerContract):
         "place", [Place.HELD, Place.READY, Place.LINE, Place.LATER, Place.LEASED]
     )
     async def test_a_change_is_refused_while_the_last_task_waits_or_runs(
-        self, triggers: TriggerHands, place: Place
+        self, triggers: TriggerDriver, place: Place
     ) -> None:
-        last = await PLACED[place](triggers.hands)
-        assert (await triggers.hands.load(last)).place is place
+        last = await PLACED[place](triggers.driver)
+        assert (await triggers.driver.load(last)).place is place
         held = await triggers.take(await triggers.save_due())
         change = triggers.fired(held, unless_unfinished=last)
         assert await triggers.untouched(change) == Overlapping(last)
 
     @pytest.mark.parametrize("place", [Place.PARKED, Place.SETTLED, None])
     async def test_a_change_is_written_when_the_last_task_rests_or_is_gone(
-        self, triggers: TriggerHands, place: Place | None
+        self, triggers: TriggerDriver, place: Place | None
     ) -> None:
-        last = await PLACED[place](triggers.hands)
+        last = await PLACED[place](triggers.driver)
         held = await triggers.take(await triggers.save_due())
         changed = await triggers.commit(triggers.fired(held, unless_unfinished=last))
         assert isinstance(changed.tasks[0], Inserted)
 
-    async def test_a_task_that_was_never_there_hinders_nobody(self, triggers: TriggerHands) -> None:
+    async def test_a_task_that_was_never_there_hinders_nobody(
+        self, triggers: TriggerDriver
+    ) -> None:
         held = await triggers.take(await triggers.save_due())
         unknown = triggers.submission(held).task.id
         await triggers.commit(triggers.fired(held, unless_unfinished=unknown))
 
     async def test_a_full_queue_takes_neither_the_task_nor_the_change(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
-        await triggers.hands.submit()
+        await triggers.driver.submit()
         held = await triggers.take(await triggers.save_due())
         change = triggers.fired(held)
         assert await triggers.untouched(change, depth_limit=1) == NoRoom("default")
         assert isinstance(await triggers.apply(change, depth_limit=2), Changed)
 
-    async def test_another_queue_that_is_full_hinders_nobody(self, triggers: TriggerHands) -> None:
-        await triggers.hands.submit(queue="other")
+    async def test_another_queue_that_is_full_hinders_nobody(self, triggers: TriggerDriver) -> None:
+        await triggers.driver.submit(queue="other")
         held = await triggers.take(await triggers.save_due())
         assert isinstance(await triggers.apply(triggers.fired(held), depth_limit=1), Changed)
 
-    async def test_a_key_used_before_needs_no_room(self, triggers: TriggerHands) -> None:
+    async def test_a_key_used_before_needs_no_room(self, triggers: TriggerDriver) -> None:
         held = await triggers.take(await triggers.save_due())
-        await triggers.hands.insert(triggers.submission(held))
+        await triggers.driver.insert(triggers.submission(held))
         assert isinstance(await triggers.apply(triggers.fired(held), depth_limit=1), Changed)
 
-    async def test_a_change_without_tasks_needs_no_room(self, triggers: TriggerHands) -> None:
-        await triggers.hands.submit()
+    async def test_a_change_without_tasks_needs_no_room(self, triggers: TriggerDriver) -> None:
+        await triggers.driver.submit()
         saved = await triggers.save()
         assert isinstance(await triggers.apply(triggers.changed(saved), depth_limit=0), Changed)
 
-    async def test_the_version_is_compared_first(self, triggers: TriggerHands) -> None:
-        last = (await triggers.hands.submit()).id
+    async def test_the_version_is_compared_first(self, triggers: TriggerDriver) -> None:
+        last = (await triggers.driver.submit()).id
         held = await triggers.take(await triggers.save_due())
         old = replace(held, version=held.version - 1)
         change = triggers.fired(old, unless_unfinished=last)
         assert isinstance(await triggers.untouched(change, depth_limit=0), TriggerStale)
 
     async def test_the_last_task_is_looked_at_before_the_queue(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
-        last = (await triggers.hands.submit()).id
+        last = (await triggers.driver.submit()).id
         held = await triggers.take(await triggers.save_due())
         change = triggers.fired(held, unless_unfinished=last)
         assert isinstance(await triggers.untouched(change, depth_limit=0), Overlapping)
@@ -278,22 +280,24 @@ class FiringUnless(TriggerContract):
 class FiringInOneStep(TriggerContract):
     """The contract for stores that keep triggers beside the tasks."""
 
-    async def test_the_tasks_of_a_change_are_made_all_or_none(self, triggers: TriggerHands) -> None:
+    async def test_the_tasks_of_a_change_are_made_all_or_none(
+        self, triggers: TriggerDriver
+    ) -> None:
         held = await triggers.take(await triggers.save_due())
         batch = [triggers.submission(held, key=f"{held.id}@{n}") for n in range(3)]
         change = triggers.changed(held, *batch)
         assert await triggers.untouched(change, depth_limit=2) == NoRoom("default")
         assert isinstance(await triggers.apply(change, depth_limit=3), Changed)
 
-    async def test_one_full_queue_of_two_takes_nothing(self, triggers: TriggerHands) -> None:
-        await triggers.hands.submit(queue="full")
+    async def test_one_full_queue_of_two_takes_nothing(self, triggers: TriggerDriver) -> None:
+        await triggers.driver.submit(queue="full")
         held = await triggers.take(await triggers.save_due())
         batch = [triggers.submission(held, key=f"{held.id}@{q}", queue=q) for q in ("free", "full")]
         change = triggers.changed(held, *batch)
         assert await triggers.untouched(change, depth_limit=1) == NoRoom("full")
 
     async def test_a_change_that_cannot_be_written_makes_no_task(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         held = await triggers.take(await triggers.save_due())
         with pytest.raises(SerialisationError):
@@ -301,7 +305,7 @@ class FiringInOneStep(TriggerContract):
         assert await triggers.tasks() == []
         assert await triggers.load(held) == held
 
-    async def test_the_loser_of_a_race_makes_no_task(self, triggers: TriggerHands) -> None:
+    async def test_the_loser_of_a_race_makes_no_task(self, triggers: TriggerDriver) -> None:
         held = await triggers.take(await triggers.save_due())
         changes = [
             triggers.changed(held, triggers.submission(held, key=f"{held.id}@{n}"))
@@ -313,7 +317,7 @@ class FiringInOneStep(TriggerContract):
 
 
 class TriggerSignals(TriggerContract):
-    async def test_a_fired_task_wakes_who_waits_for_tasks(self, triggers: TriggerHands) -> None:
+    async def test_a_fired_task_wakes_who_waits_for_tasks(self, triggers: TriggerDriver) -> None:
         held = await triggers.take(await triggers.save_due())
         (waiter,) = await waiting(triggers.store, Topic.READY, number=1)
         await triggers.fire(held)
@@ -322,7 +326,7 @@ class TriggerSignals(TriggerContract):
 
     @pytest.mark.parametrize("number", range(3))
     async def test_a_new_time_wakes_who_waits_for_times(
-        self, triggers: TriggerHands, number: int
+        self, triggers: TriggerDriver, number: int
     ) -> None:
         act = await ACTS[number](triggers)
         ticket = triggers.store.ticket(Topic.DUE)
@@ -341,40 +345,40 @@ def fired_id(insertion: object) -> str:
 # Tasks, each in its place.
 
 
-async def held(hands: Hands) -> str:
-    return (await hands.submit(held=True)).id
+async def held(driver: StoreDriver) -> str:
+    return (await driver.submit(held=True)).id
 
 
-async def ready(hands: Hands) -> str:
-    return (await hands.submit()).id
+async def ready(driver: StoreDriver) -> str:
+    return (await driver.submit()).id
 
 
-async def in_line(hands: Hands) -> str:
-    await hands.submit(tenant="busy")
-    return (await hands.submit(tenant="busy")).id
+async def in_line(driver: StoreDriver) -> str:
+    await driver.submit(tenant="busy")
+    return (await driver.submit(tenant="busy")).id
 
 
-async def later(hands: Hands) -> str:
-    return (await hands.fail(await hands.start())).id
+async def later(driver: StoreDriver) -> str:
+    return (await driver.fail(await driver.start())).id
 
 
-async def leased(hands: Hands) -> str:
-    return (await hands.start()).id
+async def leased(driver: StoreDriver) -> str:
+    return (await driver.start()).id
 
 
-async def parked(hands: Hands) -> str:
-    return (await hands.suspend(await hands.start())).id
+async def parked(driver: StoreDriver) -> str:
+    return (await driver.suspend(await driver.start())).id
 
 
-async def settled(hands: Hands) -> str:
-    return (await hands.ask(Command.CANCEL, await hands.submit())).id
+async def settled(driver: StoreDriver) -> str:
+    return (await driver.ask(Command.CANCEL, await driver.submit())).id
 
 
-async def gone(hands: Hands) -> str:
-    return (await hands.complete(await hands.start(keep_seconds=0))).id
+async def gone(driver: StoreDriver) -> str:
+    return (await driver.complete(await driver.start(keep_seconds=0))).id
 
 
-PLACED: dict[Place | None, Callable[[Hands], Awaitable[str]]] = {
+PLACED: dict[Place | None, Callable[[StoreDriver], Awaitable[str]]] = {
     Place.HELD: held,
     Place.READY: ready,
     Place.LINE: in_line,
@@ -388,17 +392,17 @@ PLACED: dict[Place | None, Callable[[Hands], Awaitable[str]]] = {
 # Writes of a time: what goes before it, and the write itself.
 
 
-async def save(triggers: TriggerHands) -> Awaitable[object]:
+async def save(triggers: TriggerDriver) -> Awaitable[object]:
     return triggers.save(due_in=500)
 
 
-async def save_earlier(triggers: TriggerHands) -> Awaitable[object]:
+async def save_earlier(triggers: TriggerDriver) -> Awaitable[object]:
     await triggers.save("nightly", due_in=500)
     return triggers.save("nightly", due_in=5)
 
 
-async def move_on(triggers: TriggerHands) -> Awaitable[object]:
+async def move_on(triggers: TriggerDriver) -> Awaitable[object]:
     return triggers.fire(await triggers.take(await triggers.save_due()))
 
 
-ACTS: list[Callable[[TriggerHands], Awaitable[Awaitable[object]]]] = [save, save_earlier, move_on]
+ACTS: list[Callable[[TriggerDriver], Awaitable[Awaitable[object]]]] = [save, save_earlier, move_on]

@@ -8,14 +8,14 @@ import pytest
 
 from holdfast.domain.trigger.trigger import LEASE, PENDING, TriggerStatus
 from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS
-from holdfast.testing.contract.drivers.trigger_driver import TriggerContract, TriggerHands, ids_of
+from holdfast.testing.contract.drivers.trigger_driver import TriggerContract, TriggerDriver, ids_of
 
 RESTING = sorted(frozenset(TriggerStatus) - PENDING)
 
 
 class FindingDue(TriggerContract):
     async def test_what_is_due_is_found_up_to_and_with_the_moment(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         trigger = await triggers.save(due_in=10)
         at = triggers.clock.now() + 10
@@ -23,7 +23,7 @@ class FindingDue(TriggerContract):
         assert await triggers.due(at) == [trigger.id]
         assert await triggers.due(at + 1_000) == [trigger.id]
 
-    async def test_a_trigger_is_due_at_its_very_moment(self, triggers: TriggerHands) -> None:
+    async def test_a_trigger_is_due_at_its_very_moment(self, triggers: TriggerDriver) -> None:
         """A scheduler that sleeps until then would otherwise find nothing and come again at
         once."""
         start, due_in = triggers.clock.now(), 10.000_4
@@ -38,26 +38,26 @@ class FindingDue(TriggerContract):
         assert triggers.clock.now() == trigger.trigger_at
         assert await triggers.take_due() == [trigger.id]
 
-    async def test_the_earliest_is_found_first(self, triggers: TriggerHands) -> None:
+    async def test_the_earliest_is_found_first(self, triggers: TriggerDriver) -> None:
         saved = {due_in: await triggers.save(due_in=due_in) for due_in in (30, 10, 40, 20)}
         upto = triggers.clock.now() + 30
         ids = [saved[due_in].id for due_in in (10, 20, 30)]
         assert await triggers.due(upto) == ids
         assert await triggers.due(upto, limit=2) == ids[:2]
 
-    async def test_a_look_at_what_is_due_changes_nothing(self, triggers: TriggerHands) -> None:
+    async def test_a_look_at_what_is_due_changes_nothing(self, triggers: TriggerDriver) -> None:
         trigger = await triggers.save_due()
         assert list(await triggers.port.find_due(triggers.clock.now())) == [trigger]
         assert await triggers.load(trigger) == trigger
         assert await triggers.due() == [trigger.id]
 
-    async def test_what_somebody_works_on_is_not_due(self, triggers: TriggerHands) -> None:
+    async def test_what_somebody_works_on_is_not_due(self, triggers: TriggerDriver) -> None:
         await triggers.take(await triggers.save_due())
         other = await triggers.save_due()
         assert await triggers.due() == [other.id]
 
     async def test_what_a_lapsed_lease_has_left_behind_is_due_at_its_time(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         left = [await triggers.save(due_in=due_in) for due_in in (3, 1)]
         other = await triggers.save(due_in=2)
@@ -70,7 +70,7 @@ class FindingDue(TriggerContract):
 
 
 class TriggerLeasing(TriggerContract):
-    async def test_a_lease_makes_a_trigger_its_owners(self, triggers: TriggerHands) -> None:
+    async def test_a_lease_makes_a_trigger_its_owners(self, triggers: TriggerDriver) -> None:
         saved = await triggers.save()
         triggers.clock.advance(5)
         held = await triggers.take(saved, "s-1")
@@ -83,7 +83,7 @@ class TriggerLeasing(TriggerContract):
         assert await triggers.load(saved) == held
 
     async def test_what_is_due_is_handed_out_as_if_it_had_been_asked_for(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         saved = await triggers.save_due()
         held = await triggers.take_one("s-1")
@@ -92,7 +92,7 @@ class TriggerLeasing(TriggerContract):
         assert await triggers.load(saved) == held
 
     async def test_nobody_else_gets_a_trigger_while_its_lease_lasts(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         trigger = await triggers.save_due()
         held = await triggers.take(trigger, "s-1")
@@ -103,7 +103,7 @@ class TriggerLeasing(TriggerContract):
         assert await triggers.load(trigger) == held
 
     async def test_a_hundred_are_handed_out_for_half_a_minute_unless_told_otherwise(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         for _ in range(101):
             await triggers.save_due()
@@ -119,7 +119,7 @@ class TriggerLeasing(TriggerContract):
         triggers.clock.advance(1)
         assert await triggers.port.acquire_lease(first[0].id, "s-4") is not None
 
-    async def test_its_owner_gets_it_again_for_longer(self, triggers: TriggerHands) -> None:
+    async def test_its_owner_gets_it_again_for_longer(self, triggers: TriggerDriver) -> None:
         trigger = await triggers.save_due()
         first = await triggers.take(trigger, "s-1")
         triggers.clock.advance(LEASE_SECONDS - 1)
@@ -132,7 +132,7 @@ class TriggerLeasing(TriggerContract):
         await triggers.fire(again)
 
     async def test_a_lapsed_lease_is_taken_over_and_counts_as_a_failed_try(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         held = await triggers.take(await triggers.save_due(), "s-1")
         triggers.clock.advance(LEASE_SECONDS)
@@ -144,14 +144,14 @@ class TriggerLeasing(TriggerContract):
         assert (third.owner, third.retry_count) == ("s-3", 2)
 
     async def test_what_was_left_behind_is_handed_out_whatever_its_time(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         """Nobody else would ever take it out of the hands of the one who is gone."""
         held = await triggers.take(await triggers.save(due_in=1_000))
         triggers.clock.advance(LEASE_SECONDS)
         assert await triggers.take_due("s-2") == [held.id]
 
-    async def test_a_holder_that_was_taken_over_cannot_write(self, triggers: TriggerHands) -> None:
+    async def test_a_holder_that_was_taken_over_cannot_write(self, triggers: TriggerDriver) -> None:
         zombie = await triggers.take(await triggers.save_due(), "s-1")
         triggers.clock.advance(LEASE_SECONDS)
         holder = await triggers.take_one("s-2")
@@ -161,7 +161,7 @@ class TriggerLeasing(TriggerContract):
         assert len(await triggers.tasks()) == 1
 
     async def test_a_trigger_saved_anew_is_taken_from_its_holder(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         held = await triggers.take(await triggers.save_due("nightly"), "s-1")
         anew = await triggers.save("nightly", due_in=50)
@@ -172,14 +172,14 @@ class TriggerLeasing(TriggerContract):
         assert (taken.owner, taken.retry_count) == ("s-2", 0)
 
     async def test_a_holder_whose_lease_has_lapsed_may_write_until_it_is_taken_over(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         held = await triggers.take(await triggers.save_due())
         triggers.clock.advance(LEASE_SECONDS * 10)
         await triggers.fire(held)
         assert await triggers.take_due("s-2") == [held.id]  # its next time has come by now
 
-    async def test_what_is_given_back_is_free_at_once(self, triggers: TriggerHands) -> None:
+    async def test_what_is_given_back_is_free_at_once(self, triggers: TriggerDriver) -> None:
         held = await triggers.take(await triggers.save_due(), "s-1")
         now = triggers.clock.now()
         put_off = triggers.changed(held, fire_time=held.fire_time, trigger_at=now, retry_count=1)
@@ -190,7 +190,7 @@ class TriggerLeasing(TriggerContract):
 
     @pytest.mark.parametrize("status", RESTING)
     async def test_what_waits_for_no_time_is_nobodys(
-        self, triggers: TriggerHands, status: TriggerStatus
+        self, triggers: TriggerDriver, status: TriggerStatus
     ) -> None:
         trigger = await triggers.save_due(status=status)
         assert await triggers.port.acquire_lease(trigger.id, "s-1") is None
@@ -198,7 +198,7 @@ class TriggerLeasing(TriggerContract):
         assert await triggers.load(trigger) == trigger
 
     async def test_no_more_than_the_limit_is_handed_out_the_earliest_first(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         saved = {due_in: await triggers.save(due_in=due_in) for due_in in (-1, -3, -2, 1)}
         ids = [saved[due_in].id for due_in in (-3, -2, -1)]
@@ -206,13 +206,13 @@ class TriggerLeasing(TriggerContract):
         assert await triggers.take_due(limit=2) == ids[2:]
         assert await triggers.take_due(limit=2) == []
 
-    async def test_of_many_who_look_at_once_one_gets_each(self, triggers: TriggerHands) -> None:
+    async def test_of_many_who_look_at_once_one_gets_each(self, triggers: TriggerDriver) -> None:
         ids = sorted([(await triggers.save_due()).id for _ in range(20)])
         looks = await asyncio.gather(*(triggers.take_due(f"s-{n}", limit=7) for n in range(6)))
         assert sorted(trigger_id for look in looks for trigger_id in look) == ids
 
     async def test_of_many_who_ask_for_one_at_once_one_gets_it(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         trigger = await triggers.save_due()
         asked = (triggers.port.acquire_lease(trigger.id, f"s-{n}") for n in range(8))
@@ -221,7 +221,7 @@ class TriggerLeasing(TriggerContract):
         assert await triggers.load(trigger) == answers[0]
 
     async def test_many_lapsed_leases_are_taken_over_once_each(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         ids = sorted([(await triggers.save_due()).id for _ in range(12)])
         await triggers.take_due("s-1")
@@ -231,7 +231,7 @@ class TriggerLeasing(TriggerContract):
 
 
 class TriggerTiming(TriggerContract):
-    async def test_a_look_says_when_to_look_again(self, triggers: TriggerHands) -> None:
+    async def test_a_look_says_when_to_look_again(self, triggers: TriggerDriver) -> None:
         assert await triggers.next_seconds() is None
         await triggers.save(due_in=90)
         await triggers.save(due_in=60)
@@ -240,13 +240,13 @@ class TriggerTiming(TriggerContract):
         assert await triggers.next_seconds() == 40
 
     async def test_more_than_the_limit_is_a_reason_to_look_at_once(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         for due_in in (-2, -1):
             await triggers.save(due_in=due_in)
         assert (await triggers.look(limit=1)).next_seconds == 0
 
-    async def test_the_end_of_a_lease_is_a_time_to_look(self, triggers: TriggerHands) -> None:
+    async def test_the_end_of_a_lease_is_a_time_to_look(self, triggers: TriggerDriver) -> None:
         await triggers.save_due()
         await triggers.save(due_in=500)
         assert (await triggers.look(lease_seconds=45)).next_seconds == 45
@@ -254,7 +254,7 @@ class TriggerTiming(TriggerContract):
         assert await triggers.next_seconds() == 30
 
     async def test_what_rests_has_ended_or_was_removed_is_no_reason_to_look(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         gone, ended, paused = [await triggers.take(await triggers.save()) for _ in range(3)]
         await triggers.port.remove(gone.id)
@@ -265,14 +265,14 @@ class TriggerTiming(TriggerContract):
         assert await triggers.next_seconds() is None
         assert await triggers.due() == []
 
-    async def test_a_look_may_go_further_than_now(self, triggers: TriggerHands) -> None:
+    async def test_a_look_may_go_further_than_now(self, triggers: TriggerDriver) -> None:
         soon, later = await triggers.save(due_in=10), await triggers.save(due_in=20)
         now = triggers.clock.now()
         assert await triggers.take_due() == []
         assert await triggers.take_due(upto=now + 10) == [soon.id]
         assert await triggers.take_due(upto=now + 20) == [later.id]
 
-    async def test_fire_times_go_by_the_clock_on_the_wall(self, triggers: TriggerHands) -> None:
+    async def test_fire_times_go_by_the_clock_on_the_wall(self, triggers: TriggerDriver) -> None:
         trigger = await triggers.save(due_in=3_600)
         triggers.clock.jump(3_000)
         assert await triggers.next_seconds() == 600
@@ -280,7 +280,7 @@ class TriggerTiming(TriggerContract):
         assert await triggers.take_due() == [trigger.id]
 
     async def test_a_wall_clock_set_back_makes_a_trigger_wait_again(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         await triggers.save_due()
         triggers.clock.jump(-100)
@@ -288,7 +288,7 @@ class TriggerTiming(TriggerContract):
 
     @pytest.mark.parametrize("jump", [86_400.0, -86_400.0])
     async def test_a_jump_of_the_wall_clock_ends_no_lease(
-        self, triggers: TriggerHands, jump: float
+        self, triggers: TriggerDriver, jump: float
     ) -> None:
         trigger = await triggers.save(due_in=-100_000)
         held = await triggers.take(trigger, "s-1")
@@ -302,7 +302,7 @@ class TriggerTiming(TriggerContract):
 
     @pytest.mark.parametrize("jump", [86_400.0, -86_400.0])
     async def test_a_lease_is_as_long_after_a_jump_as_before(
-        self, triggers: TriggerHands, jump: float
+        self, triggers: TriggerDriver, jump: float
     ) -> None:
         trigger = await triggers.save(due_in=-100_000)
         triggers.clock.jump(jump)

@@ -26,7 +26,7 @@ from holdfast.testing.contract.drivers.store_driver import NO_LIMIT
 from holdfast.testing.contract.drivers.trigger_driver import (
     A_YEAR,
     TriggerContract,
-    TriggerHands,
+    TriggerDriver,
     json,
 )
 
@@ -39,7 +39,7 @@ RESTING = sorted(frozenset(TriggerStatus) - PENDING)
 
 
 class TriggerSaving(TriggerContract):
-    async def test_a_trigger_is_found_as_it_was_saved(self, triggers: TriggerHands) -> None:
+    async def test_a_trigger_is_found_as_it_was_saved(self, triggers: TriggerDriver) -> None:
         now = triggers.clock.now()
         saved = await triggers.save(
             "nightly",
@@ -71,21 +71,21 @@ class TriggerSaving(TriggerContract):
 
     @pytest.mark.parametrize("schedule", SCHEDULES)
     async def test_every_kind_of_schedule_is_kept(
-        self, triggers: TriggerHands, schedule: Schedule
+        self, triggers: TriggerDriver, schedule: Schedule
     ) -> None:
         saved = await triggers.save(schedule=schedule)
         found = await triggers.load(saved)
         assert (found.schedule, found.kind) == (schedule, saved.kind)
         assert found == saved
 
-    async def test_a_trigger_without_an_id_is_given_one(self, triggers: TriggerHands) -> None:
+    async def test_a_trigger_without_an_id_is_given_one(self, triggers: TriggerDriver) -> None:
         saved = [await triggers.save("", tenant=tenant) for tenant in (None, None, "t")]
         assert len({trigger.id for trigger in saved}) == 3
         assert all(trigger.id for trigger in saved)
         assert [await triggers.load(trigger) for trigger in saved] == saved
 
     async def test_a_trigger_saved_again_is_replaced_in_the_next_version(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         first = await triggers.save("nightly", due_in=60)
         again = await triggers.save("nightly", due_in=90, target="other.work")
@@ -95,13 +95,13 @@ class TriggerSaving(TriggerContract):
         assert third.version == 3
         assert await triggers.all_ids() == [first.id]
 
-    async def test_a_version_is_never_used_twice(self, triggers: TriggerHands) -> None:
+    async def test_a_version_is_never_used_twice(self, triggers: TriggerDriver) -> None:
         saved = await triggers.save(version=7)
         assert saved.version == 8
         assert await triggers.load(saved) == saved
 
     async def test_a_trigger_saved_for_another_time_is_due_at_that_time_only(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         now = triggers.clock.now()
         first = await triggers.save("nightly", due_in=10)
@@ -113,7 +113,7 @@ class TriggerSaving(TriggerContract):
 
     @pytest.mark.parametrize("status", RESTING)
     async def test_a_trigger_saved_at_rest_is_not_due(
-        self, triggers: TriggerHands, status: TriggerStatus
+        self, triggers: TriggerDriver, status: TriggerStatus
     ) -> None:
         await triggers.save_due("nightly")
         await triggers.save_due("nightly", status=status)
@@ -125,7 +125,7 @@ class TriggerSaving(TriggerContract):
         ["two words", "a/b", "a:b", "-a", ".a", "ä b", "ä\u202e", "x" * 101, "a\n", "*", "{a}"],
     )
     async def test_an_id_outside_its_alphabet_is_refused(
-        self, triggers: TriggerHands, name: str
+        self, triggers: TriggerDriver, name: str
     ) -> None:
         with pytest.raises(InvalidName):
             await triggers.port.save(replace(triggers.unsaved(), id=name))
@@ -136,7 +136,7 @@ class TriggerSaving(TriggerContract):
         [{"user": object()}, {"last_task": 5}, {"payload": Raw(b"{")}, {"target": "\ud800"}],
     )
     async def test_what_could_be_written_and_never_read_again_is_refused(
-        self, triggers: TriggerHands, fields: dict[str, Any]
+        self, triggers: TriggerDriver, fields: dict[str, Any]
     ) -> None:
         saved = await triggers.save()
         with pytest.raises(SerialisationError):
@@ -147,14 +147,14 @@ class TriggerSaving(TriggerContract):
 
     @pytest.mark.parametrize("tenant", [None, "t"])
     async def test_an_id_is_at_home_under_itself(
-        self, triggers: TriggerHands, tenant: str | None
+        self, triggers: TriggerDriver, tenant: str | None
     ) -> None:
         home = triggers.store.trigger_id("nightly", tenant=tenant)
         assert triggers.store.trigger_id(home, tenant=tenant) == home
         assert triggers.store.trigger_id(home, tenant=None) == home
         assert (await triggers.save("nightly", tenant=tenant)).id == home
 
-    async def test_many_saved_at_once_are_all_there(self, triggers: TriggerHands) -> None:
+    async def test_many_saved_at_once_are_all_there(self, triggers: TriggerDriver) -> None:
         saved = await asyncio.gather(*(triggers.save() for _ in range(20)))
         assert await triggers.all_ids() == sorted(trigger.id for trigger in saved)
 
@@ -162,7 +162,7 @@ class TriggerSaving(TriggerContract):
 class TriggerCreating(TriggerContract):
     """A change to version 0 makes a trigger where there is none."""
 
-    async def test_what_is_created_is_as_if_it_was_saved(self, triggers: TriggerHands) -> None:
+    async def test_what_is_created_is_as_if_it_was_saved(self, triggers: TriggerDriver) -> None:
         change = triggers.changed(triggers.unsaved("nightly", tenant="t"))
         created = (await triggers.commit(change)).trigger
         assert (created, created.version) == (change.after, 1)
@@ -172,7 +172,7 @@ class TriggerCreating(TriggerContract):
         assert at is not None
         assert await triggers.due(at) == [created.id]
 
-    async def test_nothing_is_created_over_what_is_there(self, triggers: TriggerHands) -> None:
+    async def test_nothing_is_created_over_what_is_there(self, triggers: TriggerDriver) -> None:
         saved = await triggers.save("nightly")
         change = triggers.fired(triggers.unsaved("nightly", target="other.work"))
         assert await triggers.refused(change) == saved
@@ -180,7 +180,7 @@ class TriggerCreating(TriggerContract):
         assert await triggers.refused(change) == ended
 
     async def test_a_creation_sent_again_is_answered_as_it_was(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         change = triggers.changed(triggers.unsaved())
         created = (await triggers.commit(change)).trigger
@@ -188,7 +188,7 @@ class TriggerCreating(TriggerContract):
         held = await triggers.take(created)
         assert await triggers.refused(change) == held
 
-    async def test_of_those_who_create_it_at_once_one_does(self, triggers: TriggerHands) -> None:
+    async def test_of_those_who_create_it_at_once_one_does(self, triggers: TriggerDriver) -> None:
         changes = [triggers.changed(triggers.unsaved("nightly", target=f"t{n}")) for n in range(6)]
         outcomes = await asyncio.gather(*(triggers.apply(change) for change in changes))
         (written,) = [outcome for outcome in outcomes if isinstance(outcome, Changed)]
@@ -196,19 +196,19 @@ class TriggerCreating(TriggerContract):
         assert stale == [TriggerStale(written.trigger)] * 5
         assert await triggers.load(written.trigger) == written.trigger
 
-    async def test_two_of_one_batch_are_not_both_created(self, triggers: TriggerHands) -> None:
+    async def test_two_of_one_batch_are_not_both_created(self, triggers: TriggerDriver) -> None:
         batch = [triggers.changed(triggers.unsaved("nightly", target=name)) for name in "ab"]
         outcomes = await triggers.port.apply(batch, depth_limit=NO_LIMIT)
         assert [type(outcome) for outcome in outcomes] == [Changed, TriggerStale]
 
-    async def test_an_id_outside_its_alphabet_is_not_created(self, triggers: TriggerHands) -> None:
+    async def test_an_id_outside_its_alphabet_is_not_created(self, triggers: TriggerDriver) -> None:
         with pytest.raises(InvalidName):
             await triggers.apply(triggers.changed(replace(triggers.unsaved(), id="two words")))
         assert await triggers.all_ids() == []
 
 
 class TriggerRemoving(TriggerContract):
-    async def test_a_batch_may_save_change_and_remove(self, triggers: TriggerHands) -> None:
+    async def test_a_batch_may_save_change_and_remove(self, triggers: TriggerDriver) -> None:
         old, gone, kept = [await triggers.save(name) for name in ("old", "gone", "kept")]
         save = TriggerChange(before=old, after=replace(old, reason="new"), write=TriggerWrite.SAVE)
         remove = TriggerChange(before=gone, after=gone, write=TriggerWrite.REMOVE)
@@ -221,7 +221,7 @@ class TriggerRemoving(TriggerContract):
         (again,) = await triggers.port.apply([remove], depth_limit=NO_LIMIT)
         assert again == TriggerStale(None)
 
-    async def test_a_trigger_is_removed_once(self, triggers: TriggerHands) -> None:
+    async def test_a_trigger_is_removed_once(self, triggers: TriggerDriver) -> None:
         trigger, other = await triggers.save_due(), await triggers.save_due()
         assert await triggers.port.remove(trigger.id) is True
         assert await triggers.port.remove(trigger.id) is False
@@ -231,20 +231,20 @@ class TriggerRemoving(TriggerContract):
         assert await triggers.port.acquire_lease(trigger.id, "s-1") is None
         assert await triggers.take_due() == [other.id]
 
-    async def test_of_those_who_remove_at_once_one_does(self, triggers: TriggerHands) -> None:
+    async def test_of_those_who_remove_at_once_one_does(self, triggers: TriggerDriver) -> None:
         trigger = await triggers.save()
         answers = await asyncio.gather(*(triggers.port.remove(trigger.id) for _ in range(8)))
         assert sorted(answers) == [False] * 7 + [True]
 
     async def test_what_is_not_there_is_not_found_and_not_removed(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         unknown = triggers.unsaved().id
         assert await triggers.port.find(unknown) is None
         assert await triggers.port.remove(unknown) is False
         assert await triggers.port.acquire_lease(unknown, "s-1") is None
 
-    async def test_who_holds_a_removed_trigger_makes_no_task(self, triggers: TriggerHands) -> None:
+    async def test_who_holds_a_removed_trigger_makes_no_task(self, triggers: TriggerDriver) -> None:
         await triggers.save_due()
         held = await triggers.take_one()
         await triggers.port.remove(held.id)
@@ -253,7 +253,7 @@ class TriggerRemoving(TriggerContract):
         assert await triggers.take_due("s-2") == []
         assert await triggers.next_seconds() is None
 
-    async def test_a_removed_id_may_be_used_again(self, triggers: TriggerHands) -> None:
+    async def test_a_removed_id_may_be_used_again(self, triggers: TriggerDriver) -> None:
         await triggers.port.remove((await triggers.save_due("nightly")).id)
         again = await triggers.save_due("nightly")
         assert await triggers.take_due() == [again.id]
@@ -261,14 +261,14 @@ class TriggerRemoving(TriggerContract):
 
 class TriggerPaging(TriggerContract):
     @pytest.mark.parametrize("limit", [1, 2, 5, 100])
-    async def test_pages_follow_the_order_of_ids(self, triggers: TriggerHands, limit: int) -> None:
+    async def test_pages_follow_the_order_of_ids(self, triggers: TriggerDriver, limit: int) -> None:
         saved = [await triggers.save(name, due_in=9 - n) for n, name in enumerate("dbeac")]
         ids = sorted(trigger.id for trigger in saved)
         assert await triggers.all_ids(limit=limit) == ids
         assert await triggers.all_ids(limit=limit, pending=True) == ids
 
     async def test_those_that_code_declares_are_found_among_the_others(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         saved = {
             name: await triggers.save(
@@ -290,11 +290,13 @@ class TriggerPaging(TriggerContract):
         await triggers.port.remove(saved["d"].id)
         assert await triggers.all_ids(declared=True) == sorted(saved[name].id for name in "ab")
 
-    async def test_no_triggers_are_an_empty_page(self, triggers: TriggerHands) -> None:
+    async def test_no_triggers_are_an_empty_page(self, triggers: TriggerDriver) -> None:
         page = await triggers.port.find_all()
         assert (page.triggers, page.cursor) == ((), None)
 
-    async def test_triggers_are_found_by_status_and_by_tenant(self, triggers: TriggerHands) -> None:
+    async def test_triggers_are_found_by_status_and_by_tenant(
+        self, triggers: TriggerDriver
+    ) -> None:
         status = TriggerStatus
         waits = await triggers.save("a", tenant="t")
         paused = await triggers.save("b", tenant="t", status=status.PAUSED)
@@ -313,7 +315,7 @@ class TriggerPaging(TriggerContract):
         assert await found(tenant="nobody") == []
 
     async def test_a_trigger_is_found_under_its_present_status_only(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         trigger = await triggers.save()
         held = await triggers.take(trigger)
@@ -324,7 +326,7 @@ class TriggerPaging(TriggerContract):
         assert await triggers.all_ids(statuses=(TriggerStatus.COMPLETED,)) == [trigger.id]
 
     async def test_pending_are_those_that_wait_for_a_time_or_are_worked_on(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         waits, worked_on = await triggers.save(), await triggers.save()
         await triggers.take(worked_on)
@@ -336,7 +338,7 @@ class TriggerPaging(TriggerContract):
 
     @pytest.mark.parametrize("cursor", ["not a cursor", "*\n"])
     async def test_a_cursor_that_no_page_gave_is_refused(
-        self, triggers: TriggerHands, cursor: str
+        self, triggers: TriggerDriver, cursor: str
     ) -> None:
         with pytest.raises(InvalidInput):
             await triggers.port.find_all(cursor=cursor)
@@ -346,7 +348,7 @@ class TriggerPaging(TriggerContract):
 
 class TriggerKeeping(TriggerContract):
     async def test_an_ended_trigger_goes_when_its_time_is_over(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         trigger = await triggers.end(await triggers.save(keep_seconds=100))
         triggers.clock.advance(99)
@@ -358,7 +360,7 @@ class TriggerKeeping(TriggerContract):
         assert await triggers.all_ids() == []
         assert await triggers.prune() == 0
 
-    async def test_its_time_counts_from_its_end(self, triggers: TriggerHands) -> None:
+    async def test_its_time_counts_from_its_end(self, triggers: TriggerDriver) -> None:
         trigger = await triggers.save(keep_seconds=100)
         triggers.clock.advance(A_YEAR)
         await triggers.end(trigger)
@@ -366,7 +368,7 @@ class TriggerKeeping(TriggerContract):
         assert await triggers.prune() == 0
 
     async def test_the_age_asked_for_may_keep_a_trigger_longer(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         await triggers.end(await triggers.save(keep_seconds=10))
         triggers.clock.advance(60)
@@ -375,7 +377,7 @@ class TriggerKeeping(TriggerContract):
         assert await triggers.prune(older_than_seconds=100) == 1
 
     async def test_told_to_an_ended_trigger_goes_before_its_time_is_over(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         await triggers.save()
         for _ in range(2):
@@ -388,7 +390,7 @@ class TriggerKeeping(TriggerContract):
         assert len(await triggers.all_ids()) == 1
 
     async def test_a_dry_run_counts_triggers_and_the_limit_holds(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         for _ in range(3):
             await triggers.end(await triggers.save(keep_seconds=1))
@@ -398,7 +400,7 @@ class TriggerKeeping(TriggerContract):
         assert [await triggers.prune(limit=2) for _ in range(3)] == [2, 1, 0]
 
     async def test_ended_triggers_are_counted_before_they_are_pruned(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         await triggers.end(await triggers.save(keep_seconds=1))
         triggers.clock.advance(2)
@@ -406,7 +408,7 @@ class TriggerKeeping(TriggerContract):
         assert await triggers.prune(limit=9) == 1
         assert await triggers.all_ids() == []
 
-    async def test_no_unfinished_trigger_is_ever_trimmed(self, triggers: TriggerHands) -> None:
+    async def test_no_unfinished_trigger_is_ever_trimmed(self, triggers: TriggerDriver) -> None:
         saved = [
             await triggers.save(status=status, keep_seconds=0, due_in=2 * A_YEAR)
             for status in sorted(UNFINISHED - {TriggerStatus.PROCESSING})
@@ -417,7 +419,7 @@ class TriggerKeeping(TriggerContract):
         assert [await triggers.load(trigger) for trigger in saved] == saved
 
     async def test_a_trigger_saved_again_after_its_end_is_not_trimmed(
-        self, triggers: TriggerHands
+        self, triggers: TriggerDriver
     ) -> None:
         await triggers.end(await triggers.save("nightly", keep_seconds=1))
         again = await triggers.save("nightly", keep_seconds=1, due_in=2 * A_YEAR)

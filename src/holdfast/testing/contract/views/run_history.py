@@ -14,25 +14,25 @@ from holdfast.domain.task.events import TaskStarted, name_of
 from holdfast.domain.task.state import SETTLED, Command, Status
 from holdfast.domain.task.task import Progress, Task
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, Hands
+from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, StoreDriver
 from holdfast.testing.contract.tasks.tenant_queue import cancel
 
 HALF = Progress(fraction=0.5, message="half", stage="one", at=1.0)
 
 
-async def discard(hands: Hands, task: Task) -> Task:
-    return await hands.ask(Command.DISCARD, await hands.suspend(task))
+async def discard(driver: StoreDriver, task: Task) -> Task:
+    return await driver.ask(Command.DISCARD, await driver.suspend(task))
 
 
-async def roll_back(hands: Hands, task: Task) -> Task:
-    return await hands.roll_back(await hands.suspend(task))
+async def roll_back(driver: StoreDriver, task: Task) -> Task:
+    return await driver.roll_back(await driver.suspend(task))
 
 
-async def complete(hands: Hands, task: Task) -> Task:
-    return await hands.complete(task)
+async def complete(driver: StoreDriver, task: Task) -> Task:
+    return await driver.complete(task)
 
 
-WAYS: dict[str, Callable[[Hands, Task], Awaitable[Task]]] = {
+WAYS: dict[str, Callable[[StoreDriver, Task], Awaitable[Task]]] = {
     "completed": complete,
     "cancelled at a boundary": cancel,
     "discarded": discard,
@@ -45,63 +45,69 @@ class Remembering(Contract):
     @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
     async def test_a_settled_record_says_who_ran_it_and_has_neither_lease_nor_progress(
         self,
-        hands: Hands,
-        way: Callable[[Hands, Task], Awaitable[Task]],
+        driver: StoreDriver,
+        way: Callable[[StoreDriver, Task], Awaitable[Task]],
         stages: tuple[str, ...],
     ) -> None:
-        task = await hands.start(worker="w-1", tenant="t", stages=stages)
+        task = await driver.start(worker="w-1", tenant="t", stages=stages)
         assert task.ran_by is None
-        assert await hands.renew(task, progress=HALF) == [True]
-        before = await hands.events(task)
-        ended = await way(hands, task)
+        assert await driver.renew(task, progress=HALF) == [True]
+        before = await driver.events(task)
+        ended = await way(driver, task)
         assert ended.status in SETTLED
-        for found in (ended, await hands.load(task.id), (await hands.detail(task)).task):
+        for found in (ended, await driver.load(task.id), (await driver.detail(task)).task):
             assert (found.lease, found.ran_by, found.settled) == (None, "w-1", True)
             assert found.fence >= task.fence
-        detail = await hands.detail(task)
+        detail = await driver.detail(task)
         assert detail.progress is None
         told = [name_of(event) for event in detail.events]
         assert told[: len(before)] == before
         assert next(e.worker for e in detail.events if isinstance(e, TaskStarted)) == "w-1"
 
-    async def test_who_ran_it_last_stays_when_others_only_look_at_it(self, hands: Hands) -> None:
-        task = await hands.start("w-1", tenant="t")
-        hands.clock.advance(LEASE_SECONDS + 1)
-        assert await hands.store.tasks.expire(limit=10, count_crashes=True) == 1
-        assert (await hands.load(task.id)).ran_by == "w-1"
-        again = await hands.take("w-2")
+    async def test_who_ran_it_last_stays_when_others_only_look_at_it(
+        self, driver: StoreDriver
+    ) -> None:
+        task = await driver.start("w-1", tenant="t")
+        driver.clock.advance(LEASE_SECONDS + 1)
+        assert await driver.store.tasks.expire(limit=10, count_crashes=True) == 1
+        assert (await driver.load(task.id)).ran_by == "w-1"
+        again = await driver.take("w-2")
         assert again.ran_by == "w-1"
-        later = decide.give_back(again, "not known here", now=hands.clock.now(), interrupted=False)
-        assert (await hands.commit(later)).ran_by == "w-1"
-        failed = await hands.fail(await hands.take("w-3"), retry_seconds=5)
+        later = decide.give_back(again, "not known here", now=driver.clock.now(), interrupted=False)
+        assert (await driver.commit(later)).ran_by == "w-1"
+        failed = await driver.fail(await driver.take("w-3"), retry_seconds=5)
         assert (failed.status, failed.ran_by) == (Status.RETRYING, "w-3")
 
-    async def test_what_has_settled_can_run_again_and_its_events_stay(self, hands: Hands) -> None:
-        done = await hands.complete(await hands.start("w-1", stages=("only",)))
-        events = (await hands.detail(done)).events
-        back = await hands.roll_back(done)
+    async def test_what_has_settled_can_run_again_and_its_events_stay(
+        self, driver: StoreDriver
+    ) -> None:
+        done = await driver.complete(await driver.start("w-1", stages=("only",)))
+        events = (await driver.detail(done)).events
+        back = await driver.roll_back(done)
         assert (back.status, back.ran_by) == (Status.ROLLED_BACK, "w-1")
-        await hands.ask(Command.RETRY, back)
-        again = await hands.complete(await hands.take("w-2"))
+        await driver.ask(Command.RETRY, back)
+        again = await driver.complete(await driver.take("w-2"))
         assert (again.status, again.ran_by) == (Status.COMPLETED, "w-2")
-        assert (await hands.detail(again)).events[: len(events)] == events
+        assert (await driver.detail(again)).events[: len(events)] == events
 
     async def test_a_checkpoint_has_the_duration_of_its_stage_as_soon_as_it_is_written(
-        self, hands: Hands
+        self, driver: StoreDriver
     ) -> None:
-        task = await hands.start("w-1", stages=("one", "two", "three"))
+        task = await driver.start("w-1", stages=("one", "two", "three"))
         for names in (("one",), ("one", "two")):
-            task = await hands.finish_stage(task)
-            body = (await hands.detail(task)).checkpoint
+            task = await driver.finish_stage(task)
+            body = (await driver.detail(task)).checkpoint
             assert body is not None
             written = msgspec.json.decode(body)
             assert written["stageDurations"] == dict.fromkeys(names, 1500)
 
-    async def test_the_checkpoint_is_written_as_the_document_shows_it(self, hands: Hands) -> None:
-        task = await hands.finish_stage(await hands.start("w-1", stages=("one", "two", "three")))
-        task = await hands.finish_stage(task)
-        parked = await hands.suspend(task)
-        body = (await hands.detail(parked)).checkpoint
+    async def test_the_checkpoint_is_written_as_the_document_shows_it(
+        self, driver: StoreDriver
+    ) -> None:
+        task = await driver.finish_stage(await driver.start("w-1", stages=("one", "two", "three")))
+        task = await driver.finish_stage(task)
+        parked = await driver.suspend(task)
+        body = (await driver.detail(parked)).checkpoint
         assert body is not None
         written = msgspec.json.decode(body)
         assert written["stageDurations"] == {"one": 1500, "two": 1500}
@@ -110,6 +116,6 @@ class Remembering(Contract):
         assert at.utcoffset() is not None
         assert parked.failure is not None
         assert at.timestamp() == pytest.approx(parked.failure.at, abs=1e-6)
-        found = await hands.store.views.checkpoint(task.id)
+        found = await driver.store.views.checkpoint(task.id)
         assert found is not None
         assert [one.at for one in found.failure_history] == [at.timestamp()]

@@ -10,7 +10,7 @@ from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.task import Task
 from holdfast.ports import Filter
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.store_driver import Hands
+from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from holdfast.testing.contract.tasks.tenant_queue import (
     cancel,
     fail_to_roll_back,
@@ -18,90 +18,90 @@ from holdfast.testing.contract.tasks.tenant_queue import (
     retry_later,
 )
 
-Way = Callable[[Hands], Awaitable[Task]]
+Way = Callable[[StoreDriver], Awaitable[Task]]
 
 
-async def held(hands: Hands) -> Task:
-    return await hands.submit(held=True)
+async def held(driver: StoreDriver) -> Task:
+    return await driver.submit(held=True)
 
 
-async def released(hands: Hands) -> Task:
-    return await hands.ask(Command.RELEASE, await held(hands))
+async def released(driver: StoreDriver) -> Task:
+    return await driver.ask(Command.RELEASE, await held(driver))
 
 
-async def running(hands: Hands) -> Task:
-    return await hands.finish_stage(await hands.start())
+async def running(driver: StoreDriver) -> Task:
+    return await driver.finish_stage(await driver.start())
 
 
-async def given_back(hands: Hands) -> Task:
-    return await hands.give_back(await running(hands))
+async def given_back(driver: StoreDriver) -> Task:
+    return await driver.give_back(await running(driver))
 
 
-async def retrying(hands: Hands) -> Task:
-    return await retry_later(hands, await running(hands))
+async def retrying(driver: StoreDriver) -> Task:
+    return await retry_later(driver, await running(driver))
 
 
-async def due(hands: Hands) -> Task:
-    task = await retrying(hands)
-    hands.clock.advance(61)
-    assert (await hands.store.tasks.promote(limit=10)).count == 1
-    return await hands.load(task.id)
+async def due(driver: StoreDriver) -> Task:
+    task = await retrying(driver)
+    driver.clock.advance(61)
+    assert (await driver.store.tasks.promote(limit=10)).count == 1
+    return await driver.load(task.id)
 
 
-async def lapsed(hands: Hands) -> Task:
-    task = await running(hands)
-    hands.clock.advance(3600)
-    await hands.store.tasks.expire(limit=10, count_crashes=True)
-    return await hands.load(task.id)
+async def lapsed(driver: StoreDriver) -> Task:
+    task = await running(driver)
+    driver.clock.advance(3600)
+    await driver.store.tasks.expire(limit=10, count_crashes=True)
+    return await driver.load(task.id)
 
 
-async def paused(hands: Hands) -> Task:
-    return await pause(hands, await running(hands))
+async def paused(driver: StoreDriver) -> Task:
+    return await pause(driver, await running(driver))
 
 
-async def resumed(hands: Hands) -> Task:
-    return await hands.ask(Command.RESUME, await paused(hands))
+async def resumed(driver: StoreDriver) -> Task:
+    return await driver.ask(Command.RESUME, await paused(driver))
 
 
-async def completed(hands: Hands) -> Task:
-    return await hands.complete(await running(hands))
+async def completed(driver: StoreDriver) -> Task:
+    return await driver.complete(await running(driver))
 
 
-async def failed(hands: Hands) -> Task:
-    return await hands.suspend(await running(hands))
+async def failed(driver: StoreDriver) -> Task:
+    return await driver.suspend(await running(driver))
 
 
-async def retried(hands: Hands) -> Task:
-    return await hands.ask(Command.RETRY, await failed(hands))
+async def retried(driver: StoreDriver) -> Task:
+    return await driver.ask(Command.RETRY, await failed(driver))
 
 
-async def cancelled(hands: Hands) -> Task:
-    return await cancel(hands, await running(hands))
+async def cancelled(driver: StoreDriver) -> Task:
+    return await cancel(driver, await running(driver))
 
 
-async def discarded(hands: Hands) -> Task:
-    return await hands.ask(Command.DISCARD, await failed(hands))
+async def discarded(driver: StoreDriver) -> Task:
+    return await driver.ask(Command.DISCARD, await failed(driver))
 
 
-async def to_roll_back(hands: Hands) -> Task:
-    return await hands.ask(Command.ROLLBACK, await completed(hands))
+async def to_roll_back(driver: StoreDriver) -> Task:
+    return await driver.ask(Command.ROLLBACK, await completed(driver))
 
 
-async def undoing(hands: Hands) -> Task:
-    await to_roll_back(hands)
-    return await hands.commit(hands.undone(await hands.take()))
+async def undoing(driver: StoreDriver) -> Task:
+    await to_roll_back(driver)
+    return await driver.commit(driver.undone(await driver.take()))
 
 
-async def rolled_back(hands: Hands) -> Task:
-    return await hands.roll_back(await failed(hands))
+async def rolled_back(driver: StoreDriver) -> Task:
+    return await driver.roll_back(await failed(driver))
 
 
-async def run_again(hands: Hands) -> Task:
-    return await hands.ask(Command.RETRY, await rolled_back(hands))
+async def run_again(driver: StoreDriver) -> Task:
+    return await driver.ask(Command.RETRY, await rolled_back(driver))
 
 
-async def not_rolled_back(hands: Hands) -> Task:
-    return await fail_to_roll_back(hands, await running(hands))
+async def not_rolled_back(driver: StoreDriver) -> Task:
+    return await fail_to_roll_back(driver, await running(driver))
 
 
 WAYS: dict[Status, tuple[Way, ...]] = {
@@ -127,16 +127,16 @@ CASES = [
 class Projecting(Contract):
     @pytest.mark.parametrize(("status", "way"), CASES)
     async def test_a_task_is_seen_in_the_status_of_its_last_move_and_in_no_other(
-        self, hands: Hands, status: Status, way: Way
+        self, driver: StoreDriver, status: Status, way: Way
     ) -> None:
-        task = await way(hands)
+        task = await way(driver)
         assert task.status is status
-        assert await hands.load(task.id) == task
+        assert await driver.load(task.id) == task
         for one in Status:
-            page = await hands.store.views.find(Filter(statuses=(one,)), limit=10)
+            page = await driver.store.views.find(Filter(statuses=(one,)), limit=10)
             assert page.tasks == ((task,) if one is status else ()), one
-        counted = (await hands.store.views.stats()).by_status
+        counted = (await driver.store.views.stats()).by_status
         assert {one: number for one, number in counted.items() if number} == {status: 1}
-        (peek,) = await hands.store.views.peek([task.id])
+        (peek,) = await driver.store.views.peek([task.id])
         assert peek is not None
         assert peek.status is status
