@@ -167,7 +167,7 @@ class Registry:
         types = (kind for name, kind in self._types.items() if name.startswith(INTERNAL))
         return tuple(kind.queue for kind in types)
 
-    def served(self) -> tuple[str, ...]:
+    def runnable_types(self) -> tuple[str, ...]:
         """Return the types that a worker can run, with the engine's own."""
         return tuple(self._types)
 

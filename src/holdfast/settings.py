@@ -132,12 +132,12 @@ class Settings(BaseSettings):
     @field_validator("namespace")
     @classmethod
     def _namespace(cls, value: str) -> str:
-        return _named("namespace", value)
+        return _check_name("namespace", value)
 
     @field_validator("queues")
     @classmethod
     def _queues(cls, value: str) -> str:
-        return ",".join(_named("queue", name.strip()) for name in value.split(","))
+        return ",".join(_check_name("queue", name.strip()) for name in value.split(","))
 
     @field_validator("tenant_lock")
     @classmethod
@@ -183,7 +183,8 @@ class Settings(BaseSettings):
             if limit < 1:
                 raise ValueError(f"{name}={limit} is not above zero")
         return {
-            name if name == "*" else _named("queue", name): limit for name, limit in value.items()
+            name if name == "*" else _check_name("queue", name): limit
+            for name, limit in value.items()
         }
 
     @field_validator("redact_patterns")
@@ -237,7 +238,7 @@ def _refusal(first: ErrorDetails, given: dict[str, Any], path: str | None) -> In
         value = HIDDEN
     if first["type"] != "extra_forbidden":
         return InvalidSetting(name, value, first["msg"].removeprefix("Value error, "))
-    meant = _meant(key, Settings.model_fields)
+    meant = _closest_name(key, Settings.model_fields)
     if key in given:
         return InvalidSetting(name, value, f"there is no such setting{meant}")
     return InvalidSetting(f"{PREFIX}CONFIG", path, f"there is no setting {key!r}{meant}")
@@ -254,14 +255,14 @@ def _warn_of_misspelt() -> None:
             continue
         _misspelt.add(name)
         os.environ[NAMED_BEFORE] = ",".join(sorted({*inherited, *_misspelt} - {""}))
-        meant = _meant(name, known, PREFIX)
+        meant = _closest_name(name, known, PREFIX)
         log.warning("%s is set, but there is no such setting%s", variable, meant)
 
 
 _misspelt: set[str] = set()  # those that were named
 
 
-def _meant(name: str, known: Iterable[str], prefix: str = "") -> str:
+def _closest_name(name: str, known: Iterable[str], prefix: str = "") -> str:
     close = get_close_matches(name, known, n=1)
     return f"; did you mean {prefix}{close[0]}?" if close else ""
 
@@ -274,7 +275,7 @@ def _is_address(word: str) -> bool:
     return True
 
 
-def _named(kind: str, value: str) -> str:
+def _check_name(kind: str, value: str) -> str:
     try:
         return names.check(kind, value)
     except InvalidInput as error:

@@ -31,9 +31,9 @@ from holdfast.encoding.secret_values import (
     ASTERISKS,
     SECRETS,
     as_secrets,
-    marked,
+    mark_secrets,
     mentions_secrets,
-    unmarked,
+    remove_marks,
 )
 from holdfast.encoding.simple_types import Trust, has_floats, holds_any, trust_in, trust_in_structs
 
@@ -103,7 +103,7 @@ class Codec(Generic[T]):
         what = what or self.what
         if type(value) in self._as_they_are:
             _check_scalar(value, what)
-            return _bounded(value, what, self.limit_bytes)
+            return _encode_bounded(value, what, self.limit_bytes)
         try:
             if self._adapter is None:
                 return self._of_structs(value, what)
@@ -113,7 +113,7 @@ class Codec(Generic[T]):
 
     def encode_marked(self, plain: Any) -> bytes:
         """Return the bytes of a JSON value whose secrets may be under the marks that are stored."""
-        return self.encode(unmarked(plain))
+        return self.encode(remove_marks(plain))
 
     def decode(self, body: bytes) -> T:
         try:
@@ -178,7 +178,7 @@ class Codec(Generic[T]):
         if not self._has_secrets:
             return self._adapter.validator.validate_json(body)
         plain = msgspec.json.decode(body)
-        value = self._adapter.validator.validate_json(msgspec.json.encode(unmarked(plain)))
+        value = self._adapter.validator.validate_json(msgspec.json.encode(remove_marks(plain)))
         if ASTERISKS.encode() in body and _is_lost(value, plain):
             raise SerialisationError(
                 f"stored value is no {self.declared!r}: in the place of a secret it has only "
@@ -213,7 +213,7 @@ class Codec(Generic[T]):
         plain = _dump(adapter, valid, by_alias=by_alias)
         if self._has_secrets:
             kept = _dump(adapter, valid, by_alias=by_alias, mode="python")
-            plain, count = marked(plain, kept, what)
+            plain, count = mark_secrets(plain, kept, what)
             if count != sum(1 for _ in _secrets_in(valid)):
                 raise InvalidPayload(
                     what, "a serializer of its own writes a secret; give it when_used='json'"
@@ -235,7 +235,7 @@ class Codec(Generic[T]):
         try:
             plain = msgspec.to_builtins(value, str_keys=True)
             check_json(plain, what, tuples=True)
-            body = _bounded(plain, what, self.limit_bytes)
+            body = _encode_bounded(plain, what, self.limit_bytes)
             self._compare(value, body, what, trust=self._trust)
         except TypeError as error:
             raise InvalidPayload(what, str(error)) from error
@@ -288,10 +288,10 @@ def _secrets_in(value: Any) -> Iterator[Any]:
 
 def encode_plain(plain: Any, what: str, *, limit_bytes: int) -> bytes:
     check_json(plain, what)
-    return _bounded(plain, what, limit_bytes)
+    return _encode_bounded(plain, what, limit_bytes)
 
 
-def _bounded(plain: Any, what: str, limit_bytes: int) -> bytes:
+def _encode_bounded(plain: Any, what: str, limit_bytes: int) -> bytes:
     body = msgspec.json.encode(plain)
     if len(body) > limit_bytes:
         raise PayloadTooLarge(what, len(body), limit_bytes)

@@ -59,7 +59,7 @@ class Comparison:
     def difference(self, value: Any, copy: Any, depth: int = 0) -> Difference | None:
         kind = type(value)
         if kind is not type(copy):
-            return self._coerced(value, copy, depth)
+            return self._compare_types(value, copy, depth)
         if kind in _EXACT or value is copy:
             return None if value is copy or value == copy else _CHANGED
         if kind is float:
@@ -120,7 +120,9 @@ class Comparison:
             return None if _are_equal(value, copy) else _CHANGED
         names = list(_attributes(value))
         if not names and not hasattr(value, "__dict__"):
-            return Difference((), f"{_said(value)} has neither fields nor an equality to compare")
+            return Difference(
+                (), f"{_describe(value)} has neither fields nor an equality to compare"
+            )
         return self._of_fields(dict.fromkeys((*names, *_attributes(copy))), value, copy, depth)
 
     def _of_structs(
@@ -158,7 +160,7 @@ class Comparison:
                 return found.below(name)
         return None
 
-    def _coerced(self, value: Any, copy: Any, depth: int) -> Difference | None:
+    def _compare_types(self, value: Any, copy: Any, depth: int) -> Difference | None:
         """Return the difference of two types, unless the annotation has asked for it."""
         if self._lenient and _is_coercion(value, copy):
             return self._of_parts(value, copy, depth)
@@ -166,7 +168,7 @@ class Comparison:
             return Difference((), f"{value} is not JSON", not_json=True)
         if value is _MISSING or copy is _MISSING:
             return Difference((), "is missing" if value is _MISSING else "is not stored")
-        return Difference((), f"{_said(value)} is read back as {_said(copy)}")
+        return Difference((), f"{_describe(value)} is read back as {_describe(copy)}")
 
     def _of_parts(self, value: Any, copy: Any, depth: int) -> Difference | None:
         if isinstance(value, _ORDERED) and isinstance(copy, _ORDERED):
@@ -250,5 +252,5 @@ def _attributes(value: Any) -> Iterable[str]:
         yield from (slots,) if isinstance(slots, str) else slots
 
 
-def _said(value: Any) -> str:
+def _describe(value: Any) -> str:
     return f"a {type(value).__qualname__}" if value is not None else "null"

@@ -33,32 +33,32 @@ def mentions_secrets(schema: Any) -> bool:
     return "secret" in named and getattr(schema, "__module__", "") == _SCHEMA_MODULE
 
 
-def marked(shown: Any, kept: Any, what: str) -> tuple[Any, int]:
+def mark_secrets(shown: Any, kept: Any, what: str) -> tuple[Any, int]:
     """``shown`` is JSON with asterisks, ``kept`` the same with the secrets still in it: the JSON
     with each secret under its mark, and how many there are."""
     if isinstance(kept, SECRETS):
         return {SECRET_MARK: _plain(kept.get_secret_value(), what)}, 1
     if isinstance(shown, dict) and isinstance(kept, Mapping) and len(shown) == len(kept):
         pairs = zip(shown.items(), kept.values(), strict=True)
-        items = {name: marked(item, was, f"{what}.{name}") for (name, item), was in pairs}
+        items = {name: mark_secrets(item, was, f"{what}.{name}") for (name, item), was in pairs}
         return {name: item for name, (item, _) in items.items()}, sum(n for _, n in items.values())
     if isinstance(shown, list) and isinstance(kept, Iterable) and not isinstance(kept, str | bytes):
         parts = [
-            marked(item, was, f"{what}.{n}")
+            mark_secrets(item, was, f"{what}.{n}")
             for n, (item, was) in enumerate(zip(shown, kept, strict=True))
         ]
         return [item for item, _ in parts], sum(n for _, n in parts)
     return shown, 0
 
 
-def unmarked(plain: Any) -> Any:
+def remove_marks(plain: Any) -> Any:
     """Return the JSON without the marks, as the declared type reads it."""
     if isinstance(plain, dict):
         if len(plain) == 1 and SECRET_MARK in plain:
             return plain[SECRET_MARK]
-        return {name: unmarked(item) for name, item in plain.items()}
+        return {name: remove_marks(item) for name, item in plain.items()}
     if isinstance(plain, list):
-        return [unmarked(item) for item in plain]
+        return [remove_marks(item) for item in plain]
     return plain
 
 

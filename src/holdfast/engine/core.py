@@ -94,7 +94,7 @@ class Holdfast:
         self._queue_watch: QueueWatch | None = None
         self._submitter = submitter = Submitter(self)
         self.submit, self.submit_many = submitter.submit, submitter.submit_many
-        self.planned = submitter.planned
+        self.describe_task = submitter.describe_task
         self._worked_queues = set[str]()  # by workers of this process
         self._opened = 0
         self._blocking: Blocking | None = None

@@ -134,7 +134,7 @@ class Submittable(Timed[P], Generic[P, R]):
         callback: str | None = None,
     ) -> Planned:
         """Describe a task for a plan: ``app.plan("v7", [send.on(to, tenant=t) for t in …])``."""
-        return self._app.planned(
+        return self._app.describe_task(
             self.declared,
             payload,
             tenant=tenant,

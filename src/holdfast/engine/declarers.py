@@ -80,10 +80,10 @@ class TaskDeclarer:
     def __call__(self, name: Any = _NO_NAME, **options: Any) -> Any:
         _check_options(options, TaskOptions.__optional_keys__)
         if callable(name):
-            return self._declared(name, _NO_NAME, options)
-        return lambda call: self._declared(call, name, options)
+            return self._declare(name, _NO_NAME, options)
+        return lambda call: self._declare(call, name, options)
 
-    def _declared(self, call: Callable[..., Any], name: Any, options: dict[str, Any]) -> Any:
+    def _declare(self, call: Callable[..., Any], name: Any, options: dict[str, Any]) -> Any:
         app = self._app
         stage = definitions.define_stage(
             call,

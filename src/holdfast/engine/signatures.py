@@ -20,8 +20,8 @@ def check_context(call: Callable[..., Any], hints: dict[str, Any]) -> None:
     given = hints.get(first.name, Any)
     if not _takes_context(given):
         raise DeclarationError(
-            f"{_name_of(call)} takes {_said(given)} first, and is given the Context: "
-            f"write {_wanted(call, hints)}"
+            f"{_name_of(call)} takes {_describe(given)} first, and is given the Context: "
+            f"write {_right_signature(call, hints)}"
         )
 
 
@@ -32,12 +32,12 @@ def check_payload(call: Callable[..., Any], hints: dict[str, Any], payload: Any,
         return
     if payload in _ANY:
         raise DeclarationError(
-            f"{_name_of(call)} takes {_said(given)}, and workflow {of!r} has no payload type: "
-            f"write app.workflow({of!r}, payload={_named(given)})"
+            f"{_name_of(call)} takes {_describe(given)}, and workflow {of!r} has no payload type: "
+            f"write app.workflow({of!r}, payload={_type_name(given)})"
         )
     raise DeclarationError(
-        f"{_name_of(call)} takes {_said(given)}, and the payload of workflow {of!r} is "
-        f"{_said(payload)}: write the same type in both places"
+        f"{_name_of(call)} takes {_describe(given)}, and the payload of workflow {of!r} is "
+        f"{_describe(payload)}: write the same type in both places"
     )
 
 
@@ -125,20 +125,20 @@ def _alternatives(given: Any) -> tuple[Any, ...]:
     return _members(given) or (given,)
 
 
-def _wanted(call: Callable[..., Any], hints: dict[str, Any]) -> str:
+def _right_signature(call: Callable[..., Any], hints: dict[str, Any]) -> str:
     """Return the right signature as text, with the function's present parameter as payload."""
     names = list(inspect.signature(call).parameters)
     others = [name for name in names if not _takes_context(hints.get(name, Any))]
-    payload = f", {others[0]}: {_named(hints[others[0]])}" if others else ""
+    payload = f", {others[0]}: {_type_name(hints[others[0]])}" if others else ""
     start = "async def" if inspect.iscoroutinefunction(call) else "def"
     return f"{start} {_name_of(call)}(ctx: Context{payload})"
 
 
-def _said(given: Any) -> str:
-    return "nothing" if given is type(None) else f"a {_named(given)}"
+def _describe(given: Any) -> str:
+    return "nothing" if given is type(None) else f"a {_type_name(given)}"
 
 
-def _named(given: Any) -> str:
+def _type_name(given: Any) -> str:
     return given.__name__ if isinstance(given, type) and not get_args(given) else str(given)
 
 

@@ -102,7 +102,7 @@ class Submitter:
             "callback": None if callback is None else self._app.check_callback(callback),
         }
         if self._app.tracer.on:
-            with self._traced(declared, terms) as span:
+            with self._trace(declared, terms) as span:
                 task_id = await self._submit(declared, payload, key, terms)
                 span.tell(task_id=task_id)
         else:
@@ -119,7 +119,7 @@ class Submitter:
         keys = None if key is None else [names.check("key", key)]
         record = new_task.record(declared, now=self._app.clock.now(), **terms)
         [submission] = self._submissions(declared, record, [body], keys)
-        return self._accepted(submission, await self._put(submission))
+        return self._accept(submission, await self._put(submission))
 
     async def submit_many(
         self,
@@ -139,7 +139,7 @@ class Submitter:
         self._registry.check()
         terms["callback"] = self._app.check_callback(terms.get("callback"))
         if self._app.tracer.on:
-            with self._traced(declared, terms) as span:
+            with self._trace(declared, terms) as span:
                 ids = await self._many(declared, payloads, keys, terms)
                 span.tell(tasks=len(ids))
         else:
@@ -149,7 +149,9 @@ class Submitter:
             watch.check(queue)
         return [Handle(self._app, task_id, declared.result) for task_id in ids]
 
-    def planned(self, declared: TaskType, payload: Any, **terms: Unpack[SubmitTerms]) -> Planned:
+    def describe_task(
+        self, declared: TaskType, payload: Any, **terms: Unpack[SubmitTerms]
+    ) -> Planned:
         """Describe a task for a plan; `on` of a task type calls it."""
         self._registry.check()
         terms["callback"] = self._app.check_callback(terms.get("callback"))
@@ -160,7 +162,7 @@ class Submitter:
         return Planned(record=record, payload=body, effects_namespace=effects)
 
     @contextmanager
-    def _traced(self, declared: TaskType, terms: SubmitTerms) -> Iterator[Span]:
+    def _trace(self, declared: TaskType, terms: SubmitTerms) -> Iterator[Span]:
         """Give the tasks the span, unless they have a trace id that is not a parent of it."""
         given = terms.get("trace_id")
         with self._app.tracer.submit(declared.name, terms.get("tenant"), given) as span:
@@ -180,7 +182,7 @@ class Submitter:
         terms: SubmitTerms,
     ) -> list[str]:
         record = new_task.record(declared, now=self._app.clock.now(), **terms)
-        bodies = await _encoded(declared, payloads)
+        bodies = await _encode_all(declared, payloads)
         given = None if keys is None else [names.check("key", key) for key in keys]
         if given is not None and len(given) != len(bodies):
             raise InvalidInput(f"{len(given)} keys for {len(bodies)} payloads")
@@ -211,7 +213,7 @@ class Submitter:
                 bulk.errors[number] = answer
                 continue
             try:
-                bulk.accepted[number] = self._accepted(submission, answer)
+                bulk.accepted[number] = self._accept(submission, answer)
             except Refused as error:
                 bulk.errors[number] = error
 
@@ -225,7 +227,7 @@ class Submitter:
             self._refusals.flush()
         return inserted
 
-    def _accepted(self, submission: Submission, answer: Insertion) -> str:
+    def _accept(self, submission: Submission, answer: Insertion) -> str:
         if isinstance(answer, Conflict):
             task = submission.task
             raise KeyConflict(task.tenant, task.key or "", answer.task_id)
@@ -264,7 +266,7 @@ class _Many:
         raise next(iter(self.errors.values()))
 
 
-async def _encoded(declared: TaskType, payloads: Iterable[Any]) -> list[bytes]:
+async def _encode_all(declared: TaskType, payloads: Iterable[Any]) -> list[bytes]:
     encode, bodies = declared.payload.encode, list[bytes]()
     for number, payload in enumerate(payloads):
         try:

@@ -83,8 +83,8 @@ async def examine(
 async def _paused(store: Store, now: float, hide: Redactor) -> list[str]:
     """Queues that a person has paused, and that only a person sets going."""
     return [
-        switches.told(one, now, hide.text(one.by.reason))
-        for one in await switches.standing(store, now)
+        switches.format_switch(one, now, hide.text(one.by.reason))
+        for one in await switches.active_switches(store, now)
         if one.switch is not Switch.DRAIN
     ]
 

@@ -162,7 +162,7 @@ class Monitor:
         return Snapshot(
             stats=stats,
             workers=tuple(workers),
-            thrown=tuple(await switches.standing(store, app.clock.now())),
+            thrown=tuple(await switches.active_switches(store, app.clock.now())),
             durable=store.durable,
             degraded=app.degraded,
             findings=self._findings,

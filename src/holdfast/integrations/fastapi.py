@@ -50,7 +50,7 @@ def lifespan(
     """
 
     @asynccontextmanager
-    async def opened(api: FastAPI) -> AsyncIterator[State]:
+    async def open_engine(api: FastAPI) -> AsyncIterator[State]:
         async with _serving(api, Service(app, tokens=tokens), workers=workers, **options):
             if then is None:
                 yield None
@@ -58,7 +58,7 @@ def lifespan(
                 async with then(api) as state:
                     yield state
 
-    return opened
+    return open_engine
 
 
 def router(of: Holdfast | Service) -> APIRouter:
@@ -68,8 +68,8 @@ def router(of: Holdfast | Service) -> APIRouter:
     """
 
     @asynccontextmanager
-    async def opened(api: FastAPI) -> AsyncIterator[None]:
-        if _found(api) is not None:
+    async def open_engine(api: FastAPI) -> AsyncIterator[None]:
+        if _find_service(api) is not None:
             yield
         elif isinstance(of, Service):
             async with _serving(api, of, workers=0):
@@ -78,14 +78,14 @@ def router(of: Holdfast | Service) -> APIRouter:
             async with _serving(api, Service(of), workers=0):
                 yield
 
-    made = APIRouter(lifespan=opened)
+    made = APIRouter(lifespan=open_engine)
     for part in ALL:
         made.include_router(part if part is not health.router else _without_document(part))
     return made
 
 
 async def engine(request: Request) -> Holdfast:
-    service = _found(request.app)
+    service = _find_service(request.app)
     if service is None:
         raise HoldfastError("no engine is open here: FastAPI(lifespan=lifespan(app))")
     return service.app
@@ -99,7 +99,7 @@ async def _serving(
     api: FastAPI, service: Service, *, workers: int, **options: Any
 ) -> AsyncIterator[None]:
     given = api.openapi
-    api.state.holdfast, api.openapi = service, _completed(given)  # type: ignore[method-assign]
+    api.state.holdfast, api.openapi = service, _complete_document(given)  # type: ignore[method-assign]
     try:
         async with service.running(workers=workers, **options):
             yield
@@ -107,7 +107,7 @@ async def _serving(
         api.state.holdfast, api.openapi = None, given  # type: ignore[method-assign]
 
 
-def _found(api: FastAPI) -> Service | None:
+def _find_service(api: FastAPI) -> Service | None:
     found: Service | None = getattr(api.state, "holdfast", None)
     return found
 
@@ -118,7 +118,7 @@ def _without_document(part: Routes) -> Routes:
     return kept
 
 
-def _completed(given: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
+def _complete_document(given: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
     """Return your OpenAPI document, with the parts to which our routes in it refer."""
 
     def document() -> dict[str, Any]:

@@ -125,7 +125,7 @@ class _Update(msgspec.Struct, frozen=True, gc=False):
 
 def read(body: bytes) -> TelegramMessage | None:
     """Return the new text message in an update; None for an edit, a sticker, a new member, …."""
-    given = _update(_cleaned(body))
+    given = _update(_clean(body))
     if given is None:
         return None
     message, user = given.message, given.message.user
@@ -140,14 +140,14 @@ def read(body: bytes) -> TelegramMessage | None:
     )
 
 
-def _cleaned(body: bytes) -> str:
+def _clean(body: bytes) -> str:
     """Return the text without odd characters: refused for one, a message would come again and
     again."""
 
-    def kept(found: re.Match[str]) -> str:
+    def replace_unkept(found: re.Match[str]) -> str:
         return r"\ufffd" if found["unkept"] else found[0]
 
-    return _ESCAPES.sub(kept, body.decode(errors="replace"))
+    return _ESCAPES.sub(replace_unkept, body.decode(errors="replace"))
 
 
 def _update(text: str) -> _Update | None:
@@ -231,12 +231,12 @@ def _text(told: Delivery) -> str:
     if told.event not in _SENTENCES:
         if data.get("resultOmitted"):
             sentence = _TOO_LONG
-        elif said := _said(data.get("result")):
+        elif said := _result_text(data.get("result")):
             return said
     return sentence.format(id=data["taskId"])
 
 
-def _said(result: Any) -> str:
+def _result_text(result: Any) -> str:
     """Return the text of a result; empty if there is none, as Telegram takes no empty message."""
     if isinstance(result, dict):
         found = (result.get("text"), result.get("answer"))
@@ -275,7 +275,7 @@ def refusal(declared: TaskType) -> str | None:
 
 def load(settings: Settings, allowed: Allowed) -> Bot | None:
     """Return the bot of the settings; None if they name none."""
-    token, secret, task = _revealed(settings)
+    token, secret, task = _reveal(settings)
     given = {TOKEN: token, SECRET: secret, TASK: task}
     missing = [name for name, value in given.items() if not value]
     if len(missing) == len(given):
@@ -290,7 +290,7 @@ def load(settings: Settings, allowed: Allowed) -> Bot | None:
     return Bot(token=token, secret=secret, task=task, api=_api(settings.telegram_api, allowed))
 
 
-def _revealed(settings: Settings) -> tuple[str, str, str]:
+def _reveal(settings: Settings) -> tuple[str, str, str]:
     secrets = (settings.telegram_token, settings.telegram_secret)
     token, secret = ("" if one is None else one.get_secret_value() for one in secrets)
     return token, secret, settings.telegram_task or ""

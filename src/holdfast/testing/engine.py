@@ -118,7 +118,7 @@ class Engine:
         ``before``: its function has not been called. ``after``: it has returned, and nothing is
         written. ``commit``: its end is written, and the worker has not heard so.
         """
-        declared = [self.app.registry.find(name) for name in self.app.registry.served()]
+        declared = [self.app.registry.find(name) for name in self.app.registry.runnable_types()]
         if not any(one is not None and one.stage(stage) for one in declared):
             raise InvalidInput(f"no task has a stage named {stage!r}")
         self.crashing.crashes.append(Crash(stage=stage, when=when, undo=undo, times=times))
@@ -231,7 +231,7 @@ class Engine:
             await self.store.tasks.leave(beat.worker)
 
     def _queues(self) -> tuple[str, ...]:
-        types = map(self.app.registry.find, self.app.registry.served())
+        types = map(self.app.registry.find, self.app.registry.runnable_types())
         declared = (one.queue for one in types if one is not None)
         return tuple(dict.fromkeys((*self.app.settings.queue_names, *declared)))
 

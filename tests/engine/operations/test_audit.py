@@ -63,5 +63,5 @@ async def test_what_is_cleaned_up_during_the_walk_is_no_break(store: Busy, gone:
 async def test_a_head_reads_as_it_was_written(store: Busy) -> None:
     await store.admin.write(3)
     head = (await store.admin.chain(limit=0)).head
-    assert audit.anchor_from(audit.written(head)) == head
+    assert audit.anchor_from(audit.format_link(head)) == head
     assert (await audit.verify(store, noted=head)).broken is None

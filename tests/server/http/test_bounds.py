@@ -271,7 +271,7 @@ async def test_a_head_that_is_newer_than_the_walk_is_known(still: Served) -> Non
     await client.get(path)
     await client.post("/internal/queues/a/intake/pause", json={"force": True})
     chain = await still.app.store.admin.chain(limit=1)
-    told = (await client.get(path, params={"head": audit.written(chain.head)})).json()
+    told = (await client.get(path, params={"head": audit.format_link(chain.head)})).json()
     assert told["holds"] is True
 
 

@@ -27,7 +27,7 @@ from holdfast.domain.durations import seconds
 from holdfast.domain.phrases import count, span
 from holdfast.domain.task.history import HistoryStep
 from holdfast.engine.operations import audit as auditing
-from holdfast.engine.operations.audit import Verdict, anchor_from
+from holdfast.engine.operations.audit import ChainVerdict, anchor_from
 from holdfast.engine.operations.transitions import TransitionPage
 from holdfast.insight.views.audit import missing_view
 
@@ -208,7 +208,7 @@ def verify(context: typer.Context, *, head: Head = None, json: opt.Json = False)
     """
     noted = anchor_from(head) if head is not None else None
 
-    async def walk(session: Session) -> Verdict:
+    async def walk(session: Session) -> ChainVerdict:
         watched, keep = is_watched(json=json), session.settings.audit_keep
         chain = await session.store.admin.chain(limit=0)
         total = chain.head.seq - chain.base.seq
@@ -225,7 +225,7 @@ def verify(context: typer.Context, *, head: Head = None, json: opt.Json = False)
     return Exit.OK if verdict.holds else Exit.FAILED
 
 
-def _tell(verdict: Verdict) -> None:
+def _tell(verdict: ChainVerdict) -> None:
     missing = verdict.missing
     if verdict.broken is not None:
         say(f"BROKEN at number {verdict.broken.seq}: {verdict.broken.says}", style="bold red")
@@ -235,8 +235,8 @@ def _tell(verdict: Verdict) -> None:
         say(f"MISSING: {missing.says}", style="bold red")
     print_fields(
         {
-            "head": auditing.written(verdict.head),
-            "base": auditing.written(verdict.base) if verdict.base.seq else None,
+            "head": auditing.format_link(verdict.head),
+            "base": auditing.format_link(verdict.base) if verdict.base.seq else None,
             "gone": missing.says if missing is not None and missing.explained else None,
             "loose": f"{verdict.loose} not in the chain yet" if verdict.loose else None,
         }
@@ -245,13 +245,13 @@ def _tell(verdict: Verdict) -> None:
         hint("note the head elsewhere: --head compares a later chain with it")
 
 
-def _verdict_view(verdict: Verdict) -> dict[str, Any]:
+def _verdict_view(verdict: ChainVerdict) -> dict[str, Any]:
     broken, missing = verdict.broken, verdict.missing
     return {
         "holds": verdict.holds,
         "links": verdict.links,
-        "head": auditing.written(verdict.head),
-        "base": auditing.written(verdict.base),
+        "head": auditing.format_link(verdict.head),
+        "base": auditing.format_link(verdict.base),
         "loose": verdict.loose,
         "broken": {"seq": broken.seq, "says": broken.says} if broken else None,
         "missing": missing_view(missing),

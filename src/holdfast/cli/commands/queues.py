@@ -12,7 +12,7 @@ from holdfast.cli.output.printer import Row, hint, print_json, print_table, say
 from holdfast.cli.session import Session, person, run
 from holdfast.domain.phrases import span
 from holdfast.domain.task.placement import Place
-from holdfast.engine.operations.queues import meant
+from holdfast.engine.operations.queues import named_switches
 from holdfast.insight.views.queues import Off, QueueView, queue_views
 from holdfast.insight.views.view import keys
 from holdfast.observe.snapshot import Snapshot
@@ -107,7 +107,7 @@ def pause(
     json: opt.Json = False,
 ) -> None:
     """Pause its intake, its claiming, or, when neither is named, both."""
-    switches = meant(queue, intake=intake, claiming=claiming)
+    switches = named_switches(queue, intake=intake, claiming=claiming)
     _turn(context, queue, switches, reason, on=False, force=force, json=json)
 
 
@@ -122,7 +122,7 @@ def resume(
     json: opt.Json = False,
 ) -> None:
     """Resume its intake, its claiming, or, when neither is named, both."""
-    switches = meant(queue, intake=intake, claiming=claiming)
+    switches = named_switches(queue, intake=intake, claiming=claiming)
     _turn(context, queue, switches, reason, on=True, json=json)
 
 

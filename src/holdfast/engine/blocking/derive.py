@@ -47,37 +47,37 @@ def blocking(
     method: Callable[Concatenate[T, A], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[Face[T], A], R]:
     """Derive a method that waits for the async one."""
-    return _derived(method)
+    return _derive(method)
 
 
 def blocking_task(
     method: Callable[Concatenate[T, A], Coroutine[Any, Any, Handle[R]]],
 ) -> Callable[Concatenate[Face[T], A], BlockingHandle[R]]:
-    return _derived(method)
+    return _derive(method)
 
 
 def blocking_tasks(
     method: Callable[Concatenate[T, A], Coroutine[Any, Any, list[Handle[R]]]],
 ) -> Callable[Concatenate[Face[T], A], list[BlockingHandle[R]]]:
-    return _derived(method)
+    return _derive(method)
 
 
 def blocking_plan(
     method: Callable[Concatenate[T, A], Coroutine[Any, Any, PlanHandle]],
 ) -> Callable[Concatenate[Face[T], A], BlockingPlanHandle]:
-    return _derived(method)
+    return _derive(method)
 
 
 def blocking_trigger(
     method: Callable[Concatenate[T, A], Coroutine[Any, Any, TriggerHandle[R]]],
 ) -> Callable[Concatenate[Face[T], A], BlockingTrigger[R]]:
-    return _derived(method)
+    return _derive(method)
 
 
 def blocking_bulk(
     method: Callable[Concatenate[T, A], Coroutine[Any, Any, BulkHandle]],
 ) -> Callable[Concatenate[Face[T], A], BlockingBulkHandle]:
-    return _derived(method)
+    return _derive(method)
 
 
 def blocking_list(
@@ -88,10 +88,10 @@ def blocking_list(
     async def collect(part: T, *arguments: A.args, **options: A.kwargs) -> list[R]:
         return [one async for one in method(part, *arguments, **options)]
 
-    return _derived(wraps(method)(collect))
+    return _derive(wraps(method)(collect))
 
 
-def _derived(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
+def _derive(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
     @wraps(method)
     def call(self: Face[Any], /, *arguments: Any, **options: Any) -> Any:
         answer = self._thread.call(method(self._part, *arguments, **options))

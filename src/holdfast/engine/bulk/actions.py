@@ -18,7 +18,7 @@ from holdfast.domain.task.operate import OperatorRequest
 from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import By, Task
 from holdfast.domain.task.transition import Applied, MovedOn, Transition
-from holdfast.engine.bulk.order import Order
+from holdfast.engine.bulk.order import BulkOrder
 from holdfast.engine.operations.expired_checkpoints import check_checkpoint
 from holdfast.ports import Clock, Store
 
@@ -29,7 +29,7 @@ ONWARD = frozenset({BulkCommand.RETRY, BulkCommand.RESUME})
 class Acting:
     """The command of a bulk action on one part of a round."""
 
-    def __init__(self, store: Store, clock: Clock, order: Order, by: By) -> None:
+    def __init__(self, store: Store, clock: Clock, order: BulkOrder, by: By) -> None:
         self._store = store
         self._clock = clock
         self._order = order
@@ -58,7 +58,7 @@ class Acting:
         for one, task in zip(part, tasks, strict=True):
             if task is None:
                 self._gone += 1
-            elif (decided := await self._decided(one, task)) is not None:
+            elif (decided := await self._decide(one, task)) is not None:
                 picked.append(one)
                 batch.append(decided)
         outcomes = await self._store.tasks.apply(batch) if batch else []
@@ -73,7 +73,7 @@ class Acting:
                 again.append(one)
         return again
 
-    async def _decided(self, one: Picked, task: Task) -> Transition | None:
+    async def _decide(self, one: Picked, task: Task) -> Transition | None:
         order, as_picked = self._order, task.version == one.version
         if not as_picked and await self._was_mine(task):
             self._took(task)

@@ -17,8 +17,8 @@ from holdfast.engine.bulk import requests, rounds
 from holdfast.engine.bulk.actions import ONWARD
 from holdfast.engine.bulk.order import (
     BulkInfo,
+    BulkOrder,
     BulkPreview,
-    Order,
     check_filter,
     check_limit,
     info_of,
@@ -117,7 +117,7 @@ class Bulks:
         The same key with the same order returns the action that was started before.
         """
         asked = _command(command)
-        order = Order(
+        order = BulkOrder(
             command=asked,
             where=check_filter(asked, where, everything=everything),
             rate=bulk.check_rate(rate),

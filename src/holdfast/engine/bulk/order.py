@@ -25,7 +25,7 @@ def actor_of(bulk_id: str) -> str:
     return f"bulk:{bulk_id}"
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class BulkOrder(msgspec.Struct, frozen=True, kw_only=True):
     """The payload of a bulk action's task; it holds no time, so a repeat is the same order."""
 
     command: BulkCommand
@@ -116,7 +116,7 @@ def state_of(data: Any) -> BulkState | None:
 
 def info_of(detail: Detail) -> BulkInfo:
     task = detail.task
-    order = msgspec.json.decode(detail.payload, type=Order)
+    order = msgspec.json.decode(detail.payload, type=BulkOrder)
     data = msgspec.json.decode(detail.data) if detail.data else None
     state = state_of(data)
     known = state or BulkState()
@@ -145,7 +145,7 @@ def info_of(detail: Detail) -> BulkInfo:
     )
 
 
-def _phase(task: Task, order: Order, state: BulkState | None) -> str:
+def _phase(task: Task, order: BulkOrder, state: BulkState | None) -> str:
     if state is not None and state.halted:
         return HALTED
     if task.status in SETTLED:

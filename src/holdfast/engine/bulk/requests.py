@@ -27,7 +27,7 @@ from holdfast.domain.task.operate import OperatorRequest
 from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.task import By, Task
 from holdfast.domain.task.transition import Applied, Conflict, Full, Shut, Submission, Transition
-from holdfast.engine.bulk.order import Order, actor_of
+from holdfast.engine.bulk.order import BulkOrder, actor_of
 from holdfast.runtime import new_task
 from holdfast.runtime.compare_and_swap import compare_and_swap
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 NOBODY = By(actor="")
 
 
-async def start(app: Holdfast, order: Order, key: str | None) -> str:
+async def start(app: Holdfast, order: BulkOrder, key: str | None) -> str:
     """Insert and release a bulk action, and return its id; a known key returns the first id."""
     submission = _submission(app, order, key)
     limit = app.settings.queue_limit
@@ -53,7 +53,7 @@ async def start(app: Holdfast, order: Order, key: str | None) -> str:
     return answer.task_id
 
 
-async def _let_go(app: Holdfast, bulk_id: str, order: Order) -> None:
+async def _let_go(app: Holdfast, bulk_id: str, order: BulkOrder) -> None:
     """Release a new bulk action; one that was released before, or is gone, is left as it is."""
     request = new_id(app.clock, app.chance)
 
@@ -61,7 +61,7 @@ async def _let_go(app: Holdfast, bulk_id: str, order: Order) -> None:
         if task is None or task.status is not Status.CREATED:
             return True
         ask, command = _ask(app, order.by, request), f"start {order.command}"
-        return await _written(app, _about(operate.release(task, ask), command))
+        return await _write(app, _about(operate.release(task, ask), command))
 
     await compare_and_swap(f"bulk action {bulk_id}", lambda: _load(app, bulk_id), write)
 
@@ -71,10 +71,10 @@ async def _load(app: Holdfast, bulk_id: str) -> Task | None:
     return task
 
 
-def _submission(app: Holdfast, order: Order, key: str | None) -> Submission:
+def _submission(app: Holdfast, order: BulkOrder, key: str | None) -> Submission:
     declared = app.registry.find(bulk.TYPE)
     assert declared is not None
-    made = app.planned(declared, order)
+    made = app.describe_task(declared, order)
     stored = None if key is None else _stored_key(order.where.tenant, names.check("key", key))
     task_id = app.store.partitioned_id(new_id(app.clock, app.chance), tenant=None, key=stored)
     task = replace(made.record, id=task_id, key=stored, status=Status.CREATED)
@@ -87,7 +87,7 @@ def _stored_key(tenant: str | None, key: str) -> str:
     return f"bulk:{hashlib.blake2b(said, digest_size=16).hexdigest()}"
 
 
-def _digest(order: Order) -> str:
+def _digest(order: BulkOrder) -> str:
     """Return the digest of an order, which does not depend on who gives it, where and why."""
     return new_task.digest(bulk.TYPE, msgspec.json.encode(replace(order, by=NOBODY)))
 
@@ -104,7 +104,7 @@ async def ask(app: Holdfast, bulk_id: str, command: str, by: By) -> None:
 
     async def write(task: Task) -> bool | None:
         decided = _DECISIONS[command](task, _ask(app, by, request))
-        return await _written(app, _about(decided, command))
+        return await _write(app, _about(decided, command))
 
     async def record_refusal(task: Task, error: Refused) -> None:
         refusal = operate.refusal(task, _COMMANDS[command], _ask(app, by, request), error.code)
@@ -140,7 +140,7 @@ def _about(transition: Transition, said: str) -> Transition:
     return replace(transition, audit=replace(transition.audit, task_id=about, command=said))
 
 
-async def _written(app: Holdfast, transition: Transition) -> bool | None:
+async def _write(app: Holdfast, transition: Transition) -> bool | None:
     """Return True; None if the task has changed since it was loaded."""
     [outcome] = await app.store.tasks.apply([transition])
     return True if isinstance(outcome, Applied) else None

@@ -21,7 +21,7 @@ from holdfast.domain.task.state import SETTLED, SUSPENDED, Status
 from holdfast.domain.task.task import By, Task
 from holdfast.encoding.codec import Codec
 from holdfast.engine.bulk.actions import Acting
-from holdfast.engine.bulk.order import STATE, Order, actor_of, state_of
+from holdfast.engine.bulk.order import STATE, BulkOrder, actor_of, state_of
 from holdfast.ports import Filter, Store
 from holdfast.registry import TaskType, own_type
 from holdfast.runtime.context import Context
@@ -45,37 +45,37 @@ RESTS = SETTLED | SUSPENDED | {Status.PAUSED}
 def declare(app: Holdfast) -> TaskType:
     """Return the task type of bulk actions, which every app has."""
 
-    async def act(ctx: Context, order: Order) -> Any:
-        return await Round(app, ctx, order).run()
+    async def act(ctx: Context, order: BulkOrder) -> Any:
+        return await BulkRound(app, ctx, order).run()
 
     return own_type(
         bulk.TYPE,
         bulk.QUEUE,
         bulk.STAGE,
         act,
-        payload=Codec(Order),
+        payload=Codec(BulkOrder),
         retry=RETRY,
         timeout_seconds=TIMEOUT_SECONDS,
         keep_seconds=app.settings.keep,
     )
 
 
-class Round:
-    def __init__(self, app: Holdfast, ctx: Context, order: Order) -> None:
+class BulkRound:
+    def __init__(self, app: Holdfast, ctx: Context, order: BulkOrder) -> None:
         self._app = app
         self._ctx = ctx
         self._order = order
         self._store: Store = app.store
         self._clock = app.clock
-        self._by = _by(ctx.task_id, order.by)
+        self._by = _actor_of(ctx.task_id, order.by)
 
     async def run(self) -> Any:
         """Run a round: snooze until all is done or it was halted, and then return the counts."""
-        own, next_at = await self._own(), self._clock.steady()
+        own, next_at = await self._load_own(), self._clock.steady()
         where = self._order.frozen(own.created_at)
         state = state_of(self._ctx.data)
         if state is None:
-            state = await self._counted(where, own.created_at)
+            state = await self._count(where, own.created_at)
         elif state.pending:
             state, next_at = await self._act(state)
         if self._order.canary is not None:
@@ -117,10 +117,10 @@ class Round:
 
     async def _is_asked(self) -> bool:
         """Return whether a stop or pause was requested: then the progress is saved for it."""
-        own = await self._own()
+        own = await self._load_own()
         return own.cancel_requested or own.pause_requested
 
-    async def _own(self) -> Task:
+    async def _load_own(self) -> Task:
         [own] = await self._store.views.load([self._ctx.task_id])
         if own is None:
             raise TaskNotFound(self._ctx.task_id)
@@ -128,7 +128,7 @@ class Round:
 
     # -- picking
 
-    async def _counted(self, where: Filter, until: float) -> BulkState:
+    async def _count(self, where: Filter, until: float) -> BulkState:
         matching, more, _ = await matching_of(self._store, where, until)
         return BulkState(matching=matching, more=more)
 
@@ -215,7 +215,7 @@ def _is_meant(task: Task, until: float) -> bool:
     return task.type != bulk.TYPE and task.created_at <= until
 
 
-def _by(bulk_id: str, starter: By) -> By:
+def _actor_of(bulk_id: str, starter: By) -> By:
     """Return who acts, with the starter's name, origin and reason as the reason.
 
     A reader who must not know these is shown the first word only (`visibility.py`).

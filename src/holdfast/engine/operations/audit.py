@@ -20,7 +20,7 @@ SEALS = 2_000  # pages of what is loose; more than that waits for the workers
 _HEAD = re.compile(r"(\d{1,15}):([0-9a-f]{64})")
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class ChainVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict on the chain up to where it was walked: its end, or the break."""
 
     base: Anchor
@@ -35,7 +35,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         return self.broken is None and (self.missing is None or self.missing.explained)
 
 
-def written(anchor: Anchor) -> str:
+def format_link(anchor: Anchor) -> str:
     return f"{anchor.seq}:{anchor.hash}"
 
 
@@ -74,7 +74,7 @@ async def verify(
     walked: Callable[[int], object] = bool,
     keep_seconds: float | None = None,
     now: float = 0.0,
-) -> Verdict:
+) -> ChainVerdict:
     """Verify the audit chain.
 
     Without ``seals`` unsealed entries stay so, and nothing is written. ``noted`` is an earlier tip
@@ -92,7 +92,7 @@ async def verify(
     links = 0
     while page.links and broken is None:
         evidence.see(page.links)
-        broken = first_break(before, page.links) or _other(noted, page.links)
+        broken = first_break(before, page.links) or _differing_link(noted, page.links)
         links, before = links + len(page.links), page.links[-1].anchor
         walked(links)
         page = await store.admin.chain(after=before.seq, limit=PAGE)
@@ -102,7 +102,7 @@ async def verify(
     missing = None
     if keep_seconds is not None:
         missing = evidence.missing(keep_seconds=keep_seconds, now=now)
-    return Verdict(
+    return ChainVerdict(
         base=base,
         head=page.head,
         links=links,
@@ -112,10 +112,10 @@ async def verify(
     )
 
 
-async def compared(store: Store, verdict: Verdict, noted: Anchor) -> Verdict:
+async def compare_with_note(store: Store, verdict: ChainVerdict, noted: Anchor) -> ChainVerdict:
     """Return a verdict that was found without ``noted``, compared with that link."""
     page = await store.admin.chain(after=max(0, noted.seq - 1), limit=1)
-    broken = _below(noted, page.base) or _other(noted, page.links)
+    broken = _below(noted, page.base) or _differing_link(noted, page.links)
     if broken is None and noted.seq > page.head.seq:
         broken = _at_end(page, page.head, noted)
     found = [one for one in (verdict.broken, broken) if one is not None]
@@ -140,7 +140,7 @@ def _below(noted: Anchor | None, base: Anchor) -> Break | None:
     return _rewritten(noted, base)
 
 
-def _other(noted: Anchor | None, links: Sequence[AuditLink]) -> Break | None:
+def _differing_link(noted: Anchor | None, links: Sequence[AuditLink]) -> Break | None:
     if noted is None or not links or not links[0].seq <= noted.seq <= links[-1].seq:
         return None
     return _rewritten(noted, links[noted.seq - links[0].seq].anchor)

@@ -65,7 +65,7 @@ class Evidence:
                 newest = float(found[4]) if found[4] else None
                 self._prunes.append(_Prune(entry, count, pruned, gone, newest))
 
-    def pruned(self, keep_seconds: float = math.inf) -> int:
+    def count_pruned(self, keep_seconds: float = math.inf) -> int:
         """Return how many missing links the prunes account for, together with what the retention
         had taken before one of them."""
         pruned = 0
@@ -82,18 +82,18 @@ class Evidence:
         if self.base.seq == 0:
             return ""
         up_to = f", up to {math.ceil(self.base_at)}" if self.base_at is not None else ""
-        return f" ({self.pruned()} of {self.base.seq} before it pruned{up_to})"
+        return f" ({self.count_pruned()} of {self.base.seq} before it pruned{up_to})"
 
     def missing(self, *, keep_seconds: float, now: float) -> Missing | None:
         """Return the links that are missing at this time; None if there are none."""
         base = self.base
         if base.seq == 0:
             return None
-        explained, why = self._explained(keep_seconds, now)
+        explained, why = self._explain(keep_seconds, now)
         numbers = "number 1 is" if base.seq == 1 else f"numbers 1 to {base.seq} are"
         return Missing(count=base.seq, explained=explained, says=f"{numbers} missing: {why}")
 
-    def _explained(self, keep_seconds: float, now: float) -> tuple[bool, str]:
+    def _explain(self, keep_seconds: float, now: float) -> tuple[bool, str]:
         kept, since = f"the retention of {written(keep_seconds)}", now - keep_seconds
         newest = self.base_at if self.base_at is not None else self.oldest_at
         if self.base.hash == START:
@@ -101,17 +101,15 @@ class Evidence:
         if newest is not None and newest <= since + SLACK_SECONDS:
             return True, f"{kept} took them, none is newer than {iso(newest)}"
         if not self._prunes:
-            return (
-                False,
-                f"{self._unexplained(kept, since)}, and no prune of the audit is written down",
-            )
-        prune, pruned = self._prunes[-1].entry, self.pruned(keep_seconds)
+            unexplained = self._format_unexplained(kept, since)
+            return False, f"{unexplained}, and no prune of the audit is written down"
+        prune, pruned = self._prunes[-1].entry, self.count_pruned(keep_seconds)
         if pruned >= self.base.seq and prune.at >= (self.base_at or 0.0):
             return True, f"{prune.by.actor} pruned the audit at {iso(prune.at)} ({prune.after})"
         accounted = f"the prunes that are written down account for {pruned} of {self.base.seq}"
-        return False, f"{self._unexplained(kept, since)}, and {accounted}"
+        return False, f"{self._format_unexplained(kept, since)}, and {accounted}"
 
-    def _unexplained(self, kept: str, since: float) -> str:
+    def _format_unexplained(self, kept: str, since: float) -> str:
         if self.base_at is not None:
             found = f"they go up to {iso(self.base_at)}"
         elif self.oldest_at is not None:

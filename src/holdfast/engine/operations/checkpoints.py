@@ -50,11 +50,11 @@ async def in_thread(size: int, make: Callable[[], Transition]) -> Transition:
     return make() if size <= ASIDE_BYTES else await asyncio.to_thread(make)
 
 
-class Given:
+class NotGiven:
     """A value that was not given."""
 
 
-NOT_GIVEN: Any = Given()
+NOT_GIVEN: Any = NotGiven()
 
 
 class Checkpoints:
@@ -89,7 +89,7 @@ class Checkpoints:
         given = None if from_view else _read(fields)
 
         def decide(detail: Detail, ask: OperatorRequest) -> Transition:
-            stored = _stored(detail)
+            stored = _stored_checkpoint(detail)
             if type(version := fields.get("version")) is int:
                 amendment.check_put(
                     detail.task, ask, version, stored
@@ -101,7 +101,7 @@ class Checkpoints:
                 put = msgspec.structs.replace(put, version=0)
             transition = amendment.put_checkpoint(detail.task, ask, put, stored)
             was = stored.custom_data if isinstance(stored, Checkpoint) else None
-            return self._told(transition, {"customData": (was, put.custom_data)})
+            return self._with_audit(transition, {"customData": (was, put.custom_data)})
 
         written = await self._swap(
             task_id, Command.PUT_CHECKPOINT, decide, reason, size=_size_of(fields)
@@ -117,7 +117,9 @@ class Checkpoints:
         """
 
         def decide(detail: Detail, ask: OperatorRequest) -> Transition:
-            return amendment.remove_checkpoint(detail.task, ask, _stored(detail), version)
+            return amendment.remove_checkpoint(
+                detail.task, ask, _stored_checkpoint(detail), version
+            )
 
         await self._swap(task_id, Command.REMOVE_CHECKPOINT, decide, reason)
 
@@ -143,7 +145,7 @@ class Checkpoints:
         def decide(detail: Detail, ask: OperatorRequest) -> Transition:
             body = None
             if payload is not NOT_GIVEN:
-                body = self._encoded(detail, payload, from_view=from_view)
+                body = self._encode(detail, payload, from_view=from_view)
             found = _checkpoint_of(detail) if sent is not None else None
             had = found.custom_data if found else _plain(detail.data)
             kept = sent
@@ -158,7 +160,7 @@ class Checkpoints:
                 changes["payload"] = was, msgspec.json.decode(body)
             if kept is not None:
                 changes["data"] = had, kept
-            return self._told(transition, changes, command=AMEND)
+            return self._with_audit(transition, changes, command=AMEND)
 
         size = _size_of(payload) + _size_of(sent)
         written = await self._swap(task_id, Command.RETRY, decide, reason, size=size, onward=True)
@@ -166,7 +168,7 @@ class Checkpoints:
 
     # -- how
 
-    def _encoded(self, detail: Detail, payload: Any, *, from_view: bool) -> bytes:
+    def _encode(self, detail: Detail, payload: Any, *, from_view: bool) -> bytes:
         declared = self._app.registry.find(detail.task.type)
         if from_view:
             payload = keep_hidden(payload, _plain(detail.payload), self._app.redactor)
@@ -175,7 +177,7 @@ class Checkpoints:
         codec = declared.payload
         return codec.encode_marked(payload) if from_view else codec.encode(payload)
 
-    def _told(
+    def _with_audit(
         self,
         transition: Transition,
         changes: Mapping[str, tuple[Any, Any]],
@@ -188,12 +190,12 @@ class Checkpoints:
         told = msgspec.structs.replace(
             audit,
             command=command or audit.command,
-            before=f"{audit.before} {self._shown(changes, 0)}",
-            after=f"{audit.after} {self._shown(changes, 1)}",
+            before=f"{audit.before} {self._format_changes(changes, 0)}",
+            after=f"{audit.after} {self._format_changes(changes, 1)}",
         )
         return msgspec.structs.replace(transition, audit=told)
 
-    def _shown(self, changes: Mapping[str, tuple[Any, Any]], side: int) -> str:
+    def _format_changes(self, changes: Mapping[str, tuple[Any, Any]], side: int) -> str:
         hidden = self._app.redactor.value({name: pair[side] for name, pair in changes.items()})
         text = msgspec.json.encode(hidden).decode()
         return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
@@ -257,7 +259,7 @@ def _checkpoint_of(detail: Detail) -> Checkpoint | None:
     return ckpt.decode(detail.checkpoint)
 
 
-def _stored(detail: Detail) -> Stored:
+def _stored_checkpoint(detail: Detail) -> Stored:
     """Return the checkpoint; one that cannot be read may be replaced and removed."""
     try:
         return _checkpoint_of(detail)

@@ -45,14 +45,14 @@ class Queues:
 
         ``force``: also a queue that no task, type or live worker has.
         """
-        switches = meant(queue, intake=intake, claiming=claiming)
+        switches = named_switches(queue, intake=intake, claiming=claiming)
         return await self.turn(queue, switches, on=False, reason=reason, force=force)
 
     async def resume(
         self, queue: str, *, intake: bool = False, claiming: bool = False, reason: str = ""
     ) -> dict[Switch, bool]:
         """Resume a queue's intake, its claiming or, when neither is named, both."""
-        switches = meant(queue, intake=intake, claiming=claiming)
+        switches = named_switches(queue, intake=intake, claiming=claiming)
         return await self.turn(queue, switches, on=True, reason=reason)
 
     async def turn(
@@ -104,7 +104,7 @@ def named_here(app: Holdfast) -> set[str]:
     }
 
 
-def meant(queue: str, *, intake: bool, claiming: bool) -> tuple[Switch, ...]:
+def named_switches(queue: str, *, intake: bool, claiming: bool) -> tuple[Switch, ...]:
     """Return the switches that are named; none: both."""
     named = tuple(one for one, wanted in zip(BOTH, (intake, claiming), strict=True) if wanted)
     if not named and queue == notification.QUEUE:

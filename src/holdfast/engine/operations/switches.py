@@ -19,7 +19,7 @@ ON, OFF, WORKING, DRAINING = "on", "off", "working", "draining"  # as the audit 
 HELD, FREE = "held", "free"
 
 
-async def standing(store: Store, now: float) -> list[SwitchSetting]:
+async def active_switches(store: Store, now: float) -> list[SwitchSetting]:
     """Return what is switched off now; a hold that is over may still be stored."""
     return [one for one in await store.admin.switches() if one.stands(now)]
 
@@ -47,13 +47,13 @@ async def turn_queue(
     return await store.admin.set_switch(switch, queue, on=on, audit=entry)
 
 
-def told(thrown: SwitchSetting, now: float, reason: str) -> str:
+def format_switch(thrown: SwitchSetting, now: float, reason: str) -> str:
     """Return the state of a queue in words: what, since when, by whom, why, and how to undo it.
 
     ``reason`` is the reason as it may be shown.
     """
     if thrown.switch is Switch.HOLD:
-        return told_of_hold(thrown, now, reason)
+        return format_hold(thrown, now, reason)
     what, queue, by = thrown.switch, thrown.name, thrown.by
     place = f" on {by.origin}" if by.origin else ""
     why = f" ({reason})" if reason else ""
@@ -64,7 +64,7 @@ def told(thrown: SwitchSetting, now: float, reason: str) -> str:
     )
 
 
-def told_to_tenant(thrown: SwitchSetting, now: float) -> str:
+def format_switch_for_tenant(thrown: SwitchSetting, now: float) -> str:
     """Return the state of a queue in words, for readers who may not know who paused it."""
     return (
         f"{thrown.switch} of queue {thrown.name} is paused since {span(now - thrown.at)}; an "
@@ -82,7 +82,7 @@ async def turn_tenant(
     return await store.admin.set_switch(Switch.HOLD, tenant, on=not held, audit=entry, until=until)
 
 
-def told_of_hold(hold: SwitchSetting, now: float, reason: str) -> str:
+def format_hold(hold: SwitchSetting, now: float, reason: str) -> str:
     """Return who holds a tenant, since when, why, until when, and how to release it."""
     by = hold.by
     place = f" on {by.origin}" if by.origin else ""
@@ -95,7 +95,7 @@ def told_of_hold(hold: SwitchSetting, now: float, reason: str) -> str:
     )
 
 
-def told_of_hold_to_tenant(hold: SwitchSetting, now: float) -> str:
+def format_hold_for_tenant(hold: SwitchSetting, now: float) -> str:
     """Return that a tenant is held, for readers who may not know by whom and why."""
     return f"tenant {hold.name} is held since {span(now - hold.at)}; an operator can release it"
 
@@ -119,7 +119,9 @@ async def drain_worker(
 
 
 async def _is_off(store: Store, switch: Switch, name: str, now: float) -> bool:
-    return any((one.switch, one.name) == (switch, name) for one in await standing(store, now))
+    return any(
+        (one.switch, one.name) == (switch, name) for one in await active_switches(store, now)
+    )
 
 
 def _entry(about: str, command: str, by: By, now: float, states: tuple[str, str]) -> Audit:

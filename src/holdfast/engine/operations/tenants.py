@@ -58,7 +58,7 @@ class Tenants:
             self._app.store,
             tenant,
             held=True,
-            by=self._who(reason),
+            by=self._actor(reason),
             now=now,
             until=_end(until, now),
         )
@@ -69,7 +69,7 @@ class Tenants:
         """Let the tenant's work go on, whoever held it; False: it was not held."""
         tenant, now = names.check("tenant", tenant), self._app.clock.now()
         return await switches.turn_tenant(
-            self._app.store, tenant, held=False, by=self._who(reason), now=now
+            self._app.store, tenant, held=False, by=self._actor(reason), now=now
         )
 
     async def exists(self, tenant: str) -> bool:
@@ -83,10 +83,10 @@ class Tenants:
 
     async def holds(self) -> list[SwitchSetting]:
         """Return all holds that are not over, by the tenants' names."""
-        found = await switches.standing(self._app.store, self._app.clock.now())
+        found = await switches.active_switches(self._app.store, self._app.clock.now())
         return sorted((one for one in found if one.switch is Switch.HOLD), key=lambda one: one.name)
 
-    def _who(self, reason: str) -> By:
+    def _actor(self, reason: str) -> By:
         return By(actor=self._by.actor, origin=self._by.origin, reason=reason)
 
 

@@ -47,7 +47,9 @@ async def page(
     async for task_id, after in _tasks(store, _changed_since(where, window), cursor):
         for step in await _steps(store, task_id, after, window):
             if len(found) == limit:
-                return TransitionPage(transitions=tuple(found), cursor=_written(found, task_id))
+                return TransitionPage(
+                    transitions=tuple(found), cursor=_format_cursor(found, task_id)
+                )
             found.append(step)
         last, looks = task_id, looks + 1
         if looks == LOOKS:
@@ -68,7 +70,7 @@ async def of_task(
     shown = found[:limit]
     more = len(found) > limit
     return TransitionPage(
-        transitions=tuple(shown), cursor=_written(shown, task_id) if more else None
+        transitions=tuple(shown), cursor=_format_cursor(shown, task_id) if more else None
     )
 
 
@@ -103,7 +105,7 @@ async def _steps(store: Store, task_id: str, after: int, window: Window) -> list
     return [step for step in made if step.version > after and window.holds(step.at)]
 
 
-def _written(found: list[HistoryStep], task_id: str) -> str:
+def _format_cursor(found: list[HistoryStep], task_id: str) -> str:
     """Write where a page ends: behind its last step, which may be one of the task before."""
     last = found[-1]
     return f"{last.task_id}{_MARK}{last.version if last.task_id == task_id else _ALL}"

@@ -108,7 +108,7 @@ class Plans:
 
         A second call with the same id, tasks and terms continues with the plan that is there.
         """
-        plan = checked(plan_id, tasks, terms, now=self._app.clock.now())
+        plan = new_plan(plan_id, tasks, terms, now=self._app.clock.now())
         if plan.conflict is TenantConflict.REJECT and (busy := await self._busy(tasks)):
             [there] = await self._app.store.plans.load([plan_id])
             if there is None:  # else they may be busy with this very plan
@@ -127,7 +127,7 @@ class Plans:
         self, plan_id: str, tasks: Sequence[Planned], **terms: Unpack[PlanTerms]
     ) -> Preview:
         """Return what the plan would do; nothing is written."""
-        plan = checked(plan_id, tasks, terms, now=self._app.clock.now())
+        plan = new_plan(plan_id, tasks, terms, now=self._app.clock.now())
         [there] = await self._app.store.plans.load([plan.id])
         return Preview(
             id=plan.id,
@@ -217,7 +217,7 @@ class Plans:
         return sorted(found)
 
 
-def checked(plan_id: str, tasks: Sequence[Planned], terms: PlanTerms, *, now: float) -> Plan:
+def new_plan(plan_id: str, tasks: Sequence[Planned], terms: PlanTerms, *, now: float) -> Plan:
     """Return the record of a new plan, or raise InvalidPlan with the reason."""
     plan_id = names.check("plan", plan_id)
     if unknown := terms.keys() - PlanTerms.__annotations__.keys():

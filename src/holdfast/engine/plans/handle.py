@@ -116,15 +116,15 @@ class PlanHandle:
     async def wait(self, timeout: float | str | None = None) -> PlanInfo:
         """Wait until the plan has ended or waits for a person; ResultTimeout if not in time."""
         if timeout is None:
-            return await self._rested()
+            return await self._wait()
         limit = seconds(timeout)
         try:
             async with deadline(self._app.clock, limit):
-                return await self._rested()
+                return await self._wait()
         except TimeoutError:
             raise ResultTimeout(f"plan {self.id}", limit) from None
 
-    async def _rested(self) -> PlanInfo:
+    async def _wait(self) -> PlanInfo:
         return await self._app.waiters.wait_for_plan(self.id, self._info_at_rest)
 
     async def _info_at_rest(self, _: str) -> PlanInfo | None:

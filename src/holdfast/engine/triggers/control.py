@@ -99,7 +99,7 @@ class TriggerControl:
         ended_task = await self._ended_task(await self.load(trigger_id))
 
         def decision(trigger: Trigger, ask: OperatorRequest) -> TriggerChange:
-            made.append(self._made(trigger, ask))
+            made.append(self._new_submission(trigger, ask))
             return firing.fire_now(trigger, ask, made[-1], ended_task=ended_task)
 
         await self.ask(trigger_id, TriggerCommand.FIRE, decision, reason)
@@ -113,7 +113,7 @@ class TriggerControl:
         [task] = await self._app.store.views.load([task_id])
         return task_id if task is None or task.place in STOPPED else None
 
-    def _made(self, trigger: Trigger, ask: OperatorRequest) -> Submission:
+    def _new_submission(self, trigger: Trigger, ask: OperatorRequest) -> Submission:
         app, now = self._app, ask.now
         declared = app.registry.find(trigger.target)
         if declared is None:
@@ -184,16 +184,14 @@ class TriggerHandle(Generic[R]):
         return self._control.handle_of(task_id, self._result)
 
     async def pause(self, reason: str = "") -> TriggerStatus:
-        return await self._asked(TriggerCommand.PAUSE, firing.pause, reason)
+        return await self._ask(TriggerCommand.PAUSE, firing.pause, reason)
 
     async def resume(self, reason: str = "") -> TriggerStatus:
         """Resume the trigger; its misfire policy decides about the times that have passed."""
-        return await self._asked(TriggerCommand.RESUME, firing.resume, reason)
+        return await self._ask(TriggerCommand.RESUME, firing.resume, reason)
 
     async def cancel(self, reason: str = "") -> TriggerStatus:
-        return await self._asked(TriggerCommand.CANCEL, firing.cancel, reason)
+        return await self._ask(TriggerCommand.CANCEL, firing.cancel, reason)
 
-    async def _asked(
-        self, command: TriggerCommand, decision: Decision, reason: str
-    ) -> TriggerStatus:
+    async def _ask(self, command: TriggerCommand, decision: Decision, reason: str) -> TriggerStatus:
         return (await self._control.ask(self.id, command, decision, reason)).status

@@ -12,7 +12,7 @@ from holdfast.domain.task.envelope import iso
 from holdfast.domain.task.history import HistoryStep, Maker
 from holdfast.domain.task.state import Command, Status
 from holdfast.engine.operations import audit as auditing
-from holdfast.engine.operations.audit import Verdict
+from holdfast.engine.operations.audit import ChainVerdict
 from holdfast.engine.operations.audit_gaps import Missing
 from holdfast.insight.views.view import Time, View
 
@@ -131,13 +131,13 @@ def missing_view(missing: Missing | None) -> MissingView | None:
     return {"count": missing.count, "explained": missing.explained, "says": missing.says}
 
 
-def chain_view(verdict: Verdict) -> ChainView:
+def chain_view(verdict: ChainVerdict) -> ChainView:
     broken = verdict.broken
     return {
         "holds": verdict.holds,
         "links": verdict.links,
-        "base": auditing.written(verdict.base),
-        "head": auditing.written(verdict.head),
+        "base": auditing.format_link(verdict.base),
+        "head": auditing.format_link(verdict.head),
         "loose": verdict.loose,
         "brokenAt": broken.seq if broken else None,
         "says": broken.says if broken else None,

@@ -89,7 +89,7 @@ class Explanation:
             Place.PARKED: self._parked,
             Place.SETTLED: self._settled,
         }
-        self._switches = await switches.standing(self._store, self._now)
+        self._switches = await switches.active_switches(self._store, self._now)
         return await telling[self._task.place]()
 
     @property
@@ -110,8 +110,8 @@ class Explanation:
 
     def _held_by(self, hold: SwitchSetting) -> str:
         if self._sight.limited:
-            return switches.told_of_hold_to_tenant(hold, self._now)
-        return switches.told_of_hold(hold, self._now, hold.by.reason)
+            return switches.format_hold_for_tenant(hold, self._now)
+        return switches.format_hold(hold, self._now, hold.by.reason)
 
     # -- it could run
 
@@ -188,8 +188,8 @@ class Explanation:
 
     def _switched_off(self, off: SwitchSetting) -> str:
         if self._sight.limited:
-            return switches.told_to_tenant(off, self._now)
-        return switches.told(off, self._now, off.by.reason)
+            return switches.format_switch_for_tenant(off, self._now)
+        return switches.format_switch(off, self._now, off.by.reason)
 
     def _unknown_type(self, serving: Sequence[WorkerInfo]) -> str:
         task = self._task

@@ -190,7 +190,7 @@ class Worker:
             worker=self.name,
             host=self._host,
             pid=os.getpid(),
-            types=self._registry.served(),
+            types=self._registry.runnable_types(),
             queues=self._options.queues,
             slots=self._options.slots,
             running=len(self._running),

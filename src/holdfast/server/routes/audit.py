@@ -118,5 +118,5 @@ async def verify_audit(
         fresh_seconds=FRESH_SECONDS,
     )
     if query.head:
-        verdict = await audit.compared(store, verdict, audit.anchor_from(query.head))
+        verdict = await audit.compare_with_note(store, verdict, audit.anchor_from(query.head))
     return views.chain_view(verdict)

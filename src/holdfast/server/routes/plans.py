@@ -154,7 +154,7 @@ def _planned(new: NewPlan, service: Service, caller: Caller) -> list[Planned]:
         raise InvalidPlan("give tenants, or tasks")
     tasks = new.tasks or [PlanTask(tenant=tenant) for tenant in new.tenants]
     return [
-        service.app.planned(
+        service.app.describe_task(
             declared(service, task.type or new.type),
             new.payload if "payload" not in task.model_fields_set else task.payload,
             tenant=caller.tenant_for(task.tenant),
