@@ -67,7 +67,7 @@ def _limits(value: Any) -> Any:
     for word in _words(value):
         name, _, limit = map(str.strip, word.rpartition("="))
         if not name or _NUMBER.fullmatch(limit) is None:
-            raise ValueError(f"{word!r} is no QUEUE=NUMBER: write it as default=1000,*=10000")
+            raise ValueError(f"{word!r} is not QUEUE=NUMBER: write it as default=1000,*=10000")
         limits[name] = int(limit)
     return limits
 
@@ -173,7 +173,7 @@ class Settings(BaseSettings):
         found = tuple(word.lower().removesuffix(".") for word in value)
         for word in found:
             if _HOST.fullmatch(word) is None and not _is_address(word):
-                raise ValueError(f"{word!r} is no host such as api.example.com or *.example.com")
+                raise ValueError(f"{word!r} is not a host such as api.example.com or *.example.com")
         return tuple(word.strip("[]") for word in found)
 
     @field_validator("backlog")
@@ -194,7 +194,7 @@ class Settings(BaseSettings):
             try:
                 re.compile(pattern)
             except re.error as error:
-                raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
         return value
 
     @property

@@ -33,7 +33,7 @@ async def open_store(settings: Settings, clock: Clock) -> tuple[Store, bool]:
     except StoreUnavailable as error:  # what a person must mend is not papered over
         if settings.fallback != "memory" or isinstance(error, StoreFull):  # full is in reach
             raise
-        log.warning("starting on memory, nothing will be kept: %s", error)
+        log.warning("starting with a store in memory, which keeps nothing: %s", error)
         return MemoryStore(clock), True
     return store, False
 

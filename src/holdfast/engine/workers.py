@@ -51,4 +51,4 @@ async def end_worker(worker: Worker) -> None:
     try:
         await worker.give_back_rest()
     except StoreError as error:
-        log.error("could not give back, the leases will lapse: %s", error)
+        log.error("the tasks could not be given back; their leases will lapse: %s", error)

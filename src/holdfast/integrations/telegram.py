@@ -213,7 +213,7 @@ def judge(status: int) -> dict[str, Any] | None:
     Raise `Permanent` when a person has to act.
     """
     if status == _UNWANTED:
-        log.info("an answer is left out: Telegram answered %d, the bot may not write there", status)
+        log.info("an answer was dropped: Telegram answered %d, the bot may not write it", status)
         return {"status": status, "delivered": False}
     if status == _NOT_TAKEN:
         raise Permanent(
@@ -302,7 +302,7 @@ def _refuse(name: str, reason: str) -> NoReturn:
 
 def _api(url: str, allowed: Allowed) -> str:
     if "?" in url:
-        raise InvalidSetting(API, url, "no query belongs into it")
+        raise InvalidSetting(API, url, "it must not have a query")
     try:
         return allowed.check_url(url).rstrip("/")
     except InvalidInput as error:

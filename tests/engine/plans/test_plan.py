@@ -223,7 +223,7 @@ async def test_a_full_queue_refuses_the_plan_which_can_be_made_later(
         ({"halt_on": FailureRate(-0.1)}, "between 0 and 1"),
         ({"halt_on": FailureRate(float("nan"))}, "between 0 and 1"),
         ({"halt_on": FailureCount(-1)}, "at least 0"),
-        ({"max_concurency": 5}, "knows no max_concurency"),
+        ({"max_concurency": 5}, "no option max_concurency"),
     ],
 )
 @pytest.mark.parametrize("verb", ["make", "preview"])
@@ -243,13 +243,13 @@ async def test_bad_tasks_are_refused_with_the_reason(bench: Bench) -> None:
     with pytest.raises(InvalidPlan, match="more than once: t1 "):
         await bench.app.plan("p", bench.on("t1", "t2", "t1"))
     wrong: Any = ["t1"]
-    with pytest.raises(InvalidPlan, match=r"'t1' is no task of a plan: make it with \.on"):
+    with pytest.raises(InvalidPlan, match=r"'t1' is not a task of a plan: make it with \.on"):
         await bench.app.plan("p", wrong)
     with pytest.raises(InvalidName):
         await bench.app.plan("../p", bench.on("t1"))
     assert await bench.tasks_there() == 0
     for none in ([None], [""]):
-        with pytest.raises(InvalidPlan, match="is no task of a plan"):
+        with pytest.raises(InvalidPlan, match="is not a task of a plan"):
             await bench.app.plan("p", none)  # type: ignore[arg-type]
     with pytest.raises(InvalidPlan, match="a list, not generator"):
         await bench.app.plan("p", (one for one in bench.on("t1")))  # type: ignore[arg-type]

@@ -208,4 +208,4 @@ def _command(command: BulkCommand | str) -> BulkCommand:
         return BulkCommand(command)
     except ValueError:
         known = ", ".join(BulkCommand)
-        raise InvalidInput(f"{command!r} is no bulk command: {known}") from None
+        raise InvalidInput(f"{command!r} is not a bulk command; write one of {known}") from None

@@ -42,7 +42,7 @@ def format_link(anchor: Anchor) -> str:
 def anchor_from(text: str) -> Anchor:
     found = _HEAD.fullmatch(text)
     if found is None:
-        raise InvalidInput(f"a head is NUMBER:HASH, as `audit verify` tells it, not {text!r}")
+        raise InvalidInput(f"a head is NUMBER:HASH, as `audit verify` prints it, not {text!r}")
     return Anchor(seq=int(found[1]), hash=found[2])
 
 

@@ -37,4 +37,4 @@ async def _note(store: Store, copy: Copy, by: By, now: float) -> None:
     try:
         await store.admin.audit(entry)
     except StoreFull as error:  # the copy is whole all the same
-        log.warning("the audit does not tell of the backup %s: %s", copy.path, error)
+        log.warning("the backup %s is not recorded in the audit: %s", copy.path, error)

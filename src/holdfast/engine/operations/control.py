@@ -122,4 +122,4 @@ class Control:
         try:
             await self._store().plans.wake([task.plan])
         except StoreError as error:  # what was asked for is done
-            log.warning("plan %s was not told of task %s: %s", task.plan, task.id, error)
+            log.warning("plan %s was not woken for task %s: %s", task.plan, task.id, error)

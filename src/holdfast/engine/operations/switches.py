@@ -38,9 +38,9 @@ async def turn_queue(
     """Pause or resume a queue's intake or claiming; False: it was so already."""
     queue = names.check("queue", queue)
     if queue == bulk.QUEUE:
-        raise InvalidInput(f"queue {queue!r} is the engine's own: bulk actions would stand still")
+        raise InvalidInput(f"queue {queue!r} is the engine's own: without it no bulk action runs")
     if queue == notification.QUEUE and switch is Switch.INTAKE and not on:
-        raise InvalidInput(f"queue {queue!r} takes in what has happened: pause its claiming")
+        raise InvalidInput(f"queue {queue!r} receives notifications: pause its claiming")
     command = f"{'resume' if on else 'pause'} {switch}"
     was_on = not await _is_off(store, switch, queue, now)
     entry = _entry(f"queue:{queue}", command, by, now, ((OFF, ON)[was_on], (OFF, ON)[on]))

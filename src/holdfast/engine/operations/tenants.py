@@ -97,7 +97,7 @@ def _end(until: datetime | float | str | None, now: float) -> float | None:
         until = now + seconds(until)
     if isinstance(until, datetime):
         if until.utcoffset() is None:
-            raise InvalidInput("until: say which zone: the datetime has none")
+            raise InvalidInput("until: the datetime has no zone; give it one")
         until = until.timestamp()
     if isinstance(until, bool) or not isinstance(until, int | float):
         raise InvalidInput("until: give a datetime with a zone, seconds since the epoch, or '2h'")

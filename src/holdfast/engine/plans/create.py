@@ -221,14 +221,15 @@ def new_plan(plan_id: str, tasks: Sequence[Planned], terms: PlanTerms, *, now: f
     """Return the record of a new plan, or raise InvalidPlan with the reason."""
     plan_id = names.check("plan", plan_id)
     if unknown := terms.keys() - PlanTerms.__annotations__.keys():
-        raise InvalidPlan(f"a plan knows no {', '.join(sorted(unknown))}")
+        raise InvalidPlan(f"a plan has no option {', '.join(sorted(unknown))}")
     if not isinstance(tasks, Sequence) or isinstance(tasks, str | bytes):
         raise InvalidPlan(f"the tasks of a plan are a list, not {type(tasks).__name__}")
     if not 0 < len(tasks) <= MOST:
         raise InvalidPlan(f"a plan has 1 to {MOST} tasks, not {len(tasks)}")
     for one in tasks:
         if not isinstance(one, Planned):
-            raise InvalidPlan(f"{one!r} is no task of a plan: make it with .on(payload, tenant=…)")
+            how = "make it with .on(payload, tenant=…)"
+            raise InvalidPlan(f"{one!r} is not a task of a plan: {how}")
     if not terms.get("repeat_tenants", False):
         _check_tenants(tasks)
     most = terms.get("max_concurrency")

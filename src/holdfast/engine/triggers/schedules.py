@@ -255,7 +255,7 @@ class Schedules:
         is_past = isinstance(wanted.schedule, Once) and wanted.schedule.at < now
         is_past |= owes_start and defining.started_time(wanted, now) is not None
         if is_past and wanted.misfire is Misfire.SKIP:
-            said = "it is past, and misfire='skip' leaves out what is past"
+            said = "it is in the past, and misfire='skip' skips such times"
             raise InvalidSchedule(times.described(wanted.schedule), said)
         return {
             "now": now,

@@ -52,7 +52,7 @@ async def test_with_it_the_app_starts_on_memory_says_so_and_stays_there(
     async with crew.app.running():
         [said] = [record for record in caplog.records if record.name == "holdfast"]
         assert said.levelno == logging.WARNING
-        assert "starting on memory, nothing will be kept" in said.getMessage()
+        assert "starting with a store in memory, which keeps nothing" in said.getMessage()
         assert f"127.0.0.1:{gone.port}" in said.getMessage()
         assert crew.app.degraded
         assert crew.app.in_memory
