@@ -38,7 +38,8 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     def failure(self, failure: Failure) -> Failure:
         return failure if self.tracebacks else replace(failure, traceback="")
 
-    def by(self, by: By) -> By:
+    def seen_actor(self, by: By) -> By:
+        """Return an actor without an origin and a reason that are another's business."""
         if not self.limited or by.actor == self.actor:
             return by
         reason = self.reason(by.reason) or ""
@@ -82,7 +83,7 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
             if isinstance(value, Failure) and not self.tracebacks:
                 changes[name] = self.failure(value)
             elif isinstance(value, By):
-                changes[name] = self.by(value)
+                changes[name] = self.seen_actor(value)
             elif name == "reason":
                 changes[name] = self.reason(value)
         return replace(event, **changes) if changes else event
@@ -91,7 +92,7 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
         """Return the reasons that were kept back, for those who repeat them."""
         acts = (getattr(event, "by", None) for event in detail.events)
         given = (by for by in acts if isinstance(by, By))
-        return frozenset(by.reason for by in given if by.reason and not self.by(by).reason)
+        return frozenset(by.reason for by in given if by.reason and not self.seen_actor(by).reason)
 
 
 def _is_plain(reason: str) -> bool:

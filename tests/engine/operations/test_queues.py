@@ -34,7 +34,7 @@ async def test_a_queue_that_nobody_has_is_paused_with_force_only(app: Holdfast) 
             await app.queues.pause("mial")
         assert await app.store.admin.switches() == []
         await app.queues.pause("mial", intake=True, force=True)
-        assert "mial" in await app.queues.known()
+        assert "mial" in await app.queues.names()
         await app.queues.resume("mial")
         with pytest.raises(InvalidName):
             await app.queues.pause("no good", force=True)

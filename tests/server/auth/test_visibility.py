@@ -164,7 +164,7 @@ async def test_of_a_plan_of_its_own_tasks_a_tenant_sees_who_and_not_from_where(
 def test_a_reason_of_former_days_that_came_through_a_bulk_action_is_not_shown() -> None:
     sight = Sight(limited=True, actor="api:mine")
     by = By(actor="bulk:0199", origin=ADDRESS, reason=f"api:admin: {OF_ALL}")
-    assert sight.by(by) == By(actor="bulk:0199")
+    assert sight.seen_actor(by) == By(actor="bulk:0199")
 
 
 # -- tracebacks

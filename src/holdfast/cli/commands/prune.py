@@ -14,7 +14,7 @@ from holdfast.cli.output.progress import is_watched, progress
 from holdfast.cli.session import Session, run
 from holdfast.domain.durations import seconds, written
 from holdfast.engine.operations import retention
-from holdfast.engine.operations.retention import Pruned, PruneRequest
+from holdfast.engine.operations.retention import Pruned, PruneOrder
 from holdfast.ports import Kept
 
 Kinds = Annotated[
@@ -58,7 +58,7 @@ def prune(
     age, kinds = seconds(older_than), tuple(dict.fromkeys(kind)) or retention.USUAL
 
     async def clean(session: Session) -> Pruned:
-        asked = PruneRequest(
+        asked = PruneOrder(
             kinds=kinds,
             older_than_seconds=age,
             lease_seconds=session.settings.lease,

@@ -138,7 +138,7 @@ def _turn(
 ) -> None:
     async def act(session: Session) -> tuple[dict[Switch, bool], bool]:
         queues = session.app.queues.acting_as(*person())
-        known = await queues.known()
+        known = await queues.names()
         changed = await queues.turn(queue, switches, on=on, reason=reason, force=force, known=known)
         return changed, queue in known
 

@@ -132,7 +132,7 @@ class BlockingQueues(ActingFace[Queues]):
     pause = blocking(Queues.pause)
     resume = blocking(Queues.resume)
     turn = blocking(Queues.turn)
-    known = blocking(Queues.known)
+    names = blocking(Queues.names)
 
 
 class BlockingCheckpoints(ActingFace[Checkpoints]):

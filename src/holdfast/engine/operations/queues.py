@@ -68,7 +68,7 @@ class Queues:
         """Set these switches of a queue; ``known`` are the existing queues, if they were loaded."""
         names.check("queue", queue)
         if not on and not force:
-            known = await self.known() if known is None else known
+            known = await self.names() if known is None else known
             if queue not in known:
                 raise UnknownQueue(queue, paused=True)
         store, now = self._app.store, self._app.clock.now()
@@ -78,7 +78,7 @@ class Queues:
             for one in switches
         }
 
-    async def known(self) -> set[str]:
+    async def names(self) -> set[str]:
         """Return the queues that have tasks, a switch, a type, a live worker or a setting."""
         app = self._app
         seconds = LIVE_LEASES * app.settings.lease

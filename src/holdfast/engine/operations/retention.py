@@ -30,7 +30,7 @@ class PruneTerms(TypedDict, total=False):
     dry_run: bool  # only count
 
 
-class PruneRequest(msgspec.Struct, frozen=True, kw_only=True):
+class PruneOrder(msgspec.Struct, frozen=True, kw_only=True):
     """A request to delete, and who asks for it."""
 
     kinds: tuple[Kept, ...]
@@ -80,13 +80,13 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
 
 def asked_for(
     names: Iterable[Kept | str], terms: PruneTerms, lease_seconds: float, by: By
-) -> PruneRequest:
+) -> PruneOrder:
     """Return a prune of the named kinds, each once; without any, of all kinds but the audit."""
     try:
         kinds = tuple(dict.fromkeys(Kept(name) for name in names)) or USUAL
     except ValueError as error:
         raise InvalidInput(f"{error}; there are: {', '.join(Kept)}") from error
-    return PruneRequest(
+    return PruneOrder(
         kinds=kinds,
         older_than_seconds=seconds(terms.get("older_than", "30d")),
         lease_seconds=lease_seconds,
@@ -96,7 +96,7 @@ def asked_for(
     )
 
 
-async def count(store: Store, asked: PruneRequest) -> Pruned:
+async def count(store: Store, asked: PruneOrder) -> Pruned:
     """Count what would be deleted, and delete nothing."""
     counts = {
         kind: await asked.step(store, kind, limit=COUNTED, dry_run=True) for kind in asked.kinds
@@ -104,9 +104,7 @@ async def count(store: Store, asked: PruneRequest) -> Pruned:
     return Pruned(counts=counts, complete=_all_below(counts.values(), COUNTED))
 
 
-async def delete(
-    store: Store, clock: Clock, asked: PruneRequest, show: Show | None = None
-) -> Pruned:
+async def delete(store: Store, clock: Clock, asked: PruneOrder, show: Show | None = None) -> Pruned:
     """Delete it. It is written down afterwards, as a store that is full takes nothing before; and
     also when it breaks off."""
     pruned: dict[Kept, int] = {}
@@ -120,7 +118,7 @@ async def delete(
 
 
 async def _delete_all(
-    store: Store, asked: PruneRequest, kind: Kept, pruned: dict[Kept, int], show: Show | None
+    store: Store, asked: PruneOrder, kind: Kept, pruned: dict[Kept, int], show: Show | None
 ) -> None:
     pruned[kind] = 0
     shown: AbstractContextManager[Callable[[int], None]] = nullcontext(lambda _: None)

@@ -129,7 +129,7 @@ async def list_bulks(
 
 
 def _seen(info: BulkInfo, caller: Caller) -> BulkInfo:
-    return msgspec.structs.replace(info, by=caller.sight.by(info.by))
+    return msgspec.structs.replace(info, by=caller.sight.seen_actor(info.by))
 
 
 async def visible_bulk(service: Service, caller: Caller, bulk_id: str) -> BulkInfo:
