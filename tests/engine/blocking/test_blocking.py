@@ -23,6 +23,7 @@ from holdfast import (
     TriggerStatus,
 )
 from holdfast.engine.blocking.faces import (
+    Blocking,
     BlockingBulkHandle,
     BlockingCheckpoints,
     BlockingControl,
@@ -331,3 +332,13 @@ def test_it_is_the_same_face(face: type, twin: type) -> None:
     for name in public(face):
         ours = inspect.signature(getattr(twin, name)).parameters
         assert list(ours) == list(inspect.signature(getattr(face, name)).parameters)
+
+
+def test_help_shows_what_a_blocking_submit_takes() -> None:
+    def parameters(method: object) -> list[str]:
+        assert callable(method)
+        return list(inspect.signature(method).parameters)
+
+    assert parameters(Blocking.submit) == ["self", "what", *parameters(SyncTask.submit)[1:]]
+    many = ["self", "what", *parameters(SyncTask.submit_many)[1:]]
+    assert parameters(Blocking.submit_many) == many

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -16,6 +17,7 @@ from holdfast.engine.blocking.derive import (
     blocking_task,
     blocking_tasks,
     blocking_trigger,
+    face_of,
 )
 from holdfast.engine.blocking.loop_thread import LoopThread
 from holdfast.engine.bulk.bulks import BulkHandle, Bulks
@@ -197,25 +199,26 @@ class BlockingSchedules(ActingFace[Schedules]):
 def _submitting_one(
     method: Callable[Concatenate[S, A], Coroutine[Any, Any, Handle[R]]],
 ) -> Callable[Concatenate[Blocking, S, A], BlockingHandle[R]]:
-    @wraps(method)
-    def submit(
-        self: Blocking, what: S, /, *arguments: A.args, **options: A.kwargs
-    ) -> BlockingHandle[R]:
-        return BlockingHandle(self._thread, self.call(method(what, *arguments, **options)))
-
-    return submit
+    return _submitting(method)
 
 
 def _submitting_many(
     method: Callable[Concatenate[S, A], Coroutine[Any, Any, list[Handle[R]]]],
 ) -> Callable[Concatenate[Blocking, S, A], list[BlockingHandle[R]]]:
-    @wraps(method)
-    def submit(
-        self: Blocking, what: S, /, *arguments: A.args, **options: A.kwargs
-    ) -> list[BlockingHandle[R]]:
-        handles = self.call(method(what, *arguments, **options))
-        return [BlockingHandle(self._thread, handle) for handle in handles]
+    return _submitting(method)
 
+
+def _submitting(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
+    """Derive a method of the app from one of a task type, which becomes its first parameter."""
+
+    @wraps(method)
+    def submit(self: Blocking, what: Any, /, *arguments: Any, **options: Any) -> Any:
+        return face_of(self._thread, self.call(method(what, *arguments, **options)))
+
+    own, of_method = (inspect.signature(one, follow_wrapped=False) for one in (submit, method))
+    first = list(own.parameters.values())[:2]
+    rest = list(of_method.parameters.values())[1:]
+    submit.__signature__ = of_method.replace(parameters=[*first, *rest])  # type: ignore[attr-defined]
     return submit
 
 
